@@ -1,0 +1,108 @@
+//! What page work costs a program, in time and as a share of it.
+
+use crate::measured::Fact;
+use crate::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Kinds of page cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostKind {
+    /// First touches of anonymous memory, without the zeroing.
+    AnonFaults,
+    /// Clearing the pages of those.
+    Zeroing,
+    /// Faults on file mappings.
+    FileFaults,
+    /// Copy-on-write faults.
+    CowFaults,
+    /// Faults that waited for I/O.
+    MajorFaults,
+    /// Copies through pipes.
+    PipeCopies,
+    /// Copies out of and into files.
+    FileCopies,
+    /// mmap, munmap, brk.
+    MapUnmap,
+    /// Wake-ups and the context switches around them.
+    Wakeups,
+    /// Page reclaim and compaction.
+    Reclaim,
+    /// Walks of the page table on TLB misses.
+    AddressTranslation,
+}
+
+impl CostKind {
+    /// The name shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::AnonFaults => "anonymous faults",
+            Self::Zeroing => "zeroing",
+            Self::FileFaults => "file faults",
+            Self::CowFaults => "copy-on-write faults",
+            Self::MajorFaults => "major faults",
+            Self::PipeCopies => "copies through pipes",
+            Self::FileCopies => "copies of file data",
+            Self::MapUnmap => "map and unmap",
+            Self::Wakeups => "wake-ups",
+            Self::Reclaim => "reclaim",
+            Self::AddressTranslation => "address translation",
+        }
+    }
+}
+
+/// How a cost was obtained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Counted events times unit price.
+    CountsTimesPrice,
+    /// An upper bound from a model; an experiment must settle it.
+    UpperBound,
+    /// Hardware counters.
+    Counters,
+}
+
+/// One page cost of the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Which.
+    pub kind: CostKind,
+    /// CPU time it takes (all CPUs together).
+    pub cost_ns: Nanos,
+    /// `cost_ns` as a share (0..1) of the program's CPU time; for wake-ups of its wall time.
+    pub time_share: f64,
+    /// How it was obtained.
+    pub basis: Basis,
+    /// Counts and prices in one phrase.
+    pub evidence: String,
+    /// The same cost by samples, where they exist for this kind.
+    pub sampled_ns: Fact<Nanos>,
+}
+
+/// The diagnosis of one program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// Costs, largest first.
+    pub costs: Vec<Cost>,
+    /// Share (0..1) of wall time that removing all page costs and wake-ups could give at most.
+    pub ceiling_share: f64,
+    /// System time per fault above the session's price: what the host charged, share of CPU time.
+    pub host_share: Fact<f64>,
+    /// Pairs of estimates that differ by more than 20%, as sentences.
+    pub disagreements: Vec<String>,
+}
+
+impl Diagnosis {
+    /// The cost of one kind, if the diagnosis has it.
+    #[must_use]
+    pub fn cost(&self, kind: CostKind) -> Option<&Cost> {
+        self.costs.iter().find(|c| c.kind == kind)
+    }
+    /// Summed share of the given kinds.
+    #[must_use]
+    pub fn share(&self, kinds: &[CostKind]) -> f64 {
+        self.costs.iter().filter(|c| kinds.contains(&c.kind)).map(|c| c.time_share).sum()
+    }
+}

@@ -1,0 +1,26 @@
+//! Plain facts and verdicts: what pagewise saw, what it concluded, and the form in which both are
+//! saved.
+//!
+//! Nothing here reads a clock, a file, the environment or the kernel. Producers (`kernel`,
+//! `tracee`, `measure`, `observe`) fill these types; `judge` turns facts into verdicts; `report`
+//! shows them. Everything in this crate can be saved and read back, so each later step also runs
+//! on a recording.
+//!
+//! Units are types ([`Bytes`], [`Nanos`]); a JSON key ends in its unit (`_ns`, `_bytes`,
+//! `_pages`, `_share`); what could not be measured is [`Fact::Missing`] with the reason, never 0.
+#![forbid(unsafe_code)]
+
+pub mod capability;
+pub mod diagnosis;
+pub mod look;
+pub mod machine;
+pub mod measured;
+pub mod plan;
+pub mod price;
+pub mod run;
+pub mod trial;
+pub mod units;
+pub mod usage;
+
+pub use measured::{Fact, Measured};
+pub use units::{Bytes, Nanos, PageSize};

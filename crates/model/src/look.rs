@@ -1,0 +1,253 @@
+//! What the look saw: the program's runs, its processes, mappings and pipes, what it did to the
+//! outside, and where its kernel time went.
+
+use crate::measured::Fact;
+use crate::units::{Bytes, Nanos};
+use crate::usage::{Ended, Usage};
+use serde::{Deserialize, Serialize};
+
+/// Who serves `malloc` in a process, from its ELF files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Allocator {
+    /// glibc, dynamic or static.
+    Glibc,
+    /// jemalloc, whichever symbol prefix.
+    Jemalloc,
+    /// mimalloc.
+    Mimalloc,
+    /// tcmalloc (gperftools or google/tcmalloc).
+    Tcmalloc,
+    /// musl.
+    Musl,
+    /// The Go runtime's own.
+    Go,
+    /// None of the known ones.
+    Unknown,
+}
+
+impl std::fmt::Display for Allocator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Glibc => "glibc",
+            Self::Jemalloc => "jemalloc",
+            Self::Mimalloc => "mimalloc",
+            Self::Tcmalloc => "tcmalloc",
+            Self::Musl => "musl",
+            Self::Go => "Go runtime",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// One process image of the tree (a new `exec` starts a new one), as the traced look saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessSeen {
+    /// Process id in that run.
+    pub pid: i32,
+    /// Path of the executable (for a script: of its interpreter).
+    pub exe: String,
+    /// First arguments, shortened.
+    pub args: Vec<String>,
+    /// Statically linked.
+    pub is_static: bool,
+    /// Who serves malloc.
+    pub allocator: Allocator,
+    /// Most threads seen at once.
+    pub threads: u32,
+    /// Peak resident set (VmHWM).
+    pub peak_rss_bytes: Bytes,
+    /// Anonymous memory resident at exit (RssAnon).
+    pub anon_bytes: Bytes,
+    /// Of that, on huge pages (AnonHugePages).
+    pub anon_huge_bytes: Bytes,
+    /// Pages of files resident in its mappings at exit (RssFile + RssShmem).
+    pub file_bytes: Bytes,
+    /// Private pages of file mappings that were written (copy on write).
+    pub file_cow_bytes: Bytes,
+    /// Page tables (VmPTE) at exit.
+    pub page_table_bytes: Bytes,
+    /// Minor faults of this image's process until exit, its own only.
+    pub minor_faults: u64,
+    /// Its wall time in the traced look; only its proportion to the others means anything.
+    pub traced_life_ns: Nanos,
+    /// Mapping calls it made.
+    pub churn: MapChurn,
+    /// Its memory cannot be described at exit (for example: it was killed), and why.
+    pub incomplete: Option<String>,
+}
+
+/// Calls that change the address space, counted over a process' life.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MapChurn {
+    /// Anonymous private mmap calls.
+    pub mmap_calls: u64,
+    /// Their total size.
+    pub mmap_bytes: Bytes,
+    /// Of them, calls for at least 8 MiB.
+    pub large_mmap_calls: u64,
+    /// Total size of those.
+    pub large_mmap_bytes: Bytes,
+    /// Largest single one.
+    pub largest_mmap_bytes: Bytes,
+    /// munmap calls.
+    pub munmap_calls: u64,
+    /// Bytes given back by them.
+    pub munmap_bytes: Bytes,
+    /// mremap calls.
+    pub mremap_calls: u64,
+    /// brk calls that grew the heap.
+    pub brk_grow_calls: u64,
+    /// Bytes by which they grew it.
+    pub brk_grow_bytes: Bytes,
+    /// brk calls that shrank the heap.
+    pub brk_shrink_calls: u64,
+    /// Bytes by which they shrank it.
+    pub brk_shrink_bytes: Bytes,
+    /// madvise(MADV_DONTNEED or MADV_FREE) calls.
+    pub dontneed_calls: u64,
+    /// Bytes they gave back.
+    pub dontneed_bytes: Bytes,
+    /// madvise(MADV_HUGEPAGE) calls: the program manages huge pages by itself.
+    pub hugepage_advice_calls: u64,
+}
+
+/// A pipe that carried data between processes of the tree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipeSeen {
+    /// Inode of the pipe in that run.
+    pub inode: u64,
+    /// Largest capacity seen.
+    pub capacity_bytes: Bytes,
+    /// Pids that held a writing end.
+    pub writers: Vec<i32>,
+    /// Pids that held a reading end.
+    pub readers: Vec<i32>,
+    /// Inherited from outside: never touched by a remedy.
+    pub inherited: bool,
+}
+
+/// Something the program did to the world outside itself that a second run may not repeat safely.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideEffect {
+    /// What was done, as a phrase: "opened for writing", "removed", "renamed", "connected to".
+    pub action: String,
+    /// To what.
+    pub subject: String,
+    /// By which process.
+    pub pid: i32,
+}
+
+/// Pattern of data accesses in short single-stepped bursts of user code.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AccessPattern {
+    /// Bursts taken.
+    pub bursts: u32,
+    /// Instructions stepped.
+    pub instructions: u64,
+    /// Memory operands whose address could be computed.
+    pub accesses: u64,
+    /// Accesses to a page that the burst had not touched and that is neither the same nor a
+    /// neighbour of the page this instruction touched before.
+    pub jumps: u64,
+    /// Bytes between the lowest and highest jump target, counted by mapping: the set jumped in.
+    pub jump_span_bytes: Bytes,
+    /// Of that set, what is already on huge pages.
+    pub jump_huge_bytes: Bytes,
+}
+
+/// The traced look: what the tree did, seen with tracing on. Its times are never shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Traced {
+    /// Every process image, in order of appearance.
+    pub processes: Vec<ProcessSeen>,
+    /// Pipes between processes of the tree.
+    pub pipes: Vec<PipeSeen>,
+    /// Most processes alive at once.
+    pub most_processes: u32,
+    /// Effects on the outside that a rerun may not repeat.
+    pub effects: Vec<SideEffect>,
+    /// Access pattern of the user code; missing where it could not be stepped.
+    pub pattern: Fact<AccessPattern>,
+    /// Kinds of the descriptors that processes held at exit ("regular", "pipe", "socket", ...) with counts.
+    pub descriptor_kinds: std::collections::BTreeMap<String, u64>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Activities into which kernel samples are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    /// Copying bytes between user and kernel memory.
+    Copy,
+    /// Clearing fresh pages.
+    Zeroing,
+    /// Entering, handling and mapping a fault, allocation included.
+    Fault,
+    /// mmap, munmap, brk, exec and exit tear-down of mappings.
+    MapUnmap,
+    /// Wake-ups and context switches.
+    Wakeup,
+    /// Reclaim, compaction, swap.
+    Reclaim,
+    /// Crossing the system call boundary.
+    Entry,
+    /// Pipe code outside copy and wake-up.
+    Pipe,
+    /// File and page cache code outside copy.
+    File,
+    /// Starting programs: fork, exec.
+    Spawn,
+    /// Known symbol, none of the above.
+    Other,
+    /// Symbol not known.
+    Unknown,
+}
+
+/// CPU-clock samples over the tree.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// Samples in user mode.
+    pub user: u64,
+    /// Samples in the kernel by activity.
+    pub kernel: std::collections::BTreeMap<Activity, u64>,
+    /// Samples in the kernel by leaf symbol, the most frequent first (at most 40).
+    pub symbols: Vec<(String, u64)>,
+    /// CPU time one sample stands for.
+    pub period_ns: Nanos,
+    /// Samples the kernel reported as lost.
+    pub lost: u64,
+}
+
+impl Samples {
+    /// Samples in the kernel.
+    #[must_use]
+    pub fn kernel_total(&self) -> u64 {
+        self.kernel.values().sum()
+    }
+}
+
+/// Everything the look found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// Plain timed runs, in order.
+    pub runs: Vec<Usage>,
+    /// The traced look; missing where tracing is not possible.
+    pub traced: Fact<Traced>,
+    /// CPU samples with kernel symbols; missing without the right to take them.
+    pub samples: Fact<Samples>,
+    /// Hardware counts of page walks over one plain run.
+    pub walks: Fact<WalkCounts>,
+}
+
+/// Hardware counts of address translation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WalkCounts {
+    /// Core cycles in user mode.
+    pub cycles: u64,
+    /// Cycles with a data page walk active.
+    pub data_walk_cycles: u64,
+    /// Cycles with an instruction page walk active.
+    pub code_walk_cycles: u64,
+}

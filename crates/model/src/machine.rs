@@ -1,0 +1,52 @@
+//! The machine a run was made on. Printed with every result; two runs with different machines are
+//! not compared without saying so.
+
+use crate::measured::Fact;
+use crate::units::{Bytes, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// Machine, kernel and account, as far as they bear on page costs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub arch: String,
+    /// Model name from /proc/cpuinfo.
+    pub cpu_model: String,
+    /// CPUs this process may run on.
+    pub cpus: Vec<u32>,
+    /// Base page.
+    pub base_page_bytes: PageSize,
+    /// Size of a transparent huge page, from sysfs.
+    pub huge_page_bytes: Fact<PageSize>,
+    /// Installed memory.
+    pub memory_bytes: Bytes,
+    /// `transparent_hugepage/enabled`: always, madvise or never.
+    pub thp_enabled: Fact<String>,
+    /// `transparent_hugepage/defrag`.
+    pub thp_defrag: Fact<String>,
+    /// A hypervisor is present (CPUID or device tree), by name where it gives one.
+    pub hypervisor: Option<String>,
+    /// `fs.pipe-max-size`.
+    pub pipe_max_bytes: Bytes,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Fact<i64>,
+    /// Effective user id.
+    pub uid: u32,
+}
+
+impl Machine {
+    /// A short line that names the machine in a report.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let host = self.hypervisor.as_ref().map_or(String::new(), |h| format!(", guest of {h}"));
+        format!(
+            "{} x {}, {}, Linux {}{host}",
+            self.cpus.len(),
+            self.cpu_model,
+            self.memory_bytes,
+            self.kernel
+        )
+    }
+}

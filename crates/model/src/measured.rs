@@ -1,0 +1,92 @@
+//! A number with where it came from, or the reason why there is none.
+
+use serde::{Deserialize, Serialize};
+
+/// Either a value or the reason why it could not be had.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact<T> {
+    /// The value as it was read.
+    Known(T),
+    /// Not measured, and why; never shown as 0.
+    Missing(String),
+}
+
+impl<T> Fact<T> {
+    /// A missing value with its reason.
+    pub fn missing(reason: impl Into<String>) -> Self {
+        Self::Missing(reason.into())
+    }
+    /// The value, if there is one.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Missing(_) => None,
+        }
+    }
+    /// The reason why there is no value, if there is none.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Known(_) => None,
+            Self::Missing(reason) => Some(reason),
+        }
+    }
+    /// The same fact with its value changed by `f`.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Self::Known(value) => Fact::Known(f(value)),
+            Self::Missing(reason) => Fact::Missing(reason),
+        }
+    }
+}
+
+impl<T, E: std::fmt::Display> From<Result<T, E>> for Fact<T> {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(value) => Self::Known(value),
+            Err(error) => Self::Missing(error.to_string()),
+        }
+    }
+}
+
+/// The median of repeated measurements of one quantity with its spread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Median of the repeats, in the unit that the field's name says.
+    pub median: f64,
+    /// Smallest repeat.
+    pub min: f64,
+    /// Largest repeat.
+    pub max: f64,
+    /// Number of repeats.
+    pub n: u32,
+}
+
+impl Measured {
+    /// Summary of `values`; `None` when there are none or one is not finite.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
+            return None;
+        }
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let mid = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[mid]
+        } else {
+            f64::midpoint(sorted[mid - 1], sorted[mid])
+        };
+        Some(Self {
+            median,
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+            n: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
+        })
+    }
+    /// Half the distance from smallest to largest, relative to the median.
+    #[must_use]
+    pub fn spread_share(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.max - self.min) / 2.0 / self.median.abs() }
+    }
+}

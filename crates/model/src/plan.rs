@@ -1,0 +1,168 @@
+//! Plans: what a remedy would do to a program, as data. Carried from the remedy to the process
+//! that starts the program, and into the receipt: the arm that is tested runs exactly this.
+
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// One environment variable to set, merged with what the user already has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvMerge {
+    /// Name of the variable.
+    pub name: String,
+    /// Separator between its entries (`:` for GLIBC_TUNABLES, `,` for MALLOC_CONF).
+    pub separator: Option<char>,
+    /// Entries `key=value` or, without separator, the whole value. An entry whose key the user's
+    /// value already has is left as the user has it.
+    pub entries: Vec<String>,
+}
+
+/// How transparent huge pages are restricted for the tree (`prctl(PR_SET_THP_DISABLE)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThpRestriction {
+    /// Off altogether, inherited over fork and exec.
+    Off,
+}
+
+/// Where the processes of the tree run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// The whole tree on these CPUs, by inherited affinity.
+    Tree {
+        /// The CPUs.
+        cpus: Vec<u32>,
+    },
+    /// Processes connected by pipes alternate over these CPUs, each on one.
+    Alternate {
+        /// The CPUs.
+        cpus: Vec<u32>,
+    },
+}
+
+/// Something done to the running tree from outside, by the supervising process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "watch", rename_all = "snake_case")]
+pub enum Watch {
+    /// Grow every pipe that the tree creates.
+    GrowPipes {
+        /// Wanted capacity.
+        capacity_bytes: Bytes,
+        /// Stop growing when this much pipe memory is in use by what was grown.
+        budget_bytes: Bytes,
+    },
+    /// Advise huge pages on each new large anonymous mapping, by one injected call.
+    AdviseHuge {
+        /// Smallest mapping that is advised.
+        min_bytes: Bytes,
+        /// Stop when the tree's resident memory exceeds this.
+        growth_limit_bytes: Bytes,
+    },
+    /// Keep pipe-connected processes on alternating CPUs.
+    AlternateCpus {
+        /// The CPUs.
+        cpus: Vec<u32>,
+    },
+}
+
+/// All that makes one arm different from a plain run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Environment.
+    pub env: Vec<EnvMerge>,
+    /// THP restriction.
+    pub thp: Option<ThpRestriction>,
+    /// Affinity inherited by the tree.
+    pub cpus: Option<Vec<u32>>,
+    /// Things done while it runs.
+    pub watches: Vec<Watch>,
+}
+
+impl Settings {
+    /// True when nothing at all is changed.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+    /// True when a process of ours must stay beside the program.
+    #[must_use]
+    pub fn needs_supervision(&self) -> bool {
+        !self.watches.is_empty()
+    }
+    /// Both settings together; `other` adds to `self`.
+    #[must_use]
+    pub fn merged(&self, other: &Self) -> Self {
+        let mut all = self.clone();
+        for merge in &other.env {
+            match all.env.iter_mut().find(|m| m.name == merge.name) {
+                Some(mine) => mine.entries.extend(merge.entries.iter().cloned()),
+                None => all.env.push(merge.clone()),
+            }
+        }
+        all.thp = all.thp.or(other.thp);
+        all.cpus = all.cpus.or_else(|| other.cpus.clone());
+        all.watches.extend(other.watches.iter().cloned());
+        all
+    }
+}
+
+/// A remedy with its parameters chosen, ready to be tried: `name` or `name=parameter`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dose {
+    /// Name of the remedy.
+    pub remedy: String,
+    /// Parameter, as the user would type it after `=`; empty for the default.
+    pub parameter: String,
+    /// What it does to the program.
+    pub settings: Settings,
+}
+
+impl Dose {
+    /// `name` or `name=parameter`, as `run --with` takes it.
+    #[must_use]
+    pub fn spec(&self) -> String {
+        if self.parameter.is_empty() {
+            self.remedy.clone()
+        } else {
+            format!("{}={}", self.remedy, self.parameter)
+        }
+    }
+}
+
+/// Whether a remedy fits what was seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Name of the remedy.
+    pub remedy: String,
+    /// What it does, in one sentence.
+    pub sentence: String,
+    /// Why it fits, or why not.
+    pub why: String,
+    /// Largest gain it could bring, as a share (0..1) of wall time; 0 where it does not fit.
+    pub ceiling_share: f64,
+    /// The doses to try; empty where it does not fit.
+    pub doses: Vec<Dose>,
+}
+
+impl Candidate {
+    /// True when there is something to try.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        !self.doses.is_empty()
+    }
+}
+
+/// How to keep a remedy, and how to go back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The command that starts the program with the remedy on.
+    pub command: String,
+    /// Environment lines (`export NAME=value`), where the environment alone does it.
+    pub environment: Vec<String>,
+    /// Lines of a systemd drop-in.
+    pub systemd: Vec<String>,
+    /// What it costs and what to know, a sentence each.
+    pub notes: Vec<String>,
+    /// How to go back.
+    pub undo: String,
+}

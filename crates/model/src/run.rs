@@ -1,0 +1,193 @@
+//! The saved run: one JSON document per `tune`, `ab`, `profile` or `doctor`.
+//!
+//! `schema` is raised whenever a reader of the former version would misread a file. Readers
+//! refuse newer schemas by number and accept unknown keys.
+
+use crate::capability::Checkup;
+use crate::diagnosis::Diagnosis;
+use crate::look::Look;
+use crate::machine::Machine;
+use crate::plan::{Candidate, Dose, Receipt};
+use crate::price::Prices;
+use crate::trial::Experiment;
+use crate::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Version of the saved form.
+pub const SCHEMA: u32 = 1;
+
+/// Which command made the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunKind {
+    /// `pagewise tune`.
+    Tune,
+    /// `pagewise ab`.
+    Ab,
+    /// `pagewise profile`.
+    Profile,
+    /// `pagewise doctor`.
+    Doctor,
+}
+
+/// What a comparison of outputs found for one arm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputCheck {
+    /// The arm.
+    pub arm: String,
+    /// Equal in all that was compared.
+    pub equal: bool,
+    /// What differed, or what was left out because plain runs differ in it by themselves.
+    pub notes: Vec<String>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// At least one remedy is proven.
+    Proven {
+        /// Arms to keep, best first.
+        keep: Vec<String>,
+    },
+    /// Tried, nothing worth keeping.
+    NothingKept,
+    /// The ceiling is below what is worth trying, or no remedy fits.
+    NothingToGain {
+        /// Why.
+        why: String,
+    },
+    /// Stopped before trying, as asked.
+    AdviceOnly,
+    /// The machine did not allow a verdict.
+    CannotTell {
+        /// Why.
+        why: String,
+    },
+    /// Stopped by the user.
+    Interrupted,
+}
+
+/// A saved run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Version of this form.
+    pub schema: u32,
+    /// Version of the program that made it.
+    pub pagewise: String,
+    /// Which command.
+    pub kind: RunKind,
+    /// Name of this run in `history` and `show`.
+    pub id: String,
+    /// Start, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// How long the whole session took.
+    pub took_ns: Nanos,
+    /// The command that was examined.
+    pub command: Vec<String>,
+    /// Environment variables of the listed set that were present (GLIBC_TUNABLES, MALLOC_CONF, ...).
+    pub environment: Vec<(String, String)>,
+    /// The machine.
+    pub machine: Option<Machine>,
+    /// Prices of the session.
+    pub prices: Option<Prices>,
+    /// The look.
+    pub look: Option<Look>,
+    /// The diagnosis.
+    pub diagnosis: Option<Diagnosis>,
+    /// Every remedy, fitting or not.
+    pub candidates: Vec<Candidate>,
+    /// Output comparisons.
+    pub output_checks: Vec<OutputCheck>,
+    /// The arms as they were run.
+    pub doses: Vec<(String, Vec<Dose>)>,
+    /// The experiment.
+    pub experiment: Option<Experiment>,
+    /// How to keep what was proven.
+    pub receipt: Option<Receipt>,
+    /// `doctor`'s findings.
+    pub checkup: Option<Checkup>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// Things the reader must know.
+    pub warnings: Vec<String>,
+}
+
+/// Why a text is not a saved run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Not JSON of the right form.
+    #[error("not a saved run: {0}")]
+    Form(#[from] serde_json::Error),
+    /// Made by a newer pagewise.
+    #[error("saved by a newer pagewise (schema {found}, this one reads up to {SCHEMA})")]
+    Newer {
+        /// The schema found.
+        found: u32,
+    },
+}
+
+impl Run {
+    /// An empty run of `kind`.
+    #[must_use]
+    pub fn new(kind: RunKind, id: String, started_unix_ns: u64, command: Vec<String>) -> Self {
+        Self {
+            schema: SCHEMA,
+            pagewise: env!("CARGO_PKG_VERSION").to_owned(),
+            kind,
+            id,
+            started_unix_ns,
+            took_ns: Nanos(0),
+            command,
+            environment: Vec::new(),
+            machine: None,
+            prices: None,
+            look: None,
+            diagnosis: None,
+            candidates: Vec::new(),
+            output_checks: Vec::new(),
+            doses: Vec::new(),
+            experiment: None,
+            receipt: None,
+            checkup: None,
+            outcome: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Reads a saved run.
+    ///
+    /// # Errors
+    /// [`RunError::Form`] for anything but a saved run, [`RunError::Newer`] for a later schema.
+    pub fn from_json(text: &[u8]) -> Result<Self, RunError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u32,
+        }
+        let head: Head = serde_json::from_slice(text)?;
+        if head.schema > SCHEMA {
+            return Err(RunError::Newer { found: head.schema });
+        }
+        Ok(serde_json::from_slice(text)?)
+    }
+
+    /// The run as a JSON document.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_newer_schema() {
+        let run = Run::new(RunKind::Tune, "x".into(), 1, vec!["true".into()]);
+        assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+        let newer = run.to_json().replace("\"schema\": 1", "\"schema\": 99");
+        assert!(matches!(Run::from_json(newer.as_bytes()), Err(RunError::Newer { found: 99 })));
+        assert!(matches!(Run::from_json(b"{}"), Err(RunError::Form(_))));
+    }
+}

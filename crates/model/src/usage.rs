@@ -1,0 +1,84 @@
+//! What one run of a program used: the kernel's own accounting at its end.
+
+use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// By `exit` with this status (0..=255).
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+}
+
+impl Ended {
+    /// True for exit status 0.
+    #[must_use]
+    pub const fn success(self) -> bool {
+        matches!(self, Self::Exited(0))
+    }
+    /// The status a shell would show (128 + signal).
+    #[must_use]
+    pub const fn shell_status(self) -> i32 {
+        match self {
+            Self::Exited(status) => status,
+            Self::Signaled(signal) => 128 + signal,
+        }
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "exit status {status}"),
+            Self::Signaled(signal) => write!(f, "killed by signal {signal}"),
+        }
+    }
+}
+
+/// Usage of a program and all descendants that were waited for.
+///
+/// Sources: clock around fork and reap; `wait4(2)` rusage; `/proc/PID/io` of the unreaped zombie
+/// (which includes reaped children). Not seen: descendants that outlive the program, and work of
+/// kernel threads on its behalf.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// From the moment the program may start to its end.
+    pub wall_ns: Nanos,
+    /// CPU time in user mode.
+    pub user_ns: Nanos,
+    /// CPU time in the kernel.
+    pub sys_ns: Nanos,
+    /// Largest resident set of any one process (`ru_maxrss`).
+    pub peak_rss_bytes: Bytes,
+    /// Page faults served without I/O (`ru_minflt`).
+    pub minor_faults: u64,
+    /// Page faults that waited for I/O (`ru_majflt`).
+    pub major_faults: u64,
+    /// Times it gave up the CPU to wait (`ru_nvcsw`).
+    pub voluntary_switches: u64,
+    /// Times the CPU was taken away (`ru_nivcsw`).
+    pub involuntary_switches: u64,
+    /// Bytes through read-like calls (`rchar`); absent when /proc/PID/io could not be read.
+    pub read_bytes: Option<Bytes>,
+    /// Bytes through write-like calls (`wchar`).
+    pub written_bytes: Option<Bytes>,
+    /// Read-like calls (`syscr`).
+    pub read_calls: Option<u64>,
+    /// Write-like calls (`syscw`).
+    pub write_calls: Option<u64>,
+    /// Bytes fetched from a device (`read_bytes`).
+    pub device_read_bytes: Option<Bytes>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+impl Usage {
+    /// CPU time, user and kernel.
+    #[must_use]
+    pub fn cpu_ns(&self) -> Nanos {
+        self.user_ns + self.sys_ns
+    }
+}
