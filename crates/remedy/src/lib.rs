@@ -1,1 +1,20 @@
-//! TBD
+//! The remedies: each in one file, all of it.
+//!
+//! A remedy says in one sentence what it does, whether it fits what was seen and how much it
+//! could give at most (pure functions on facts), what exactly it would do ([`Dose`], plain data),
+//! how success is read from the kernel after a run, what it costs, and the lines that keep it.
+//! What must happen while the program runs is a [`pagewise_tracee::watcher::Watcher`]; the
+//! supervising process builds it from the dose with [`watch::build`]. The arm that is tested and
+//! the receipt that is printed are the same [`Dose`].
+#![forbid(unsafe_code)]
+
+mod heap_huge;
+mod heap_small;
+mod malloc_keep;
+mod pipe_grow;
+mod place;
+pub mod receipt;
+mod registry;
+pub mod watch;
+
+pub use registry::{Evidence, Mechanism, Remedy, RemedyError, Scope, all, find, parse_list};

@@ -1,1 +1,21 @@
-//! TBD
+//! The session of the main job: look, diagnose, choose, screen, confirm, receipt.
+//!
+//! [`session::Session`] is a state machine over [`world::World`], the few things that reach
+//! outside: run the program, read the clock, tell the user. [`live::Live`] is the real world;
+//! tests replay a recorded one, so every path of a session runs without a program, a clock or a
+//! kernel. `pagewise ab` is the same engine with two commands ([`pair`]).
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod choose;
+pub mod live;
+pub mod output;
+pub mod pair;
+pub mod request;
+pub mod scratch;
+pub mod session;
+pub mod stop;
+pub mod world;
+
+pub use request::{Request, StdoutTo};
+pub use stop::Stop;

@@ -1,0 +1,57 @@
+//! Options that every experiment takes.
+
+use clap::{Args, ValueEnum};
+use pagewise_model::Nanos;
+use std::path::PathBuf;
+
+/// Where the program's standard output goes during timed runs, the same for all arms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StdoutKind {
+    /// /dev/null.
+    Null,
+    /// A pipe that is emptied at once.
+    Pipe,
+    /// A file in a scratch directory.
+    File,
+}
+
+/// Options that every experiment takes.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentArgs {
+    /// Time for all runs, such as 90s or 5m [default: the larger of 60 s and 100 runs]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) budget: Option<Nanos>,
+    /// Read the program's standard input from FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Where standard output goes in timed runs
+    #[arg(long, value_enum, default_value = "null", value_name = "KIND")]
+    pub(crate) stdout: StdoutKind,
+    /// A file that the program writes, compared between arms (repeatable)
+    #[arg(long = "output", value_name = "FILE")]
+    pub(crate) outputs: Vec<PathBuf>,
+    /// It is safe to run the program again, whatever it writes
+    #[arg(long)]
+    pub(crate) rerun_safe: bool,
+    /// Run this shell command before each run, outside the clock
+    #[arg(long, value_name = "CMD")]
+    pub(crate) prepare: Option<String>,
+    /// Run this shell command after each run, outside the clock
+    #[arg(long, value_name = "CMD")]
+    pub(crate) cleanup: Option<String>,
+    /// Accept a program that fails, as long as it always fails alike
+    #[arg(long)]
+    pub(crate) ignore_failure: bool,
+    /// Seed of the random order of runs
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Save the run to FILE (it is saved under its identifier as well)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Print the saved form instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress display
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}

@@ -1,0 +1,195 @@
+//! The command line as types. What was typed stays apart from what is done with it: see
+//! `commands/`.
+
+mod ab;
+mod experiment;
+mod tune;
+
+pub(crate) use ab::Ab;
+pub(crate) use experiment::{ExperimentArgs, StdoutKind};
+pub(crate) use tune::Tune;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What do memory pages cost your program, and how do you get that time back?
+///
+/// pagewise measures what a program pays for memory pages (faults, copies through pipes and files,
+/// TLB misses, wake-ups), tries to remove that cost on the unmodified program, and proves the gain.
+#[derive(Debug, Parser)]
+#[command(name = "pagewise", version, after_help = EXAMPLES, max_term_width = 80)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Colour the output: auto follows the terminal and NO_COLOR
+    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub(crate) color: When,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pagewise tune -- sort -o /dev/null big.txt     find and prove what helps
+  pagewise tune --advise -- python3 job.py       only say what it pays for
+  pagewise run --with heap-huge -- python3 job.py
+  pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
+  pagewise doctor                                what this machine allows
+
+Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
+`run` and `profile` pass the program's own status on.";
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Diagnose a program, try what fits, prove it, print the receipt
+    Tune(Tune),
+    /// Are two commands different? The experiment engine by itself
+    Ab(Ab),
+    /// Start a program with remedies on
+    Run(Run),
+    /// Where the time went: page work by counts, and by samples where allowed
+    Profile(Profile),
+    /// What this machine, kernel and account allow, and what spoils measurements
+    Doctor(Doctor),
+    /// Print a saved run again
+    Show(Show),
+    /// Set two saved runs side by side
+    Compare(Compare),
+    /// List saved runs
+    History(History),
+    /// Print the completion script of a shell
+    Completions(Completions),
+    /// Print the manual page
+    Man,
+    /// The supervising process of an experiment; started by pagewise itself
+    #[command(name = "__supervise", hide = true)]
+    Supervise(Supervise),
+}
+
+/// `pagewise run`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise run --with heap-huge -- sort big.txt
+  pagewise run --with pipe-grow=1M,place=one -- sh -c 'cat big | wc -l'
+  pagewise run --list")]
+pub(crate) struct Run {
+    /// Remedies, separated by commas, each NAME or NAME=PARAMETER
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
+    pub(crate) with: String,
+    /// List the remedies and what they take
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `pagewise profile`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise profile -- git log -p
+  pagewise profile --json -- make -j2 > profile.json")]
+pub(crate) struct Profile {
+    /// Read standard input from FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Print the saved form
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Skip the second, traced run (fewer facts, but the program runs once)
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `pagewise doctor`
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Measure this machine's unit prices too (about 2 s)
+    #[arg(long)]
+    pub(crate) prices: bool,
+}
+
+/// `pagewise show`
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Identifier from `pagewise history`, or a file; the newest run without it
+    pub(crate) run: Option<String>,
+    /// Print the saved form
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print for a pull request
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pub(crate) markdown: bool,
+    /// Print all timed runs as CSV
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+}
+
+/// `pagewise compare`
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Identifier or file of the first run
+    pub(crate) first: String,
+    /// Identifier or file of the second run
+    pub(crate) second: String,
+}
+
+/// `pagewise history`
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// Print as JSON Lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `pagewise completions`
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Hidden: the supervising process.
+#[derive(Debug, Args)]
+pub(crate) struct Supervise {
+    /// Number of the inherited socket
+    pub(crate) fd: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_keep_their_own_options() {
+        let cli = Cli::try_parse_from(["pagewise", "run", "--with", "place", "--", "ls", "-l", "--"]);
+        let Command::Run(run) = cli.expect("a valid line").command else { panic!("not run") };
+        assert_eq!(run.command, ["ls", "-l", "--"]);
+    }
+}

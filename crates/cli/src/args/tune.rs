@@ -1,0 +1,34 @@
+//! `pagewise tune`
+
+use super::ExperimentArgs;
+use clap::Args;
+use std::ffi::OsString;
+
+/// `pagewise tune`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise tune -- sort -o /dev/null big.txt
+  pagewise tune --input data.json -- jq .name
+  pagewise tune --prepare 'rm -rf out' -- make -C src
+  pagewise tune --arm 'big=env GLIBC_TUNABLES=glibc.malloc.top_pad=64000000 ./job' -- ./job
+
+Each arm is run in random order beside two plain runs; a gain is kept only when
+it is proven against both, moved its own kernel counter and left the output as
+it was. Exit codes: 0 done, 2 usage or failure, 3 cannot tell.")]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) experiment: ExperimentArgs,
+    /// Stop after the advice: nothing is tried
+    #[arg(long)]
+    pub(crate) advise: bool,
+    /// Try only these remedies (NAME or NAME=PARAMETER, separated by commas)
+    #[arg(long, value_name = "LIST")]
+    pub(crate) only: Option<String>,
+    /// One more arm: a command of yours to set against the plain one (repeatable)
+    #[arg(long = "arm", value_name = "NAME=CMD")]
+    pub(crate) arms: Vec<String>,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}

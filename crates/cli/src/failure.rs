@@ -1,0 +1,53 @@
+//! How a failure is told: one line, a `help:` line where there is a next step, and the exit code.
+
+use std::process::ExitCode;
+
+/// Usage error or failure.
+pub(crate) const USAGE: u8 = 2;
+/// Cannot tell, or the environment does not allow an answer.
+pub(crate) const UNFIT: u8 = 3;
+
+/// A failure on its way to the user.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    help: Option<String>,
+    code: u8,
+}
+
+impl Failure {
+    /// Bad usage, or something that failed.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None, code: USAGE }
+    }
+    /// The environment does not allow an answer.
+    pub(crate) fn unfit(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None, code: UNFIT }
+    }
+    /// With another exit code.
+    pub(crate) fn with_code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+    /// With the next step.
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+    /// Tells it on standard error.
+    pub(crate) fn tell(&self) -> ExitCode {
+        let message = pagewise_report::text::escape(&self.message.replace('\n', " "));
+        crate::terminal::complain(&format!("pagewise: {message}"));
+        if let Some(help) = &self.help {
+            crate::terminal::complain(&format!("help: {}", pagewise_report::text::escape(help)));
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<pagewise_tracee::launch::LaunchError> for Failure {
+    fn from(error: pagewise_tracee::launch::LaunchError) -> Self {
+        let code = u8::try_from(error.exit_code()).unwrap_or(USAGE);
+        Self::usage(error.to_string()).with_code(code)
+    }
+}

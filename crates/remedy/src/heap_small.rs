@@ -1,0 +1,62 @@
+//! `heap-small`: no transparent huge pages for the program and what it starts.
+//!
+//! `prctl(PR_SET_THP_DISABLE)`, inherited over fork and exec (prctl(2)). It helps programs that
+//! touch a little of many huge pages, fork with large heaps, or wait for compaction, where the
+//! system hands out huge pages to everyone (`enabled=always`) or the program asks for them.
+//! Cost: every fault fills one small page again, and files lose their 2 MiB mappings too.
+
+use crate::registry::{Evidence, Mechanism, Remedy};
+use pagewise_model::Bytes;
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Settings, ThpRestriction};
+
+/// The remedy.
+pub(crate) struct HeapSmall;
+
+impl HeapSmall {
+    fn off(&self) -> Dose {
+        self.with("", Settings { thp: Some(ThpRestriction::Off), ..Settings::default() })
+    }
+}
+
+impl Remedy for HeapSmall {
+    fn name(&self) -> &'static str {
+        "heap-small"
+    }
+    fn sentence(&self) -> &'static str {
+        "no transparent huge pages for the program and what it starts"
+    }
+    fn parameters(&self) -> &'static str {
+        "none"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        if parameter.is_empty() { Ok(self.off()) } else { Err("it takes no parameter".to_owned()) }
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        if evidence.traced().is_none() {
+            return self.unfit("the memory of the program could not be looked at");
+        }
+        let huge: u64 = evidence.processes().iter().map(|p| p.anon_huge_bytes.0).sum();
+        if huge == 0 {
+            return self.unfit("no anonymous memory of the program is on huge pages");
+        }
+        let ceiling = evidence.diagnosis.share(&[
+            CostKind::AnonFaults,
+            CostKind::Zeroing,
+            CostKind::CowFaults,
+            CostKind::Reclaim,
+        ]);
+        self.fitting(format!("{} on huge pages already", Bytes(huge)), ceiling, vec![self.off()])
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::FaultsAdded
+    }
+
+    fn notes(&self, _dose: &Dose) -> Vec<String> {
+        vec!["2 MiB mappings of files (program text) are refused too".to_owned()]
+    }
+}

@@ -1,0 +1,114 @@
+//! `malloc-keep`: glibc keeps freed memory instead of handing it back and faulting it in again.
+//!
+//! How glibc does it (malloc/malloc.c, "Tunables" in its manual): a request above
+//! `mmap_threshold` gets a mapping of its own that `free` unmaps; free memory at the top of the
+//! heap above `trim_threshold` is given back by `brk`; each growth of the heap asks for
+//! `top_pad` bytes more than needed. A program that frees and allocates large blocks in turn pays
+//! for every page again: unmap, fault, zero. One tunable set stops that. By default both
+//! thresholds grow with use (up to 32 MiB); setting one fixes both, so both are set.
+//!
+//! Not seen: memory that the program gives back by itself with `malloc_trim` or `madvise`. Cost:
+//! memory that would have gone back to the system stays with the program until it ends.
+
+use crate::registry::{Evidence, Mechanism, Remedy};
+use pagewise_model::Bytes;
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, EnvMerge, Settings};
+
+/// Smallest amount worth keeping: below it, glibc's own defaults already keep it.
+const SMALLEST: Bytes = Bytes::mib(1);
+/// Largest amount that a dose keeps: beyond it the memory cost outweighs the churn.
+const LARGEST: Bytes = Bytes::gib(4);
+/// Churn below this many times the resident memory is ordinary release, not churn.
+const CHURN_FACTOR: f64 = 0.5;
+
+/// The remedy.
+pub(crate) struct MallocKeep;
+
+impl MallocKeep {
+    fn keep(&self, amount: Bytes) -> Dose {
+        // The pad is a sixteenth: growing the heap in steps of a few percent of what is kept
+        // makes brk calls rare without holding much more than was asked for.
+        let pad = (amount.0 / 16).max(Bytes::mib(1).0);
+        let entries = vec![
+            format!("glibc.malloc.mmap_threshold={}", amount.0),
+            format!("glibc.malloc.trim_threshold={}", amount.0),
+            format!("glibc.malloc.top_pad={pad}"),
+        ];
+        let env =
+            vec![EnvMerge { name: "GLIBC_TUNABLES".to_owned(), separator: Some(':'), entries }];
+        let parameter = format!("{}M", amount.0 >> 20);
+        self.with(&parameter, Settings { env, ..Settings::default() })
+    }
+}
+
+/// Bytes that a process gave back to the kernel while it ran.
+fn given_back(process: &ProcessSeen) -> u64 {
+    process.churn.munmap_bytes.0 + process.churn.brk_shrink_bytes.0
+}
+
+impl Remedy for MallocKeep {
+    fn name(&self) -> &'static str {
+        "malloc-keep"
+    }
+    fn sentence(&self) -> &'static str {
+        "glibc keeps freed memory instead of unmapping and faulting it in again"
+    }
+    fn parameters(&self) -> &'static str {
+        "the amount to keep, 1M to 4G (default 256M)"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        let amount: Bytes =
+            if parameter.is_empty() { Bytes::mib(256) } else { parameter.parse().map_err(|e| format!("{e}"))? };
+        if (SMALLEST..=LARGEST).contains(&amount) {
+            Ok(self.keep(amount))
+        } else {
+            Err(format!("the amount to keep must be between {SMALLEST} and {LARGEST}"))
+        }
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        if evidence.traced().is_none() {
+            return self.unfit("the mapping calls of the program could not be traced");
+        }
+        let churners: Vec<&ProcessSeen> = evidence
+            .processes()
+            .iter()
+            .filter(|p| p.allocator == Allocator::Glibc)
+            .filter(|p| given_back(p) as f64 > CHURN_FACTOR * p.peak_rss_bytes.0 as f64)
+            .filter(|p| given_back(p) >= Bytes::mib(8).0)
+            .collect();
+        let Some(most) = churners.iter().max_by_key(|p| given_back(p)) else {
+            return self.unfit("no process on glibc gives back and takes again much memory");
+        };
+        let back: u64 = churners.iter().map(|p| given_back(p)).sum();
+        let taken: u64 =
+            evidence.processes().iter().map(|p| given_back(p).max(p.peak_rss_bytes.0)).sum();
+        let churn_share = back as f64 / taken.max(1) as f64;
+        let faults = evidence.share(CostKind::AnonFaults) + evidence.share(CostKind::Zeroing);
+        let ceiling = faults * churn_share.min(1.0) + evidence.share(CostKind::MapUnmap);
+        let kept = Bytes(most.peak_rss_bytes.0.next_power_of_two()).clamp(Bytes::mib(64), LARGEST);
+        let why = format!(
+            "{} given back over a peak of {} ({} munmap, {} brk calls)",
+            Bytes(given_back(most)),
+            most.peak_rss_bytes,
+            most.churn.munmap_calls,
+            most.churn.brk_shrink_calls
+        );
+        self.fitting(why, ceiling, vec![self.keep(kept)])
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::FaultsSaved
+    }
+
+    fn notes(&self, dose: &Dose) -> Vec<String> {
+        vec![format!(
+            "up to {} of freed memory stays with each process until it ends",
+            dose.parameter
+        )]
+    }
+}

@@ -1,0 +1,92 @@
+//! `place`: where the processes of a pipeline run.
+//!
+//! Handing data to another CPU costs an inter-processor interrupt and a cold cache; handing it
+//! over on the same CPU costs a context switch. Which is cheaper depends on the machine and on
+//! how much the two sides could do at once, so both are tried: the whole tree on `one` CPU (by
+//! inherited affinity, sched_setaffinity(2)) and producer and consumer `apart`, alternating over
+//! two CPUs (set from outside as pipes connect them). Cost: a program that would have used more
+//! CPUs cannot.
+
+use crate::registry::{Evidence, Mechanism, Remedy};
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Settings, Watch};
+
+/// Below this share of wake-ups, placement cannot be what costs.
+const WORTH_SHARE: f64 = 0.02;
+/// Name under which the watcher reports.
+pub(crate) const WATCH: &str = "alternate-cpus";
+
+/// The remedy.
+pub(crate) struct Place;
+
+impl Place {
+    /// The last allowed CPU: interrupts of small machines are most often served by the first.
+    fn one(&self, machine: &Machine) -> Option<Dose> {
+        let cpu = *machine.cpus.last()?;
+        Some(self.with("one", Settings { cpus: Some(vec![cpu]), ..Settings::default() }))
+    }
+
+    fn apart(&self, machine: &Machine) -> Option<Dose> {
+        let [first, second, ..] = machine.cpus.as_slice() else { return None };
+        let watches = vec![Watch::AlternateCpus { cpus: vec![*first, *second] }];
+        Some(self.with("apart", Settings { watches, ..Settings::default() }))
+    }
+}
+
+impl Remedy for Place {
+    fn name(&self) -> &'static str {
+        "place"
+    }
+    fn sentence(&self) -> &'static str {
+        "the whole program on one CPU, or producer and consumer on two"
+    }
+    fn parameters(&self) -> &'static str {
+        "one (default) or apart"
+    }
+
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+        let dose = match parameter {
+            "" | "one" => self.one(machine),
+            "apart" => self.apart(machine),
+            other => return Err(format!("`{other}` is not `one` or `apart`")),
+        };
+        dose.ok_or_else(|| "it needs two CPUs that this process may use".to_owned())
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        let (Some(one), Some(apart)) = (self.one(evidence.machine), self.apart(evidence.machine))
+        else {
+            return self.unfit("only one CPU may be used");
+        };
+        let wakeups = evidence.share(CostKind::Wakeups);
+        if wakeups < WORTH_SHARE {
+            return self.unfit(format!("wake-ups are {:.1}% of its time", wakeups * 100.0));
+        }
+        let Some(traced) = evidence.traced() else {
+            return self.unfit("its processes could not be looked at");
+        };
+        let threads = traced.processes.iter().map(|p| p.threads).max().unwrap_or(1);
+        if traced.most_processes < 2 && threads < 2 {
+            return self.unfit("it runs one thread at a time");
+        }
+        let piped = traced
+            .pipes
+            .iter()
+            .any(|p| !p.inherited && p.writers.iter().any(|w| p.readers.iter().any(|r| r != w)));
+        let doses = if piped { vec![one, apart] } else { vec![one] };
+        self.fitting(format!("wake-ups are {:.0}% of its time", wakeups * 100.0), wakeups, doses)
+    }
+
+    fn mechanism(&self, dose: &Dose) -> Mechanism {
+        if dose.parameter == "one" { Mechanism::Affinity } else { Mechanism::Watched(WATCH) }
+    }
+
+    fn notes(&self, dose: &Dose) -> Vec<String> {
+        if dose.parameter == "one" {
+            vec!["the program cannot use more than one CPU at a time".to_owned()]
+        } else {
+            vec!["processes joined by pipes keep to two CPUs in turn".to_owned()]
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What every remedy has, and the list of them.
+
+use pagewise_model::diagnosis::{CostKind, Diagnosis};
+use pagewise_model::look::{Look, ProcessSeen, Traced};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::price::Prices;
+
+/// What a remedy judges from: facts and the diagnosis made of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The look at the program.
+    pub look: &'a Look,
+    /// Its diagnosis.
+    pub diagnosis: &'a Diagnosis,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Unit prices.
+    pub prices: &'a Prices,
+}
+
+impl<'a> Evidence<'a> {
+    /// The traced look, if there was one.
+    pub(crate) fn traced(&self) -> Option<&'a Traced> {
+        self.look.traced.known()
+    }
+    /// Process images of the traced look, none when it is missing.
+    pub(crate) fn processes(&self) -> &'a [ProcessSeen] {
+        self.traced().map_or(&[], |t| &t.processes)
+    }
+    /// Share (0..1) of time of one kind of cost.
+    pub(crate) fn share(&self, kind: CostKind) -> f64 {
+        self.diagnosis.share(&[kind])
+    }
+}
+
+/// What a remedy reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The program and what it starts.
+    Tree,
+}
+
+/// Which number of a finished run shows that a remedy took hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Transparent huge pages handed out at faults (`thp_fault_alloc` in /proc/vmstat).
+    HugeFaults,
+    /// Minor faults below those of a plain run.
+    FaultsSaved,
+    /// Minor faults above those of a plain run: huge pages no longer serve many at once.
+    FaultsAdded,
+    /// What the watcher of this name read back from the kernel.
+    Watched(&'static str),
+    /// The affinity that the kernel reports at the program's end is the one asked for.
+    Affinity,
+}
+
+/// A remedy.
+pub trait Remedy: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// What it does, in one sentence.
+    fn sentence(&self) -> &'static str;
+    /// What may follow `=`, for people.
+    fn parameters(&self) -> &'static str;
+    /// What it reaches.
+    fn scope(&self) -> Scope {
+        Scope::Tree
+    }
+    /// The dose for a parameter as typed; an empty parameter is the default.
+    ///
+    /// # Errors
+    /// A sentence that says what the parameter must be.
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String>;
+    /// Whether it fits, with the doses to try.
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate;
+    /// How success is read.
+    fn mechanism(&self, dose: &Dose) -> Mechanism;
+    /// What it costs and what to know.
+    fn notes(&self, dose: &Dose) -> Vec<String>;
+
+    /// A candidate with nothing to try.
+    fn unfit(&self, why: impl Into<String>) -> Candidate
+    where
+        Self: Sized,
+    {
+        Candidate {
+            remedy: self.name().to_owned(),
+            sentence: self.sentence().to_owned(),
+            why: why.into(),
+            ceiling_share: 0.0,
+            doses: Vec::new(),
+        }
+    }
+    /// A candidate to try.
+    fn fitting(&self, why: String, ceiling_share: f64, doses: Vec<Dose>) -> Candidate
+    where
+        Self: Sized,
+    {
+        Candidate {
+            remedy: self.name().to_owned(),
+            sentence: self.sentence().to_owned(),
+            why,
+            ceiling_share: ceiling_share.clamp(0.0, 1.0),
+            doses,
+        }
+    }
+    /// A dose of this remedy.
+    fn with(&self, parameter: &str, settings: Settings) -> Dose
+    where
+        Self: Sized,
+    {
+        Dose { remedy: self.name().to_owned(), parameter: parameter.to_owned(), settings }
+    }
+}
+
+static ALL: [&dyn Remedy; 5] = [
+    &crate::malloc_keep::MallocKeep,
+    &crate::heap_huge::HeapHuge,
+    &crate::heap_small::HeapSmall,
+    &crate::pipe_grow::PipeGrow,
+    &crate::place::Place,
+];
+
+/// Every remedy, in the order in which they are shown.
+#[must_use]
+pub fn all() -> &'static [&'static dyn Remedy] {
+    &ALL
+}
+
+/// The remedy of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static dyn Remedy> {
+    ALL.iter().copied().find(|r| r.name() == name)
+}
+
+/// Why a list of remedies cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemedyError {
+    /// No such remedy.
+    #[error("unknown remedy `{name}`; known: {known}")]
+    Unknown {
+        /// As typed.
+        name: String,
+        /// The known names.
+        known: String,
+    },
+    /// A parameter that the remedy does not take.
+    #[error("remedy `{remedy}`: {why}")]
+    Parameter {
+        /// The remedy.
+        remedy: &'static str,
+        /// What it takes.
+        why: String,
+    },
+    /// The same remedy twice.
+    #[error("remedy `{0}` is named twice")]
+    Twice(String),
+}
+
+/// Doses from a comma-separated list `name[=parameter],...`; an empty list is no dose.
+///
+/// # Errors
+/// Names the first entry that cannot be used.
+pub fn parse_list(list: &str, machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
+    let mut doses: Vec<Dose> = Vec::new();
+    for entry in list.split(',').map(str::trim).filter(|e| !e.is_empty()) {
+        let (name, parameter) = entry.split_once('=').unwrap_or((entry, ""));
+        let remedy = find(name).ok_or_else(|| RemedyError::Unknown {
+            name: name.to_owned(),
+            known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
+        })?;
+        if doses.iter().any(|d| d.remedy == name) {
+            return Err(RemedyError::Twice(name.to_owned()));
+        }
+        let dose = remedy
+            .dose(parameter, machine)
+            .map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })?;
+        doses.push(dose);
+    }
+    Ok(doses)
+}
+
+#[cfg(test)]
+pub(crate) mod tests_support {
+    use pagewise_model::machine::Machine;
+    use pagewise_model::{Bytes, Fact, PageSize};
+
+    /// A two-CPU machine with THP on request.
+    pub(crate) fn machine() -> Machine {
+        Machine {
+            kernel: "6.12".to_owned(),
+            arch: "x86_64".to_owned(),
+            cpu_model: "test".to_owned(),
+            cpus: vec![0, 1],
+            base_page_bytes: PageSize::BASE_4K,
+            huge_page_bytes: Fact::Known(PageSize::PMD_2M),
+            memory_bytes: Bytes::gib(8),
+            thp_enabled: Fact::Known("madvise".to_owned()),
+            thp_defrag: Fact::Known("madvise".to_owned()),
+            hypervisor: None,
+            pipe_max_bytes: Bytes::mib(1),
+            perf_event_paranoid: Fact::Known(2),
+            uid: 1000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tests_support::machine;
+    use super::*;
+
+    #[test]
+    fn lists_are_parsed_and_refused_by_name() {
+        let doses = parse_list("pipe-grow=256K, heap-small", &machine()).unwrap();
+        assert_eq!(doses.iter().map(Dose::spec).collect::<Vec<_>>(), ["pipe-grow=256K", "heap-small"]);
+        assert!(parse_list("", &machine()).unwrap().is_empty());
+        let unknown = parse_list("heap-hugo", &machine()).unwrap_err().to_string();
+        assert!(unknown.contains("heap-huge") && unknown.contains("malloc-keep"), "{unknown}");
+        assert!(parse_list("heap-small=3", &machine()).is_err());
+        assert!(parse_list("place,place=apart", &machine()).is_err());
+        assert!(parse_list("pipe-grow=3M", &machine()).is_err());
+    }
+
+    #[test]
+    fn every_default_dose_is_what_its_spec_says() {
+        for remedy in all() {
+            let dose = remedy.dose("", &machine()).unwrap();
+            let again = remedy.dose(&dose.parameter, &machine()).unwrap();
+            assert_eq!(dose, again, "{}", remedy.name());
+            assert!(!dose.settings.is_plain(), "{}", remedy.name());
+        }
+    }
+}

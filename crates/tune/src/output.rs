@@ -1,0 +1,260 @@
+//! Are the outputs of two runs the same?
+//!
+//! Two plain runs are compared first. What differs between them differs by itself (a time stamp,
+//! a temporary name, the order of threads) and cannot be held against a remedy: it is left out,
+//! and that is said. Everything else must be equal in the run with the remedy. Streams are read
+//! once and kept as hashes: one of the whole, one for each line, and one that does not depend on
+//! the order of lines.
+//!
+//! Not seen: output that goes to a terminal, a socket, or a file that was not named.
+
+use pagewise_model::run::OutputCheck;
+use pagewise_model::usage::Ended;
+use sha2::{Digest as _, Sha256};
+use std::io::{self, BufRead};
+
+/// Lines beyond this are covered by the hash of the whole only.
+const MOST_LINES: usize = 4_000_000;
+
+/// One stream as hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stream {
+    whole: [u8; 32],
+    bytes: u64,
+    lines: Option<Vec<u64>>,
+}
+
+/// Everything a run put out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// How it ended.
+    pub ended: Ended,
+    /// Streams by name: standard output, standard error, named files.
+    pub streams: Vec<(String, Option<Stream>)>,
+}
+
+impl Stream {
+    /// Reads a stream to its end.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn read(mut from: impl BufRead) -> io::Result<Self> {
+        let mut whole = Sha256::new();
+        let mut lines = Some(Vec::new());
+        let mut bytes = 0;
+        let mut line = Fnv::default();
+        let mut open = false;
+        loop {
+            let chunk = from.fill_buf()?;
+            if chunk.is_empty() {
+                break;
+            }
+            whole.update(chunk);
+            for &byte in chunk {
+                line.add(byte);
+                open = true;
+                if byte == b'\n' {
+                    close(&mut lines, &mut line);
+                    open = false;
+                }
+            }
+            let n = chunk.len();
+            bytes += n as u64;
+            from.consume(n);
+        }
+        if open {
+            close(&mut lines, &mut line);
+        }
+        Ok(Self { whole: whole.finalize().into(), bytes, lines })
+    }
+
+    /// Order-free hash of the lines.
+    fn bag(&self) -> Option<u64> {
+        self.lines.as_ref().map(|all| all.iter().fold(0u64, |sum, l| sum.wrapping_add(mix(*l))))
+    }
+}
+
+fn close(lines: &mut Option<Vec<u64>>, line: &mut Fnv) {
+    if let Some(all) = lines {
+        all.push(std::mem::take(line).0);
+        if all.len() > MOST_LINES {
+            *lines = None;
+        }
+    }
+}
+
+/// FNV-1a, enough to tell lines of one program's output apart.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+}
+
+fn mix(x: u64) -> u64 {
+    let y = (x ^ (x >> 31)).wrapping_mul(0x7fb5_d329_728e_a185);
+    y ^ (y >> 27)
+}
+
+/// How one stream is held against the plain runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Rule {
+    Exact(Option<Stream>),
+    Masked { lines: Vec<Option<u64>> },
+    AnyOrder { bag: u64, lines: usize },
+    LeftOut(&'static str),
+}
+
+/// What two plain runs have in common.
+#[derive(Debug, Clone)]
+pub struct Baseline {
+    ended: Ended,
+    rules: Vec<(String, Rule)>,
+}
+
+impl Baseline {
+    /// From two plain runs; `Err` when they do not even end alike.
+    ///
+    /// # Errors
+    /// A sentence that names both endings.
+    pub fn of(first: &Captured, second: &Captured) -> Result<Self, String> {
+        if first.ended != second.ended {
+            return Err(format!("two plain runs end differently: {} and {}", first.ended, second.ended));
+        }
+        let rules = first
+            .streams
+            .iter()
+            .zip(&second.streams)
+            .map(|((name, a), (_, b))| (name.clone(), rule(a.as_ref(), b.as_ref())))
+            .collect();
+        Ok(Self { ended: first.ended, rules })
+    }
+
+    /// What is left out of the comparison, a sentence for each stream.
+    #[must_use]
+    pub fn exceptions(&self) -> Vec<String> {
+        self.rules.iter().filter_map(|(name, rule)| exception(name, rule)).collect()
+    }
+
+    /// Holds a run with a remedy against the plain ones.
+    #[must_use]
+    pub fn check(&self, arm: &str, run: &Captured) -> OutputCheck {
+        let mut notes = Vec::new();
+        if run.ended != self.ended {
+            notes.push(format!("{} instead of {}", run.ended, self.ended));
+        }
+        for ((name, rule), (_, stream)) in self.rules.iter().zip(&run.streams) {
+            if let Some(what) = differs(rule, stream.as_ref()) {
+                notes.push(format!("{name} {what}"));
+            }
+        }
+        OutputCheck { arm: arm.to_owned(), equal: notes.is_empty(), notes }
+    }
+}
+
+fn rule(a: Option<&Stream>, b: Option<&Stream>) -> Rule {
+    let (Some(x), Some(y)) = (a, b) else {
+        return if a == b { Rule::Exact(None) } else { Rule::LeftOut("exists after one plain run only") };
+    };
+    if x.whole == y.whole {
+        return Rule::Exact(Some(x.clone()));
+    }
+    let (Some(left), Some(right)) = (&x.lines, &y.lines) else {
+        return Rule::LeftOut("is too long to compare by lines and differs between plain runs");
+    };
+    if let (Some(bag), true) = (x.bag(), x.bag() == y.bag() && left.len() == right.len()) {
+        return Rule::AnyOrder { bag, lines: left.len() };
+    }
+    if left.len() != right.len() {
+        return Rule::LeftOut("has another number of lines in each plain run");
+    }
+    let lines = left.iter().zip(right).map(|(l, r)| (l == r).then_some(*l)).collect();
+    Rule::Masked { lines }
+}
+
+fn exception(name: &str, rule: &Rule) -> Option<String> {
+    match rule {
+        Rule::Exact(_) => None,
+        Rule::AnyOrder { .. } => Some(format!("{name}: lines come in another order in each plain run; compared without order")),
+        Rule::Masked { lines } => {
+            let out = lines.iter().filter(|l| l.is_none()).count();
+            Some(format!("{name}: {out} of {} lines differ between plain runs and are left out", lines.len()))
+        }
+        Rule::LeftOut(why) => Some(format!("{name} {why}; not compared")),
+    }
+}
+
+fn differs(rule: &Rule, run: Option<&Stream>) -> Option<String> {
+    match (rule, run) {
+        (Rule::LeftOut(_), _) | (Rule::Exact(None), None) => None,
+        (Rule::Exact(None), Some(_)) => Some("exists only with the remedy".to_owned()),
+        (_, None) => Some("is missing with the remedy".to_owned()),
+        (Rule::Exact(Some(plain)), Some(stream)) => (plain.whole != stream.whole)
+            .then(|| format!("differs ({} bytes, plain {})", stream.bytes, plain.bytes)),
+        (Rule::AnyOrder { bag, lines }, Some(stream)) => {
+            let same = stream.bag() == Some(*bag)
+                && stream.lines.as_ref().is_some_and(|l| l.len() == *lines);
+            (!same).then(|| "differs, whatever the order of its lines".to_owned())
+        }
+        (Rule::Masked { lines }, Some(stream)) => match &stream.lines {
+            Some(run) if run.len() == lines.len() => {
+                let bad = lines.iter().zip(run).position(|(p, r)| p.is_some_and(|p| p != *r))?;
+                Some(format!("differs in line {}", bad + 1))
+            }
+            _ => Some("has another number of lines".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(out: &str) -> Captured {
+        let stream = Stream::read(out.as_bytes()).unwrap();
+        Captured {
+            ended: Ended::Exited(0),
+            streams: vec![("standard output".to_owned(), Some(stream))],
+        }
+    }
+
+    fn verdict(a: &str, b: &str, c: &str) -> OutputCheck {
+        Baseline::of(&run(a), &run(b)).unwrap().check("x", &run(c))
+    }
+
+    #[test]
+    fn equal_outputs_are_compared_exactly() {
+        assert!(verdict("a\nb\n", "a\nb\n", "a\nb\n").equal);
+        assert!(!verdict("a\nb\n", "a\nb\n", "a\nb").equal);
+        assert!(!verdict("a\n", "a\n", "a\na\n").equal);
+    }
+
+    #[test]
+    fn lines_that_change_by_themselves_are_left_out() {
+        assert!(verdict("t=1\nsum 5\n", "t=2\nsum 5\n", "t=3\nsum 5\n").equal);
+        let bad = verdict("t=1\nsum 5\n", "t=2\nsum 5\n", "t=3\nsum 6\n");
+        assert_eq!(bad.notes, ["standard output differs in line 2"]);
+    }
+
+    #[test]
+    fn order_that_changes_by_itself_is_ignored_but_lines_are_not() {
+        assert!(verdict("a\nb\nc\n", "b\na\nc\n", "c\nb\na\n").equal);
+        assert!(!verdict("a\nb\nc\n", "b\na\nc\n", "c\nb\nx\n").equal);
+    }
+
+    #[test]
+    fn endings_are_compared_first() {
+        let mut other = run("a");
+        other.ended = Ended::Exited(1);
+        assert!(Baseline::of(&run("a"), &other).is_err());
+        let base = Baseline::of(&run("a"), &run("a")).unwrap();
+        assert!(!base.check("x", &other).equal);
+    }
+}

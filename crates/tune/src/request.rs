@@ -1,0 +1,76 @@
+//! What the user asked for.
+
+use pagewise_model::Nanos;
+use pagewise_model::plan::Dose;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Where standard output goes in timed runs, the same for all arms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StdoutTo {
+    /// /dev/null.
+    Null,
+    /// A pipe that is emptied at once.
+    Pipe,
+    /// A scratch file.
+    File,
+}
+
+/// An arm of the user's own: another command to set against the plain one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnArm {
+    /// Its name.
+    pub name: String,
+    /// Its command.
+    pub command: Vec<OsString>,
+}
+
+/// One session.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// File for standard input; /dev/null without it.
+    pub input: Option<PathBuf>,
+    /// Where standard output goes in timed runs.
+    pub stdout: StdoutTo,
+    /// Files that the program writes, compared between arms.
+    pub outputs: Vec<PathBuf>,
+    /// The user says that it may run again whatever it writes.
+    pub rerun_safe: bool,
+    /// Shell command before each run.
+    pub prepare: Option<String>,
+    /// Shell command after each run.
+    pub cleanup: Option<String>,
+    /// A failing program is accepted.
+    pub ignore_failure: bool,
+    /// Stop after the advice.
+    pub advise: bool,
+    /// Only these doses are tried, fitting or not.
+    pub only: Option<Vec<Dose>>,
+    /// Arms of the user's own.
+    pub own_arms: Vec<OwnArm>,
+    /// Time for the experiment; the default depends on the program.
+    pub budget: Option<Nanos>,
+    /// Seed of the random orders.
+    pub seed: u64,
+    /// Quotes a word for a shell; the receipt is written with it.
+    pub quote: fn(&str) -> String,
+    /// Identifier of the run.
+    pub id: String,
+    /// Start, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+}
+
+impl Request {
+    /// The command as text, for reports.
+    #[must_use]
+    pub fn command_text(&self) -> Vec<String> {
+        self.command.iter().map(|w| w.to_string_lossy().into_owned()).collect()
+    }
+    /// True when the user answers for a rerun.
+    #[must_use]
+    pub fn may_rerun(&self) -> bool {
+        self.rerun_safe || self.prepare.is_some()
+    }
+}
