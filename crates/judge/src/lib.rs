@@ -1,1 +1,11 @@
-//! TBD
+//! Statistics, diagnosis and verdicts: pure functions on facts.
+//!
+//! Nothing here reads a clock, a file, the environment or the kernel: the same facts give the
+//! same verdict on every machine, so a saved run can be judged again. Times are nanoseconds,
+//! effects are natural logarithms of time ratios until they are shown.
+#![forbid(unsafe_code)]
+
+pub mod activity;
+pub mod power;
+pub mod stats;
+pub mod verdict;

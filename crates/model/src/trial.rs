@@ -14,6 +14,10 @@ pub struct Point {
     /// The mechanism's own kernel counter over this run (huge faults, pipes grown, ...);
     /// absent where the arm has none.
     pub mechanism: Option<u64>,
+    /// In a run of the control: what the counter of each arm read there, by arm. A remedy whose
+    /// counter moves without it proves nothing by moving.
+    #[serde(default)]
+    pub idle_mechanisms: Vec<(String, u64)>,
     /// CPU time our own supervising process spent beside the run.
     pub supervisor_ns: Nanos,
 }
