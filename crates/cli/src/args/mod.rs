@@ -109,9 +109,9 @@ pub(crate) struct Profile {
     /// Print the saved form
     #[arg(long)]
     pub(crate) json: bool,
-    /// Skip the second, traced run (fewer facts, but the program runs once)
+    /// Run the program a second time under tracing, for the kinds of faults and copies
     #[arg(long)]
-    pub(crate) once: bool,
+    pub(crate) traced: bool,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

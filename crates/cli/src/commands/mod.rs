@@ -1,0 +1,34 @@
+//! One file per command; this one only finds it.
+
+mod ab;
+mod compare;
+mod doctor;
+mod experiment;
+mod generate;
+mod history;
+mod profile;
+mod run;
+mod show;
+mod supervise;
+mod tune;
+
+use crate::args::Command;
+use crate::failure::Failure;
+use std::process::ExitCode;
+
+/// Runs the command that was asked for.
+pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Tune(args) => tune::run(args),
+        Command::Ab(args) => ab::run(args),
+        Command::Run(args) => run::run(&args),
+        Command::Profile(args) => profile::run(args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::History(args) => history::run(&args),
+        Command::Completions(args) => Ok(generate::completions(&args)),
+        Command::Man => generate::manual(),
+        Command::Supervise(args) => Ok(supervise::run(&args)),
+    }
+}

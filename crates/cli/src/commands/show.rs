@@ -1,0 +1,22 @@
+//! `pagewise show`
+
+use crate::args::Show;
+use crate::failure::Failure;
+use crate::{store, terminal};
+use std::process::ExitCode;
+
+/// Prints a saved run in the form asked for.
+pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
+    let run = store::load(args.run.as_deref())?;
+    let text = if args.json {
+        run.to_json() + "\n"
+    } else if args.markdown {
+        pagewise_report::markdown(&run)
+    } else if args.csv {
+        pagewise_report::csv(&run)
+    } else {
+        pagewise_report::render(&run, &terminal::style())
+    };
+    terminal::print(&text);
+    Ok(ExitCode::SUCCESS)
+}
