@@ -1,1 +1,31 @@
-//! TBD
+//! What a process asks the Linux kernel: about itself, about others through `/proc`, and about the
+//! machine. One file per kernel interface.
+//!
+//! Everything here reports facts in the types of `pagewise-model` and prints nothing. Calls fail
+//! with [`SysError`], which names the call and its subject. Newer calls are tried, never guessed
+//! from a version number. Nothing in this crate changes another process; that is `tracee`.
+
+#![allow(
+    unsafe_code,
+    reason = "this crate is where the product talks to the kernel; one operation a block"
+)]
+
+pub mod affinity;
+pub mod clock;
+pub mod cpuid;
+pub mod dirs;
+pub mod error;
+pub mod limits;
+pub mod lock;
+pub mod machine;
+pub mod page_size;
+pub mod perf;
+pub mod pidfd;
+pub mod pipe;
+pub mod privilege;
+pub mod proc;
+pub mod region;
+pub mod thp;
+
+pub use error::SysError;
+pub mod kallsyms;

@@ -1,0 +1,172 @@
+//! The two directories that pagewise keeps: state (saved runs, undo records) and cache (prices).
+//!
+//! By the XDG base directory specification: `$XDG_STATE_HOME/pagewise` or
+//! `~/.local/state/pagewise`, and `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Made for the
+//! owner alone (0700). A link in the place of the directory, or one that others may enter or that
+//! another user owns, is refused: an undo record is acted upon.
+
+use std::ffi::OsString;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirError {
+    /// Neither variable gives an absolute path.
+    #[error("no place for the {what} directory: neither {variable} nor HOME is an absolute path")]
+    NoHome {
+        /// "state" or "cache".
+        what: &'static str,
+        /// The variable that would name it.
+        variable: &'static str,
+    },
+    /// It could not be made or looked at.
+    #[error("`{call}` on the {what} directory {} failed: {source}", .path.display())]
+    Io {
+        /// "state" or "cache".
+        what: &'static str,
+        /// The call.
+        call: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// The variable that would name another.
+        variable: &'static str,
+        /// What the kernel answered.
+        source: std::io::Error,
+    },
+    /// It is not the owner's alone.
+    #[error("the {what} directory {} {why}", .path.display())]
+    Unsafe {
+        /// "state" or "cache".
+        what: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl DirError {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::NoHome { variable, .. } | Self::Io { variable, .. } => {
+                format!("set {variable} to a directory that you may write")
+            }
+            Self::Unsafe { path, .. } => {
+                format!("remove it, or make it yours alone: chmod 700 {}", path.display())
+            }
+        }
+    }
+}
+
+struct Kind {
+    what: &'static str,
+    variable: &'static str,
+    below_home: &'static str,
+}
+
+const STATE: Kind = Kind { what: "state", variable: "XDG_STATE_HOME", below_home: ".local/state" };
+const CACHE: Kind = Kind { what: "cache", variable: "XDG_CACHE_HOME", below_home: ".cache" };
+
+/// The state directory, made if it does not exist.
+pub fn state_dir() -> Result<PathBuf, DirError> {
+    from_environment(&STATE)
+}
+
+/// The cache directory, made if it does not exist.
+pub fn cache_dir() -> Result<PathBuf, DirError> {
+    from_environment(&CACHE)
+}
+
+fn from_environment(kind: &Kind) -> Result<PathBuf, DirError> {
+    match base(kind, std::env::var_os(kind.variable), std::env::var_os("HOME")) {
+        Some(base) => make(kind, &base),
+        None => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
+    }
+}
+
+/// The directory in which ours lies; relative paths are ignored, as the specification says.
+fn base(kind: &Kind, own: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |v: Option<OsString>| v.map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute(own).or_else(|| absolute(home).map(|h| h.join(kind.below_home)))
+}
+
+fn make(kind: &Kind, base: &Path) -> Result<PathBuf, DirError> {
+    let path = base.join("pagewise");
+    let fail = |call| {
+        let path = path.clone();
+        move |source| DirError::Io { what: kind.what, call, path, variable: kind.variable, source }
+    };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder.recursive(true).create(base).map_err(fail("mkdir"))?;
+    match builder.recursive(false).create(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        other => other.map_err(fail("mkdir"))?,
+    }
+    let found = path.symlink_metadata().map_err(fail("stat"))?;
+    let owner = (found.uid(), rustix::process::geteuid().as_raw());
+    match objection(found.is_dir(), owner, found.mode()) {
+        Some(why) => Err(DirError::Unsafe { what: kind.what, path, why }),
+        None => Ok(path),
+    }
+}
+
+const fn objection(is_dir: bool, owner: (u32, u32), mode: u32) -> Option<&'static str> {
+    if !is_dir {
+        Some("is a link or a file, not a directory")
+    } else if owner.0 != owner.1 {
+        Some("belongs to another user")
+    } else if mode & 0o077 != 0 {
+        Some("can be entered by other users")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_base_is_absolute() {
+        let os = |s: &str| Some(OsString::from(s));
+        assert_eq!(base(&STATE, os("/x"), os("/h")), Some("/x".into()));
+        assert_eq!(base(&STATE, os("x"), os("/h")), Some("/h/.local/state".into()));
+        assert_eq!(base(&CACHE, None, os("/h")), Some("/h/.cache".into()));
+        assert_eq!(base(&CACHE, None, os("")), None);
+        assert_eq!(base(&CACHE, None, None), None);
+    }
+
+    #[test]
+    fn made_for_the_owner_alone_and_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = dir.path().join("a/b");
+        let path = make(&STATE, &parent).unwrap();
+        assert_eq!(path, parent.join("pagewise"));
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
+        assert_eq!(make(&STATE, &parent).unwrap(), path);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let error = make(&STATE, &parent).unwrap_err();
+        assert!(error.to_string().ends_with("can be entered by other users"), "{error}");
+        assert!(error.help().contains("chmod 700"));
+    }
+
+    #[test]
+    fn a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/tmp", dir.path().join("pagewise")).unwrap();
+        let error = make(&CACHE, dir.path()).unwrap_err();
+        assert!(matches!(error, DirError::Unsafe { .. }), "{error}");
+        assert_eq!(objection(true, (1, 2), 0o700), Some("belongs to another user"));
+    }
+
+    #[test]
+    fn no_parent_says_what_to_set() {
+        let error = make(&STATE, Path::new("/dev/null/x")).unwrap_err();
+        assert!(error.help().contains("XDG_STATE_HOME"), "{error}");
+    }
+}

@@ -1,0 +1,65 @@
+//! The error of a system call: which call, on what, and the errno.
+
+use std::io;
+
+/// A call to the kernel that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("`{call}` on {subject} failed: {source}")]
+pub struct SysError {
+    /// The call, as its man page names it.
+    pub call: &'static str,
+    /// What it was applied to: a path, a pid, an address range.
+    pub subject: String,
+    /// What the kernel answered.
+    pub source: io::Error,
+}
+
+impl SysError {
+    /// An error of `call` on `subject`.
+    pub fn new(
+        call: &'static str,
+        subject: impl Into<String>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self { call, subject: subject.into(), source: source.into() }
+    }
+
+    /// The error that the calling thread's last C call left in `errno`.
+    pub fn last(call: &'static str, subject: impl Into<String>) -> Self {
+        Self::new(call, subject, io::Error::last_os_error())
+    }
+
+    /// Text from the kernel that is not in the form that its documentation gives.
+    pub fn malformed(call: &'static str, subject: impl Into<String>) -> Self {
+        let source = io::Error::new(io::ErrorKind::InvalidData, "unexpected form of the text");
+        Self::new(call, subject, source)
+    }
+
+    /// The errno, where the kernel gave one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        self.source.raw_os_error()
+    }
+
+    /// True when the subject (usually a process) does not exist any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_call_subject_and_errno() {
+        let error =
+            SysError::new("pidfd_open", "process 7", io::Error::from_raw_os_error(libc::ESRCH));
+        let text = error.to_string();
+        assert!(text.starts_with("`pidfd_open` on process 7 failed: "), "{text}");
+        assert!(text.contains("os error 3"), "{text}");
+        assert!(error.is_gone());
+        assert_eq!(SysError::malformed("read", "/x").errno(), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! Kernel symbols: from an address to the function it lies in.
+//!
+//! `/proc/kallsyms` lists every symbol of the kernel and its modules as `address type name
+//! [module]` (kernel/kallsyms.c). It is read and sorted once; a look-up is a binary search.
+//! Only code symbols (types t, T, w, W) are kept. Addresses read as 0 when the account may not see
+//! them: `kernel.kptr_restrict` is 1 or 2, or it is 0, `kernel.perf_event_paranoid` is above 1 and
+//! CAP_SYSLOG is absent. That is told apart from an empty file ([`KallsymsError::Hidden`]).
+//!
+//! Not seen: symbols have no size, so an address is taken to belong to the symbol before it unless
+//! it is more than [`MAX_FUNCTION_BYTES`] away. Overhead: some 5 MB read and about 20 ms, once.
+
+use std::io;
+
+/// Farther than this from the symbol before it, an address belongs to none.
+pub const MAX_FUNCTION_BYTES: u64 = 1 << 18;
+
+/// Why there are no kernel symbols.
+#[derive(Debug, thiserror::Error)]
+pub enum KallsymsError {
+    /// The file cannot be read.
+    #[error("read /proc/kallsyms: {0}")]
+    Unreadable(#[source] io::Error),
+    /// All addresses are zero.
+    #[error(
+        "kernel symbol addresses are hidden from this account; \
+         `sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1` or CAP_SYSLOG shows them"
+    )]
+    Hidden,
+    /// No line holds a code symbol.
+    #[error("/proc/kallsyms holds no code symbols")]
+    Empty,
+}
+
+/// The code symbols of the running kernel, by address.
+#[derive(Debug, Clone)]
+pub struct KernelSymbols {
+    /// Start address and the range of the name in `names`, ascending by address.
+    entries: Vec<(u64, std::ops::Range<usize>)>,
+    names: String,
+}
+
+impl KernelSymbols {
+    /// Reads the symbols of the running kernel.
+    pub fn read() -> Result<Self, KallsymsError> {
+        let text = std::fs::read_to_string("/proc/kallsyms").map_err(KallsymsError::Unreadable)?;
+        Self::parse(&text)
+    }
+
+    /// Parses the text of a kallsyms file; lines of another form are passed over.
+    pub fn parse(text: &str) -> Result<Self, KallsymsError> {
+        let mut names = String::with_capacity(text.len() / 2);
+        let mut entries = Vec::with_capacity(text.len() / 42);
+        for (address, name) in text.lines().filter_map(parse_line) {
+            let start = names.len();
+            names.push_str(name);
+            entries.push((address, start..names.len()));
+        }
+        if entries.is_empty() {
+            return Err(KallsymsError::Empty);
+        }
+        if entries.iter().all(|(address, _)| *address == 0) {
+            return Err(KallsymsError::Hidden);
+        }
+        // Stable: of several names for one address the first listed stays first.
+        entries.sort_by_key(|(address, _)| *address);
+        entries.dedup_by_key(|(address, _)| *address);
+        Ok(Self { entries, names })
+    }
+
+    /// The function that `address` lies in.
+    #[must_use]
+    pub fn resolve(&self, address: u64) -> Option<&str> {
+        let after = self.entries.partition_point(|(start, _)| *start <= address);
+        let (start, name) = self.entries.get(after.checked_sub(1)?)?;
+        (*start != 0 && address - start <= MAX_FUNCTION_BYTES).then(|| &self.names[name.clone()])
+    }
+
+    /// All names, in order of address.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|(_, name)| &self.names[name.clone()])
+    }
+}
+
+fn parse_line(line: &str) -> Option<(u64, &str)> {
+    let mut words = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
+    let name = words.next()?;
+    is_code.then_some((address, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000400 t copy_page
+ffffffff81000200 T clear_page_erms
+ffffffff82000000 D some_data
+not a line
+ffffffffc0000000 t module_function\t[module]
+";
+
+    #[test]
+    fn an_address_belongs_to_the_symbol_before_it() {
+        let symbols = KernelSymbols::parse(TEXT).unwrap();
+        assert_eq!(symbols.resolve(0xffff_ffff_8100_0000), Some("_stext"));
+        assert_eq!(symbols.resolve(0xffff_ffff_8100_03ff), Some("clear_page_erms"));
+        assert_eq!(symbols.resolve(0xffff_ffff_8100_0400), Some("copy_page"));
+        assert_eq!(symbols.resolve(0xffff_ffff_c000_0010), Some("module_function"));
+    }
+
+    #[test]
+    fn addresses_outside_of_every_function_have_no_name() {
+        let symbols = KernelSymbols::parse(TEXT).unwrap();
+        assert_eq!(symbols.resolve(0xffff_ffff_80ff_ffff), None);
+        assert_eq!(symbols.resolve(0xffff_ffff_8200_0000), None);
+        assert_eq!(symbols.resolve(0), None);
+        assert_eq!(symbols.resolve(u64::MAX), None);
+    }
+
+    #[test]
+    fn hidden_addresses_are_told_from_an_empty_file() {
+        let hidden = "0000000000000000 T _text\n0000000000000000 t copy_page\n";
+        assert!(matches!(KernelSymbols::parse(hidden), Err(KallsymsError::Hidden)));
+        assert!(matches!(KernelSymbols::parse(""), Err(KallsymsError::Empty)));
+        assert!(KallsymsError::Hidden.to_string().contains("kptr_restrict"));
+    }
+}

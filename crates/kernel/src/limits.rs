@@ -1,0 +1,192 @@
+//! How much memory an experiment may take here without harm to others.
+//!
+//! The least of what the host has available (`MemAvailable`) and what each cgroup above us leaves
+//! (`memory.max` or `memory.high` less `memory.current`, v2; `limit_in_bytes` less
+//! `usage_in_bytes`, v1), less a fifth. Inactive file cache counts as free: the kernel drops it
+//! before it refuses. Not seen: limits of cgroups above a container's own view, and what others
+//! will take later.
+
+use crate::error::SysError;
+use crate::proc::{fields, lines, meminfo, number, read_bytes};
+use pagewise_model::Bytes;
+use std::path::{Path, PathBuf};
+
+/// What an experiment may take, and who says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// At most this much.
+    pub bytes: Bytes,
+    /// The available memory of the host, or the cgroup directory that binds.
+    pub bound_by: String,
+}
+
+/// One bound: what is left under it before the fifth is taken off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes left.
+    pub left: Bytes,
+    /// Where that was read.
+    pub place: String,
+}
+
+/// The memory that an experiment may take now.
+pub fn experiment_memory() -> Result<MemoryLimit, SysError> {
+    let host = Room { left: meminfo::read()?.available, place: "available memory".to_owned() };
+    Ok(smallest(host, cgroup_rooms()))
+}
+
+/// The least room less a fifth.
+#[must_use]
+pub fn smallest(host: Room, cgroups: Vec<Room>) -> MemoryLimit {
+    let least = cgroups.into_iter().fold(host, |a, b| if b.left < a.left { b } else { a });
+    MemoryLimit { bytes: Bytes(least.left.0 / 5 * 4), bound_by: least.place }
+}
+
+fn cgroup_rooms() -> Vec<Room> {
+    let read = |path: &str| read_bytes(path).unwrap_or_default();
+    let (own, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
+    let mut rooms = Vec::new();
+    for (root, path, files) in memory_cgroups(&own, &mounts) {
+        for dir in ancestors(&root, &path) {
+            rooms.extend(files.room(&dir));
+        }
+    }
+    rooms
+}
+
+/// The files in which one version of cgroups keeps its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Files {
+    V1,
+    V2,
+}
+
+impl Files {
+    fn room(self, dir: &Path) -> Option<Room> {
+        let value = |file: &str| parse_limit(&read_bytes(dir.join(file)).ok()?);
+        let (limit, used) = match self {
+            Self::V2 => {
+                let limits = [value("memory.max"), value("memory.high")];
+                (limits.into_iter().flatten().min()?, value("memory.current")?)
+            }
+            Self::V1 => (value("memory.limit_in_bytes")?, value("memory.usage_in_bytes")?),
+        };
+        let reclaimable = read_bytes(dir.join("memory.stat")).map_or(0, |s| inactive_file(&s));
+        let left = limit.saturating_sub(used.saturating_sub(reclaimable));
+        Some(Room { left: Bytes(left), place: dir.display().to_string() })
+    }
+}
+
+/// A limit in bytes; `max` and the page-rounded 2^63 of v1 are none.
+fn parse_limit(text: &[u8]) -> Option<u64> {
+    number(text.trim_ascii()).filter(|&n: &u64| n < 1 << 62)
+}
+
+fn inactive_file(stat: &[u8]) -> u64 {
+    let value = |name: &[u8]| {
+        lines(stat).find_map(|line| {
+            let mut parts = fields(line);
+            if parts.next()? == name { number(parts.next()?) } else { None }
+        })
+    };
+    value(b"total_inactive_file").or_else(|| value(b"inactive_file")).unwrap_or(0)
+}
+
+/// Mount point, path below it and version of each hierarchy that may limit our memory.
+fn memory_cgroups(own: &[u8], mountinfo: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
+    let mut found = Vec::new();
+    for line in lines(own) {
+        let text = String::from_utf8_lossy(line);
+        let mut parts = text.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let files = match controllers {
+            "" => Files::V2,
+            list if list.split(',').any(|c| c == "memory") => Files::V1,
+            _ => continue,
+        };
+        let below = PathBuf::from(path.trim_start_matches('/'));
+        found.extend(mount_point(mountinfo, files).map(|root| (root, below, files)));
+    }
+    found
+}
+
+fn mount_point(mountinfo: &[u8], files: Files) -> Option<PathBuf> {
+    lines(mountinfo).find_map(|line| {
+        let text = String::from_utf8_lossy(line);
+        let (left, right) = text.split_once(" - ")?;
+        let mut kind = right.split(' ');
+        let matches = match files {
+            Files::V2 => kind.next()? == "cgroup2",
+            Files::V1 => kind.next()? == "cgroup" && kind.nth(1)?.split(',').any(|o| o == "memory"),
+        };
+        matches.then(|| left.split(' ').nth(4).map(PathBuf::from)).flatten()
+    })
+}
+
+/// `root/path` and every directory above it up to `root`.
+fn ancestors(root: &Path, path: &Path) -> Vec<PathBuf> {
+    path.ancestors().map(|p| root.join(p)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MOUNTS: &[u8] =
+        b"35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
+
+    fn room(left: Bytes, place: &str) -> Room {
+        Room { left, place: place.to_owned() }
+    }
+
+    #[test]
+    fn the_least_binds_and_a_fifth_stays() {
+        let host = room(Bytes::mib(1000), "host");
+        assert_eq!(smallest(host.clone(), vec![]).bytes, Bytes::mib(800));
+        let limit = smallest(host, vec![room(Bytes::mib(500), "/a"), room(Bytes::mib(900), "/b")]);
+        assert_eq!(limit, MemoryLimit { bytes: Bytes::mib(400), bound_by: "/a".to_owned() });
+    }
+
+    #[test]
+    fn both_versions_are_found() {
+        let own = b"4:memory:/a/b\n3:cpuset:/\n0::/c\n";
+        let found = memory_cgroups(own, MOUNTS);
+        assert_eq!(found[0], ("/sys/fs/cgroup/memory".into(), "a/b".into(), Files::V1));
+        assert_eq!(found[1], ("/sys/fs/cgroup/unified".into(), "c".into(), Files::V2));
+        let dirs = ancestors(&found[0].0, &found[0].1);
+        assert_eq!(dirs.len(), 3);
+        assert_eq!(dirs[0], Path::new("/sys/fs/cgroup/memory/a/b"));
+    }
+
+    #[test]
+    fn limits_and_reclaimable_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| std::fs::write(dir.path().join(file), text).unwrap();
+        write("memory.max", "max\n");
+        write("memory.current", "600\n");
+        assert_eq!(Files::V2.room(dir.path()), None);
+        write("memory.high", "1000\n");
+        write("memory.stat", "anon 1\ninactive_file 100\n");
+        assert_eq!(Files::V2.room(dir.path()).unwrap().left, Bytes(500));
+        write("memory.limit_in_bytes", "9223372036854771712\n");
+        write("memory.usage_in_bytes", "600\n");
+        assert_eq!(Files::V1.room(dir.path()), None);
+    }
+
+    #[test]
+    fn this_machine_leaves_something() {
+        let limit = experiment_memory().unwrap();
+        let info = meminfo::read().unwrap();
+        assert!(limit.bytes > Bytes(0) && limit.bytes < info.total, "{limit:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_accepted(own: Vec<u8>, mounts: Vec<u8>) {
+            let _ = memory_cgroups(&own, &mounts);
+            let _ = inactive_file(&own);
+        }
+    }
+}

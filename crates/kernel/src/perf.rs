@@ -1,0 +1,211 @@
+//! `perf_event_open(2)`: attributes, opening, and counters read by `read(2)`.
+//!
+//! Rings and samples of other processes are `tracee`'s. A counter shares the hardware with others:
+//! the kernel reports for how long it was wanted and for how long it ran, and [`Reading::scaled`]
+//! extends the count over the gap. Software events always run. Opening costs about 5 us, a read 1.
+
+use crate::error::SysError;
+use pagewise_model::Nanos;
+use perf_event_open_sys as sys;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub use perf_event_open_sys::bindings;
+pub use perf_event_open_sys::bindings::perf_event_attr;
+
+/// An attribute for event `config` of type `kind`, counting user mode only, off until enabled.
+#[must_use]
+pub fn attr(kind: u32, config: u64) -> perf_event_attr {
+    let mut attr = perf_event_attr {
+        type_: kind,
+        size: size_of::<perf_event_attr>() as u32,
+        config,
+        read_format: u64::from(
+            bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING,
+        ),
+        ..perf_event_attr::default()
+    };
+    attr.set_disabled(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr
+}
+
+/// An attribute for a software event (`PERF_COUNT_SW_*`).
+#[must_use]
+pub fn software(config: u32) -> perf_event_attr {
+    attr(bindings::PERF_TYPE_SOFTWARE, u64::from(config))
+}
+
+/// An attribute for a hardware event (`PERF_COUNT_HW_*`).
+#[must_use]
+pub fn hardware(config: u32) -> perf_event_attr {
+    attr(bindings::PERF_TYPE_HARDWARE, u64::from(config))
+}
+
+/// Opens an event on `pid` (0: the caller, -1: all) and `cpu` (-1: any), closed at exec.
+pub fn open(
+    attr: &perf_event_attr,
+    pid: i32,
+    cpu: i32,
+    group_fd: Option<BorrowedFd<'_>>,
+    flags: u64,
+) -> Result<OwnedFd, SysError> {
+    // The kernel writes its own size into the attribute when it refuses with E2BIG.
+    let mut attr = *attr;
+    let group = group_fd.map_or(-1, |fd| fd.as_raw_fd());
+    let flags = flags | u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: `attr` is a whole perf_event_attr with its size set by its maker, and ours alone; the
+    // event changes no memory of ours.
+    let fd = unsafe { sys::perf_event_open(&raw mut attr, pid, cpu, group, flags) };
+    if fd < 0 {
+        let (kind, config) = (attr.type_, attr.config);
+        let subject = format!("event {kind}:{config:#x} of process {pid}, cpu {cpu}");
+        return Err(SysError::last("perf_event_open", subject));
+    }
+    // SAFETY: the kernel has just returned this descriptor, which nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A count with the times that tell how much of it was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Events counted.
+    pub value: u64,
+    /// Time in which the event was wanted.
+    pub enabled: Nanos,
+    /// Time in which it was on the hardware.
+    pub running: Nanos,
+}
+
+impl Reading {
+    /// The count extended over the time in which it was not on the hardware; `None` when it never
+    /// was although it was wanted.
+    #[must_use]
+    pub fn scaled(self) -> Option<f64> {
+        match (self.enabled.0, self.running.0) {
+            (0, _) => Some(self.value as f64),
+            (_, 0) => None,
+            (enabled, running) => Some(self.value as f64 * (enabled as f64 / running as f64)),
+        }
+    }
+}
+
+/// An open event that counts.
+#[derive(Debug)]
+pub struct Counter {
+    fd: OwnedFd,
+}
+
+impl Counter {
+    /// Opens a counter; `attr` must come from [`attr`], whose read format this type expects.
+    pub fn open(attr: &perf_event_attr, pid: i32, cpu: i32) -> Result<Self, SysError> {
+        open(attr, pid, cpu, None, 0).map(|fd| Self { fd })
+    }
+
+    /// Starts counting.
+    pub fn enable(&self) -> Result<(), SysError> {
+        self.control("PERF_EVENT_IOC_ENABLE", sys::ioctls::ENABLE)
+    }
+
+    /// Stops counting.
+    pub fn disable(&self) -> Result<(), SysError> {
+        self.control("PERF_EVENT_IOC_DISABLE", sys::ioctls::DISABLE)
+    }
+
+    /// Sets the count to 0; the times go on.
+    pub fn reset(&self) -> Result<(), SysError> {
+        self.control("PERF_EVENT_IOC_RESET", sys::ioctls::RESET)
+    }
+
+    fn control(
+        &self,
+        call: &'static str,
+        ioctl: unsafe fn(i32, u32) -> i32,
+    ) -> Result<(), SysError> {
+        // SAFETY: `fd` is an open perf event, and these three controls take a number, no pointer.
+        let done = unsafe { ioctl(self.fd.as_raw_fd(), 0) };
+        if done == 0 { Ok(()) } else { Err(SysError::last(call, "perf event")) }
+    }
+
+    /// The count now.
+    pub fn read(&self) -> Result<Reading, SysError> {
+        let mut bytes = [0u8; 24];
+        let len = rustix::io::read(&self.fd, &mut bytes)
+            .map_err(|e| SysError::new("read", "perf event", e))?;
+        // An event that could not be put on the hardware when pinned reads as end-of-file.
+        parse(&bytes[..len]).ok_or_else(|| SysError::malformed("read", "perf event"))
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Reading> {
+    let word = |i: usize| bytes.get(8 * i..8 * i + 8)?.try_into().ok().map(u64::from_ne_bytes);
+    Some(Reading { value: word(0)?, enabled: Nanos(word(1)?), running: Nanos(word(2)?) })
+}
+
+/// True when `/proc/kallsyms` gives this account addresses and not zeroes.
+pub fn kallsyms_readable() -> Result<bool, SysError> {
+    use std::io::{BufRead, BufReader};
+    let path = "/proc/kallsyms";
+    let fail = |e| SysError::new("read", path, e);
+    let file = std::fs::File::open(path).map_err(fail)?;
+    let mut line = String::new();
+    BufReader::with_capacity(256, file).read_line(&mut line).map_err(fail)?;
+    Ok(has_address(&line))
+}
+
+fn has_address(line: &str) -> bool {
+    let address = line.split(' ').next().unwrap_or_default();
+    u64::from_str_radix(address, 16).is_ok_and(|a| a != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scaling() {
+        let reading = |value, enabled, running| Reading {
+            value,
+            enabled: Nanos(enabled),
+            running: Nanos(running),
+        };
+        assert_eq!(reading(10, 100, 50).scaled(), Some(20.0));
+        assert_eq!(reading(10, 100, 100).scaled(), Some(10.0));
+        assert_eq!(reading(0, 0, 0).scaled(), Some(0.0));
+        assert_eq!(reading(0, 100, 0).scaled(), None);
+    }
+
+    #[test]
+    fn short_reads_are_refused() {
+        assert_eq!(parse(&[0; 23]), None);
+        assert_eq!(parse(&[]), None);
+        assert!(parse(&[0; 24]).is_some());
+    }
+
+    #[test]
+    fn symbols_without_address() {
+        assert!(!has_address("0000000000000000 T _stext\n"));
+        assert!(has_address("ffffffff81000000 T _stext\n"));
+        assert!(!has_address(""));
+    }
+
+    #[test]
+    fn counts_own_faults() {
+        use crate::region::{Pages, Region};
+        let counter = match Counter::open(&software(bindings::PERF_COUNT_SW_PAGE_FAULTS), 0, -1) {
+            Ok(counter) => counter,
+            Err(error) => {
+                eprintln!("SKIP counts_own_faults: {error}");
+                return;
+            }
+        };
+        let mut region = Region::new(pagewise_model::Bytes::mib(1), Pages::Base).unwrap();
+        counter.enable().unwrap();
+        let pages = region.touch(pagewise_model::Bytes(crate::page_size::base().bytes()));
+        counter.disable().unwrap();
+        let counted = counter.read().unwrap();
+        assert!(counted.value >= pages && counted.value < pages + 64, "{counted:?} for {pages}");
+        counter.reset().unwrap();
+        assert_eq!(counter.read().unwrap().value, 0);
+    }
+}

@@ -1,0 +1,95 @@
+//! `/proc/meminfo`: memory of the machine.
+//!
+//! `MemAvailable` is the kernel's estimate of what can be taken without swapping
+//! (mm/page_alloc.c, `si_mem_available`). It knows nothing of cgroup limits.
+
+use super::{kilobytes, lines, named, number, read_bytes};
+use crate::error::SysError;
+use pagewise_model::{Bytes, PageSize};
+
+/// The fields that pagewise uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemInfo {
+    /// Installed.
+    pub total: Bytes,
+    /// Free.
+    pub free: Bytes,
+    /// Can be taken without swapping.
+    pub available: Bytes,
+    /// Swap space.
+    pub swap_total: Bytes,
+    /// Swap space not in use.
+    pub swap_free: Bytes,
+    /// Pages in the default pool of huge pages.
+    pub hugetlb_total: u64,
+    /// Of them, free.
+    pub hugetlb_free: u64,
+    /// Size of the default huge page.
+    pub hugetlb_size: Option<PageSize>,
+    /// Memory that the host's balloon holds (Linux 6.16).
+    pub balloon: Option<Bytes>,
+}
+
+/// The fields in `text`; `None` when the total is absent.
+#[must_use]
+pub fn parse(text: &[u8]) -> Option<MemInfo> {
+    let mut info = MemInfo::default();
+    for (name, value) in lines(text).filter_map(named) {
+        let slot = match name {
+            b"MemTotal" => &mut info.total,
+            b"MemFree" => &mut info.free,
+            b"MemAvailable" => &mut info.available,
+            b"SwapTotal" => &mut info.swap_total,
+            b"SwapFree" => &mut info.swap_free,
+            b"HugePages_Total" => {
+                info.hugetlb_total = number(value).unwrap_or(0);
+                continue;
+            }
+            b"HugePages_Free" => {
+                info.hugetlb_free = number(value).unwrap_or(0);
+                continue;
+            }
+            b"Hugepagesize" => {
+                info.hugetlb_size = kilobytes(value).and_then(|b| PageSize::new(b.0));
+                continue;
+            }
+            b"Balloon" => {
+                info.balloon = kilobytes(value);
+                continue;
+            }
+            _ => continue,
+        };
+        *slot = kilobytes(value)?;
+    }
+    (info.total > Bytes(0)).then_some(info)
+}
+
+/// The memory of this machine now.
+pub fn read() -> Result<MemInfo, SysError> {
+    let path = "/proc/meminfo";
+    parse(&read_bytes(path)?).ok_or_else(|| SysError::malformed("read", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn recorded_meminfo() {
+        let info = parse(include_bytes!("../../../../fixtures/proc/x86_64-meminfo")).unwrap();
+        assert_eq!(info.total, Bytes::kib(24_684_084));
+        assert_eq!(info.hugetlb_size, Some(PageSize::PMD_2M));
+        let arm = parse(include_bytes!("../../../../fixtures/proc/aarch64-64k-meminfo")).unwrap();
+        assert_eq!(arm.hugetlb_size, PageSize::new(Bytes::mib(512).0));
+        assert_eq!((arm.hugetlb_total, arm.hugetlb_free), (4, 3));
+        assert_eq!(parse(b"MemFree: 1 kB\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_accepted(text: Vec<u8>) {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `/proc/PID/smaps` and `smaps_rollup`: how much of each mapping is resident, and on which pages.
+//!
+//! The kernel walks the page tables under the mapping lock, so a read of a large process delays
+//! its faults. `AnonHugePages`, `FilePmdMapped` and `ShmemPmdMapped` count memory mapped by one
+//! middle-level entry (2 MiB with 4 KiB base pages); smaller multi-size folios do not show.
+
+use super::maps::{self, Mapping};
+use super::{kilobytes, lines, named, pid_path, read_bytes};
+use crate::error::SysError;
+use pagewise_model::Bytes;
+
+/// What of a mapping, or of all, is resident.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Residency {
+    /// Resident.
+    pub rss: Bytes,
+    /// Resident, shared pages divided by the number of processes that map them.
+    pub pss: Bytes,
+    /// Resident pages that belong to no file.
+    pub anonymous: Bytes,
+    /// Anonymous memory mapped huge.
+    pub anon_huge: Bytes,
+    /// File pages mapped huge.
+    pub file_pmd: Bytes,
+    /// Shared memory mapped huge.
+    pub shmem_pmd: Bytes,
+    /// Pages of this process alone, written.
+    pub private_dirty: Bytes,
+    /// Pages of this process alone, not written.
+    pub private_clean: Bytes,
+    /// Swapped out.
+    pub swap: Bytes,
+}
+
+impl Residency {
+    fn take(&mut self, name: &[u8], value: &[u8]) {
+        let slot = match name {
+            b"Rss" => &mut self.rss,
+            b"Pss" => &mut self.pss,
+            b"Anonymous" => &mut self.anonymous,
+            b"AnonHugePages" => &mut self.anon_huge,
+            b"FilePmdMapped" => &mut self.file_pmd,
+            b"ShmemPmdMapped" => &mut self.shmem_pmd,
+            b"Private_Dirty" => &mut self.private_dirty,
+            b"Private_Clean" => &mut self.private_clean,
+            b"Swap" => &mut self.swap,
+            _ => return,
+        };
+        if let Some(bytes) = kilobytes(value) {
+            *slot = bytes;
+        }
+    }
+
+    /// Everything mapped huge.
+    #[must_use]
+    pub fn huge(&self) -> Bytes {
+        self.anon_huge + self.file_pmd + self.shmem_pmd
+    }
+}
+
+impl std::ops::AddAssign for Residency {
+    fn add_assign(&mut self, other: Self) {
+        self.rss += other.rss;
+        self.pss += other.pss;
+        self.anonymous += other.anonymous;
+        self.anon_huge += other.anon_huge;
+        self.file_pmd += other.file_pmd;
+        self.shmem_pmd += other.shmem_pmd;
+        self.private_dirty += other.private_dirty;
+        self.private_clean += other.private_clean;
+        self.swap += other.swap;
+    }
+}
+
+/// One mapping with its residency.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The mapping.
+    pub mapping: Mapping,
+    /// What of it is resident.
+    pub residency: Residency,
+}
+
+/// The entries of an `smaps` text.
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for line in lines(text) {
+        if maps::is_head(line) {
+            if let Some(mapping) = maps::parse_line(line) {
+                entries.push(Entry { mapping, residency: Residency::default() });
+            }
+        } else if let (Some((name, value)), Some(entry)) = (named(line), entries.last_mut()) {
+            entry.residency.take(name, value);
+        }
+    }
+    entries
+}
+
+/// The sum over all entries; serves `smaps` and `smaps_rollup`.
+#[must_use]
+pub fn sum(text: &[u8]) -> Residency {
+    let mut total = Residency::default();
+    for entry in parse(text) {
+        total += entry.residency;
+    }
+    total
+}
+
+/// The mappings of process `pid` with their residency.
+pub fn read(pid: i32) -> Result<Vec<Entry>, SysError> {
+    read_bytes(pid_path(pid, "smaps")).map(|text| parse(&text))
+}
+
+/// The sum over process `pid`, from `smaps_rollup` (Linux 4.14) or else by adding up `smaps`.
+pub fn rollup(pid: i32) -> Result<Residency, SysError> {
+    match read_bytes(pid_path(pid, "smaps_rollup")) {
+        Err(e) if e.errno() == Some(libc::ENOENT) => read_bytes(pid_path(pid, "smaps")),
+        other => other,
+    }
+    .map(|text| sum(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const X86: &[u8] = include_bytes!("../../../../fixtures/proc/x86_64-smaps");
+    const ROLLUP: &[u8] = include_bytes!("../../../../fixtures/proc/x86_64-smaps_rollup");
+    const ARM: &[u8] = include_bytes!("../../../../fixtures/proc/aarch64-64k-smaps");
+
+    #[test]
+    fn entries_add_up() {
+        let entries = parse(X86);
+        assert_eq!(entries.len(), 2);
+        assert_eq!(entries[0].residency.rss, Bytes::kib(8));
+        assert_eq!(entries[1].mapping.size(), Bytes::mib(4));
+        assert_eq!(entries[1].residency.anon_huge, Bytes::mib(2));
+        assert_eq!(sum(X86).rss, Bytes::kib(8) + Bytes::mib(3));
+    }
+
+    #[test]
+    fn rollup_is_one_entry() {
+        let total = sum(ROLLUP);
+        assert_eq!((total.rss, total.pss), (Bytes::kib(1728), Bytes::kib(393)));
+        assert_eq!(total.private_dirty, Bytes::kib(116));
+    }
+
+    #[test]
+    fn huge_pages_of_512_mib() {
+        let total = sum(ARM);
+        assert_eq!(total.anon_huge, Bytes::mib(512));
+        assert_eq!(total.huge(), Bytes::mib(512));
+        assert_eq!(total.rss, Bytes::mib(512) + Bytes::kib(64));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_accepted(text: Vec<u8>) {
+            let _ = sum(&text);
+        }
+    }
+}

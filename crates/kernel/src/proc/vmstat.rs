@@ -1,0 +1,74 @@
+//! `/proc/vmstat`: counters of the memory manager since boot, for the whole machine.
+//!
+//! Events of all processes are in them, so a difference over a run is evidence only on an
+//! otherwise quiet machine. Per-CPU counters are folded at the read (mm/vmstat.c).
+
+use super::{fields, lines, number, read_bytes};
+use crate::error::SysError;
+use std::collections::BTreeMap;
+
+/// Counters by name (`thp_fault_alloc`, `pgfault`, ...).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VmStat(pub BTreeMap<String, u64>);
+
+impl VmStat {
+    /// A counter; `None` where this kernel does not have it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied()
+    }
+
+    /// Growth of every counter since `before`; counters that `before` lacks are left out.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let grown = |(name, &now): (&String, &u64)| {
+            Some((name.clone(), now.saturating_sub(before.get(name)?)))
+        };
+        Self(self.0.iter().filter_map(grown).collect())
+    }
+}
+
+/// The counters in `text`.
+#[must_use]
+pub fn parse(text: &[u8]) -> VmStat {
+    let counter = |line: &[u8]| {
+        let mut parts = fields(line);
+        let name = std::str::from_utf8(parts.next()?).ok()?.to_owned();
+        Some((name, number(parts.next()?)?))
+    };
+    VmStat(lines(text).filter_map(counter).collect())
+}
+
+/// The counters now.
+pub fn read() -> Result<VmStat, SysError> {
+    read_bytes("/proc/vmstat").map(|text| parse(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn growth() {
+        let before = parse(b"pgfault 10\nthp_fault_alloc 1\n");
+        let after = parse(b"pgfault 15\nthp_fault_alloc 1\nnew_one 3\nbad x\n");
+        let growth = after.since(&before);
+        assert_eq!(growth.get("pgfault"), Some(5));
+        assert_eq!(growth.get("thp_fault_alloc"), Some(0));
+        assert_eq!(growth.get("new_one"), None);
+        assert_eq!(after.get("bad"), None);
+    }
+
+    #[test]
+    fn the_kernel_counts_faults() {
+        assert!(read().unwrap().get("pgfault").is_some_and(|n| n > 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_accepted(text: Vec<u8>) {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Transparent huge pages: the machine's settings under `/sys/kernel/mm/transparent_hugepage`.
+//!
+//! A setting is shown as a list with the chosen word in brackets. Sizes other than the largest
+//! (multi-size THP, Linux 6.8) have a directory each, `hugepages-<n>kB`. See
+//! `Documentation/admin-guide/mm/transhuge.rst`. Reading costs about 10 us per file.
+
+use crate::error::SysError;
+use crate::proc::{read_bytes, read_number, read_text};
+use pagewise_model::{Bytes, PageSize};
+
+const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// The word in brackets, or the whole text where there is none.
+#[must_use]
+pub fn chosen(text: &str) -> Option<&str> {
+    match text.split_once('[') {
+        Some((_, rest)) => rest.split_once(']').map(|(word, _)| word),
+        None => Some(text.trim()).filter(|t| !t.is_empty()),
+    }
+}
+
+fn setting(file: &str) -> Result<String, SysError> {
+    let path = format!("{DIR}/{file}");
+    let text = read_text(&path)?;
+    chosen(&text).map(str::to_owned).ok_or_else(|| SysError::malformed("read", path))
+}
+
+/// `enabled`: `always`, `madvise` or `never`.
+pub fn enabled() -> Result<String, SysError> {
+    setting("enabled")
+}
+
+/// `defrag`: what a fault does when no huge page is free.
+pub fn defrag() -> Result<String, SysError> {
+    setting("defrag")
+}
+
+/// `shmem_enabled`: huge pages for shared memory.
+pub fn shmem_enabled() -> Result<String, SysError> {
+    setting("shmem_enabled")
+}
+
+/// `hpage_pmd_size`: the size of the largest transparent huge page.
+pub fn huge_page_size() -> Result<PageSize, SysError> {
+    let path = format!("{DIR}/hpage_pmd_size");
+    let malformed = || SysError::malformed("read", path.clone());
+    let bytes = u64::try_from(read_number(&path)?).map_err(|_| malformed())?;
+    PageSize::new(bytes).ok_or_else(malformed)
+}
+
+/// One size of transparent huge pages and whether it is offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SizeControl {
+    /// The size.
+    pub size: PageSize,
+    /// `always`, `madvise`, `inherit` or `never` for anonymous memory; `None` where it is not offered.
+    pub enabled: Option<String>,
+    /// The same for shared memory.
+    pub shmem_enabled: Option<String>,
+}
+
+/// Every size that this kernel knows, smallest first; empty before multi-size THP.
+pub fn sizes() -> Result<Vec<SizeControl>, SysError> {
+    let fail = |e| SysError::new("read_dir", DIR, e);
+    let mut sizes = Vec::new();
+    for entry in std::fs::read_dir(DIR).map_err(fail)? {
+        let name = entry.map_err(fail)?.file_name();
+        let Some(size) = name.to_str().and_then(size_of_directory) else { continue };
+        let word = |file: &str| {
+            let text = read_bytes(format!("{DIR}/{}/{file}", name.display())).ok()?;
+            chosen(&String::from_utf8_lossy(&text)).map(str::to_owned)
+        };
+        sizes.push(SizeControl {
+            size,
+            enabled: word("enabled"),
+            shmem_enabled: word("shmem_enabled"),
+        });
+    }
+    sizes.sort_by_key(|s| s.size);
+    Ok(sizes)
+}
+
+fn size_of_directory(name: &str) -> Option<PageSize> {
+    let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+    PageSize::new(Bytes(kib.checked_mul(1024)?).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bracketed_word() {
+        assert_eq!(chosen("always [madvise] never"), Some("madvise"));
+        assert_eq!(chosen("always inherit madvise [never]\n"), Some("never"));
+        assert_eq!(chosen("1\n"), Some("1"));
+        assert_eq!(chosen("broken [word"), None);
+        assert_eq!(chosen(""), None);
+    }
+
+    #[test]
+    fn directories() {
+        assert_eq!(size_of_directory("hugepages-2048kB"), Some(PageSize::PMD_2M));
+        assert_eq!(size_of_directory("hugepages-3kB"), None);
+        assert_eq!(size_of_directory("hugepages-99999999999999999kB"), None);
+        assert_eq!(size_of_directory("khugepaged"), None);
+    }
+}
