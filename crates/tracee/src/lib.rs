@@ -1,1 +1,20 @@
-//! TBD
+//! What is done to another process: start it, supervise its tree, trace it, inject calls into it,
+//! sample it.
+//!
+//! Only experiments and `run` use this crate; users of the libraries never do. Every program
+//! started here dies with us; nothing is ever done to a process that was not started here or
+//! named by the user.
+
+#![allow(
+    unsafe_code,
+    reason = "acting on other processes needs system calls no safe wrapper offers; one operation a block"
+)]
+
+mod child;
+mod drain;
+pub mod environment;
+pub mod launch;
+mod launch_error;
+mod os_path;
+mod program;
+pub mod wait;

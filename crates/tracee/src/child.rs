@@ -1,0 +1,351 @@
+//! What a process does to itself between `fork` and `exec`: session, descriptors, placement,
+//! signals, filter, and then the program.
+//!
+//! After `fork` in a process with threads only async-signal-safe calls are allowed, so everything
+//! is prepared beforehand in [`Prepared`] and this code neither allocates nor locks. The same
+//! steps serve `exec` without `fork` (`passthrough::exec_with`).
+
+use crate::launch_error::LaunchError;
+use std::convert::Infallible;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
+/// A step before the program runs, as it is named when it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Step {
+    /// Not a failure: everything before `exec` is done.
+    Ready = 0,
+    Parent,
+    Session,
+    Descriptors,
+    Directory,
+    Affinity,
+    Thp,
+    Filter,
+    Exec,
+}
+
+impl Step {
+    const ALL: [Self; 9] = [
+        Self::Ready,
+        Self::Parent,
+        Self::Session,
+        Self::Descriptors,
+        Self::Directory,
+        Self::Affinity,
+        Self::Thp,
+        Self::Filter,
+        Self::Exec,
+    ];
+
+    fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| *step as u32 == number)
+    }
+
+    pub(crate) const fn call(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Parent => "prctl(PR_SET_PDEATHSIG)",
+            Self::Session => "setsid",
+            Self::Descriptors => "dup2",
+            Self::Directory => "chdir",
+            Self::Affinity => "sched_setaffinity",
+            Self::Thp => "prctl(PR_SET_THP_DISABLE)",
+            Self::Filter => "seccomp",
+            Self::Exec => "execve",
+        }
+    }
+}
+
+/// Length of a message on the error pipe: step and errno.
+pub(crate) const MESSAGE: usize = 8;
+
+/// One message of the error pipe.
+pub(crate) fn parse_message(bytes: [u8; MESSAGE]) -> Option<(Step, i32)> {
+    let [a, b, c, d, e, f, g, h] = bytes;
+    let step = Step::of(u32::from_ne_bytes([a, b, c, d]))?;
+    Some((step, i32::from_ne_bytes([e, f, g, h])))
+}
+
+/// Signals ignored and blocked, which `exec` hands on.
+#[derive(Clone, Copy)]
+pub(crate) struct SignalState {
+    /// Bit `n - 1` set: signal `n` stays ignored.
+    pub(crate) ignored: u64,
+    /// The mask the program starts with.
+    pub(crate) mask: libc::sigset_t,
+}
+
+impl SignalState {
+    /// Nothing ignored, nothing blocked.
+    pub(crate) fn clean() -> Self {
+        // SAFETY: a sigset_t is plain integers, for which all zeroes is a value.
+        let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `mask` is a live sigset_t of ours.
+        unsafe { libc::sigemptyset(&raw mut mask) };
+        Self { ignored: 0, mask }
+    }
+
+    /// As this process has them now, SIGPIPE apart: the Rust runtime ignores that one at start,
+    /// and what it was before is not known, so it counts as default.
+    pub(crate) fn inherited() -> Self {
+        let mut state = Self::clean();
+        // SAFETY: only reads the mask into a live sigset_t of ours.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut state.mask) };
+        for signal in (1..=64).filter(|s| *s != libc::SIGPIPE) {
+            // SAFETY: a sigaction is plain integers and nullable pointers.
+            let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+            // SAFETY: reads the action of `signal` into a live sigaction of ours.
+            let known = unsafe { libc::sigaction(signal, ptr::null(), &raw mut now) } == 0;
+            if known && now.sa_sigaction == libc::SIG_IGN {
+                state.ignored |= 1 << (signal - 1);
+            }
+        }
+        state
+    }
+}
+
+/// Strings of an `execve` vector and the pointers to them, ended by null.
+struct Vector {
+    pointers: Vec<*const libc::c_char>,
+    _strings: Vec<CString>,
+}
+
+impl Vector {
+    fn new(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect();
+        Self { pointers, _strings: strings }
+    }
+}
+
+/// Everything needed between `fork` and `exec`, allocated beforehand.
+pub(crate) struct Prepared {
+    path: CString,
+    argv: Vector,
+    envp: Vector,
+    /// `/bin/sh path args...`, for text without `#!` line.
+    shell: Option<Vector>,
+    pub(crate) cwd: Option<CString>,
+    /// What becomes descriptors 0, 1 and 2; `None` leaves what is there.
+    pub(crate) stdio: [Option<OwnedFd>; 3],
+    pub(crate) own_session: bool,
+    /// Die with the parent, whose process id is this.
+    pub(crate) parent: Option<u32>,
+    /// Text for oom_score_adj.
+    pub(crate) oom_score: Option<CString>,
+    pub(crate) cpus: Option<rustix::thread::CpuSet>,
+    pub(crate) thp_off: bool,
+    pub(crate) filters: Vec<Vec<libc::sock_filter>>,
+    pub(crate) signals: SignalState,
+}
+
+impl Prepared {
+    /// The vectors for `execve`; all else at its most neutral.
+    pub(crate) fn new(
+        path: &OsStr,
+        argv: &[OsString],
+        env: &[(OsString, OsString)],
+        shell_text: bool,
+    ) -> Result<Self, LaunchError> {
+        let path = c_string(path.as_bytes(), "the program's path")?;
+        let args: Vec<CString> =
+            argv.iter().map(|a| c_string(a.as_bytes(), "an argument")).collect::<Result<_, _>>()?;
+        let shell = shell_text.then(|| {
+            let rest = args.iter().skip(1).cloned();
+            Vector::new([c"/bin/sh".to_owned(), path.clone()].into_iter().chain(rest).collect())
+        });
+        let vars = env
+            .iter()
+            .map(|(name, value)| {
+                let both = [name.as_bytes(), b"=", value.as_bytes()].concat();
+                c_string(&both, "an environment variable")
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            path,
+            argv: Vector::new(args),
+            envp: Vector::new(vars),
+            shell,
+            cwd: None,
+            stdio: [None, None, None],
+            own_session: false,
+            parent: None,
+            oom_score: None,
+            cpus: None,
+            thp_off: false,
+            filters: Vec::new(),
+            signals: SignalState::clean(),
+        })
+    }
+
+    /// Does all that comes before the program is let go. Async-signal-safe.
+    pub(crate) fn settle(&self) -> Result<(), (Step, i32)> {
+        if let Some(parent) = self.parent {
+            let kill = Some(rustix::process::Signal::KILL);
+            rustix::process::set_parent_process_death_signal(kill).map_err(at(Step::Parent))?;
+            // SAFETY: getppid has no preconditions.
+            let now = unsafe { libc::getppid() };
+            if u32::try_from(now) != Ok(parent) {
+                return Err((Step::Parent, libc::ESRCH));
+            }
+        }
+        if self.own_session {
+            rustix::process::setsid().map_err(at(Step::Session))?;
+        }
+        for (number, from) in (0..).zip(&self.stdio) {
+            if let Some(from) = from {
+                duplicate(from.as_raw_fd(), number).map_err(|e| (Step::Descriptors, e))?;
+            }
+        }
+        if let Some(score) = &self.oom_score {
+            raise_oom_score(score);
+        }
+        if let Some(cwd) = &self.cwd {
+            rustix::process::chdir(cwd.as_c_str()).map_err(at(Step::Directory))?;
+        }
+        if let Some(cpus) = &self.cpus {
+            rustix::thread::sched_setaffinity(None, cpus).map_err(at(Step::Affinity))?;
+        }
+        if self.thp_off {
+            rustix::thread::disable_transparent_huge_pages(true).map_err(at(Step::Thp))?;
+        }
+        reset_signals(&self.signals);
+        Ok(())
+    }
+
+    /// Installs the filters and becomes the program. Async-signal-safe.
+    pub(crate) fn exec(&self) -> Result<Infallible, (Step, i32)> {
+        for filter in &self.filters {
+            install(filter).map_err(|e| (Step::Filter, e))?;
+        }
+        let errno = execve(&self.path, &self.argv, &self.envp);
+        match &self.shell {
+            Some(shell) if errno == libc::ENOEXEC => {
+                Err((Step::Exec, execve(c"/bin/sh", shell, &self.envp)))
+            }
+            _ => Err((Step::Exec, errno)),
+        }
+    }
+
+    /// The life of a forked child: settle, report, wait for a byte on `go`, become the program.
+    pub(crate) fn become_program(
+        &self,
+        go: BorrowedFd<'_>,
+        errors: BorrowedFd<'_>,
+    ) -> Result<Infallible, (Step, i32)> {
+        self.settle()?;
+        send(errors, Step::Ready, 0);
+        let mut byte = [0_u8; 1];
+        loop {
+            match rustix::io::read(go, &mut byte) {
+                Ok(1) => return self.exec(),
+                Err(rustix::io::Errno::INTR) => {}
+                _ => return Err((Step::Parent, libc::ESRCH)),
+            }
+        }
+    }
+}
+
+fn at(step: Step) -> impl Fn(rustix::io::Errno) -> (Step, i32) {
+    move |errno| (step, errno.raw_os_error())
+}
+
+fn c_string(bytes: &[u8], what: &str) -> Result<CString, LaunchError> {
+    CString::new(bytes).map_err(|_| LaunchError::Nul { what: what.to_owned() })
+}
+
+fn last_errno() -> i32 {
+    // The error is a bare number until it is shown: nothing is allocated here.
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// Puts a message on the error pipe; a parent that is gone needs none.
+pub(crate) fn send(errors: BorrowedFd<'_>, step: Step, errno: i32) {
+    let mut message = [0; MESSAGE];
+    let (first, second) = message.split_at_mut(4);
+    first.copy_from_slice(&(step as u32).to_ne_bytes());
+    second.copy_from_slice(&errno.to_ne_bytes());
+    let _gone = rustix::io::write(errors, &message);
+}
+
+fn duplicate(from: RawFd, number: RawFd) -> Result<(), i32> {
+    // SAFETY: dup2 only changes the descriptor table; 0, 1 and 2 are owned by no object of ours.
+    if unsafe { libc::dup2(from, number) } < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// Makes the program a preferred victim when memory runs out; best effort.
+fn raise_oom_score(score: &CStr) {
+    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+    if let Ok(file) =
+        rustix::fs::open(c"/proc/self/oom_score_adj", flags, rustix::fs::Mode::empty())
+    {
+        let _refused = rustix::io::write(&file, score.to_bytes());
+    }
+}
+
+fn reset_signals(state: &SignalState) {
+    for signal in 1..=64 {
+        if state.ignored & (1 << (signal - 1)) == 0 {
+            // SAFETY: SIG_DFL runs no code of ours; numbers libc keeps for itself are refused.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+    // SAFETY: reads a live sigset_t; the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
+}
+
+/// Installs a seccomp filter; without CAP_SYS_ADMIN that needs no_new_privs, set only then.
+fn install(filter: &[libc::sock_filter]) -> Result<(), i32> {
+    match load_filter(filter) {
+        Err(libc::EACCES) => {
+            rustix::thread::set_no_new_privs(true).map_err(|e| e.raw_os_error())?;
+            load_filter(filter)
+        }
+        other => other,
+    }
+}
+
+fn load_filter(filter: &[libc::sock_filter]) -> Result<(), i32> {
+    let len = u16::try_from(filter.len()).map_err(|_| libc::EINVAL)?;
+    let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: `program` describes exactly `filter`, which outlives the call and is only read.
+    let done =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// Returns only on failure, with the errno.
+fn execve(path: &CStr, argv: &Vector, envp: &Vector) -> i32 {
+    // SAFETY: path and vectors are NUL-ended strings and null-ended arrays that live in `Prepared`.
+    unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), envp.pointers.as_ptr()) };
+    last_errno()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_pipe() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        use std::os::fd::AsFd;
+        for step in Step::ALL {
+            send(write.as_fd(), step, libc::EACCES);
+            let mut bytes = [0; MESSAGE];
+            assert_eq!(rustix::io::read(&read, &mut bytes), Ok(MESSAGE));
+            assert_eq!(parse_message(bytes), Some((step, libc::EACCES)));
+        }
+        assert_eq!(parse_message([0xff; MESSAGE]), None);
+    }
+
+    #[test]
+    fn a_nul_byte_is_refused() {
+        let bad = [OsString::from("a\0b")];
+        let refused = Prepared::new(OsStr::new("/bin/true"), &bad, &[], false);
+        assert!(matches!(refused.err(), Some(LaunchError::Nul { .. })));
+    }
+}

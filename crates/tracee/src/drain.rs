@@ -1,0 +1,116 @@
+//! The reader behind a program whose output goes to a pipe: a forked process of ours that splices
+//! the pipe to /dev/null.
+//!
+//! `splice(2)` hands the pages over without copying, so the drain costs little; where it is
+//! refused the bytes are read. The drain is a process and not a thread so that its CPU time can
+//! be told apart and it survives nothing: it dies with us and ends at end of file.
+
+use crate::launch_error::LaunchError;
+use crate::wait;
+use pagewise_model::units::Nanos;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Bytes asked for at once.
+const CHUNK: usize = 1 << 20;
+
+/// A running drain.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    pid: i32,
+    reaped: bool,
+}
+
+impl Drain {
+    /// Forks a drain and returns it with the end the program writes to.
+    pub(crate) fn start() -> Result<(Self, OwnedFd), LaunchError> {
+        let failed = |call| move |e| LaunchError::errno(call, "for the drained output", e);
+        let (from, to) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("pipe2"))?;
+        let null = rustix::fs::open(
+            c"/dev/null",
+            rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(failed("open"))?;
+        let parent = std::process::id();
+        // SAFETY: the child runs `drain` alone, which neither allocates nor locks, and `_exit`s.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Err(LaunchError::call("fork", "a drain", &std::io::Error::last_os_error())),
+            0 => drain(from.as_fd(), null.as_fd(), parent),
+            _ => Ok((Self { pid, reaped: false }, to)),
+        }
+    }
+
+    /// Its process id.
+    pub(crate) const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Waits for end of file and returns the CPU time it took.
+    pub(crate) fn finish(mut self) -> Nanos {
+        self.reaped = true;
+        wait::reap(self.pid).map_or(Nanos(0), |(_, usage)| wait::cpu_time(&usage))
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        if !self.reaped {
+            wait::kill(self.pid, libc::SIGKILL);
+            let _gone = wait::reap(self.pid);
+        }
+    }
+}
+
+/// The life of the drain. Never returns.
+fn drain(from: BorrowedFd<'_>, null: BorrowedFd<'_>, parent: u32) -> ! {
+    let death = Some(rustix::process::Signal::KILL);
+    let tied = rustix::process::set_parent_process_death_signal(death).is_ok();
+    // SAFETY: getppid has no preconditions.
+    let now = unsafe { libc::getppid() };
+    if tied && u32::try_from(now) == Ok(parent) {
+        close_others(from, null);
+        pump(from, null);
+    }
+    // SAFETY: ends this forked process without running exit handlers of its parent.
+    unsafe { libc::_exit(0) }
+}
+
+/// Closes every other descriptor: a copy of the writing end here would hide the end of file.
+fn close_others(from: BorrowedFd<'_>, null: BorrowedFd<'_>) {
+    let (low, high) = {
+        let (a, b) = (from.as_raw_fd().unsigned_abs(), null.as_raw_fd().unsigned_abs());
+        (a.min(b), a.max(b))
+    };
+    let between = [(0, low.checked_sub(1)), (low + 1, Some(high - 1)), (high + 1, Some(u32::MAX))];
+    for (first, last) in between.into_iter().filter_map(|(first, last)| Some((first, last?))) {
+        if first <= last {
+            // SAFETY: this process only ever uses `from` and `null`, which the ranges leave out.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    }
+}
+
+fn pump(from: BorrowedFd<'_>, null: BorrowedFd<'_>) {
+    let flags = rustix::pipe::SpliceFlags::MOVE;
+    loop {
+        match rustix::pipe::splice(from, None, null, None, CHUNK, flags) {
+            Ok(0) => return,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return pump_by_read(from),
+        }
+    }
+}
+
+fn pump_by_read(from: BorrowedFd<'_>) {
+    let mut buffer = [0_u8; 1 << 16];
+    loop {
+        match rustix::io::read(from, &mut buffer) {
+            Ok(0) => return,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Starting a program under known conditions: a [`Launch`] says which, [`spawn`] forks a child
+//! that has everything prepared and waits, [`Suspended::release`] lets it become the program.
+//!
+//! Between the two the child can be attached to (its process id is final, its descriptors,
+//! placement and session are set). A failure of `exec` comes back over a pipe that a successful
+//! `exec` closes. The child dies with us (`PR_SET_PDEATHSIG`).
+//!
+//! Cost: one fork of a small process; none of it falls between the start of the clock and `exec`.
+
+use crate::child::{self, Prepared, SignalState, Step};
+use crate::drain::Drain;
+use crate::environment;
+pub use crate::launch_error::LaunchError;
+use crate::program::{self, Program};
+use crate::wait;
+use pagewise_model::plan::Settings;
+use pagewise_model::units::{Bytes, Nanos};
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::ffi::{CString, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// oom_score_adj of a program in an experiment: it goes before anything the user works with.
+const OOM_SCORE: i32 = 800;
+
+/// Where standard input comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// /dev/null.
+    Null,
+    /// A file, opened anew for each start.
+    File(#[serde(with = "crate::os_path")] PathBuf),
+    /// Whatever this process has.
+    Inherit,
+}
+
+/// Where an output goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sink {
+    /// /dev/null.
+    Null,
+    /// A pipe with a reader of ours behind it that throws all away.
+    Pipe,
+    /// A file, emptied first.
+    File(#[serde(with = "crate::os_path")] PathBuf),
+    /// Whatever this process has.
+    Inherit,
+}
+
+/// What is recorded beside the usage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observe {
+    /// CPU-clock samples of the tree.
+    pub samples: bool,
+    /// Hardware counts of page walks.
+    pub walks: bool,
+}
+
+/// A program and the conditions it is started under.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Program and arguments.
+    pub argv: Vec<OsString>,
+    /// Directory it starts in; ours when absent.
+    #[serde(with = "crate::os_path::optional")]
+    pub cwd: Option<PathBuf>,
+    /// What makes this start different from a plain one.
+    pub settings: Settings,
+    /// Standard input.
+    pub stdin: Input,
+    /// Standard output.
+    pub stdout: Sink,
+    /// Standard error.
+    pub stderr: Sink,
+    /// An experiment: own session, raised oom_score_adj, what it leaves behind is killed.
+    pub own_session: bool,
+    /// Kill the tree after this long.
+    pub timeout_ns: Option<Nanos>,
+    /// Kill the tree when its private memory exceeds this.
+    pub memory_limit_bytes: Option<Bytes>,
+    /// What is recorded.
+    pub observe: Observe,
+}
+
+impl Launch {
+    /// A plain experiment: own session, no input, output thrown away.
+    #[must_use]
+    pub fn experiment(argv: Vec<OsString>) -> Self {
+        Self {
+            argv,
+            cwd: None,
+            settings: Settings::default(),
+            stdin: Input::Null,
+            stdout: Sink::Null,
+            stderr: Sink::Null,
+            own_session: true,
+            timeout_ns: None,
+            memory_limit_bytes: None,
+            observe: Observe::default(),
+        }
+    }
+
+    /// A start that changes nothing: the caller's session and descriptors.
+    #[must_use]
+    pub fn passthrough(argv: Vec<OsString>) -> Self {
+        Self {
+            stdin: Input::Inherit,
+            stdout: Sink::Inherit,
+            stderr: Sink::Inherit,
+            own_session: false,
+            ..Self::experiment(argv)
+        }
+    }
+
+    /// The program as the user typed it.
+    pub(crate) fn shown(&self) -> String {
+        self.argv.first().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// The file the command means.
+    pub(crate) fn find(&self) -> Result<Program, LaunchError> {
+        let name = self.argv.first().ok_or(LaunchError::Empty)?;
+        program::find(name, std::env::var_os("PATH").as_deref(), self.cwd.as_deref())
+    }
+
+    /// Everything for the child but descriptors and what concerns its parent.
+    pub(crate) fn prepare(&self, program: &Program) -> Result<Prepared, LaunchError> {
+        let env = environment::merge(std::env::vars_os().collect(), &self.settings.env);
+        let mut all =
+            Prepared::new(program.path.as_os_str(), &self.argv, &env, program.shell_text)?;
+        all.thp_off = self.settings.thp.is_some();
+        all.own_session = self.own_session;
+        all.cpus = self.settings.cpus.as_deref().map(cpu_set).transpose()?;
+        if let Some(cwd) = &self.cwd {
+            let text = CString::new(cwd.as_os_str().as_bytes());
+            all.cwd = Some(text.map_err(|_| LaunchError::Nul { what: "a directory".into() })?);
+        }
+        if self.own_session {
+            let text = OOM_SCORE.max(own_oom_score()).to_string();
+            all.oom_score = CString::new(text).ok();
+        }
+        Ok(all)
+    }
+
+    /// The error a failed step of the child means.
+    pub(crate) fn failure(&self, program: &Program, step: Step, errno: i32) -> LaunchError {
+        let source = std::io::Error::from_raw_os_error(errno);
+        match (step, &self.cwd) {
+            (Step::Exec, cwd) => {
+                let file = cwd.as_deref().unwrap_or(Path::new("")).join(&program.path);
+                program::explain(&self.shown(), &file, errno)
+            }
+            (Step::Directory, Some(cwd)) => {
+                LaunchError::call(step.call(), cwd.to_string_lossy(), &source)
+            }
+            _ => LaunchError::call(step.call(), format!("for `{}`", self.shown()), &source),
+        }
+    }
+}
+
+/// The set of these CPUs.
+pub(crate) fn cpu_set(cpus: &[u32]) -> Result<rustix::thread::CpuSet, LaunchError> {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus {
+        let index = usize::try_from(*cpu).ok().filter(|c| *c < rustix::thread::CpuSet::MAX_CPU);
+        let refused = std::io::Error::from_raw_os_error(libc::EINVAL);
+        set.set(index.ok_or_else(|| {
+            LaunchError::call("sched_setaffinity", format!("CPU {cpu}"), &refused)
+        })?);
+    }
+    Ok(set)
+}
+
+fn own_oom_score() -> i32 {
+    let text = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// Something the child does right before `exec`, after it was let go.
+#[derive(Debug, Clone)]
+pub enum PreExec {
+    /// Installs this seccomp filter (with no_new_privs where the account needs it).
+    SeccompFilter(Vec<libc::sock_filter>),
+}
+
+/// Descriptors for a program, and the drains behind them.
+pub(crate) fn open_stdio(
+    launch: &Launch,
+) -> Result<([Option<OwnedFd>; 3], Vec<Drain>), LaunchError> {
+    let mut drains = Vec::new();
+    let input = match &launch.stdin {
+        Input::Inherit => None,
+        Input::Null => Some(open(Path::new("/dev/null"), OFlags::RDONLY)?),
+        Input::File(path) => Some(open(path, OFlags::RDONLY)?),
+    };
+    let output = open_sink(&launch.stdout, &mut drains)?;
+    let error = match (&launch.stderr, &output) {
+        // One open file, so that neither overwrites the other.
+        (Sink::File(path), Some(same)) if launch.stdout == Sink::File(path.clone()) => {
+            Some(same.try_clone().map_err(|e| LaunchError::call("dup", "standard error", &e))?)
+        }
+        (sink, _) => open_sink(sink, &mut drains)?,
+    };
+    Ok(([input, output, error], drains))
+}
+
+fn open_sink(sink: &Sink, drains: &mut Vec<Drain>) -> Result<Option<OwnedFd>, LaunchError> {
+    match sink {
+        Sink::Inherit => Ok(None),
+        Sink::Null => open(Path::new("/dev/null"), OFlags::WRONLY).map(Some),
+        Sink::File(path) => open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC).map(Some),
+        Sink::Pipe => {
+            let (drain, end) = Drain::start()?;
+            drains.push(drain);
+            Ok(Some(end))
+        }
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LaunchError> {
+    let mode = Mode::from_raw_mode(0o666);
+    rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, mode)
+        .map_err(|e| LaunchError::errno("open", path.to_string_lossy(), e))
+}
+
+/// A child that is prepared and waits to be let go. Dropping it ends the child.
+#[derive(Debug)]
+pub struct Suspended {
+    launch: Launch,
+    program: Program,
+    pid: i32,
+    pidfd: OwnedFd,
+    go: Option<OwnedFd>,
+    errors: Option<OwnedFd>,
+    drains: Vec<Drain>,
+}
+
+/// A program that was let go. The caller must wait for its end (`run::run` does).
+#[derive(Debug)]
+pub struct Running {
+    launch: Launch,
+    program: Program,
+    pid: i32,
+    pidfd: OwnedFd,
+    errors: OwnedFd,
+    started: Instant,
+    pub(crate) drains: Vec<Drain>,
+}
+
+/// Forks a child that has done everything but `exec`.
+///
+/// # Errors
+/// [`LaunchError`] when the program cannot be started; nothing is left behind then.
+pub fn spawn(launch: &Launch, pre_exec: &[PreExec]) -> Result<Suspended, LaunchError> {
+    let signals = SignalState::clean();
+    spawn_with(launch, pre_exec, signals)
+}
+
+/// [`spawn`] with the signals the program starts with.
+pub(crate) fn spawn_with(
+    launch: &Launch,
+    pre_exec: &[PreExec],
+    signals: SignalState,
+) -> Result<Suspended, LaunchError> {
+    let program = launch.find()?;
+    let mut prepared = launch.prepare(&program)?;
+    let (stdio, drains) = open_stdio(launch)?;
+    prepared.stdio = stdio;
+    prepared.signals = signals;
+    prepared.parent = Some(std::process::id());
+    prepared.filters = pre_exec.iter().map(|PreExec::SeccompFilter(f)| f.clone()).collect();
+    let (go_in, go) = pipe()?;
+    let (errors, errors_out) = pipe()?;
+    let pid = fork(&prepared, go_in.as_fd(), &go, errors_out.as_fd())?;
+    drop((go_in, errors_out, prepared));
+    let pidfd = match pidfd(pid) {
+        Ok(fd) => fd,
+        Err(error) => {
+            wait::kill(pid, libc::SIGKILL);
+            let _gone = wait::reap(pid);
+            return Err(error);
+        }
+    };
+    let child = Suspended {
+        launch: launch.clone(),
+        program,
+        pid,
+        pidfd,
+        go: Some(go),
+        errors: Some(errors),
+        drains,
+    };
+    child.confirm_ready()?;
+    Ok(child)
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|e| LaunchError::errno("pipe2", "to a new process", e))
+}
+
+fn pidfd(pid: i32) -> Result<OwnedFd, LaunchError> {
+    let wrong = rustix::io::Errno::SRCH;
+    rustix::process::Pid::from_raw(pid)
+        .ok_or(wrong)
+        .and_then(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()))
+        .map_err(|e| LaunchError::errno("pidfd_open", format!("process {pid}"), e))
+}
+
+fn fork(
+    prepared: &Prepared,
+    go_in: BorrowedFd<'_>,
+    go: &OwnedFd,
+    errors: BorrowedFd<'_>,
+) -> Result<i32, LaunchError> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: the child calls only async-signal-safe code on data prepared before, then `_exit`s.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(LaunchError::call("fork", "a new program", &std::io::Error::last_os_error())),
+        0 => {
+            // SAFETY: this copy of the writing end is the child's alone; while it were open, the
+            // parent's death would not be seen as end of file. The child never drops `go`.
+            unsafe { libc::close(go.as_raw_fd()) };
+            let Err((step, errno)) = prepared.become_program(go_in, errors);
+            child::send(errors, step, errno);
+            // SAFETY: ends this forked process without running exit handlers of its parent.
+            unsafe { libc::_exit(127) }
+        }
+        _ => Ok(pid),
+    }
+}
+
+/// Reads one message of the error pipe; `None` at its end.
+fn read_message(errors: BorrowedFd<'_>) -> Option<(Step, i32)> {
+    let mut bytes = [0; child::MESSAGE];
+    loop {
+        match rustix::io::read(errors, &mut bytes) {
+            Ok(child::MESSAGE) => return child::parse_message(bytes),
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return None,
+        }
+    }
+}
+
+impl Suspended {
+    /// Process id, which the program keeps.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// A descriptor of the process.
+    #[must_use]
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    fn confirm_ready(&self) -> Result<(), LaunchError> {
+        let errors = self.errors.as_ref().map(AsFd::as_fd);
+        match errors.and_then(read_message) {
+            Some((Step::Ready, _)) => Ok(()),
+            Some((step, errno)) => Err(self.launch.failure(&self.program, step, errno)),
+            None => Err(self.launch.failure(&self.program, Step::Parent, libc::ECHILD)),
+        }
+    }
+
+    /// Lets it go and waits until it has become the program.
+    ///
+    /// # Errors
+    /// When `exec` failed; the child is gone then.
+    pub fn release(self) -> Result<Running, LaunchError> {
+        let running = self.release_unconfirmed()?;
+        match running.exec_error() {
+            None => Ok(running),
+            Some(error) => {
+                let _gone = wait::reap(running.pid);
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets it go and returns at once: for a tracer, which must serve the child's stops before
+    /// `exec` completes. [`Running::exec_error`] tells afterwards whether it did.
+    ///
+    /// # Errors
+    /// When the child is gone.
+    pub fn release_unconfirmed(mut self) -> Result<Running, LaunchError> {
+        let gone = || LaunchError::errno("write", "the start signal", rustix::io::Errno::PIPE);
+        let (go, errors) = self.go.take().zip(self.errors.take()).ok_or_else(gone)?;
+        let pidfd = self.pidfd.try_clone();
+        let pidfd = pidfd.map_err(|e| LaunchError::call("dup", "a pidfd", &e))?;
+        let started = Instant::now();
+        rustix::io::write(&go, b"g")
+            .map_err(|e| LaunchError::errno("write", "the start signal", e))?;
+        let pid = std::mem::replace(&mut self.pid, 0);
+        Ok(Running {
+            launch: self.launch.clone(),
+            program: Program {
+                path: self.program.path.clone(),
+                shell_text: self.program.shell_text,
+            },
+            pid,
+            pidfd,
+            errors,
+            started,
+            drains: std::mem::take(&mut self.drains),
+        })
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        if self.pid > 0 {
+            wait::kill(self.pid, libc::SIGKILL);
+            let _gone = wait::reap(self.pid);
+        }
+    }
+}
+
+impl Running {
+    /// Process id.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// A descriptor of the process; readable when it has ended.
+    #[must_use]
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// The moment it was let go.
+    #[must_use]
+    pub const fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Why it did not become the program, if it did not. Waits until that is known; the child is
+    /// about to exit then and must still be waited for.
+    #[must_use]
+    pub fn exec_error(&self) -> Option<LaunchError> {
+        read_message(self.errors.as_fd())
+            .map(|(step, errno)| self.launch.failure(&self.program, step, errno))
+    }
+
+    /// Process ids of helpers of ours that belong to it without being of its tree.
+    #[must_use]
+    pub fn helpers(&self) -> Vec<i32> {
+        self.drains.iter().map(Drain::pid).collect()
+    }
+}

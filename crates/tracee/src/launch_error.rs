@@ -1,0 +1,109 @@
+//! Why a program could not be started, with the exit code that `env(1)` and shells give for it.
+
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// A program could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum LaunchError {
+    /// No argument at all.
+    #[error("no command given")]
+    Empty,
+    /// Neither a path nor found in PATH.
+    #[error("command not found: `{program}`")]
+    NotFound {
+        /// As the user typed it.
+        program: String,
+    },
+    /// The file exists, what should interpret it does not.
+    #[error("cannot run `{program}`: its interpreter `{interpreter}` does not exist")]
+    MissingInterpreter {
+        /// As the user typed it.
+        program: String,
+        /// From its `#!` line, or a description.
+        interpreter: String,
+    },
+    /// The file exists and cannot be executed.
+    #[error("cannot execute `{program}`: {reason}")]
+    NotExecutable {
+        /// As the user typed it.
+        program: String,
+        /// Why.
+        reason: String,
+    },
+    /// It would run with other rights than ours, so nothing is done to it.
+    #[error(
+        "`{program}` is not started: it {what}, and a program with rights of its own is left alone"
+    )]
+    SetuidRefused {
+        /// As the user typed it.
+        program: String,
+        /// Which mark it carries.
+        what: String,
+    },
+    /// A text for the kernel with a NUL byte inside.
+    #[error("{what} contains a NUL byte")]
+    Nul {
+        /// Which text.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("{call} {subject}: {}", io::Error::from_raw_os_error(*.errno))]
+    Call {
+        /// Name of the call.
+        call: String,
+        /// What it was for.
+        subject: String,
+        /// Its error number.
+        errno: i32,
+    },
+}
+
+impl LaunchError {
+    /// The exit code a caller ends with: 127 not found, 126 not executable, 125 for a failure of
+    /// ours, 2 for an empty command.
+    #[must_use]
+    pub const fn exit_code(&self) -> i32 {
+        match self {
+            Self::Empty => 2,
+            Self::NotFound { .. } | Self::MissingInterpreter { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::SetuidRefused { .. } | Self::Nul { .. } | Self::Call { .. } => 125,
+        }
+    }
+
+    /// A failed call.
+    pub(crate) fn call(call: &str, subject: impl Into<String>, source: &io::Error) -> Self {
+        let errno = source.raw_os_error().unwrap_or(libc::EIO);
+        Self::Call { call: call.to_owned(), subject: subject.into(), errno }
+    }
+
+    /// A failed call through rustix.
+    pub(crate) fn errno(call: &str, subject: impl Into<String>, errno: rustix::io::Errno) -> Self {
+        Self::Call { call: call.to_owned(), subject: subject.into(), errno: errno.raw_os_error() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_env() {
+        let program = || "x".to_owned();
+        assert_eq!(LaunchError::NotFound { program: program() }.exit_code(), 127);
+        let reason = "it is a directory".to_owned();
+        let refused = LaunchError::NotExecutable { program: program(), reason };
+        assert_eq!(refused.exit_code(), 126);
+        assert_eq!(refused.to_string(), "cannot execute `x`: it is a directory");
+        assert_eq!(LaunchError::Empty.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_failed_call_names_call_subject_and_error() {
+        let source = io::Error::from_raw_os_error(libc::EACCES);
+        let error = LaunchError::call("open", "/x", &source);
+        assert!(error.to_string().starts_with("open /x: Permission denied"), "{error}");
+        assert_eq!(error.exit_code(), 125);
+    }
+}

@@ -1,0 +1,148 @@
+//! The end of a process: waiting for it, what the kernel says it used, and how it ended.
+//!
+//! The end is seen by `poll` on a pidfd. While the process is a zombie, `/proc/PID/io` still holds
+//! its sums (reaped children included); `wait4(2)` then gives its rusage and removes it.
+
+use crate::launch_error::LaunchError;
+use pagewise_model::units::{Bytes, Nanos};
+use pagewise_model::usage::{Ended, Usage};
+use std::io;
+
+/// Sends `signal` to `pid`; a process that is gone needs none.
+pub(crate) fn kill(pid: i32, signal: i32) {
+    // SAFETY: kill has no memory preconditions; callers pass ids of single processes (> 0).
+    let _gone = unsafe { libc::kill(pid, signal) };
+}
+
+/// Waits for the end of our child `pid` and removes it: raw status and rusage.
+pub(crate) fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
+    collect(pid, 0).and_then(|done| done.ok_or_else(|| io::Error::from(io::ErrorKind::WouldBlock)))
+}
+
+/// Removes our child `pid` if it has ended.
+pub(crate) fn reap_if_ended(pid: i32) -> bool {
+    matches!(collect(pid, libc::WNOHANG), Ok(Some(_)))
+}
+
+fn collect(pid: i32, flags: i32) -> io::Result<Option<(i32, libc::rusage)>> {
+    let mut status = 0;
+    // SAFETY: a rusage is plain integers, for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live values of ours.
+        let got = unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut usage) };
+        match got {
+            0 => return Ok(None),
+            -1 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            _ => return Ok(Some((status, usage))),
+        }
+    }
+}
+
+/// How a process ended, from its raw wait status.
+#[must_use]
+pub fn ended(status: i32) -> Ended {
+    if libc::WIFSIGNALED(status) {
+        Ended::Signaled(libc::WTERMSIG(status))
+    } else {
+        Ended::Exited(libc::WEXITSTATUS(status))
+    }
+}
+
+fn time(value: libc::timeval) -> Nanos {
+    let secs = u64::try_from(value.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(value.tv_usec).unwrap_or(0);
+    Nanos(secs.saturating_mul(1_000_000_000).saturating_add(micros * 1_000))
+}
+
+fn count(value: libc::c_long) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// User and system time.
+pub(crate) fn cpu_time(usage: &libc::rusage) -> Nanos {
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// CPU time this process has used so far.
+pub(crate) fn own_cpu_time() -> Nanos {
+    // SAFETY: a rusage is plain integers, for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: writes into a live rusage of ours.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    cpu_time(&usage)
+}
+
+/// Sums of `/proc/PID/io`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Io {
+    read_bytes: Option<u64>,
+    written_bytes: Option<u64>,
+    read_calls: Option<u64>,
+    write_calls: Option<u64>,
+    device_read_bytes: Option<u64>,
+}
+
+fn parse_io(text: &str) -> Io {
+    let field = |name: &str| {
+        text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+    };
+    Io {
+        read_bytes: field("rchar"),
+        written_bytes: field("wchar"),
+        read_calls: field("syscr"),
+        write_calls: field("syscw"),
+        device_read_bytes: field("read_bytes"),
+    }
+}
+
+/// What our ended, unreaped child `pid` used; removes it. `wall` ran from its start to its end.
+pub(crate) fn usage(pid: i32, wall: Nanos) -> Result<Usage, LaunchError> {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).map(|text| parse_io(&text));
+    let (status, used) =
+        reap(pid).map_err(|e| LaunchError::call("wait4", format!("process {pid}"), &e))?;
+    let io = io.unwrap_or_default();
+    Ok(Usage {
+        wall_ns: wall,
+        user_ns: time(used.ru_utime),
+        sys_ns: time(used.ru_stime),
+        peak_rss_bytes: Bytes::kib(count(used.ru_maxrss)),
+        minor_faults: count(used.ru_minflt),
+        major_faults: count(used.ru_majflt),
+        voluntary_switches: count(used.ru_nvcsw),
+        involuntary_switches: count(used.ru_nivcsw),
+        read_bytes: io.read_bytes.map(Bytes),
+        written_bytes: io.written_bytes.map(Bytes),
+        read_calls: io.read_calls,
+        write_calls: io.write_calls,
+        device_read_bytes: io.device_read_bytes.map(Bytes),
+        ended: ended(status),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_is_read_by_name() {
+        let io = parse_io("rchar: 10\nwchar: 20\nsyscr: 3\nsyscw: 4\nread_bytes: 4096\n");
+        assert_eq!(io.read_bytes, Some(10));
+        assert_eq!(io.written_bytes, Some(20));
+        assert_eq!((io.read_calls, io.write_calls), (Some(3), Some(4)));
+        assert_eq!(io.device_read_bytes, Some(4096));
+        assert_eq!(parse_io(""), Io::default());
+    }
+
+    #[test]
+    fn status_words_are_decoded() {
+        assert_eq!(ended(0x2a00), Ended::Exited(42));
+        assert_eq!(ended(9), Ended::Signaled(9));
+        assert_eq!(ended(0x8b), Ended::Signaled(11));
+    }
+}
