@@ -56,9 +56,10 @@ impl Mechanism {
         match self {
             Self::None => true,
             Self::Counter { arm, control } => {
-                let idle = control.iter().copied().max().unwrap_or(0);
-                let least = arm.iter().copied().min().unwrap_or(0);
-                least > idle.saturating_mul(COUNTER_FACTOR)
+                let (Some(idle), Some(least)) = (control.iter().max(), arm.iter().min()) else {
+                    return false;
+                };
+                *least > idle.saturating_mul(COUNTER_FACTOR)
             }
         }
     }
@@ -421,7 +422,7 @@ mod tests {
         assert_eq!(word(&counted(&[30, 31], &[0, 2])), Word::Keep);
         assert_eq!(word(&counted(&[30, 0], &[0, 0])), Word::CannotTell);
         assert_eq!(word(&counted(&[30, 31], &[0, 3])), Word::CannotTell);
-        assert_eq!(word(&counted(&[], &[])), Word::CannotTell);
+        assert_eq!(word(&counted(&[30, 31], &[])), Word::CannotTell);
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! The experiment from plan to verdicts.
+
+use crate::bench::Bench;
+use crate::confirmation;
+use crate::evidence;
+use crate::plan::{Arm, Plan};
+use crate::runner::{Halt, Runner};
+use crate::screening::{Choice, Screening, choose};
+use pagewise_judge::verdict::{judge, minimum_blocks};
+use pagewise_model::trial::{Block, Design, Experiment, Verdict, Word};
+
+/// Runs the whole experiment. Whatever goes wrong on the way becomes a verdict or a warning:
+/// what was measured is never lost.
+pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> Experiment {
+    let mut runner = Runner::new(bench, plan);
+    let (screening, mut halt) = Screening::run(&mut runner);
+    let choice = choose(&mut runner, &screening);
+    let design = choice.sizing.design(plan, &choice.confirmed);
+    let enough = choice.sizing.suffices(plan.budget) && !choice.confirmed.is_empty();
+    let mut blocks = Vec::new();
+    if halt.is_none() && enough {
+        runner.bench.announce(&design);
+        (blocks, halt) = confirmation::run(&mut runner, &choice.confirmed, design.blocks);
+    }
+    let course = Course { plan, screening, choice, design, blocks, halt };
+    let verdicts = course.verdicts(&runner);
+    let warnings = course.warnings();
+    Experiment {
+        interrupted: course.halt == Some(Halt::Interrupted),
+        design: course.design,
+        screening: course.screening.points,
+        blocks: course.blocks,
+        verdicts,
+        warnings,
+    }
+}
+
+/// What happened, before it is judged.
+struct Course<'a> {
+    plan: &'a Plan,
+    screening: Screening,
+    choice: Choice,
+    design: Design,
+    blocks: Vec<Block>,
+    halt: Option<Halt>,
+}
+
+impl Course<'_> {
+    /// One verdict for each arm of the plan, in its order, then one for the combination.
+    fn verdicts<B: Bench>(&self, runner: &Runner<'_, B>) -> Vec<Verdict> {
+        let planned = self.plan.arms.iter();
+        let added = self.choice.confirmed.iter().filter(|arm| !self.plan.arms.contains(arm));
+        planned.chain(added).map(|arm| self.verdict(arm, runner)).collect()
+    }
+
+    fn verdict<B: Bench>(&self, arm: &Arm, runner: &Runner<'_, B>) -> Verdict {
+        if !arm.output_equal {
+            return self.screened(
+                arm,
+                Word::Reject,
+                "its output differs from the control's".into(),
+            );
+        }
+        if let Some(why) = runner.failed.get(&arm.id) {
+            return self.screened(arm, Word::Reject, why.clone());
+        }
+        if let Some(Halt::Control(why)) = &self.halt {
+            return self.screened(arm, Word::CannotTell, why.clone());
+        }
+        if let Some((_, why)) = self.choice.dropped.iter().find(|(other, _)| other.id == arm.id) {
+            return self.screened(arm, Word::NotProven, why.clone());
+        }
+        if self.blocks.is_empty() {
+            return self.screened(arm, Word::NotProven, self.no_blocks());
+        }
+        let confirmed = self.choice.confirmed.len();
+        let complete = self.halt != Some(Halt::Interrupted);
+        let (evidence, costs) = evidence::gather(arm, self.plan, &self.blocks, confirmed, complete);
+        judge(&arm.id.0, &evidence, costs)
+    }
+
+    /// A verdict without an effect, with the costs as far as screening saw them.
+    fn screened(&self, arm: &Arm, word: Word, why: String) -> Verdict {
+        let own = self.screening.points_of(&arm.id);
+        let control = self.screening.points_of(&self.plan.control);
+        let costs = evidence::costs(&own, &control);
+        Verdict {
+            arm: arm.id.0.clone(),
+            word,
+            why,
+            effect: None,
+            cpu_ratio: costs.cpu_ratio,
+            peak_rss_change_bytes: costs.peak_rss_change_bytes,
+            control_peak_rss_bytes: costs.control_peak_rss_bytes,
+            supervisor_ns: costs.supervisor_ns,
+        }
+    }
+
+    fn no_blocks(&self) -> String {
+        if self.halt == Some(Halt::Interrupted) {
+            return "stopped before the confirmation".to_owned();
+        }
+        let sizing = &self.choice.sizing;
+        let least = minimum_blocks(sizing.arms);
+        format!(
+            "the budget leaves {} blocks where {least} are needed: a budget of {} would do",
+            self.design.blocks,
+            sizing.budget_of(least)
+        )
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = evidence::mode_warnings(self.plan, &self.choice.confirmed, &self.blocks);
+        match &self.halt {
+            Some(Halt::Interrupted) => warnings.push("stopped by the user".to_owned()),
+            Some(Halt::Budget) => warnings.push(format!(
+                "runs took longer than expected: the budget ended after {} of {} blocks",
+                self.blocks.len(),
+                self.design.blocks
+            )),
+            Some(Halt::Control(why)) => warnings.push(why.clone()),
+            None => {}
+        }
+        let dropped = self.blocks.iter().filter_map(|block| block.dropped.as_ref());
+        let dropped: Vec<&String> = dropped.collect();
+        if let Some(first) = dropped.first() {
+            warnings.push(format!(
+                "{} of {} blocks do not count (the first: {first})",
+                dropped.len(),
+                self.blocks.len()
+            ));
+        }
+        warnings
+    }
+}

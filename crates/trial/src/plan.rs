@@ -1,0 +1,177 @@
+//! What an experiment is to do, and the arithmetic of its budget. Pure.
+
+use crate::bench::ArmId;
+use pagewise_judge::power::{blocks_for, smallest_provable};
+use pagewise_judge::verdict::minimum_blocks;
+use pagewise_model::Nanos;
+use pagewise_model::trial::Design;
+
+/// Most blocks of a confirmation; at 1000 a gain of 2% is proven at a deviation of 20%.
+pub(crate) const MOST_BLOCKS: u32 = 1000;
+/// Runs of each arm in screening.
+pub(crate) const SCREENING_RUNS: u32 = 2;
+
+/// One arm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arm {
+    /// Its name.
+    pub id: ArmId,
+    /// It has a counter, which must move in its runs and not in the control's.
+    pub counted: bool,
+    /// Its output was compared with the control's and is equal.
+    pub output_equal: bool,
+}
+
+/// How arms are chosen for confirmation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The best two of the screening and their combination.
+    Screened,
+    /// All: the two runs of each beforehand only size the blocks (`ab`).
+    Direct,
+}
+
+/// An experiment to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// How arms are chosen.
+    pub kind: Kind,
+    /// What the arms are measured against.
+    pub control: ArmId,
+    /// The arms.
+    pub arms: Vec<Arm>,
+    /// Time for everything, screening included.
+    pub budget: Nanos,
+    /// Seed of all random orders.
+    pub seed: u64,
+    /// Times of earlier plain runs, which help to know the spread.
+    pub look_wall_ns: Vec<Nanos>,
+}
+
+/// The budget unless the user gives one: 60 s or 100 runs, whichever is longer.
+#[must_use]
+pub fn default_budget(run: Nanos) -> Nanos {
+    Nanos::secs(60).max(Nanos(run.0.saturating_mul(100)))
+}
+
+/// The budget in which `arms` arms can be screened and one be proven, when a run takes `run` and
+/// the preparation of a block `preparation`.
+#[must_use]
+pub fn least_budget(arms: u32, run: Nanos, preparation: Nanos) -> Nanos {
+    let screening = screening_cost(arms, run, preparation);
+    Nanos((screening + f64::from(minimum_blocks(1)) * block_cost(1, run, preparation)).ceil() as u64)
+}
+
+/// What a budget can prove, before anything was run: one arm confirmed out of `arms`.
+#[must_use]
+pub fn forecast(plan: &Plan, run: Nanos, preparation: Nanos, run_sd: Option<f64>) -> Design {
+    let screened = u32::try_from(plan.arms.len()).unwrap_or(u32::MAX);
+    let spent = screening_cost(screened, run, preparation);
+    Sizing {
+        arms: if plan.kind == Kind::Direct { screened } else { 1 },
+        spent_ns: spent,
+        block_ns: block_cost(1, run, preparation),
+        run_sd,
+    }
+    .design(plan, &[])
+}
+
+fn screening_cost(arms: u32, run: Nanos, preparation: Nanos) -> f64 {
+    f64::from(SCREENING_RUNS) * (f64::from(arms) + 1.0) * run.0 as f64
+        + f64::from(SCREENING_RUNS) * preparation.0 as f64
+}
+
+fn block_cost(arms: u32, run: Nanos, preparation: Nanos) -> f64 {
+    f64::from(arms + 2) * run.0 as f64 + preparation.0 as f64
+}
+
+/// How many blocks fit and what they prove.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizing {
+    /// Arms confirmed.
+    pub(crate) arms: u32,
+    /// Time used so far.
+    pub(crate) spent_ns: f64,
+    /// Time of one block.
+    pub(crate) block_ns: f64,
+    /// Run-to-run deviation of the logarithm of the time.
+    pub(crate) run_sd: Option<f64>,
+}
+
+impl Sizing {
+    /// Blocks that fit what is left of `budget`.
+    pub(crate) fn blocks(&self, budget: Nanos) -> u32 {
+        let left = (budget.0 as f64 - self.spent_ns).max(0.0);
+        ((left / self.block_ns.max(1.0)) as u32).min(MOST_BLOCKS)
+    }
+
+    /// They are enough for a proof.
+    pub(crate) fn suffices(&self, budget: Nanos) -> bool {
+        self.blocks(budget) >= minimum_blocks(self.arms)
+    }
+
+    /// Smallest gain they prove.
+    pub(crate) fn provable(&self, budget: Nanos) -> Option<f64> {
+        smallest_provable(self.blocks(budget), self.arms, self.run_sd?)
+    }
+
+    /// Budget that lets `blocks` blocks run.
+    pub(crate) fn budget_of(&self, blocks: u32) -> Nanos {
+        Nanos::from_f64((self.spent_ns + f64::from(blocks) * self.block_ns).ceil())
+    }
+
+    pub(crate) fn design(&self, plan: &Plan, confirmed: &[Arm]) -> Design {
+        let for_10 = self.run_sd.and_then(|sd| blocks_for(0.10, self.arms, sd));
+        Design {
+            seed: plan.seed,
+            budget_ns: plan.budget,
+            screened: plan.arms.iter().map(|arm| arm.id.0.clone()).collect(),
+            confirmed: confirmed.iter().map(|arm| arm.id.0.clone()).collect(),
+            blocks: self.blocks(plan.budget),
+            smallest_provable_share: self.provable(plan.budget),
+            budget_for_10_percent_ns: for_10.map(|blocks| self.budget_of(blocks)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(budget: Nanos) -> Plan {
+        Plan {
+            kind: Kind::Screened,
+            control: ArmId("A".into()),
+            arms: vec![Arm { id: ArmId("b".into()), counted: false, output_equal: true }],
+            budget,
+            seed: 1,
+            look_wall_ns: vec![],
+        }
+    }
+
+    #[test]
+    fn budgets_are_sixty_seconds_or_a_hundred_runs() {
+        assert_eq!(default_budget(Nanos::millis(200)), Nanos::secs(60));
+        assert_eq!(default_budget(Nanos::secs(2)), Nanos::secs(200));
+        assert_eq!(default_budget(Nanos(u64::MAX)), Nanos(u64::MAX));
+    }
+
+    #[test]
+    fn the_least_budget_is_just_enough() {
+        let (run, preparation) = (Nanos::secs(1), Nanos::millis(100));
+        let least = least_budget(1, run, preparation);
+        let blocks = |budget| forecast(&plan(budget), run, preparation, Some(0.05)).blocks;
+        assert_eq!(blocks(least), minimum_blocks(1));
+        assert_eq!(blocks(Nanos(least.0 - 10)), minimum_blocks(1) - 1);
+    }
+
+    #[test]
+    fn forecast_names_what_is_provable() {
+        let design = forecast(&plan(Nanos::secs(60)), Nanos::millis(200), Nanos(0), Some(0.06));
+        assert!(design.smallest_provable_share.is_some_and(|g| (0.02..0.06).contains(&g)));
+        let for_10 = design.budget_for_10_percent_ns.unwrap();
+        assert!(for_10 < Nanos::secs(20) && for_10 > Nanos::secs(5), "{for_10}");
+        let unknown = forecast(&plan(Nanos::secs(60)), Nanos::millis(200), Nanos(0), None);
+        assert_eq!(unknown.smallest_provable_share, None);
+    }
+}
