@@ -12,6 +12,8 @@
 
 use crate::stats::{Rng, hodges_lehmann, kth_walsh_average, lower_tail_count};
 use crate::verdict::{CONTROL_FACTOR, LEAST_EFFECT, minimum_blocks, required_p};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest number of blocks that is simulated as such.
 pub const LARGEST_SIMULATED: u32 = 60;
@@ -35,7 +37,8 @@ pub fn smallest_provable(blocks: u32, arms: u32, run_sd: f64) -> Option<f64> {
     }
     let simulated = blocks.min(LARGEST_SIMULATED);
     let scaled = run_sd * (f64::from(simulated) / f64::from(blocks)).sqrt();
-    let mut thresholds = simulate(simulated, required_p(blocks, arms), scaled)?;
+    let demands = demands(simulated, required_p(blocks, arms))?;
+    let mut thresholds: Vec<f64> = demands.iter().map(|d| d.threshold(scaled)).collect();
     let rank = (POWER * thresholds.len() as f64).ceil() as usize - 1;
     let (_, at, _) = thresholds.select_nth_unstable_by(rank, f64::total_cmp);
     Some(1.0 - (-*at).exp())
@@ -65,22 +68,52 @@ pub fn blocks_for(gain: f64, arms: u32, run_sd: f64) -> Option<u32> {
     Some(high)
 }
 
-/// For each simulated experiment, the smallest gain (as -ln of the ratio) that it keeps.
-fn simulate(blocks: u32, p: f64, run_sd: f64) -> Option<Vec<f64>> {
-    let blocks = blocks as usize;
+/// What one simulated experiment at deviation 1 asks of a gain (as -ln of the ratio).
+#[derive(Debug, Clone, Copy)]
+struct Demand {
+    /// By the p and by the control's own difference; proportional to the deviation.
+    proportional: f64,
+    /// By the bound, over the 1% that it must exceed.
+    over_least: f64,
+}
+
+impl Demand {
+    /// The smallest gain that is kept at this deviation.
+    fn threshold(self, run_sd: f64) -> f64 {
+        let least = -(1.0 - LEAST_EFFECT).ln();
+        (run_sd * self.proportional).max(least + run_sd * self.over_least)
+    }
+}
+
+/// Demands by blocks and p: they depend on nothing else, and a session asks for the same again.
+type Table = HashMap<(u32, u64), Arc<[Demand]>>;
+
+fn demands(blocks: u32, p: f64) -> Option<Arc<[Demand]>> {
+    static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+    let key = (blocks, p.to_bits());
+    let lock = || TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().as_ref().and_then(|table| table.get(&key)) {
+        return Some(Arc::clone(known));
+    }
+    let found: Arc<[Demand]> = simulate(blocks as usize, p)?.into();
+    lock().get_or_insert_default().insert(key, Arc::clone(&found));
+    Some(found)
+}
+
+fn simulate(blocks: usize, p: f64) -> Option<Vec<Demand>> {
     let by_p = lower_tail_count(blocks, p)? + 1;
     let by_bound = lower_tail_count(blocks, 0.05)? + 1;
-    let least = -(1.0 - LEAST_EFFECT).ln();
     let mut rng = Rng::new(blocks as u64);
-    let thresholds = (0..EXPERIMENTS).filter_map(|_| {
-        let (mut gains, control) = noise(&mut rng, blocks, run_sd);
+    let demands = (0..EXPERIMENTS).filter_map(|_| {
+        let (mut gains, control) = noise(&mut rng, blocks, 1.0);
         gains.sort_by(f64::total_cmp);
-        let by_p = -kth_walsh_average(&gains, by_p);
-        let by_bound = least - kth_walsh_average(&gains, by_bound);
         let by_control = CONTROL_FACTOR * hodges_lehmann(&control)?.abs() - hodges_lehmann(&gains)?;
-        Some(by_p.max(by_bound).max(by_control))
+        Some(Demand {
+            proportional: by_control.max(-kth_walsh_average(&gains, by_p)),
+            over_least: -kth_walsh_average(&gains, by_bound),
+        })
     });
-    Some(thresholds.collect())
+    Some(demands.collect())
 }
 
 /// One experiment without any effect: -ln(arm / control) and ln(A' / A) of each block.

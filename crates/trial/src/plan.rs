@@ -48,6 +48,22 @@ pub struct Plan {
     pub look_wall_ns: Vec<Nanos>,
 }
 
+impl Plan {
+    /// Two commands against each other: `second` is judged, nothing is screened. Neither has a
+    /// counter, and their outputs may differ.
+    #[must_use]
+    pub fn pair(first: ArmId, second: ArmId, budget: Nanos, seed: u64) -> Self {
+        Self {
+            kind: Kind::Direct,
+            control: first,
+            arms: vec![Arm { id: second, counted: false, output_equal: true }],
+            budget,
+            seed,
+            look_wall_ns: Vec::new(),
+        }
+    }
+}
+
 /// The budget unless the user gives one: 60 s or 100 runs, whichever is longer.
 #[must_use]
 pub fn default_budget(run: Nanos) -> Nanos {
@@ -62,15 +78,16 @@ pub fn least_budget(arms: u32, run: Nanos, preparation: Nanos) -> Nanos {
     Nanos((screening + f64::from(minimum_blocks(1)) * block_cost(1, run, preparation)).ceil() as u64)
 }
 
-/// What a budget can prove, before anything was run: one arm confirmed out of `arms`.
+/// What the budget of `plan` can prove, before anything was run: with one arm confirmed, or all
+/// of a direct plan.
 #[must_use]
 pub fn forecast(plan: &Plan, run: Nanos, preparation: Nanos, run_sd: Option<f64>) -> Design {
     let screened = u32::try_from(plan.arms.len()).unwrap_or(u32::MAX);
-    let spent = screening_cost(screened, run, preparation);
+    let arms = if plan.kind == Kind::Direct { screened } else { 1 };
     Sizing {
-        arms: if plan.kind == Kind::Direct { screened } else { 1 },
-        spent_ns: spent,
-        block_ns: block_cost(1, run, preparation),
+        arms,
+        spent_ns: screening_cost(screened, run, preparation),
+        block_ns: block_cost(arms, run, preparation),
         run_sd,
     }
     .design(plan, &[])

@@ -134,27 +134,20 @@ pub(crate) struct Choice {
 pub(crate) fn choose<B: Bench>(runner: &mut Runner<'_, B>, screening: &Screening) -> Choice {
     let plan = runner.plan;
     let run_sd = screening.run_sd(&plan.look_wall_ns);
-    let alive = plan.arms.iter().filter(|a| a.output_equal && !runner.failed.contains_key(&a.id));
-    let mut dropped = Vec::new();
-    let mut ranked = Vec::new();
-    for arm in alive {
-        match screening.hopeless(&arm.id, &plan.control, run_sd) {
-            Some(why) if plan.kind == Kind::Screened => dropped.push((arm.clone(), why)),
-            _ => ranked.push(arm.clone()),
-        }
-    }
     let size = |runner: &Runner<'_, B>, arms: &[Arm]| Sizing {
         arms: u32::try_from(arms.len()).unwrap_or(u32::MAX).max(1),
         spent_ns: runner.spent_ns() as f64,
         block_ns: screening.block_ns(arms, &plan.control),
         run_sd,
     };
+    let alive = plan.arms.iter().filter(|a| a.output_equal && !runner.failed.contains_key(&a.id));
+    let alive: Vec<Arm> = alive.cloned().collect();
     if plan.kind == Kind::Direct {
-        let sizing = size(runner, &ranked);
-        return Choice { confirmed: ranked, dropped, sizing };
+        let sizing = size(runner, &alive);
+        return Choice { confirmed: alive, dropped: Vec::new(), sizing };
     }
+    let (ranked, mut dropped) = rank(alive, screening, &plan.control, run_sd);
     let gain = |arm: &Arm| screening.gain(&arm.id, &plan.control).unwrap_or(f64::NEG_INFINITY);
-    ranked.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
     let mut confirmed = shortlist(runner, &ranked, gain);
     let wanted = ranked.first().map_or(0.0, gain);
     // Fewer arms leave more blocks and a milder p for the best one.
@@ -163,11 +156,31 @@ pub(crate) fn choose<B: Bench>(runner: &mut Runner<'_, B>, screening: &Screening
         confirmed.pop();
         sizing = size(runner, &confirmed);
     }
-    for arm in ranked.into_iter().filter(|arm| confirmed.iter().all(|kept| kept.id != arm.id)) {
+    for arm in ranked.into_iter().filter(|arm| !confirmed.contains(arm)) {
         let why = screened_only(gain(&arm));
         dropped.push((arm, why));
     }
     Choice { confirmed, dropped, sizing }
+}
+
+/// The arms with a chance, best first, and the hopeless with the reason.
+fn rank(
+    alive: Vec<Arm>,
+    screening: &Screening,
+    control: &ArmId,
+    run_sd: Option<f64>,
+) -> (Vec<Arm>, Vec<(Arm, String)>) {
+    let mut ranked = Vec::new();
+    let mut hopeless = Vec::new();
+    for arm in alive {
+        match screening.hopeless(&arm.id, control, run_sd) {
+            Some(why) => hopeless.push((arm, why)),
+            None => ranked.push(arm),
+        }
+    }
+    let time = |arm: &Arm| screening.best_ns(&arm.id).unwrap_or(f64::INFINITY);
+    ranked.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    (ranked, hopeless)
 }
 
 /// The best arm, the second if it gained, and what combines them.
@@ -194,5 +207,5 @@ fn serves(sizing: &Sizing, budget: Nanos, wanted: f64) -> bool {
 
 fn screened_only(gain: f64) -> String {
     let (size, word) = (gain.abs() * 100.0, if gain >= 0.0 { "faster" } else { "slower" });
-    format!("screened only: {size:.1}% {word} in the better of two runs, another arm did better")
+    format!("{size:.1}% {word} in the better of two runs, but another arm did better")
 }

@@ -1,0 +1,446 @@
+//! The engine on a simulated machine whose truth is known: heavy-tailed noise, drift, stolen
+//! time, two speeds, a user who interrupts. Nothing here waits: the clock is a number.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a simulation shows its figures, and a missing verdict is a failure"
+)]
+
+use pagewise_judge::stats::Rng;
+use pagewise_model::trial::{Design, Experiment, Point, Word};
+use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, Nanos};
+use pagewise_trial::{
+    Arm, ArmId, Bench, CONTROL_AGAIN, Canary, Kind, Plan, Progress, RunFailure, Stage, WeatherMark,
+    run,
+};
+
+/// A machine and a program of which everything is known.
+#[derive(Clone)]
+struct Machine {
+    rng: Rng,
+    clock_ns: u64,
+    /// Usual time of the control.
+    run_ns: f64,
+    /// Deviation of the logarithm of the time, strays included.
+    sd: f64,
+    /// Slow-down per hour, as a logarithm.
+    drift: f64,
+    /// Stolen time comes every so often for 400 ms and slows all by a third; 0 for never.
+    steal_every_ns: u64,
+    /// Change of the logarithm of the time, by arm.
+    effects: Vec<(&'static str, f64)>,
+    /// Exit status, by arm.
+    statuses: Vec<(&'static str, i32)>,
+    /// Arms that cannot be run.
+    broken: Vec<&'static str>,
+    /// Counter readings by arm, in its own runs and in the control's.
+    counters: Vec<(&'static str, u64, u64)>,
+    /// Host time by arm.
+    host: Vec<(&'static str, Nanos)>,
+    /// The user interrupts after so many runs.
+    patience: usize,
+    /// All runs take so much longer once screening is over.
+    slump: f64,
+    order: Vec<String>,
+    announced: Option<Design>,
+}
+
+impl Machine {
+    fn new(seed: u64, run: Nanos, sd: f64) -> Self {
+        Self {
+            rng: Rng::new(seed ^ 0x5eed),
+            clock_ns: 1 << 40,
+            run_ns: run.0 as f64,
+            sd,
+            drift: 0.5,
+            steal_every_ns: 0,
+            effects: vec![],
+            statuses: vec![],
+            broken: vec![],
+            counters: vec![],
+            host: vec![],
+            patience: usize::MAX,
+            slump: 1.0,
+            order: vec![],
+            announced: None,
+        }
+    }
+
+    fn noise(&mut self) -> f64 {
+        let width = if self.rng.uniform() < 0.1 { 3.0 } else { 1.0 };
+        self.sd * width * self.rng.normal() / 1.8f64.sqrt()
+    }
+
+    fn slowness(&self) -> f64 {
+        let stolen =
+            self.steal_every_ns > 0 && self.clock_ns % self.steal_every_ns < Nanos::millis(400).0;
+        if stolen { 4.0 / 3.0 } else { 1.0 }
+    }
+}
+
+fn of<T: Copy>(table: &[(&'static str, T)], arm: &str) -> Option<T> {
+    table.iter().find(|(name, _)| *name == arm).map(|(_, value)| *value)
+}
+
+fn usage(wall_ns: Nanos, status: i32) -> Usage {
+    Usage {
+        wall_ns,
+        user_ns: wall_ns,
+        sys_ns: Nanos(0),
+        peak_rss_bytes: Bytes::mib(10),
+        minor_faults: 0,
+        major_faults: 0,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        read_bytes: None,
+        written_bytes: None,
+        read_calls: None,
+        write_calls: None,
+        device_read_bytes: None,
+        ended: Ended::Exited(status),
+    }
+}
+
+impl Bench for Machine {
+    fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure> {
+        let name = arm.0.as_str();
+        self.order.push(name.to_owned());
+        if self.broken.contains(&name) {
+            return Err(RunFailure::Failed("no such file".to_owned()));
+        }
+        let hours = (self.clock_ns - (1 << 40)) as f64 / 3.6e12;
+        let log = of(&self.effects, name).unwrap_or(0.0) + self.noise() + self.drift * hours;
+        let slump = if self.announced.is_some() { self.slump } else { 1.0 };
+        let wall = Nanos::from_f64(self.run_ns * log.exp() * self.slowness() * slump);
+        self.clock_ns += wall.0 + 1_000_000;
+        let own = self.counters.iter().find(|(counted, ..)| *counted == name);
+        let idle = self.counters.iter().map(|(counted, _, idle)| ((*counted).to_owned(), *idle));
+        Ok(Point {
+            arm: String::new(),
+            usage: usage(wall, of(&self.statuses, name).unwrap_or(0)),
+            mechanism: own.map(|(_, moved, _)| *moved),
+            idle_mechanisms: if name == "A" { idle.collect() } else { vec![] },
+            huge_faults: 0,
+            supervisor_ns: Nanos(1000),
+        })
+    }
+    fn before_block(&mut self) -> Result<(), RunFailure> {
+        self.clock_ns += 5_000_000;
+        Ok(())
+    }
+    fn canary(&mut self) -> Canary {
+        let time = |noise: f64, slow: f64| Nanos::from_f64(1e6 * (1.0 + noise) * slow);
+        let (register, memory) = (0.003 * self.rng.normal(), 0.1 * self.rng.normal());
+        self.clock_ns += 2_000_000;
+        Canary {
+            register_ns: time(register, self.slowness()),
+            memory_ns: time(memory, self.slowness()),
+        }
+    }
+    fn weather(&mut self) -> WeatherMark {
+        WeatherMark { steal_ns: Nanos(self.clock_ns / 100), ..WeatherMark::default() }
+    }
+    fn now(&self) -> Nanos {
+        Nanos(self.clock_ns)
+    }
+    fn interrupted(&self) -> bool {
+        self.order.len() >= self.patience
+    }
+    fn progress(&mut self, progress: &Progress) {
+        assert!(progress.done < progress.total);
+        assert_eq!(progress.stage == Stage::Confirmation, self.announced.is_some());
+    }
+    fn announce(&mut self, design: &Design) {
+        assert!(self.announced.replace(design.clone()).is_none(), "announced twice");
+    }
+    fn host_ns(&mut self, point: &Point) -> Nanos {
+        of(&self.host, &point.arm).unwrap_or(Nanos(0))
+    }
+    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Option<Arm> {
+        let both = |a: &str, b: &str| (first.0 == a && second.0 == b).then_some(());
+        both("b", "c").or(both("c", "b")).map(|()| arm("b+c"))
+    }
+}
+
+fn arm(name: &str) -> Arm {
+    Arm { id: ArmId(name.to_owned()), counted: false, output_equal: true }
+}
+
+fn plan(arms: &[&str], seed: u64) -> Plan {
+    Plan {
+        kind: Kind::Screened,
+        control: ArmId("A".to_owned()),
+        arms: arms.iter().map(|name| arm(name)).collect(),
+        budget: Nanos::secs(60),
+        seed,
+        look_wall_ns: vec![],
+    }
+}
+
+fn word(experiment: &Experiment, arm: &str) -> Word {
+    experiment.verdicts.iter().find(|v| v.arm == arm).unwrap().word
+}
+
+fn why(experiment: &Experiment, arm: &str) -> String {
+    experiment.verdicts.iter().find(|v| v.arm == arm).unwrap().why.clone()
+}
+
+const SEVEN: [&str; 7] = ["b", "c", "d", "e", "f", "g", "h"];
+
+#[test]
+fn seven_arms_that_do_nothing_are_hardly_ever_kept() {
+    let mut alarms = 0;
+    let mut worst = 0;
+    for seed in 0..1000 {
+        let mut machine = Machine::new(seed, Nanos::millis(200), 0.03 + 0.03 * (seed % 3) as f64);
+        machine.steal_every_ns = Nanos::secs(8).0;
+        let experiment = run(&mut machine, &plan(&SEVEN, seed));
+        let keeps = experiment.verdicts.iter().filter(|v| v.word == Word::Keep).count();
+        let rejects = experiment.verdicts.iter().filter(|v| v.word == Word::Reject).count();
+        alarms += usize::from(keeps > 0);
+        worst += usize::from(rejects > 0);
+    }
+    println!("false keeps {alarms}, false rejects {worst} of 1000");
+    assert!(alarms <= 20, "{alarms} of 1000 keep a no-op");
+    assert!(worst <= 20, "{worst} of 1000 reject a no-op");
+}
+
+/// Of 60 experiments with the one arm `effect` slower, those that end in `wanted`.
+fn found(kind: Kind, others: &[&str], effect: f64, sd: f64, wanted: Word) -> usize {
+    let hits = (0..60).filter(|seed| {
+        let mut machine = Machine::new(*seed, Nanos::millis(200), sd);
+        machine.effects = vec![("b", effect.ln_1p())];
+        let mut arms = vec!["b"];
+        arms.extend(others);
+        let experiment = run(&mut machine, &Plan { kind, ..plan(&arms, *seed) });
+        word(&experiment, "b") == wanted
+    });
+    let hits = hits.count();
+    println!("{kind:?} with {} others, {effect:+} at sd {sd}: {hits} of 60", others.len());
+    hits
+}
+
+#[test]
+fn five_percent_are_found_at_a_spread_of_six() {
+    assert!(found(Kind::Screened, &[], -0.05, 0.06, Word::Keep) >= 54);
+    assert!(found(Kind::Screened, &[], 0.05, 0.06, Word::Reject) >= 54);
+    assert!(found(Kind::Direct, &[], -0.05, 0.06, Word::Keep) >= 54);
+    assert!(found(Kind::Direct, &[], 0.05, 0.06, Word::Reject) >= 54);
+}
+
+#[test]
+fn three_percent_are_found_at_a_spread_of_three() {
+    assert!(found(Kind::Screened, &[], -0.03, 0.03, Word::Keep) >= 48);
+    assert!(found(Kind::Direct, &[], 0.03, 0.03, Word::Reject) >= 48);
+}
+
+#[test]
+fn a_large_gain_is_found_among_seven() {
+    assert!(found(Kind::Screened, &SEVEN[1..], -0.15, 0.03, Word::Keep) >= 54);
+}
+
+#[test]
+fn intervals_cover_the_truth_as_often_as_they_say() {
+    let covered = (0..200).filter(|seed| {
+        let mut machine = Machine::new(*seed, Nanos::millis(600), 0.06);
+        machine.effects = vec![("b", 0.97f64.ln())];
+        let pair = Plan::pair(ArmId("A".into()), ArmId("b".into()), Nanos::secs(60), *seed);
+        let experiment = run(&mut machine, &pair);
+        let effect = experiment.verdicts[0].effect.as_ref().unwrap();
+        effect.ratio_low <= 0.97 && 0.97 <= effect.ratio_high
+    });
+    let covered = covered.count();
+    println!("covered {covered} of 200");
+    assert!((180..=199).contains(&covered), "{covered} of 200");
+}
+
+#[test]
+fn the_budget_is_kept() {
+    for (seed, run_ms, slump) in
+        [(1, 200, 1.0), (2, 2000, 1.0), (3, 20, 1.0), (4, 700, 2.0), (5, 1500, 4.0), (6, 9000, 1.0)]
+    {
+        let mut machine = Machine::new(seed, Nanos::millis(run_ms), 0.06);
+        machine.slump = slump;
+        let started = machine.clock_ns;
+        let experiment = run(&mut machine, &plan(&["b", "c"], seed));
+        let took = machine.clock_ns - started;
+        let longest = experiment.blocks.iter().flat_map(|b| &b.points).map(|p| p.usage.wall_ns.0);
+        let one_run = longest.max().unwrap_or(Nanos::millis(run_ms).0 * 2) + 20_000_000;
+        assert!(took <= Nanos::secs(66).0 + one_run, "{run_ms} ms: took {}", Nanos(took));
+        if slump == 1.0 && machine.announced.is_some() && experiment.design.blocks < 1000 {
+            assert!(took >= Nanos::secs(44).0, "{run_ms} ms: took only {}", Nanos(took));
+        }
+    }
+}
+
+#[test]
+fn a_budget_too_short_for_proof_never_keeps() {
+    let mut machine = Machine::new(1, Nanos::secs(3), 0.01);
+    machine.effects = vec![("b", -0.7)];
+    let experiment = run(&mut machine, &plan(&["b"], 1));
+    assert_eq!(word(&experiment, "b"), Word::NotProven);
+    assert!(why(&experiment, "b").contains("a budget of"), "{}", why(&experiment, "b"));
+    assert!(experiment.blocks.is_empty() && machine.announced.is_none());
+}
+
+#[test]
+fn orders_are_random_and_repeat_with_the_seed() {
+    let order = |seed| {
+        let mut machine = Machine::new(1, Nanos::millis(200), 0.03);
+        let experiment = run(&mut machine, &plan(&["b", "c", "d"], seed));
+        (machine.order, experiment)
+    };
+    let (first, again, other) = (order(7), order(7), order(8));
+    assert_eq!(first, again);
+    assert_ne!(first.0, other.0);
+    let places = |name: &str| -> Vec<usize> {
+        let blocks = first.1.blocks.iter();
+        blocks.filter_map(|b| b.points.iter().position(|p| p.arm == name)).collect()
+    };
+    for name in ["A", CONTROL_AGAIN, first.1.design.confirmed[0].as_str()] {
+        let places = places(name);
+        let in_front = places.iter().filter(|place| **place == 0).count();
+        let share = in_front as f64 / places.len() as f64;
+        assert!((0.08..0.6).contains(&share), "{name} comes first in {share}");
+    }
+}
+
+#[test]
+fn the_design_is_announced_and_followed() {
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+    machine.effects = vec![("b", -0.2), ("c", -0.1), ("b+c", -0.3)];
+    let experiment = run(&mut machine, &plan(&["b", "c", "d"], 3));
+    assert_eq!(machine.announced.as_ref(), Some(&experiment.design));
+    assert_eq!(experiment.design.confirmed, ["b", "c", "b+c"]);
+    assert_eq!(experiment.blocks.len(), experiment.design.blocks as usize);
+    assert!(experiment.design.smallest_provable_share.is_some_and(|g| g < 0.05));
+    assert!(experiment.blocks.iter().all(|b| b.points.len() == 5));
+    assert_eq!(word(&experiment, "b+c"), Word::Keep);
+    assert_eq!(word(&experiment, "d"), Word::NotProven);
+    assert!(why(&experiment, "d").contains("another arm did better"), "{}", why(&experiment, "d"));
+}
+
+#[test]
+fn hopeless_arms_are_dropped() {
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+    machine.effects = vec![("b", 0.5)];
+    let experiment = run(&mut machine, &plan(&["b", "c"], 3));
+    assert_eq!(experiment.design.confirmed, ["c"]);
+    assert!(why(&experiment, "b").contains("dropped in screening"));
+}
+
+#[test]
+fn other_endings_and_outputs_reject_the_arm() {
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+    machine.statuses = vec![("b", 1)];
+    machine.broken = vec!["c"];
+    let mut plan = plan(&["b", "c", "d", "e"], 3);
+    plan.arms[2].output_equal = false;
+    let experiment = run(&mut machine, &plan);
+    assert_eq!(["b", "c", "d"].map(|arm| word(&experiment, arm)), [Word::Reject; 3]);
+    assert!(why(&experiment, "b").contains("exit status 1, the control with exit status 0"));
+    assert!(why(&experiment, "c").contains("no such file"));
+    assert!(!machine.order.contains(&"d".to_owned()));
+    assert_eq!(experiment.design.confirmed, ["e"]);
+}
+
+#[test]
+fn a_broken_control_tells_nothing() {
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+    machine.broken = vec!["A"];
+    let experiment = run(&mut machine, &plan(&["b"], 3));
+    assert_eq!(word(&experiment, "b"), Word::CannotTell);
+    assert!(experiment.warnings[0].contains("the control failed: no such file"));
+}
+
+#[test]
+fn an_interruption_keeps_what_is_known() {
+    for patience in [0, 3, 25, 120] {
+        let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+        machine.effects = vec![("b", -0.3)];
+        machine.patience = patience;
+        let experiment = run(&mut machine, &plan(&["b"], 3));
+        assert!(experiment.interrupted);
+        assert_eq!(machine.order.len(), patience);
+        assert_eq!(word(&experiment, "b"), Word::NotProven);
+        let effect = experiment.verdicts[0].effect.as_ref();
+        assert_eq!(effect.is_some(), patience >= 25, "after {patience}");
+    }
+}
+
+#[test]
+fn the_counter_decides_between_keep_and_luck() {
+    let counted = |moved, idle| {
+        let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+        machine.effects = vec![("b", -0.2)];
+        machine.counters = vec![("b", moved, idle)];
+        let mut plan = plan(&["b"], 3);
+        plan.arms[0].counted = true;
+        word(&run(&mut machine, &plan), "b")
+    };
+    assert_eq!(counted(500, 1), Word::Keep);
+    assert_eq!(counted(0, 0), Word::CannotTell);
+    assert_eq!(counted(500, 400), Word::CannotTell);
+}
+
+#[test]
+fn stolen_time_and_the_host_are_named() {
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+    machine.steal_every_ns = Nanos::secs(4).0;
+    machine.effects = vec![("b", -0.2)];
+    let experiment = run(&mut machine, &plan(&["b"], 3));
+    let dropped = experiment.blocks.iter().filter(|b| b.dropped.is_some()).count();
+    assert!(dropped > 3 && dropped < experiment.blocks.len() / 2, "{dropped}");
+    assert_eq!(word(&experiment, "b"), Word::Keep);
+    assert!(experiment.warnings.iter().any(|w| w.contains("the speed of the CPU moved")));
+
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+    machine.effects = vec![("b", -0.2)];
+    machine.host = vec![("A", Nanos::millis(40))];
+    let experiment = run(&mut machine, &plan(&["b"], 3));
+    assert_eq!(word(&experiment, "b"), Word::CannotTell);
+    assert!(why(&experiment, "b").contains("host"), "{}", why(&experiment, "b"));
+}
+
+#[test]
+fn two_speeds_are_told() {
+    struct TwoSpeeds(Machine);
+    impl Bench for TwoSpeeds {
+        fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure> {
+            self.0.effects = vec![("b", if self.0.rng.below(2) == 0 { 0.0 } else { 0.5 })];
+            self.0.run(arm)
+        }
+        fn before_block(&mut self) -> Result<(), RunFailure> {
+            self.0.before_block()
+        }
+        fn canary(&mut self) -> Canary {
+            self.0.canary()
+        }
+        fn weather(&mut self) -> WeatherMark {
+            self.0.weather()
+        }
+        fn now(&self) -> Nanos {
+            self.0.now()
+        }
+        fn interrupted(&self) -> bool {
+            false
+        }
+        fn progress(&mut self, progress: &Progress) {
+            self.0.progress(progress);
+        }
+        fn announce(&mut self, design: &Design) {
+            self.0.announce(design);
+        }
+        fn host_ns(&mut self, point: &Point) -> Nanos {
+            self.0.host_ns(point)
+        }
+        fn combine(&mut self, _: &ArmId, _: &ArmId) -> Option<Arm> {
+            None
+        }
+    }
+    let mut bench = TwoSpeeds(Machine::new(3, Nanos::millis(200), 0.01));
+    let experiment = run(&mut bench, &Plan { kind: Kind::Direct, ..plan(&["b"], 3) });
+    assert_eq!(experiment.warnings.len(), 1, "{:?}", experiment.warnings);
+    assert!(experiment.warnings[0].starts_with("b runs at two speeds"));
+}
