@@ -1,0 +1,14 @@
+//! Prints the prices of this machine as JSON. Arguments: the cache file (optional).
+
+use pagewise_measure::{Options, calibrate};
+use pagewise_model::Nanos;
+use std::io::Write;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let cache = std::env::args_os().nth(1).map(Into::into);
+    let prices = calibrate(&Options { budget_ns: Nanos::secs(2), cache, fresh: false })?;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, &prices)?;
+    writeln!(out)?;
+    Ok(())
+}

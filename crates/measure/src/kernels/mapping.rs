@@ -1,0 +1,116 @@
+//! Plain mappings whose making, touching and unmapping are what the clock sees.
+//!
+//! `pagewise_kernel::region::Region` is for memory that is used; its guards and advice cost calls
+//! of their own. Here one mapping is one mmap(2) and one munmap(2). Bytes are read and written with
+//! volatile accesses, so that a touch cannot be optimised away, and no reference into the memory is
+//! ever given out. File mappings are made of files without a name (`O_TMPFILE`, `memfd_create`),
+//! which nobody shortens, so no touch raises `SIGBUS`.
+
+use pagewise_kernel::SysError;
+use pagewise_kernel::page_size;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
+
+/// A mapping of this process, unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: *mut c_void,
+    len: usize,
+}
+
+impl Mapping {
+    /// Private anonymous memory, untouched.
+    pub(crate) fn anonymous(len: usize) -> Result<Self, SysError> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) }
+            .map(|start| Self { start, len })
+            .map_err(|e| SysError::new("mmap", format!("{len} bytes of memory"), e))
+    }
+
+    /// `len` bytes of a nameless file, private and writable: a written page is copied.
+    pub(crate) fn private_file(fd: BorrowedFd<'_>, len: usize) -> Result<Self, SysError> {
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
+        unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, rights, flags, fd, 0) }
+            .map(|start| Self { start, len })
+            .map_err(|e| SysError::new("mmap", format!("{len} bytes of a file"), e))
+    }
+
+    /// Keeps huge pages away; a kernel that has none refuses, and nothing is lost.
+    pub(crate) fn keep_base_pages(&self) -> Result<(), SysError> {
+        match self.advise(Advice::LinuxNoHugepage) {
+            Err(e) if e.errno() != Some(libc::EINVAL) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Maps every page for reading now.
+    pub(crate) fn populate_read(&self) {
+        if self.advise(Advice::LinuxPopulateRead).is_err() {
+            self.read_pages();
+        }
+    }
+
+    fn advise(&self, advice: Advice) -> Result<(), SysError> {
+        // SAFETY: the range is this mapping's own, and the callers' advice discards no contents.
+        unsafe { rustix::mm::madvise(self.start, self.len, advice) }
+            .map_err(|e| SysError::new("madvise", format!("{advice:?}"), e))
+    }
+
+    /// Writes one byte in each base page, upwards.
+    pub(crate) fn write_pages(&self) {
+        for offset in (0..self.len).step_by(page_bytes()) {
+            let at = self.start.cast::<u8>().wrapping_add(offset);
+            // SAFETY: offset < len, both kinds of mapping are writable, and files do not shrink.
+            unsafe { at.write_volatile(1) };
+        }
+    }
+
+    /// Reads one byte in each base page, upwards.
+    pub(crate) fn read_pages(&self) {
+        for offset in (0..self.len).step_by(page_bytes()) {
+            let at = self.start.cast::<u8>().wrapping_add(offset);
+            // SAFETY: offset < len, both kinds of mapping are readable, and files do not shrink.
+            unsafe { at.read_volatile() };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping's own, and no reference into it was ever given out.
+        let unmapped = unsafe { rustix::mm::munmap(self.start, self.len) };
+        debug_assert!(unmapped.is_ok(), "munmap of an owned mapping");
+    }
+}
+
+/// The base page as a step of offsets.
+fn page_bytes() -> usize {
+    usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::usage::read_thread_usage;
+
+    #[test]
+    fn each_touched_page_is_one_fault() {
+        let map = Mapping::anonymous(256 * page_bytes()).expect("memory");
+        map.keep_base_pages().expect("advice");
+        let before = read_thread_usage().expect("usage").minor_faults;
+        map.write_pages();
+        let faults = read_thread_usage().expect("usage").minor_faults - before;
+        assert!((256..300).contains(&faults), "{faults}");
+        map.write_pages();
+        let again = read_thread_usage().expect("usage").minor_faults - before - faults;
+        assert!(again < 10, "{again}");
+    }
+
+    #[test]
+    fn nothing_cannot_be_mapped() {
+        assert_eq!(Mapping::anonymous(0).unwrap_err().errno(), Some(libc::EINVAL));
+    }
+}

@@ -1,0 +1,5 @@
+//! Memory and accounting at the level of system calls: the only `unsafe` of this crate.
+#![allow(unsafe_code, reason = "mappings are touched through raw pointers")]
+
+pub(crate) mod mapping;
+pub(crate) mod usage;

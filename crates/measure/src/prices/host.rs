@@ -1,0 +1,63 @@
+//! What a first touch costs more when a virtual machine's host must back the memory anew, ns per
+//! base page.
+//!
+//! A guest's free memory may have been given back to the host (free page reporting, balloon). It is
+//! looked for, not made: memory is touched in chunks, more than was in use a moment ago, until the
+//! amount or the time is up; chunks whose pages cost over one and a half times the price were not
+//! backed. No such chunk: nothing to report. The memory goes back at the end, and is backed then.
+//! Not seen: a host that takes memory back later.
+
+use crate::error::PriceError;
+use crate::sample::time;
+use pagewise_kernel::page_size;
+use pagewise_kernel::region::{Pages, Region};
+use pagewise_model::{Bytes, Fact, Measured, Nanos};
+use std::time::Instant;
+
+/// Memory of one chunk.
+const CHUNK: Bytes = Bytes::mib(16);
+/// A chunk is slow from this multiple of the price on.
+const SLOW: f64 = 1.5;
+
+/// Cost of a first touch in each chunk, ns per base page, without the unmapping.
+pub(crate) fn touch_chunks(most: Bytes, time_limit: Nanos) -> Result<Vec<f64>, PriceError> {
+    let page = page_size::base();
+    let started = Instant::now();
+    let mut held = Vec::new();
+    let mut costs = Vec::new();
+    while CHUNK.0 * (held.len() as u64 + 1) <= most.0 && started.elapsed() < time_limit.duration() {
+        let mut chunk = Region::new(CHUNK, Pages::Base)?;
+        let (ns, count) = time(|| chunk.touch(Bytes(page.bytes())));
+        costs.push(ns / count as f64);
+        held.push(chunk);
+    }
+    Ok(costs)
+}
+
+/// The extra cost that these chunks show against the price of a backed page.
+pub(crate) fn find_extra(costs: &[f64], price_ns: f64) -> Fact<f64> {
+    let slow: Vec<f64> = costs.iter().copied().filter(|c| *c > SLOW * price_ns).collect();
+    match Measured::of(&slow) {
+        Some(cost) => Fact::Known(cost.median - price_ns),
+        None => Fact::missing("the host backed all memory that was touched"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_chunks_make_the_extra() {
+        assert_eq!(find_extra(&[100.0, 900.0, 110.0, 1100.0], 100.0), Fact::Known(900.0));
+        assert!(find_extra(&[100.0, 140.0], 100.0).reason().is_some());
+        assert!(find_extra(&[], 100.0).reason().is_some());
+    }
+
+    #[test]
+    fn no_more_is_touched_than_allowed() {
+        let costs = touch_chunks(Bytes::mib(40), Nanos::secs(60)).expect("memory");
+        assert_eq!(costs.len(), 2);
+        assert!(touch_chunks(Bytes::mib(40), Nanos(0)).expect("nothing").is_empty());
+    }
+}

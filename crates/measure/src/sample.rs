@@ -1,0 +1,98 @@
+//! Repeats of one price.
+//!
+//! A probe owns what it needs (buffers, pipes, files) and gives one repeat at a time. A session
+//! goes round all probes again and again, so that a disturbance of some milliseconds hits one
+//! repeat of a few prices and not all repeats of one; the median then ignores it.
+
+use crate::error::PriceError;
+use pagewise_model::{Fact, Measured};
+use std::time::Instant;
+
+/// The means to take one repeat of one price.
+pub(crate) trait Probe {
+    /// Name, for errors.
+    const NAME: &'static str;
+    /// One repeat, in the unit of the price.
+    fn measure_once(&mut self) -> Result<f64, PriceError>;
+}
+
+/// A probe with its repeats so far; a probe that fails keeps its first error and is left alone.
+#[derive(Debug)]
+pub(crate) struct Series<P> {
+    probe: Result<P, PriceError>,
+    values: Vec<f64>,
+}
+
+impl<P: Probe> Series<P> {
+    /// Starts a series. The first repeat warms code, caches and page tables, and is not counted.
+    pub(crate) fn start(probe: Result<P, PriceError>) -> Self {
+        let mut series = Self { probe, values: Vec::new() };
+        series.step();
+        series.values.clear();
+        series
+    }
+
+    /// Takes one repeat.
+    pub(crate) fn step(&mut self) {
+        let Ok(probe) = &mut self.probe else { return };
+        match probe.measure_once() {
+            Ok(value) if value.is_finite() && value > 0.0 => self.values.push(value),
+            Ok(_) => {}
+            Err(error) => self.probe = Err(error),
+        }
+    }
+
+    /// The probe, or why it failed.
+    pub(crate) fn probe(&self) -> Option<&P> {
+        self.probe.as_ref().ok()
+    }
+
+    /// The price.
+    pub(crate) fn finish(self) -> Result<Measured, PriceError> {
+        self.probe?;
+        Measured::of(&self.values).ok_or(PriceError::NoRepeat { price: P::NAME })
+    }
+
+    /// The price, or why there is none.
+    pub(crate) fn finish_fact(self) -> Fact<Measured> {
+        self.finish().into()
+    }
+}
+
+/// Nanoseconds that `work` took, with its result.
+pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed().as_nanos() as f64, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Script(Vec<Option<f64>>);
+
+    impl Probe for Script {
+        const NAME: &'static str = "script";
+        fn measure_once(&mut self) -> Result<f64, PriceError> {
+            self.0.pop().flatten().ok_or_else(|| PriceError::Unavailable("over".to_owned()))
+        }
+    }
+
+    #[test]
+    fn the_first_repeat_is_not_counted_and_nonsense_is_dropped() {
+        let script = vec![Some(3.0), Some(f64::NAN), Some(0.0), Some(1.0), Some(99.0)];
+        let mut series = Series::start(Ok(Script(script)));
+        (0..4).for_each(|_| series.step());
+        let measured = series.finish().expect("two repeats");
+        assert_eq!((measured.n, measured.min, measured.max), (2, 1.0, 3.0));
+    }
+
+    #[test]
+    fn a_failure_is_the_reason() {
+        let mut series = Series::start(Ok(Script(vec![Some(1.0), Some(1.0)])));
+        series.step();
+        series.step();
+        assert_eq!(series.finish_fact().reason(), Some("over"));
+    }
+}

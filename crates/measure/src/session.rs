@@ -1,0 +1,184 @@
+//! One calibration: all prices, round after round, within a budget.
+//!
+//! It runs on a thread of its own, pinned to one CPU, so the caller keeps its affinity. The prices
+//! of the session are taken anew each time; the chase comes from the cache when that has one for
+//! this machine, else it is walked (some seconds more) and kept. At most a quarter of the memory
+//! that an experiment may take is used.
+
+use crate::error::PriceError;
+use crate::prices::{
+    anon::Anon, chase, cow::Cow, file_copy::FileCopy, file_fault::FileFault, host, huge::Huge,
+    map_unmap::MapUnmap, pipe_copy::PipeCopy, scratch, spawn::Spawn, syscall::Syscall,
+    wakeup::Wakeup, zero::Zero,
+};
+use crate::prior::{self, MachineKey};
+use crate::sample::Series;
+use pagewise_kernel::{affinity, limits, machine};
+use pagewise_model::price::{ChasePoint, Prices};
+use pagewise_model::{Bytes, Fact, Nanos};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Memory that is touched for one repeat of the fault price, larger than private caches.
+const FAULT_SET: Bytes = Bytes::mib(64);
+/// Size of the scratch file, and of the buffer that is cleared.
+const FILE_SET: Bytes = Bytes::mib(32);
+/// Most memory touched in search of what the host took back.
+const HOST_SET: Bytes = Bytes::mib(512);
+/// Fewest repeats of each price, whatever the budget.
+const FEWEST_ROUNDS: u32 = 5;
+/// Enough repeats for any price.
+const MOST_ROUNDS: u32 = 31;
+
+/// What a calibration may do.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Time for the prices of the session (2 s serve well); the chase, where it is not cached,
+    /// comes on top.
+    pub budget_ns: Nanos,
+    /// File that keeps the slow prices; its directory also holds the scratch file.
+    pub cache: Option<PathBuf>,
+    /// Take the slow prices anew even if they are cached.
+    pub fresh: bool,
+}
+
+/// Measures the prices of this machine.
+///
+/// # Errors
+/// When a price that every machine has could not be measured. What a machine may lack is missing
+/// with its reason instead.
+pub fn calibrate(options: &Options) -> Result<Prices, PriceError> {
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(options)).join().map_err(|_| PriceError::ThreadLost)?
+    })
+}
+
+fn run(options: &Options) -> Result<Prices, PriceError> {
+    let started = Instant::now();
+    let cpus = affinity::get(0)?;
+    let own = *cpus.first().ok_or(PriceError::Unavailable("there is no CPU to run on".into()))?;
+    affinity::set(0, &[own])?;
+    let most = Bytes(limits::experiment_memory()?.bytes.0 / 4);
+    let this = machine::machine();
+    let host = this.hypervisor.as_ref().map(|_| {
+        host::touch_chunks(Bytes(HOST_SET.0.min(most.0)), Nanos(options.budget_ns.0 / 5))
+    });
+    let dir = options.cache.as_deref().and_then(Path::parent);
+    let mut table = Table::start(most, dir.unwrap_or(&std::env::temp_dir()), own, &cpus)?;
+    table.repeat(started, options.budget_ns);
+    let (chase, prior) = obtain_chase(options, MachineKey::from(&this), most)?;
+    let mut prices = table.finish(chase, prior)?;
+    prices.host_fault_extra_ns = match host {
+        None => Fact::missing("not a virtual machine"),
+        Some(Err(error)) => Fact::missing(error.to_string()),
+        Some(Ok(costs)) => host::find_extra(&costs, prices.anon_fault_ns.median),
+    };
+    Ok(prices)
+}
+
+/// The chase with whether it came from the cache.
+fn obtain_chase(
+    options: &Options,
+    key: MachineKey,
+    most: Bytes,
+) -> Result<(Vec<ChasePoint>, bool), PriceError> {
+    let cache = options.cache.as_deref();
+    let kept = cache.filter(|_| !options.fresh).and_then(|path| prior::read(path, &key));
+    if let Some(points) = kept {
+        return Ok((points, true));
+    }
+    let points = chase::walk_sets(most)?;
+    if let Some(path) = cache {
+        // Without the file the next session walks again, which is all that is lost.
+        let _ = prior::write(path, key, &points);
+    }
+    Ok((points, false))
+}
+
+/// The repeats of all prices of a session.
+struct Table {
+    anon: Series<Anon>,
+    zero: Series<Zero>,
+    file_fault: Series<FileFault>,
+    cow: Series<Cow>,
+    huge: Series<Huge>,
+    pipe_copy: Series<PipeCopy>,
+    file_copy: Series<FileCopy>,
+    syscall: Series<Syscall>,
+    map_unmap: Series<MapUnmap>,
+    cross: Series<Wakeup>,
+    same: Series<Wakeup>,
+    spawn: Series<Spawn>,
+}
+
+impl Table {
+    fn start(most: Bytes, dir: &Path, own: u32, cpus: &[u32]) -> Result<Self, PriceError> {
+        let fit = |wanted: Bytes| usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX);
+        let file_len = fit(FILE_SET).next_multiple_of(scratch::BLOCK);
+        let file = Rc::new(scratch::create_cached(dir, file_len)?);
+        let other = cpus.iter().copied().find(|&cpu| cpu != own);
+        let cross = other.map(Wakeup::with_partner_on);
+        let one_cpu = || PriceError::Unavailable("there is only one CPU to run on".to_owned());
+        Ok(Self {
+            anon: Series::start(Ok(Anon { len: fit(FAULT_SET) })),
+            zero: Series::start(Zero::new(file_len)),
+            file_fault: Series::start(Ok(FileFault::new(Rc::clone(&file), file_len))),
+            cow: Series::start(Ok(Cow { file: Rc::clone(&file), len: file_len / 2 })),
+            huge: Series::start(Ok(Huge)),
+            pipe_copy: Series::start(PipeCopy::new()),
+            file_copy: Series::start(Ok(FileCopy::new(file, file_len))),
+            syscall: Series::start(Ok(Syscall)),
+            map_unmap: Series::start(Ok(MapUnmap)),
+            cross: Series::start(cross.ok_or_else(one_cpu)),
+            same: Series::start(Ok(Wakeup::with_partner_on(own))),
+            spawn: Series::start(Spawn::new()),
+        })
+    }
+
+    fn repeat(&mut self, started: Instant, budget: Nanos) {
+        for round in 0..MOST_ROUNDS {
+            if round >= FEWEST_ROUNDS && started.elapsed() >= budget.duration() {
+                break;
+            }
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        self.anon.step();
+        self.zero.step();
+        self.file_fault.step();
+        self.cow.step();
+        self.huge.step();
+        self.pipe_copy.step();
+        self.file_copy.step();
+        self.syscall.step();
+        self.map_unmap.step();
+        self.cross.step();
+        self.same.step();
+        self.spawn.step();
+    }
+
+    fn finish(self, chase: Vec<ChasePoint>, prior: bool) -> Result<Prices, PriceError> {
+        let file_fault_pages = self.file_fault.probe().map_or(1.0, FileFault::pages_per_fault);
+        Ok(Prices {
+            anon_fault_ns: self.anon.finish()?,
+            zero_page_ns: self.zero.finish()?,
+            file_fault_ns: self.file_fault.finish()?,
+            file_fault_pages,
+            cow_fault_ns: self.cow.finish()?,
+            huge_fault_ns: self.huge.finish_fact(),
+            pipe_copy_kib_ns: self.pipe_copy.finish()?,
+            file_copy_kib_ns: self.file_copy.finish()?,
+            syscall_ns: self.syscall.finish()?,
+            map_unmap_ns: self.map_unmap.finish()?,
+            wakeup_cross_ns: self.cross.finish_fact(),
+            wakeup_same_ns: self.same.finish()?,
+            spawn_ns: self.spawn.finish()?,
+            chase,
+            host_fault_extra_ns: Fact::missing("not looked for yet"),
+            prior,
+        })
+    }
+}
