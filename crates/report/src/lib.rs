@@ -1,1 +1,48 @@
-//! TBD
+//! Facts and verdicts as text for people: terminal, markdown, CSV.
+//!
+//! Everything here is a pure function of the saved form ([`pagewise_model`]): no clock, file,
+//! environment or kernel. The reader meets the verdict first, then why, then what was tried, then
+//! the lines that keep the gain. What is missing is shown with its reason, never as 0; what is an
+//! upper bound is marked as one.
+//!
+//! Text that others wrote (command lines, paths, symbols, reasons from a saved file) is escaped in
+//! one place, where lines are laid out, so that no caller can forget it. No line is wider than the
+//! style allows, except the lines of a receipt, which are exact so that they can be copied.
+//!
+//! Not seen: what a terminal does with fonts; a character counts as one or two cells by a coarse
+//! table that errs on the wide side.
+#![forbid(unsafe_code)]
+
+mod candidates;
+mod compare;
+mod csv;
+mod diagnosis;
+mod doctor;
+mod experiment;
+mod headline;
+mod history;
+mod look;
+mod markdown;
+pub mod number;
+mod page;
+mod receipt;
+mod run;
+pub mod shell;
+mod style;
+mod table;
+pub mod text;
+
+pub use candidates::{candidate_list, candidates_section};
+pub use compare::compare;
+pub use csv::csv;
+pub use diagnosis::diagnosis_section;
+pub use doctor::doctor_section;
+pub use experiment::{design_section, verdict_table};
+pub use headline::{headline, outcome_line};
+pub use history::{RunHead, history_table};
+pub use look::{look_section, machine_line};
+pub use markdown::markdown;
+pub use receipt::{output_section, receipt_section};
+pub use run::render;
+pub use shell::{command_line, quote};
+pub use style::Style;

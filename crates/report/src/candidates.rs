@@ -1,0 +1,91 @@
+//! Remedies: those that fit what was seen, those that do not, those that exist.
+
+use crate::number::percent;
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use pagewise_model::plan::Candidate;
+use pagewise_model::run::Run;
+
+/// Every remedy with the reason why it fits or does not.
+#[must_use]
+pub fn candidates_section(candidates: &[Candidate], style: &Style) -> String {
+    let mut page = Page::new(style);
+    if candidates.is_empty() {
+        return page.finish();
+    }
+    let (fit, rest): (Vec<_>, Vec<_>) = candidates.iter().partition(|c| c.fits());
+    if fit.is_empty() {
+        page.heading("no remedy fits");
+    } else {
+        page.heading("remedies that fit");
+    }
+    for candidate in fit {
+        page.item_tone(&candidate.remedy, &fitting(candidate), Tone::Good);
+        page.para(
+            &format!("{} To try: {}.", candidate.sentence, doses(candidate)),
+            16,
+            Tone::Faint,
+        );
+    }
+    let others = rest_section(rest.iter().map(|c| (c.remedy.as_str(), c.why.as_str())), style);
+    page.append(&others);
+    page.finish()
+}
+
+fn fitting(candidate: &Candidate) -> String {
+    format!("at most {} (estimate): {}", percent(candidate.ceiling_share), candidate.why)
+}
+
+fn doses(candidate: &Candidate) -> String {
+    candidate.doses.iter().map(|d| d.spec()).collect::<Vec<_>>().join(", ")
+}
+
+fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let mut rest = rest.peekable();
+    if rest.peek().is_some() {
+        page.heading("not tried");
+    }
+    for (remedy, why) in rest {
+        page.item(remedy, why);
+    }
+    page.finish()
+}
+
+/// What of a finished run was not tried, and why.
+pub(crate) fn untried_section(run: &Run, style: &Style) -> String {
+    let tried = |candidate: &Candidate| {
+        let specs: Vec<String> = candidate.doses.iter().map(|d| d.spec()).collect();
+        let arm_has = |arm: &str| {
+            let doses = run.doses.iter().find(|(name, _)| name == arm);
+            doses.is_some_and(|(_, d)| d.iter().any(|d| d.remedy == candidate.remedy))
+                || arm.split('+').any(|part| specs.iter().any(|s| s == part))
+        };
+        run.experiment.iter().flat_map(|e| &e.verdicts).any(|v| arm_has(&v.arm))
+    };
+    let rows = run.candidates.iter().filter(|c| !tried(c)).map(|c| {
+        let why = if c.fits() {
+            format!(
+                "fits, at most {} (estimate), but no run of it counted",
+                percent(c.ceiling_share)
+            )
+        } else {
+            c.why.clone()
+        };
+        (c.remedy.as_str(), why)
+    });
+    let rows: Vec<_> = rows.collect();
+    rest_section(rows.iter().map(|(remedy, why)| (*remedy, why.as_str())), style)
+}
+
+/// The known remedies, for an error about `asked`: name and sentence of each.
+#[must_use]
+pub fn candidate_list(asked: &str, known: &[(&str, &str)], style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.para(&format!("unknown remedy `{asked}`"), 0, Tone::Bad);
+    page.para("help: the known remedies are", 0, Tone::Plain);
+    for (name, sentence) in known {
+        page.item(name, sentence);
+    }
+    page.finish()
+}

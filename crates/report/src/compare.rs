@@ -1,0 +1,132 @@
+//! Two saved runs side by side. The first line says whether the machines are the same: times of
+//! different machines say nothing about the programs.
+
+use crate::headline::headline;
+use crate::look::median;
+use crate::number::{change, count, percent};
+use crate::page::Page;
+use crate::shell::command_line;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::look::Look;
+use pagewise_model::machine::Machine;
+use pagewise_model::run::Run;
+use pagewise_model::usage::Usage;
+use pagewise_model::{Bytes, Nanos};
+
+/// A figure of the look: its name, the value in one run, how it is shown.
+type Figure = (&'static str, fn(&Usage) -> u64, fn(u64) -> String);
+
+const FIGURES: [Figure; 6] = [
+    ("wall time", |u| u.wall_ns.0, |n| Nanos(n).to_string()),
+    ("user time", |u| u.user_ns.0, |n| Nanos(n).to_string()),
+    ("system time", |u| u.sys_ns.0, |n| Nanos(n).to_string()),
+    ("peak memory", |u| u.peak_rss_bytes.0, |n| Bytes(n).to_string()),
+    ("minor faults", |u| u.minor_faults, count),
+    ("major faults", |u| u.major_faults, count),
+];
+
+/// Run `b` against run `a`.
+#[must_use]
+pub fn compare(a: &Run, b: &Run, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let (text, tone) = machines(a.machine.as_ref(), b.machine.as_ref());
+    page.para(&text, 0, tone);
+    if a.pagewise != b.pagewise {
+        let text = format!("made by pagewise {} and {}", a.pagewise, b.pagewise);
+        page.para(&text, 0, Tone::Warn);
+    }
+    if a.command != b.command {
+        page.para("the commands differ", 0, Tone::Warn);
+    }
+    for run in [a, b] {
+        page.blank();
+        page.para(&format!("{}: {}", run.id, headline(run)), 0, Tone::Strong);
+        page.single(&command_line(&run.command), 2, Tone::Faint);
+    }
+    page.section(&figures(a, b, style));
+    page.section(&costs(a, b, style));
+    page.finish()
+}
+
+fn machines(a: Option<&Machine>, b: Option<&Machine>) -> (String, Tone) {
+    let (Some(a), Some(b)) = (a, b) else {
+        let text = "cannot tell whether the machines are the same: not recorded in both runs";
+        return (text.to_owned(), Tone::Warn);
+    };
+    let differences = differences(a, b);
+    if differences.is_empty() {
+        return ("same machine".to_owned(), Tone::Plain);
+    }
+    let text = format!("DIFFERENT MACHINES, times are not comparable: {}", differences.join("; "));
+    (text, Tone::Bad)
+}
+
+fn differences(a: &Machine, b: &Machine) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut note = |what: &str, a: String, b: String| {
+        if a != b {
+            all.push(format!("{what} {a} / {b}"));
+        }
+    };
+    let host = |m: &Machine| m.hypervisor.clone().unwrap_or_else(|| "none".to_owned());
+    let fact = |f: &pagewise_model::Fact<String>| {
+        f.known().map_or_else(|| "not known".to_owned(), Clone::clone)
+    };
+    note("kernel", a.kernel.clone(), b.kernel.clone());
+    note("architecture", a.arch.clone(), b.arch.clone());
+    note("CPU", a.cpu_model.clone(), b.cpu_model.clone());
+    note("number of CPUs", a.cpus.len().to_string(), b.cpus.len().to_string());
+    note("base page", a.base_page_bytes.to_string(), b.base_page_bytes.to_string());
+    note("memory", a.memory_bytes.to_string(), b.memory_bytes.to_string());
+    note("hypervisor", host(a), host(b));
+    note("huge pages", fact(&a.thp_enabled), fact(&b.thp_enabled));
+    note("huge page defrag", fact(&a.thp_defrag), fact(&b.thp_defrag));
+    note("largest pipe", a.pipe_max_bytes.to_string(), b.pipe_max_bytes.to_string());
+    all
+}
+
+fn figures(a: &Run, b: &Run, style: &Style) -> String {
+    let runs = |run: &Run| run.look.as_ref().map(|l: &Look| l.runs.clone()).unwrap_or_default();
+    let (runs_a, runs_b) = (runs(a), runs(b));
+    let mut table = Table::new(&[
+        ("plain runs", Align::Left),
+        ("first", Align::Right),
+        ("second", Align::Right),
+        ("change", Align::Decimal),
+    ]);
+    for (name, of, show) in FIGURES {
+        let (x, y) = (median(&runs_a, of), median(&runs_b, of));
+        if x.is_none() && y.is_none() {
+            continue;
+        }
+        let shown = |v: Option<u64>| Cell::from(v.map_or("no runs".to_owned(), show));
+        let ratio = match (x, y) {
+            (Some(x), Some(y)) if x > 0 => change(y as f64 / x as f64),
+            _ => String::new(),
+        };
+        table.row(vec![name.into(), shown(x), shown(y), ratio.into()]);
+    }
+    table.render(style)
+}
+
+fn costs(a: &Run, b: &Run, style: &Style) -> String {
+    let costs = |run: &Run| run.diagnosis.as_ref().map(|d| d.costs.clone()).unwrap_or_default();
+    let (costs_a, costs_b) = (costs(a), costs(b));
+    let mut kinds: Vec<_> = costs_a.iter().chain(&costs_b).map(|c| c.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut table = Table::new(&[
+        ("page cost, share of time", Align::Left),
+        ("first", Align::Decimal),
+        ("second", Align::Decimal),
+    ]);
+    for kind in kinds {
+        let share = |costs: &[pagewise_model::diagnosis::Cost]| {
+            let cost = costs.iter().find(|c| c.kind == kind);
+            Cell::from(cost.map_or("not found".to_owned(), |c| percent(c.time_share)))
+        };
+        table.row(vec![kind.label().into(), share(&costs_a), share(&costs_b)]);
+    }
+    table.render(style)
+}

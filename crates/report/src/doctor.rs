@@ -1,0 +1,89 @@
+//! What this machine, kernel and account allow: spoilers of measurements first, then what works
+//! and what does not by group, then plain facts.
+
+use crate::number::counted;
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use pagewise_model::capability::{Answer, Capability, Checkup};
+
+/// One sentence of counts.
+pub(crate) fn summary(checkup: Option<&Checkup>) -> String {
+    let Some(checkup) = checkup else {
+        return "no checkup was made".to_owned();
+    };
+    let count = |wanted: fn(&Answer) -> bool| {
+        checkup.capabilities.iter().filter(|c| wanted(&c.answer)).count()
+    };
+    let mut text = format!(
+        "{} of {} work here",
+        count(|a| *a == Answer::Yes),
+        counted(checkup.capabilities.len() as u64, "capability", "capabilities")
+    );
+    let unknown = count(|a| matches!(a, Answer::Unknown(_)));
+    if unknown > 0 {
+        text.push_str(&format!(", {unknown} unknown"));
+    }
+    let spoilers = checkup.spoilers.len() as u64;
+    text.push_str("; ");
+    match spoilers {
+        0 => text.push_str("nothing known spoils measurements"),
+        n => text.push_str(&format!("{} measurements", counted(n, "thing spoils", "things spoil"))),
+    }
+    text
+}
+
+/// The checkup without its headline.
+#[must_use]
+pub fn doctor_section(checkup: &Checkup, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.append(&crate::look::machine_line(&checkup.machine, style));
+    if !checkup.spoilers.is_empty() {
+        page.blank();
+        page.heading("what spoils measurements here");
+    }
+    for spoiler in &checkup.spoilers {
+        page.bullet(&spoiler.what, Tone::Warn);
+        page.para(&spoiler.remedy, 4, Tone::Plain);
+    }
+    for group in groups(checkup.capabilities.iter().map(|c| c.group.as_str())) {
+        page.blank();
+        page.heading(group);
+        for capability in checkup.capabilities.iter().filter(|c| c.group == group) {
+            capability_lines(capability, &mut page);
+        }
+    }
+    for group in groups(checkup.traits.iter().map(|t| t.group.as_str())) {
+        page.blank();
+        page.heading(group);
+        for fact in checkup.traits.iter().filter(|t| t.group == group) {
+            page.hanging(&format!("{}: {}", fact.name, fact.value), 2);
+        }
+    }
+    page.finish()
+}
+
+/// Each group once, in order of appearance.
+fn groups<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for group in all {
+        if !seen.contains(&group) {
+            seen.push(group);
+        }
+    }
+    seen
+}
+
+fn capability_lines(capability: &Capability, page: &mut Page<'_>) {
+    let (word, reason, tone) = match &capability.answer {
+        Answer::Yes => ("yes", None, Tone::Plain),
+        Answer::No(why) => ("no", Some(why), Tone::Bad),
+        Answer::Unknown(error) => ("unknown", Some(error), Tone::Warn),
+    };
+    page.item_tone(word, &format!("{}: {}", capability.name, capability.gives), tone);
+    if let Some(reason) = reason {
+        page.para(&format!("because: {reason}"), 16, Tone::Plain);
+    }
+    if let Some(unlock) = capability.unlock.as_ref().filter(|_| capability.answer != Answer::Yes) {
+        page.para(&format!("to unlock: {unlock}"), 16, Tone::Plain);
+    }
+}

@@ -1,0 +1,71 @@
+//! Saved runs, one line each.
+
+use crate::headline::outcome_line;
+use crate::number::date;
+use crate::shell::command_line;
+use crate::style::Style;
+use crate::table::{Align, Table};
+use pagewise_model::run::{Outcome, Run, RunKind};
+
+/// What `history` shows of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunHead {
+    /// Its name.
+    pub id: String,
+    /// Start, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// Which command made it.
+    pub kind: RunKind,
+    /// The command that was examined.
+    pub command: Vec<String>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+}
+
+impl From<&Run> for RunHead {
+    fn from(run: &Run) -> Self {
+        Self {
+            id: run.id.clone(),
+            started_unix_ns: run.started_unix_ns,
+            kind: run.kind,
+            command: run.command.clone(),
+            outcome: run.outcome.clone(),
+        }
+    }
+}
+
+/// The word typed to make a run of this kind.
+pub(crate) const fn kind_label(kind: RunKind) -> &'static str {
+    match kind {
+        RunKind::Tune => "tune",
+        RunKind::Ab => "ab",
+        RunKind::Profile => "profile",
+        RunKind::Doctor => "doctor",
+    }
+}
+
+/// Saved runs as a table, in the order given.
+#[must_use]
+pub fn history_table(heads: &[RunHead], style: &Style) -> String {
+    if heads.is_empty() {
+        return "no saved runs\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        ("run", Align::Left),
+        ("started (UTC)", Align::Left),
+        ("kind", Align::Left),
+        ("command", Align::Name),
+        ("outcome", Align::Name),
+    ]);
+    for head in heads {
+        let outcome = head.outcome.as_ref().map_or_else(String::new, outcome_line);
+        table.row(vec![
+            head.id.as_str().into(),
+            date(head.started_unix_ns).into(),
+            kind_label(head.kind).into(),
+            command_line(&head.command).into(),
+            outcome.into(),
+        ]);
+    }
+    table.render(style)
+}

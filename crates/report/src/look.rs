@@ -1,0 +1,236 @@
+//! What the look saw: times, memory, processes, pipes, effects. Times are those of plain runs
+//! only; the traced look gives counts.
+
+use crate::number::{count, counted, percent};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::look::{Activity, Look, ProcessSeen, Samples, SideEffect, Traced, WalkCounts};
+use pagewise_model::machine::Machine;
+use pagewise_model::usage::Usage;
+use pagewise_model::{Fact, Measured, Nanos};
+
+/// Processes and effects listed by name; the rest is counted.
+const LISTED: usize = 6;
+
+/// The machine in one paragraph.
+#[must_use]
+pub fn machine_line(machine: &Machine, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let thp = match &machine.thp_enabled {
+        Fact::Known(mode) => format!("huge pages: {mode}"),
+        Fact::Missing(why) => format!("huge pages not known: {why}"),
+    };
+    page.para(&format!("machine: {}, {thp}", machine.line()), 0, Tone::Faint);
+    page.finish()
+}
+
+/// What the look saw.
+#[must_use]
+pub fn look_section(look: &Look, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading("the program as it is");
+    if look.runs.is_empty() {
+        page.item("time", "no plain run was made");
+    } else {
+        usage_items(&look.runs, &mut page);
+    }
+    match &look.traced {
+        Fact::Known(traced) => traced_items(traced, &mut page),
+        Fact::Missing(why) => page.item("processes", &format!("not traced: {why}")),
+    }
+    match &look.samples {
+        Fact::Known(samples) => page.item("CPU samples", &sample_text(samples)),
+        Fact::Missing(why) => page.item("CPU samples", &format!("none: {why}")),
+    }
+    match &look.walks {
+        Fact::Known(walks) => page.item("page walks", &walk_text(walks)),
+        Fact::Missing(why) => page.item("page walks", &format!("not counted: {why}")),
+    }
+    page.finish()
+}
+
+/// Median of one figure over runs, as text by `show`.
+pub(crate) fn median(runs: &[Usage], of: fn(&Usage) -> u64) -> Option<u64> {
+    let values: Vec<f64> = runs.iter().map(|u| of(u) as f64).collect();
+    Measured::of(&values).map(|m| Nanos::from_f64(m.median).0)
+}
+
+fn median_time(runs: &[Usage], of: fn(&Usage) -> u64) -> String {
+    median(runs, of).map_or_else(|| crate::number::UNKNOWN.to_owned(), |ns| Nanos(ns).to_string())
+}
+
+fn usage_items(runs: &[Usage], page: &mut Page<'_>) {
+    let walls: Vec<f64> = runs.iter().map(|u| u.wall_ns.0 as f64).collect();
+    let spread = Measured::of(&walls).filter(|m| m.n > 1 && m.median > 0.0);
+    let spread = spread.map_or(String::new(), |m| format!(" +- {}", percent(m.spread_share())));
+    page.item(
+        "time",
+        &format!(
+            "{} wall{spread}, user {}, system {} ({})",
+            median_time(runs, |u| u.wall_ns.0),
+            median_time(runs, |u| u.user_ns.0),
+            median_time(runs, |u| u.sys_ns.0),
+            counted(runs.len() as u64, "run", "runs, medians"),
+        ),
+    );
+    let middle = |of| count(median(runs, of).unwrap_or(0));
+    let peak = runs.iter().map(|u| u.peak_rss_bytes).max().unwrap_or_default();
+    page.item(
+        "memory",
+        &format!(
+            "peak {peak}; faults: {} minor, {} major",
+            middle(|u| u.minor_faults),
+            middle(|u| u.major_faults)
+        ),
+    );
+    page.item(
+        "waiting",
+        &format!(
+            "gave up a CPU {} times, lost it {} times",
+            middle(|u| u.voluntary_switches),
+            middle(|u| u.involuntary_switches)
+        ),
+    );
+    page.item("data", &data_text(&runs[0]));
+    if let Some(bad) = runs.iter().find(|u| !u.ended.success()) {
+        page.item_tone("end", &format!("{} in a plain run", bad.ended), Tone::Warn);
+    }
+}
+
+fn data_text(usage: &Usage) -> String {
+    let side = |what: &str, bytes: Option<_>, calls: Option<u64>| match (bytes, calls) {
+        (Some(bytes), Some(calls)) => {
+            format!("{what} {bytes} in {}", counted(calls, "call", "calls"))
+        }
+        (Some(bytes), None) => format!("{what} {bytes}"),
+        _ => format!("{what} not known: /proc/PID/io could not be read"),
+    };
+    let read = side("read", usage.read_bytes, usage.read_calls);
+    format!("{read}; {}", side("wrote", usage.written_bytes, usage.write_calls))
+}
+
+fn traced_items(traced: &Traced, page: &mut Page<'_>) {
+    let images = counted(traced.processes.len() as u64, "program started", "programs started");
+    page.item("processes", &format!("{images}, at most {} at once", traced.most_processes));
+    let table = process_table(&traced.processes, page.style);
+    page.append(&table);
+    if !traced.pipes.is_empty() {
+        let largest = traced.pipes.iter().map(|p| p.capacity_bytes).max().unwrap_or_default();
+        let inherited = traced.pipes.iter().filter(|p| p.inherited).count();
+        let all = counted(traced.pipes.len() as u64, "pipe", "pipes");
+        page.item("pipes", &format!("{all}, the largest of {largest}; {inherited} inherited"));
+    }
+    if !traced.effects.is_empty() {
+        page.item_tone("outside", &effects_text(&traced.effects), Tone::Warn);
+    }
+    match &traced.pattern {
+        Fact::Known(p) => page.item(
+            "accesses",
+            &format!(
+                "{} of {} stepped went to another page, within {} ({} of it huge)",
+                count(p.jumps),
+                count(p.accesses),
+                p.jump_span_bytes,
+                p.jump_huge_bytes
+            ),
+        ),
+        Fact::Missing(why) => page.item("accesses", &format!("not stepped: {why}")),
+    }
+}
+
+fn effects_text(effects: &[SideEffect]) -> String {
+    let listed = effects.iter().take(LISTED).map(|e| format!("{} {}", e.action, e.subject));
+    let mut text = listed.collect::<Vec<_>>().join("; ");
+    if effects.len() > LISTED {
+        text.push_str(&format!("; and {} more", effects.len() - LISTED));
+    }
+    text
+}
+
+fn process_table(processes: &[ProcessSeen], style: &Style) -> String {
+    let mut table = Table::new(&[
+        ("program", Align::Name),
+        ("allocator", Align::Left),
+        ("threads", Align::Right),
+        ("peak", Align::Decimal),
+        ("huge", Align::Decimal),
+        ("faults", Align::Right),
+    ]);
+    let mut by_peak: Vec<&ProcessSeen> = processes.iter().collect();
+    by_peak.sort_by_key(|p| std::cmp::Reverse(p.peak_rss_bytes));
+    for process in by_peak.iter().take(LISTED) {
+        let name = process.exe.rsplit('/').find(|part| !part.is_empty()).unwrap_or(&process.exe);
+        let mut under = Page::new(style);
+        let mut cells: Vec<Cell> = vec![
+            name.into(),
+            process.allocator.to_string().into(),
+            count(process.threads.into()).into(),
+        ];
+        if let Some(why) = &process.incomplete {
+            under.para(&format!("memory not known: {why}"), 6, Tone::Warn);
+        } else {
+            cells.push(process.peak_rss_bytes.to_string().into());
+            cells.push(process.anon_huge_bytes.to_string().into());
+            cells.push(count(process.minor_faults).into());
+        }
+        table.row_with(cells, under.finish());
+    }
+    let mut page = Page::new(style);
+    page.append(&table.render(style));
+    if processes.len() > LISTED {
+        let text = format!("and {} with smaller peaks", processes.len() - LISTED);
+        page.para(&text, 2, Tone::Faint);
+    }
+    page.finish()
+}
+
+const fn activity_label(activity: Activity) -> &'static str {
+    match activity {
+        Activity::Copy => "copies",
+        Activity::Zeroing => "zeroing",
+        Activity::Fault => "faults",
+        Activity::MapUnmap => "map and unmap",
+        Activity::Wakeup => "wake-ups",
+        Activity::Reclaim => "reclaim",
+        Activity::Entry => "entry",
+        Activity::Pipe => "pipes",
+        Activity::File => "files",
+        Activity::Spawn => "fork and exec",
+        Activity::Other => "other",
+        Activity::Unknown => "unknown symbols",
+    }
+}
+
+fn sample_text(samples: &Samples) -> String {
+    let kernel = samples.kernel_total();
+    let total = kernel.saturating_add(samples.user);
+    if total == 0 {
+        return "taken, but none fell on the program".to_owned();
+    }
+    let share = |n: u64| percent(n as f64 / total as f64);
+    let mut parts: Vec<_> = samples.kernel.iter().filter(|(_, n)| **n > 0).collect();
+    parts.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    let listed = parts.iter().map(|(a, n)| format!("{} {}", activity_label(**a), share(**n)));
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    let mut text = format!("{}; kernel {}", count(total), share(kernel));
+    if !listed.is_empty() {
+        text.push_str(&format!(": {listed}"));
+    }
+    if samples.lost > 0 {
+        text.push_str(&format!("; {} lost", count(samples.lost)));
+    }
+    text
+}
+
+fn walk_text(walks: &WalkCounts) -> String {
+    if walks.cycles == 0 {
+        return "no user cycles were counted".to_owned();
+    }
+    let share = |n: u64| percent(n as f64 / walks.cycles as f64);
+    format!(
+        "active in {} of user cycles for data, {} for code",
+        share(walks.data_walk_cycles),
+        share(walks.code_walk_cycles)
+    )
+}

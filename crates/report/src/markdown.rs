@@ -1,0 +1,143 @@
+//! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
+//! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
+
+use crate::headline::headline;
+use crate::number::{change, interval, p_value, percent, signed_bytes};
+use crate::shell::command_line;
+use crate::text::escape;
+use pagewise_model::diagnosis::{Basis, Diagnosis};
+use pagewise_model::plan::Receipt;
+use pagewise_model::run::Run;
+use pagewise_model::trial::{Experiment, Verdict};
+
+/// The run as markdown: verdict, command, costs, arms, receipt, notes.
+#[must_use]
+pub fn markdown(run: &Run) -> String {
+    let mut out = format!("**{}**\n\n", inline(&headline(run)));
+    if !run.command.is_empty() {
+        out.push_str(&fence(&[escape(&command_line(&run.command))]));
+    }
+    if let Some(diagnosis) = &run.diagnosis {
+        out.push_str(&costs(diagnosis));
+    }
+    if let Some(experiment) = &run.experiment {
+        out.push_str(&arms(experiment));
+    }
+    for check in run.output_checks.iter().filter(|c| !c.equal) {
+        let notes = check.notes.join("; ");
+        out.push_str(&format!(
+            "- output of {} differs: {}\n\n",
+            inline(&check.arm),
+            inline(&notes)
+        ));
+    }
+    if let Some(receipt) = &run.receipt {
+        out.push_str(&receipt_part(receipt));
+    }
+    let warnings = run.experiment.iter().flat_map(|e| &e.warnings).chain(&run.warnings);
+    for warning in warnings {
+        out.push_str(&format!("- {}\n", inline(warning)));
+    }
+    if let Some(machine) = &run.machine {
+        let (line, version) = (inline(&machine.line()), inline(&run.pagewise));
+        out.push_str(&format!("\n{line}; pagewise {version}, run {}\n", inline(&run.id)));
+    }
+    out
+}
+
+fn inline(text: &str) -> String {
+    let mut out = String::new();
+    for c in escape(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '@' => out.push_str("&#64;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '|' | '!' | '~' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A code block whose fence is longer than any run of backticks in it.
+fn fence(lines: &[String]) -> String {
+    let longest = lines.iter().flat_map(|l| l.split(|c| c != '`')).map(str::len).max();
+    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
+    format!("{fence}sh\n{}\n{fence}\n\n", lines.join("\n"))
+}
+
+fn costs(diagnosis: &Diagnosis) -> String {
+    let mut out = String::from("| page cost | share | time | how |\n|---|--:|--:|---|\n");
+    for cost in &diagnosis.costs {
+        let basis = match cost.basis {
+            Basis::CountsTimesPrice => "counted",
+            Basis::UpperBound => "at most, estimate",
+            Basis::Counters => "hardware counters",
+        };
+        let (kind, share) = (cost.kind.label(), percent(cost.time_share));
+        out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));
+    }
+    let ceiling = percent(diagnosis.ceiling_share);
+    out.push_str(&format!("\nCeiling: at most {ceiling} of wall time (estimate).\n\n"));
+    out
+}
+
+fn arms(experiment: &Experiment) -> String {
+    let mut out = String::from(
+        "| arm | time | 95% interval | CPU | memory | p | blocks | verdict |\n\
+         |---|--:|--:|--:|--:|--:|--:|---|\n",
+    );
+    for verdict in &experiment.verdicts {
+        out.push_str(&arm(verdict));
+    }
+    out.push('\n');
+    out
+}
+
+fn arm(v: &Verdict) -> String {
+    let missing = || "no data".to_owned();
+    let (time, range, p, blocks) = v.effect.as_ref().map_or_else(
+        || (missing(), missing(), missing(), missing()),
+        |e| {
+            let p = if e.ratio <= 1.0 { e.p_faster } else { e.p_slower };
+            let range = interval(e.ratio, e.ratio_low, e.ratio_high);
+            (change(e.ratio), range, p_value(p), e.blocks.to_string())
+        },
+    );
+    let cells = [
+        v.arm.clone(),
+        time,
+        range,
+        v.cpu_ratio.map_or_else(missing, change),
+        v.peak_rss_change_bytes.map_or_else(missing, signed_bytes),
+        p,
+        blocks,
+        format!("{}: {}", v.word.label(), v.why),
+    ];
+    format!("| {} |\n", cells.map(|c| inline(&c)).join(" | "))
+}
+
+fn receipt_part(receipt: &Receipt) -> String {
+    let exact = |line: &String| line.split('\n').map(escape).collect::<Vec<_>>().join("\n");
+    let mut out = String::new();
+    let command: Vec<String> =
+        Some(&receipt.command).filter(|c| !c.is_empty()).map(exact).into_iter().collect();
+    let parts = [
+        ("To keep it:", command),
+        ("By the environment alone:", receipt.environment.iter().map(exact).collect()),
+        ("As a systemd drop-in:", receipt.systemd.iter().map(exact).collect()),
+    ];
+    for (title, lines) in parts {
+        if !lines.is_empty() {
+            out.push_str(&format!("{title}\n\n{}", fence(&lines)));
+        }
+    }
+    if !receipt.undo.is_empty() {
+        out.push_str(&format!("To go back: {}\n\n", inline(&receipt.undo)));
+    }
+    for note in &receipt.notes {
+        out.push_str(&format!("- {}\n", inline(note)));
+    }
+    out
+}

@@ -1,0 +1,80 @@
+//! A whole run as terminal text: verdict, why, what was tried and what not, receipt, notes.
+
+use crate::candidates::{candidates_section, untried_section};
+use crate::doctor::doctor_section;
+use crate::headline::headline_section;
+use crate::page::Page;
+use crate::shell::command_line;
+use crate::style::{Style, Tone};
+use crate::{
+    design_section, look_section, machine_line, output_section, receipt_section, verdict_table,
+};
+use pagewise_model::run::{Outcome, Run, RunKind};
+
+/// The report of a run. An empty id means that the run is not saved, and leaves out the line that
+/// says how to see it again.
+#[must_use]
+pub fn render(run: &Run, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.append(&headline_section(run, style));
+    match run.kind {
+        RunKind::Doctor => {
+            if let Some(checkup) = &run.checkup {
+                page.append(&doctor_section(checkup, style));
+            }
+        }
+        RunKind::Tune | RunKind::Ab | RunKind::Profile => examined(run, &mut page),
+    }
+    page.section(&notes_section(run, style));
+    page.finish()
+}
+
+fn examined(run: &Run, page: &mut Page<'_>) {
+    let style = page.style;
+    if !run.command.is_empty() {
+        page.single(&command_line(&run.command), 2, Tone::Faint);
+    }
+    if let Some(diagnosis) = &run.diagnosis {
+        page.section(&crate::diagnosis::section(diagnosis, run.look.as_ref(), style));
+    }
+    if let Some(experiment) = &run.experiment {
+        page.section(&verdict_table(experiment, style));
+    }
+    if matches!(run.outcome, Some(Outcome::AdviceOnly)) {
+        page.section(&candidates_section(&run.candidates, style));
+    } else {
+        page.section(&untried_section(run, style));
+    }
+    page.section(&output_section(&run.output_checks, style));
+    if let Some(receipt) = &run.receipt {
+        page.section(&receipt_section(receipt, style));
+    }
+    if let Some(look) = &run.look {
+        page.section(&look_section(look, style));
+    }
+    if let Some(experiment) = &run.experiment {
+        page.section(&design_section(&experiment.design, style));
+    }
+    if let Some(machine) = &run.machine {
+        page.section(&machine_line(machine, style));
+    }
+}
+
+fn notes_section(run: &Run, style: &Style) -> String {
+    let mut page = Page::new(style);
+    if !run.warnings.is_empty() {
+        page.heading("to know");
+    }
+    for warning in &run.warnings {
+        page.bullet(warning, Tone::Warn);
+    }
+    if !run.environment.is_empty() {
+        let pairs = run.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        page.para(&format!("with {}", pairs.collect::<Vec<_>>().join(" ")), 0, Tone::Faint);
+    }
+    if !run.id.is_empty() {
+        let text = format!("took {}; saved, see it again: pagewise show {}", run.took_ns, run.id);
+        page.para(&text, 0, Tone::Faint);
+    }
+    page.finish()
+}

@@ -1,0 +1,137 @@
+//! Quoting for a POSIX shell, so that a printed command is the command that was run.
+//!
+//! Plain words stay bare, others go in single quotes. Characters that a terminal must not see
+//! raw are written as `"$(printf '\033')"`, which every shell since POSIX.2 understands;
+//! command substitution eats newlines at its end, so a newline takes the next character along, and
+//! at the very end of a word it stands in quotes as itself. NUL cannot occur in an argument.
+
+use crate::text::is_hostile;
+use std::fmt::Write as _;
+
+/// Words with a meaning of their own where a command name is expected.
+const RESERVED: [&str; 20] = [
+    "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "foreach", "function",
+    "if", "in", "repeat", "select", "then", "time", "until", "while", "end",
+];
+
+fn is_bare(word: &str) -> bool {
+    !word.is_empty()
+        && !word.starts_with('=')
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c))
+}
+
+/// One argument as a word for the shell.
+#[must_use]
+pub fn quote(word: &str) -> String {
+    if is_bare(word) { word.to_owned() } else { quote_always(word) }
+}
+
+/// A whole command line; its first word cannot be taken for an assignment or a keyword.
+#[must_use]
+pub fn command_line<S: AsRef<str>>(argv: &[S]) -> String {
+    let words = argv.iter().enumerate().map(|(i, word)| {
+        let word = word.as_ref();
+        let special = i == 0 && (word.contains('=') || RESERVED.contains(&word));
+        if special { quote_always(word) } else { quote(word) }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn quote_always(word: &str) -> String {
+    let mut out = String::new();
+    let mut rest = word;
+    while !rest.is_empty() {
+        let plain = rest.find(is_hostile).unwrap_or(rest.len());
+        push_single(&mut out, &rest[..plain]);
+        rest = &rest[plain..];
+        let raw = raw_run(rest);
+        push_printf(&mut out, &rest[..raw]);
+        rest = &rest[raw..];
+        if rest.chars().all(|c| c == '\n') {
+            push_single(&mut out, rest);
+            rest = "";
+        }
+    }
+    if out.is_empty() { "''".to_owned() } else { out }
+}
+
+/// Length of the run at the start of `text` to be written by printf: hostile characters, one more
+/// where the run would end in a newline, and no newlines that end the whole word.
+fn raw_run(text: &str) -> usize {
+    let body = text.trim_end_matches('\n');
+    let run = body.find(|c| !is_hostile(c)).unwrap_or(body.len());
+    match body[run..].chars().next() {
+        Some(next) if body[..run].ends_with('\n') => run + next.len_utf8(),
+        _ => run,
+    }
+}
+
+fn push_single(out: &mut String, text: &str) {
+    if !text.is_empty() {
+        out.push('\'');
+        out.push_str(&text.replace('\'', "'\\''"));
+        out.push('\'');
+    }
+}
+
+fn push_printf(out: &mut String, text: &str) {
+    if !text.is_empty() {
+        out.push_str("\"$(printf '");
+        for byte in text.bytes() {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\{byte:03o}");
+        }
+        out.push_str("')\"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    fn through_shell(line: &str) -> Vec<u8> {
+        let script = format!("printf '%s\\0' {line}");
+        Command::new("sh").arg("-c").arg(script).output().unwrap().stdout
+    }
+
+    #[test]
+    fn ordinary_words_stay_bare() {
+        assert_eq!(quote("--with=heap-huge"), "--with=heap-huge");
+        assert_eq!(quote("a b"), "'a b'");
+        assert_eq!(quote(""), "''");
+        assert_eq!(quote("it's"), "'it'\\''s'");
+        assert_eq!(quote("a\x1bb"), "'a'\"$(printf '\\033')\"'b'");
+        assert_eq!(command_line(&["if", "=x", "A=b"]), "'if' '=x' A=b");
+        assert_eq!(command_line(&["A=b"]), "'A=b'");
+    }
+
+    #[test]
+    fn newlines_survive() {
+        for word in ["\n", "a\n", "a\n\nb", "\n\n\x1b\n\n", "\x1b\n", "\nx\n", "\n'", "é\né"] {
+            let mut want = word.as_bytes().to_vec();
+            want.push(0);
+            assert_eq!(through_shell(&quote(word)), want, "{word:?} as {}", quote(word));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn round_trip_through_sh(words in prop::collection::vec("[^\0]{0,12}", 1..8)) {
+            let line: Vec<String> = words.iter().map(|w| quote(w)).collect();
+            let mut want = Vec::new();
+            for word in &words {
+                want.extend_from_slice(word.as_bytes());
+                want.push(0);
+            }
+            prop_assert_eq!(through_shell(&line.join(" ")), want);
+        }
+
+        #[test]
+        fn only_newline_is_left_raw(word in any::<String>()) {
+            prop_assert!(!quote(&word).chars().any(|c| c != '\n' && is_hostile(c)));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Tables of short cells: columns as wide as their content, numbers aligned at the decimal point.
+//!
+//! When the columns do not fit, the gaps shrink first, then columns marked as names are cut in the
+//! middle, then any column: a table is never wider than its style. Widths are terminal cells.
+
+use crate::style::{Style, Tone};
+use crate::text::{cells, escape_for, shorten};
+
+/// Cells that a name keeps as long as other names can still shrink.
+const SHORTEST_NAME: usize = 6;
+
+/// How the cells of a column line up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Left, and may be cut.
+    Name,
+    Left,
+    Right,
+    /// At the end of the leading integer.
+    Decimal,
+}
+
+pub(crate) struct Column {
+    pub(crate) title: &'static str,
+    pub(crate) align: Align,
+}
+
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::new(text, Tone::Plain)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(text, Tone::Plain)
+    }
+}
+
+struct Row {
+    cells: Vec<Cell>,
+    /// Laid out lines under the row.
+    under: String,
+}
+
+/// Rows under titles.
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        let columns = columns.iter().map(|&(title, align)| Column { title, align }).collect();
+        Self { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row; cells beyond the columns are dropped, missing ones are empty.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        self.row_with(cells, String::new());
+    }
+
+    /// The same with lines, already laid out, under it.
+    pub(crate) fn row_with(&mut self, mut cells: Vec<Cell>, under: String) {
+        cells.resize_with(self.columns.len(), || Cell::from(""));
+        self.rows.push(Row { cells, under });
+    }
+
+    /// The table as lines, two cells from the left; empty when it has no rows.
+    pub(crate) fn render(mut self, style: &Style) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        self.escape_cells(style);
+        self.align_decimals();
+        let (widths, gap) = self.fit(style.columns() - 2);
+        let mut out = String::new();
+        if self.columns.iter().any(|c| !c.title.is_empty()) {
+            let titles = self.columns.iter().map(|c| Cell::new(c.title, Tone::Faint));
+            out.push_str(&self.line(&titles.collect::<Vec<_>>(), &widths, gap, style));
+        }
+        for row in &self.rows {
+            out.push_str(&self.line(&row.cells, &widths, gap, style));
+            out.push_str(&row.under);
+        }
+        out
+    }
+
+    fn escape_cells(&mut self, style: &Style) {
+        for cell in self.rows.iter_mut().flat_map(|r| r.cells.iter_mut()) {
+            cell.text = escape_for(&cell.text, style.unicode);
+        }
+    }
+
+    /// Pads the cells of decimal columns on both sides so that they only need to be placed.
+    fn align_decimals(&mut self) {
+        for (at, column) in self.columns.iter().enumerate() {
+            if column.align != Align::Decimal {
+                continue;
+            }
+            let sides = |text: &str| {
+                point(text).map(|point| (cells(&text[..point]), cells(&text[point..])))
+            };
+            let all: Vec<_> = self.rows.iter().map(|r| sides(&r.cells[at].text)).collect();
+            let left = all.iter().flatten().map(|s| s.0).max().unwrap_or(0);
+            let right = all.iter().flatten().map(|s| s.1).max().unwrap_or(0);
+            for (row, sides) in self.rows.iter_mut().zip(all) {
+                let text = &mut row.cells[at].text;
+                let (before, after) = match sides {
+                    Some((l, r)) => (left - l, right - r),
+                    None => (0, (left + right).saturating_sub(cells(text))),
+                };
+                *text = format!("{}{text}{}", " ".repeat(before), " ".repeat(after));
+            }
+        }
+    }
+
+    /// Column widths and gap that keep a line within `room`.
+    fn fit(&self, room: usize) -> (Vec<usize>, usize) {
+        let natural = |(at, column): (usize, &Column)| {
+            let longest = self.rows.iter().map(|r| cells(&r.cells[at].text)).max().unwrap_or(0);
+            longest.max(column.title.len())
+        };
+        let mut widths: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
+        let gaps = widths.len().saturating_sub(1);
+        let total = |widths: &[usize], gap: usize| widths.iter().sum::<usize>() + gaps * gap;
+        if total(&widths, 2) <= room {
+            return (widths, 2);
+        }
+        while total(&widths, 1) > room {
+            let name = |at: &usize| self.columns[*at].align == Align::Name;
+            let widest = |only: &dyn Fn(&usize) -> bool, least: usize| {
+                let all = (0..widths.len()).filter(only).filter(|&at| widths[at] > least);
+                all.max_by_key(|&at| widths[at])
+            };
+            match widest(&name, SHORTEST_NAME).or_else(|| widest(&|_| true, 1)) {
+                Some(at) => widths[at] -= 1,
+                None => break,
+            }
+        }
+        (widths, 1)
+    }
+
+    fn line(&self, row: &[Cell], widths: &[usize], gap: usize, style: &Style) -> String {
+        let mut out = String::from(" ");
+        let mut blank = 1;
+        for ((cell, column), &width) in row.iter().zip(&self.columns).zip(widths) {
+            let text = shorten(&cell.text, width, style.unicode);
+            let pad = width.saturating_sub(cells(&text));
+            let before =
+                if matches!(column.align, Align::Right | Align::Decimal) { pad } else { 0 };
+            let inner = text.trim();
+            let lead = cells(&text) - cells(text.trim_start());
+            let trail = cells(&text) - lead - cells(inner);
+            if inner.is_empty() {
+                blank += width + gap;
+                continue;
+            }
+            out.push_str(&" ".repeat(blank + before + lead));
+            out.push_str(&style.paint(inner, cell.tone));
+            blank = trail + pad - before + gap;
+        }
+        let mut line = out.trim_end().to_owned();
+        line.push('\n');
+        line
+    }
+}
+
+/// Where the leading integer of `text` ends, if it starts with a number (a sign may come first).
+fn point(text: &str) -> Option<usize> {
+    let start = text.find(|c: char| c.is_ascii_digit()).filter(|&s| s <= 1)?;
+    let end = text[start..].find(|c: char| !c.is_ascii_digit() && c != ',');
+    Some(end.map_or(text.len(), |end| start + end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn style(width: usize) -> Style {
+        Style { colour: false, width, unicode: true }
+    }
+
+    fn sample() -> Table {
+        let mut t =
+            Table::new(&[("arm", Align::Name), ("time", Align::Decimal), ("n", Align::Right)]);
+        t.row(vec!["heap-huge".into(), "48% less".into(), "9".into()]);
+        t.row(vec!["pipe-grow=262144".into(), "1.2% less".into(), "12".into()]);
+        t.row(vec!["place".into(), "no change".into(), "".into()]);
+        t
+    }
+
+    #[test]
+    fn numbers_line_up_at_the_point() {
+        assert_eq!(
+            sample().render(&style(80)),
+            "  arm                     time   n\n\
+             \x20 heap-huge         48% less     9\n\
+             \x20 pipe-grow=262144   1.2% less  12\n\
+             \x20 place             no change\n"
+        );
+    }
+
+    #[test]
+    fn names_give_way_and_the_width_holds() {
+        let mut table = sample();
+        table.row(vec!["a-remedy-with-a-very-long-name=and-value".into(), "3% less".into()]);
+        let narrow = table.render(&style(40));
+        assert!(narrow.lines().all(|l| cells(l) <= 40), "{narrow}");
+        assert!(narrow.contains("48% less") && narrow.contains('…'), "{narrow}");
+        let mut many = Table::new(&[("aaaaaaaaaa", Align::Left); 12]);
+        many.row((0..12).map(|_| Cell::from("0123456789")).collect());
+        assert!(many.render(&style(40)).lines().all(|l| cells(l) <= 40));
+    }
+
+    #[test]
+    fn an_empty_table_is_nothing() {
+        assert_eq!(Table::new(&[("a", Align::Left)]).render(&style(80)), "");
+    }
+}

@@ -1,0 +1,128 @@
+//! Reports of constructed runs against reviewed texts in `tests/golden`. With `UPDATE_GOLDEN` set
+//! the texts are written anew: review the difference.
+
+mod support;
+
+use pagewise_model::run::{Outcome, RunKind};
+use pagewise_model::trial::Word;
+use pagewise_report::{
+    RunHead, Style, compare, csv, history_table, look_section, markdown, render,
+};
+use support::{PLAIN, doctor, effect, experiment, proven, run, slower_ab, traced_look, verdict};
+
+fn check(name: &str, got: &str) {
+    let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, got).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    assert_eq!(got, want, "{name} changed:\n{got}");
+    assert!(want.lines().count() < 60, "{name} is too long to review");
+}
+
+#[test]
+fn a_proven_gain() {
+    let mut run = proven();
+    run.look = None;
+    check("proven", &render(&run, &PLAIN));
+    run.experiment.as_mut().unwrap().verdicts.truncate(1);
+    (run.receipt, run.machine) = (None, None);
+    check("proven-60", &render(&run, &Style { width: 60, unicode: false, ..PLAIN }));
+}
+
+#[test]
+fn a_proven_gain_for_a_pull_request() {
+    check("markdown", &markdown(&proven()));
+    check("csv", &csv(&proven()));
+}
+
+#[test]
+fn a_slower_second_command() {
+    check("ab-slower", &render(&slower_ab(), &PLAIN));
+}
+
+#[test]
+fn the_checkup() {
+    check("doctor", &render(&doctor(), &PLAIN));
+}
+
+#[test]
+fn the_program_as_it_is() {
+    check("look", &look_section(&traced_look(), &PLAIN));
+}
+
+#[test]
+fn advice_only() {
+    let mut run = proven();
+    run.outcome = Some(Outcome::AdviceOnly);
+    (run.experiment, run.look, run.receipt) = (None, None, None);
+    check("advice", &render(&run, &PLAIN));
+}
+
+#[test]
+fn nothing_to_gain() {
+    let why = "page costs and wake-ups are at most 0.8% of its time".to_owned();
+    let run = run(RunKind::Tune, Some(Outcome::NothingToGain { why }));
+    check("nothing-to-gain", &render(&run, &PLAIN));
+}
+
+#[test]
+fn interrupted_with_every_block_dropped() {
+    let mut run = run(RunKind::Tune, Some(Outcome::Interrupted));
+    let mut all =
+        experiment(vec![verdict("heap-huge", Word::CannotTell, "no block counted", None)]);
+    for block in &mut all.blocks {
+        block.dropped = Some("the canary was 9% slow".into());
+    }
+    all.interrupted = true;
+    all.design.smallest_provable_share = None;
+    all.design.budget_for_10_percent_ns = None;
+    run.experiment = Some(all);
+    check("interrupted", &render(&run, &PLAIN));
+}
+
+#[test]
+fn two_runs_of_different_machines() {
+    let (a, mut b) = (proven(), proven());
+    b.id = "t-0002".into();
+    if let Some(machine) = &mut b.machine {
+        machine.kernel = "6.1.0-test".into();
+    }
+    b.look.as_mut().unwrap().runs.truncate(1);
+    check("compare", &compare(&a, &b, &PLAIN));
+    assert!(compare(&a, &a, &PLAIN).starts_with("same machine\n"));
+    b.machine = None;
+    assert!(compare(&a, &b, &PLAIN).starts_with("cannot tell whether"));
+}
+
+#[test]
+fn the_history() {
+    let heads: Vec<RunHead> = [&proven(), &slower_ab(), &doctor()].map(RunHead::from).to_vec();
+    check("history", &history_table(&heads, &PLAIN));
+    assert_eq!(history_table(&[], &PLAIN), "no saved runs\n");
+}
+
+#[test]
+fn headlines_of_every_direction() {
+    let headline = |ratio: f64, low, high, word| {
+        let mut run = run(RunKind::Tune, Some(Outcome::NothingKept));
+        let verdict = verdict("place", word, "", Some(effect(ratio, low, high)));
+        run.experiment = Some(experiment(vec![verdict]));
+        pagewise_report::headline(&run)
+    };
+    assert_eq!(
+        headline(0.996, 0.982, 1.01, Word::Equivalent),
+        "nothing worth keeping; the best of 1 arm was place: 0.4% less time \
+         (95% interval -1.0..1.8%), equivalent within 2%"
+    );
+    assert_eq!(
+        headline(1.1, 0.9, 1.3, Word::CannotTell),
+        "nothing worth keeping; the best of 1 arm was place: 10% more time \
+         (95% interval -10..30%), cannot tell"
+    );
+    assert!(
+        pagewise_report::headline(&proven()).starts_with(
+            "heap-huge: 1.94 times as fast (48% less time; 95% interval 46..50%), keep"
+        )
+    );
+}

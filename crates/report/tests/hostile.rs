@@ -1,0 +1,158 @@
+//! Text that others wrote reaches no terminal raw, and no line outgrows its width, whatever a
+//! saved run holds.
+
+mod support;
+
+use pagewise_model::diagnosis::{Basis, CostKind};
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::trial::Word;
+use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_report::text::{cells, is_hostile};
+use pagewise_report::{Style, candidate_list, compare, markdown, render};
+use proptest::prelude::*;
+use support::{candidate, cost, doctor, effect, experiment, proven, run, verdict};
+
+const HOSTILE: &str = "x\x1b]0;owned\x07\u{9b}2J\u{202e}cod\u{2066}\r\n\t\u{200b}| `<b>` @all";
+
+fn hostile_run() -> Run {
+    let mut run = proven();
+    run.command = vec![HOSTILE.into(), "\x1b[1m".into()];
+    run.id = HOSTILE.into();
+    run.warnings = vec![HOSTILE.into()];
+    run.environment = vec![("GLIBC_TUNABLES".into(), HOSTILE.into())];
+    run.candidates.push(candidate(HOSTILE, HOSTILE, false));
+    if let Some(receipt) = &mut run.receipt {
+        receipt.command = HOSTILE.replace('\n', "");
+        receipt.systemd = vec![HOSTILE.replace('\n', "")];
+        receipt.undo = HOSTILE.into();
+    }
+    if let Some(machine) = &mut run.machine {
+        machine.cpu_model = HOSTILE.into();
+    }
+    if let Some(diagnosis) = &mut run.diagnosis {
+        diagnosis.costs.push(cost(CostKind::Wakeups, 0.1, Basis::UpperBound, HOSTILE));
+        diagnosis.disagreements.push(HOSTILE.into());
+    }
+    run.experiment.as_mut().unwrap().verdicts.push(verdict(HOSTILE, Word::Reject, HOSTILE, None));
+    run
+}
+
+fn assert_harmless(text: &str) {
+    let bad: Vec<char> = text.chars().filter(|&c| c != '\n' && is_hostile(c)).collect();
+    assert!(bad.is_empty(), "{bad:?} in\n{text}");
+}
+
+#[test]
+fn nothing_raw_in_any_report() {
+    for unicode in [true, false] {
+        let style = Style { colour: false, width: 80, unicode };
+        let text = render(&hostile_run(), &style);
+        assert_harmless(&text);
+        assert!(text.contains("do not copy it"), "{text}");
+        assert_harmless(&compare(&hostile_run(), &proven(), &style));
+        assert_harmless(&candidate_list(HOSTILE, &[("heap-huge", HOSTILE)], &style));
+    }
+    let text = markdown(&hostile_run());
+    assert_harmless(&text);
+    assert!(text.contains("&#64;all") && text.contains("&lt;b&gt;"), "{text}");
+    assert!(!text.lines().any(|l| l.starts_with('|') && l.contains("@all")), "{text}");
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    for run in [proven(), doctor(), hostile_run()] {
+        let plain = render(&run, &Style { colour: false, ..Style::default() });
+        let colour = render(&run, &Style { colour: true, ..Style::default() });
+        assert_ne!(plain, colour);
+        let mut stripped = String::new();
+        let mut parts = colour.split('\x1b');
+        stripped.push_str(parts.next().unwrap());
+        for part in parts {
+            stripped.push_str(part.split_once('m').unwrap().1);
+        }
+        assert_eq!(stripped, plain);
+    }
+}
+
+#[test]
+fn missing_is_never_zero() {
+    let mut empty = run(RunKind::Tune, None);
+    empty.look = Some(support::look());
+    empty.look.as_mut().unwrap().runs.clear();
+    empty.experiment = Some(experiment(vec![]));
+    empty.experiment.as_mut().unwrap().blocks.clear();
+    let text = render(&empty, &Style::default());
+    for want in [
+        "unfinished",
+        "no plain run",
+        "not traced: ptrace is not permitted",
+        "none: perf_event_paranoid is 2",
+        "no arm has a verdict",
+    ] {
+        assert!(text.contains(want), "no {want:?} in\n{text}");
+    }
+}
+
+fn any_share() -> impl Strategy<Value = f64> {
+    prop_oneof![any::<f64>(), 0.0..3.0f64, Just(0.0)]
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![any::<String>(), "[a-z ]{0,200}", "[a-z]{90,120}", Just(HOSTILE.to_owned())]
+}
+
+prop_compose! {
+    fn any_run()(
+        texts in prop::collection::vec(any_text(), 8),
+        shares in prop::collection::vec(any_share(), 8),
+        n in any::<u64>(),
+        change in any::<i64>(),
+        kind in prop_oneof![Just(RunKind::Tune), Just(RunKind::Ab), Just(RunKind::Profile)],
+        outcome in prop_oneof![
+            Just(None),
+            Just(Some(Outcome::NothingKept)),
+            Just(Some(Outcome::AdviceOnly)),
+            Just(Some(Outcome::Interrupted)),
+            any_text().prop_map(|why| Some(Outcome::CannotTell { why })),
+            any_text().prop_map(|arm| Some(Outcome::Proven { keep: vec![arm] })),
+        ],
+    ) -> Run {
+        let mut run = proven();
+        run.kind = kind;
+        run.outcome = outcome;
+        run.receipt = None;
+        run.command = texts[..2].to_vec();
+        run.id.clone_from(&texts[2]);
+        run.candidates.push(candidate(&texts[3], &texts[4], n % 2 == 0));
+        let mut cost = cost(CostKind::AddressTranslation, shares[0], Basis::UpperBound, &texts[5]);
+        cost.cost_ns = Nanos(n);
+        cost.sampled_ns = Fact::Known(Nanos(n / 3));
+        let diagnosis = run.diagnosis.as_mut().unwrap();
+        diagnosis.costs.push(cost);
+        diagnosis.ceiling_share = shares[1];
+        diagnosis.host_share = Fact::Known(shares[2]);
+        let usage = &mut run.look.as_mut().unwrap().runs[0];
+        (usage.wall_ns, usage.minor_faults, usage.peak_rss_bytes) = (Nanos(0), n, Bytes(n));
+        let effect = effect(shares[3], shares[4], shares[5]);
+        let mut verdict = verdict(&texts[6], Word::NotProven, &texts[7], Some(effect));
+        verdict.cpu_ratio = Some(shares[6]);
+        verdict.peak_rss_change_bytes = Some(change);
+        run.experiment.as_mut().unwrap().verdicts.push(verdict);
+        run
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn no_line_is_too_wide(run in any_run(), width in 0usize..120, unicode in any::<bool>()) {
+        let style = Style { colour: false, width, unicode };
+        let text = render(&run, &style) + &compare(&run, &proven(), &style);
+        let limit = width.clamp(40, 80);
+        for line in text.lines() {
+            prop_assert!(cells(line) <= limit, "{} cells: {line}", cells(line));
+            prop_assert!(!line.chars().any(is_hostile), "{line:?}");
+            prop_assert!(!line.contains("NaN"), "{line}");
+        }
+    }
+}

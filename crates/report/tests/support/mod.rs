@@ -1,0 +1,346 @@
+//! Constructed facts: round numbers that come from no machine.
+#![allow(dead_code, reason = "each test file uses a part of these builders")]
+
+use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
+use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
+use pagewise_model::look::{
+    AccessPattern, Activity, Allocator, Look, MapChurn, PipeSeen, ProcessSeen, Samples, SideEffect,
+    Traced, WalkCounts,
+};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
+use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
+use pagewise_model::trial::{Block, Design, Effect, Experiment, Point, Verdict, Weather, Word};
+use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use pagewise_report::Style;
+
+pub(crate) const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
+
+pub(crate) fn machine() -> Machine {
+    Machine {
+        kernel: "6.0.0-test".into(),
+        arch: "x86_64".into(),
+        cpu_model: "Example CPU".into(),
+        cpus: vec![0, 1, 2, 3],
+        base_page_bytes: PageSize::BASE_4K,
+        huge_page_bytes: Fact::Known(PageSize::PMD_2M),
+        memory_bytes: Bytes::gib(8),
+        thp_enabled: Fact::Known("madvise".into()),
+        thp_defrag: Fact::missing("not readable"),
+        hypervisor: Some("KVM".into()),
+        pipe_max_bytes: Bytes::mib(1),
+        perf_event_paranoid: Fact::Known(2),
+        uid: 1000,
+    }
+}
+
+pub(crate) fn usage(wall_ms: u64) -> Usage {
+    Usage {
+        wall_ns: Nanos::millis(wall_ms),
+        user_ns: Nanos::millis(wall_ms / 2),
+        sys_ns: Nanos::millis(wall_ms / 2),
+        peak_rss_bytes: Bytes::gib(1),
+        minor_faults: 262_144,
+        major_faults: 0,
+        voluntary_switches: 12,
+        involuntary_switches: 3,
+        read_bytes: Some(Bytes::mib(4)),
+        written_bytes: None,
+        read_calls: Some(1),
+        write_calls: None,
+        device_read_bytes: None,
+        ended: Ended::Exited(0),
+    }
+}
+
+pub(crate) fn look() -> Look {
+    Look {
+        runs: vec![usage(1000), usage(1040)],
+        traced: Fact::missing("ptrace is not permitted"),
+        samples: Fact::missing("perf_event_paranoid is 2"),
+        walks: Fact::missing("no hardware counters"),
+    }
+}
+
+pub(crate) fn traced_look() -> Look {
+    let process = |exe: &str, incomplete: Option<&str>| ProcessSeen {
+        pid: 1,
+        exe: exe.into(),
+        args: vec![],
+        is_static: false,
+        allocator: Allocator::Glibc,
+        threads: 2,
+        peak_rss_bytes: Bytes::mib(64),
+        anon_bytes: Bytes::mib(60),
+        anon_huge_bytes: Bytes(0),
+        file_bytes: Bytes::mib(4),
+        file_cow_bytes: Bytes(0),
+        page_table_bytes: Bytes::kib(256),
+        minor_faults: 16_000,
+        traced_life_ns: Nanos::secs(1),
+        churn: MapChurn::default(),
+        incomplete: incomplete.map(Into::into),
+    };
+    let pipe = PipeSeen {
+        inode: 7,
+        capacity_bytes: Bytes::kib(64),
+        writers: vec![1],
+        readers: vec![2],
+        inherited: false,
+    };
+    let effect = SideEffect {
+        action: "opened for writing".into(),
+        subject: "/var/tmp/result".into(),
+        pid: 1,
+    };
+    let pattern = AccessPattern {
+        bursts: 8,
+        instructions: 9000,
+        accesses: 3000,
+        jumps: 1200,
+        jump_span_bytes: Bytes::mib(48),
+        jump_huge_bytes: Bytes(0),
+    };
+    Look {
+        runs: vec![usage(1000)],
+        traced: Fact::Known(Traced {
+            processes: vec![
+                process("/usr/bin/producer", None),
+                process("/bin/eater", Some("it was killed")),
+            ],
+            pipes: vec![pipe],
+            most_processes: 2,
+            effects: vec![effect],
+            pattern: Fact::Known(pattern),
+            descriptor_kinds: [("pipe".to_owned(), 2)].into(),
+            ended: Ended::Exited(0),
+        }),
+        samples: Fact::Known(Samples {
+            user: 300,
+            kernel: [(Activity::Copy, 80), (Activity::Fault, 20)].into(),
+            symbols: vec![],
+            period_ns: Nanos::millis(1),
+            lost: 2,
+        }),
+        walks: Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 210, code_walk_cycles: 5 }),
+    }
+}
+
+pub(crate) fn cost(kind: CostKind, share: f64, basis: Basis, evidence: &str) -> Cost {
+    Cost {
+        kind,
+        cost_ns: Nanos::from_f64(share * 1e9),
+        time_share: share,
+        basis,
+        evidence: evidence.into(),
+        sampled_ns: Fact::missing("no samples"),
+    }
+}
+
+pub(crate) fn diagnosis() -> Diagnosis {
+    Diagnosis {
+        costs: vec![
+            cost(
+                CostKind::AnonFaults,
+                0.38,
+                Basis::CountsTimesPrice,
+                "262,144 faults at 1.5 us each",
+            ),
+            cost(
+                CostKind::AddressTranslation,
+                0.06,
+                Basis::UpperBound,
+                "1.0 GiB jumped in, on base pages",
+            ),
+        ],
+        ceiling_share: 0.44,
+        host_share: Fact::missing("no price of host memory"),
+        disagreements: vec![],
+    }
+}
+
+pub(crate) fn dose(remedy: &str) -> Dose {
+    Dose { remedy: remedy.into(), parameter: String::new(), settings: Settings::default() }
+}
+
+pub(crate) fn candidate(remedy: &str, why: &str, fits: bool) -> Candidate {
+    Candidate {
+        remedy: remedy.into(),
+        sentence: "Puts the heap on huge pages.".into(),
+        why: why.into(),
+        ceiling_share: if fits { 0.44 } else { 0.0 },
+        doses: if fits { vec![dose(remedy)] } else { vec![] },
+    }
+}
+
+pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> Effect {
+    Effect {
+        ratio,
+        ratio_low: low,
+        ratio_high: high,
+        p_faster: if ratio < 1.0 { 0.002 } else { 0.9 },
+        p_slower: if ratio < 1.0 { 0.99 } else { 0.004 },
+        control_ratio: 1.002,
+        control_p: 0.7,
+        blocks: 9,
+    }
+}
+
+pub(crate) fn verdict(arm: &str, word: Word, why: &str, effect: Option<Effect>) -> Verdict {
+    Verdict {
+        arm: arm.into(),
+        word,
+        why: why.into(),
+        cpu_ratio: effect.as_ref().map(|e| e.ratio + 0.03),
+        peak_rss_change_bytes: effect.as_ref().map(|_| 12 << 20),
+        control_peak_rss_bytes: effect.as_ref().map(|_| Bytes::gib(1)),
+        supervisor_ns: Nanos::millis(1),
+        effect,
+    }
+}
+
+pub(crate) fn point(arm: &str, wall_ms: u64) -> Point {
+    Point {
+        arm: arm.into(),
+        usage: usage(wall_ms),
+        mechanism: None,
+        idle_mechanisms: Vec::new(),
+        huge_faults: 0,
+        supervisor_ns: Nanos(0),
+    }
+}
+
+pub(crate) fn block(dropped: Option<&str>) -> Block {
+    Block {
+        points: vec![point("plain", 1000), point("plain'", 1010), point("heap-huge", 520)],
+        weather: Weather::default(),
+        dropped: dropped.map(Into::into),
+    }
+}
+
+pub(crate) fn design() -> Design {
+    Design {
+        seed: 42,
+        budget_ns: Nanos::secs(60),
+        screened: vec!["heap-huge".into(), "malloc-keep".into()],
+        confirmed: vec!["heap-huge".into()],
+        blocks: 10,
+        smallest_provable_share: Some(0.041),
+        budget_for_10_percent_ns: Some(Nanos::secs(34)),
+    }
+}
+
+pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
+    Experiment {
+        design: design(),
+        screening: vec![point("malloc-keep", 1005)],
+        blocks: vec![block(None), block(Some("the host took memory back")), block(None)],
+        verdicts,
+        warnings: vec![],
+        interrupted: false,
+    }
+}
+
+pub(crate) fn receipt() -> Receipt {
+    Receipt {
+        command: "pagewise run --with heap-huge -- ./walk --size 1G --rounds 100 --output 'a file' --verbose".into(),
+        environment: vec!["export GLIBC_TUNABLES=glibc.malloc.hugetlb=1".into()],
+        systemd: vec!["[Service]".into(), "Environment=GLIBC_TUNABLES=glibc.malloc.hugetlb=1".into()],
+        notes: vec!["peak memory grows by 12 MiB".into()],
+        undo: "start the program without the variable".into(),
+    }
+}
+
+pub(crate) fn run(kind: RunKind, outcome: Option<Outcome>) -> Run {
+    let command = ["./walk", "--size", "1G"].map(String::from).to_vec();
+    let mut run = Run::new(kind, "t-0001".into(), 1_700_000_000_000_000_000, command);
+    run.pagewise = "0.0.0".into();
+    run.took_ns = Nanos::secs(61);
+    run.machine = Some(machine());
+    run.outcome = outcome;
+    run
+}
+
+pub(crate) fn proven() -> Run {
+    let mut run = run(RunKind::Tune, Some(Outcome::Proven { keep: vec!["heap-huge".into()] }));
+    run.look = Some(look());
+    run.diagnosis = Some(diagnosis());
+    run.candidates = vec![
+        candidate("heap-huge", "faults take 38%", true),
+        candidate("pipe-grow", "no pipe of the tree carried data", false),
+        candidate("place", "wake-ups take under 1% of its time", false),
+    ];
+    run.experiment = Some(experiment(vec![
+        verdict(
+            "heap-huge",
+            Word::Keep,
+            "faster in 9 of 9 blocks",
+            Some(effect(0.516, 0.498, 0.541)),
+        ),
+        verdict("malloc-keep", Word::NotProven, "no gain in two screening runs", None),
+    ]));
+    run.output_checks = vec![OutputCheck { arm: "heap-huge".into(), equal: true, notes: vec![] }];
+    run.receipt = Some(receipt());
+    run.warnings = vec!["the two plain runs differ in a time stamp, which was left out".into()];
+    run
+}
+
+pub(crate) fn slower_ab() -> Run {
+    let mut run = run(RunKind::Ab, Some(Outcome::NothingKept));
+    let mut all = experiment(vec![verdict(
+        "second",
+        Word::Reject,
+        "slower in 9 of 9 blocks",
+        Some(effect(1.2, 1.18, 1.22)),
+    )]);
+    all.design.screened = vec![];
+    for point in all.blocks.iter_mut().flat_map(|b| &mut b.points) {
+        if point.arm == "heap-huge" {
+            point.arm = "second".into();
+        }
+    }
+    all.design.confirmed = vec!["second".into()];
+    run.experiment = Some(all);
+    run
+}
+
+pub(crate) fn doctor() -> Run {
+    let mut run = run(RunKind::Doctor, None);
+    run.command = vec![];
+    let capability = |group: &str, name: &str, answer, unlock: Option<&str>| Capability {
+        group: group.into(),
+        name: name.into(),
+        gives: "counts of one kind".into(),
+        answer,
+        unlock: unlock.map(Into::into),
+    };
+    run.checkup = Some(Checkup {
+        machine: machine(),
+        traits: vec![Trait {
+            group: "page sizes".into(),
+            name: "base page".into(),
+            value: "4 KiB".into(),
+        }],
+        capabilities: vec![
+            capability("observing", "ptrace", Answer::Yes, Some("never shown")),
+            capability(
+                "observing",
+                "kernel samples",
+                Answer::No("perf_event_open: permission denied".into()),
+                Some("sysctl kernel.perf_event_paranoid=1"),
+            ),
+            capability(
+                "remedies",
+                "pipe growth",
+                Answer::Unknown("fcntl: bad address".into()),
+                None,
+            ),
+        ],
+        spoilers: vec![Spoiler {
+            what: "The host takes free memory back.".into(),
+            remedy: "Memory is touched before each block.".into(),
+        }],
+    });
+    run
+}
