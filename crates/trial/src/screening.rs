@@ -206,6 +206,9 @@ fn serves(sizing: &Sizing, budget: Nanos, wanted: f64) -> bool {
 }
 
 fn screened_only(gain: f64) -> String {
+    if !gain.is_finite() {
+        return "its screening was not reached".to_owned();
+    }
     let (size, word) = (gain.abs() * 100.0, if gain >= 0.0 { "faster" } else { "slower" });
     format!("{size:.1}% {word} in the better of two runs, but another arm did better")
 }

@@ -370,6 +370,21 @@ fn an_interruption_keeps_what_is_known() {
 }
 
 #[test]
+fn a_stop_in_screening_says_so() {
+    for patience in 0..8 {
+        let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+        machine.patience = patience;
+        let experiment = run(&mut machine, &plan(&["b", "c", "d"], 3));
+        assert!(experiment.interrupted && experiment.blocks.is_empty());
+        assert_eq!(experiment.screening.len(), patience);
+        for verdict in &experiment.verdicts {
+            assert_eq!(verdict.word, Word::NotProven);
+            assert!(!verdict.why.contains("inf") && !verdict.why.contains("NaN"), "{verdict:?}");
+        }
+    }
+}
+
+#[test]
 fn the_counter_decides_between_keep_and_luck() {
     let counted = |moved, idle| {
         let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
