@@ -8,7 +8,7 @@ use pagewise_model::usage::Usage;
 
 const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,peak_rss_bytes,\
 minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
-read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns\n";
+read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
 /// All timed points of a run: the plain runs of the look, screening, blocks.
 #[must_use]
@@ -59,6 +59,7 @@ fn push(out: &mut String, lead: [&str; 5], u: &Usage, point: Option<&Point>) {
     fields.push(u.ended.shell_status().to_string());
     fields.push(shown(point.and_then(|p| p.mechanism)));
     fields.push(shown(point.map(|p| p.supervisor_ns.0)));
+    fields.push(shown(point.map(|p| p.huge_faults)));
     out.push_str(&fields.join(","));
     out.push('\n');
 }

@@ -40,10 +40,13 @@ pub fn design_section(design: &Design, style: &Style) -> String {
     page.finish()
 }
 
-/// How a word is shown in a narrow column.
-const fn short_word(word: Word) -> (&'static str, Tone) {
-    match word {
+/// How a verdict is shown in a narrow column; between two commands (`ab`) nothing is kept.
+fn short_word(verdict: &Verdict, ab: bool) -> (&'static str, Tone) {
+    let slower = verdict.effect.as_ref().is_some_and(|e| e.ratio_low > 1.0);
+    match verdict.word {
+        Word::Keep if ab => ("faster", Tone::Good),
         Word::Keep => ("keep", Tone::Good),
+        Word::Reject if ab && slower => ("slower", Tone::Bad),
         Word::Reject => ("reject", Tone::Bad),
         Word::Equivalent => ("equivalent", Tone::Plain),
         Word::CannotTell => ("cannot tell", Tone::Warn),
@@ -54,9 +57,14 @@ const fn short_word(word: Word) -> (&'static str, Tone) {
 /// Every arm that was tried, with the reason of its verdict under it.
 #[must_use]
 pub fn verdict_table(experiment: &Experiment, style: &Style) -> String {
+    tried_section(experiment, false, style)
+}
+
+/// The same, in the words of `ab` where asked.
+pub(crate) fn tried_section(experiment: &Experiment, ab: bool, style: &Style) -> String {
     let mut page = Page::new(style);
     page.heading("what was tried (time, CPU and memory against the first row)");
-    page.append(&arms_table(experiment, style));
+    page.append(&arms_table(experiment, ab, style));
     if experiment.verdicts.is_empty() {
         page.para("no arm has a verdict", 2, Tone::Plain);
     }
@@ -70,7 +78,7 @@ pub fn verdict_table(experiment: &Experiment, style: &Style) -> String {
     page.finish()
 }
 
-fn arms_table(experiment: &Experiment, style: &Style) -> String {
+fn arms_table(experiment: &Experiment, ab: bool, style: &Style) -> String {
     let roomy = style.columns() >= ROOMY;
     let mut columns = vec![("arm", Align::Name), ("time", Align::Decimal), ("95%", Align::Decimal)];
     if roomy {
@@ -88,13 +96,13 @@ fn arms_table(experiment: &Experiment, style: &Style) -> String {
             under.para(&text, 6, Tone::Plain);
         }
         under.para(&verdict.why, 6, Tone::Faint);
-        table.row_with(verdict_row(verdict, roomy), under.finish());
+        table.row_with(verdict_row(verdict, roomy, ab), under.finish());
     }
     table.render(style)
 }
 
-fn verdict_row(verdict: &Verdict, roomy: bool) -> Vec<Cell> {
-    let (word, tone) = short_word(verdict.word);
+fn verdict_row(verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {
+    let (word, tone) = short_word(verdict, ab);
     let mut row: Vec<Cell> = vec![verdict.arm.as_str().into()];
     match &verdict.effect {
         Some(e) => {

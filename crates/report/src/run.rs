@@ -2,13 +2,12 @@
 
 use crate::candidates::{candidates_section, untried_section};
 use crate::doctor::doctor_section;
+use crate::experiment::tried_section;
 use crate::headline::headline_section;
 use crate::page::Page;
 use crate::shell::command_line;
 use crate::style::{Style, Tone};
-use crate::{
-    design_section, look_section, machine_line, output_section, receipt_section, verdict_table,
-};
+use crate::{design_section, look_section, machine_line, output_section, receipt_section};
 use pagewise_model::run::{Outcome, Run, RunKind};
 
 /// The report of a run. An empty id means that the run is not saved, and leaves out the line that
@@ -38,7 +37,8 @@ fn examined(run: &Run, page: &mut Page<'_>) {
         page.section(&crate::diagnosis::section(diagnosis, run.look.as_ref(), style));
     }
     if let Some(experiment) = &run.experiment {
-        page.section(&verdict_table(experiment, style));
+        let ab = run.kind == RunKind::Ab;
+        page.section(&tried_section(experiment, ab, style));
     }
     if matches!(run.outcome, Some(Outcome::AdviceOnly)) {
         page.section(&candidates_section(&run.candidates, style));

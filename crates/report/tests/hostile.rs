@@ -1,5 +1,6 @@
 //! Text that others wrote reaches no terminal raw, and no line outgrows its width, whatever a
 //! saved run holds.
+#![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
 

@@ -63,8 +63,8 @@ pub(crate) fn look() -> Look {
     }
 }
 
-pub(crate) fn traced_look() -> Look {
-    let process = |exe: &str, incomplete: Option<&str>| ProcessSeen {
+fn process(exe: &str, incomplete: Option<&str>) -> ProcessSeen {
+    ProcessSeen {
         pid: 1,
         exe: exe.into(),
         args: vec![],
@@ -81,7 +81,10 @@ pub(crate) fn traced_look() -> Look {
         traced_life_ns: Nanos::secs(1),
         churn: MapChurn::default(),
         incomplete: incomplete.map(Into::into),
-    };
+    }
+}
+
+pub(crate) fn traced_look() -> Look {
     let pipe = PipeSeen {
         inode: 7,
         capacity_bytes: Bytes::kib(64),
