@@ -12,9 +12,19 @@
 
 mod child;
 mod drain;
+pub mod elf;
 pub mod environment;
+pub mod inject;
 pub mod launch;
 mod launch_error;
 mod os_path;
+pub mod perf;
+pub mod pipes;
+pub mod placement;
 mod program;
+pub mod ptrace;
+pub mod run;
+pub mod supervise;
+pub mod tree;
 pub mod wait;
+pub mod watcher;

@@ -1,0 +1,225 @@
+//! Mappings of the target as injection needs them, from `/proc/PID/maps` (proc(5)), and the two
+//! places in its code that a call runs through: a `syscall; ret` in the vDSO and a signal restorer.
+//!
+//! A restorer is the two instructions `mov $15, %eax; syscall` (`rt_sigreturn`): glibc's and musl's
+//! `__restore_rt`, the Go runtime's `sigreturn`. Any place with these bytes serves. The search
+//! reads executable mappings while the target runs; its result is remembered per file, and the
+//! bytes are compared again before use. Cost: about 1 ms per 10 MiB of code, once per file.
+
+use crate::ptrace::read_memory;
+use pagewise_kernel::error::SysError;
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// One line of `/proc/PID/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapping {
+    /// First address.
+    pub(super) start: u64,
+    /// First address behind it.
+    pub(super) end: u64,
+    /// Readable, writable, executable, private.
+    pub(super) mode: [bool; 4],
+    /// Offset in the file.
+    pub(super) offset: u64,
+    /// Device and inode of the file, as printed.
+    pub(super) file: String,
+    /// Path or name, possibly empty.
+    pub(super) name: String,
+}
+
+impl Mapping {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let mode = words.next()?.as_bytes();
+        let offset = u64::from_str_radix(words.next()?, 16).ok()?;
+        let file = format!("{} {}", words.next()?, words.next()?);
+        let is = |index: usize, letter: u8| mode.get(index) == Some(&letter);
+        Some(Self {
+            start: u64::from_str_radix(start, 16).ok()?,
+            end: u64::from_str_radix(end, 16).ok()?,
+            mode: [is(0, b'r'), is(1, b'w'), is(2, b'x'), is(3, b'p')],
+            offset,
+            file,
+            name: words.next().unwrap_or("").trim_start().to_owned(),
+        })
+    }
+
+    /// True when `address` lies in it.
+    #[must_use]
+    pub(super) const fn contains(&self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+
+    /// True for memory that may be read and written.
+    #[must_use]
+    pub(super) const fn is_writable(&self) -> bool {
+        self.mode[0] && self.mode[1]
+    }
+
+    const fn is_code(&self) -> bool {
+        self.mode[0] && self.mode[2]
+    }
+
+    /// True for a range that nobody may touch: a guard.
+    #[must_use]
+    pub(super) const fn is_guard(&self) -> bool {
+        !self.mode[0] && !self.mode[1] && !self.mode[2]
+    }
+}
+
+/// All mappings in a text of the form of `/proc/PID/maps`; lines that do not parse are left out.
+#[must_use]
+pub(super) fn parse(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(Mapping::parse).collect()
+}
+
+/// Where a call can be made and returned from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sites {
+    /// A `syscall` instruction with a `ret` behind it.
+    pub(super) call: u64,
+    /// A signal restorer, if one was found.
+    pub(super) restorer: Option<u64>,
+}
+
+const CALL: &[u8] = &[0x0f, 0x05, 0xc3];
+const RESTORERS: [&[u8]; 2] =
+    [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+
+/// The places in process `pid`; `None` when there is no `syscall; ret` anywhere.
+#[must_use]
+pub(super) fn sites(pid: i32, maps: &[Mapping]) -> Option<Sites> {
+    let call = candidates(maps).into_iter().find_map(|m| find(pid, m, Wanted::Call))?;
+    let restorer = candidates(maps)
+        .into_iter()
+        .filter(|m| m.name != "[vdso]")
+        .find_map(|m| find(pid, m, Wanted::Restorer));
+    Some(Sites { call, restorer })
+}
+
+/// True when the bytes at both places still are what was found there.
+#[must_use]
+pub(super) fn still_there(pid: i32, sites: Sites) -> bool {
+    let begins = |address: u64, want: &[u8]| {
+        let mut bytes = vec![0; want.len()];
+        read_memory(pid, address, &mut bytes).is_ok_and(|n| n == want.len()) && bytes == want
+    };
+    begins(sites.call, CALL)
+        && sites.restorer.is_none_or(|at| RESTORERS.iter().any(|want| begins(at, want)))
+}
+
+/// Executable mappings in the order in which they are searched: vDSO, C library, program, others.
+fn candidates(maps: &[Mapping]) -> Vec<&Mapping> {
+    let program = maps.first().map_or("", |m| m.name.as_str());
+    let rank = |m: &Mapping| match m.name.as_str() {
+        "[vdso]" => 0,
+        name if name.contains("/libc.") || name.contains("/ld-musl") => 1,
+        name if name == program => 2,
+        _ => 3,
+    };
+    let usable = |m: &&Mapping| m.is_code() && (m.name.starts_with('/') || m.name == "[vdso]");
+    let mut found: Vec<&Mapping> = maps.iter().filter(usable).collect();
+    found.sort_by_key(|m| rank(m));
+    found
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Wanted {
+    Call,
+    Restorer,
+}
+
+/// File, offset of the mapping, length, what was looked for.
+type Key = (String, u64, u64, Wanted);
+
+/// Offsets from the start of a mapping, by what was searched; `None` where there is nothing.
+static FOUND: LazyLock<Mutex<HashMap<Key, Option<u64>>>> = LazyLock::new(Mutex::default);
+
+fn find(pid: i32, mapping: &Mapping, wanted: Wanted) -> Option<u64> {
+    let length = mapping.end - mapping.start;
+    let key = (format!("{} {}", mapping.file, mapping.name), mapping.offset, length, wanted);
+    let known = FOUND.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+    let offset = match known {
+        Some(offset) => offset,
+        None => {
+            // A read that failed says nothing about the file: not remembered.
+            let offset = search(pid, mapping, wanted).ok()?;
+            FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(key, offset);
+            offset
+        }
+    };
+    offset.map(|offset| mapping.start + offset)
+}
+
+/// Bytes read at a time; consecutive reads overlap so that no match is cut.
+const STEP: usize = 1 << 20;
+const OVERLAP: usize = 16;
+
+fn search(pid: i32, mapping: &Mapping, wanted: Wanted) -> Result<Option<u64>, SysError> {
+    let mut buffer = vec![0; STEP];
+    let mut at = mapping.start;
+    while at < mapping.end {
+        let want = usize::try_from(mapping.end - at).map_or(STEP, |left| left.min(STEP));
+        let read = read_memory(pid, at, &mut buffer[..want])?;
+        let hit = match wanted {
+            Wanted::Call => position(&buffer[..read], CALL),
+            Wanted::Restorer => RESTORERS.iter().find_map(|r| position(&buffer[..read], r)),
+        };
+        if let Some(offset) = hit {
+            return Ok(Some(at - mapping.start + offset as u64));
+        }
+        if read < want || read <= OVERLAP {
+            return Ok(None);
+        }
+        at += (read - if want == STEP { OVERLAP } else { 0 }) as u64;
+    }
+    Ok(None)
+}
+
+fn position(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    let first = needle.first()?;
+    let mut from = 0;
+    while let Some(skip) = haystack.get(from..)?.iter().position(|byte| byte == first) {
+        from += skip;
+        if haystack[from..].starts_with(needle) {
+            return Some(from);
+        }
+        from += 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_parse() {
+        let text = "00400000-0040b000 r-xp 00001000 fe:00 1234   /usr/bin/a b\n\
+                    7ffd0000-7ffd1000 rw-p 00000000 00:00 0                    [stack]\n\
+                    7f0000-7f1000 ---p 00000000 00:00 0 \nnonsense\n";
+        let maps = parse(text);
+        assert_eq!(maps.len(), 3);
+        assert_eq!((maps[0].offset, maps[0].name.as_str()), (0x1000, "/usr/bin/a b"));
+        assert!(maps[0].is_code() && maps[1].is_writable() && maps[2].is_guard());
+        assert!(maps[1].contains(0x7ffd_0000) && !maps[1].contains(0x7ffd_1000));
+    }
+
+    #[test]
+    fn needles_are_found_anywhere() {
+        assert_eq!(position(b"xx\x0f\x0f\x05\xc3", CALL), Some(3));
+        assert_eq!(position(b"\x0f\x05", CALL), None);
+        assert_eq!(position(b"", CALL), None);
+    }
+
+    #[test]
+    fn own_process_has_both_places() {
+        let pid = std::process::id() as i32;
+        let maps = parse(&std::fs::read_to_string("/proc/self/maps").unwrap());
+        let sites = sites(pid, &maps).unwrap();
+        assert!(sites.restorer.is_some() && still_there(pid, sites));
+        assert!(!still_there(pid, Sites { call: sites.call + 1, ..sites }));
+    }
+}

@@ -1,0 +1,241 @@
+//! May a call be injected into this process, through which thread, and where is room for the frame?
+//!
+//! Room is below the thread's own stack pointer where that is a stack: `[stack]` for the main
+//! thread, a mapping with a guard right below it for others. A main thread on another stack (a
+//! goroutine, a coroutine) has its frame at the lowest, never touched pages of `[stack]`: such
+//! small stacks have no room for a signal frame, and their programs take signals elsewhere.
+//! Threads of Go programs other than the main one are left alone for the same reason.
+
+use super::layout::{self, Mapping, Sites};
+use super::{InjectError, Refusal};
+use crate::elf;
+use crate::ptrace::{read_memory, read_u64, request};
+use pagewise_kernel::error::SysError;
+use pagewise_model::look::Allocator;
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+/// First words of a frame's page where the frame is not below the stack pointer.
+pub(super) const MARK: [u8; 16] = *b"pagewise frame\0\0";
+
+/// A process that calls can be injected into.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// Its process id.
+    pub(super) pid: i32,
+    /// Where to call and return.
+    pub(super) sites: Sites,
+    /// Threads worth trying, the best first.
+    pub(super) threads: Vec<i32>,
+    /// It is a Go program: only its main thread has a stack that takes a frame.
+    is_go: bool,
+}
+
+impl Subject {
+    /// Looks at process `pid` without stopping it.
+    ///
+    /// # Errors
+    /// [`InjectError::Refused`] with the reason why it cannot be done.
+    pub(super) fn inspect(pid: i32) -> Result<Self, InjectError> {
+        let status = read_proc(pid, "status")?;
+        refuse_by_status(&status)?;
+        let maps = layout::parse(&read_proc(pid, "maps")?);
+        let sites = layout::sites(pid, &maps).ok_or(Refusal::NoCallSite)?;
+        let is_go = elf::of_process(pid).is_ok_and(|seen| seen.allocator == Allocator::Go);
+        Ok(Self { pid, sites, threads: threads(pid), is_go })
+    }
+
+    /// The address below which a frame of `room` bytes may be put for a thread whose stack pointer
+    /// is `sp`; whether it must be marked.
+    ///
+    /// # Errors
+    /// [`Refusal::NoStack`] when there is no such place.
+    pub(super) fn frame_top(
+        &self,
+        tid: i32,
+        sp: u64,
+        room: u64,
+    ) -> Result<(u64, bool), InjectError> {
+        let maps = layout::parse(&read_proc(self.pid, "maps")?);
+        let own = maps.iter().position(|m| m.contains(sp) && m.is_writable());
+        let has_room = |m: &Mapping| sp - m.start > room;
+        if tid != self.pid {
+            let guarded = own.filter(|&index| {
+                let below = index.checked_sub(1).map(|i| &maps[i]);
+                !self.is_go
+                    && below.is_some_and(|b| b.is_guard() && b.end == maps[index].start)
+                    && has_room(&maps[index])
+            });
+            return guarded.map(|_| (sp, false)).ok_or(Refusal::NoStack.into());
+        }
+        match own.map(|index| &maps[index]) {
+            Some(stack) if stack.name == "[stack]" && has_room(stack) => Ok((sp, false)),
+            Some(_) => self.untouched_top(&maps, sp, room),
+            None => Err(Refusal::NoStack.into()),
+        }
+    }
+
+    fn untouched_top(
+        &self,
+        maps: &[Mapping],
+        sp: u64,
+        room: u64,
+    ) -> Result<(u64, bool), InjectError> {
+        let page = rustix::param::page_size() as u64;
+        let stack = maps.iter().find(|m| m.name == "[stack]").ok_or(Refusal::NoStack)?;
+        let top = stack.start + marked_room(room);
+        let free = !stack.contains(sp)
+            && top < stack.end
+            && (self.is_marked(stack.start) || untouched(self.pid, stack.start, top, page));
+        if free { Ok((top, true)) } else { Err(Refusal::NoStack.into()) }
+    }
+
+    fn is_marked(&self, start: u64) -> bool {
+        let mut bytes = [0; MARK.len()];
+        read_memory(self.pid, start, &mut bytes).is_ok_and(|n| n == MARK.len()) && bytes == MARK
+    }
+}
+
+/// Whole pages that take the mark and a frame of `room` bytes.
+fn marked_room(room: u64) -> u64 {
+    (room + MARK.len() as u64).next_multiple_of(rustix::param::page_size() as u64)
+}
+
+/// Where the mark goes when the frame is put below `top`.
+#[must_use]
+pub(super) fn mark_place(top: u64, room: u64) -> u64 {
+    top - marked_room(room)
+}
+
+/// True when no page of the range exists, in memory or swapped out (`pagemap`, bits 63 and 62).
+fn untouched(pid: i32, start: u64, end: u64, page: u64) -> bool {
+    let Ok(pagemap) = fs::File::open(format!("/proc/{pid}/pagemap")) else { return false };
+    let mut entries = vec![0; ((end - start) / page * 8) as usize];
+    pagemap.read_exact_at(&mut entries, start / page * 8).is_ok()
+        && entries.chunks_exact(8).all(|entry| entry[7] & 0xc0 == 0)
+}
+
+fn refuse_by_status(status: &str) -> Result<(), InjectError> {
+    let number = |name| field(status, name).and_then(|v| v.parse::<i64>().ok());
+    if field(status, "VmSize").is_none() {
+        return Err(Refusal::NoMemory.into());
+    }
+    if let Some(tracer) = number("TracerPid").filter(|&pid| pid != 0) {
+        return Err(Refusal::Traced(tracer).into());
+    }
+    if field(status, "x86_Thread_features").is_some_and(|v| v.contains("shstk")) {
+        return Err(Refusal::ShadowStack.into());
+    }
+    match number("Seccomp") {
+        Some(1) => Err(Refusal::Seccomp.into()),
+        Some(2) if number("Seccomp_filters") != own_filters() => Err(Refusal::Seccomp.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Filters that we run under ourselves (a container's): a target with the same number has no own.
+fn own_filters() -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    field(&status, "Seccomp_filters")?.parse().ok()
+}
+
+/// The value of one line of a `/proc/PID/status`.
+#[must_use]
+pub(super) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// Live threads: the main one first, those in user code before those that wait.
+fn threads(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return vec![pid] };
+    let mut found: Vec<(u8, i32)> = tasks
+        .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|tid: i32| Some((rank(pid, tid)?, tid)))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, tid)| tid).collect()
+}
+
+/// 0 for the main thread, 1 for a running one, 2 for a waiting one; none for a dead one.
+fn rank(pid: i32, tid: i32) -> Option<u8> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let state = stat.rsplit_once(") ")?.1.as_bytes().first()?;
+    match state {
+        b'Z' | b'X' | b'D' | b'T' | b't' => None,
+        _ if tid == pid => Some(0),
+        b'R' => Some(1),
+        _ => Some(2),
+    }
+}
+
+/// True when a signal waits that the thread would take as soon as it runs.
+///
+/// # Errors
+/// When the thread is gone.
+pub(super) fn has_pending_signal(pid: i32, tid: i32) -> Result<bool, InjectError> {
+    let status = read_proc(pid, &format!("task/{tid}/status"))?;
+    let mask = |name| field(&status, name).and_then(|v| u64::from_str_radix(v, 16).ok());
+    let pending = mask("SigPnd").unwrap_or(0) | mask("ShdPnd").unwrap_or(0);
+    Ok(pending & !mask("SigBlk").unwrap_or(0) != 0)
+}
+
+/// True when `ip` lies in a restartable sequence (rseq(2)): the kernel would abort it if it saw the
+/// thread elsewhere. Kernels without the request have the area registered by no C library that
+/// uses such sequences at its own will, so an unknown area counts as none.
+#[must_use]
+pub(super) fn in_restartable_sequence(pid: i32, tid: i32, ip: u64) -> bool {
+    let Ok(Some(area)) = request::rseq_area(tid) else { return false };
+    let descriptor = match read_u64(pid, area + 8) {
+        Ok(0) => return false,
+        Ok(address) => address,
+        Err(_) => return true,
+    };
+    match (read_u64(pid, descriptor + 8), read_u64(pid, descriptor + 16)) {
+        (Ok(start), Ok(length)) => ip.wrapping_sub(start) < length,
+        _ => true,
+    }
+}
+
+fn read_proc(pid: i32, name: &str) -> Result<String, InjectError> {
+    let path = format!("/proc/{pid}/{name}");
+    let text = fs::read(&path)
+        .map_err(|source| SysError { call: "read", subject: path, source })
+        .map_err(InjectError::Sys)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_decides() {
+        let base = "VmSize:\t 10 kB\nTracerPid:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n";
+        assert!(refuse_by_status(base).is_ok());
+        for (from, to) in [
+            ("VmSize:\t 10 kB\n", ""),
+            ("TracerPid:\t0", "TracerPid:\t7"),
+            ("Seccomp:\t0\n", "Seccomp:\t1\n"),
+            ("Seccomp:\t0\nSeccomp_filters:\t0", "Seccomp:\t2\nSeccomp_filters:\t99"),
+            ("Seccomp:\t0\n", "Seccomp:\t0\nx86_Thread_features:\tshstk \n"),
+        ] {
+            let status = base.replace(from, to);
+            assert!(matches!(refuse_by_status(&status), Err(InjectError::Refused(_))), "{to}");
+        }
+    }
+
+    #[test]
+    fn untouched_pages_are_told_from_touched() {
+        let pid = std::process::id() as i32;
+        let page = rustix::param::page_size();
+        // More than any malloc serves from memory it has had before.
+        let mut block = vec![0_u8; 40 << 20];
+        let first = (block.as_ptr() as usize).next_multiple_of(page);
+        let offset = first - block.as_ptr() as usize;
+        block[offset] = 1;
+        let (first, page) = (first as u64, page as u64);
+        assert!(!untouched(pid, first, first + page, page));
+        assert!(untouched(pid, first + (8 << 20), first + (9 << 20), page));
+        std::hint::black_box(&block);
+    }
+}

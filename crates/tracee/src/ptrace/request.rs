@@ -1,0 +1,253 @@
+//! One function per `ptrace(2)` request and per way to wait, on a thread id.
+//!
+//! These are safe in Rust's sense: the kernel checks the relation of tracer and thread, and every
+//! pointer handed over is a local buffer. What they do to the other program is the caller's matter.
+#![allow(unsafe_code, reason = "the system calls of this file have no safe form")]
+
+use super::stop::Stop;
+use crate::ptrace::Regs;
+use libc::{c_int, c_uint, c_void};
+use pagewise_kernel::error::SysError;
+use std::io;
+use std::mem::MaybeUninit;
+
+/// The register set of the extended state of x86, from `<elf.h>`.
+const NT_X86_XSTATE: usize = 0x202;
+
+fn ptrace(
+    name: &'static str,
+    request: c_uint,
+    tid: i32,
+    address: usize,
+    data: *mut c_void,
+) -> Result<i64, SysError> {
+    // SAFETY: `data` is either an integer for requests that take one, or points to a live local
+    // buffer of the size that the request writes or reads; the callers below see to it.
+    let result = unsafe { libc::ptrace(request, tid, address as *mut c_void, data) };
+    if result < 0 {
+        let source = io::Error::last_os_error();
+        return Err(SysError { call: name, subject: format!("thread {tid}"), source });
+    }
+    Ok(result)
+}
+
+fn number(name: &'static str, request: c_uint, tid: i32, data: usize) -> Result<(), SysError> {
+    ptrace(name, request, tid, 0, data as *mut c_void).map(drop)
+}
+
+/// Attaches without stopping the thread (`PTRACE_SEIZE`), with `PTRACE_O_*` options.
+///
+/// # Errors
+/// EPERM without the right, or when it is traced already; ESRCH when it is gone.
+pub fn seize(tid: i32, options: c_int) -> Result<(), SysError> {
+    number("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, options as usize)
+}
+
+/// Asks a seized thread to stop.
+///
+/// # Errors
+/// ESRCH when it is gone.
+pub fn interrupt(tid: i32) -> Result<(), SysError> {
+    number("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, tid, 0)
+}
+
+/// Changes the options of a stopped thread.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn set_options(tid: i32, options: c_int) -> Result<(), SysError> {
+    number("PTRACE_SETOPTIONS", libc::PTRACE_SETOPTIONS, tid, options as usize)
+}
+
+/// Resumes, delivering `signal` (0: none).
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn cont(tid: i32, signal: i32) -> Result<(), SysError> {
+    number("PTRACE_CONT", libc::PTRACE_CONT, tid, signal as usize)
+}
+
+/// Resumes until the next entry to or exit from a system call.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn syscall(tid: i32, signal: i32) -> Result<(), SysError> {
+    number("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, tid, signal as usize)
+}
+
+/// Runs one instruction.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn singlestep(tid: i32, signal: i32) -> Result<(), SysError> {
+    number("PTRACE_SINGLESTEP", libc::PTRACE_SINGLESTEP, tid, signal as usize)
+}
+
+/// Leaves a thread in its job-control stop but lets it report the end of it.
+///
+/// # Errors
+/// ESRCH when it is gone or not in such a stop.
+pub fn listen(tid: i32) -> Result<(), SysError> {
+    number("PTRACE_LISTEN", libc::PTRACE_LISTEN, tid, 0)
+}
+
+/// Lets the thread go, delivering `signal` (0: none).
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn detach(tid: i32, signal: i32) -> Result<(), SysError> {
+    number("PTRACE_DETACH", libc::PTRACE_DETACH, tid, signal as usize)
+}
+
+/// The number that comes with an event: child id, exit status, former thread id.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn event_message(tid: i32) -> Result<u64, SysError> {
+    let mut message: libc::c_ulong = 0;
+    let data = (&raw mut message).cast();
+    ptrace("PTRACE_GETEVENTMSG", libc::PTRACE_GETEVENTMSG as c_uint, tid, 0, data)?;
+    Ok(message)
+}
+
+/// The general registers.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn get_regs(tid: i32) -> Result<Regs, SysError> {
+    let mut regs = super::cleared();
+    let data = (&raw mut regs).cast();
+    ptrace("PTRACE_GETREGS", libc::PTRACE_GETREGS as c_uint, tid, 0, data)?;
+    Ok(regs)
+}
+
+/// Sets the general registers: one atomic step as far as the thread is concerned.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped, EIO for values that the kernel does not take.
+pub fn set_regs(tid: i32, regs: &Regs) -> Result<(), SysError> {
+    let data = (&raw const *regs).cast_mut().cast();
+    ptrace("PTRACE_SETREGS", libc::PTRACE_SETREGS as c_uint, tid, 0, data).map(drop)
+}
+
+/// The extended register state in the standard XSAVE format.
+///
+/// # Errors
+/// ENODEV on a processor without XSAVE, ESRCH when it is gone or not stopped.
+pub fn get_xstate(tid: i32) -> Result<Vec<u8>, SysError> {
+    let mut state = vec![0_u8; 16 << 10];
+    let mut iov = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+    let data = (&raw mut iov).cast();
+    ptrace("PTRACE_GETREGSET", libc::PTRACE_GETREGSET as c_uint, tid, NT_X86_XSTATE, data)?;
+    state.truncate(iov.iov_len);
+    Ok(state)
+}
+
+/// The signal mask that is in force when the current call is over.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn get_sigmask(tid: i32) -> Result<u64, SysError> {
+    let mut mask = 0_u64;
+    let data = (&raw mut mask).cast();
+    ptrace("PTRACE_GETSIGMASK", libc::PTRACE_GETSIGMASK, tid, 8, data)?;
+    Ok(mask)
+}
+
+/// Sets the signal mask.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn set_sigmask(tid: i32, mask: u64) -> Result<(), SysError> {
+    let data = (&raw const mask).cast_mut().cast();
+    ptrace("PTRACE_SETSIGMASK", libc::PTRACE_SETSIGMASK, tid, 8, data).map(drop)
+}
+
+/// The `si_code` of the signal that a thread is stopped for.
+///
+/// # Errors
+/// EINVAL in a group stop, ESRCH when it is gone or not stopped.
+pub fn signal_code(tid: i32) -> Result<i32, SysError> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let data = info.as_mut_ptr().cast();
+    ptrace("PTRACE_GETSIGINFO", libc::PTRACE_GETSIGINFO as c_uint, tid, 0, data)?;
+    // SAFETY: zeroed is a valid value of this struct of integers, and the kernel has filled it.
+    Ok(unsafe { info.assume_init() }.si_code)
+}
+
+/// Address of the thread's registered restartable-sequence area, if it has one.
+///
+/// # Errors
+/// EIO on kernels before 5.13, ESRCH when it is gone or not stopped.
+pub fn rseq_area(tid: i32) -> Result<Option<u64>, SysError> {
+    let mut area = libc::ptrace_rseq_configuration {
+        rseq_abi_pointer: 0,
+        rseq_abi_size: 0,
+        signature: 0,
+        flags: 0,
+        pad: 0,
+    };
+    let size = size_of_val(&area);
+    let data = (&raw mut area).cast();
+    ptrace("PTRACE_GET_RSEQ_CONFIGURATION", libc::PTRACE_GET_RSEQ_CONFIGURATION, tid, size, data)?;
+    Ok((area.rseq_abi_pointer != 0).then_some(area.rseq_abi_pointer))
+}
+
+/// Waits for `tid` (-1: any child or tracee of this thread) to stop or end. With `block` unset it
+/// returns `None` when nothing has happened.
+///
+/// # Errors
+/// ECHILD when there is nothing to wait for.
+pub fn wait(tid: i32, block: bool) -> Result<Option<(i32, Stop)>, SysError> {
+    let flags = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a live local that the call writes.
+        let who = unsafe { libc::waitpid(tid, &raw mut status, flags) };
+        if who > 0 {
+            return Ok(Some((who, Stop::decode(status))));
+        }
+        if who == 0 {
+            return Ok(None);
+        }
+        let source = io::Error::last_os_error();
+        if source.kind() != io::ErrorKind::Interrupted {
+            return Err(SysError { call: "waitpid", subject: format!("thread {tid}"), source });
+        }
+    }
+}
+
+/// Waits for one seized thread to stop or end. The end of a child of this very process is reported
+/// but left for the one who waits for the child; any other thread's end is passed on to its parent.
+///
+/// # Errors
+/// ECHILD when the thread is not seized by us.
+pub fn wait_stop(tid: i32) -> Result<Stop, SysError> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+    loop {
+        // SAFETY: `info` is a live local of the type that the call fills.
+        let failed =
+            unsafe { libc::waitid(libc::P_PID, tid.unsigned_abs(), info.as_mut_ptr(), flags) };
+        if failed == 0 {
+            break;
+        }
+        let source = io::Error::last_os_error();
+        if source.kind() != io::ErrorKind::Interrupted {
+            return Err(SysError { call: "waitid", subject: format!("thread {tid}"), source });
+        }
+    }
+    // SAFETY: zeroed is a valid value of this struct of integers, and the kernel has filled it.
+    let code = unsafe { info.assume_init() }.si_code;
+    if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED && is_own_child(tid) {
+        return Ok(Stop::Exited(0));
+    }
+    Ok(wait(tid, true)?.map_or(Stop::Other(0), |(_, stop)| stop))
+}
+
+fn is_own_child(tid: i32) -> bool {
+    let parent = format!("\nPPid:\t{}\n", std::process::id());
+    let leader = format!("\nTgid:\t{tid}\n");
+    std::fs::read_to_string(format!("/proc/{tid}/status"))
+        .is_ok_and(|status| status.contains(&parent) && status.contains(&leader))
+}
