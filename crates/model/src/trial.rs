@@ -18,6 +18,9 @@ pub struct Point {
     /// counter moves without it proves nothing by moving.
     #[serde(default)]
     pub idle_mechanisms: Vec<(String, u64)>,
+    /// Huge pages handed out at faults on the machine during the run.
+    #[serde(default)]
+    pub huge_faults: u64,
     /// CPU time our own supervising process spent beside the run.
     pub supervisor_ns: Nanos,
 }

@@ -8,7 +8,7 @@ use crate::choose;
 use crate::output::{Baseline, Captured};
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Section, World};
+use crate::world::{Arm, Event, World};
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, Traced};
 use pagewise_model::plan::{Dose, Settings};
@@ -16,6 +16,7 @@ use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
 use pagewise_model::trial::Word;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
+use pagewise_trial::Kind;
 
 /// Plain timed runs of the look: two, for the spread.
 const LOOKS: usize = 2;
@@ -50,7 +51,7 @@ pub struct Session<'a> {
     run: Run,
     traced: Option<Fact<Traced>>,
     doses: Vec<Vec<Dose>>,
-    rejected: Vec<OutputCheck>,
+    base: Option<Baseline>,
 }
 
 impl<'a> Session<'a> {
@@ -63,7 +64,7 @@ impl<'a> Session<'a> {
             request.started_unix_ns,
             request.command_text(),
         );
-        Self { request, run, traced: None, doses: Vec::new(), rejected: Vec::new() }
+        Self { request, run, traced: None, doses: Vec::new(), base: None }
     }
 
     /// Runs to the end. What is known is in the run whatever happens; an early end is told apart.
@@ -95,7 +96,7 @@ impl<'a> Session<'a> {
             Step::Price => self.price(world),
             Step::Trace => self.trace(world),
             Step::Time => self.time(world),
-            Step::Diagnose => self.diagnose(world),
+            Step::Diagnose => Ok(self.diagnose()),
             Step::Choose => self.choose(world),
             Step::Compare => self.compare(world),
             Step::Try => self.try_arms(world),
@@ -149,18 +150,16 @@ impl<'a> Session<'a> {
         let traced = self.traced.take().unwrap_or_else(|| Fact::missing("not taken"));
         let look = Look { runs, traced, samples: observed.samples, walks: observed.walks };
         self.run.look = Some(look);
-        world.tell(&Event::Section(Section::Look, &self.run));
         Ok(Step::Diagnose)
     }
 
-    fn diagnose(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
+    fn diagnose(&mut self) -> Step {
         if let (Some(look), Some(prices), Some(machine)) =
             (&self.run.look, &self.run.prices, &self.run.machine)
         {
             self.run.diagnosis = Some(diagnose(look, prices, machine));
         }
-        world.tell(&Event::Section(Section::Diagnosis, &self.run));
-        Ok(Step::Choose)
+        Step::Choose
     }
 
     fn choose(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
@@ -170,7 +169,7 @@ impl<'a> Session<'a> {
             let evidence = Evidence { look, diagnosis, machine, prices };
             self.run.candidates = choose::candidates(&evidence);
         }
-        world.tell(&Event::Section(Section::Candidates, &self.run));
+        world.tell(&Event::Chosen(&self.run));
         if self.request.advise {
             self.run.outcome = Some(Outcome::AdviceOnly);
             return Ok(Step::Done);
@@ -219,12 +218,9 @@ impl<'a> Session<'a> {
         });
         for arm in self.arms() {
             let run: Captured = world.captured(&arm)?;
-            let check = base.check(&arm.name, &run);
-            if !check.equal {
-                self.rejected.push(check.clone());
-            }
-            self.run.output_checks.push(check);
+            self.run.output_checks.push(base.check(&arm.name, &run));
         }
+        self.base = Some(base);
         Ok(Step::Try)
     }
 
@@ -241,21 +237,23 @@ impl<'a> Session<'a> {
 
     fn try_arms(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         let Some(look) = &self.run.look else { return Ok(Step::Done) };
-        let arms = self.arms();
+        let own = self.request.own_arms.iter().map(|_| Vec::new());
         let setup = bench::Setup {
             request: self.request,
+            kind: Kind::Screened,
             plain: choose::plain(self.request),
-            arms: &arms,
-            doses: &self.doses,
+            arms: self.arms(),
+            doses: self.doses.iter().cloned().chain(own).collect(),
             look,
             prices: self.run.prices.as_ref(),
-            rejected: &self.rejected,
+            base: self.base.as_ref(),
+            checks: std::mem::take(&mut self.run.output_checks),
         };
-        let (experiment, tried) = bench::experiment(&setup, world)?;
-        self.doses = tried;
-        let interrupted = experiment.interrupted;
-        self.run.doses = self.doses.iter().map(|d| (choose::name(d), d.clone())).collect();
-        self.run.experiment = Some(experiment);
+        let tried = bench::experiment(setup, world)?;
+        let interrupted = tried.experiment.interrupted;
+        self.run.output_checks = tried.checks;
+        self.run.doses = tried.doses;
+        self.run.experiment = Some(tried.experiment);
         if interrupted {
             self.run.outcome = Some(Outcome::Interrupted);
             return Ok(Step::Done);

@@ -11,6 +11,7 @@ use pagewise_model::trial::Design;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Mechanism;
+use pagewise_trial::{Canary, Progress, WeatherMark};
 use std::ffi::OsString;
 
 /// One way to run the program.
@@ -45,50 +46,17 @@ pub struct Timed {
     pub walks: Fact<WalkCounts>,
 }
 
-/// Readings of the machine at one moment; differences of two are a block's weather.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct WeatherMark {
-    /// The clock.
-    pub now_ns: Nanos,
-    /// Time stolen by the hypervisor so far.
-    pub steal_ns: Nanos,
-    /// Time in which some task waited for a CPU.
-    pub cpu_pressure_ns: Option<Nanos>,
-    /// Time in which some task waited for memory.
-    pub memory_pressure_ns: Option<Nanos>,
-}
-
 /// What the user is told while a session works.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A stage begins.
     Stage(&'a str),
-    /// Part of the report is final: the run as it is now.
-    Section(Section, &'a Run),
+    /// Diagnosis and choice are made: the run as it is now.
+    Chosen(&'a Run),
     /// The experiment is about to start.
     Design(&'a Design),
-    /// Runs done of those planned.
-    Progress {
-        /// Stage.
-        stage: &'a str,
-        /// Done.
-        done: u32,
-        /// Planned.
-        total: u32,
-        /// Estimate of what is left.
-        left_ns: Nanos,
-    },
-}
-
-/// Parts of the report in the order in which they become final.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Section {
-    /// Machine and look.
-    Look,
-    /// Diagnosis.
-    Diagnosis,
-    /// Remedies that fit.
-    Candidates,
+    /// How far the experiment is.
+    Progress(&'a Progress),
 }
 
 /// What reaches outside.
@@ -118,11 +86,11 @@ pub trait World {
     /// Touches and frees memory so that the host backs it.
     fn condition(&mut self, bytes: Bytes);
     /// Register-only and memory-bound loops of fixed work.
-    fn canary(&mut self) -> (Nanos, Nanos);
+    fn canary(&mut self) -> Canary;
     /// Weather now.
     fn weather(&mut self) -> WeatherMark;
     /// The clock.
-    fn now(&mut self) -> Nanos;
+    fn now(&self) -> Nanos;
     /// The user wants to stop.
     fn interrupted(&self) -> bool;
     /// Tells the user.

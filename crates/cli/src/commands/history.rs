@@ -15,7 +15,8 @@ pub(super) fn run(args: &History) -> Result<ExitCode, Failure> {
             terminal::print(&(line + "\n"));
         }
     } else {
-        terminal::print(&pagewise_report::history_table(&runs, &terminal::style()));
+        let heads: Vec<_> = runs.iter().map(pagewise_report::RunHead::from).collect();
+        terminal::print(&pagewise_report::history_table(&heads, &terminal::style()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,52 @@
+//! Watcher of `place=apart`: processes joined by pipes take turns over the given CPUs.
+
+use super::Rhythm;
+use pagewise_model::Nanos;
+use pagewise_tracee::pipes::ends;
+use pagewise_tracee::placement::{Placer, edges, place};
+use pagewise_tracee::tree::Tree;
+use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
+use std::collections::HashSet;
+
+/// Pause between two looks after the set-up phase.
+const STEADY: Nanos = Nanos::millis(10);
+
+/// The watcher.
+pub(super) struct AlternateCpus {
+    placer: Placer,
+    foreign: HashSet<u64>,
+    placed: u64,
+    refused: u64,
+}
+
+impl AlternateCpus {
+    pub(super) fn new(cpus: Vec<u32>, context: &Context) -> Self {
+        let foreign = context.foreign_pipes.clone();
+        Self { placer: Placer::new(cpus), foreign, placed: 0, refused: 0 }
+    }
+}
+
+impl Watcher for AlternateCpus {
+    fn name(&self) -> &str {
+        crate::place::WATCH
+    }
+
+    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+        for (pid, cpu) in self.placer.assign(&edges(&ends(tree), &self.foreign)) {
+            match place(pid, cpu) {
+                Ok(threads) => self.placed += u64::from(threads > 0),
+                Err(_gone_or_refused) => self.refused += 1,
+            }
+        }
+        Some(Rhythm { steady: STEADY }.next(since_start))
+    }
+
+    fn finish(&mut self) -> WatchReport {
+        let notes = if self.refused > 0 {
+            vec![format!("{} process(es) could not be placed", self.refused)]
+        } else {
+            Vec::new()
+        };
+        WatchReport { watch: self.name().to_owned(), counter: self.placed, notes }
+    }
+}

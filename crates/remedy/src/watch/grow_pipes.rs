@@ -1,0 +1,54 @@
+//! Watcher of `pipe-grow`: grows each new pipe between processes of the tree, once.
+
+use super::Rhythm;
+use pagewise_model::{Bytes, Nanos};
+use pagewise_tracee::pipes::{Ledger, grow_all};
+use pagewise_tracee::tree::Tree;
+use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
+
+/// Pause between two looks after the set-up phase.
+const STEADY: Nanos = Nanos::millis(5);
+
+/// The watcher.
+pub(super) struct GrowPipes {
+    ledger: Ledger,
+}
+
+impl GrowPipes {
+    pub(super) fn new(capacity: Bytes, budget: Bytes, context: &Context) -> Self {
+        Self { ledger: Ledger::new(capacity, budget, context.foreign_pipes.clone()) }
+    }
+}
+
+impl Watcher for GrowPipes {
+    fn name(&self) -> &str {
+        crate::pipe_grow::WATCH
+    }
+
+    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+        if self.ledger.limit_reached() {
+            return None;
+        }
+        grow_all(tree, &mut self.ledger);
+        Some(Rhythm { steady: STEADY }.next(since_start))
+    }
+
+    fn finish(&mut self) -> WatchReport {
+        let mut notes = Vec::new();
+        if self.ledger.limit_reached() {
+            notes.push(
+                "the user's pipe budget (fs.pipe-user-pages-soft) is used up: some pipes were \
+                 not grown"
+                    .to_owned(),
+            );
+        }
+        for (errno, count) in self.ledger.refusals() {
+            let error = std::io::Error::from_raw_os_error(*errno);
+            notes.push(format!("{count} pipe(s) not grown: {error}"));
+        }
+        if self.ledger.grown() > 0 {
+            notes.push(format!("at most {} more pipe memory at once", self.ledger.most_held()));
+        }
+        WatchReport { watch: self.name().to_owned(), counter: self.ledger.grown(), notes }
+    }
+}

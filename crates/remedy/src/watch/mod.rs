@@ -1,0 +1,70 @@
+//! What remedies do while the program runs: the watchers that the supervising process calls.
+
+mod advise_huge;
+mod alternate_cpus;
+mod grow_pipes;
+
+use pagewise_model::Nanos;
+use pagewise_model::plan::Watch;
+use pagewise_tracee::watcher::{Context, Watcher};
+
+/// The watcher for one part of a plan.
+#[must_use]
+pub fn build(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
+    match watch {
+        Watch::GrowPipes { capacity_bytes, budget_bytes } => {
+            Box::new(grow_pipes::GrowPipes::new(*capacity_bytes, *budget_bytes, context))
+        }
+        Watch::AdviseHuge { min_bytes, growth_limit_bytes } => {
+            Box::new(advise_huge::AdviseHuge::new(*min_bytes, *growth_limit_bytes))
+        }
+        Watch::AlternateCpus { cpus } => {
+            Box::new(alternate_cpus::AlternateCpus::new(cpus.clone(), context))
+        }
+    }
+}
+
+/// When to look at the tree again: often while it is being set up, rarely later.
+///
+/// A shell makes the pipes of a pipeline within its first milliseconds; a look costs about 0.1 ms
+/// of CPU, so 0.2 ms is only affordable for the first 20.
+#[derive(Debug, Clone, Copy)]
+struct Rhythm {
+    /// Later looks come this long after each other.
+    steady: Nanos,
+}
+
+/// The set-up phase of a program.
+const SETUP: Nanos = Nanos::millis(20);
+/// Pause between two looks in the set-up phase.
+const SETUP_PAUSE: Nanos = Nanos(200_000);
+/// From here on the program is a long one, and looks are rarer still.
+const LONG: Nanos = Nanos::secs(1);
+/// How much rarer.
+const LONG_FACTOR: u64 = 4;
+
+impl Rhythm {
+    fn next(self, since_start: Nanos) -> Nanos {
+        let pause = if since_start < SETUP {
+            SETUP_PAUSE
+        } else if since_start < LONG {
+            self.steady
+        } else {
+            Nanos(self.steady.0 * LONG_FACTOR)
+        };
+        since_start + pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_rarer() {
+        let rhythm = Rhythm { steady: Nanos::millis(5) };
+        assert_eq!(rhythm.next(Nanos(0)), SETUP_PAUSE);
+        assert_eq!(rhythm.next(Nanos::millis(100)), Nanos::millis(105));
+        assert_eq!(rhythm.next(Nanos::secs(3)), Nanos::secs(3) + Nanos::millis(20));
+    }
+}
