@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activity;
+pub mod diagnosis;
 pub mod power;
 pub mod stats;
 pub mod verdict;

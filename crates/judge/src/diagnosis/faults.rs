@@ -1,0 +1,125 @@
+//! Splits the minor faults of a run by kind and prices them.
+//!
+//! The kernel counts minor faults in one number. What they were is read from the memory that the
+//! processes had at their end: resident anonymous base pages took one fault each, huge pages one
+//! each, written private file pages one copy-on-write each, resident file pages one fault per
+//! window (fault-around). Faults beyond those are pages faulted in again after the program gave
+//! them back (munmap, heap trim, MADV_DONTNEED), as many as it gave back, and after that, in a tree
+//! of processes, copies of pages shared by fork. The sum is always the number that was counted.
+
+use super::typical::Typical;
+use super::{Estimate, micros};
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::look::{Look, ProcessSeen, Traced};
+use pagewise_model::machine::Machine;
+use pagewise_model::measured::Measured;
+use pagewise_model::price::Prices;
+use pagewise_model::{Bytes, PageSize};
+
+/// Minor faults by kind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Split {
+    /// First touches of anonymous base pages.
+    pub(super) anon: f64,
+    /// Of `anon`, pages that had been given back before.
+    pub(super) again: f64,
+    /// First touches of huge pages.
+    pub(super) huge: f64,
+    pub(super) cow: f64,
+    pub(super) file: f64,
+}
+
+pub(super) fn estimate(
+    look: &Look,
+    run: &Typical,
+    prices: &Prices,
+    machine: &Machine,
+) -> Vec<Estimate> {
+    let huge_page = machine.huge_page_bytes.known().copied().unwrap_or(PageSize::PMD_2M);
+    let traced = look.traced.known();
+    let split = match traced {
+        Some(traced) => split(traced, run, prices, machine.base_page_bytes, huge_page),
+        None => Split { anon: run.minor_faults, ..Split::default() },
+    };
+    let pages_per_huge = (huge_page.bytes() / machine.base_page_bytes.bytes().max(1)) as f64;
+    let mut estimates = anonymous(&split, prices, pages_per_huge, traced.is_none());
+    let plain = |kind, count: f64, price: f64| {
+        (count > 0.0).then(|| {
+            let evidence = format!("{count:.0} faults x {}", micros(price));
+            Estimate::priced(kind, count * price, evidence)
+        })
+    };
+    let file_ns = prices.file_fault_ns.median;
+    estimates.extend(plain(CostKind::FileFaults, split.file, file_ns));
+    estimates.extend(plain(CostKind::CowFaults, split.cow, prices.cow_fault_ns.median));
+    // The CPU part of a major fault: the fault itself and the switch away and back.
+    let major_ns = file_ns + prices.wakeup_same_ns.median;
+    estimates.extend(plain(CostKind::MajorFaults, run.major_faults, major_ns));
+    estimates
+}
+
+pub(super) fn split(
+    traced: &Traced,
+    run: &Typical,
+    prices: &Prices,
+    base_page: PageSize,
+    huge_page: PageSize,
+) -> Split {
+    let sum = |size: fn(&ProcessSeen) -> Bytes| {
+        traced.processes.iter().map(|p| size(p).0 as f64).sum::<f64>()
+    };
+    let page = base_page.bytes() as f64;
+    let huge_bytes = sum(|p| p.anon_huge_bytes);
+    let cow_bytes = sum(|p| p.file_cow_bytes);
+    let anon_bytes = (sum(|p| p.anon_bytes) - huge_bytes - cow_bytes).max(0.0);
+    let given_back = traced.processes.iter().map(|p| &p.churn).fold(0.0, |bytes, churn| {
+        bytes + (churn.munmap_bytes + churn.brk_shrink_bytes + churn.dontneed_bytes).0 as f64
+    });
+    let window = prices.file_fault_pages.max(1.0);
+    // Takes up to `wanted` of the faults not yet explained.
+    let mut left = run.minor_faults;
+    let mut take = |wanted: f64| {
+        let taken = wanted.min(left);
+        left -= taken;
+        taken
+    };
+    let huge = take((huge_bytes / huge_page.bytes() as f64).ceil());
+    let first = take(anon_bytes / page);
+    let mut cow = take(cow_bytes / page);
+    let file = take(sum(|p| p.file_bytes) / page / window);
+    let again = take(given_back / page);
+    let mut anon = first + again;
+    if traced.processes.len() > 1 {
+        cow += left;
+    } else {
+        anon += left;
+    }
+    Split { anon, again, huge, cow, file }
+}
+
+fn anonymous(split: &Split, prices: &Prices, pages_per_huge: f64, untraced: bool) -> Vec<Estimate> {
+    let fault_ns = prices.anon_fault_ns.median;
+    let zero_ns = prices.zero_page_ns.median.clamp(0.0, fault_ns);
+    let huge_ns = prices.huge_fault_ns.known().map_or(0.0, |m: &Measured| m.median);
+    let huge_zero_ns = (zero_ns * pages_per_huge).min(huge_ns);
+    let mut estimates = Vec::new();
+    if split.anon > 0.0 || split.huge > 0.0 {
+        let ns = split.anon * (fault_ns - zero_ns) + split.huge * (huge_ns - huge_zero_ns);
+        let mut evidence = format!("{:.0} faults x {}", split.anon, micros(fault_ns - zero_ns));
+        if split.huge > 0.0 {
+            evidence += &format!(", {:.0} huge x {}", split.huge, micros(huge_ns - huge_zero_ns));
+        }
+        if split.again > 0.0 {
+            evidence += &format!(", {:.0} of them of pages given back before", split.again);
+        }
+        if untraced {
+            evidence += ", all taken as anonymous: the program could not be traced";
+        }
+        estimates.push(Estimate::priced(CostKind::AnonFaults, ns, evidence));
+        let zeroing = split.anon * zero_ns + split.huge * huge_zero_ns;
+        let pages = split.anon + split.huge * pages_per_huge;
+        let evidence = format!("{pages:.0} pages x {}", micros(zero_ns));
+        estimates.push(Estimate::priced(CostKind::Zeroing, zeroing, evidence));
+    }
+    estimates
+}

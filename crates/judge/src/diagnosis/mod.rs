@@ -1,0 +1,147 @@
+//! From what the look counted to what page work costs: counts times unit prices, as time and share.
+//!
+//! Times are CPU nanoseconds of the median run; shares are of its CPU time, for wake-ups of its wall
+//! time. Every cost carries its counts and prices ("262144 faults x 0.61 us"). Costs that the kernel
+//! charges as system time are bounded by the system time seen: when prices say more, all are
+//! scaled down together and say so. Address translation is measured by counters where they exist,
+//! and otherwise an upper bound ([`translation`]). Samples, where they exist, are the second opinion
+//! ([`second_opinion`]): they never replace a priced cost, they contradict it.
+//!
+//! Not seen: waiting for devices, work of kernel threads, user time lost to cold caches after a
+//! fault or a switch. Written bytes count as copied wherever they go; to `/dev/null` they are not,
+//! and there only the bound by system time helps.
+
+mod faults;
+mod second_opinion;
+mod transfer;
+mod translation;
+mod typical;
+
+use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
+use pagewise_model::look::{Look, Samples};
+use pagewise_model::machine::Machine;
+use pagewise_model::price::Prices;
+use pagewise_model::{Fact, Nanos};
+use typical::Typical;
+
+/// One cost before bounds and shares.
+#[derive(Debug, Clone, PartialEq)]
+struct Estimate {
+    kind: CostKind,
+    ns: f64,
+    basis: Basis,
+    evidence: String,
+}
+
+impl Estimate {
+    fn priced(kind: CostKind, ns: f64, evidence: String) -> Self {
+        Self { kind, ns, basis: Basis::CountsTimesPrice, evidence }
+    }
+}
+
+/// What page work costs the program that `look` saw, at `prices`, on `machine`.
+#[must_use]
+pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
+    let Some(run) = Typical::of(&look.runs) else {
+        return Diagnosis {
+            costs: Vec::new(),
+            ceiling_share: 0.0,
+            host_share: Fact::missing("the program was not run"),
+            disagreements: Vec::new(),
+        };
+    };
+    let mut system = faults::estimate(look, &run, prices, machine);
+    let fault_ns = total(&system);
+    system.extend(transfer::estimate(look, &run, prices));
+    let host_share = host_share(&run, fault_ns, total(&system) - fault_ns, prices, machine);
+    system.extend(second_opinion::reclaim(&look.samples));
+    bound_by_system_time(&mut system, run.sys_ns);
+    let translation = translation::estimate(look, &run, prices);
+    let wakeups = transfer::wakeups(&run, prices, machine);
+    let ceiling_share = ceiling(&run, total(&system), translation.as_ref(), wakeups.as_ref());
+    let mut estimates = system;
+    estimates.extend(translation);
+    estimates.extend(wakeups);
+    estimates.retain(|e| e.ns.round() >= 1.0);
+    let costs = costs(&estimates, &run, &look.samples);
+    let disagreements = second_opinion::disagreements(&costs, &look.samples, run.cpu_ns());
+    Diagnosis { costs, ceiling_share, host_share, disagreements }
+}
+
+fn total(estimates: &[Estimate]) -> f64 {
+    estimates.iter().map(|e| e.ns).sum()
+}
+
+/// `part` of `whole` within 0..=1; 0 where there is no whole.
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 && part > 0.0 { (part / whole).min(1.0) } else { 0.0 }
+}
+
+fn bound_by_system_time(estimates: &mut [Estimate], sys_ns: f64) {
+    let sum = total(estimates);
+    if sum <= sys_ns {
+        return;
+    }
+    for estimate in estimates {
+        estimate.ns *= sys_ns / sum;
+        estimate.evidence.push_str("; capped by system time seen");
+    }
+}
+
+/// The most that can go from the wall time: all page work is taken to be on the critical path.
+fn ceiling(
+    run: &Typical,
+    system_ns: f64,
+    translation: Option<&Estimate>,
+    wakeups: Option<&Estimate>,
+) -> f64 {
+    let ns = |e: Option<&Estimate>| e.map_or(0.0, |e| e.ns);
+    share(system_ns + ns(translation) + ns(wakeups), run.wall_ns)
+}
+
+fn costs(estimates: &[Estimate], run: &Typical, samples: &Fact<Samples>) -> Vec<Cost> {
+    let kinds: Vec<CostKind> = estimates.iter().map(|e| e.kind).collect();
+    let mut costs: Vec<Cost> = estimates
+        .iter()
+        .map(|e| Cost {
+            kind: e.kind,
+            cost_ns: Nanos::from_f64(e.ns),
+            time_share: match e.kind {
+                CostKind::Wakeups => share(e.ns, run.wall_ns),
+                _ => share(e.ns, run.cpu_ns()),
+            },
+            basis: e.basis,
+            evidence: e.evidence.clone(),
+            sampled_ns: second_opinion::sampled(e.kind, &kinds, samples),
+        })
+        .collect();
+    costs.sort_by_key(|cost| std::cmp::Reverse(cost.cost_ns));
+    costs
+}
+
+/// System time that faults took above their price: what the host charged for backing memory.
+fn host_share(
+    run: &Typical,
+    fault_ns: f64,
+    other_ns: f64,
+    prices: &Prices,
+    machine: &Machine,
+) -> Fact<f64> {
+    if machine.hypervisor.is_none() {
+        return Fact::missing("not a virtual machine");
+    }
+    let host_extra = prices.host_fault_extra_ns.known().copied().unwrap_or(0.0).max(0.0);
+    let at_worst = fault_ns + run.minor_faults * host_extra;
+    if fault_ns <= 0.0 || at_worst < run.sys_ns / 2.0 || at_worst < other_ns {
+        return Fact::missing("faults do not dominate the system time of this program");
+    }
+    Fact::Known(share(run.sys_ns - fault_ns - other_ns, run.cpu_ns()))
+}
+
+/// A time for evidence: "0.61 us".
+fn micros(ns: f64) -> String {
+    format!("{:.2} us", ns / 1e3)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+//! Constructed looks, one per rule.
+
+use super::*;
+use pagewise_model::look::{
+    AccessPattern, Activity, Allocator, MapChurn, PipeSeen, ProcessSeen, Traced, WalkCounts,
+};
+use pagewise_model::measured::Measured;
+use pagewise_model::price::ChasePoint;
+use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, PageSize};
+use std::collections::BTreeMap;
+
+fn exactly(value: f64) -> Measured {
+    Measured { median: value, min: value, max: value, n: 1 }
+}
+
+fn machine() -> Machine {
+    Machine {
+        kernel: "6.18".into(),
+        arch: "x86_64".into(),
+        cpu_model: "test".into(),
+        cpus: vec![0, 1],
+        base_page_bytes: PageSize::BASE_4K,
+        huge_page_bytes: Fact::Known(PageSize::PMD_2M),
+        memory_bytes: Bytes::gib(8),
+        thp_enabled: Fact::Known("madvise".into()),
+        thp_defrag: Fact::Known("madvise".into()),
+        hypervisor: Some("KVM".into()),
+        pipe_max_bytes: Bytes::mib(1),
+        perf_event_paranoid: Fact::Known(2),
+        uid: 0,
+    }
+}
+
+fn prices() -> Prices {
+    let point = |mib, base, huge| ChasePoint {
+        set_bytes: Bytes::mib(mib),
+        base_ns: exactly(base),
+        huge_ns: Fact::Known(exactly(huge)),
+    };
+    Prices {
+        anon_fault_ns: exactly(600.0),
+        zero_page_ns: exactly(100.0),
+        file_fault_ns: exactly(1000.0),
+        file_fault_pages: 16.0,
+        cow_fault_ns: exactly(800.0),
+        huge_fault_ns: Fact::Known(exactly(80_000.0)),
+        pipe_copy_kib_ns: exactly(200.0),
+        file_copy_kib_ns: exactly(50.0),
+        syscall_ns: exactly(100.0),
+        map_unmap_ns: exactly(2000.0),
+        wakeup_cross_ns: Fact::Known(exactly(5000.0)),
+        wakeup_same_ns: exactly(1500.0),
+        spawn_ns: exactly(400_000.0),
+        chase: vec![
+            point(1, 5.0, 5.0),
+            point(16, 60.0, 30.0),
+            point(256, 140.0, 100.0),
+            point(1024, 200.0, 110.0),
+        ],
+        host_fault_extra_ns: Fact::Known(4000.0),
+        prior: false,
+    }
+}
+
+fn usage(wall_ms: u64, user_ms: u64, sys_ms: u64) -> Usage {
+    Usage {
+        wall_ns: Nanos::millis(wall_ms),
+        user_ns: Nanos::millis(user_ms),
+        sys_ns: Nanos::millis(sys_ms),
+        peak_rss_bytes: Bytes::mib(1),
+        minor_faults: 0,
+        major_faults: 0,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        read_bytes: Some(Bytes(0)),
+        written_bytes: Some(Bytes(0)),
+        read_calls: None,
+        write_calls: None,
+        device_read_bytes: None,
+        ended: Ended::Exited(0),
+    }
+}
+
+fn process(pid: i32) -> ProcessSeen {
+    ProcessSeen {
+        pid,
+        exe: "/bin/program".into(),
+        args: Vec::new(),
+        is_static: false,
+        allocator: Allocator::Glibc,
+        threads: 1,
+        peak_rss_bytes: Bytes(0),
+        anon_bytes: Bytes(0),
+        anon_huge_bytes: Bytes(0),
+        file_bytes: Bytes(0),
+        file_cow_bytes: Bytes(0),
+        page_table_bytes: Bytes(0),
+        minor_faults: 0,
+        traced_life_ns: Nanos(1),
+        churn: MapChurn::default(),
+        incomplete: None,
+    }
+}
+
+fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
+    Look {
+        runs: vec![run],
+        traced: Fact::Known(Traced {
+            processes,
+            pipes: Vec::new(),
+            most_processes: 1,
+            effects: Vec::new(),
+            pattern: Fact::missing("not stepped"),
+            descriptor_kinds: BTreeMap::new(),
+            ended: Ended::Exited(0),
+        }),
+        samples: Fact::missing("no samples"),
+        walks: Fact::missing("no counters"),
+    }
+}
+
+fn with_pattern(mut look: Look, jumps: u64, span: Bytes, huge: Bytes) -> Look {
+    let pattern = AccessPattern {
+        bursts: 10,
+        instructions: 10_000,
+        accesses: 3000,
+        jumps,
+        jump_span_bytes: span,
+        jump_huge_bytes: huge,
+    };
+    if let Fact::Known(traced) = &mut look.traced {
+        traced.pattern = Fact::Known(pattern);
+    }
+    look
+}
+
+fn judge(look: &Look) -> Diagnosis {
+    diagnose(look, &prices(), &machine())
+}
+
+fn ns(diagnosis: &Diagnosis, kind: CostKind) -> u64 {
+    diagnosis.cost(kind).map_or(0, |c| c.cost_ns.0)
+}
+
+#[test]
+fn anonymous_growth_is_priced_with_its_zeroing_apart() {
+    let mut grown = process(1);
+    grown.anon_bytes = Bytes(100_000 * 4096);
+    let mut run = usage(1000, 400, 600);
+    run.minor_faults = 100_000;
+    let diagnosis = judge(&look(run, vec![grown]));
+    assert_eq!(ns(&diagnosis, CostKind::AnonFaults), 50_000_000);
+    assert_eq!(ns(&diagnosis, CostKind::Zeroing), 10_000_000);
+    let anon = diagnosis.cost(CostKind::AnonFaults).unwrap();
+    assert_eq!(anon.evidence, "100000 faults x 0.50 us");
+    assert!((anon.time_share - 0.05).abs() < 1e-9);
+    assert!((diagnosis.ceiling_share - 0.06).abs() < 1e-9);
+}
+
+#[test]
+fn the_split_adds_up_to_the_faults_counted() {
+    let mut p = process(1);
+    p.anon_bytes = Bytes(1100 * 4096);
+    p.file_cow_bytes = Bytes(100 * 4096);
+    p.file_bytes = Bytes(1600 * 4096);
+    p.churn.munmap_bytes = Bytes(5000 * 4096);
+    let traced = look(usage(1, 1, 1), vec![p]).traced;
+    let run = Typical { minor_faults: 4000.0, ..Typical::default() };
+    let (base, huge) = (PageSize::BASE_4K, PageSize::PMD_2M);
+    let split = faults::split(traced.known().unwrap(), &run, &prices(), base, huge);
+    let want = faults::Split { anon: 3800.0, again: 2800.0, huge: 0.0, cow: 100.0, file: 100.0 };
+    assert_eq!(split, want);
+    let few = Typical { minor_faults: 50.0, ..Typical::default() };
+    let split = faults::split(traced.known().unwrap(), &few, &prices(), base, huge);
+    assert_eq!(split, faults::Split { anon: 50.0, ..faults::Split::default() });
+}
+
+#[test]
+fn unexplained_faults_of_a_tree_are_copies_after_fork() {
+    let mut run = usage(1000, 400, 600);
+    run.minor_faults = 1000;
+    let diagnosis = judge(&look(run, vec![process(1), process(2)]));
+    assert_eq!(ns(&diagnosis, CostKind::CowFaults), 800_000);
+    assert!(diagnosis.cost(CostKind::AnonFaults).is_none());
+}
+
+#[test]
+fn a_huge_page_is_one_fault_with_its_own_price() {
+    let mut p = process(1);
+    p.anon_bytes = Bytes::mib(200);
+    p.anon_huge_bytes = Bytes::mib(200);
+    let mut run = usage(1000, 400, 600);
+    run.minor_faults = 100;
+    let diagnosis = judge(&look(run, vec![p]));
+    let both = ns(&diagnosis, CostKind::AnonFaults) + ns(&diagnosis, CostKind::Zeroing);
+    assert_eq!(both, 100 * 80_000);
+    assert!(diagnosis.cost(CostKind::AnonFaults).unwrap().evidence.contains("100 huge"));
+}
+
+#[test]
+fn without_a_traced_look_all_faults_are_anonymous_and_it_says_so() {
+    let mut run = usage(1000, 400, 600);
+    run.minor_faults = 10;
+    let mut look = look(run, Vec::new());
+    look.traced = Fact::missing("ptrace refused");
+    let diagnosis = judge(&look);
+    assert!(diagnosis.cost(CostKind::AnonFaults).unwrap().evidence.contains("not be traced"));
+}
+
+#[test]
+fn bytes_go_to_pipes_only_where_two_processes_share_one() {
+    let mut run = usage(1000, 100, 900);
+    run.read_bytes = Some(Bytes::mib(200));
+    run.written_bytes = Some(Bytes::mib(100));
+    let mut look = look(run, vec![process(1), process(2)]);
+    let alone = judge(&look);
+    assert!(alone.cost(CostKind::PipeCopies).is_none());
+    assert_eq!(ns(&alone, CostKind::FileCopies), 300 * 1024 * 50);
+    let pipe = |writers: &[i32], readers: &[i32], inherited| PipeSeen {
+        inode: 1,
+        capacity_bytes: Bytes::kib(64),
+        writers: writers.to_vec(),
+        readers: readers.to_vec(),
+        inherited,
+    };
+    let mut with = |pipes| {
+        if let Fact::Known(traced) = &mut look.traced {
+            traced.pipes = pipes;
+        }
+        judge(&look)
+    };
+    let piped = with(vec![pipe(&[1], &[1, 2], false)]);
+    assert_eq!(ns(&piped, CostKind::PipeCopies), 100 * 1024 * 200);
+    assert_eq!(ns(&piped, CostKind::FileCopies), 100 * 1024 * 50);
+    assert!(with(vec![pipe(&[1], &[2], true)]).cost(CostKind::PipeCopies).is_none());
+    assert!(with(vec![pipe(&[1], &[1], false)]).cost(CostKind::PipeCopies).is_none());
+}
+
+#[test]
+fn mapping_calls_major_faults_and_wakeups_are_priced() {
+    let mut p = process(1);
+    p.churn.mmap_calls = 600;
+    p.churn.munmap_calls = 400;
+    let mut run = usage(1000, 100, 500);
+    run.major_faults = 10;
+    run.voluntary_switches = 20_000;
+    let look = look(run, vec![p]);
+    let diagnosis = judge(&look);
+    assert_eq!(ns(&diagnosis, CostKind::MapUnmap), 1_000_000);
+    assert_eq!(ns(&diagnosis, CostKind::MajorFaults), 25_000);
+    assert_eq!(diagnosis.costs[0].kind, CostKind::Wakeups);
+    assert!((diagnosis.share(&[CostKind::Wakeups]) - 0.1).abs() < 1e-9);
+    let one_cpu = Machine { cpus: vec![0], ..machine() };
+    let alone = diagnose(&look, &prices(), &one_cpu);
+    assert!((alone.share(&[CostKind::Wakeups]) - 0.03).abs() < 1e-9);
+}
+
+#[test]
+fn system_side_costs_never_exceed_the_system_time() {
+    let mut p = process(1);
+    p.anon_bytes = Bytes(1_000_000 * 4096);
+    let mut run = usage(300, 100, 200);
+    run.minor_faults = 1_000_000;
+    let diagnosis = judge(&look(run, vec![p]));
+    let sum: u64 = diagnosis.costs.iter().map(|c| c.cost_ns.0).sum();
+    assert!(sum.abs_diff(200_000_000) < 10, "{sum}");
+    assert!(diagnosis.costs.iter().all(|c| c.evidence.ends_with("capped by system time seen")));
+}
+
+#[test]
+fn a_random_walk_has_translation_first_and_a_sequential_one_none() {
+    let mut run = usage(10_000, 9_900, 90);
+    run.minor_faults = 20_000;
+    let mut p = process(1);
+    p.anon_bytes = Bytes(20_000 * 4096);
+    let plain = look(run, vec![p]);
+    let random = judge(&with_pattern(plain.clone(), 800, Bytes::gib(1), Bytes(0)));
+    let first = &random.costs[0];
+    assert_eq!((first.kind, first.basis), (CostKind::AddressTranslation, Basis::UpperBound));
+    // 0.08 x 90 of 0.08 x 200 + 0.92 x 0.4 ns an instruction, 99% of them in user mode.
+    assert!((first.time_share - 0.99 * 7.2 / 16.368).abs() < 0.001, "{}", first.time_share);
+    assert!(first.evidence.starts_with("800 of 3000 accesses jump over 1.0 GiB; settled"));
+    let sequential = judge(&with_pattern(plain.clone(), 0, Bytes::gib(1), Bytes(0)));
+    assert!(sequential.cost(CostKind::AddressTranslation).is_none());
+    let huge = judge(&with_pattern(plain.clone(), 800, Bytes::gib(1), Bytes::gib(1)));
+    assert!(huge.cost(CostKind::AddressTranslation).is_none());
+    let within_reach = judge(&with_pattern(plain, 800, Bytes::mib(16), Bytes(0)));
+    assert!(within_reach.cost(CostKind::AddressTranslation).is_none());
+}
+
+#[test]
+fn the_bound_grows_between_chase_points_and_is_flat_after_the_last() {
+    let plain = look(usage(1000, 1000, 0), vec![process(1)]);
+    let at = |mib| {
+        let look = with_pattern(plain.clone(), 800, Bytes::mib(mib), Bytes(0));
+        ns(&judge(&look), CostKind::AddressTranslation)
+    };
+    // Half-way (in the logarithm) from 256 MiB to 1 GiB: 170 against 105 ns.
+    assert_eq!(at(512), Nanos::from_f64(1e9 * 0.08 * 65.0 / (0.08 * 170.0 + 0.92 * 0.4)).0);
+    assert_eq!(at(1024), at(8192));
+}
+
+#[test]
+fn huge_pages_that_are_no_faster_give_no_bound() {
+    let look = with_pattern(look(usage(9, 9, 0), vec![]), 800, Bytes::gib(1), Bytes(0));
+    let mut prices = prices();
+    for point in &mut prices.chase {
+        point.huge_ns = Fact::Known(exactly(point.base_ns.median * 1.2));
+    }
+    assert!(diagnose(&look, &prices, &machine()).costs.is_empty());
+    prices.chase.clear();
+    assert!(diagnose(&look, &prices, &machine()).costs.is_empty());
+}
+
+#[test]
+fn counters_take_the_place_of_the_bound() {
+    let mut look = with_pattern(look(usage(10, 10, 0), vec![]), 800, Bytes::gib(1), Bytes(0));
+    look.walks =
+        Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 240, code_walk_cycles: 10 });
+    let diagnosis = judge(&look);
+    let cost = diagnosis.cost(CostKind::AddressTranslation).unwrap();
+    assert_eq!((cost.basis, cost.cost_ns), (Basis::Counters, Nanos(2_500_000)));
+}
+
+#[test]
+fn the_host_is_blamed_for_system_time_above_the_price_of_faults() {
+    let mut p = process(1);
+    p.anon_bytes = Bytes(100_000 * 4096);
+    let mut run = usage(1000, 400, 360);
+    run.minor_faults = 100_000;
+    let mut look = look(run, vec![p]);
+    let share = judge(&look).host_share.known().copied().unwrap();
+    assert!((share - 300.0 / 760.0).abs() < 1e-6, "{share}");
+    let metal = Machine { hypervisor: None, ..machine() };
+    assert!(diagnose(&look, &prices(), &metal).host_share.known().is_none());
+    look.runs[0].minor_faults = 10;
+    assert!(judge(&look).host_share.known().is_none());
+}
+
+#[test]
+fn samples_contradict_counts_only_where_it_matters() {
+    let mut run = usage(1000, 500, 500);
+    run.read_bytes = Some(Bytes::gib(4));
+    let mut look = look(run, vec![process(1)]);
+    let sampled = |copy, fault| {
+        let kernel = BTreeMap::from([
+            (Activity::Copy, copy),
+            (Activity::Fault, fault),
+            (Activity::Reclaim, 30),
+        ]);
+        let period_ns = Nanos::millis(1);
+        Fact::Known(Samples { kernel, period_ns, user: 500, ..Samples::default() })
+    };
+    // 4 GiB at 50 ns per KiB are 210 ms.
+    look.samples = sampled(220, 10);
+    let agreed = judge(&look);
+    assert_eq!(agreed.disagreements, [] as [String; 0]);
+    let copies = agreed.cost(CostKind::FileCopies).unwrap();
+    assert_eq!(copies.sampled_ns, Fact::Known(Nanos::millis(220)));
+    assert_eq!(ns(&agreed, CostKind::Reclaim), 30_000_000);
+    look.samples = sampled(300, 100);
+    let said = judge(&look).disagreements;
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said[0], "copies: 209.7 ms by counts and prices, 300.0 ms by samples");
+    assert!(said[1].starts_with("faults and mapping: 0 ns"));
+}
+
+#[test]
+fn a_shared_activity_is_not_split_by_guess() {
+    let kinds = [CostKind::PipeCopies, CostKind::FileCopies];
+    let samples = Fact::Known(Samples::default());
+    let shared = second_opinion::sampled(CostKind::PipeCopies, &kinds, &samples);
+    assert!(shared.reason().unwrap().contains("copies of file data"));
+}
+
+#[test]
+fn nothing_and_next_to_nothing_give_finite_numbers() {
+    let mut bare = look(usage(0, 0, 0), Vec::new());
+    bare.runs[0].minor_faults = 100;
+    bare.runs[0].voluntary_switches = 5;
+    let mut tiny = look(usage(2, 1, 0), vec![process(1)]);
+    tiny.runs[0].minor_faults = 120;
+    tiny.runs[0].read_bytes = None;
+    let mut none = bare.clone();
+    none.runs.clear();
+    for look in [bare, tiny, none] {
+        let diagnosis = judge(&look);
+        assert!((0.0..=1.0).contains(&diagnosis.ceiling_share));
+        assert!(diagnosis.costs.iter().all(|c| (0.0..=1.0).contains(&c.time_share)));
+    }
+}

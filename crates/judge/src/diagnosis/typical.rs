@@ -1,0 +1,42 @@
+//! The typical run: each quantity's median over the plain runs.
+
+use pagewise_model::Measured;
+use pagewise_model::usage::Usage;
+
+/// Medians over the plain runs, times in ns, sizes in bytes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Typical {
+    pub(super) wall_ns: f64,
+    pub(super) user_ns: f64,
+    pub(super) sys_ns: f64,
+    pub(super) minor_faults: f64,
+    pub(super) major_faults: f64,
+    pub(super) voluntary_switches: f64,
+    /// 0 where `/proc/PID/io` could not be read: then copies have no evidence.
+    pub(super) read_bytes: f64,
+    pub(super) written_bytes: f64,
+}
+
+impl Typical {
+    /// The medians of `runs`; `None` without a run.
+    pub(super) fn of(runs: &[Usage]) -> Option<Self> {
+        let median = |value: fn(&Usage) -> u64| {
+            let values: Vec<f64> = runs.iter().map(|run| value(run) as f64).collect();
+            Measured::of(&values).map(|m| m.median)
+        };
+        Some(Self {
+            wall_ns: median(|r| r.wall_ns.0)?,
+            user_ns: median(|r| r.user_ns.0)?,
+            sys_ns: median(|r| r.sys_ns.0)?,
+            minor_faults: median(|r| r.minor_faults)?,
+            major_faults: median(|r| r.major_faults)?,
+            voluntary_switches: median(|r| r.voluntary_switches)?,
+            read_bytes: median(|r| r.read_bytes.map_or(0, |b| b.0))?,
+            written_bytes: median(|r| r.written_bytes.map_or(0, |b| b.0))?,
+        })
+    }
+
+    pub(super) fn cpu_ns(&self) -> f64 {
+        self.user_ns + self.sys_ns
+    }
+}
