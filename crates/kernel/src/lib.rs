@@ -14,7 +14,9 @@ pub mod affinity;
 pub mod clock;
 pub mod cpuid;
 pub mod dirs;
+pub mod doctor;
 pub mod error;
+pub mod kallsyms;
 pub mod limits;
 pub mod lock;
 pub mod machine;
@@ -28,4 +30,3 @@ pub mod region;
 pub mod thp;
 
 pub use error::SysError;
-pub mod kallsyms;
