@@ -54,6 +54,14 @@ fn cgroup_rooms() -> Vec<Room> {
     rooms
 }
 
+/// The directory of our own cgroup in the version 2 hierarchy.
+pub(crate) fn own_group() -> Option<PathBuf> {
+    let own = read_bytes("/proc/self/cgroup").ok()?;
+    let mounts = read_bytes("/proc/self/mountinfo").ok()?;
+    let groups = memory_cgroups(&own, &mounts);
+    groups.into_iter().find(|g| g.2 == Files::V2).map(|(root, path, _)| root.join(path))
+}
+
 /// The files in which one version of cgroups keeps its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Files {

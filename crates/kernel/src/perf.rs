@@ -190,6 +190,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
     fn counts_own_faults() {
         use crate::region::{Pages, Region};
         let counter = match Counter::open(&software(bindings::PERF_COUNT_SW_PAGE_FAULTS), 0, -1) {

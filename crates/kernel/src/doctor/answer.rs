@@ -1,0 +1,96 @@
+//! What an errno means as the answer to "can this be used here?".
+//!
+//! Pure, so that every newer call is tested with the refusals that kernels, security modules and
+//! containers give.
+
+use crate::error::SysError;
+use pagewise_model::capability::{Answer, Capability};
+
+/// The answer that a call gave: 0 for success, else its errno.
+#[must_use]
+pub fn answer_from(errno: i32) -> Answer {
+    let no = |why: &str| Answer::No(why.to_owned());
+    match errno {
+        0 => Answer::Yes,
+        libc::ENOSYS => no("this kernel has no such call, or a seccomp filter hides it"),
+        libc::EPERM => no("not permitted to this account, or forbidden by a seccomp filter"),
+        libc::EACCES => no("access denied to this account"),
+        libc::EINVAL => no("this kernel knows the call but not this form of it"),
+        libc::ENOTTY => no("this kernel has no such control"),
+        libc::EOPNOTSUPP => no("not supported here"),
+        libc::ENOENT => no("not present on this machine"),
+        libc::ENODEV => no("no such device on this machine"),
+        libc::ENOMEM => no("no memory of that kind is free"),
+        libc::EMFILE | libc::ENFILE => no("no descriptor is free"),
+        other => Answer::Unknown(std::io::Error::from_raw_os_error(other).to_string()),
+    }
+}
+
+/// The same for a result; a failure without errno is one that the probe does not understand.
+#[must_use]
+pub fn answer_of<T>(result: &Result<T, SysError>) -> Answer {
+    match result {
+        Ok(_) => Answer::Yes,
+        Err(error) => match error.errno() {
+            Some(errno) => answer_from(errno),
+            None => Answer::Unknown(error.to_string()),
+        },
+    }
+}
+
+/// Yes when `found`, else no for this reason.
+#[must_use]
+pub(super) fn answer_if(found: bool, why_not: impl Into<String>) -> Answer {
+    if found { Answer::Yes } else { Answer::No(why_not.into()) }
+}
+
+/// A capability; what unlocks it is kept only when it is not there.
+#[must_use]
+pub(super) fn capability(
+    group: &str,
+    name: &str,
+    gives: &str,
+    answer: Answer,
+    unlock: Option<&str>,
+) -> Capability {
+    let unlock = unlock.filter(|_| answer != Answer::Yes).map(str::to_owned);
+    Capability { group: group.into(), name: name.into(), gives: gives.into(), answer, unlock }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_newer_calls() {
+        assert_eq!(answer_from(0), Answer::Yes);
+        for (errno, word) in [
+            (libc::ENOSYS, "no such call"),
+            (libc::EPERM, "not permitted"),
+            (libc::EINVAL, "not this form"),
+            (libc::EACCES, "denied"),
+            (libc::ENOTTY, "no such control"),
+        ] {
+            match answer_from(errno) {
+                Answer::No(why) => assert!(why.contains(word), "{errno}: {why}"),
+                other => panic!("{errno}: {other:?}"),
+            }
+        }
+        assert!(matches!(answer_from(libc::EIO), Answer::Unknown(_)));
+    }
+
+    #[test]
+    fn malformed_text_is_unknown() {
+        let failed: Result<(), _> = Err(SysError::malformed("read", "/x"));
+        assert!(matches!(answer_of(&failed), Answer::Unknown(_)));
+        let refused: Result<(), _> = Err(SysError::new("x", "y", rustix::io::Errno::NOSYS));
+        assert_eq!(answer_of(&refused), answer_from(libc::ENOSYS));
+    }
+
+    #[test]
+    fn what_works_needs_no_key() {
+        assert_eq!(capability("g", "n", "x", Answer::Yes, Some("k")).unlock, None);
+        let locked = capability("g", "n", "x", answer_if(false, "w"), Some("k"));
+        assert_eq!(locked.unlock.as_deref(), Some("k"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Plain facts about processor, memory and kernel, for reading by people.
+//!
+//! From `/proc/cpuinfo`, CPUID, sysfs and, where the kernel shows it, its build configuration.
+//! What is not there is left out.
+
+use super::tlb::{self, AmdLeaves, Tlb};
+use crate::proc::cpuinfo::{self, CpuInfo};
+use crate::proc::{lines, meminfo, read_bytes, read_text, status};
+use crate::{cpuid, page_size, thp};
+use pagewise_model::capability::Trait;
+
+/// Build options that decide what a remedy or a probe can do.
+const OPTIONS: [&str; 6] = [
+    "CONFIG_TRANSPARENT_HUGEPAGE",
+    "CONFIG_READ_ONLY_THP_FOR_FS",
+    "CONFIG_USERFAULTFD",
+    "CONFIG_ANON_VMA_NAME",
+    "CONFIG_HZ",
+    "CONFIG_PAGE_REPORTING",
+];
+
+pub(super) fn collect() -> Vec<Trait> {
+    let info = cpuinfo::read().unwrap_or_default();
+    let mut traits = processor(&info);
+    traits.extend(claimed_tlbs(&info.vendor));
+    traits.extend(caches());
+    traits.extend(memory());
+    traits.extend(build_options());
+    traits
+}
+
+fn fact(group: &str, name: impl Into<String>, value: impl Into<String>) -> Trait {
+    Trait { group: group.to_owned(), name: name.into(), value: value.into() }
+}
+
+fn processor(info: &CpuInfo) -> Vec<Trait> {
+    let mut sizes = vec![page_size::base().to_string(), page_size::huge().to_string()];
+    if info.has("pdpe1gb") {
+        sizes.push("1 GiB".to_owned());
+    }
+    let mut traits = vec![fact("processor", "page sizes", sizes.join(", "))];
+    if cfg!(target_arch = "x86_64") {
+        let levels = if info.has("la57") { "5" } else { "4" };
+        traits.push(fact("processor", "page table levels", levels));
+    }
+    traits
+}
+
+fn claimed_tlbs(vendor: &str) -> Vec<Trait> {
+    let found = match vendor {
+        "AuthenticAMD" | "HygonGenuine" => tlb::amd(&AmdLeaves {
+            first: cpuid::leaf(0x8000_0005, 0),
+            second: cpuid::leaf(0x8000_0006, 0),
+            giant: cpuid::leaf(0x8000_0019, 0),
+            extended: cpuid::leaf(0x8000_0021, 0),
+        }),
+        "GenuineIntel" => tlb::intel(cpuid::leaf(2, 0).unwrap_or_default(), &leaf18()),
+        _ => Vec::new(),
+    };
+    if found.is_empty() {
+        return vec![fact("processor", "TLB as claimed", "nothing claimed")];
+    }
+    found.into_iter().map(describe_tlb).collect()
+}
+
+fn describe_tlb(tlb: Tlb) -> Trait {
+    let name = format!("L{} {} {} as claimed", tlb.level, tlb.side, tlb.pages);
+    fact("processor", name, format!("{} entries", tlb.entries))
+}
+
+fn leaf18() -> Vec<cpuid::Registers> {
+    const MOST: u32 = 32;
+    let last = cpuid::leaf(0x18, 0).map_or(0, |r| r.eax.min(MOST));
+    (0..=last).filter_map(|sub| cpuid::leaf(0x18, sub)).collect()
+}
+
+fn caches() -> Vec<Trait> {
+    let dir = "/sys/devices/system/cpu/cpu0/cache";
+    let describe = |index: u32| {
+        let read = |file: &str| read_text(format!("{dir}/index{index}/{file}")).ok();
+        let kind = match read("type")?.as_str() {
+            "Data" => " data",
+            "Instruction" => " code",
+            _ => "",
+        };
+        let name = format!("L{} cache{kind}", read("level")?);
+        let cpus = status::parse_list(read("shared_cpu_list")?.as_bytes()).len();
+        Some(fact("processor", name, format!("{}, shared by {cpus} CPUs", read("size")?)))
+    };
+    (0..8).filter_map(describe).collect()
+}
+
+fn memory() -> Vec<Trait> {
+    let mut traits = Vec::new();
+    if let Ok(info) = meminfo::read() {
+        traits.push(fact("memory", "installed", info.total.to_string()));
+        traits.push(fact("memory", "available", info.available.to_string()));
+        traits.push(fact(
+            "memory",
+            "reserved huge pages",
+            format!("{} of {} free", info.hugetlb_free, info.hugetlb_total),
+        ));
+    }
+    if let Ok(nodes) = read_bytes("/sys/devices/system/node/online") {
+        traits.push(fact("memory", "NUMA nodes", status::parse_list(&nodes).len().to_string()));
+    }
+    if let Ok(word) = thp::shmem_enabled() {
+        traits.push(fact("memory", "huge pages for shared memory", word));
+    }
+    traits.extend(offered_sizes());
+    traits
+}
+
+fn offered_sizes() -> Option<Trait> {
+    let sizes = thp::sizes().ok().filter(|s| !s.is_empty())?;
+    let offered: Vec<String> = sizes
+        .iter()
+        .filter_map(|s| Some((s.size, s.enabled.as_deref()?)))
+        .filter(|(_, word)| *word != "never")
+        .map(|(size, word)| format!("{size} ({word})"))
+        .collect();
+    let value = if offered.is_empty() {
+        "none beside the setting `enabled`".to_owned()
+    } else {
+        offered.join(", ")
+    };
+    Some(fact("memory", "sizes of transparent huge pages", value))
+}
+
+/// Options of an uncompressed configuration in `/boot`; `/proc/config.gz` would need a decompressor.
+fn build_options() -> Vec<Trait> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let text = read_bytes(format!("/boot/config-{release}"))
+        .or_else(|_| read_bytes(format!("/lib/modules/{release}/config")));
+    text.map_or_else(|_| Vec::new(), |text| options_in(&text))
+}
+
+fn options_in(text: &[u8]) -> Vec<Trait> {
+    let value = |option: &str| {
+        lines(text).find_map(|line| {
+            let rest = line.strip_prefix(option.as_bytes())?.strip_prefix(b"=")?;
+            Some(String::from_utf8_lossy(rest).into_owned())
+        })
+    };
+    let set = |option: &str| value(option).unwrap_or_else(|| "not set".to_owned());
+    OPTIONS.iter().map(|option| fact("kernel", *option, set(option))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options() {
+        let found =
+            options_in(b"CONFIG_HZ_250=y\nCONFIG_HZ=250\n# CONFIG_USERFAULTFD is not set\n");
+        let value = |name: &str| found.iter().find(|t| t.name == name).unwrap().value.clone();
+        assert_eq!(value("CONFIG_HZ"), "250");
+        assert_eq!(value("CONFIG_USERFAULTFD"), "not set");
+    }
+
+    #[test]
+    fn this_machine_has_memory_and_page_sizes() {
+        let found = collect();
+        let has = |name: &str| found.iter().any(|t| t.name == name && !t.value.is_empty());
+        assert!(has("page sizes") && has("installed"), "{found:?}");
+    }
+}

@@ -1,0 +1,348 @@
+//! Probes: calls on memory and on the page cache, tried on a few pages of our own.
+
+use super::answer::{answer_if, answer_of, capability};
+use crate::error::SysError;
+use crate::proc::meminfo;
+use crate::region::{Pages, Region};
+use crate::{page_size, thp};
+use pagewise_model::Bytes;
+use pagewise_model::capability::{Answer, Capability};
+use rustix::fs::MemfdFlags;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+const GROUP: &str = "memory";
+
+// Numbers of linux/fs.h and linux/userfaultfd.h, all _IOWR, the same on every architecture that
+// uses the generic ioctl encoding (x86, arm64, riscv).
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+const PROCMAP_QUERY: u64 = 0xc068_6611;
+const UFFDIO_API: u64 = 0xc018_aa3f;
+const UFFD_API: u64 = 0xaa;
+const UFFD_USER_MODE_ONLY: i32 = 1;
+const UFFD_FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
+const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
+const SYS_CACHESTAT: i64 = 451;
+
+pub(super) fn probe() -> Vec<Capability> {
+    let mut found = huge_pages();
+    found.extend(page_tables());
+    found.extend(files());
+    found
+}
+
+fn huge_pages() -> Vec<Capability> {
+    let enabled = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+    vec![
+        capability(
+            GROUP,
+            "transparent huge pages",
+            "anonymous memory on huge pages where a program asks (remedy heap-huge)",
+            huge_answer(advised_huge(), thp::enabled().ok().as_deref()),
+            Some(enabled),
+        ),
+        capability(
+            GROUP,
+            "MADV_COLLAPSE",
+            "memory and code that exist already on huge pages (Linux 6.1)",
+            proven(collapsed(), "accepted, but the memory is not on huge pages"),
+            None,
+        ),
+        capability(
+            GROUP,
+            "reserved huge pages",
+            "memory that is huge for certain",
+            answer_of(&take_reserved()),
+            Some("sysctl vm.nr_hugepages=N"),
+        ),
+    ]
+}
+
+fn page_tables() -> Vec<Capability> {
+    vec![
+        capability(
+            GROUP,
+            "PAGEMAP_SCAN",
+            "page sizes and written pages by range, without reading each entry (Linux 6.7)",
+            answer_of(&scan_pagemap()),
+            None,
+        ),
+        capability(
+            GROUP,
+            "frame numbers in pagemap",
+            "which physical pages and folios serve an address",
+            proven(frame_number(), "read, but frame numbers are hidden from this account"),
+            Some("root, or setcap cap_sys_admin+ep on pagewise"),
+        ),
+        capability(
+            GROUP,
+            "PROCMAP_QUERY",
+            "one mapping found without reading them all (Linux 6.11)",
+            answer_of(&query_map()),
+            None,
+        ),
+        capability(
+            GROUP,
+            "userfaultfd write-protect, asynchronous",
+            "exact record of the pages that are touched, without rights (Linux 6.7)",
+            answer_of(&async_write_protect()),
+            Some("in a container: allow userfaultfd"),
+        ),
+    ]
+}
+
+fn files() -> Vec<Capability> {
+    vec![
+        capability(
+            GROUP,
+            "memfd",
+            "memory with a descriptor, sealable",
+            answer_of(&memfd().map(drop)),
+            None,
+        ),
+        capability(
+            GROUP,
+            "cachestat",
+            "how much of a file is in the page cache, for files you may write (Linux 6.5)",
+            answer_of(&memfd().and_then(|file| stat_cache(&file))),
+            None,
+        ),
+    ]
+}
+
+/// Yes when the effect was proven, no with `why_not` when the call passed without it.
+fn proven(result: Result<bool, SysError>, why_not: &str) -> Answer {
+    match result {
+        Ok(effect) => answer_if(effect, why_not),
+        Err(_) => answer_of(&result),
+    }
+}
+
+fn huge_answer(result: Result<bool, SysError>, setting: Option<&str>) -> Answer {
+    match (result, setting) {
+        (Ok(true), _) => Answer::Yes,
+        (_, Some("never")) => Answer::No("transparent_hugepage/enabled is `never`".into()),
+        (Ok(false), _) => Answer::No("advised, but no huge page was free".into()),
+        (result, _) => answer_of(&result),
+    }
+}
+
+/// The probes take one huge page; where that is hundreds of MiB they do not.
+fn huge_region() -> Result<Region, SysError> {
+    let size = Bytes(page_size::huge().bytes());
+    if size > Bytes::mib(64) {
+        return Err(SysError::new(
+            "mmap",
+            format!("a huge page of {size}"),
+            rustix::io::Errno::NOMEM,
+        ));
+    }
+    Region::new(size, Pages::Huge)
+}
+
+fn advised_huge() -> Result<bool, SysError> {
+    let mut region = huge_region()?;
+    region.touch(region.size());
+    Ok(region.huge_bytes()? > Bytes(0))
+}
+
+fn collapsed() -> Result<bool, SysError> {
+    let mut region = huge_region()?;
+    region.advise(Advice::LinuxNoHugepage)?;
+    region.touch(region.size());
+    region.advise(Advice::LinuxHugepage)?;
+    region.collapse()?;
+    Ok(region.huge_bytes()? > Bytes(0))
+}
+
+fn take_reserved() -> Result<(), SysError> {
+    let size = meminfo::read()?.hugetlb_size.unwrap_or_else(page_size::huge);
+    let fail = |call| move |e| SysError::new(call, format!("a reserved page of {size}"), e);
+    let len = size.bytes() as usize;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let start = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ,
+            MapFlags::PRIVATE | MapFlags::HUGETLB,
+        )
+    }
+    .map_err(fail("mmap MAP_HUGETLB"))?;
+    // SAFETY: the mapping just made, which nobody refers to.
+    unsafe { rustix::mm::munmap(start, len) }.map_err(fail("munmap"))
+}
+
+/// An ioctl whose argument is `argument`, read and written by the kernel.
+fn control<T>(
+    call: &'static str,
+    fd: &impl AsRawFd,
+    number: u64,
+    argument: &mut T,
+) -> Result<(), SysError> {
+    let pointer = std::ptr::from_mut(argument).cast::<c_void>();
+    // SAFETY: `number` encodes the size of `T` (checked by a test), `argument` is borrowed alone for
+    // the call, and each `T` here is plain integers, for which any bytes are valid.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), number as _, pointer) };
+    if done >= 0 { Ok(()) } else { Err(SysError::last(call, "own memory")) }
+}
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct procmap_query`.
+#[repr(C)]
+#[derive(Default)]
+struct MapQuery {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma: [u64; 6],
+    device: [u32; 2],
+    name_and_build_id_sizes: [u32; 2],
+    name_and_build_id: [u64; 2],
+}
+
+/// `struct uffdio_api`.
+#[repr(C)]
+struct UffdApi {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+fn open(path: &str) -> Result<File, SysError> {
+    File::open(path).map_err(|e| SysError::new("open", path, e))
+}
+
+fn scan_pagemap() -> Result<(), SysError> {
+    const PAGE_IS_PRESENT: u64 = 1 << 3;
+    let region = Region::new(Bytes(1), Pages::Any)?;
+    let start = region.as_ptr() as u64;
+    let mut argument = ScanArg {
+        size: size_of::<ScanArg>() as u64,
+        start,
+        end: start + region.size().0,
+        category_mask: PAGE_IS_PRESENT,
+        return_mask: PAGE_IS_PRESENT,
+        ..ScanArg::default()
+    };
+    control("ioctl PAGEMAP_SCAN", &open("/proc/self/pagemap")?, PAGEMAP_SCAN, &mut argument)
+}
+
+fn frame_number() -> Result<bool, SysError> {
+    const FRAME_BITS: u64 = (1 << 55) - 1;
+    let mut region = Region::new(Bytes(1), Pages::Any)?;
+    region.touch(region.size());
+    let index = region.as_ptr() as u64 / page_size::base().bytes();
+    let mut entry = [0u8; 8];
+    open("/proc/self/pagemap")?
+        .read_exact_at(&mut entry, index * 8)
+        .map_err(|e| SysError::new("read", "/proc/self/pagemap", e))?;
+    Ok(u64::from_ne_bytes(entry) & FRAME_BITS != 0)
+}
+
+fn query_map() -> Result<(), SysError> {
+    let region = Region::new(Bytes(1), Pages::Any)?;
+    let mut query = MapQuery {
+        size: size_of::<MapQuery>() as u64,
+        query_addr: region.as_ptr() as u64,
+        ..MapQuery::default()
+    };
+    control("ioctl PROCMAP_QUERY", &open("/proc/self/maps")?, PROCMAP_QUERY, &mut query)
+}
+
+fn async_write_protect() -> Result<(), SysError> {
+    let flags = libc::O_CLOEXEC | UFFD_USER_MODE_ONLY;
+    // SAFETY: makes a descriptor from a number; touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    if fd < 0 {
+        return Err(SysError::last("userfaultfd", "own memory"));
+    }
+    // SAFETY: the kernel has just returned this descriptor, which fits an int and nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    let features = UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED;
+    let mut api = UffdApi { api: UFFD_API, features, ioctls: 0 };
+    control("ioctl UFFDIO_API", &fd, UFFDIO_API, &mut api)
+}
+
+fn memfd() -> Result<OwnedFd, SysError> {
+    rustix::fs::memfd_create("probe", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .map_err(|e| SysError::new("memfd_create", "a probe", e))
+}
+
+fn stat_cache(file: &OwnedFd) -> Result<(), SysError> {
+    let range = [0u64; 2];
+    let mut counts = [0u64; 5];
+    // SAFETY: `range` and `counts` have the sizes of struct cachestat_range and struct cachestat;
+    // both outlive the call, and `counts` is borrowed by nobody else.
+    let done = unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0u32)
+    };
+    if done == 0 { Ok(()) } else { Err(SysError::last("cachestat", "a memfd")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::answer_from;
+    use super::*;
+
+    #[test]
+    fn ioctl_numbers_encode_the_sizes() {
+        let size = |number: u64| (number >> 16 & 0x3fff) as usize;
+        assert_eq!(size(PAGEMAP_SCAN), size_of::<ScanArg>());
+        assert_eq!(size(PROCMAP_QUERY), size_of::<MapQuery>());
+        assert_eq!(size(UFFDIO_API), size_of::<UffdApi>());
+    }
+
+    fn injected(errno: i32) -> Answer {
+        proven(Err(SysError::new("x", "y", std::io::Error::from_raw_os_error(errno))), "unused")
+    }
+
+    #[test]
+    fn refusals() {
+        for errno in [libc::ENOSYS, libc::EPERM, libc::EINVAL] {
+            assert_eq!(injected(errno), answer_from(errno));
+            assert!(matches!(injected(errno), Answer::No(_)));
+        }
+        assert!(matches!(proven(Ok(false), "hidden"), Answer::No(why) if why == "hidden"));
+    }
+
+    #[test]
+    fn the_setting_explains_absent_huge_pages() {
+        assert_eq!(huge_answer(Ok(true), Some("never")), Answer::Yes);
+        assert!(
+            matches!(huge_answer(Ok(false), Some("never")), Answer::No(w) if w.contains("never"))
+        );
+        assert!(
+            matches!(huge_answer(Ok(false), Some("madvise")), Answer::No(w) if w.contains("free"))
+        );
+        let refused = Err(SysError::new("x", "y", rustix::io::Errno::INVAL));
+        assert!(matches!(huge_answer(refused, None), Answer::No(_)));
+    }
+
+    #[test]
+    fn every_probe_understands_its_answer() {
+        for found in probe() {
+            assert!(!matches!(found.answer, Answer::Unknown(_)), "{found:?}");
+        }
+    }
+}

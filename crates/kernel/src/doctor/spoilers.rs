@@ -1,0 +1,313 @@
+//! What spoils measurements on this machine, each with what to do about it.
+//!
+//! The judgements are pure functions of what was read; the reads are in [`collect`]. Thresholds: a
+//! spoiler is named when it can move a result by about a percent.
+
+use super::host;
+use crate::clock::now;
+use crate::error::SysError;
+use crate::proc::pressure::{self, Pressure, Resource};
+use crate::proc::{
+    fields, lines, meminfo, number, read_bytes, read_number, read_text, system_stat,
+};
+use crate::proc::{meminfo::MemInfo, system_stat::CpuTimes};
+use pagewise_model::capability::{Answer, Capability, Spoiler};
+use pagewise_model::machine::Machine;
+use pagewise_model::{Bytes, Nanos};
+use std::time::Duration;
+
+/// How long other processes are watched.
+const WATCH: Duration = Duration::from_millis(30);
+
+pub(super) fn collect(
+    machine: &Machine,
+    capabilities: &[Capability],
+    backing: &Result<f64, SysError>,
+) -> Vec<Spoiler> {
+    let guest = machine.hypervisor.is_some();
+    let memory_pressure = pressure::read(Resource::Memory);
+    let found = [
+        guest_without_counters(guest, capabilities),
+        system_stat::read().ok().and_then(steal),
+        machine.thp_enabled.known().and_then(|word| huge_by_default(word)),
+        meminfo::read().ok().and_then(swap),
+        memory_pressure.as_ref().ok().and_then(under_pressure),
+        pressure_unseen(&memory_pressure),
+        governor(),
+        turbo(),
+        crowd(others_share(WATCH), machine.cpus.len()),
+        taken_back(backing, &host::reclaiming_devices(), guest),
+        damon(),
+        read_number("/proc/sys/kernel/perf_event_max_sample_rate").ok().and_then(sample_rate),
+        symbols(capabilities),
+        mitigations(),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+fn spoiler(what: impl Into<String>, remedy: &str) -> Option<Spoiler> {
+    Some(Spoiler { what: what.into(), remedy: remedy.to_owned() })
+}
+
+fn absent(capabilities: &[Capability], name: &str) -> bool {
+    capabilities.iter().any(|c| c.name == name && c.answer != Answer::Yes)
+}
+
+fn guest_without_counters(guest: bool, capabilities: &[Capability]) -> Option<Spoiler> {
+    if !guest || !absent(capabilities, "hardware counters") {
+        return None;
+    }
+    spoiler(
+        "a virtual machine without hardware counters: cycles in page walks cannot be counted",
+        "address translation is bounded by a model and settled by the heap-huge arm",
+    )
+}
+
+fn steal(times: CpuTimes) -> Option<Spoiler> {
+    let all = times.busy() + times.idle + times.steal;
+    let share = times.steal.0 as f64 / all.0.max(1) as f64;
+    if share < 0.001 {
+        return None;
+    }
+    spoiler(
+        format!("the hypervisor took {:.1}% of CPU time since boot", share * 100.0),
+        "recorded beside each block; use a machine of your own for effects below 5%",
+    )
+}
+
+fn huge_by_default(word: &str) -> Option<Spoiler> {
+    if word != "always" {
+        return None;
+    }
+    spoiler(
+        "transparent huge pages are on for all memory: the baseline has them where it is lucky",
+        "heap-small shows what they cost; the receipt names the setting",
+    )
+}
+
+fn swap(info: MemInfo) -> Option<Spoiler> {
+    let used = Bytes(info.swap_total.0.saturating_sub(info.swap_free.0));
+    if used < Bytes::mib(1) {
+        return None;
+    }
+    spoiler(
+        format!("{used} of swap is in use: a major fault may be swap and not a file"),
+        "swapoff -a, if the memory suffices",
+    )
+}
+
+fn under_pressure(pressure: &Pressure) -> Option<Spoiler> {
+    if pressure.some.avg10_percent < 1.0 {
+        return None;
+    }
+    spoiler(
+        format!("memory pressure: {:.0}% of the last 10 s", pressure.some.avg10_percent),
+        "free memory first; experiments stop when it rises",
+    )
+}
+
+fn pressure_unseen(read: &Result<Pressure, SysError>) -> Option<Spoiler> {
+    read.as_ref().err()?;
+    spoiler("memory pressure is not accounted on this kernel", "boot with psi=1")
+}
+
+fn governor() -> Option<Spoiler> {
+    let path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    let word = read_text(path).ok().filter(|w| w != "performance")?;
+    spoiler(
+        format!("the CPU governor is `{word}`: the clock follows the load"),
+        "cpupower frequency-set -g performance",
+    )
+}
+
+fn turbo() -> Option<Spoiler> {
+    let read = |path: &str| read_number(path).ok();
+    let on = read("/sys/devices/system/cpu/intel_pstate/no_turbo") == Some(0)
+        || read("/sys/devices/system/cpu/cpufreq/boost") == Some(1);
+    if !on {
+        return None;
+    }
+    spoiler(
+        "turbo is on: the clock depends on temperature and on what the other cores do",
+        "interleaved blocks cancel the drift; switch it off for absolute figures",
+    )
+}
+
+/// CPU time of other processes during `watch`, in CPUs; `None` where the kernel does not count it.
+fn others_share(watch: Duration) -> Option<f64> {
+    // The kernel adds up a task's time when it leaves the CPU: sleep once, so that ours is in.
+    std::thread::sleep(Duration::from_millis(1));
+    let (before, start) = (run_time()?, now());
+    std::thread::sleep(watch);
+    let (after, end) = (run_time()?, now());
+    let wall = end.0.saturating_sub(start.0).max(1);
+    Some(after.0.saturating_sub(before.0) as f64 / wall as f64)
+}
+
+/// Time that tasks ran, all CPUs together: field 7 of each `cpu` line of `/proc/schedstat`.
+fn run_time() -> Option<Nanos> {
+    parse_run_time(&read_bytes("/proc/schedstat").ok()?)
+}
+
+fn parse_run_time(text: &[u8]) -> Option<Nanos> {
+    let cpu = |line: &[u8]| {
+        let mut parts = fields(line);
+        parts.next()?.strip_prefix(b"cpu")?;
+        number::<u64>(parts.nth(6)?)
+    };
+    let times: Vec<u64> = lines(text).filter_map(cpu).collect();
+    let sum = times.iter().fold(0u64, |sum, &t| sum.saturating_add(t));
+    (!times.is_empty()).then_some(Nanos(sum))
+}
+
+fn crowd(share: Option<f64>, cpus: usize) -> Option<Spoiler> {
+    let share = share.filter(|&s| s > 0.1)?;
+    spoiler(
+        format!("other processes use {:.0}% of a CPU, of {cpus}", share * 100.0),
+        "stop them, or keep them off two CPUs; blocks are interleaved, so slow drift cancels",
+    )
+}
+
+fn taken_back(ratio: &Result<f64, SysError>, devices: &[String], guest: bool) -> Option<Spoiler> {
+    let seen = ratio.as_ref().is_ok_and(|&r| guest && r > host::SUSPECT_RATIO);
+    let what = match (seen, ratio) {
+        (true, Ok(ratio)) => format!(
+            "the host takes free memory back: fresh memory took {ratio:.0} times as long to touch \
+             as memory used before"
+        ),
+        _ if !devices.is_empty() => {
+            format!("the host can take free memory back ({})", devices.join(", "))
+        }
+        _ => return None,
+    };
+    spoiler(what, "memory is touched and freed before each block, and the host's share is measured")
+}
+
+fn damon() -> Option<Spoiler> {
+    let dir = "/sys/kernel/mm/damon/admin/kdamonds";
+    let count = read_number(format!("{dir}/nr_kdamonds")).ok()?;
+    let on = |n: &i64| read_text(format!("{dir}/{n}/state")).is_ok_and(|s| s == "on");
+    if !(0..count.min(64)).any(|n| on(&n)) {
+        return None;
+    }
+    spoiler(
+        "DAMON is at work: idle memory and unmapped file cache may be paged out within a minute",
+        "files of a session are kept mapped; warmth is proven for each run",
+    )
+}
+
+fn sample_rate(rate: i64) -> Option<Spoiler> {
+    const DEFAULT: i64 = 100_000;
+    if rate >= DEFAULT {
+        return None;
+    }
+    spoiler(
+        format!("the kernel lowered the sampling rate to {rate} Hz: its interrupts took too long"),
+        "sysctl kernel.perf_event_max_sample_rate=100000",
+    )
+}
+
+fn symbols(capabilities: &[Capability]) -> Option<Spoiler> {
+    if absent(capabilities, "kernel samples") || !absent(capabilities, "kernel symbols") {
+        return None;
+    }
+    spoiler(
+        "kernel symbols are hidden: samples cannot be named",
+        "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+    )
+}
+
+fn mitigations() -> Option<Spoiler> {
+    let dir = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities").ok()?;
+    let files = dir.flatten().filter_map(|e| {
+        let name = e.file_name().to_string_lossy().into_owned();
+        Some((name, read_text(e.path()).ok()?))
+    });
+    let costly = costly_mitigations(files.collect());
+    if costly.is_empty() {
+        return None;
+    }
+    spoiler(
+        format!("mitigations make kernel entries dearer: {}", costly.join(", ")),
+        "prices are measured with them; do not carry results to a machine without",
+    )
+}
+
+/// Mitigations that act at each entry or switch, in order.
+fn costly_mitigations(mut files: Vec<(String, String)>) -> Vec<String> {
+    const MARKS: [&str; 4] = ["PTI", "Clear CPU buffers", "IBPB: always-on", "Safe RET"];
+    files.retain(|(_, text)| MARKS.iter().any(|mark| text.contains(mark)));
+    files.sort();
+    files.into_iter().map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::{answer_if, capability};
+    use super::*;
+
+    fn have(name: &str, there: bool) -> Capability {
+        capability("g", name, "x", answer_if(there, "no"), None)
+    }
+
+    #[test]
+    fn counters_and_symbols() {
+        let without = [have("hardware counters", false)];
+        assert!(guest_without_counters(true, &without).is_some());
+        assert!(guest_without_counters(false, &without).is_none());
+        assert!(guest_without_counters(true, &[have("hardware counters", true)]).is_none());
+        let hidden = [have("kernel samples", true), have("kernel symbols", false)];
+        assert!(symbols(&hidden).is_some());
+        assert!(symbols(&[have("kernel samples", false), have("kernel symbols", false)]).is_none());
+    }
+
+    #[test]
+    fn shares() {
+        let times =
+            |steal| CpuTimes { idle: Nanos(1000), steal: Nanos(steal), ..CpuTimes::default() };
+        assert!(steal(times(0)).is_none());
+        assert!(steal(times(50)).unwrap().what.contains("4.8%"));
+        assert!(crowd(Some(0.05), 2).is_none() && crowd(None, 2).is_none());
+        assert!(crowd(Some(0.5), 2).unwrap().what.contains("50%"));
+    }
+
+    #[test]
+    fn memory() {
+        assert!(huge_by_default("madvise").is_none() && huge_by_default("always").is_some());
+        let info =
+            MemInfo { swap_total: Bytes::mib(9), swap_free: Bytes::mib(5), ..MemInfo::default() };
+        assert!(swap(info).unwrap().what.starts_with("4.0 MiB"));
+        assert!(swap(MemInfo::default()).is_none());
+        let mut waiting = Pressure::default();
+        assert!(under_pressure(&waiting).is_none());
+        waiting.some.avg10_percent = 20.0;
+        assert!(under_pressure(&waiting).unwrap().what.contains("20%"));
+        assert!(pressure_unseen(&Ok(waiting)).is_none());
+        let refused = Err(SysError::new("read", "x", rustix::io::Errno::OPNOTSUPP));
+        assert!(pressure_unseen(&refused).is_some());
+    }
+
+    #[test]
+    fn memory_taken_back() {
+        let balloon = ["virtio_balloon".to_owned()];
+        assert!(taken_back(&Ok(1.0), &[], true).is_none());
+        assert!(taken_back(&Ok(9.0), &[], false).is_none(), "not a guest");
+        assert!(taken_back(&Ok(9.0), &balloon, true).unwrap().what.contains("9 times"));
+        assert!(taken_back(&Ok(1.0), &balloon, true).unwrap().what.contains("can take"));
+    }
+
+    #[test]
+    fn run_time_of_all_cpus() {
+        let text = b"version 17\ntimestamp 1\ncpu0 0 0 0 0 0 0 100 5 9\ndomain0 x\ncpu1 0 0 0 0 0 0 11 5 9\n";
+        assert_eq!(parse_run_time(text), Some(Nanos(111)));
+        assert_eq!(parse_run_time(b"version 17\n"), None);
+    }
+
+    #[test]
+    fn rates_and_mitigations() {
+        assert!(sample_rate(100_000).is_none() && sample_rate(25_000).is_some());
+        let files = [("meltdown", "Mitigation: PTI"), ("l1tf", "Not affected")];
+        let files = files.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec();
+        assert_eq!(costly_mitigations(files), ["meltdown"]);
+    }
+}

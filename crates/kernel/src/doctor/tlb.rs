@@ -1,0 +1,311 @@
+//! TLB entries as the processor claims them: pure decoding of CPUID registers.
+//!
+//! AMD: leaves 0x8000_0005 (first level), 0x8000_0006 (second level) and 0x8000_0019 (1 GiB pages),
+//! AMD64 Architecture Programmer's Manual volume 3, appendix E. Intel: one-byte descriptors in leaf
+//! 2; the descriptor 0xFE says that leaf 0x18 has the parameters instead (Software Developer's
+//! Manual volume 2, CPUID). A hypervisor may blank or invent all of it: an empty list means that
+//! nothing is claimed, not that there is no TLB.
+
+use crate::cpuid::Registers;
+use std::fmt;
+
+/// What a TLB translates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// Data.
+    Data,
+    /// Data, loads only.
+    Load,
+    /// Data, stores only.
+    Store,
+    /// Code.
+    Code,
+    /// Both.
+    Unified,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Data => "dTLB",
+            Self::Load => "load dTLB",
+            Self::Store => "store dTLB",
+            Self::Code => "iTLB",
+            Self::Unified => "TLB",
+        })
+    }
+}
+
+/// One TLB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tlb {
+    /// 1 or 2.
+    pub level: u8,
+    /// What it translates.
+    pub side: Side,
+    /// The page sizes that share its entries, as text ("4K", "2M/4M", ...).
+    pub pages: &'static str,
+    /// Entries.
+    pub entries: u32,
+}
+
+/// The leaves that the decoding needs; absent ones are `None`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AmdLeaves {
+    /// 0x8000_0005.
+    pub first: Option<Registers>,
+    /// 0x8000_0006.
+    pub second: Option<Registers>,
+    /// 0x8000_0019.
+    pub giant: Option<Registers>,
+    /// 0x8000_0021.
+    pub extended: Option<Registers>,
+}
+
+/// The TLBs that an AMD processor claims.
+#[must_use]
+pub fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
+    // The 12-bit fields of the second level overflow from 4096 entries on; then they count in 32s.
+    const L2_TLB_SIZE_X32: u32 = 1 << 14;
+    let scaled = leaves.extended.is_some_and(|r| r.eax & L2_TLB_SIZE_X32 != 0);
+    let unit = if scaled { 32 } else { 1 };
+    let mut found = Vec::new();
+    if let Some(r) = leaves.first {
+        for (register, pages) in [(r.ebx, "4K"), (r.eax, "2M")] {
+            found.push(tlb(1, Side::Data, pages, register >> 16 & 0xff));
+            found.push(tlb(1, Side::Code, pages, register & 0xff));
+        }
+    }
+    let wide = [
+        (1, leaves.giant.map(|r| r.eax), "1G", 1),
+        (2, leaves.second.map(|r| r.ebx), "4K", unit),
+        (2, leaves.second.map(|r| r.eax), "2M", unit),
+        (2, leaves.giant.map(|r| r.ebx), "1G", unit),
+    ];
+    for (level, register, pages, unit) in wide {
+        let Some(register) = register else { continue };
+        found.push(tlb(level, Side::Data, pages, (register >> 16 & 0xfff) * unit));
+        found.push(tlb(level, Side::Code, pages, (register & 0xfff) * unit));
+    }
+    found.retain(|t| t.entries > 0);
+    found
+}
+
+const fn tlb(level: u8, side: Side, pages: &'static str, entries: u32) -> Tlb {
+    Tlb { level, side, pages, entries }
+}
+
+/// The TLBs that an Intel processor claims: `leaf2`, and the subleaves of leaf 0x18 from 0 on.
+#[must_use]
+pub fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
+    let bytes = descriptors(leaf2);
+    let mut found: Vec<Tlb> = bytes.iter().flat_map(|&b| descriptor(b)).collect();
+    if bytes.contains(&0xfe) {
+        found.extend(leaf18.iter().filter_map(|&r| parameters(r)));
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The descriptor bytes of leaf 2: three of EAX, whose lowest byte is a count, four of the others;
+/// a register with its top bit set holds none.
+fn descriptors(r: Registers) -> Vec<u8> {
+    let valid = |register: u32| register >> 31 == 0;
+    let eax = [r.eax].into_iter().filter(|&e| valid(e)).flat_map(|e| e.to_le_bytes()[1..].to_vec());
+    let rest = [r.ebx, r.ecx, r.edx].into_iter().filter(|&e| valid(e)).flat_map(u32::to_le_bytes);
+    eax.chain(rest).filter(|&b| b != 0).collect()
+}
+
+/// What a descriptor byte of leaf 2 stands for; bytes that are not here are caches or not known.
+const DESCRIPTORS: &[(u8, Tlb)] = &[
+    (0x01, tlb(1, Side::Code, "4K", 32)),
+    (0x02, tlb(1, Side::Code, "4M", 2)),
+    (0x03, tlb(1, Side::Data, "4K", 64)),
+    (0x04, tlb(1, Side::Data, "4M", 8)),
+    (0x05, tlb(1, Side::Data, "4M", 32)),
+    (0x0b, tlb(1, Side::Code, "4M", 4)),
+    (0x4f, tlb(1, Side::Code, "4K", 32)),
+    (0x50, tlb(1, Side::Code, "4K/2M/4M", 64)),
+    (0x51, tlb(1, Side::Code, "4K/2M/4M", 128)),
+    (0x52, tlb(1, Side::Code, "4K/2M/4M", 256)),
+    (0x55, tlb(1, Side::Code, "2M/4M", 7)),
+    (0x56, tlb(1, Side::Data, "4M", 16)),
+    (0x57, tlb(1, Side::Data, "4K", 16)),
+    (0x59, tlb(1, Side::Data, "4K", 16)),
+    (0x5a, tlb(1, Side::Data, "2M/4M", 32)),
+    (0x5b, tlb(1, Side::Data, "4K/4M", 64)),
+    (0x5c, tlb(1, Side::Data, "4K/4M", 128)),
+    (0x5d, tlb(1, Side::Data, "4K/4M", 256)),
+    (0x61, tlb(1, Side::Code, "4K", 48)),
+    (0x63, tlb(1, Side::Data, "2M/4M", 32)),
+    (0x63, tlb(1, Side::Data, "1G", 4)),
+    (0x64, tlb(1, Side::Data, "4K", 512)),
+    (0x6a, tlb(1, Side::Data, "4K", 64)),
+    (0x6b, tlb(2, Side::Data, "4K", 256)),
+    (0x6c, tlb(2, Side::Data, "2M/4M", 128)),
+    (0x6d, tlb(2, Side::Data, "1G", 16)),
+    (0x76, tlb(1, Side::Code, "2M/4M", 8)),
+    (0xa0, tlb(1, Side::Data, "4K", 32)),
+    (0xb0, tlb(1, Side::Code, "4K", 128)),
+    (0xb1, tlb(1, Side::Code, "2M", 8)),
+    (0xb2, tlb(1, Side::Code, "4K", 64)),
+    (0xb3, tlb(1, Side::Data, "4K", 128)),
+    (0xb4, tlb(1, Side::Data, "4K", 256)),
+    (0xb5, tlb(1, Side::Code, "4K", 64)),
+    (0xb6, tlb(1, Side::Code, "4K", 128)),
+    (0xba, tlb(1, Side::Data, "4K", 64)),
+    (0xc0, tlb(1, Side::Data, "4K/4M", 8)),
+    (0xc1, tlb(2, Side::Unified, "4K/2M", 1024)),
+    (0xc2, tlb(1, Side::Data, "4K/2M", 16)),
+    (0xc3, tlb(2, Side::Unified, "4K/2M", 1536)),
+    (0xc3, tlb(2, Side::Unified, "1G", 16)),
+    (0xc4, tlb(1, Side::Data, "2M/4M", 32)),
+    (0xca, tlb(2, Side::Unified, "4K", 512)),
+];
+
+/// The TLBs that one descriptor byte stands for.
+fn descriptor(byte: u8) -> impl Iterator<Item = Tlb> {
+    DESCRIPTORS.iter().filter(move |(known, _)| *known == byte).map(|&(_, tlb)| tlb)
+}
+
+/// One subleaf of leaf 0x18; `None` for an empty one.
+fn parameters(r: Registers) -> Option<Tlb> {
+    let side = match r.edx & 0x1f {
+        1 => Side::Data,
+        2 => Side::Code,
+        3 => Side::Unified,
+        4 => Side::Load,
+        5 => Side::Store,
+        _ => return None,
+    };
+    let (ways, sets) = (r.ebx >> 16, r.ecx);
+    let entries = ways.checked_mul(sets).filter(|&n| n > 0)?;
+    let level = (r.edx >> 5 & 7) as u8;
+    Some(Tlb { level, side, pages: page_sizes(r.ebx & 0xf), entries })
+}
+
+/// The page sizes of a mask: bit 0 for 4K, 1 for 2M, 2 for 4M, 3 for 1G.
+const fn page_sizes(mask: u32) -> &'static str {
+    match mask {
+        0b0001 => "4K",
+        0b0010 => "2M",
+        0b0100 => "4M",
+        0b0110 => "2M/4M",
+        0b1000 => "1G",
+        0b0011 => "4K/2M",
+        0b0101 => "4K/4M",
+        0b0111 => "4K/2M/4M",
+        0b1001 => "4K/1G",
+        0b1011 => "4K/2M/1G",
+        0b1110 => "2M/4M/1G",
+        0b1111 => "4K/2M/4M/1G",
+        _ => "other sizes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn regs(eax: u32, ebx: u32, ecx: u32, edx: u32) -> Registers {
+        Registers { eax, ebx, ecx, edx }
+    }
+
+    /// AMD Ryzen 5 3600X (Zen 2), registers as published in CPUID dumps.
+    fn zen2() -> AmdLeaves {
+        AmdLeaves {
+            first: Some(regs(0xff40_ff40, 0xff40_ff40, 0x2008_0140, 0x2008_0140)),
+            second: Some(regs(0x4800_6400, 0x6800_6400, 0x0200_6140, 0x0100_9140)),
+            giant: Some(regs(0xf040_f040, 0, 0, 0)),
+            extended: None,
+        }
+    }
+
+    #[test]
+    fn amd_zen_2() {
+        let found = amd(&zen2());
+        assert_eq!(found.len(), 10);
+        assert!(found.contains(&tlb(1, Side::Data, "4K", 64)));
+        assert!(found.contains(&tlb(1, Side::Code, "1G", 64)));
+        assert!(found.contains(&tlb(2, Side::Data, "4K", 2048)));
+        assert!(found.contains(&tlb(2, Side::Data, "2M", 2048)));
+        assert!(found.contains(&tlb(2, Side::Code, "4K", 1024)));
+    }
+
+    #[test]
+    fn amd_sizes_in_units_of_32() {
+        // Made by hand: 0x80 units of 32 entries for data, 0x40 for code.
+        let mut leaves = zen2();
+        leaves.second = Some(regs(0x4080_6040, 0x6080_6040, 0, 0));
+        leaves.extended = Some(regs(1 << 14, 0, 0, 0));
+        let found = amd(&leaves);
+        assert!(found.contains(&tlb(2, Side::Data, "4K", 4096)));
+        assert!(found.contains(&tlb(2, Side::Code, "2M", 2048)));
+        assert!(found.contains(&tlb(1, Side::Data, "1G", 64)), "first level is not scaled");
+        leaves.extended = Some(regs(!(1 << 14), 0, 0, 0));
+        assert!(amd(&leaves).contains(&tlb(2, Side::Data, "4K", 128)));
+    }
+
+    #[test]
+    fn intel_cascade_lake_by_descriptors() {
+        // Intel Xeon Gold 6252, published in CPUID dumps.
+        let found = intel(regs(0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000), &[]);
+        let wanted = [
+            tlb(1, Side::Data, "1G", 4),
+            tlb(1, Side::Data, "2M/4M", 32),
+            tlb(1, Side::Data, "4K", 64),
+            tlb(1, Side::Code, "2M/4M", 8),
+            tlb(1, Side::Code, "4K", 64),
+            tlb(2, Side::Unified, "1G", 16),
+            tlb(2, Side::Unified, "4K/2M", 1536),
+        ];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn intel_alder_lake_by_parameters() {
+        // Intel Core i7-12700K, published in CPUID dumps.
+        let leaf18 = [
+            regs(8, 0, 0, 0),
+            regs(0, 0x0008_0001, 0x20, 0x4022),
+            regs(0, 0x0008_0006, 0x04, 0x4022),
+            regs(0, 0x0010_000f, 0x01, 0x4125),
+            regs(0, 0x0004_0001, 0x10, 0x4024),
+            regs(0, 0x0004_0006, 0x08, 0x4024),
+            regs(0, 0x0008_0008, 0x01, 0x4124),
+            regs(0, 0x0008_0007, 0x80, 0x4043),
+            regs(0, 0x0008_0009, 0x80, 0x4043),
+        ];
+        let found = intel(regs(0x00fe_ff01, 0xf0, 0, 0), &leaf18);
+        let wanted = [
+            tlb(1, Side::Load, "1G", 8),
+            tlb(1, Side::Load, "2M/4M", 32),
+            tlb(1, Side::Load, "4K", 64),
+            tlb(1, Side::Store, "4K/2M/4M/1G", 16),
+            tlb(1, Side::Code, "2M/4M", 32),
+            tlb(1, Side::Code, "4K", 256),
+            tlb(2, Side::Unified, "4K/1G", 1024),
+            tlb(2, Side::Unified, "4K/2M/4M", 1024),
+        ];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn a_guest_that_claims_nothing() {
+        // A guest whose hypervisor blanks leaf 0x18 and stops at extended leaf 8.
+        assert!(intel(regs(0x00fe_ff01, 0xf0, 0, 0), &[Registers::default(); 9]).is_empty());
+        assert!(amd(&AmdLeaves::default()).is_empty());
+        assert!(intel(regs(0x8000_0301, 0x8000_0003, 0, 0), &[]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_registers_are_accepted(a: u32, b: u32, c: u32, d: u32) {
+            let r = regs(a, b, c, d);
+            let _ = intel(r, &[r, r]);
+            let leaves = AmdLeaves { first: Some(r), second: Some(r), giant: Some(r), extended: Some(r) };
+            prop_assert!(amd(&leaves).iter().all(|t| t.entries > 0));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Live tests against children of this test, whose truth is known.
+#![allow(
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a skipped test says so; a failed set-up fails the test"
+)]
+
+use pagewise_kernel::lock::{ExperimentLock, LockError};
+use pagewise_kernel::proc::{fd, io, own_pid, smaps, stat, tree};
+use pagewise_kernel::{affinity, pidfd, pipe};
+use pagewise_model::Bytes;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+
+/// A child that is killed when the test ends, however it ends.
+struct Running(Child);
+
+impl Running {
+    fn start(script: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+    fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn descendants_are_found_both_ways() {
+    // The grandchild waits for the end of the standard input that it inherits.
+    let mut shell = Running::start("exec 3<&0; sh -c 'cat <&3 & echo $!; wait' & wait");
+    let grandchild: i32 = shell.line().parse().unwrap();
+    let mut scanner = tree::Scanner::new(shell.pid());
+    for _ in 0..2 {
+        let scanned = scanner.scan().unwrap();
+        assert_eq!(scanned.len(), 2, "{scanned:?}");
+        assert_eq!(scanned[1], grandchild, "parents before children");
+        assert_eq!(tree::descendants(shell.pid()).unwrap(), scanned);
+    }
+    let middle = stat::read(grandchild).unwrap().ppid;
+    assert_eq!(tree::children(shell.pid()).unwrap(), [middle]);
+    assert_eq!(tree::children(middle).unwrap(), [grandchild]);
+    assert!(tree::descendants(own_pid()).unwrap().contains(&grandchild));
+}
+
+#[test]
+fn an_orphan_stays_in_the_tree_of_a_scanner() {
+    let mut shell = Running::start("exec 3<&0; sh -c 'cat <&3 & echo $!; read x' ; wait; cat");
+    let orphan: i32 = shell.line().parse().unwrap();
+    let mut scanner = tree::Scanner::new(shell.pid());
+    assert!(scanner.scan().unwrap().contains(&orphan));
+    let middle = stat::read(orphan).unwrap().ppid;
+    pidfd::send_signal(pidfd::open(middle).unwrap(), 9).unwrap();
+    while stat::read(orphan).unwrap().ppid == middle {
+        std::thread::yield_now();
+    }
+    assert!(scanner.scan().unwrap().contains(&orphan));
+    assert!(scanner.scan().unwrap().contains(&orphan));
+    pidfd::send_signal(pidfd::open(orphan).unwrap(), 9).unwrap();
+}
+
+#[test]
+fn a_process_that_is_gone_says_so() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let pid = child.id().cast_signed();
+    child.wait().unwrap();
+    assert!(stat::read(pid).unwrap_err().is_gone());
+    assert!(tree::children(pid).unwrap_err().is_gone());
+    assert!(pidfd::open(pid).unwrap_err().is_gone());
+}
+
+#[test]
+fn a_pipe_of_a_child_is_grown_from_outside() {
+    let mut child = Running::start("echo ready; cat");
+    assert_eq!(child.line(), "ready");
+    let target = pidfd::open(child.pid()).unwrap();
+    let theirs = match pidfd::get_fd(&target, 0) {
+        Ok(fd) => fd,
+        Err(error) => {
+            eprintln!("SKIP a_pipe_of_a_child_is_grown_from_outside: {error}");
+            return;
+        }
+    };
+    let now = pipe::set_capacity(&theirs, Bytes::kib(256)).unwrap();
+    assert_eq!(now, Bytes::kib(256));
+    let ours = child.0.stdin.as_ref().unwrap();
+    assert_eq!(pipe::capacity(ours).unwrap(), now);
+    let seen = fd::list(child.pid()).unwrap();
+    let own = fd::list(own_pid()).unwrap();
+    let mine = own.iter().find(|d| d.fd == ours.as_raw_fd()).unwrap();
+    assert_eq!(seen[0].target, mine.target);
+    assert!(seen[0].readable && !seen[0].writable);
+}
+
+#[test]
+fn io_counts_what_went_through() {
+    let mut child = Running::start("echo ready; cat; exec 1>&-; read x");
+    assert_eq!(child.line(), "ready");
+    let before = io::read(child.pid()).unwrap();
+    assert!(before.write_chars >= Bytes(6));
+    child.0.stdin.as_mut().unwrap().write_all(b"x\n").unwrap();
+    assert!(smaps::rollup(child.pid()).unwrap().rss > Bytes(0));
+}
+
+#[test]
+fn affinity_of_a_child_is_set() {
+    let child = Running::start("cat");
+    let cpus = affinity::get(0).unwrap();
+    affinity::set(child.pid(), &cpus[..1]).unwrap();
+    assert_eq!(affinity::get(child.pid()).unwrap(), &cpus[..1]);
+}
+
+#[test]
+fn the_lock_names_its_holder_and_goes_with_it() {
+    let name = format!("pagewise-test-{}", own_pid());
+    let held = ExperimentLock::acquire_named(name.as_bytes()).unwrap();
+    for _ in 0..40 {
+        match ExperimentLock::acquire_named(name.as_bytes()) {
+            // After 17 unanswered questions the queue is full and the holder stays unnamed.
+            Err(LockError::Held { pid, .. }) => assert!(pid.is_none_or(|p| p == own_pid())),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(held);
+    ExperimentLock::acquire_named(name.as_bytes()).unwrap();
+}
+
+#[test]
+fn the_first_question_for_the_holder_is_answered() {
+    let name = format!("pagewise-test-first-{}", own_pid());
+    let _held = ExperimentLock::acquire_named(name.as_bytes()).unwrap();
+    let error = ExperimentLock::acquire_named(name.as_bytes()).unwrap_err();
+    assert!(error.to_string().contains(&format!("(pid {}, ", own_pid())), "{error}");
+}
+
+#[test]
+fn the_lock_is_not_inherited_by_programs() {
+    let name = format!("pagewise-test-exec-{}", own_pid());
+    let held = ExperimentLock::acquire_named(name.as_bytes()).unwrap();
+    let mut child = Running::start("echo ready; cat");
+    assert_eq!(child.line(), "ready");
+    drop(held);
+    ExperimentLock::acquire_named(name.as_bytes()).unwrap();
+}
