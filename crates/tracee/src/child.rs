@@ -71,6 +71,18 @@ pub(crate) fn parse_message(bytes: [u8; MESSAGE]) -> Option<(Step, i32)> {
     Some((step, i32::from_ne_bytes([e, f, g, h])))
 }
 
+/// Makes ended children wait for us: a SIGCHLD that was ignored when we started would drop them.
+pub(crate) fn keep_ended_children() {
+    // SAFETY: a sigaction is plain integers and nullable pointers.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: reads the action of SIGCHLD into a live sigaction of ours.
+    let known = unsafe { libc::sigaction(libc::SIGCHLD, ptr::null(), &raw mut now) } == 0;
+    if known && now.sa_sigaction == libc::SIG_IGN {
+        // SAFETY: SIG_DFL runs no code of ours.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+}
+
 /// Signals ignored and blocked, which `exec` hands on.
 #[derive(Clone, Copy)]
 pub(crate) struct SignalState {
@@ -289,10 +301,10 @@ fn raise_oom_score(score: &CStr) {
 
 fn reset_signals(state: &SignalState) {
     for signal in 1..=64 {
-        if state.ignored & (1 << (signal - 1)) == 0 {
-            // SAFETY: SIG_DFL runs no code of ours; numbers libc keeps for itself are refused.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
+        let ignored = state.ignored & (1 << (signal - 1)) != 0;
+        let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+        // SAFETY: neither action runs code of ours; numbers libc keeps for itself are refused.
+        unsafe { libc::signal(signal, action) };
     }
     // SAFETY: reads a live sigset_t; the old mask is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };

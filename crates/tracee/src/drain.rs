@@ -48,6 +48,12 @@ impl Drain {
         self.pid
     }
 
+    /// Ends it although somebody may still write.
+    pub(crate) fn stop(self) -> Nanos {
+        wait::kill(self.pid, libc::SIGKILL);
+        self.finish()
+    }
+
     /// Waits for end of file and returns the CPU time it took.
     pub(crate) fn finish(mut self) -> Nanos {
         self.reaped = true;

@@ -18,6 +18,7 @@ pub mod inject;
 pub mod launch;
 mod launch_error;
 mod os_path;
+pub mod passthrough;
 pub mod perf;
 pub mod pipes;
 pub mod placement;

@@ -78,35 +78,11 @@ pub(crate) fn own_cpu_time() -> Nanos {
     cpu_time(&usage)
 }
 
-/// Sums of `/proc/PID/io`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Io {
-    read_bytes: Option<u64>,
-    written_bytes: Option<u64>,
-    read_calls: Option<u64>,
-    write_calls: Option<u64>,
-    device_read_bytes: Option<u64>,
-}
-
-fn parse_io(text: &str) -> Io {
-    let field = |name: &str| {
-        text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
-    };
-    Io {
-        read_bytes: field("rchar"),
-        written_bytes: field("wchar"),
-        read_calls: field("syscr"),
-        write_calls: field("syscw"),
-        device_read_bytes: field("read_bytes"),
-    }
-}
-
 /// What our ended, unreaped child `pid` used; removes it. `wall` ran from its start to its end.
 pub(crate) fn usage(pid: i32, wall: Nanos) -> Result<Usage, LaunchError> {
-    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).map(|text| parse_io(&text));
+    let io = pagewise_kernel::proc::io::read(pid).ok();
     let (status, used) =
         reap(pid).map_err(|e| LaunchError::call("wait4", format!("process {pid}"), &e))?;
-    let io = io.unwrap_or_default();
     Ok(Usage {
         wall_ns: wall,
         user_ns: time(used.ru_utime),
@@ -116,11 +92,11 @@ pub(crate) fn usage(pid: i32, wall: Nanos) -> Result<Usage, LaunchError> {
         major_faults: count(used.ru_majflt),
         voluntary_switches: count(used.ru_nvcsw),
         involuntary_switches: count(used.ru_nivcsw),
-        read_bytes: io.read_bytes.map(Bytes),
-        written_bytes: io.written_bytes.map(Bytes),
-        read_calls: io.read_calls,
-        write_calls: io.write_calls,
-        device_read_bytes: io.device_read_bytes.map(Bytes),
+        read_bytes: io.map(|c| c.read_chars),
+        written_bytes: io.map(|c| c.write_chars),
+        read_calls: io.map(|c| c.read_calls),
+        write_calls: io.map(|c| c.write_calls),
+        device_read_bytes: io.map(|c| c.storage_read),
         ended: ended(status),
     })
 }
@@ -128,16 +104,6 @@ pub(crate) fn usage(pid: i32, wall: Nanos) -> Result<Usage, LaunchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn io_is_read_by_name() {
-        let io = parse_io("rchar: 10\nwchar: 20\nsyscr: 3\nsyscw: 4\nread_bytes: 4096\n");
-        assert_eq!(io.read_bytes, Some(10));
-        assert_eq!(io.written_bytes, Some(20));
-        assert_eq!((io.read_calls, io.write_calls), (Some(3), Some(4)));
-        assert_eq!(io.device_read_bytes, Some(4096));
-        assert_eq!(parse_io(""), Io::default());
-    }
 
     #[test]
     fn status_words_are_decoded() {

@@ -1,0 +1,279 @@
+//! One run of a program from start to end: watchers are called when they are due, limits kept,
+//! and at the end it is said what the run used.
+//!
+//! The loop sleeps in `poll(2)` on the program's pidfd until the program ends, somebody wants to
+//! stop it, or the next watcher or limit is due; there are no other wake-ups of ours. Wall time
+//! runs from the byte that lets the program go to the pidfd's event; `exec` lies inside.
+//!
+//! Not seen: work of processes that outlive the program, except that they are killed and counted.
+
+use crate::launch::{self, Launch, LaunchError, Running, Suspended};
+use crate::perf::Observers;
+use crate::tree::Tree;
+use crate::wait;
+use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
+use pagewise_kernel::proc::{fd, own_pid, vmstat};
+use pagewise_model::Fact;
+use pagewise_model::look::{Samples, WalkCounts};
+use pagewise_model::units::Nanos;
+use pagewise_model::usage::Usage;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::os::fd::BorrowedFd;
+
+/// How often the memory limit is looked at, where there is one.
+const MEMORY_CHECK: Nanos = Nanos::millis(100);
+
+/// A run that came to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    /// What the program used.
+    pub usage: Usage,
+    /// What each watcher did, in the order of the plan.
+    pub watches: Vec<WatchReport>,
+    /// CPU time of ours while it ran.
+    pub supervisor_ns: Nanos,
+    /// Huge pages allocated by faults on the whole machine meanwhile (`thp_fault_alloc`).
+    pub huge_faults: u64,
+    /// Processes it left behind, which were killed.
+    pub leftovers_killed: u32,
+    /// It was killed because its time was up.
+    pub timed_out: bool,
+    /// It was killed because it exceeded its memory limit.
+    pub over_memory: bool,
+    /// CPU samples, when they were asked for.
+    pub samples: Fact<Samples>,
+    /// Page-walk counts, when they were asked for.
+    pub walks: Fact<WalkCounts>,
+}
+
+/// How a run came to its end.
+#[derive(Debug)]
+pub enum Outcome {
+    /// By itself or by a limit.
+    Finished(Box<Finished>),
+    /// Something arrived on the descriptor that stops it; the tree has been killed.
+    Stopped,
+}
+
+/// Runs `launch` to its end. `make` gives the watcher for each watch of its settings; the run
+/// stops early when `stop` becomes readable.
+///
+/// In an experiment (`own_session`) this process becomes a subreaper, and at the end every
+/// descendant of this process that `Launch` did not name a helper is killed.
+///
+/// # Errors
+/// [`LaunchError`] when the program could not be started or waited for.
+pub fn run(
+    launch: &Launch,
+    make: MakeWatcher<'_>,
+    stop: Option<BorrowedFd<'_>>,
+) -> Result<Outcome, LaunchError> {
+    if launch.own_session {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|e| LaunchError::errno("prctl(PR_SET_CHILD_SUBREAPER)", "this process", e))?;
+    }
+    let child = launch::spawn(launch, &[])?;
+    let mut watchers = watchers(launch, &child, make);
+    let observers = Observers::attach(child.pid(), &launch.observe);
+    let huge_before = huge_faults();
+    let mut running = child.release()?;
+    let cpu_before = wait::own_cpu_time();
+    let mut tree = Tree::new(running.pid(), running.helpers());
+    let mut limits = Limits::of(launch);
+    let Some(wall) = supervise(&running, &mut tree, &mut watchers, &mut limits, stop) else {
+        tree.kill();
+        let _killed = wait::reap(running.pid());
+        return Ok(Outcome::Stopped);
+    };
+    let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
+    let leftovers_killed = if launch.own_session { tree.kill_leftovers() } else { 0 };
+    let usage = wait::usage(running.pid(), wall)?;
+    let huge_faults = huge_faults().saturating_sub(huge_before);
+    for drain in std::mem::take(&mut running.drains) {
+        supervisor_ns += if launch.own_session { drain.finish() } else { drain.stop() };
+    }
+    let (samples, walks) = observers.finish();
+    Ok(Outcome::Finished(Box::new(Finished {
+        usage,
+        watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
+        supervisor_ns,
+        huge_faults,
+        leftovers_killed,
+        timed_out: limits.broken == Some(Limit::Time),
+        over_memory: limits.broken == Some(Limit::Memory),
+        samples,
+        walks,
+    })))
+}
+
+/// A watcher and when it is due.
+pub(crate) struct Scheduled {
+    pub(crate) watcher: Box<dyn Watcher>,
+    due: Option<Nanos>,
+}
+
+/// The watchers of `launch`, each due at once.
+pub(crate) fn watchers(
+    launch: &Launch,
+    child: &Suspended,
+    make: MakeWatcher<'_>,
+) -> Vec<Scheduled> {
+    if launch.settings.watches.is_empty() {
+        return Vec::new();
+    }
+    // Before `exec` the child holds what we hold and what it was given, and nothing of its own.
+    let foreign_pipes = [own_pid(), child.pid()].into_iter().flat_map(pipes_of).collect();
+    let context = Context { pid: child.pid(), foreign_pipes };
+    let schedule = |watch| Scheduled { watcher: make(watch, &context), due: Some(Nanos(0)) };
+    launch.settings.watches.iter().map(schedule).collect()
+}
+
+fn pipes_of(pid: i32) -> HashSet<u64> {
+    let held = fd::list(pid).unwrap_or_default();
+    held.into_iter()
+        .filter_map(|d| if let fd::Target::Pipe(inode) = d.target { Some(inode) } else { None })
+        .collect()
+}
+
+/// Calls what is due and returns the next moment something will be.
+pub(crate) fn tick(watchers: &mut [Scheduled], tree: &mut Tree, now: Nanos) -> Option<Nanos> {
+    if watchers.iter().any(|w| w.due.is_some_and(|due| due <= now)) {
+        tree.refresh();
+        for one in watchers.iter_mut().filter(|w| w.due.is_some_and(|due| due <= now)) {
+            one.due = one.watcher.tick(tree, now);
+        }
+    }
+    watchers.iter().filter_map(|w| w.due).min()
+}
+
+/// Waits for the end of the program; `None` when `stop` became readable first.
+fn supervise(
+    running: &Running,
+    tree: &mut Tree,
+    watchers: &mut [Scheduled],
+    limits: &mut Limits,
+    stop: Option<BorrowedFd<'_>>,
+) -> Option<Nanos> {
+    let since_start = || Nanos::from(running.started().elapsed());
+    loop {
+        let watch_due = tick(watchers, tree, since_start());
+        let limit_due = limits.check(tree, since_start());
+        let due = [watch_due, limit_due].into_iter().flatten().min();
+        let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
+        let mut fds = vec![PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
+        fds.extend(stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        sleep(&mut fds, timeout);
+        let wall = since_start();
+        if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
+            return Some(wall);
+        }
+        if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
+            return None;
+        }
+    }
+}
+
+/// Sleeps until a descriptor is ready, the time is up or a signal came.
+pub(crate) fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: i64::try_from(t.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(t.0 % 1_000_000_000).unwrap_or(0),
+    });
+    // Any error leaves no descriptor marked ready; the caller looks at the time and comes back.
+    let _interrupted = rustix::event::poll(fds, timeout.as_ref());
+}
+
+fn huge_faults() -> u64 {
+    vmstat::read().ok().and_then(|v| v.get("thp_fault_alloc")).unwrap_or(0)
+}
+
+/// Which limit a run broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Time,
+    Memory,
+}
+
+/// The limits of a run.
+#[derive(Debug)]
+struct Limits {
+    time: Option<Nanos>,
+    memory_bytes: Option<u64>,
+    next_memory_check: Nanos,
+    broken: Option<Limit>,
+}
+
+impl Limits {
+    fn of(launch: &Launch) -> Self {
+        Self {
+            time: launch.timeout_ns,
+            memory_bytes: launch.memory_limit_bytes.map(|b| b.0),
+            next_memory_check: MEMORY_CHECK,
+            broken: None,
+        }
+    }
+
+    /// Kills the tree when a limit is broken; returns when to look again.
+    fn check(&mut self, tree: &mut Tree, now: Nanos) -> Option<Nanos> {
+        if self.broken.is_some() {
+            return None;
+        }
+        if self.time.is_some_and(|limit| now >= limit) {
+            self.broken = Some(Limit::Time);
+        } else if let Some(most) = self.memory_bytes
+            && now >= self.next_memory_check
+        {
+            self.next_memory_check = now + MEMORY_CHECK;
+            tree.refresh();
+            if tree.private_bytes() > most {
+                self.broken = Some(Limit::Memory);
+            }
+        }
+        if self.broken.is_some() {
+            tree.kill();
+            return None;
+        }
+        let memory = self.memory_bytes.map(|_| self.next_memory_check);
+        [self.time, memory].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Every {
+        step: u64,
+        calls: u64,
+    }
+
+    impl Watcher for Every {
+        fn name(&self) -> &str {
+            "every"
+        }
+        fn tick(&mut self, _tree: &Tree, now: Nanos) -> Option<Nanos> {
+            self.calls += 1;
+            (self.calls < 3).then(|| now + Nanos(self.step))
+        }
+        fn finish(&mut self) -> WatchReport {
+            WatchReport { watch: "every".into(), counter: self.calls, notes: vec![] }
+        }
+    }
+
+    #[test]
+    fn watchers_are_called_when_due_and_not_before() {
+        let mut tree = Tree::new(1, []);
+        let scheduled =
+            |step| Scheduled { watcher: Box::new(Every { step, calls: 0 }), due: Some(Nanos(0)) };
+        let mut all = [scheduled(10), scheduled(25)];
+        assert_eq!(tick(&mut all, &mut tree, Nanos(0)), Some(Nanos(10)));
+        assert_eq!(tick(&mut all, &mut tree, Nanos(5)), Some(Nanos(10)));
+        assert_eq!(tick(&mut all, &mut tree, Nanos(10)), Some(Nanos(20)));
+        assert_eq!(tick(&mut all, &mut tree, Nanos(30)), Some(Nanos(55)));
+        assert_eq!(tick(&mut all, &mut tree, Nanos(60)), None);
+        let counts: Vec<u64> = all.iter_mut().map(|w| w.watcher.finish().counter).collect();
+        assert_eq!(counts, [3, 3]);
+    }
+}

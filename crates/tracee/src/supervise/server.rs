@@ -1,0 +1,73 @@
+//! The supervisor's side: serves requests until the front is gone.
+
+use super::condition;
+use super::wire;
+use super::{Request, Response};
+use crate::launch::LaunchError;
+use crate::run::{self, Outcome};
+use crate::tree;
+use crate::watcher::MakeWatcher;
+use pagewise_kernel::SysError;
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// Signals of a terminal or a service manager: the front gets them and decides.
+const IGNORED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// Serves the front at the other end of socket `fd`, a descriptor number this process was started
+/// with and that nothing else in it uses. Returns when the front is gone and nothing that was
+/// started here is left alive.
+///
+/// # Errors
+/// When `fd` is no socket, or this process cannot become a subreaper.
+pub fn serve(fd: RawFd, make: MakeWatcher<'_>) -> Result<(), SysError> {
+    let socket = adopt(fd)?;
+    for signal in IGNORED {
+        // SAFETY: SIG_IGN runs no code; programs get their defaults back before `exec`.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|e| SysError::new("prctl(PR_SET_CHILD_SUBREAPER)", "the supervisor", e))?;
+    let served = talk(&socket, make);
+    tree::kill_own_descendants(&[]);
+    served.map_err(|e| SysError::new("recv", "the front's socket", e))
+}
+
+fn adopt(fd: RawFd) -> Result<UnixStream, SysError> {
+    let subject = || format!("descriptor {fd}");
+    // SAFETY: fcntl on any number is harmless; it fails when no such descriptor is open.
+    if fd <= 2 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(SysError::new("fcntl(F_SETFD)", subject(), rustix::io::Errno::BADF));
+    }
+    // SAFETY: the descriptor is open, and by this function's contract nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    rustix::net::sockopt::socket_type(&socket)
+        .map_err(|e| SysError::new("getsockopt(SO_TYPE)", subject(), e))?;
+    Ok(UnixStream::from(socket))
+}
+
+fn talk(socket: &UnixStream, make: MakeWatcher<'_>) -> io::Result<()> {
+    while let Some(request) = wire::receive::<Request>(socket)? {
+        let response = match request {
+            Request::Run(launch) => match run::run(&launch, make, Some(socket.as_fd())) {
+                Ok(Outcome::Finished(finished)) => Response::Finished(finished),
+                // What stopped it is the next message, or the end of the stream.
+                Ok(Outcome::Stopped) => Response::Stopped,
+                Err(error) => Response::Failed(error),
+            },
+            Request::Condition { bytes } => respond(condition::touch_and_free(bytes)),
+            Request::Ping => Response::Pong,
+            Request::Stop => continue,
+        };
+        match wire::send(socket, &response) {
+            Err(e) if wire::is_end(&e) => return Ok(()),
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn respond(done: Result<super::Conditioned, LaunchError>) -> Response {
+    done.map_or_else(Response::Failed, Response::Conditioned)
+}
