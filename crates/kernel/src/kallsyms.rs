@@ -9,7 +9,7 @@
 //! Not seen: symbols have no size, so an address is taken to belong to the symbol before it unless
 //! it is more than [`MAX_FUNCTION_BYTES`] away. Overhead: some 5 MB read and about 20 ms, once.
 
-use std::io;
+use crate::error::SysError;
 
 /// Farther than this from the symbol before it, an address belongs to none.
 pub const MAX_FUNCTION_BYTES: u64 = 1 << 18;
@@ -18,8 +18,8 @@ pub const MAX_FUNCTION_BYTES: u64 = 1 << 18;
 #[derive(Debug, thiserror::Error)]
 pub enum KallsymsError {
     /// The file cannot be read.
-    #[error("read /proc/kallsyms: {0}")]
-    Unreadable(#[source] io::Error),
+    #[error(transparent)]
+    Unreadable(SysError),
     /// All addresses are zero.
     #[error(
         "kernel symbol addresses are hidden from this account; \
@@ -42,7 +42,9 @@ pub struct KernelSymbols {
 impl KernelSymbols {
     /// Reads the symbols of the running kernel.
     pub fn read() -> Result<Self, KallsymsError> {
-        let text = std::fs::read_to_string("/proc/kallsyms").map_err(KallsymsError::Unreadable)?;
+        const PATH: &str = "/proc/kallsyms";
+        let text = std::fs::read_to_string(PATH)
+            .map_err(|error| KallsymsError::Unreadable(SysError::new("read", PATH, error)))?;
         Self::parse(&text)
     }
 

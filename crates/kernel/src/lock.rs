@@ -13,6 +13,10 @@ use std::os::fd::OwnedFd;
 
 const NAME: &[u8] = b"pagewise-experiment";
 
+/// Refused experiments that are told the holder's pid: each leaves an unanswered connection in the
+/// queue; beyond that many the holder stays unnamed.
+const QUESTIONS: i32 = 1024;
+
 /// Why the lock could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
@@ -63,7 +67,7 @@ impl ExperimentLock {
             Err(Errno::ADDRINUSE) => return Err(held(&address)),
             Err(e) => return Err(fail("bind")(e).into()),
         }
-        rustix::net::listen(&socket, 16).map_err(fail("listen"))?;
+        rustix::net::listen(&socket, QUESTIONS).map_err(fail("listen"))?;
         Ok(Self { _listener: socket })
     }
 }

@@ -37,7 +37,7 @@ pub fn perf_event_paranoid() -> Fact<i64> {
     read_number("/proc/sys/kernel/perf_event_paranoid").into()
 }
 
-/// The hypervisor: from CPUID (x86), else from the device tree, else from the firmware's tables.
+/// The hypervisor: from CPUID (x86), else from the device tree.
 #[must_use]
 pub fn hypervisor() -> Option<String> {
     cpuid::hypervisor().or_else(|| {

@@ -219,6 +219,28 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    fn huge_regions_are_aligned_and_proven() {
+        let huge = page_size::huge().bytes();
+        if huge > Bytes::mib(64).0 || crate::thp::enabled().is_ok_and(|word| word == "never") {
+            eprintln!("SKIP huge_regions_are_aligned_and_proven: no transparent huge pages");
+            return;
+        }
+        let mut region = Region::new(Bytes(huge + 1), Pages::Huge).unwrap();
+        assert_eq!(region.size(), Bytes(2 * huge));
+        assert_eq!(region.as_ptr() as u64 % huge, 0);
+        assert_eq!(region.huge_bytes().unwrap(), Bytes(0));
+        region.touch(Bytes(huge));
+        let residency = region.residency().unwrap();
+        assert!(residency.anon_huge <= residency.rss && residency.rss <= region.size());
+        if residency.anon_huge == Bytes(0) {
+            eprintln!("SKIP huge_regions_are_aligned_and_proven: no huge page was free");
+            return;
+        }
+        assert_eq!(region.huge_bytes().unwrap().0 % huge, 0);
+    }
+
+    #[test]
     fn populated_is_resident() {
         let mut region = Region::new(Bytes(1), Pages::Any).unwrap();
         region.populate().unwrap();

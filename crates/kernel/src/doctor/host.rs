@@ -6,16 +6,16 @@
 //! given back. Not seen: memory that happened to be in use shortly before; a ratio near 1 proves
 //! nothing, so the devices are named as well.
 //!
-//! Overhead: at most 32 MiB, and 30 ms for the first pass.
+//! Overhead: at most 64 MiB, and 30 ms for the first pass.
 
 use crate::clock::now;
 use crate::error::SysError;
-use crate::page_size;
 use crate::region::{Pages, Region};
+use crate::{limits, page_size};
 use pagewise_model::capability::Trait;
 use pagewise_model::{Bytes, Nanos};
 
-const SIZE: Bytes = Bytes::mib(32);
+const SIZE: Bytes = Bytes::mib(64);
 const CAP: Nanos = Nanos::millis(30);
 
 /// Above this the first touch was served by the host, not by the guest alone.
@@ -23,7 +23,9 @@ pub(super) const SUSPECT_RATIO: f64 = 3.0;
 
 /// How much longer the first touch of fresh memory took than the second.
 pub(super) fn first_touch_ratio() -> Result<f64, SysError> {
-    let mut region = Region::new(SIZE, Pages::Huge).or_else(|_| Region::new(SIZE, Pages::Any))?;
+    // A quarter of what an experiment may take: a small container must survive the question.
+    let size = SIZE.min(Bytes(limits::experiment_memory()?.bytes.0 / 4));
+    let mut region = Region::new(size, Pages::Huge).or_else(|_| Region::new(size, Pages::Any))?;
     let (pages, first) = touch_some(&mut region, u64::MAX);
     region.discard()?;
     let (_, second) = touch_some(&mut region, pages);

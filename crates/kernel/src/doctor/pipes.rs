@@ -1,4 +1,7 @@
 //! Probes: moving pages through pipes, and how many large pipes this account may still have.
+//!
+//! The kernel does not say how much pipe memory a user holds, so large pipes are made until one is
+//! refused. They hold no data; for about a millisecond other new pipes of the user may be small.
 
 use super::answer::{answer_of, capability};
 use crate::error::SysError;

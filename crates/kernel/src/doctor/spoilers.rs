@@ -11,6 +11,7 @@ use crate::proc::{
     fields, lines, meminfo, number, read_bytes, read_number, read_text, system_stat,
 };
 use crate::proc::{meminfo::MemInfo, system_stat::CpuTimes};
+use crate::proc::{stat, tree};
 use pagewise_model::capability::{Answer, Capability, Spoiler};
 use pagewise_model::machine::Machine;
 use pagewise_model::{Bytes, Nanos};
@@ -184,10 +185,9 @@ fn taken_back(ratio: &Result<f64, SysError>, devices: &[String], guest: bool) ->
 }
 
 fn damon() -> Option<Spoiler> {
-    let dir = "/sys/kernel/mm/damon/admin/kdamonds";
-    let count = read_number(format!("{dir}/nr_kdamonds")).ok()?;
-    let on = |n: &i64| read_text(format!("{dir}/{n}/state")).is_ok_and(|s| s == "on");
-    if !(0..count.min(64)).any(|n| on(&n)) {
+    // Its settings are for root to read; its kernel threads show to everybody.
+    let is_monitor = |pid: i32| stat::read(pid).is_ok_and(|s| s.comm.starts_with("kdamond"));
+    if !tree::all().ok()?.into_iter().any(is_monitor) {
         return None;
     }
     spoiler(

@@ -26,7 +26,28 @@ pub fn children(pid: i32) -> Result<Vec<i32>, SysError> {
 
 /// Every process below `pid`, parents before children, without `pid` itself.
 pub fn descendants(pid: i32) -> Result<Vec<i32>, SysError> {
-    Scanner::new(pid).scan()
+    match listed_descendants(pid) {
+        Err(e) if e.errno() == Some(libc::ENOENT) => {
+            stat::read(pid)?;
+            Scanner::new(pid).scan()
+        }
+        other => other,
+    }
+}
+
+fn listed_descendants(root: i32) -> Result<Vec<i32>, SysError> {
+    let mut found = listed_children(root)?;
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        match listed_children(pid) {
+            Ok(more) => found.extend(more),
+            // It has ended since its parent listed it.
+            Err(e) if e.is_gone() => {}
+            Err(e) => return Err(e),
+        }
+        next += 1;
+    }
+    Ok(found)
 }
 
 fn listed_children(pid: i32) -> Result<Vec<i32>, SysError> {
