@@ -11,9 +11,9 @@
 use crate::error::PriceError;
 use crate::kernels::usage::read_thread_usage;
 use crate::sample::time;
+use pagewise_kernel::limits;
 use pagewise_kernel::page_size;
 use pagewise_kernel::region::{Pages, Region};
-use pagewise_kernel::limits;
 use pagewise_model::{Bytes, Nanos};
 
 /// Memory of one chunk.
@@ -60,12 +60,8 @@ pub fn condition(bytes: Bytes, touch: Touch) -> Result<Conditioned, PriceError> 
     };
     let step = Bytes(page_size::base().bytes());
     let mut held = Vec::new();
-    let mut done = Conditioned {
-        touched_bytes: Bytes(0),
-        wall_ns: Nanos(0),
-        sys_ns: Nanos(0),
-        faults: 0,
-    };
+    let mut done =
+        Conditioned { touched_bytes: Bytes(0), wall_ns: Nanos(0), sys_ns: Nanos(0), faults: 0 };
     let before = read_thread_usage()?;
     while done.touched_bytes < bytes {
         let size = Bytes(CHUNK.0.min(bytes.0 - done.touched_bytes.0));

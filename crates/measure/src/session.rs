@@ -61,9 +61,10 @@ fn run(options: &Options) -> Result<Prices, PriceError> {
     affinity::set(0, &[own])?;
     let most = Bytes(limits::experiment_memory()?.bytes.0 / 4);
     let this = machine::machine();
-    let host = this.hypervisor.as_ref().map(|_| {
-        host::touch_chunks(Bytes(HOST_SET.0.min(most.0)), Nanos(options.budget_ns.0 / 5))
-    });
+    let host = this
+        .hypervisor
+        .as_ref()
+        .map(|_| host::touch_chunks(Bytes(HOST_SET.0.min(most.0)), Nanos(options.budget_ns.0 / 5)));
     let dir = options.cache.as_deref().and_then(Path::parent);
     let mut table = Table::start(most, dir.unwrap_or(&std::env::temp_dir()), own, &cpus)?;
     table.repeat(started, options.budget_ns);
@@ -123,7 +124,7 @@ impl Table {
         Ok(Self {
             anon: Series::start(Ok(Anon { len: fit(FAULT_SET) })),
             zero: Series::start(Zero::new(file_len)),
-            file_fault: Series::start(Ok(FileFault::new(Rc::clone(&file), file_len))),
+            file_fault: Series::start(FileFault::new(Rc::clone(&file), file_len)),
             cow: Series::start(Ok(Cow { file: Rc::clone(&file), len: file_len / 2 })),
             huge: Series::start(Ok(Huge)),
             pipe_copy: Series::start(PipeCopy::new()),

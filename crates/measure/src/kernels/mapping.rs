@@ -49,7 +49,7 @@ impl Mapping {
     /// Maps every page for reading now.
     pub(crate) fn populate_read(&self) {
         if self.advise(Advice::LinuxPopulateRead).is_err() {
-            self.read_pages();
+            self.read_pages(1);
         }
     }
 
@@ -68,9 +68,9 @@ impl Mapping {
         }
     }
 
-    /// Reads one byte in each base page, upwards.
-    pub(crate) fn read_pages(&self) {
-        for offset in (0..self.len).step_by(page_bytes()) {
+    /// Reads one byte in each `window` of base pages, upwards.
+    pub(crate) fn read_pages(&self, window: usize) {
+        for offset in (0..self.len).step_by(page_bytes() * window.max(1)) {
             let at = self.start.cast::<u8>().wrapping_add(offset);
             // SAFETY: offset < len, both kinds of mapping are readable, and files do not shrink.
             unsafe { at.read_volatile() };

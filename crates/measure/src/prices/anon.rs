@@ -9,7 +9,7 @@
 
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::page_size;
 
 /// The probe.
@@ -25,7 +25,7 @@ impl Probe for Anon {
     fn measure_once(&mut self) -> Result<f64, PriceError> {
         let map = Mapping::anonymous(self.len)?;
         map.keep_base_pages()?;
-        let (ns, ()) = time(|| {
+        let (ns, ()) = time_cpu(|| {
             map.write_pages();
             drop(map);
         });

@@ -20,7 +20,7 @@ pub(crate) const SETS: [Bytes; 4] =
 /// Bytes of a cache line; two of them are one on some machines, which this order does not use.
 const LINE: usize = 64;
 /// Loads of one repeat.
-const STEPS: usize = 60_000;
+const STEPS: usize = 40_000;
 /// Repeats, over all mappings of a set.
 const REPEATS: usize = 6;
 /// Multiplier of the order, odd, and its inverse modulo 2^64.
@@ -41,8 +41,12 @@ pub(crate) fn walk_sets(most: Bytes) -> Result<Vec<ChasePoint>, PriceError> {
 
 /// The price over one set on one kind of page.
 fn walk(set: Bytes, pages: Pages) -> Result<Measured, PriceError> {
-    // Filling costs more than walking from here on: fewer mappings, more walks of each.
-    let mappings = if set > Bytes::mib(64) { 2 } else { 3 };
+    // Filling costs the more time the larger the set: fewer mappings, more walks of each.
+    let mappings = match set {
+        set if set > Bytes::mib(256) => 1,
+        set if set > Bytes::mib(64) => 2,
+        _ => 3,
+    };
     let mut values = Vec::with_capacity(REPEATS);
     for _ in 0..mappings {
         let mut region = Region::new(set, pages)?;

@@ -7,7 +7,7 @@
 
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::page_size;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ impl Probe for Cow {
     fn measure_once(&mut self) -> Result<f64, PriceError> {
         let map = Mapping::private_file(self.file.as_fd(), self.len)?;
         map.populate_read();
-        let (ns, ()) = time(|| {
+        let (ns, ()) = time_cpu(|| {
             map.write_pages();
             drop(map);
         });

@@ -6,7 +6,7 @@
 
 use super::scratch::BLOCK;
 use crate::error::PriceError;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -30,10 +30,10 @@ impl Probe for FileCopy {
     const NAME: &'static str = "the file copy";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let (ns, done) = time(|| {
-            (0..self.len).step_by(BLOCK).try_for_each(|offset| {
-                self.file.read_exact_at(&mut self.buffer, offset as u64)
-            })
+        let (ns, done) = time_cpu(|| {
+            (0..self.len)
+                .step_by(BLOCK)
+                .try_for_each(|offset| self.file.read_exact_at(&mut self.buffer, offset as u64))
         });
         done.map_err(PriceError::sys("pread", "the scratch file"))?;
         Ok(ns * 1024.0 / self.len as f64)

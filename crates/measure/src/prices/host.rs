@@ -8,7 +8,7 @@
 //! Not seen: a host that takes memory back later.
 
 use crate::error::PriceError;
-use crate::sample::time;
+use crate::sample::time_cpu;
 use pagewise_kernel::page_size;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
@@ -27,7 +27,7 @@ pub(crate) fn touch_chunks(most: Bytes, time_limit: Nanos) -> Result<Vec<f64>, P
     let mut costs = Vec::new();
     while CHUNK.0 * (held.len() as u64 + 1) <= most.0 && started.elapsed() < time_limit.duration() {
         let mut chunk = Region::new(CHUNK, Pages::Base)?;
-        let (ns, count) = time(|| chunk.touch(Bytes(page.bytes())));
+        let (ns, count) = time_cpu(|| chunk.touch(Bytes(page.bytes())));
         costs.push(ns / count as f64);
         held.push(chunk);
     }

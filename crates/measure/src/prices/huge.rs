@@ -6,7 +6,7 @@
 //! have run out.
 
 use crate::error::PriceError;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::page_size;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_model::Bytes;
@@ -24,11 +24,11 @@ impl Probe for Huge {
     fn measure_once(&mut self) -> Result<f64, PriceError> {
         let page = Bytes(page_size::huge().bytes());
         let mut region = Region::new(Bytes(page.0 * COUNT), Pages::Huge)?;
-        let (touch_ns, _) = time(|| region.touch(page));
+        let (touch_ns, _) = time_cpu(|| region.touch(page));
         if region.huge_bytes()? < region.size() {
             return Err(PriceError::Unavailable("the kernel gave base pages only".to_owned()));
         }
-        let (unmap_ns, ()) = time(|| drop(region));
+        let (unmap_ns, ()) = time_cpu(|| drop(region));
         Ok((touch_ns + unmap_ns) / COUNT as f64)
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 
 /// Pairs of one repeat.
 const PAIRS: u32 = 1_000;
@@ -21,7 +21,8 @@ impl Probe for MapUnmap {
     const NAME: &'static str = "the mapping pair";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let (ns, done) = time(|| (0..PAIRS).try_for_each(|_| Mapping::anonymous(LEN).map(drop)));
+        let (ns, done) =
+            time_cpu(|| (0..PAIRS).try_for_each(|_| Mapping::anonymous(LEN).map(drop)));
         done?;
         Ok(ns / f64::from(PAIRS))
     }

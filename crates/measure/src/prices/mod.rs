@@ -2,13 +2,13 @@
 
 pub(crate) mod anon;
 pub(crate) mod chase;
+pub(crate) mod cow;
 pub(crate) mod file_copy;
 pub(crate) mod file_fault;
 pub(crate) mod host;
 pub(crate) mod huge;
 pub(crate) mod map_unmap;
 pub(crate) mod pipe_copy;
-pub(crate) mod cow;
 pub(crate) mod scratch;
 pub(crate) mod spawn;
 pub(crate) mod syscall;

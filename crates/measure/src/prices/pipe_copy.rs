@@ -6,7 +6,7 @@
 
 use super::scratch::BLOCK;
 use crate::error::PriceError;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::SysError;
 use std::os::fd::OwnedFd;
 
@@ -47,7 +47,7 @@ impl Probe for PipeCopy {
     const NAME: &'static str = "the pipe copy";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let (ns, done) = time(|| (0..BLOCKS).try_for_each(|_| self.copy_block()));
+        let (ns, done) = time_cpu(|| (0..BLOCKS).try_for_each(|_| self.copy_block()));
         done?;
         Ok(ns * 1024.0 / (BLOCKS * BLOCK) as f64)
     }

@@ -23,7 +23,8 @@ impl Spawn {
     pub(crate) fn new() -> Result<Self, PriceError> {
         let known = ["/usr/bin/true", "/bin/true"].map(Path::new);
         let found = known.into_iter().find(|path| path.exists());
-        let program = found.ok_or_else(|| PriceError::Unavailable("there is no true".to_owned()))?;
+        let program =
+            found.ok_or_else(|| PriceError::Unavailable("there is no true".to_owned()))?;
         Ok(Self { program: program.to_path_buf() })
     }
 }

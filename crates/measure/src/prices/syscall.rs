@@ -4,7 +4,7 @@
 //! what larger calls evict from the caches, and the filter of a sandbox beyond this call's.
 
 use crate::error::PriceError;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 
 /// Calls of one repeat.
 const CALLS: u32 = 10_000;
@@ -17,7 +17,7 @@ impl Probe for Syscall {
     const NAME: &'static str = "the system call";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let (ns, ()) = time(|| {
+        let (ns, ()) = time_cpu(|| {
             for _ in 0..CALLS {
                 std::hint::black_box(rustix::process::getppid());
             }

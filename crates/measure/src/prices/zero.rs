@@ -6,7 +6,7 @@
 //! a buffer larger than the private caches. Not seen: the fault around it.
 
 use crate::error::PriceError;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::page_size;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_model::Bytes;
@@ -35,7 +35,7 @@ impl Probe for Zero {
         let page = usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX);
         let bytes = self.buffer.as_mut_slice();
         let pages = bytes.len() / page;
-        let (ns, ()) = time(|| {
+        let (ns, ()) = time_cpu(|| {
             for page in bytes.chunks_exact_mut(page) {
                 std::hint::black_box(page).fill(0);
             }
