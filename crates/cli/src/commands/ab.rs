@@ -1,0 +1,62 @@
+//! `pagewise ab`
+
+use super::experiment::{self, Display};
+use crate::args::Ab;
+use crate::failure::Failure;
+use pagewise_model::run::Run;
+use pagewise_model::trial::Word;
+use pagewise_tune::live::Live;
+use pagewise_tune::pair::Pair;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// What stands between the two commands.
+const BETWEEN: &str = "---";
+
+/// Sets two commands against each other.
+pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
+    let (first, second) = split(&args.commands)?;
+    let names = names(&args.names)?;
+    let request = experiment::request(&args.experiment, first)?;
+    let _lock = experiment::lock()?;
+    let stop = experiment::stop_flag()?;
+    let display = Display::new(args.experiment.quiet);
+    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let exe = experiment::own_exe()?;
+    let (first_name, second_name) = names;
+    let pair = Pair { request: &request, first_name, second_name, second };
+    let world = Live::start(&request, &exe, &experiment::SUPERVISE, stop, &mut listener);
+    let (run, end) = match world {
+        Ok(mut world) => pair.run(&mut world),
+        Err(error) => return Err(Failure::usage(error.to_string())),
+    };
+    display.finish();
+    let slower = args.fail_if_slower && is_slower(&run);
+    let code = experiment::conclude(run, end, &args.experiment)?;
+    Ok(if slower { ExitCode::from(1) } else { code })
+}
+
+fn is_slower(run: &Run) -> bool {
+    let verdict = run.experiment.as_ref().and_then(|e| e.verdicts.first());
+    verdict.is_some_and(|v| v.word == Word::Reject && v.effect.as_ref().is_some_and(|e| e.ratio > 1.0))
+}
+
+fn split(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>), Failure> {
+    let bad = |why: &str| Failure::usage(why).with_help("pagewise ab -- CMD1 --- CMD2");
+    let mut parts = words.split(|w| w == BETWEEN);
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(first), Some(second), None) if !first.is_empty() && !second.is_empty() => {
+            Ok((first.to_vec(), second.to_vec()))
+        }
+        (_, _, Some(_)) => Err(bad("more than two commands")),
+        _ => Err(bad("two commands are needed, with --- between them")),
+    }
+}
+
+fn names(given: &[String]) -> Result<(String, String), Failure> {
+    match given {
+        [] => Ok(("first".to_owned(), "second".to_owned())),
+        [a, b] if a != b && !a.is_empty() && !b.is_empty() => Ok((a.clone(), b.clone())),
+        _ => Err(Failure::usage("--name is given twice, with two different names, or not at all")),
+    }
+}

@@ -1,0 +1,245 @@
+//! What `tune` and `ab` share: conditions, progress, saving, and how a session's end becomes an
+//! exit code.
+
+use crate::args::{ExperimentArgs, StdoutKind};
+use crate::failure::{Failure, UNFIT};
+use crate::{store, terminal};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pagewise_kernel::lock::{ExperimentLock, LockError};
+use pagewise_model::run::{Outcome, Run};
+use pagewise_tune::world::Event;
+use pagewise_tune::{Request, Stop, StdoutTo};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Environment variables that bear on page costs; a saved run holds these and no others.
+const LISTED: [&str; 6] = [
+    "GLIBC_TUNABLES",
+    "MALLOC_CONF",
+    "_RJEM_MALLOC_CONF",
+    "MIMALLOC_ALLOW_LARGE_OS_PAGES",
+    "GOGC",
+    "MALLOC_ARENA_MAX",
+];
+
+/// Nanoseconds since 1970 and an identifier made of them and the program's name.
+pub(super) fn identity(command: &[OsString]) -> (u64, String) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let started = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let program = command.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
+    let name: String = program
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c))
+        .take(24)
+        .collect();
+    // Milliseconds sort by time and two sessions of one machine never start within the same one:
+    // the lock lets only one run.
+    (started, format!("{}-{name}", started / 1_000_000))
+}
+
+/// The request that the options describe.
+pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<Request, Failure> {
+    if command.is_empty() {
+        return Err(Failure::usage("no command given").with_help("put it after --"));
+    }
+    refuse_piped_input(args)?;
+    if let Some(file) = &args.input {
+        std::fs::File::open(file)
+            .map_err(|e| Failure::usage(format!("cannot read input `{}`: {e}", file.display())))?;
+    }
+    let (started_unix_ns, id) = identity(&command);
+    Ok(Request {
+        input: args.input.clone(),
+        stdout: match args.stdout {
+            StdoutKind::Null => StdoutTo::Null,
+            StdoutKind::Pipe => StdoutTo::Pipe,
+            StdoutKind::File => StdoutTo::File,
+        },
+        outputs: args.outputs.clone(),
+        rerun_safe: args.rerun_safe,
+        prepare: args.prepare.clone(),
+        cleanup: args.cleanup.clone(),
+        ignore_failure: args.ignore_failure,
+        advise: false,
+        only: None,
+        own_arms: Vec::new(),
+        budget: args.budget,
+        seed: args.seed.unwrap_or(started_unix_ns),
+        quote: pagewise_report::quote,
+        id,
+        started_unix_ns,
+        command,
+    })
+}
+
+/// A program is run many times; what comes through a pipe can be read once.
+fn refuse_piped_input(args: &ExperimentArgs) -> Result<(), Failure> {
+    use rustix::fs::FileType;
+    if args.input.is_some() {
+        return Ok(());
+    }
+    let kind = rustix::fs::fstat(std::io::stdin()).map(|s| FileType::from_raw_mode(s.st_mode));
+    let what = match kind {
+        Ok(FileType::Fifo) => "a pipe",
+        Ok(FileType::RegularFile) => "a file",
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format!("standard input is {what}, which can be read only once"))
+        .with_help("use --input FILE, or </dev/null if the program reads nothing"))
+}
+
+/// The lock of this machine's experiments.
+pub(super) fn lock() -> Result<ExperimentLock, Failure> {
+    ExperimentLock::acquire().map_err(|error| match error {
+        LockError::Held { .. } => {
+            Failure::unfit(error.to_string()).with_help("wait for it to end, or stop it")
+        }
+        LockError::Sys(error) => Failure::usage(error.to_string()),
+    })
+}
+
+/// A flag that SIGINT, SIGTERM and SIGHUP raise; a second signal ends us at once.
+pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|e| Failure::usage(format!("cannot handle signals: {e}")))?;
+    }
+    Ok(flag)
+}
+
+/// The path of this program and the words that make it the supervising process.
+pub(super) const SUPERVISE: [&str; 1] = ["__supervise"];
+
+/// This program's own file.
+pub(super) fn own_exe() -> Result<std::path::PathBuf, Failure> {
+    std::env::current_exe().map_err(|e| Failure::usage(format!("cannot find this program: {e}")))
+}
+
+/// Progress on standard error, when that is a terminal.
+pub(super) struct Display {
+    bar: ProgressBar,
+    announce: bool,
+}
+
+impl Display {
+    pub(super) fn new(quiet: bool) -> Self {
+        let draw = !quiet && std::io::stderr().is_terminal();
+        let target =
+            if draw { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        Self { bar, announce: !quiet }
+    }
+
+    pub(super) fn tell(&self, event: &Event<'_>) {
+        match event {
+            Event::Stage(stage) => self.show(stage),
+            Event::Chosen(run) => self.say(&pagewise_report::candidates_section(
+                &run.candidates,
+                &terminal::style(),
+            )),
+            Event::Design(design) => {
+                self.say(&pagewise_report::design_section(design, &terminal::style()));
+            }
+            Event::Progress(p) => self.show(&format!(
+                "{}: {} of {}, {} left, running {}",
+                match p.stage {
+                    pagewise_trial::Stage::Screening => "screening",
+                    pagewise_trial::Stage::Confirmation => "confirmation",
+                },
+                p.done,
+                p.total,
+                p.left_ns,
+                pagewise_report::text::escape(&p.arm.0)
+            )),
+        }
+    }
+
+    fn show(&self, message: &str) {
+        self.bar.set_message(message.to_owned());
+        // Drawn here and now, never by a thread that would wake up beside the program.
+        self.bar.tick();
+    }
+
+    fn say(&self, text: &str) {
+        if self.announce {
+            self.bar.suspend(|| {
+                for line in text.lines() {
+                    terminal::complain(line);
+                }
+            });
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Saves and prints a run; a run that cannot be saved is printed all the same.
+pub(super) fn conclude(
+    mut run: Run,
+    stop: Option<Stop>,
+    args: &ExperimentArgs,
+) -> Result<ExitCode, Failure> {
+    run.environment = LISTED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+        .collect();
+    let worth = run.experiment.is_some() || run.outcome.is_some();
+    if let Some(stop) = stop
+        && !(worth && matches!(stop, Stop::Interrupted))
+    {
+        return Err(failure(&stop));
+    }
+    let mut complaint = None;
+    if let Err(error) = store::save(&run) {
+        complaint = Some(error);
+        run.id.clear();
+    }
+    if let Some(path) = &args.save {
+        store::write_whole(path, &run.to_json())?;
+    }
+    let text = if args.json {
+        run.to_json() + "\n"
+    } else {
+        pagewise_report::render(&run, &terminal::style())
+    };
+    terminal::print(&text);
+    if let Some(error) = complaint {
+        // The result is told; that it could not be kept is told as well.
+        return Ok(error.tell());
+    }
+    Ok(ExitCode::from(code(run.outcome.as_ref())))
+}
+
+fn code(outcome: Option<&Outcome>) -> u8 {
+    match outcome {
+        Some(Outcome::CannotTell { .. }) => UNFIT,
+        Some(Outcome::Interrupted) => 128 + 2,
+        _ => 0,
+    }
+}
+
+fn failure(stop: &Stop) -> Failure {
+    let failure = match stop {
+        Stop::Launch(error) => Failure::from(error.clone()),
+        Stop::Interrupted => Failure::usage("interrupted before anything was known").with_code(130),
+        other => Failure::usage(other.to_string()),
+    };
+    match stop.help() {
+        Some(help) => failure.with_help(help),
+        None => failure,
+    }
+}

@@ -1,0 +1,74 @@
+//! `pagewise profile`
+
+use super::experiment::{identity, own_exe};
+use crate::args::Profile;
+use crate::failure::Failure;
+use crate::{store, terminal};
+use pagewise_kernel::{clock, dirs};
+use pagewise_measure::Options;
+use pagewise_model::look::Look;
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::{Fact, Nanos};
+use pagewise_tracee::launch::{Input, Launch, Observe};
+use pagewise_tracee::passthrough;
+use pagewise_tracee::supervise::Supervisor;
+use std::process::ExitCode;
+
+/// Runs the program once, its own streams untouched, and says where its page work went. The
+/// report goes to standard error, so that the program's output stays what it is.
+pub(super) fn run(args: Profile) -> Result<ExitCode, Failure> {
+    if args.command.is_empty() {
+        return Err(Failure::usage("no command given").with_help("put it after --"));
+    }
+    let start = clock::now();
+    let (started, id) = identity(&args.command);
+    let text = args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let mut run = Run::new(RunKind::Profile, id, started, text);
+    let machine = pagewise_kernel::machine::machine();
+    let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
+    let options = Options { budget_ns: Nanos::secs(2), cache, fresh: false };
+    let prices =
+        pagewise_measure::calibrate(&options).map_err(|e| Failure::usage(e.to_string()))?;
+    let launch = Launch {
+        stdin: args.input.clone().map_or(Input::Inherit, Input::File),
+        observe: Observe { samples: true, walks: true },
+        ..Launch::passthrough(args.command.clone())
+    };
+    let finished = passthrough::observe_through(&launch)?;
+    let ended = finished.usage.ended;
+    let look = Look {
+        runs: vec![finished.usage],
+        traced: traced(&args)?,
+        samples: finished.samples,
+        walks: finished.walks,
+    };
+    run.diagnosis = Some(pagewise_judge::diagnosis::diagnose(&look, &prices, &machine));
+    (run.look, run.prices, run.machine) = (Some(look), Some(prices), Some(machine));
+    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    if let Err(error) = store::save(&run) {
+        error.tell();
+        run.id.clear();
+    }
+    if args.json {
+        terminal::print(&(run.to_json() + "\n"));
+    } else {
+        for line in pagewise_report::render(&run, &terminal::style()).lines() {
+            terminal::complain(line);
+        }
+    }
+    passthrough::end_like(ended)
+}
+
+/// The second, traced run, if asked for; its output is thrown away.
+fn traced(args: &Profile) -> Result<Fact<pagewise_model::look::Traced>, Failure> {
+    if !args.traced {
+        return Ok(Fact::missing("not asked for (--traced runs the program a second time)"));
+    }
+    let launch = Launch {
+        stdin: args.input.clone().map_or(Input::Null, Input::File),
+        ..Launch::experiment(args.command.clone())
+    };
+    let mut supervisor = Supervisor::start(&own_exe()?, &super::experiment::SUPERVISE)
+        .map_err(|e| Failure::usage(e.to_string()))?;
+    Ok(supervisor.traced(&launch, &[], &|| false).into())
+}

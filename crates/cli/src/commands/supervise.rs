@@ -1,0 +1,13 @@
+//! The hidden command that makes this program the supervising process of an experiment.
+
+use crate::args::Supervise;
+use crate::failure::Failure;
+use std::process::ExitCode;
+
+/// Serves the front until it is gone.
+pub(super) fn run(args: &Supervise) -> ExitCode {
+    match pagewise_tracee::supervise::serve(args.fd, &pagewise_remedy::watch::build) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => Failure::usage(error.to_string()).tell(),
+    }
+}

@@ -1,0 +1,136 @@
+//! Whole sessions in a world made of numbers: no program, no clock, no kernel.
+
+mod support;
+
+use pagewise_model::look::SideEffect;
+use pagewise_model::run::Outcome;
+use pagewise_model::trial::Word;
+use pagewise_model::usage::Ended;
+use pagewise_model::{Bytes, Nanos};
+use pagewise_tune::session::Session;
+use pagewise_tune::{Request, Stop};
+use support::{Fake, request};
+
+fn run(request: &Request, world: &mut Fake) -> (pagewise_model::run::Run, Option<Stop>) {
+    Session::new(request).run(world)
+}
+
+#[test]
+fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
+    let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
+    let (run, stop) = run(&request(), &mut world);
+    assert!(stop.is_none(), "{stop:?}");
+    let Some(Outcome::Proven { keep }) = &run.outcome else { panic!("{:?}", run.outcome) };
+    assert_eq!(keep[0], "heap-huge=tunable");
+    let receipt = run.receipt.expect("a receipt");
+    assert_eq!(receipt.command, "pagewise run --with heap-huge=tunable -- prog 'an arg'");
+    let verdict = &run.experiment.unwrap().verdicts[0];
+    let effect = verdict.effect.as_ref().unwrap();
+    assert!(effect.ratio_low < 0.6 && 0.6 < effect.ratio_high, "{effect:?}");
+}
+
+#[test]
+fn a_heap_that_loses_is_not_kept() {
+    let mut world = Fake { huge_factor: 1.1, ..Fake::default() };
+    let (run, _) = run(&request(), &mut world);
+    assert_eq!(run.outcome, Some(Outcome::NothingKept));
+    assert!(run.receipt.is_none());
+}
+
+#[test]
+fn a_gain_whose_mechanism_did_not_move_is_not_kept() {
+    let mut world = Fake { huge_factor: 0.6, huge_faults: 0, ..Fake::default() };
+    let (run, _) = run(&request(), &mut world);
+    assert!(!matches!(run.outcome, Some(Outcome::Proven { .. })), "{:?}", run.outcome);
+}
+
+#[test]
+fn an_arm_that_changes_the_output_is_rejected_unmeasured() {
+    let mut world = Fake { huge_factor: 0.6, huge_output: "other\n", ..Fake::default() };
+    let (run, _) = run(&request(), &mut world);
+    let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
+    assert_eq!(verdict.word, Word::Reject);
+    assert!(run.output_checks.iter().any(|c| !c.equal && c.arm == "heap-huge=tunable"));
+    assert_eq!(world.timed_runs("heap-huge=tunable"), 0);
+}
+
+#[test]
+fn a_program_that_is_not_safe_to_rerun_runs_once() {
+    let effect = SideEffect {
+        action: "opened for writing".into(),
+        subject: "/data/ledger".into(),
+        pid: 1,
+    };
+    let mut world = Fake { effects: vec![effect], ..Fake::default() };
+    let (_, stop) = run(&request(), &mut world);
+    let stop = stop.expect("a stop");
+    assert!(matches!(stop, Stop::NotSafe(_)));
+    assert!(stop.to_string().contains("/data/ledger") && stop.help().is_some());
+    assert_eq!(world.all_runs(), 1);
+    let allowed = Request { rerun_safe: true, ..request() };
+    let (run, stop) = run_again(&allowed, world);
+    assert!(stop.is_none() && run.outcome.is_some());
+}
+
+fn run_again(request: &Request, mut world: Fake) -> (pagewise_model::run::Run, Option<Stop>) {
+    run(request, &mut world)
+}
+
+#[test]
+fn a_program_without_page_costs_is_left_alone() {
+    let mut world = Fake { faults: 40, anon: Bytes::kib(64), ..Fake::default() };
+    let (run, stop) = run(&request(), &mut world);
+    assert!(stop.is_none());
+    assert!(matches!(run.outcome, Some(Outcome::NothingToGain { .. })), "{:?}", run.outcome);
+    assert_eq!(world.captured, 0, "nothing was tried");
+}
+
+#[test]
+fn advice_tries_nothing() {
+    let mut world = Fake::default();
+    let (run, _) = run(&Request { advise: true, ..request() }, &mut world);
+    assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+    assert!(run.candidates.iter().any(|c| c.remedy == "heap-huge" && c.fits()));
+    assert_eq!(world.captured, 0);
+}
+
+#[test]
+fn a_program_that_fails_is_named_with_what_it_said() {
+    let mut world = Fake { ended: Ended::Exited(3), ..Fake::default() };
+    let (_, stop) = run(&request(), &mut world);
+    let text = stop.expect("a stop").to_string();
+    assert!(text.contains("exit status 3") && text.contains("no such table"), "{text}");
+    let mut world = Fake { ended: Ended::Exited(3), ..Fake::default() };
+    let (run, stop) = run(&Request { ignore_failure: true, ..request() }, &mut world);
+    assert!(stop.is_none() && run.outcome.is_some());
+}
+
+#[test]
+fn a_budget_that_holds_no_proof_says_what_would() {
+    let mut world = Fake::default();
+    let (_, stop) = run(&Request { budget: Some(Nanos::secs(1)), ..request() }, &mut world);
+    let text = stop.expect("a stop").to_string();
+    assert!(text.starts_with("budget too small") && text.contains("at least"), "{text}");
+}
+
+#[test]
+fn an_interruption_keeps_what_is_known_and_proves_nothing() {
+    let mut world = Fake { huge_factor: 0.6, interrupt_after: 18, ..Fake::default() };
+    let (run, _) = run(&request(), &mut world);
+    assert_eq!(run.outcome, Some(Outcome::Interrupted));
+    assert!(run.diagnosis.is_some() && run.receipt.is_none());
+    let experiment = run.experiment.expect("what was measured");
+    assert!(experiment.verdicts.iter().all(|v| v.word != Word::Keep));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_order() {
+    let order = |seed| {
+        let mut world = Fake::default();
+        let (run, _) = run(&Request { seed, ..request() }, &mut world);
+        let blocks = run.experiment.expect("an experiment").blocks;
+        blocks.iter().flat_map(|b| b.points.iter().map(|p| p.arm.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(order(7), order(7));
+    assert_ne!(order(7), order(8));
+}

@@ -1,0 +1,249 @@
+//! A world made of numbers: a program of half a second that fills a heap.
+
+use pagewise_model::look::{Allocator, MapChurn, ProcessSeen, SideEffect, Traced};
+use pagewise_model::machine::Machine;
+use pagewise_model::price::Prices;
+use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
+use pagewise_trial::{Canary, WeatherMark};
+use pagewise_tune::output::{Captured, Stream};
+use pagewise_tune::world::{Arm, Event, Timed, World};
+use pagewise_tune::{Request, Stop, StdoutTo};
+use std::cell::Cell;
+
+/// A plain request for `prog`.
+pub fn request() -> Request {
+    Request {
+        command: vec!["prog".into(), "an arg".into()],
+        input: None,
+        stdout: StdoutTo::Null,
+        outputs: Vec::new(),
+        rerun_safe: false,
+        prepare: None,
+        cleanup: None,
+        ignore_failure: false,
+        advise: false,
+        only: None,
+        own_arms: Vec::new(),
+        budget: Some(Nanos::secs(60)),
+        seed: 1,
+        quote: |w| if w.contains(' ') { format!("'{w}'") } else { w.to_owned() },
+        id: "test".into(),
+        started_unix_ns: 0,
+    }
+}
+
+/// The world.
+pub struct Fake {
+    /// Time with huge pages, relative to without.
+    pub huge_factor: f64,
+    /// Huge faults of a run with huge pages.
+    pub huge_faults: u64,
+    /// What it prints with huge pages.
+    pub huge_output: &'static str,
+    /// Minor faults of a plain run.
+    pub faults: u64,
+    /// Its anonymous memory.
+    pub anon: Bytes,
+    /// What it does to the outside.
+    pub effects: Vec<SideEffect>,
+    /// How it ends.
+    pub ended: Ended,
+    /// The user stops it after this many runs.
+    pub interrupt_after: u32,
+    /// Untimed runs made.
+    pub captured: u32,
+    timed: Vec<String>,
+    traced: u32,
+    clock: Cell<u64>,
+    state: u64,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self {
+            huge_factor: 1.0,
+            huge_faults: 200,
+            huge_output: "out\n",
+            faults: 100_000,
+            anon: Bytes(100_000 * 4096),
+            effects: Vec::new(),
+            ended: Ended::Exited(0),
+            interrupt_after: u32::MAX,
+            captured: 0,
+            timed: Vec::new(),
+            traced: 0,
+            clock: Cell::new(0),
+            state: 42,
+        }
+    }
+}
+
+impl Fake {
+    /// Runs of any kind.
+    pub fn all_runs(&self) -> u32 {
+        u32::try_from(self.timed.len()).unwrap() + self.captured + self.traced
+    }
+    /// Timed runs of one arm.
+    pub fn timed_runs(&self, arm: &str) -> usize {
+        self.timed.iter().filter(|a| *a == arm).count()
+    }
+    fn is_huge(arm: &Arm) -> bool {
+        arm.settings.env.iter().any(|e| e.entries.iter().any(|x| x.contains("hugetlb=1")))
+    }
+    /// Uniform within 1% either way.
+    fn noise(&mut self) -> f64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        0.99 + 0.02 * ((self.state >> 33) as f64 / f64::from(1u32 << 31))
+    }
+    fn pass(&self, ns: u64) {
+        self.clock.set(self.clock.get() + ns);
+    }
+    fn check(&self) -> Result<(), Stop> {
+        if self.interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
+    }
+}
+
+fn measured(median: f64) -> Measured {
+    Measured { median, min: median, max: median, n: 5 }
+}
+
+impl World for Fake {
+    fn machine(&mut self) -> Machine {
+        Machine {
+            kernel: "6.12".into(),
+            arch: "x86_64".into(),
+            cpu_model: "none".into(),
+            cpus: vec![0, 1],
+            base_page_bytes: PageSize::BASE_4K,
+            huge_page_bytes: Fact::Known(PageSize::PMD_2M),
+            memory_bytes: Bytes::gib(8),
+            thp_enabled: Fact::Known("madvise".into()),
+            thp_defrag: Fact::Known("madvise".into()),
+            hypervisor: None,
+            pipe_max_bytes: Bytes::mib(1),
+            perf_event_paranoid: Fact::Known(2),
+            uid: 1000,
+        }
+    }
+
+    fn prices(&mut self) -> Result<Prices, Stop> {
+        Ok(Prices {
+            anon_fault_ns: measured(1000.0),
+            zero_page_ns: measured(200.0),
+            file_fault_ns: measured(1500.0),
+            file_fault_pages: 16.0,
+            cow_fault_ns: measured(1200.0),
+            huge_fault_ns: Fact::Known(measured(60_000.0)),
+            pipe_copy_kib_ns: measured(200.0),
+            file_copy_kib_ns: measured(80.0),
+            syscall_ns: measured(100.0),
+            map_unmap_ns: measured(1500.0),
+            wakeup_cross_ns: Fact::Known(measured(5000.0)),
+            wakeup_same_ns: measured(1500.0),
+            spawn_ns: measured(800_000.0),
+            chase: Vec::new(),
+            host_fault_extra_ns: Fact::missing("no guest"),
+            prior: false,
+        })
+    }
+
+    fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {
+        self.traced += 1;
+        let process = ProcessSeen {
+            pid: 10,
+            exe: "/usr/bin/prog".into(),
+            args: vec!["prog".into()],
+            is_static: false,
+            allocator: Allocator::Glibc,
+            threads: 1,
+            peak_rss_bytes: self.anon,
+            anon_bytes: self.anon,
+            anon_huge_bytes: Bytes(0),
+            file_bytes: Bytes::mib(2),
+            file_cow_bytes: Bytes::kib(40),
+            page_table_bytes: Bytes::kib(900),
+            minor_faults: self.faults,
+            traced_life_ns: Nanos::millis(700),
+            churn: MapChurn::default(),
+            incomplete: None,
+        };
+        let traced = Traced {
+            processes: vec![process],
+            pipes: Vec::new(),
+            most_processes: 1,
+            effects: self.effects.clone(),
+            pattern: Fact::missing("not stepped"),
+            descriptor_kinds: Default::default(),
+            ended: self.ended,
+        };
+        Ok((Fact::Known(traced), "no such table: t".into()))
+    }
+
+    fn timed(&mut self, arm: &Arm, _observed: bool) -> Result<Timed, Stop> {
+        self.check()?;
+        self.timed.push(arm.name.clone());
+        let huge = Self::is_huge(arm);
+        let factor = if huge { self.huge_factor } else { 1.0 } * self.noise();
+        let wall = (5e8 * factor) as u64;
+        self.pass(wall);
+        let faults = if huge { self.faults / 500 + 50 } else { self.faults };
+        Ok(Timed {
+            usage: Usage {
+                wall_ns: Nanos(wall),
+                user_ns: Nanos((4e8 * factor) as u64),
+                sys_ns: Nanos(faults * 1000),
+                peak_rss_bytes: self.anon,
+                minor_faults: faults,
+                major_faults: 0,
+                voluntary_switches: 2,
+                involuntary_switches: 5,
+                read_bytes: Some(Bytes::kib(8)),
+                written_bytes: Some(Bytes(4)),
+                read_calls: Some(10),
+                write_calls: Some(1),
+                device_read_bytes: Some(Bytes(0)),
+                ended: self.ended,
+            },
+            watched: Vec::new(),
+            huge_faults: if huge { self.huge_faults } else { 0 },
+            cpus_at_end: vec![0, 1],
+            supervisor_ns: Nanos(0),
+            samples: Fact::missing("no samples here"),
+            walks: Fact::missing("no counters here"),
+        })
+    }
+
+    fn captured(&mut self, arm: &Arm) -> Result<Captured, Stop> {
+        self.check()?;
+        self.captured += 1;
+        let text = if Self::is_huge(arm) { self.huge_output } else { "out\n" };
+        let stream = Stream::read(text.as_bytes()).expect("memory can be read");
+        Ok(Captured {
+            ended: self.ended,
+            streams: vec![("standard output".into(), Some(stream))],
+        })
+    }
+
+    fn condition(&mut self, _bytes: Bytes) {
+        self.pass(50_000_000);
+    }
+
+    fn canary(&mut self) -> Canary {
+        Canary { register_ns: Nanos::millis(4), memory_ns: Nanos::millis(4) }
+    }
+
+    fn weather(&mut self) -> WeatherMark {
+        WeatherMark::default()
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.clock.get())
+    }
+
+    fn interrupted(&self) -> bool {
+        self.all_runs() >= self.interrupt_after
+    }
+
+    fn tell(&mut self, _event: &Event<'_>) {}
+}
