@@ -1,0 +1,111 @@
+//! The ring buffer that the kernel shares with us for one event.
+//!
+//! One control page, then 2^n data pages (kernel/events/ring_buffer.c). The kernel writes records
+//! and then moves `data_head`; we read `data_head` (acquire), copy what lies before it, and move
+//! `data_tail` (release), which gives the room back. Both only grow; a position is taken modulo
+//! the size, so a record may wrap around the end. A full ring loses records and says so in a LOST
+//! record. Bytes are copied out before anybody looks at them: the kernel owns the memory.
+
+use pagewise_kernel::SysError;
+use pagewise_kernel::perf::bindings::perf_event_mmap_page;
+use pagewise_kernel::perf::{self, perf_event_attr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Wanted size of the data part. Without rights, `kernel.perf_event_mlock_kb` (516 KiB per CPU)
+/// bounds it; the ring is halved until the kernel agrees.
+const WANTED_DATA_BYTES: usize = 512 << 10;
+
+/// One event with its ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    base: NonNull<u8>,
+    map_bytes: usize,
+    data_bytes: usize,
+    page_bytes: usize,
+    /// Keeps the event alive; unmapped before it closes.
+    _event: OwnedFd,
+}
+
+// SAFETY: the mapping is owned by this value alone and is not tied to the thread that made it.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Opens `attr` for `pid` on `cpu` and maps its ring.
+    pub(super) fn open(attr: &perf_event_attr, pid: i32, cpu: u32) -> Result<Self, SysError> {
+        let event = perf::open(attr, pid, i32::try_from(cpu).unwrap_or(i32::MAX), None, 0)?;
+        let page_bytes = rustix::param::page_size();
+        let mut data_bytes = WANTED_DATA_BYTES.max(page_bytes);
+        loop {
+            let map_bytes = page_bytes + data_bytes;
+            match map(&event, map_bytes) {
+                Ok(base) => {
+                    return Ok(Self { base, map_bytes, data_bytes, page_bytes, _event: event });
+                }
+                Err(error) if data_bytes == page_bytes => return Err(error),
+                Err(_) => data_bytes /= 2,
+            }
+        }
+    }
+
+    /// Moves all complete records out of the ring.
+    pub(super) fn drain(&mut self) -> Vec<u8> {
+        let head = self.head().load(Ordering::Acquire);
+        let tail = self.tail().load(Ordering::Relaxed);
+        let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(self.data_bytes);
+        let start = usize::try_from(tail % self.data_bytes as u64).unwrap_or(0);
+        let mut bytes = vec![0; length];
+        let to_end = length.min(self.data_bytes - start);
+        let (first, rest) = bytes.split_at_mut(to_end);
+        self.copy_out(start, first);
+        self.copy_out(0, rest);
+        self.tail().store(head, Ordering::Release);
+        bytes
+    }
+
+    fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        debug_assert!(offset + into.len() <= self.data_bytes);
+        // SAFETY: `page_bytes + offset` lies within the mapping, as `offset < data_bytes`.
+        let from = unsafe { self.base.as_ptr().add(self.page_bytes + offset) };
+        // SAFETY: `offset + into.len() <= data_bytes` (`drain` splits at the end of the ring), so the
+        // source lies within the mapping; the kernel leaves bytes between tail and head alone; the
+        // target is our own vector.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    fn head(&self) -> &AtomicU64 {
+        self.position(std::mem::offset_of!(perf_event_mmap_page, data_head))
+    }
+
+    fn tail(&self) -> &AtomicU64 {
+        self.position(std::mem::offset_of!(perf_event_mmap_page, data_tail))
+    }
+
+    fn position(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: `offset` is that of a field of the control page, which the mapping begins with.
+        let field = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: the field is an aligned u64 in memory that stays mapped as long as `self`, and both
+        // sides access it atomically only.
+        unsafe { AtomicU64::from_ptr(field.cast()) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made in `open`, and no reference into it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.map_bytes) };
+    }
+}
+
+fn map(event: &OwnedFd, bytes: usize) -> Result<NonNull<u8>, SysError> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new shared mapping at an address of the kernel's choice touches no memory of ours.
+    let base = unsafe {
+        libc::mmap(null_mut(), bytes, protection, libc::MAP_SHARED, event.as_raw_fd(), 0)
+    };
+    if base == libc::MAP_FAILED {
+        return Err(SysError::last("mmap", "ring of a perf event"));
+    }
+    NonNull::new(base.cast()).ok_or_else(|| SysError::malformed("mmap", "ring of a perf event"))
+}

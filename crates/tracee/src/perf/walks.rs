@@ -1,0 +1,161 @@
+//! Hardware counts of page walks: cycles in user mode, and cycles with a walk active for data and
+//! for instructions.
+//!
+//! Intel counts "walk active" cycles since Haswell, under an event number that moved with Golden
+//! Cove. AMD Zen counts walks (ls_tablewalker) but no cycles, so it gives no share of time, and
+//! that is said. Which encoding serves is found by trying; one that the machine refuses is "no".
+//! User mode only, so `kernel.perf_event_paranoid` of 2 suffices. The kernel may share counters
+//! among events: counts are scaled by time enabled over time running (perf_event_open(2), "Reading
+//! results"). Loads and stores may walk at once, so the sum of both is bounded by the cycles.
+//! Overhead: none that can be measured.
+
+use super::{cpu::Make, event};
+use pagewise_kernel::SysError;
+use pagewise_kernel::perf::Counter;
+use pagewise_kernel::perf::bindings::{
+    PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_HARDWARE, PERF_TYPE_RAW,
+};
+use pagewise_model::Fact;
+use pagewise_model::look::WalkCounts;
+
+/// Raw encodings of the walk events of one generation: event | umask << 8 | threshold << 24.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WalkEvents {
+    load: u64,
+    store: u64,
+    code: u64,
+}
+
+const fn walk_active(event: u64) -> u64 {
+    event | 0x10 << 8 | 1 << 24
+}
+
+/// Golden Cove and later (Alder Lake, Sapphire Rapids, ...): events 12H, 13H, 11H.
+const INTEL_NEW: WalkEvents =
+    WalkEvents { load: walk_active(0x12), store: walk_active(0x13), code: walk_active(0x11) };
+/// Haswell to Ice Lake: events 08H, 49H, 85H.
+const INTEL_OLD: WalkEvents =
+    WalkEvents { load: walk_active(0x08), store: walk_active(0x49), code: walk_active(0x85) };
+/// Models of family 6 from Haswell to Rocket Lake that use the older numbers.
+const INTEL_OLD_MODELS: [u32; 27] = [
+    60, 63, 69, 70, 61, 71, 79, 86, 78, 85, 94, 142, 158, 165, 166, 102, 106, 108, 125, 126, 157,
+    140, 141, 167, 103, 104, 128,
+];
+/// Models of family 6 with Golden Cove or a later core.
+const INTEL_NEW_MODELS: [u32; 15] =
+    [143, 207, 151, 154, 183, 186, 191, 170, 172, 173, 174, 189, 197, 198, 181];
+
+/// Counters under way.
+#[derive(Debug)]
+pub struct WalkCounters {
+    cycles: Counter,
+    load: Counter,
+    store: Counter,
+    code: Counter,
+}
+
+impl WalkCounters {
+    /// Starts counting for `pid` and all it starts from its exec on, or says why not.
+    pub fn attach(pid: i32) -> Fact<Self> {
+        let cycles = match open(PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES), pid) {
+            Ok(cycles) => cycles,
+            Err(error) => return Fact::Missing(refusal(&error)),
+        };
+        let events = match walk_events(&Make::of_this_machine()) {
+            Fact::Known(events) => events,
+            Fact::Missing(reason) => return Fact::Missing(reason),
+        };
+        let raw = |config| open(PERF_TYPE_RAW, config, pid);
+        match (raw(events.load), raw(events.store), raw(events.code)) {
+            (Ok(load), Ok(store), Ok(code)) => Fact::Known(Self { cycles, load, store, code }),
+            (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
+                Fact::Missing(format!("page walk events: {}", refusal(&error)))
+            }
+        }
+    }
+
+    /// Reads the totals.
+    pub fn finish(self) -> Fact<WalkCounts> {
+        let counts = || {
+            let cycles = read_scaled(&self.cycles)?;
+            let data = read_scaled(&self.load)?.saturating_add(read_scaled(&self.store)?);
+            Some(WalkCounts {
+                cycles,
+                data_walk_cycles: data.min(cycles),
+                code_walk_cycles: read_scaled(&self.code)?.min(cycles),
+            })
+        };
+        match counts() {
+            Some(counts) if counts.cycles > 0 => Fact::Known(counts),
+            _ => Fact::missing("hardware counters were open but never ran"),
+        }
+    }
+}
+
+fn walk_events(make: &Make) -> Fact<WalkEvents> {
+    match make.vendor.as_str() {
+        "GenuineIntel" if make.family != 6 || INTEL_NEW_MODELS.contains(&make.model) => {
+            Fact::Known(INTEL_NEW)
+        }
+        "GenuineIntel" if INTEL_OLD_MODELS.contains(&make.model) => Fact::Known(INTEL_OLD),
+        "AuthenticAMD" | "HygonGenuine" => {
+            Fact::missing("AMD processors count page walks, but not the cycles they take")
+        }
+        _ => Fact::Missing(format!(
+            "no page walk events are known for this processor (vendor {:?}, family {}, model {})",
+            make.vendor, make.family, make.model
+        )),
+    }
+}
+
+fn open(kind: u32, config: u64, pid: i32) -> Result<Counter, SysError> {
+    Counter::open(&event::attributes(kind, config), pid, -1)
+}
+
+/// The count, extended to all the time it was wanted; `None` when it never ran.
+fn read_scaled(counter: &Counter) -> Option<u64> {
+    let count = counter.read().ok()?.scaled()?;
+    Some(count.round() as u64)
+}
+
+fn refusal(error: &SysError) -> String {
+    let in_guest = std::fs::read_to_string("/proc/cpuinfo")
+        .is_ok_and(|text| text.split_ascii_whitespace().any(|word| word == "hypervisor"));
+    match error.errno() {
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) if in_guest => {
+            "no hardware counters in this virtual machine".to_owned()
+        }
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) => {
+            "no such hardware counters on this machine".to_owned()
+        }
+        Some(libc::EACCES | libc::EPERM) => "hardware counters are refused to this account; \
+            `sysctl kernel.perf_event_paranoid=2` or CAP_PERFMON allows them"
+            .to_owned(),
+        _ => format!("hardware counters: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(vendor: &str, family: u32, model: u32) -> Make {
+        Make { vendor: vendor.to_owned(), family, model }
+    }
+
+    #[test]
+    fn events_follow_the_generation() {
+        assert_eq!(walk_events(&make("GenuineIntel", 6, 85)), Fact::Known(INTEL_OLD));
+        assert_eq!(walk_events(&make("GenuineIntel", 6, 143)), Fact::Known(INTEL_NEW));
+        assert!(walk_events(&make("GenuineIntel", 6, 15)).reason().is_some());
+        assert!(walk_events(&make("AuthenticAMD", 26, 2)).reason().unwrap().contains("AMD"));
+        assert!(walk_events(&Make::default()).reason().is_some());
+    }
+
+    #[test]
+    fn encodings_are_those_of_the_manual() {
+        assert_eq!(INTEL_OLD.load, 0x0100_1008);
+        assert_eq!(INTEL_NEW.code, 0x0100_1011);
+        assert!(INTEL_OLD_MODELS.iter().all(|m| !INTEL_NEW_MODELS.contains(m)));
+    }
+}

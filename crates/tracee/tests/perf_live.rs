@@ -1,0 +1,106 @@
+//! Samples of real programs whose kernel work is known.
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a live test reaps its own child and says why it is skipped"
+)]
+
+use pagewise_model::Fact;
+use pagewise_model::look::{Activity, Samples, WalkCounts};
+use pagewise_tracee::launch::Observe;
+use pagewise_tracee::perf::Observers;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// What one observed program gave.
+struct Seen {
+    samples: Fact<Samples>,
+    walks: Fact<WalkCounts>,
+    cpu_ns: f64,
+}
+
+/// Runs `script`: a shell waits on its input until the observers are attached, then executes.
+fn observe(script: &str, observe: Observe) -> Seen {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "read go; exec /bin/sh -c \"$1\"", "sh", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let observers = Observers::attach(pid, &observe);
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let cpu_ns = reap(pid);
+    let (samples, walks) = observers.finish();
+    Seen { samples, walks, cpu_ns }
+}
+
+/// Waits for `pid` and returns the CPU time of it and its children.
+fn reap(pid: i32) -> f64 {
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to locals of the right types.
+    let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
+    assert_eq!((reaped, status), (pid, 0));
+    // SAFETY: all zeros is a valid rusage, and wait4 has filled it.
+    let usage = unsafe { usage.assume_init() };
+    let ns = |t: libc::timeval| t.tv_sec as f64 * 1e9 + t.tv_usec as f64 * 1e3;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+fn samples_or_skip(test: &str, seen: &Seen) -> Option<Samples> {
+    match &seen.samples {
+        Fact::Known(samples) => Some(samples.clone()),
+        Fact::Missing(reason) => {
+            eprintln!("SKIP {test}: {reason}");
+            None
+        }
+    }
+}
+
+const SAMPLES: Observe = Observe { samples: true, walks: false };
+
+/// One pipe; the reader keeps 60 MB in fresh memory.
+const PIPE_AND_MEMORY: &str = "head -c 300M /dev/zero | tail -c 60M";
+
+#[test]
+fn samples_stand_for_the_cpu_time_of_the_whole_tree() {
+    let seen = observe(PIPE_AND_MEMORY, SAMPLES);
+    let Some(samples) = samples_or_skip("samples_stand_for_the_cpu_time", &seen) else { return };
+    let total = (samples.user + samples.kernel_total() + samples.lost) as f64;
+    let ratio = total * samples.period_ns.0 as f64 / seen.cpu_ns;
+    assert!((0.7..1.4).contains(&ratio), "{ratio}: {samples:?}");
+    assert_eq!(samples.lost, 0);
+}
+
+#[test]
+fn kernel_work_is_recognised() {
+    let seen = observe(PIPE_AND_MEMORY, SAMPLES);
+    let Some(samples) = samples_or_skip("kernel_work_is_recognised", &seen) else { return };
+    let of = |activity| samples.kernel.get(&activity).copied().unwrap_or(0);
+    assert!(of(Activity::Copy) > 0 && of(Activity::Fault) > 0, "{samples:?}");
+    assert!(of(Activity::Pipe) + of(Activity::Wakeup) > 0, "{samples:?}");
+    let unexplained = of(Activity::Unknown) + of(Activity::Other);
+    assert!(unexplained * 20 <= samples.kernel_total(), "{samples:?}");
+    assert!(!samples.symbols.is_empty() && samples.symbols.len() <= 40);
+}
+
+#[test]
+fn what_was_not_asked_for_is_missing_and_so_are_absent_counters() {
+    let seen = observe("true", Observe { samples: false, walks: true });
+    assert!(seen.samples.reason().unwrap().contains("not asked for"));
+    match seen.walks {
+        Fact::Known(walks) => {
+            assert!(walks.cycles > 0 && walks.data_walk_cycles <= walks.cycles);
+        }
+        Fact::Missing(reason) => assert!(!reason.is_empty()),
+    }
+}
+
+#[test]
+fn a_process_that_is_gone_gives_reasons() {
+    let observers = Observers::attach(i32::MAX, &Observe { samples: true, walks: true });
+    let (samples, walks) = observers.finish();
+    assert!(samples.reason().is_some() && walks.reason().is_some());
+}
