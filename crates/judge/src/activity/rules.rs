@@ -87,8 +87,8 @@ pub static RULES: &[Rule] = &[
         "patching and stack set-up",
         Helper,
         Other,
-        "__fentry__ __x86_indirect_thunk_* __x86_return_thunk srso_* retbleed_* its_* \
-         clear_bhb_loop write_ibpb entry_ibpb",
+        "__fentry__ __pi___x86_indirect_thunk_* __x86_indirect_thunk_* __x86_return_thunk \
+         srso_* retbleed_* its_* clear_bhb_loop write_ibpb entry_ibpb",
     ),
     rule(
         "clearing a page",
@@ -321,7 +321,9 @@ pub static RULES: &[Rule] = &[
         "names and directories",
         Caller,
         File,
-        "path_openat do_filp_open do_sys_openat2 path_lookupat filename_lookup link_path_walk \
+        "path_getxattr* filename_getxattr do_getxattr vfs_getxattr vfs_listxattr \
+         __x64_sys_statx __x64_sys_fcntl __x64_sys_newfstatat __x64_sys_getdents64 path_openat \
+         do_filp_open do_sys_openat2 path_lookupat filename_lookup link_path_walk \
          walk_component lookup_fast __lookup_slow d_lookup __d_lookup __d_lookup_rcu dput \
          iterate_dir vfs_statx vfs_fstat vfs_fstatat vfs_getattr* getname* do_faccessat \
          strncpy_from_user cp_new_stat user_path_at* do_readlinkat do_dentry_open vfs_open \
