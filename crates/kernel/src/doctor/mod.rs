@@ -10,6 +10,7 @@
 
 mod answer;
 mod child;
+mod crowd;
 mod events;
 mod facts;
 mod groups;
