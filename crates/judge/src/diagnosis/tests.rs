@@ -283,6 +283,8 @@ fn a_random_walk_has_translation_first_and_a_sequential_one_none() {
     assert!(first.evidence.starts_with("800 of 3000 accesses jump over 1.0 GiB; settled"));
     let sequential = judge(&with_pattern(plain.clone(), 0, Bytes::gib(1), Bytes(0)));
     assert!(sequential.cost(CostKind::AddressTranslation).is_none());
+    let strays = judge(&with_pattern(plain.clone(), 2, Bytes::gib(1), Bytes(0)));
+    assert!(strays.cost(CostKind::AddressTranslation).is_none());
     let huge = judge(&with_pattern(plain.clone(), 800, Bytes::gib(1), Bytes::gib(1)));
     assert!(huge.cost(CostKind::AddressTranslation).is_none());
     let within_reach = judge(&with_pattern(plain, 800, Bytes::mib(16), Bytes(0)));

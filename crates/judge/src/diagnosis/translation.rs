@@ -19,6 +19,8 @@ use pagewise_model::price::{ChasePoint, Prices};
 
 /// Time of an instruction that does not jump: about one per cycle at 2.5 GHz.
 const PLAIN_NS: f64 = 0.4;
+/// Fewer jumps than one in so many bursts are strays of a program that walks in order.
+const STRAY_BURSTS: u64 = 4;
 /// Base pages must be slower than huge ones by this factor for a set to be beyond the TLB's reach.
 const BEYOND_REACH: f64 = 1.10;
 
@@ -47,7 +49,8 @@ fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
 fn bound(pattern: &AccessPattern, run: &Typical, chase: &[ChasePoint]) -> Option<Estimate> {
     let set = pattern.jump_span_bytes.0.saturating_sub(pattern.jump_huge_bytes.0);
     let curve = Curve::of(chase);
-    if set <= curve.reach()? || pattern.instructions == 0 {
+    let stray = pattern.jumps.saturating_mul(STRAY_BURSTS) < u64::from(pattern.bursts);
+    if set <= curve.reach()? || pattern.instructions == 0 || stray {
         return None;
     }
     let (base_ns, huge_ns) = curve.at(set as f64)?;
