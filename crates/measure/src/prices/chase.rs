@@ -69,9 +69,9 @@ fn walk(set: Bytes, pages: Pages) -> Result<Measured, PriceError> {
 fn follow(memory: &[u8], start: usize, steps: usize) -> Result<usize, SysError> {
     let mut at = start;
     for _ in 0..steps {
-        let word = memory.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+        let word = memory.get(at..).and_then(|rest| rest.first_chunk::<8>());
         let word = word.ok_or_else(|| SysError::malformed("walk", "a set of lines"))?;
-        at = u64::from_ne_bytes(word) as usize;
+        at = u64::from_ne_bytes(*word) as usize;
     }
     Ok(at)
 }
