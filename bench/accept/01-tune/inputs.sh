@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Makes every input of the twelve programs, always the same ones.
+set -euo pipefail
+
+usage() {
+    cat <<'HELP'
+usage: inputs.sh DIR
+
+Makes in DIR (about 1.4 GiB, 1-2 minutes on two cores):
+  heavy.cpp       the translation unit beside this script
+  mixed.bin       14 MiB of text, repeats, counters and noise (xz at its default level)
+  text.txt        80 MiB of log-like lines in no order (sort)
+  text.gz         the same, gzip -6 without name and time (pipeline)
+  big.txt         960 MiB: text.txt twelve times (count)
+  records.json    40 MiB, one array of records (jq)
+  joins.sql       inserts and joins (sqlite3), dictionary.py (python3)
+  table_walk_go   static Go program, table_walk_c   static glibc program
+  link.rsp        120 objects of 900 functions each with debug information (g++ as linker)
+  history/        git repository of 2,500 commits, by git fast-import
+What a missing tool would make is left out and named on a line that starts with SKIP.
+A finished DIR is recognised by its file `complete` and left as it is.
+HELP
+}
+
+case "${1:-}" in
+    -h | --help) usage; exit 0 ;;
+    '') usage >&2; exit 2 ;;
+esac
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+mkdir -p "$1"
+cd "$1"
+[ -e complete ] && exit 0
+for tool in cc as gzip awk python3; do
+    command -v "$tool" >/dev/null || { echo "inputs.sh: $tool is needed (apt: gcc binutils gzip mawk python3)" >&2; exit 2; }
+done
+export LC_ALL=C PATH="/usr/bin:/bin:$PATH"
+
+cp "$here/heavy.cpp" "$here/joins.sql" "$here/dictionary.py" .
+cc -O2 -o generate "$here/generate.c"
+./generate mixed 14680064 >mixed.bin
+./generate text 83886080 >text.txt
+./generate json 41943040 >records.json
+gzip -6 -n -c text.txt >text.gz
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do cat text.txt; done >big.txt
+cc -O2 -static -o table_walk_c "$root/tests/programs/table_walk.c" ||
+    echo "SKIP table-c: no static C library (apt: libc6-dev)"
+if command -v go >/dev/null; then
+    CGO_ENABLED=0 GO111MODULE=off GOFLAGS='' GOCACHE="$PWD/go-cache" \
+        go build -o table_walk_go "$root/tests/programs/table_walk.go"
+    rm -rf go-cache
+else
+    echo "SKIP table-go: no Go compiler (apt: golang-go)"
+fi
+
+make_object() {
+    awk -v unit="$1" -v units=120 -v functions=900 'BEGIN {
+        for (f = 0; f < functions; f++) {
+            printf "struct r%d_%d { long a; double b; char name[%d]; };\n", unit, f, f % 40 + 8
+            printf "long shared_function_with_a_long_name_%d_%d(struct r%d_%d *r, long x) {\n", unit, f, unit, f
+            other = (unit * 7 + f) % units
+            printf "  extern long shared_function_with_a_long_name_%d_%d(void *, long);\n", other, (f * 31) % functions
+            if (other != unit)
+                printf "  if (x > %d) return shared_function_with_a_long_name_%d_%d(0, x - 1);\n", f, other, (f * 31) % functions
+            printf "  return r ? r->a + x : (long)\"text %d of unit %d\"[x & 7];\n}\n", f, unit
+        }
+        if (unit == 0) print "int main(void) { return 0; }"
+    }' >"unit$1.c"
+    cc -g -O0 -ffunction-sections -w -c "unit$1.c" -o "unit$1.o"
+    rm "unit$1.c"
+}
+export -f make_object
+seq 0 119 | xargs -P "$(nproc)" -I{} bash -c 'make_object {}'
+seq -f 'unit%.0f.o' 0 119 >link.rsp
+
+if command -v git >/dev/null; then
+    rm -rf history
+    git init -q history
+    python3 "$here/history.py" 2500 | git -C history -c core.autocrlf=false fast-import --quiet
+    git -C history symbolic-ref HEAD refs/heads/main
+else
+    echo "SKIP log: no git (apt: git)"
+fi
+rm -f generate
+touch complete

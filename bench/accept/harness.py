@@ -1,0 +1,261 @@
+"""What the acceptance scripts share: the machine line, scratch space, bounded child processes,
+the result file, and statistics written apart from the product's own.
+
+Units: seconds. Nothing here imports or calls pagewise code; `pagewise()` only finds the program.
+"""
+
+import argparse
+import contextlib
+import datetime
+import itertools
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "programs"
+
+
+class Unfit(Exception):
+    """The script cannot run here; its message says why."""
+
+
+def parser(doc):
+    """An argument parser with the options that every script has."""
+    made = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--pagewise",
+        type=Path,
+        default=ROOT / "target" / "release" / "pagewise",
+        help="the program to examine (default: target/release/pagewise)",
+    )
+    made.add_argument("--results", type=Path, help="also write the result to this file")
+    return made
+
+
+def pagewise(arguments):
+    """Absolute path of the program under test."""
+    path = arguments.pagewise.resolve()
+    if not os.access(path, os.X_OK):
+        raise Unfit(f"{path} does not exist: build it with `cargo build --release`")
+    return str(path)
+
+
+def read(path, default=""):
+    """First line of a file, or `default`."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline().strip()
+    except OSError:
+        return default
+
+
+def machine_line():
+    """One line that names machine, kernel and the settings that matter."""
+    model = "unknown CPU"
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    thp = read("/sys/kernel/mm/transparent_hugepage/enabled", "no THP")
+    chosen = thp[thp.find("[") + 1 : thp.find("]")] if "[" in thp else thp
+    return (
+        f"{len(os.sched_getaffinity(0))} x {model}, {memory:.1f} GiB, Linux {os.uname().release}, "
+        f"THP {chosen}, perf_event_paranoid {read('/proc/sys/kernel/perf_event_paranoid', '?')}, "
+        f"uid {os.geteuid()}"
+    )
+
+
+class Result:
+    """Lines that are printed as they come and saved at the end."""
+
+    def __init__(self, title, arguments):
+        self.path = arguments.results
+        self.lines = []
+        self.failures = 0
+        now = datetime.datetime.now(datetime.timezone.utc)
+        self.say(title)
+        self.say(f"machine: {machine_line()}")
+        self.say(f"date: {now:%Y-%m-%d %H:%M} UTC")
+
+    def say(self, text=""):
+        """Adds a line."""
+        print(text, flush=True)
+        self.lines.append(text)
+
+    def check(self, passed, text):
+        """Adds a line with its verdict and counts the failures."""
+        self.failures += not passed
+        self.say(f"{'ok    ' if passed else 'FAILED'} {text}")
+        return passed
+
+    def end(self):
+        """Writes the result file; gives the exit status."""
+        self.say("all passed" if self.failures == 0 else f"{self.failures} failed")
+        if self.path:
+            self.path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+        return 0 if self.failures == 0 else 1
+
+
+def table(rows):
+    """Rows of texts as aligned lines; the first is the heading."""
+    widths = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(str(c).ljust(w) for c, w in zip(row, widths)).rstrip() for row in rows]
+
+
+@contextlib.contextmanager
+def scratch():
+    """A directory of our own that is gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="pagewise-accept-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Ran:
+    """How a bounded child ended."""
+
+    def __init__(self, status, out, err, seconds, late):
+        self.status, self.out, self.err = status, out, err
+        self.seconds, self.late = seconds, late
+
+    def last_error(self):
+        """The last line of standard error, shortened."""
+        lines = [line for line in self.err.splitlines() if line.strip()]
+        return lines[-1][:160] if lines else ""
+
+
+def run(argv, limit, **options):
+    """Runs `argv` in a process group of its own, killed after `limit` seconds."""
+    options.setdefault("stdin", subprocess.DEVNULL)
+    start = time.perf_counter()
+    child = subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        **options,
+    )
+    late = False
+    try:
+        out, err = child.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        late = True
+        os.killpg(child.pid, signal.SIGTERM)
+        try:
+            out, err = child.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            out, err = child.communicate()
+    except BaseException:
+        os.killpg(child.pid, signal.SIGTERM)
+        raise
+    return Ran(child.returncode, out, err, time.perf_counter() - start, late)
+
+
+def timed(argv, **options):
+    """Wall time of one run in seconds; its output is dropped. A failure raises `Unfit`."""
+    start = time.perf_counter()
+    status = subprocess.call(
+        argv, stdin=options.pop("stdin", subprocess.DEVNULL), stdout=options.pop(
+            "stdout", subprocess.DEVNULL), stderr=subprocess.DEVNULL, **options
+    )
+    seconds = time.perf_counter() - start
+    if status != 0:
+        raise Unfit(f"{argv[0]} ended with status {status}")
+    return seconds
+
+
+def saved(ran):
+    """The JSON document on a child's standard output."""
+    try:
+        return json.loads(ran.out)
+    except ValueError as error:
+        reason = ran.last_error() or str(error)
+        raise Unfit(f"no JSON (status {ran.status}): {reason}") from error
+
+
+def verdicts(run_document):
+    """Verdicts of a saved run by arm."""
+    experiment = run_document.get("experiment") or {}
+    return {v["arm"]: v for v in experiment.get("verdicts", [])}
+
+
+def compile_c(source, to, *options):
+    """Builds one of the small C programs."""
+    if shutil.which("cc") is None:
+        raise Unfit("no C compiler (apt: gcc libc6-dev)")
+    built = run(["cc", "-O2", "-o", str(to), str(source), *options], 60)
+    if built.status != 0:
+        raise Unfit(f"cc {source}: {built.last_error()}")
+    return str(to)
+
+
+def busy_iterations(program, seconds):
+    """Iterations of tests/programs/busy.c that take `seconds` here."""
+    probe = 50_000_000
+    took = min(timed([program, str(probe)]) for _ in range(5))
+    return max(1, int(probe * seconds / took))
+
+
+def signed_rank_interval(values, confidence=0.95):
+    """Hodges-Lehmann estimate and exact signed-rank interval of the centre of `values`."""
+    n = len(values)
+    means = sorted((a + b) / 2 for a, b in itertools.combinations_with_replacement(values, 2))
+    ways = [1] + [0] * len(means)
+    for rank in range(1, n + 1):
+        for total in range(len(means), rank - 1, -1):
+            ways[total] += ways[total - rank]
+    tail, cut = 0, 0
+    while cut < len(means) // 2 and (tail + ways[cut]) / 2**n <= (1 - confidence) / 2:
+        tail += ways[cut]
+        cut += 1
+    index = max(cut - 1, 0)
+    return statistics.median(means), means[index], means[-1 - index]
+
+
+def ratio_interval(pairs, confidence=0.95):
+    """Ratio second / first over pairs of times: estimate, low, high."""
+    logs = [math.log(second / first) for first, second in pairs]
+    return tuple(math.exp(v) for v in signed_rank_interval(logs, confidence))
+
+
+def interleaved(first, second, pairs, seed):
+    """Times of `pairs` pairs, the order within each drawn anew."""
+    source = random.Random(seed)
+    times = []
+    for _ in range(pairs):
+        if source.random() < 0.5:
+            a, b = first(), second()
+        else:
+            b, a = second(), first()
+        times.append((a, b))
+    return times
+
+
+def main(body):
+    """Runs a script's body: its own end, `Unfit` as skipped (status 3), signals as exits."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(body())
+    except Unfit as reason:
+        print(f"SKIP {Path(sys.argv[0]).resolve().parent.name}: {reason}")
+        sys.exit(3)
+    except KeyboardInterrupt:
+        sys.exit(130)
