@@ -3,6 +3,7 @@
     unsafe_code,
     clippy::unwrap_used,
     clippy::print_stderr,
+    clippy::zombie_processes,
     reason = "a live test reaps its own child and says why it is skipped"
 )]
 

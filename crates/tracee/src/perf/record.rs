@@ -75,7 +75,7 @@ fn word(body: &[u8], index: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes))
 }
 
-#[cfg(all(test, target_endian = "little"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
