@@ -18,6 +18,7 @@ use pagewise_model::units::{Bytes, Nanos};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -248,6 +249,7 @@ pub struct Running {
     pid: i32,
     pidfd: OwnedFd,
     errors: OwnedFd,
+    io: Option<File>,
     started: Instant,
     pub(crate) drains: Vec<Drain>,
 }
@@ -396,6 +398,7 @@ impl Suspended {
         let (go, errors) = self.go.take().zip(self.errors.take()).ok_or_else(gone)?;
         let pidfd = self.pidfd.try_clone();
         let pidfd = pidfd.map_err(|e| LaunchError::call("dup", "a pidfd", &e))?;
+        let io = wait::open_io(self.pid);
         let started = Instant::now();
         rustix::io::write(&go, b"g")
             .map_err(|e| LaunchError::errno("write", "the start signal", e))?;
@@ -409,6 +412,7 @@ impl Suspended {
             pid,
             pidfd,
             errors,
+            io,
             started,
             drains: std::mem::take(&mut self.drains),
         })
@@ -449,6 +453,11 @@ impl Running {
     pub fn exec_error(&self) -> Option<LaunchError> {
         read_message(self.errors.as_fd())
             .map(|(step, errno)| self.launch.failure(&self.program, step, errno))
+    }
+
+    /// Its `/proc/PID/io`, where that may be read.
+    pub(crate) const fn io(&self) -> Option<&File> {
+        self.io.as_ref()
     }
 
     /// Process ids of helpers of ours that belong to it without being of its tree.

@@ -43,7 +43,12 @@ pub(crate) fn find(
     for dir in std::env::split_paths(path.unwrap_or(&default)) {
         let candidate =
             if dir.as_os_str().is_empty() { Path::new(".").join(name) } else { dir.join(name) };
-        match check(&located(&candidate, cwd), &shown()) {
+        let file = located(&candidate, cwd);
+        if fs::metadata(&file).is_err() {
+            // Also a directory of PATH that this account may not enter: no sign of the command.
+            continue;
+        }
+        match check(&file, &shown()) {
             Ok(shell_text) => return Ok(Program { path: candidate, shell_text }),
             Err(LaunchError::NotFound { .. }) => {}
             Err(error @ LaunchError::SetuidRefused { .. }) => return Err(error),

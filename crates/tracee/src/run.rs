@@ -89,7 +89,7 @@ pub fn run(
     };
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let leftovers_killed = if launch.own_session { tree.kill_leftovers() } else { 0 };
-    let usage = wait::usage(running.pid(), wall)?;
+    let usage = wait::usage(running.pid(), wall, running.io())?;
     let huge_faults = huge_faults().saturating_sub(huge_before);
     for drain in std::mem::take(&mut running.drains) {
         supervisor_ns += if launch.own_session { drain.finish() } else { drain.stop() };

@@ -4,9 +4,11 @@
 //! its sums (reaped children included); `wait4(2)` then gives its rusage and removes it.
 
 use crate::launch_error::LaunchError;
+use pagewise_kernel::proc::{self, io::IoCounters};
 use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::{Ended, Usage};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 
 /// Sends `signal` to `pid`; a process that is gone needs none.
 pub(crate) fn kill(pid: i32, signal: i32) {
@@ -78,9 +80,21 @@ pub(crate) fn own_cpu_time() -> Nanos {
     cpu_time(&usage)
 }
 
-/// What our ended, unreaped child `pid` used; removes it. `wall` ran from its start to its end.
-pub(crate) fn usage(pid: i32, wall: Nanos) -> Result<Usage, LaunchError> {
-    let io = pagewise_kernel::proc::io::read(pid).ok();
+/// `/proc/PID/io` of our living child `pid`, to be read when it has ended. The file of a zombie
+/// belongs to root, so an ordinary user can only read what was opened before.
+pub(crate) fn open_io(pid: i32) -> Option<File> {
+    File::open(format!("/proc/{pid}/io")).ok()
+}
+
+fn read_io(mut file: &File) -> Option<IoCounters> {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).ok()?;
+    proc::io::parse(&text)
+}
+
+/// What our ended, unreaped child `pid` used; removes it. `wall` ran from its start to its end; `io` was opened by [`open_io`].
+pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<Usage, LaunchError> {
+    let io = io.and_then(read_io);
     let (status, used) =
         reap(pid).map_err(|e| LaunchError::call("wait4", format!("process {pid}"), &e))?;
     Ok(Usage {

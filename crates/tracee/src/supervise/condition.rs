@@ -33,7 +33,7 @@ pub(super) fn touch_and_free(bytes: Bytes) -> Result<Conditioned, LaunchError> {
         }
         _ => {}
     }
-    let used = wait::usage(pid, Nanos(0))?;
+    let used = wait::usage(pid, Nanos(0), None)?;
     match used.ended {
         Ended::Exited(0) => Ok(Conditioned {
             wall_ns: Nanos::from(start.elapsed()),

@@ -1,0 +1,119 @@
+//! The process that the live tests need beside themselves: a supervisor, a front that can be
+//! killed, a program passed through, and programs whose behaviour is known.
+
+use pagewise_model::plan::Watch;
+use pagewise_model::units::Nanos;
+use pagewise_tracee::launch::Launch;
+use pagewise_tracee::passthrough;
+use pagewise_tracee::pipes::{self, Ledger};
+use pagewise_tracee::supervise::{self, SuperviseError, Supervisor};
+use pagewise_tracee::tree::Tree;
+use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+/// Grows pipes as the plan says, looking every millisecond.
+struct Grower {
+    ledger: Ledger,
+}
+
+impl Watcher for Grower {
+    fn name(&self) -> &str {
+        "grow-pipes"
+    }
+    fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+        pipes::grow_all(tree, &mut self.ledger);
+        Some(since_start + Nanos::millis(1))
+    }
+    fn finish(&mut self) -> WatchReport {
+        let refusals = self.ledger.refusals();
+        let notes = refusals.iter().map(|(errno, n)| format!("errno {errno}: {n}")).collect();
+        WatchReport { watch: self.name().into(), counter: self.ledger.grown(), notes }
+    }
+}
+
+/// Does nothing, and says that it was asked.
+struct Idle;
+
+impl Watcher for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+    fn tick(&mut self, _tree: &Tree, _since_start: Nanos) -> Option<Nanos> {
+        None
+    }
+    fn finish(&mut self) -> WatchReport {
+        WatchReport { watch: "idle".into(), ..WatchReport::default() }
+    }
+}
+
+fn make(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
+    match watch {
+        Watch::GrowPipes { capacity_bytes, budget_bytes } => {
+            let foreign = context.foreign_pipes.clone();
+            Box::new(Grower { ledger: Ledger::new(*capacity_bytes, *budget_bytes, foreign) })
+        }
+        _ => Box::new(Idle),
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mode = if args.is_empty() { OsString::new() } else { args.remove(0) };
+    match mode.to_str() {
+        Some("supervise") => {
+            let fd = args.first().and_then(|a| a.to_str()).unwrap_or_default().parse()?;
+            supervise::serve(fd, &make)?;
+        }
+        Some("front") => front(args)?,
+        Some("through") => through(args),
+        Some("exec") => refuse(&passthrough::exec_with(&Launch::passthrough(args))),
+        Some("args") => {
+            let mut out = std::io::stdout().lock();
+            for arg in &args {
+                out.write_all(arg.as_bytes())?;
+                out.write_all(b"\n")?;
+            }
+        }
+        Some("touch") => touch(args.first().and_then(|a| a.to_str()).unwrap_or_default().parse()?),
+        _ => return Err("unknown mode".into()),
+    }
+    Ok(())
+}
+
+/// Runs a program below a supervisor and says how that ended.
+fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
+    let mut supervisor = Supervisor::start(&std::env::current_exe()?, &["supervise"])?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "supervisor {}", supervisor.pid())?;
+    match supervisor.run(&Launch::experiment(args), &|| false) {
+        Ok(finished) => writeln!(out, "ended {}", finished.usage.ended)?,
+        Err(SuperviseError::Died { how, killed }) => writeln!(out, "died {how}; {killed}")?,
+        Err(error) => writeln!(out, "error {error}")?,
+    }
+    Ok(())
+}
+
+fn through(args: Vec<OsString>) {
+    match passthrough::run_through(&Launch::passthrough(args), &make) {
+        Ok(passed) => passthrough::end_like(passed.ended),
+        Err(error) => refuse(&error),
+    }
+}
+
+#[expect(clippy::exit, clippy::print_stderr, reason = "the end of a program under test")]
+fn refuse(error: &pagewise_tracee::launch::LaunchError) {
+    eprintln!("{error}");
+    std::process::exit(error.exit_code());
+}
+
+/// Touches exactly `pages` base pages of a fresh mapping, without huge pages.
+fn touch(pages: usize) {
+    let page = 4096;
+    let mut memory: Vec<u8> = Vec::with_capacity(pages * page);
+    for _ in 0..pages {
+        memory.extend_from_slice(&[1; 4096]);
+    }
+    std::hint::black_box(&memory);
+}

@@ -1,0 +1,39 @@
+//! The helper program of the live tests, and running them again as an ordinary user.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The helper program; a copy readable by anybody when the tests run as another user.
+pub fn agent() -> PathBuf {
+    std::env::var_os("TRACEE_AGENT")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_tracee-agent")), PathBuf::from)
+}
+
+/// Runs this test program again as uid 65534 without capabilities, all of it must pass.
+pub fn run_again_as_an_ordinary_user() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP as_an_ordinary_user_the_same_holds: only root can become another user");
+        return;
+    }
+    let open = |mode| std::fs::Permissions::from_mode(mode);
+    let dir = tempfile::Builder::new().permissions(open(0o755)).tempdir().unwrap();
+    let (test, helper) = (dir.path().join("test"), dir.path().join("agent"));
+    std::fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
+    std::fs::copy(agent(), &helper).unwrap();
+    let scratch = dir.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    std::fs::set_permissions(&scratch, open(0o777)).unwrap();
+    let out = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&test)
+        .env("TRACEE_AGENT", &helper)
+        .env("TMPDIR", &scratch)
+        .env("HOME", &scratch)
+        .current_dir(&scratch)
+        .output();
+    match out {
+        Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout)),
+        Err(error) => println!("SKIP as_an_ordinary_user_the_same_holds: setpriv: {error}"),
+    }
+}

@@ -1,0 +1,138 @@
+//! A program passed through: status, signals, descriptors, stopping.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says when it skips"
+)]
+
+mod helper;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn agent(mode: &str, argv: &[&str]) -> Command {
+    let mut command = Command::new(helper::agent());
+    command.arg(mode).args(argv);
+    command
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+fn state(pid: i32) -> Option<char> {
+    pagewise_kernel::proc::stat::read(pid).ok().map(|s| s.state)
+}
+
+fn wait_for(mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never came");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A program under `mode` that says its process id and then does `script`.
+fn started(mode: &str, script: &str) -> (Child, i32, BufReader<std::process::ChildStdout>) {
+    let mut child = agent(mode, &["sh", "-c", &format!("echo $$; {script}")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    (child, line.trim().parse().unwrap(), out)
+}
+
+#[test]
+fn status_signal_death_and_refusals_are_passed_on() {
+    for mode in ["exec", "through"] {
+        for status in [0, 7, 255] {
+            let script = format!("exit {status}");
+            let end = agent(mode, &["sh", "-c", &script]).status().unwrap();
+            assert_eq!(end.code(), Some(status), "{mode}");
+        }
+        for number in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV] {
+            let script = format!("kill -{number} $$");
+            let end = agent(mode, &["sh", "-c", &script]).status().unwrap();
+            assert_eq!(end.signal(), Some(number), "{mode}");
+        }
+        let missing = agent(mode, &["no-such-command-here"]).stderr(Stdio::null()).status();
+        assert_eq!(missing.unwrap().code(), Some(127), "{mode}");
+        let directory = agent(mode, &["/"]).stderr(Stdio::null()).status();
+        assert_eq!(directory.unwrap().code(), Some(126), "{mode}");
+    }
+}
+
+#[test]
+fn exec_leaves_no_process_of_ours() {
+    let (mut child, pid, _out) = started("exec", "exec sleep 600");
+    assert_eq!(Ok(pid), i32::try_from(child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn nothing_of_ours_leaks_into_the_program() {
+    let script = "ls /proc/self/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status";
+    for mode in ["exec", "through"] {
+        let out = agent(mode, &["sh", "-c", script]).output().unwrap();
+        let direct = Command::new("sh").args(["-c", script]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(text(&out.stdout), text(&direct.stdout), "{mode}");
+    }
+}
+
+#[test]
+fn a_signal_sent_to_us_reaches_the_program() {
+    let (mut child, _pid, mut out) = started(
+        "through",
+        "trap 'echo usr1' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done",
+    );
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    signal(child.id(), rustix::process::Signal::INT);
+    signal(child.id(), rustix::process::Signal::USR1);
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "usr1\n");
+    signal(child.id(), rustix::process::Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn we_stop_and_go_on_with_the_program() {
+    let (mut child, pid, _out) = started("through", "exec sleep 600");
+    let us = i32::try_from(child.id()).unwrap();
+    signal(u32::try_from(pid).unwrap(), rustix::process::Signal::STOP);
+    wait_for(|| state(us) == Some('T'));
+    signal(child.id(), rustix::process::Signal::CONT);
+    wait_for(|| state(us) != Some('T') && state(pid) != Some('T'));
+    signal(child.id(), rustix::process::Signal::TERM);
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+}
+
+#[test]
+fn what_runs_in_the_background_lives_on_and_the_program_dies_with_us() {
+    let (mut child, _pid, mut out) = started("through", "sleep 600 >/dev/null & echo $!");
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let background: i32 = line.trim().parse().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(matches!(state(background), Some('S' | 'R' | 'D')));
+    signal(u32::try_from(background).unwrap(), rustix::process::Signal::KILL);
+
+    let (mut child, pid, _out) = started("through", "exec sleep 600");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for(|| matches!(state(pid), None | Some('Z')));
+}
+
+#[test]
+fn as_an_ordinary_user_the_same_holds() {
+    helper::run_again_as_an_ordinary_user();
+}
