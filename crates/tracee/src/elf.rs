@@ -58,6 +58,14 @@ pub fn of_process(pid: i32) -> Result<ElfSeen, SysError> {
     Ok(ElfSeen { allocator, ..seen })
 }
 
+/// Looks at the executable of process `pid` alone, before its libraries are mapped.
+///
+/// # Errors
+/// When `/proc/PID/exe` cannot be read.
+pub fn of_executable_of(pid: i32) -> Result<ElfSeen, SysError> {
+    of_one_file(Path::new(&format!("/proc/{pid}/exe")))
+}
+
 /// Looks at the bytes of a file.
 #[must_use]
 pub fn of_bytes(bytes: &[u8]) -> ElfSeen {

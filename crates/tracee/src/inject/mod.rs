@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 use subject::Subject;
 
 pub use restart::{Sleep, is_plain_eintr, resume};
+pub(crate) use subject::has_pending_signal;
 
 /// Why a process is not one to inject into.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -209,7 +210,7 @@ fn attempt(
     if regs.cs & 0xffff != 0x33 {
         return Err(Refusal::ThirtyTwoBit.into());
     }
-    if subject::has_pending_signal(subject.pid, tid)? {
+    if has_pending_signal(subject.pid, tid)? {
         return Err(Refusal::Busy.into());
     }
     let outcome = if subject::in_restartable_sequence(subject.pid, tid, regs.rip)

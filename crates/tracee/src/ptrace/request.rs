@@ -175,6 +175,21 @@ pub fn signal_code(tid: i32) -> Result<i32, SysError> {
     Ok(unsafe { info.assume_init() }.si_code)
 }
 
+/// Request number and `op` of an entry, from `<linux/ptrace.h>`.
+const GET_SYSCALL_INFO: c_uint = 0x420e;
+const SYSCALL_INFO_ENTRY: u8 = 1;
+
+/// True when a thread in a system call stop stands at the entry, false at the exit.
+///
+/// # Errors
+/// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
+pub fn is_call_entry(tid: i32) -> Result<bool, SysError> {
+    let mut info = [0_u8; 88];
+    let (size, data) = (info.len(), info.as_mut_ptr().cast());
+    ptrace("PTRACE_GET_SYSCALL_INFO", GET_SYSCALL_INFO, tid, size, data)?;
+    Ok(info[0] == SYSCALL_INFO_ENTRY)
+}
+
 /// Address of the thread's registered restartable-sequence area, if it has one.
 ///
 /// # Errors

@@ -1,0 +1,262 @@
+//! Which system calls the look stops at, what they mean, and the seccomp filter that picks them.
+//!
+//! The filter is classic BPF over `struct seccomp_data` (seccomp(2)): number, architecture and
+//! arguments, no memory behind pointers. Calls of other architectures (32-bit, x32) pass without a
+//! stop. Its cost is about 0.1 us per call of the program. Pure.
+
+use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long};
+
+/// What a call may do, as far as the look wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Changes the address space.
+    Memory,
+    /// Opens a file in a way that may change it; `flags` is the argument that holds its flags.
+    Open(Named, Flags),
+    /// Removes a name.
+    Remove(Named),
+    /// Gives a file another name.
+    Rename,
+    /// Makes a new name that was not there.
+    Make(Named),
+    /// Changes a file that a path names, said as this phrase.
+    Change(Named, &'static str),
+    /// Changes a file that a descriptor leads to, said as this phrase.
+    ChangeOpen(&'static str),
+    /// Sends to an address: which argument points to it.
+    Connect(Address),
+    /// Signals a process: which argument is the target, which the signal.
+    Signal(Target),
+    /// Changes the whole system, said as this phrase.
+    System(&'static str),
+    /// Replaces the image.
+    Exec,
+    /// Ends the process.
+    ExitGroup,
+}
+
+/// Where the path of a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    /// First argument, relative to the working directory.
+    Path,
+    /// Second argument, relative to the directory that the first one is.
+    At,
+    /// Second argument, relative to the working directory.
+    SecondPath,
+    /// Third argument, relative to the directory that the second one is.
+    SecondAt,
+    /// Fourth argument, relative to the directory that the third one is.
+    ThirdAt,
+}
+
+/// Where the flags of an open are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flags {
+    /// In this argument.
+    Argument(usize),
+    /// In the first word of the structure that the third argument points to.
+    Structure,
+    /// Always write, create and truncate.
+    Creat,
+}
+
+/// Where the address of a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Address {
+    /// Pointer and length in these arguments.
+    Arguments(usize, usize),
+    /// In the `msghdr` that the second argument points to.
+    Message,
+}
+
+/// Whom a signal is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A process or a group, as kill(2) has it.
+    Process,
+    /// A thread.
+    Thread,
+    /// A process behind a descriptor.
+    Descriptor,
+}
+
+/// Flags of open(2) without which nothing is changed.
+pub(super) const WRITING: u64 =
+    (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
+
+/// Every call that is stopped at.
+#[rustfmt::skip]
+const CALLS: &[(c_long, Kind)] = &[
+    (libc::SYS_mmap, Kind::Memory), (libc::SYS_munmap, Kind::Memory),
+    (libc::SYS_mremap, Kind::Memory), (libc::SYS_brk, Kind::Memory),
+    (libc::SYS_madvise, Kind::Memory),
+    (libc::SYS_openat, Kind::Open(Named::At, Flags::Argument(2))),
+    (libc::SYS_openat2, Kind::Open(Named::At, Flags::Structure)),
+    (libc::SYS_unlinkat, Kind::Remove(Named::At)),
+    (libc::SYS_renameat, Kind::Rename), (libc::SYS_renameat2, Kind::Rename),
+    (libc::SYS_mkdirat, Kind::Make(Named::At)), (libc::SYS_mknodat, Kind::Make(Named::At)),
+    (libc::SYS_symlinkat, Kind::Make(Named::SecondAt)), (libc::SYS_linkat, Kind::Make(Named::ThirdAt)),
+    (libc::SYS_truncate, Kind::Change(Named::Path, "truncated")),
+    (libc::SYS_fchmodat, Kind::Change(Named::At, "changed the mode of")),
+    (libc::SYS_fchownat, Kind::Change(Named::At, "changed the owner of")),
+    (libc::SYS_utimensat, Kind::Change(Named::At, "changed the times of")),
+    (libc::SYS_setxattr, Kind::Change(Named::Path, "changed attributes of")),
+    (libc::SYS_lsetxattr, Kind::Change(Named::Path, "changed attributes of")),
+    (libc::SYS_removexattr, Kind::Change(Named::Path, "changed attributes of")),
+    (libc::SYS_fchmod, Kind::ChangeOpen("changed the mode of")),
+    (libc::SYS_fchown, Kind::ChangeOpen("changed the owner of")),
+    (libc::SYS_fsetxattr, Kind::ChangeOpen("changed attributes of")),
+    (libc::SYS_connect, Kind::Connect(Address::Arguments(1, 2))),
+    (libc::SYS_sendto, Kind::Connect(Address::Arguments(4, 5))),
+    (libc::SYS_sendmsg, Kind::Connect(Address::Message)),
+    (libc::SYS_sendmmsg, Kind::Connect(Address::Message)),
+    (libc::SYS_kill, Kind::Signal(Target::Process)),
+    (libc::SYS_tgkill, Kind::Signal(Target::Process)),
+    (libc::SYS_tkill, Kind::Signal(Target::Thread)),
+    (libc::SYS_rt_sigqueueinfo, Kind::Signal(Target::Process)),
+    (libc::SYS_rt_tgsigqueueinfo, Kind::Signal(Target::Process)),
+    (libc::SYS_pidfd_send_signal, Kind::Signal(Target::Descriptor)),
+    (libc::SYS_mount, Kind::System("mounted")), (libc::SYS_umount2, Kind::System("unmounted")),
+    (libc::SYS_pivot_root, Kind::System("changed the root directory")),
+    (libc::SYS_reboot, Kind::System("called reboot")),
+    (libc::SYS_swapon, Kind::System("changed swap")), (libc::SYS_swapoff, Kind::System("changed swap")),
+    (libc::SYS_sethostname, Kind::System("changed the host name")),
+    (libc::SYS_settimeofday, Kind::System("set the clock")),
+    (libc::SYS_clock_settime, Kind::System("set the clock")),
+    (libc::SYS_init_module, Kind::System("loaded a kernel module")),
+    (libc::SYS_finit_module, Kind::System("loaded a kernel module")),
+    (libc::SYS_delete_module, Kind::System("removed a kernel module")),
+    (libc::SYS_execve, Kind::Exec), (libc::SYS_execveat, Kind::Exec),
+    (libc::SYS_exit_group, Kind::ExitGroup),
+];
+
+/// Calls that x86-64 has beside those that every architecture has.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const OLD_CALLS: &[(c_long, Kind)] = &[
+    (libc::SYS_open, Kind::Open(Named::Path, Flags::Argument(1))),
+    (libc::SYS_creat, Kind::Open(Named::Path, Flags::Creat)),
+    (libc::SYS_unlink, Kind::Remove(Named::Path)), (libc::SYS_rmdir, Kind::Remove(Named::Path)),
+    (libc::SYS_rename, Kind::Rename),
+    (libc::SYS_mkdir, Kind::Make(Named::Path)), (libc::SYS_mknod, Kind::Make(Named::Path)),
+    (libc::SYS_symlink, Kind::Make(Named::SecondPath)), (libc::SYS_link, Kind::Make(Named::SecondPath)),
+    (libc::SYS_chmod, Kind::Change(Named::Path, "changed the mode of")),
+    (libc::SYS_chown, Kind::Change(Named::Path, "changed the owner of")),
+    (libc::SYS_lchown, Kind::Change(Named::Path, "changed the owner of")),
+    (libc::SYS_utime, Kind::Change(Named::Path, "changed the times of")),
+    (libc::SYS_utimes, Kind::Change(Named::Path, "changed the times of")),
+    (libc::SYS_futimesat, Kind::Change(Named::At, "changed the times of")),
+];
+
+fn all() -> impl Iterator<Item = &'static (c_long, Kind)> {
+    CALLS.iter().chain(OLD_CALLS)
+}
+
+/// What call `number` is, if it is one that is stopped at.
+pub(super) fn kind(number: i64) -> Option<Kind> {
+    all().find(|(n, _)| *n == number).map(|(_, kind)| *kind)
+}
+
+/// `AUDIT_ARCH_X86_64` of `<linux/audit.h>`.
+const ARCHITECTURE: u32 = 0xc000_003e;
+/// Set in the numbers of x32 calls.
+const X32_BIT: u32 = 0x4000_0000;
+/// Offsets in `struct seccomp_data`.
+const NUMBER_AT: u32 = 0;
+const ARCHITECTURE_AT: u32 = 4;
+const ARGUMENTS_AT: u32 = 16;
+
+/// The filter: a stop for the calls above, opens only where they may change something.
+pub(super) fn filter() -> Vec<libc::sock_filter> {
+    let load = |at: u32| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
+    let give = |action: u32| instruction(BPF_RET | BPF_K, 0, 0, action);
+    let (allow, stop) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE);
+    let mut code = vec![
+        load(ARCHITECTURE_AT),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ARCHITECTURE),
+        give(allow),
+        load(NUMBER_AT),
+        instruction(BPF_JMP | BPF_JGE | BPF_K, 0, 1, X32_BIT),
+        give(allow),
+    ];
+    for &(number, kind) in all() {
+        let body = match (number, kind) {
+            (_, Kind::Open(_, Flags::Argument(index))) => vec![
+                load(ARGUMENTS_AT + 8 * index as u32),
+                instruction(BPF_JMP | BPF_JSET | BPF_K, 0, 1, WRITING as u32),
+                give(stop),
+                give(allow),
+            ],
+            (libc::SYS_sendto, _) => vec![
+                load(ARGUMENTS_AT + 8 * 4),
+                instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
+                give(allow),
+                give(stop),
+            ],
+            _ => vec![give(stop)],
+        };
+        let skip = body.len() as u8;
+        code.push(instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, skip, number as u32));
+        code.extend(body);
+    }
+    code.push(give(allow));
+    code
+}
+
+const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the filter answers, by a small interpreter of the instructions it is made of.
+    fn run(number: u32, architecture: u32, args: [u32; 6]) -> u32 {
+        let code = filter();
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let step = &code[at];
+            let jump = |taken: bool| usize::from(if taken { step.jt } else { step.jf });
+            at += 1;
+            match u32::from(step.code) {
+                c if c == BPF_LD | BPF_W | BPF_ABS => {
+                    accumulator = match step.k {
+                        NUMBER_AT => number,
+                        ARCHITECTURE_AT => architecture,
+                        k => args[((k - ARGUMENTS_AT) / 8) as usize],
+                    }
+                }
+                c if c == BPF_JMP | BPF_JEQ | BPF_K => at += jump(accumulator == step.k),
+                c if c == BPF_JMP | BPF_JGE | BPF_K => at += jump(accumulator >= step.k),
+                c if c == BPF_JMP | BPF_JSET | BPF_K => at += jump(accumulator & step.k != 0),
+                _ => return step.k,
+            }
+        }
+    }
+
+    #[test]
+    fn filter_picks_what_the_table_says() {
+        let (allow, stop) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE);
+        for &(number, kind) in all() {
+            let args = [0, libc::O_RDWR as u32, libc::O_RDWR as u32, 0, 1, 0];
+            assert_eq!(run(number as u32, ARCHITECTURE, args), stop, "{kind:?}");
+            assert_eq!(run(number as u32, 0x4000_0003, args), allow, "{kind:?}");
+        }
+        assert_eq!(run(libc::SYS_openat as u32, ARCHITECTURE, [0; 6]), allow);
+        assert_eq!(run(libc::SYS_open as u32, ARCHITECTURE, [0; 6]), allow);
+        assert_eq!(run(libc::SYS_sendto as u32, ARCHITECTURE, [0; 6]), allow);
+        assert_eq!(run(libc::SYS_read as u32, ARCHITECTURE, [0; 6]), allow);
+        assert_eq!(run(libc::SYS_mmap as u32 | X32_BIT, ARCHITECTURE, [0; 6]), allow);
+    }
+
+    #[test]
+    fn calls_are_named_once() {
+        for &(number, wanted) in all() {
+            assert_eq!(kind(number), Some(wanted));
+            assert_eq!(all().filter(|(n, _)| *n == number).count(), 1);
+        }
+        assert_eq!(kind(libc::SYS_read), None);
+    }
+}

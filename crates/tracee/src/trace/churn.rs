@@ -1,0 +1,90 @@
+//! Counting the calls that change an address space. Pure.
+
+use pagewise_model::Bytes;
+use pagewise_model::look::MapChurn;
+
+/// From this size on a mapping counts as large.
+const LARGE: Bytes = Bytes::mib(8);
+
+/// Counts one call of `mmap`, `munmap`, `mremap` or `madvise` with these arguments.
+///
+/// Anonymous private memory alone counts as mapped. Address space that is only reserved
+/// (`PROT_NONE`) and thread stacks are no heap and are left out.
+pub(super) fn count(churn: &mut MapChurn, number: i64, args: &[u64; 6]) {
+    let size = Bytes(args[1]);
+    match number {
+        libc::SYS_mmap => {
+            let flags = args[3] as i32;
+            let wanted = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
+            let heap = flags & wanted == wanted && flags & libc::MAP_STACK == 0 && args[2] != 0;
+            if heap {
+                count_map(churn, size);
+            }
+        }
+        libc::SYS_munmap => {
+            churn.munmap_calls += 1;
+            churn.munmap_bytes += size;
+        }
+        libc::SYS_mremap => churn.mremap_calls += 1,
+        libc::SYS_madvise => match args[2] as i32 {
+            libc::MADV_DONTNEED | libc::MADV_FREE => {
+                churn.dontneed_calls += 1;
+                churn.dontneed_bytes += size;
+            }
+            libc::MADV_HUGEPAGE => churn.hugepage_advice_calls += 1,
+            _ => {}
+        },
+        _ => {}
+    }
+}
+
+fn count_map(churn: &mut MapChurn, size: Bytes) {
+    churn.mmap_calls += 1;
+    churn.mmap_bytes += size;
+    churn.largest_mmap_bytes = churn.largest_mmap_bytes.max(size);
+    if size >= LARGE {
+        churn.large_mmap_calls += 1;
+        churn.large_mmap_bytes += size;
+    }
+}
+
+/// Counts a move of the program break from `old` to `new`.
+pub(super) fn count_brk(churn: &mut MapChurn, old: u64, new: u64) {
+    if new > old {
+        churn.brk_grow_calls += 1;
+        churn.brk_grow_bytes += Bytes(new - old);
+    } else if new < old {
+        churn.brk_shrink_calls += 1;
+        churn.brk_shrink_bytes += Bytes(old - new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_mappings_count_and_others_do_not() {
+        let mut churn = MapChurn::default();
+        let flags = (libc::MAP_ANONYMOUS | libc::MAP_PRIVATE) as u64;
+        count(&mut churn, libc::SYS_mmap, &[0, 4096, 3, flags, 0, 0]);
+        count(&mut churn, libc::SYS_mmap, &[0, 9 << 20, 3, flags, 0, 0]);
+        count(&mut churn, libc::SYS_mmap, &[0, 9 << 20, 0, flags, 0, 0]);
+        count(&mut churn, libc::SYS_mmap, &[0, 4096, 1, libc::MAP_PRIVATE as u64, 3, 0]);
+        count(&mut churn, libc::SYS_munmap, &[0, 4096, 0, 0, 0, 0]);
+        count(&mut churn, libc::SYS_madvise, &[0, 8192, libc::MADV_FREE as u64, 0, 0, 0]);
+        assert_eq!((churn.mmap_calls, churn.large_mmap_calls), (2, 1));
+        assert_eq!(churn.mmap_bytes, Bytes(4096 + (9 << 20)));
+        assert_eq!((churn.munmap_calls, churn.dontneed_bytes), (1, Bytes(8192)));
+    }
+
+    #[test]
+    fn the_break_grows_and_shrinks() {
+        let mut churn = MapChurn::default();
+        count_brk(&mut churn, 100, 300);
+        count_brk(&mut churn, 300, 300);
+        count_brk(&mut churn, 300, 250);
+        assert_eq!((churn.brk_grow_calls, churn.brk_grow_bytes), (1, Bytes(200)));
+        assert_eq!((churn.brk_shrink_calls, churn.brk_shrink_bytes), (1, Bytes(50)));
+    }
+}

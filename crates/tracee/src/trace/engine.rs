@@ -1,0 +1,465 @@
+//! The loop that serves the stops of a traced tree, and its bookkeeping of threads and images.
+
+use super::calls::{self, Kind};
+use super::effects::{Effects, Intent};
+use super::image::{Image, count_descriptors, minor_faults};
+use super::pattern::Sampler;
+use super::pipes::Pipes;
+use super::{TraceError, TraceOptions, churn};
+use crate::inject;
+use crate::ptrace::{Regs, Stop, request};
+use pagewise_model::Fact;
+use pagewise_model::look::{ProcessSeen, Traced};
+use pagewise_model::usage::Ended;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// At which calls the tree stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// At those that the filter picks.
+    Filter,
+    /// At all.
+    EveryCall,
+}
+
+/// What is to be done when a call comes back.
+#[derive(Debug)]
+enum Pending {
+    Effect(Intent),
+    Break,
+}
+
+#[derive(Debug)]
+struct Thread {
+    pid: i32,
+    pending: Option<Pending>,
+    /// We asked it to stop.
+    interrupted: bool,
+    /// Stopped by job control.
+    parked: bool,
+}
+
+pub(super) struct Engine {
+    root: i32,
+    mode: Mode,
+    deadline: Option<Instant>,
+    threads: HashMap<i32, Thread>,
+    images: BTreeMap<i32, Image>,
+    /// Every id that was a process or a thread of the tree.
+    ids: HashSet<i32>,
+    closed: Vec<(usize, ProcessSeen)>,
+    appeared: usize,
+    most: u32,
+    pipes: Pipes,
+    effects: Effects,
+    kinds: BTreeMap<String, u64>,
+    sampler: Option<Sampler>,
+    execed: bool,
+    ended: Option<Ended>,
+}
+
+/// Pause between looks for stops while bursts are still to be taken.
+const NAP: Duration = Duration::from_micros(100);
+
+impl Engine {
+    /// For the tree of `root`, which is seized and has not run yet.
+    pub(super) fn new(
+        root: i32,
+        mode: Mode,
+        options: &TraceOptions,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let mut engine = Self {
+            root,
+            mode,
+            deadline: timeout.map(|t| Instant::now() + t),
+            threads: HashMap::new(),
+            images: BTreeMap::new(),
+            ids: HashSet::new(),
+            closed: Vec::new(),
+            appeared: 0,
+            most: 0,
+            pipes: Pipes::default(),
+            effects: Effects::new(&options.scratch),
+            kinds: BTreeMap::new(),
+            sampler: options.pattern.then(Sampler::new),
+            execed: false,
+            ended: None,
+        };
+        engine.pipes.inherit(root);
+        for fd in 1..3 {
+            engine.effects.adopt(root, fd);
+        }
+        engine.add(root, root);
+        engine
+    }
+
+    pub(super) const fn has_execed(&self) -> bool {
+        self.execed
+    }
+
+    /// Serves the tree until its last thread has ended.
+    pub(super) fn serve(&mut self) -> Result<(), TraceError> {
+        if self.mode == Mode::EveryCall {
+            request::interrupt(self.root)?;
+        }
+        while !self.threads.is_empty() {
+            let stepping = self.sampler.as_ref().is_some_and(Sampler::is_active);
+            let block = !stepping && self.deadline.is_none();
+            match request::wait(-1, block)? {
+                Some((tid, stop)) => self.handle(tid, stop)?,
+                None => {
+                    if self.deadline.is_some_and(|at| Instant::now() >= at) {
+                        return Err(TraceError::Timeout);
+                    }
+                    self.sample()?;
+                    std::thread::sleep(NAP);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every process of the tree and takes their ends.
+    pub(super) fn kill_all(&mut self) {
+        for pid in self.images.keys() {
+            kill(*pid);
+        }
+        while !self.threads.is_empty() {
+            match request::wait(-1, true) {
+                Ok(Some((tid, stop))) if stop.is_end() => {
+                    self.threads.remove(&tid);
+                }
+                Ok(Some((tid, _))) => {
+                    // A child that appeared meanwhile, or the exit stop of a killed thread.
+                    kill(tid);
+                    let _gone = request::cont(tid, 0);
+                    self.add_unknown(tid);
+                }
+                Ok(None) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The facts of the whole run.
+    pub(super) fn finish(mut self) -> Result<Traced, TraceError> {
+        let ended = self.ended.ok_or(TraceError::Lost)?;
+        for (_, image) in std::mem::take(&mut self.images) {
+            self.closed.push(image.close());
+        }
+        self.closed.sort_by_key(|(order, _)| *order);
+        Ok(Traced {
+            processes: self.closed.into_iter().map(|(_, seen)| seen).collect(),
+            pipes: self.pipes.into_found(),
+            most_processes: self.most,
+            effects: self.effects.into_found(),
+            pattern: self.sampler.map_or_else(|| Fact::missing("not asked for"), Sampler::finish),
+            descriptor_kinds: self.kinds,
+            ended,
+        })
+    }
+
+    fn handle(&mut self, tid: i32, stop: Stop) -> Result<(), TraceError> {
+        if stop.is_end() {
+            self.end(tid, stop);
+            return Ok(());
+        }
+        self.add_unknown(tid);
+        match stop {
+            Stop::Signal(signal) => self.resume(tid, signal),
+            Stop::Group(_) => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.parked = true;
+                }
+                ignore_gone(request::listen(tid));
+            }
+            Stop::Interrupted => self.go_on(tid),
+            Stop::Exec => self.exec(tid)?,
+            Stop::Exit => self.exit(tid),
+            Stop::Seccomp => self.enter(tid),
+            Stop::Syscall => self.at_call(tid),
+            Stop::Child => {
+                // A child that stopped first may have lived its whole life by now.
+                if let Ok(child) = request::event_message(tid)
+                    && !self.ids.contains(&(child as i32))
+                {
+                    self.add_unknown(child as i32);
+                }
+                self.resume(tid, 0);
+            }
+            _ => self.resume(tid, 0),
+        }
+        Ok(())
+    }
+
+    /// Lets a thread run to where it is next of interest.
+    fn resume(&mut self, tid: i32, signal: i32) {
+        let to_exit = self.threads.get(&tid).is_some_and(|t| t.pending.is_some());
+        let result = if to_exit || self.mode == Mode::EveryCall {
+            request::syscall(tid, signal)
+        } else {
+            request::cont(tid, signal)
+        };
+        ignore_gone(result);
+    }
+
+    /// After a stop that we asked for, or the first one of a new thread.
+    fn go_on(&mut self, tid: i32) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        thread.parked = false;
+        if std::mem::take(&mut thread.interrupted) {
+            reissue(thread.pid, tid);
+        }
+        self.resume(tid, 0);
+    }
+
+    fn add_unknown(&mut self, tid: i32) {
+        if !self.threads.contains_key(&tid)
+            && let Some(pid) = process_of(tid)
+        {
+            self.add(tid, pid);
+        }
+    }
+
+    fn add(&mut self, tid: i32, pid: i32) {
+        self.ids.extend([tid, pid]);
+        let thread = Thread { pid, pending: None, interrupted: false, parked: false };
+        self.threads.insert(tid, thread);
+        if !self.images.contains_key(&pid) {
+            self.images.insert(pid, Image::new(pid, self.appeared, true, 0));
+            self.appeared += 1;
+            self.most = self.most.max(self.images.len() as u32);
+        }
+        if let Some(image) = self.images.get_mut(&pid) {
+            image.add_thread();
+        }
+    }
+
+    fn end(&mut self, tid: i32, stop: Stop) {
+        let Some(thread) = self.threads.remove(&tid) else { return };
+        if let Some(image) = self.images.get_mut(&thread.pid) {
+            image.threads = image.threads.saturating_sub(1);
+        }
+        if tid != thread.pid {
+            return;
+        }
+        if let Some(image) = self.images.remove(&tid) {
+            self.closed.push(image.close());
+        }
+        if tid == self.root {
+            self.ended = Some(match stop {
+                Stop::Killed(signal) => Ended::Signaled(signal),
+                Stop::Exited(status) => Ended::Exited(status),
+                _ => return,
+            });
+            for pid in self.images.keys() {
+                kill(*pid);
+            }
+        }
+    }
+
+    fn exec(&mut self, tid: i32) -> Result<(), TraceError> {
+        self.execed = true;
+        self.threads.retain(|&other, thread| thread.pid != tid || other == tid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.pending = None;
+        }
+        if let Some(path) = rights_of_its_own(tid) {
+            return Err(TraceError::Setuid { path });
+        }
+        let faults = minor_faults(tid).unwrap_or(0);
+        let mut image = Image::new(tid, self.appeared, false, faults);
+        match self.images.remove(&tid) {
+            Some(before) if before.is_forked => image.take_over(&before),
+            Some(mut before) => {
+                self.appeared += 1;
+                before.threads = 0;
+                self.closed.push(before.close());
+            }
+            None => self.appeared += 1,
+        }
+        image.add_thread();
+        self.images.insert(tid, image);
+        self.pipes.note(tid);
+        self.resume(tid, 0);
+        Ok(())
+    }
+
+    /// A thread is about to exit: the last one takes the memory with it, a deadly signal all.
+    fn exit(&mut self, tid: i32) {
+        let deadly = request::event_message(tid).is_ok_and(|status| status & 0x7f != 0);
+        if let Some(thread) = self.threads.get(&tid) {
+            let pid = thread.pid;
+            if self.images.get(&pid).is_some_and(|i| !i.is_read() && (deadly || i.threads <= 1)) {
+                self.read_image(pid);
+            }
+        }
+        self.resume(tid, 0);
+    }
+
+    fn read_image(&mut self, pid: i32) {
+        if let Some(image) = self.images.get_mut(&pid) {
+            image.read();
+        }
+        self.pipes.note(pid);
+        count_descriptors(pid, &mut self.kinds);
+    }
+
+    /// An entry or an exit of a call, in the mode that stops at each; an exit in the other.
+    fn at_call(&mut self, tid: i32) {
+        if self.mode == Mode::EveryCall && request::is_call_entry(tid).unwrap_or(false) {
+            self.enter(tid);
+        } else {
+            self.leave(tid);
+        }
+    }
+
+    fn enter(&mut self, tid: i32) {
+        if let Ok(regs) = request::get_regs(tid)
+            && regs.cs & 0xffff == 0x33
+            && let Some(kind) = calls::kind(regs.orig_rax as i64)
+        {
+            let pending = self.begin(tid, kind, &regs);
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.pending = pending;
+            }
+        }
+        self.resume(tid, 0);
+    }
+
+    fn begin(&mut self, tid: i32, kind: Kind, regs: &Regs) -> Option<Pending> {
+        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+        let number = regs.orig_rax as i64;
+        let pid = self.threads.get(&tid)?.pid;
+        match kind {
+            Kind::Memory if number == libc::SYS_brk => Some(Pending::Break),
+            Kind::Memory => {
+                churn::count(&mut self.images.get_mut(&pid)?.churn, number, &args);
+                None
+            }
+            Kind::ExitGroup => {
+                self.read_image(pid);
+                None
+            }
+            Kind::Exec => {
+                let image = self.images.get_mut(&pid)?;
+                if !image.is_forked {
+                    image.read_before_exec();
+                }
+                None
+            }
+            _ => {
+                let ids = &self.ids;
+                let in_tree = |id: i32| ids.contains(&id);
+                let intent = self.effects.begin(tid, pid, kind, &args, number, &in_tree);
+                intent.map(Pending::Effect)
+            }
+        }
+    }
+
+    fn leave(&mut self, tid: i32) {
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && let Some(pending) = thread.pending.take()
+            && let Ok(regs) = request::get_regs(tid)
+        {
+            let (pid, result) = (thread.pid, regs.rax as i64);
+            match pending {
+                Pending::Effect(intent) => self.effects.end(tid, pid, intent, result),
+                Pending::Break => self.count_break(pid, regs.rax),
+            }
+        }
+        self.resume(tid, 0);
+    }
+
+    fn count_break(&mut self, pid: i32, now: u64) {
+        if let Some(image) = self.images.get_mut(&pid)
+            && let Some(before) = image.program_break.replace(now)
+        {
+            churn::count_brk(&mut image.churn, before, now);
+        }
+    }
+
+    /// Takes a burst of single steps of a running thread, if it is time.
+    fn sample(&mut self) -> Result<(), TraceError> {
+        let Some(sampler) = self.sampler.as_mut().filter(|s| s.is_due()) else { return Ok(()) };
+        let running = self.threads.iter().find(|(tid, thread)| {
+            !thread.parked && thread.pending.is_none() && is_running(thread.pid, **tid)
+        });
+        let Some((&tid, thread)) = running else {
+            sampler.put_off();
+            return Ok(());
+        };
+        let pid = thread.pid;
+        if request::interrupt(tid).is_err() {
+            return Ok(());
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.interrupted = true;
+        }
+        let Some((_, stop)) = request::wait(tid, true)? else { return Ok(()) };
+        if stop != Stop::Interrupted {
+            return self.handle(tid, stop);
+        }
+        let in_user_code = request::get_regs(tid)
+            .is_ok_and(|regs| (regs.orig_rax as i64) < 0 && regs.cs & 0xffff == 0x33);
+        if in_user_code && let Some(sampler) = self.sampler.as_mut() {
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.interrupted = false;
+            }
+            if let Some(stop) = sampler.burst(pid, tid) {
+                return self.handle(tid, stop);
+            }
+        }
+        self.go_on(tid);
+        Ok(())
+    }
+}
+
+/// A call that came back with EINTR only because we interrupted it is issued again.
+fn reissue(pid: i32, tid: i32) {
+    if let Ok(regs) = request::get_regs(tid)
+        && inject::is_plain_eintr(&regs)
+        && !inject::has_pending_signal(pid, tid).unwrap_or(true)
+    {
+        ignore_gone(request::set_regs(tid, &inject::resume(&regs, inject::Sleep::Continue)));
+    }
+}
+
+/// A thread that was killed in between reports its end by itself.
+fn ignore_gone<T>(result: Result<T, pagewise_kernel::error::SysError>) {
+    drop(result);
+}
+
+fn kill(pid: i32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+fn process_of(tid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
+fn is_running(pid: i32, tid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"))
+        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
+}
+
+/// The executable of `pid`, if it would run with rights that its caller does not have.
+fn rights_of_its_own(pid: i32) -> Option<String> {
+    let link = format!("/proc/{pid}/exe");
+    let meta = std::fs::metadata(&link).ok()?;
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let setuid = meta.mode() & libc::S_ISUID != 0 && meta.uid() != user.as_raw();
+    let setgid = meta.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
+        && meta.gid() != group.as_raw();
+    let mut room = [0_u8; 64];
+    let capable =
+        !user.is_root() && rustix::fs::getxattr(&link, "security.capability", &mut room).is_ok();
+    let path = || std::fs::read_link(&link).map(|p| p.to_string_lossy().into_owned());
+    (setuid || setgid || capable).then(|| path().unwrap_or(link.clone()))
+}

@@ -1,0 +1,140 @@
+//! The memory operands of one x86-64 instruction, computed from the registers before it runs. Pure.
+
+use crate::ptrace::{Regs, fs_base, gs_base};
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+};
+
+/// Longest instruction.
+pub(super) const LONGEST: usize = 15;
+
+/// One access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Access {
+    /// First address.
+    pub(super) address: u64,
+    /// Relative to the stack pointer or the instruction: never a jump in the data.
+    pub(super) is_near: bool,
+}
+
+/// What stands at the instruction pointer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// An instruction with these accesses.
+    Plain(Vec<Access>),
+    /// Enters the kernel or looks at the single-step flag: not to be stepped over.
+    Leave,
+}
+
+/// Decodes the instruction in `code`, which stands at `regs.rip`.
+pub(super) fn decode(code: &[u8], regs: &Regs, factory: &mut InstructionInfoFactory) -> Step {
+    let mut decoder = Decoder::with_ip(64, code, regs.rip, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    if instruction.is_invalid() || leaves(&instruction) {
+        return Step::Leave;
+    }
+    let relative = instruction.is_ip_rel_memory_operand();
+    let info = factory.info(&instruction);
+    let accesses = info
+        .used_memory()
+        .iter()
+        .filter(|memory| {
+            matches!(
+                memory.access(),
+                OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            )
+        })
+        .filter_map(|memory| {
+            let address = memory.virtual_address(0, |register, _, _| value(regs, register))?;
+            let is_near = relative || memory.base() == Register::RSP;
+            Some(Access { address, is_near })
+        })
+        .collect();
+    Step::Plain(accesses)
+}
+
+fn leaves(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.mnemonic(),
+        Mnemonic::Syscall
+            | Mnemonic::Sysenter
+            | Mnemonic::Int
+            | Mnemonic::Int3
+            | Mnemonic::Pushf
+            | Mnemonic::Pushfd
+            | Mnemonic::Pushfq
+            | Mnemonic::Popfq
+            | Mnemonic::Hlt
+    )
+}
+
+fn value(regs: &Regs, register: Register) -> Option<u64> {
+    let whole = match register.full_register() {
+        Register::RAX => regs.rax,
+        Register::RBX => regs.rbx,
+        Register::RCX => regs.rcx,
+        Register::RDX => regs.rdx,
+        Register::RSI => regs.rsi,
+        Register::RDI => regs.rdi,
+        Register::RBP => regs.rbp,
+        Register::RSP => regs.rsp,
+        Register::R8 => regs.r8,
+        Register::R9 => regs.r9,
+        Register::R10 => regs.r10,
+        Register::R11 => regs.r11,
+        Register::R12 => regs.r12,
+        Register::R13 => regs.r13,
+        Register::R14 => regs.r14,
+        Register::R15 => regs.r15,
+        Register::FS => fs_base(regs),
+        Register::GS => gs_base(regs),
+        Register::ES | Register::CS | Register::SS | Register::DS => 0,
+        _ => return None,
+    };
+    Some(if register.is_gpr32() { whole & 0xffff_ffff } else { whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(code: &[u8]) -> Step {
+        let mut regs = crate::ptrace::cleared();
+        regs.rip = 0x1000;
+        regs.rax = 0x10_0000;
+        regs.rcx = 4;
+        regs.rsp = 0x7000;
+        regs.fs_base = 0x50_0000;
+        decode(code, &regs, &mut InstructionInfoFactory::new())
+    }
+
+    fn one(code: &[u8]) -> Access {
+        match step(code) {
+            Step::Plain(accesses) if accesses.len() == 1 => accesses[0],
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses_are_computed() {
+        // mov rdx, [rax + rcx*8 + 16]
+        let access = one(&[0x48, 0x8b, 0x54, 0xc8, 0x10]);
+        assert_eq!(access, Access { address: 0x10_0030, is_near: false });
+        // mov rax, fs:[0x10]
+        assert_eq!(one(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0]).address, 0x50_0010);
+        // mov rax, [rip + 1]
+        let relative = one(&[0x48, 0x8b, 0x05, 1, 0, 0, 0]);
+        assert_eq!(relative, Access { address: 0x1008, is_near: true });
+        // push rax
+        assert_eq!(one(&[0x50]), Access { address: 0x6ff8, is_near: true });
+        // lea rax, [rax + rcx] and nop touch nothing
+        assert_eq!(step(&[0x48, 0x8d, 0x04, 0x08]), Step::Plain(vec![]));
+    }
+
+    #[test]
+    fn kernel_entries_end_a_burst() {
+        assert_eq!(step(&[0x0f, 0x05]), Step::Leave);
+        assert_eq!(step(&[0x9c]), Step::Leave);
+        assert_eq!(step(&[]), Step::Leave);
+    }
+}

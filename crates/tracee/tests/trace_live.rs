@@ -1,0 +1,307 @@
+//! The traced look against programs whose doings are known.
+//!
+//! Runs itself as some of the programs; the first argument names the role.
+#![allow(missing_docs, clippy::print_stdout, reason = "a test program")]
+#![allow(unsafe_code, reason = "the programs under test map memory and signal themselves")]
+
+use pagewise_model::look::{Allocator, Traced};
+use pagewise_model::usage::Ended;
+use pagewise_model::{Bytes, Nanos};
+use pagewise_tracee::launch::{Launch, Sink};
+use pagewise_tracee::trace::{TraceError, TraceOptions, traced_run};
+use std::ffi::OsString;
+use std::path::Path;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    match args.get(1).map(String::as_str) {
+        Some("maps") => role_maps(),
+        Some("walk") => role_walk(args[2] == "random"),
+        Some("threads") => role_threads(),
+        Some("urgent") => role_urgent(),
+        _ => run_all(args.get(1).map_or("", String::as_str)),
+    }
+}
+
+fn run_all(filter: &str) {
+    let tests: [(&str, fn()); 10] = [
+        ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
+        ("effects_are_found", effects_are_found),
+        ("harmless_commands_have_no_effects", harmless_commands_have_no_effects),
+        ("a_pipe_has_its_ends", a_pipe_has_its_ends),
+        ("endings_are_passed_on", endings_are_passed_on),
+        ("processes_are_described", processes_are_described),
+        ("threads_and_signals_work", threads_and_signals_work),
+        ("output_is_the_same", output_is_the_same),
+        ("access_patterns_differ", access_patterns_differ),
+        ("failures_are_named", failures_are_named),
+    ];
+    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter)) {
+        test();
+        println!("test {name} ... ok");
+    }
+}
+
+fn map(length: usize) -> *mut u8 {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new anonymous mapping disturbs nothing.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
+    assert_ne!(address, libc::MAP_FAILED);
+    address.cast()
+}
+
+fn role_maps() {
+    for _ in 0..100 {
+        let start = map(9 << 20);
+        // SAFETY: the mapping made above.
+        unsafe { libc::munmap(start.cast(), 9 << 20) };
+    }
+}
+
+/// Adds one to words of 64 MiB, at random or in order. In machine code, so that no build setting
+/// puts other accesses in between.
+fn role_walk(random: bool) {
+    let base = map(64 << 20);
+    let (mut at, shift, factor) =
+        if random { (1_u64, 41, 0x5851_f42d_4c95_7f2d_u64) } else { (0, 0, 1) };
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < std::time::Duration::from_millis(700) {
+        // SAFETY: the index is masked to the words of the mapping made above.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "imul {at}, {factor}",
+                "inc {at}",
+                "mov {index}, {at}",
+                "shr {index}, cl",
+                "and {index}, 0x7fffff",
+                "inc qword ptr [{base} + {index} * 8]",
+                "dec {n}",
+                "jnz 2b",
+                at = inout(reg) at,
+                factor = in(reg) factor,
+                index = out(reg) _,
+                base = in(reg) base,
+                n = inout(reg) 20_000_u64 => _,
+                in("cl") shift as u8,
+            );
+        }
+    }
+}
+
+fn role_threads() {
+    let sum: u64 = (0..6_u64)
+        .map(|n| std::thread::spawn(move || (0..200_000).fold(n, |a, b| a ^ (b * 3))))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|t| t.join().unwrap())
+        .sum();
+    println!("{sum}");
+}
+
+/// Signals itself as the Go runtime does, and counts what arrives.
+fn role_urgent() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn count(_signal: libc::c_int) {
+        SEEN.fetch_add(1, Ordering::SeqCst);
+    }
+    // SAFETY: the handler only adds to an atomic.
+    unsafe { libc::signal(libc::SIGURG, count as *const () as usize) };
+    for _ in 0..500 {
+        // SAFETY: sends a handled signal to this thread.
+        unsafe { libc::raise(libc::SIGURG) };
+    }
+    println!("{}", SEEN.load(Ordering::SeqCst));
+}
+
+fn own(role: &[&str]) -> Vec<OsString> {
+    let exe = std::env::current_exe().unwrap().into_os_string();
+    std::iter::once(exe).chain(role.iter().map(OsString::from)).collect()
+}
+
+fn shell(dir: &Path, command: &str) -> Launch {
+    let argv = ["sh", "-c", command].map(OsString::from).to_vec();
+    Launch { cwd: Some(dir.to_owned()), ..Launch::experiment(argv) }
+}
+
+fn look(launch: &Launch) -> Traced {
+    traced_run(launch, &TraceOptions::default()).unwrap()
+}
+
+fn mapping_calls_are_counted_exactly() {
+    let seen = look(&Launch::experiment(own(&["maps"])));
+    let churn = &seen.processes[0].churn;
+    assert_eq!(churn.large_mmap_calls, 100, "{churn:?}");
+    assert_eq!(churn.large_mmap_bytes, Bytes::mib(900));
+    assert_eq!(churn.largest_mmap_bytes, Bytes::mib(9));
+    assert!(churn.munmap_calls >= 100 && churn.munmap_bytes >= Bytes::mib(900));
+    assert_eq!(seen.ended, Ended::Exited(0));
+    assert!(seen.pattern.known().is_none());
+}
+
+fn prepared_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "unsorted"] {
+        std::fs::write(dir.path().join(name), "2\n1\n").unwrap();
+    }
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    dir
+}
+
+fn effects_are_found() {
+    let table = [
+        ("echo > a", "truncated", "a"),
+        ("echo >> a", "opened for writing", "a"),
+        ("mv a c", "renamed", "a"),
+        ("cp b new && mv new a", "replaced by renaming", "a"),
+        ("rm a", "removed", "a"),
+        ("rmdir empty", "removed directory", "empty"),
+        ("chmod 600 a", "changed the mode of", "a"),
+        ("touch a", "opened for writing", "a"),
+        ("sort -o unsorted unsorted", "opened for writing", "unsorted"),
+        ("cd empty && rm ../b", "removed", "b"),
+        ("kill -CONT $PPID", "sent a signal to", "process"),
+    ];
+    for (command, action, subject) in table {
+        let dir = prepared_dir();
+        let seen = look(&shell(dir.path(), command));
+        let found = seen.effects.iter().any(|e| e.action == action && e.subject.contains(subject));
+        assert!(found, "{command}: {:?}", seen.effects);
+    }
+}
+
+fn harmless_commands_have_no_effects() {
+    let table = [
+        "touch new && rm new",
+        "echo x > new && cat new > new2 && mv new2 new && echo >> new && chmod 600 new",
+        "mkdir d && echo > d/x && mv d e && rm e/x && rmdir e",
+        "ln -s a link && rm link && ln a hard && rm hard",
+        "sort -S 16k -T empty unsorted",
+        "cat a b unsorted | sort | uniq -c > /dev/null",
+        "echo x > /dev/null; echo y > /dev/stdout; echo z >&2",
+        "sleep 5 & kill $!; wait; true",
+        "kill -0 $PPID",
+        "echo 500 > /proc/self/oom_score_adj",
+        "touch -c missing; rm -f missing; mv missing other 2>/dev/null; true",
+    ];
+    for command in table {
+        let dir = prepared_dir();
+        let seen = look(&shell(dir.path(), command));
+        assert!(seen.effects.is_empty(), "{command}: {:?}", seen.effects);
+        assert_eq!(seen.ended, Ended::Exited(0), "{command}");
+    }
+    let dir = prepared_dir();
+    let options = TraceOptions { scratch: vec![dir.path().to_owned()], ..TraceOptions::default() };
+    let seen = traced_run(&shell(dir.path(), "rm a; echo > b"), &options).unwrap();
+    assert!(seen.effects.is_empty(), "{:?}", seen.effects);
+}
+
+fn a_pipe_has_its_ends() {
+    let seen = look(&shell(Path::new("/"), "cat /bin/ls | wc -c"));
+    let pid = |name: &str| {
+        let of = |p: &&pagewise_model::look::ProcessSeen| p.exe.ends_with(name);
+        seen.processes.iter().find(of).unwrap_or_else(|| panic!("{:?}", seen.processes)).pid
+    };
+    let pipes: Vec<_> = seen.pipes.iter().filter(|p| !p.inherited).collect();
+    assert_eq!(pipes.len(), 1, "{:?}", seen.pipes);
+    assert_eq!(pipes[0].writers, [pid("/cat")]);
+    assert_eq!(pipes[0].readers, [pid("/wc")]);
+    assert!(pipes[0].capacity_bytes >= Bytes(4096));
+}
+
+fn endings_are_passed_on() {
+    let root = Path::new("/");
+    let table = [
+        ("exit 7", Ended::Exited(7)),
+        ("kill -TERM $$", Ended::Signaled(libc::SIGTERM)),
+        ("kill -KILL $$", Ended::Signaled(libc::SIGKILL)),
+        ("sh -c 'kill -SEGV $$' 2>/dev/null; exit $?", Ended::Exited(128 + libc::SIGSEGV)),
+        ("trap 'exit 9' USR1; kill -USR1 $$; sleep 5", Ended::Exited(9)),
+        ("trap '' CHLD; (exit 3); true", Ended::Exited(0)),
+        ("sh -c 'kill -STOP $$; exit 4' & sleep 0.1; kill -CONT $!; wait $!", Ended::Exited(4)),
+        ("set -m; sleep 0.05 & wait $!; (exit 5)", Ended::Exited(5)),
+        ("exec sh -c 'exit 6'", Ended::Exited(6)),
+        ("sleep 100 & exit 0", Ended::Exited(0)),
+    ];
+    for (command, ended) in table {
+        assert_eq!(look(&shell(root, command)).ended, ended, "{command}");
+    }
+}
+
+fn processes_are_described() {
+    let seen = look(&shell(Path::new("/"), "ls -d / >/dev/null; exec ls -d /"));
+    assert_eq!(seen.processes.len(), 3, "{:?}", seen.processes);
+    for process in &seen.processes {
+        assert_eq!(process.incomplete, None, "{process:?}");
+        assert_eq!(process.allocator, Allocator::Glibc);
+        assert!(!process.is_static);
+        assert!(process.peak_rss_bytes > Bytes(0) && process.minor_faults > 0);
+        assert!(process.page_table_bytes > Bytes(0) && process.traced_life_ns > Nanos(0));
+    }
+    assert_eq!(seen.processes[1].args, ["ls", "-d", "/"]);
+    assert!(seen.processes[2].exe.ends_with("/ls"));
+    assert_eq!(seen.most_processes, 2);
+    assert!(seen.descriptor_kinds["device"] > 0);
+}
+
+fn threads_and_signals_work() {
+    let seen = look(&Launch::experiment(own(&["threads"])));
+    assert!(seen.processes[0].threads >= 2, "{:?}", seen.processes);
+    assert_eq!(seen.ended, Ended::Exited(0));
+    assert_eq!(seen.processes[0].incomplete, None);
+}
+
+fn output_is_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let commands: [Vec<OsString>; 4] = [
+        own(&["threads"]),
+        own(&["urgent"]),
+        ["sh", "-c", "for i in 1 2 3; do (echo $i; exit $i) | cat; done; ls / | sort -r"]
+            .map(OsString::from)
+            .to_vec(),
+        ["sh", "-c", "trap 'echo got' USR1; for i in 1 2 3 4 5; do kill -USR1 $$; done; seq 1 20000 | tail -1"]
+            .map(OsString::from)
+            .to_vec(),
+    ];
+    for argv in commands {
+        let plain = std::process::Command::new(&argv[0]).args(&argv[1..]).output().unwrap();
+        let file = dir.path().join("out");
+        let launch =
+            Launch { stdout: Sink::File(file.clone()), ..Launch::experiment(argv.clone()) };
+        let options = TraceOptions { pattern: true, ..TraceOptions::default() };
+        let seen = traced_run(&launch, &options).unwrap();
+        assert_eq!(seen.ended, Ended::Exited(plain.status.code().unwrap()));
+        assert_eq!(std::fs::read(file).unwrap(), plain.stdout, "{argv:?}");
+    }
+}
+
+fn access_patterns_differ() {
+    let options = TraceOptions { pattern: true, ..TraceOptions::default() };
+    let look = |kind| {
+        let launch = Launch::experiment(own(&["walk", kind]));
+        traced_run(&launch, &options).unwrap().pattern.known().unwrap().clone()
+    };
+    let (random, sequential) = (look("random"), look("sequential"));
+    println!("  random {random:?}\n  sequential {sequential:?}");
+    assert!(random.bursts >= 3 && random.instructions > 500);
+    assert!(random.jumps as f64 > 0.01 * random.accesses as f64);
+    assert!((sequential.jumps as f64) < 0.002 * sequential.accesses as f64);
+    assert!(random.jump_span_bytes > Bytes::mib(1));
+    assert!(random.jump_huge_bytes <= random.jump_span_bytes);
+}
+
+fn failures_are_named() {
+    let missing = Launch::experiment(vec!["no-such-command-here".into()]);
+    let error = traced_run(&missing, &TraceOptions::default()).unwrap_err();
+    assert!(matches!(error, TraceError::Launch(_)), "{error}");
+    let slow = Launch {
+        timeout_ns: Some(Nanos::millis(200)),
+        ..shell(Path::new("/"), "sleep 60 & sleep 60")
+    };
+    let error = traced_run(&slow, &TraceOptions::default()).unwrap_err();
+    assert!(matches!(error, TraceError::Timeout), "{error}");
+    let nested = traced_run(&shell(Path::new("/"), "/no/such/file"), &TraceOptions::default());
+    assert_eq!(nested.unwrap().ended, Ended::Exited(127));
+}
