@@ -1,7 +1,7 @@
 //! Calls injected into live programs: nothing that the program computes or waits for may change.
 //!
 //! Runs itself as the programs to inject into; the first argument names the role.
-#![allow(missing_docs, clippy::print_stdout, reason = "a test program")]
+#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 #![allow(unsafe_code, reason = "the programs under test use raw registers and calls")]
 
 #[path = "inject_live/target.rs"]

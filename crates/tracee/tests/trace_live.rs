@@ -1,7 +1,7 @@
 //! The traced look against programs whose doings are known.
 //!
 //! Runs itself as some of the programs; the first argument names the role.
-#![allow(missing_docs, clippy::print_stdout, reason = "a test program")]
+#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 #![allow(unsafe_code, reason = "the programs under test map memory and signal themselves")]
 
 use pagewise_model::look::{Allocator, Traced};
@@ -292,6 +292,24 @@ fn access_patterns_differ() {
     assert!(random.jump_huge_bytes <= random.jump_span_bytes);
 }
 
+fn setuid_programs_are_refused() {
+    use std::os::unix::fs::MetadataExt;
+    let foreign = |path: &&str| {
+        std::fs::metadata(path).is_ok_and(|meta| {
+            meta.mode() & libc::S_ISUID != 0
+                && meta.uid() != rustix::process::geteuid().as_raw()
+                && meta.mode() & libc::S_IXOTH != 0
+        })
+    };
+    let Some(path) = ["/bin/su", "/usr/bin/passwd", "/bin/mount"].into_iter().find(foreign) else {
+        println!("SKIP setuid_programs_are_refused: no program here is setuid to another user");
+        return;
+    };
+    let nested = shell(Path::new("/"), &format!("{path} --help; true"));
+    let error = traced_run(&nested, &TraceOptions::default()).unwrap_err();
+    assert!(matches!(error, TraceError::Setuid { .. }), "{error}");
+}
+
 fn failures_are_named() {
     let missing = Launch::experiment(vec!["no-such-command-here".into()]);
     let error = traced_run(&missing, &TraceOptions::default()).unwrap_err();
@@ -302,6 +320,7 @@ fn failures_are_named() {
     };
     let error = traced_run(&slow, &TraceOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Timeout), "{error}");
+    setuid_programs_are_refused();
     let nested = traced_run(&shell(Path::new("/"), "/no/such/file"), &TraceOptions::default());
     assert_eq!(nested.unwrap().ended, Ended::Exited(127));
 }

@@ -27,7 +27,7 @@ pub(super) enum Mode {
 /// What is to be done when a call comes back.
 #[derive(Debug)]
 enum Pending {
-    Effect(Intent),
+    Effect(Box<Intent>),
     Break,
 }
 
@@ -355,7 +355,7 @@ impl Engine {
                 let ids = &self.ids;
                 let in_tree = |id: i32| ids.contains(&id);
                 let intent = self.effects.begin(tid, pid, kind, &args, number, &in_tree);
-                intent.map(Pending::Effect)
+                intent.map(|intent| Pending::Effect(Box::new(intent)))
             }
         }
     }
@@ -367,7 +367,7 @@ impl Engine {
         {
             let (pid, result) = (thread.pid, regs.rax as i64);
             match pending {
-                Pending::Effect(intent) => self.effects.end(tid, pid, intent, result),
+                Pending::Effect(intent) => self.effects.end(tid, pid, *intent, result),
                 Pending::Break => self.count_break(pid, regs.rax),
             }
         }

@@ -122,3 +122,34 @@ fn trace(
     served?;
     engine.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::usage::Ended;
+
+    #[test]
+    fn both_modes_see_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "for i in 1 2 3; do (echo $i; exit $i) | cat; done; echo > old; \
+                      trap 'exit 3' USR1; kill -USR1 $$; sleep 9";
+        let launch = Launch {
+            cwd: Some(dir.path().to_owned()),
+            ..Launch::experiment(["sh", "-c", script].map(Into::into).to_vec())
+        };
+        let [filter, every] = [Mode::Filter, Mode::EveryCall].map(|mode| {
+            std::fs::write(dir.path().join("old"), "x").unwrap();
+            run_in(&launch, &TraceOptions::default(), mode).unwrap()
+        });
+        assert_eq!((filter.ended, every.ended), (Ended::Exited(3), Ended::Exited(3)));
+        let told = |seen: &Traced| {
+            let processes: Vec<_> =
+                seen.processes.iter().map(|p| (p.exe.clone(), p.churn.clone())).collect();
+            let effects: Vec<_> = seen.effects.iter().map(|e| e.action.clone()).collect();
+            let pipes = seen.pipes.iter().filter(|p| !p.inherited).count();
+            (processes.len(), processes[0].clone(), effects, pipes)
+        };
+        assert_eq!(told(&filter), told(&every));
+        assert_eq!(told(&filter).2, ["truncated"]);
+    }
+}
