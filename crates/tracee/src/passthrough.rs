@@ -12,10 +12,11 @@
 
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
-use crate::run;
+use crate::perf::Observers;
+use crate::run::{self, Finished, Scheduled};
 use crate::tree::Tree;
 use crate::wait;
-use crate::watcher::{MakeWatcher, WatchReport};
+use crate::watcher::MakeWatcher;
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Ended;
 use rustix::event::{PollFd, PollFlags};
@@ -37,15 +38,6 @@ const FORWARDED: [i32; 8] = [
 
 /// Taken and dropped: the program has its own copy from the terminal.
 const LEFT_ALONE: [i32; 2] = [libc::SIGINT, libc::SIGQUIT];
-
-/// What became of a program that was passed through.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passed {
-    /// How it ended.
-    pub ended: Ended,
-    /// What the watchers did.
-    pub watches: Vec<WatchReport>,
-}
 
 /// Becomes the program. Returns only on failure.
 #[must_use]
@@ -72,35 +64,71 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
 ///
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
-pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Passed, LaunchError> {
+pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Ended, LaunchError> {
     let before = SignalState::inherited();
     let caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
     let mut watchers = run::watchers(launch, &child, make);
     let running = child.release()?;
+    attend(&running, &caught, &mut watchers);
+    let (status, _) = wait::reap(running.pid())
+        .map_err(|e| LaunchError::call("wait4", format!("process {}", running.pid()), &e))?;
+    Ok(wait::ended(status))
+}
+
+/// Runs the program like [`run_through`], without watchers, and records what `launch.observe` asks
+/// for and what it used.
+///
+/// # Errors
+/// [`LaunchError`] when it could not be started or waited for.
+pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
+    let before = SignalState::inherited();
+    let caught = Caught::block(before)?;
+    let child = launch::spawn_with(launch, &[], before)?;
+    let observers = Observers::attach(child.pid(), &launch.observe);
+    let huge_before = run::huge_faults();
+    let running = child.release()?;
+    let cpu_before = wait::own_cpu_time();
+    let wall = attend(&running, &caught, &mut []);
+    let supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
+    let cpus_at_end = pagewise_kernel::affinity::get(running.pid()).unwrap_or_default();
+    let usage = wait::usage(running.pid(), wall, running.io())?;
+    let (samples, walks) = observers.finish();
+    Ok(Finished {
+        usage,
+        watches: Vec::new(),
+        supervisor_ns,
+        huge_faults: run::huge_faults().saturating_sub(huge_before),
+        leftovers_killed: 0,
+        cpus_at_end,
+        timed_out: false,
+        over_memory: false,
+        samples,
+        walks,
+    })
+}
+
+/// Stays beside the program until it ends; returns its wall time.
+fn attend(running: &Running, caught: &Caught, watchers: &mut [Scheduled]) -> Nanos {
     let mut tree = Tree::new(running.pid(), running.helpers());
+    let elapsed = || Nanos::from(running.started().elapsed());
     loop {
-        let now = Nanos::from(running.started().elapsed());
-        let due = run::tick(&mut watchers, &mut tree, now);
-        let elapsed = Nanos::from(running.started().elapsed());
-        let timeout = due.map(|due| Nanos(due.0.saturating_sub(elapsed.0)));
+        let due = run::tick(watchers, &mut tree, elapsed());
+        let timeout = due.map(|due| Nanos(due.0.saturating_sub(elapsed().0)));
         let mut fds = [
             PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN),
             PollFd::new(&caught.fd, PollFlags::IN),
         ];
         run::sleep(&mut fds, timeout);
+        let wall = elapsed();
         let [ended, signal] = fds;
         if !signal.revents().is_empty() {
-            caught.pass_on(&running);
+            caught.pass_on(running);
         }
         if !ended.revents().is_empty() {
-            break;
+            return wall;
         }
     }
-    let (status, _) = wait::reap(running.pid())
-        .map_err(|e| LaunchError::call("wait4", format!("process {}", running.pid()), &e))?;
-    let watches = watchers.iter_mut().map(|w| w.watcher.finish()).collect();
-    Ok(Passed { ended: wait::ended(status), watches })
 }
 
 /// Signals that arrive as data while this lives; the mask of before comes back at its end.

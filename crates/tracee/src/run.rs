@@ -12,6 +12,8 @@ use crate::perf::Observers;
 use crate::tree::Tree;
 use crate::wait;
 use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
+use pagewise_kernel::affinity;
+use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
 use pagewise_model::Fact;
 use pagewise_model::look::{Samples, WalkCounts};
@@ -36,8 +38,12 @@ pub struct Finished {
     pub supervisor_ns: Nanos,
     /// Huge pages allocated by faults on the whole machine meanwhile (`thp_fault_alloc`).
     pub huge_faults: u64,
+    /// CPUs that the kernel would have let it run on when it ended.
+    pub cpus_at_end: Vec<u32>,
     /// Processes it left behind, which were killed.
     pub leftovers_killed: u32,
+    /// CPUs it was allowed on when it ended, as the kernel says; empty where that is not known.
+    pub cpus_at_end: Vec<u32>,
     /// It was killed because its time was up.
     pub timed_out: bool,
     /// It was killed because it exceeded its memory limit.
@@ -89,6 +95,7 @@ pub fn run(
     };
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let leftovers_killed = if launch.own_session { tree.kill_leftovers() } else { 0 };
+    let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
     let huge_faults = huge_faults().saturating_sub(huge_before);
     for drain in std::mem::take(&mut running.drains) {
@@ -100,7 +107,9 @@ pub fn run(
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
         supervisor_ns,
         huge_faults,
+        cpus_at_end,
         leftovers_killed,
+        cpus_at_end,
         timed_out: limits.broken == Some(Limit::Time),
         over_memory: limits.broken == Some(Limit::Memory),
         samples,
@@ -185,7 +194,8 @@ pub(crate) fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
     let _interrupted = rustix::event::poll(fds, timeout.as_ref());
 }
 
-fn huge_faults() -> u64 {
+/// Huge pages that faults of the whole machine have allocated so far.
+pub(crate) fn huge_faults() -> u64 {
     vmstat::read().ok().and_then(|v| v.get("thp_fault_alloc")).unwrap_or(0)
 }
 

@@ -50,7 +50,7 @@ fn started(mode: &str, script: &str) -> (Child, i32, BufReader<std::process::Chi
 
 #[test]
 fn status_signal_death_and_refusals_are_passed_on() {
-    for mode in ["exec", "through"] {
+    for mode in ["exec", "through", "observe"] {
         for status in [0, 7, 255] {
             let script = format!("exit {status}");
             let end = agent(mode, &["sh", "-c", &script]).status().unwrap();
@@ -79,7 +79,7 @@ fn exec_leaves_no_process_of_ours() {
 #[test]
 fn nothing_of_ours_leaks_into_the_program() {
     let script = "ls /proc/self/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status";
-    for mode in ["exec", "through"] {
+    for mode in ["exec", "through", "observe"] {
         let out = agent(mode, &["sh", "-c", script]).output().unwrap();
         let direct = Command::new("sh").args(["-c", script]).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

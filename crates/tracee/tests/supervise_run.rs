@@ -244,6 +244,9 @@ fn settings_reach_the_program() {
     assert!(text.contains("Cpus_allowed_list:\t0\n"), "{text}");
     assert!(text.contains("THP_enabled:\t0\n"), "{text}");
     assert!(text.contains("\n800\n"), "{text}");
+    let mut placed = sh("exit 0");
+    placed.settings.cpus = Some(vec![0]);
+    assert_eq!(run(&placed).unwrap().cpus_at_end, [0]);
     assert_eq!(lines[lines.len() - 2], lines[lines.len() - 1], "own session: {text}");
 }
 
@@ -306,6 +309,28 @@ fn an_interrupt_stops_the_run_and_the_supervisor_serves_on() {
     let started = std::time::Instant::now();
     let interrupted = || started.elapsed().as_millis() > 100;
     let stopped = supervisor.run(&sh("sleep 600 | sleep 600"), &interrupted);
+    assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
+    let again = supervisor.run(&sh("exit 3"), &|| false).unwrap();
+    assert_eq!(again.usage.ended, Ended::Exited(3));
+}
+
+#[test]
+fn a_traced_run_comes_back_and_can_be_stopped() {
+    let mut supervisor = supervisor();
+    let traced = match supervisor.traced(&sh("echo x | cat; exit 4"), &[], &|| false) {
+        Err(SuperviseError::Trace(why)) => {
+            println!("SKIP a_traced_run_comes_back_and_can_be_stopped: {why}");
+            return;
+        }
+        other => other.unwrap(),
+    };
+    assert_eq!(traced.ended, Ended::Exited(4));
+    assert_eq!(traced.pipes.iter().filter(|p| !p.inherited).count(), 1, "{:?}", traced.pipes);
+    let missing = supervisor.traced(&words(&["no-such-command-here"]), &[], &|| false);
+    assert!(matches!(missing, Err(SuperviseError::Launch(LaunchError::NotFound { .. }))));
+    let started = std::time::Instant::now();
+    let interrupted = || started.elapsed().as_millis() > 100;
+    let stopped = supervisor.traced(&sh("sleep 600 | sleep 600"), &[], &interrupted);
     assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
     let again = supervisor.run(&sh("exit 3"), &|| false).unwrap();
     assert_eq!(again.usage.ended, Ended::Exited(3));

@@ -7,13 +7,14 @@ use crate::run::{self, Finished};
 use crate::tree::{self, Tree};
 use crate::wait;
 use pagewise_kernel::proc;
+use pagewise_model::look::Traced;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,25 @@ impl Supervisor {
     ) -> Result<Finished, SuperviseError> {
         match self.ask(&Request::Run(Box::new(launch.clone())), interrupted)? {
             Response::Finished(finished) => Ok(*finished),
+            other => Err(refusal(other)),
+        }
+    }
+
+    /// Runs `launch` to its end under tracing; what it does inside `scratch` is no effect.
+    ///
+    /// # Errors
+    /// [`SuperviseError::Trace`] when it cannot be traced; nothing of it is left alive then.
+    pub fn traced(
+        &mut self,
+        launch: &Launch,
+        scratch: &[PathBuf],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Traced, SuperviseError> {
+        let scratch = scratch.iter().map(|p| p.clone().into_os_string()).collect();
+        let request = Request::Traced { launch: Box::new(launch.clone()), scratch };
+        match self.ask(&request, interrupted)? {
+            Response::Traced(traced) => Ok(*traced),
+            Response::NotTraced(why) => Err(SuperviseError::Trace(why)),
             other => Err(refusal(other)),
         }
     }

@@ -16,6 +16,7 @@
 mod condition;
 mod front;
 mod server;
+mod traced;
 mod wire;
 
 pub use front::Supervisor;
@@ -23,8 +24,11 @@ pub use server::serve;
 
 use crate::launch::{Launch, LaunchError};
 use crate::run::Finished;
+use pagewise_model::look::Traced;
 use pagewise_model::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::ffi::OsString;
 
 /// What the front asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +36,13 @@ use serde::{Deserialize, Serialize};
 pub enum Request {
     /// Run this to its end.
     Run(Box<Launch>),
+    /// Run this to its end under tracing.
+    Traced {
+        /// What.
+        launch: Box<Launch>,
+        /// Directories in which nothing counts as an effect.
+        scratch: Vec<OsString>,
+    },
     /// Touch and free this much fresh memory.
     Condition {
         /// How much.
@@ -49,6 +60,10 @@ pub enum Request {
 pub enum Response {
     /// The run came to its end.
     Finished(Box<Finished>),
+    /// The traced run came to its end.
+    Traced(Box<Traced>),
+    /// It could not be traced, and why.
+    NotTraced(String),
     /// Memory was touched and freed.
     Conditioned(Conditioned),
     /// It could not be done.
@@ -76,6 +91,9 @@ pub enum SuperviseError {
     /// The program could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// The program could not be traced.
+    #[error("{0}")]
+    Trace(String),
     /// The caller's interrupt check said so.
     #[error("interrupted")]
     Interrupted,

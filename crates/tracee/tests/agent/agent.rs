@@ -68,6 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Some("front") => front(args)?,
         Some("through") => through(args),
+        Some("observe") => observe(args),
         Some("exec") => refuse(&passthrough::exec_with(&Launch::passthrough(args))),
         Some("args") => {
             let mut out = std::io::stdout().lock();
@@ -97,7 +98,7 @@ fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
 
 fn through(args: Vec<OsString>) {
     match passthrough::run_through(&Launch::passthrough(args), &make) {
-        Ok(passed) => passthrough::end_like(passed.ended),
+        Ok(ended) => passthrough::end_like(ended),
         Err(error) => refuse(&error),
     }
 }
@@ -106,6 +107,16 @@ fn through(args: Vec<OsString>) {
 fn refuse(error: &pagewise_tracee::launch::LaunchError) {
     eprintln!("{error}");
     std::process::exit(error.exit_code());
+}
+
+fn observe(args: Vec<OsString>) {
+    match passthrough::observe_through(&Launch::passthrough(args)) {
+        Ok(finished) if finished.usage.wall_ns.0 > 0 && finished.usage.read_calls.is_some() => {
+            passthrough::end_like(finished.usage.ended)
+        }
+        Ok(finished) => panic!("no wall time or no calls: {finished:?}"),
+        Err(error) => refuse(&error),
+    }
 }
 
 /// Touches exactly `pages` base pages of a fresh mapping, without huge pages.

@@ -1,5 +1,12 @@
 //! The helper program of the live tests, and running them again as an ordinary user.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    unreachable_pub,
+    reason = "a test fails by panicking, and says when it skips; shared by several test programs"
+)]
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
