@@ -13,7 +13,6 @@ use crate::tree::Tree;
 use crate::wait;
 use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
 use pagewise_kernel::affinity;
-use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
 use pagewise_model::Fact;
 use pagewise_model::look::{Samples, WalkCounts};
@@ -38,8 +37,6 @@ pub struct Finished {
     pub supervisor_ns: Nanos,
     /// Huge pages allocated by faults on the whole machine meanwhile (`thp_fault_alloc`).
     pub huge_faults: u64,
-    /// CPUs that the kernel would have let it run on when it ended.
-    pub cpus_at_end: Vec<u32>,
     /// Processes it left behind, which were killed.
     pub leftovers_killed: u32,
     /// CPUs it was allowed on when it ended, as the kernel says; empty where that is not known.
@@ -107,7 +104,6 @@ pub fn run(
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
         supervisor_ns,
         huge_faults,
-        cpus_at_end,
         leftovers_killed,
         cpus_at_end,
         timed_out: limits.broken == Some(Limit::Time),

@@ -284,14 +284,31 @@ fn pipes_grow_while_data_stays_exact() {
 
 #[test]
 fn pipes_that_are_not_the_programs_own_are_never_touched() {
-    // Standard error of the program is a pipe with a drain of ours behind it.
-    let mut launch = sh("sleep 0.2");
+    use std::os::fd::AsRawFd;
+    // Inherited by the supervisor and the program, as a shell's `pagewise ... 9>&1 | reader` would.
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let before = rustix::pipe::fcntl_getpipe_size(&reader).unwrap();
+    let number = writer.as_raw_fd();
+    let mut launch = sh(&format!("sleep 0.2 | cat; echo from the program >&{number}"));
     launch.stdout = Sink::Pipe;
     launch.stderr = Sink::Pipe;
     launch.settings.watches =
         vec![Watch::GrowPipes { capacity_bytes: Bytes::mib(1), budget_bytes: Bytes::mib(16) }];
-    let finished = run(&launch).unwrap();
-    assert_eq!(finished.watches[0].counter, 0, "{finished:?}");
+    let mut supervisor = supervisor();
+    let finished = supervisor.run(&launch, &|| false).unwrap();
+    assert_eq!(finished.watches[0].counter, 1, "only the pipe to cat: {finished:?}");
+    assert_eq!(rustix::pipe::fcntl_getpipe_size(&reader).unwrap(), before);
+    let mut text = [0; 64];
+    let len = rustix::io::read(&reader, &mut text).unwrap();
+    assert_eq!(&text[..len], b"from the program\n");
+}
+
+#[test]
+fn a_wrong_socket_is_refused() {
+    for number in ["1", "900", "x"] {
+        let end = Command::new(agent()).args(["supervise", number]).output().unwrap();
+        assert_eq!(end.status.code(), Some(1), "{number}");
+    }
 }
 
 #[test]

@@ -27,7 +27,6 @@ use crate::run::Finished;
 use pagewise_model::look::Traced;
 use pagewise_model::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 use std::ffi::OsString;
 
 /// What the front asks for.

@@ -4,18 +4,14 @@ use super::condition;
 use super::traced;
 use super::wire;
 use super::{Request, Response};
-use crate::launch::{Launch, LaunchError};
+use crate::launch::LaunchError;
 use crate::run::{self, Outcome};
-use crate::trace::{self, TraceError, TraceOptions};
 use crate::tree;
 use crate::watcher::MakeWatcher;
 use pagewise_kernel::SysError;
-use pagewise_model::units::Nanos;
-use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
 /// Signals of a terminal or a service manager: the front gets them and decides.
 const IGNORED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
@@ -62,7 +58,6 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>) -> io::Result<()> {
                 Err(error) => Response::Failed(error),
             },
             Request::Traced { launch, scratch } => traced::run(&launch, scratch, socket),
-            Request::Traced { launch, scratch } => traced(socket, &launch, scratch),
             Request::Condition { bytes } => respond(condition::touch_and_free(bytes)),
             Request::Ping => Response::Pong,
             Request::Stop => continue,
@@ -73,34 +68,6 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// How often the end of a traced look is looked for. Its times are never shown.
-const TRACE_CHECK: Nanos = Nanos::millis(5);
-
-/// A traced look in a thread of its own, so that this one can hear the front.
-fn traced(socket: &UnixStream, launch: &Launch, scratch: Vec<PathBuf>) -> Response {
-    let options = TraceOptions { scratch, pattern: true };
-    std::thread::scope(|scope| {
-        let look = scope.spawn(|| trace::traced_run(launch, &options));
-        while !look.is_finished() {
-            let mut fds = [PollFd::new(socket, PollFlags::IN)];
-            run::sleep(&mut fds, Some(TRACE_CHECK));
-            if fds.iter().any(|fd| !fd.revents().is_empty()) {
-                while !look.is_finished() {
-                    tree::kill_own_descendants(&[]);
-                    std::thread::sleep(TRACE_CHECK.duration());
-                }
-                return Response::Stopped;
-            }
-        }
-        match look.join() {
-            Ok(Ok(traced)) => Response::Traced(Box::new(traced)),
-            Ok(Err(TraceError::Launch(error))) => Response::Failed(error),
-            Ok(Err(other)) => Response::NotTraced(other.to_string()),
-            Err(_panicked) => Response::NotTraced(TraceError::Lost.to_string()),
-        }
-    })
 }
 
 fn respond(done: Result<super::Conditioned, LaunchError>) -> Response {
