@@ -9,7 +9,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -42,7 +41,7 @@ struct Printer {
 };
 
 std::vector<std::string> tokens(const std::string &text) {
-    static const std::regex word(R"(([A-Za-z_]\w*)|(\d+(\.\d+)?([eE][+-]?\d+)?)|("[^"]*"))");
+    static const std::regex word(R"([A-Za-z_]\w*|\d+|"[^"]*")");
     std::vector<std::string> found;
     for (std::sregex_iterator at(text.begin(), text.end(), word), end; at != end; ++at)
         found.push_back(at->str());
@@ -50,8 +49,6 @@ std::vector<std::string> tokens(const std::string &text) {
 }
 
 template <int N> std::optional<Record<N>> best(std::vector<Record<N>> &all) {
-    std::mt19937_64 source(N);
-    std::shuffle(all.begin(), all.end(), source);
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     if (all.empty())

@@ -57,7 +57,7 @@ make_object() {
     awk -v unit="$1" -v units=120 -v functions=900 'BEGIN {
         for (f = 0; f < functions; f++) {
             printf "struct r%d_%d { long a; double b; char name[%d]; };\n", unit, f, f % 40 + 8
-            printf "long shared_function_with_a_long_name_%d_%d(struct r%d_%d *r, long x) {\n", unit, f, unit, f
+            printf "long shared_function_with_a_long_name_%d_%d(void *at, long x) {\n  struct r%d_%d *r = at;\n", unit, f, unit, f
             other = (unit * 7 + f) % units
             printf "  extern long shared_function_with_a_long_name_%d_%d(void *, long);\n", other, (f * 31) % functions
             if (other != unit)

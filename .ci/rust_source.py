@@ -1,0 +1,34 @@
+"""Rust sources of the workspace as the checks see them."""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def tracked(*patterns):
+    """Paths known to git or new and not ignored, relative to the root, that exist."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout
+    return sorted({Path(p) for p in listed.split("\0") if p and (ROOT / p).is_file()})
+
+
+def code(path, tests=False):
+    """Numbered lines without `//` comments; without the test module at the end unless `tests`."""
+    lines = []
+    for number, line in enumerate((ROOT / path).read_text(encoding="utf-8").splitlines(), 1):
+        if not tests and line.startswith("#[cfg(test)]"):
+            break
+        lines.append((number, re.sub(r"(^|[^:\"])//.*$", r"\1", line)))
+    return lines
+
+
+def finish(name, found):
+    """Prints what was found; the exit status."""
+    for text in found:
+        print(f"{name}: {text}")
+    print(f"{name}: {'ok' if not found else f'{len(found)} found'}")
+    return 1 if found else 0
