@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Time for re-pricing at the start of a session.
 const PRICING: Nanos = Nanos::secs(2);
 /// How much of the end of standard error is looked at for what the program said.
-const TAIL: u64 = 4096;
+const TAIL: u64 = 8_000;
 /// Longest line of it that is shown.
 const SAID: usize = 160;
 

@@ -4,7 +4,7 @@
 //! the address of each memory operand is computed from the registers before the step. An access
 //! *jumps* when it goes to a page that the burst has not touched, away from the page that the same
 //! instruction touched before: table lookups and pointer chases do, loops over arrays do not. A
-//! step costs 5 to 15 us, a burst 2 to 6 ms; all bursts together at most about a second.
+//! step costs 10 to 25 us, a burst up to 10 ms; all bursts together at most about a second.
 //! Not seen: gathers and scatters, accesses inside system calls, phases between the bursts.
 
 use super::operands_x86_64::{self as operands, Access, LONGEST, Step};

@@ -12,7 +12,7 @@ use pagewise_tune::{Request, Stop, StdoutTo};
 use std::cell::Cell;
 
 /// A plain request for `prog`.
-pub fn request() -> Request {
+pub(crate) fn request() -> Request {
     Request {
         command: vec!["prog".into(), "an arg".into()],
         input: None,
@@ -34,29 +34,33 @@ pub fn request() -> Request {
 }
 
 /// The world.
-pub struct Fake {
+pub(crate) struct Fake {
     /// Time with huge pages, relative to without.
-    pub huge_factor: f64,
+    pub(crate) huge_factor: f64,
     /// Huge faults of a run with huge pages.
-    pub huge_faults: u64,
+    pub(crate) huge_faults: u64,
     /// What it prints with huge pages.
-    pub huge_output: &'static str,
+    pub(crate) huge_output: &'static str,
     /// Minor faults of a plain run.
-    pub faults: u64,
+    pub(crate) faults: u64,
     /// Its anonymous memory.
-    pub anon: Bytes,
+    pub(crate) anon: Bytes,
     /// What it does to the outside.
-    pub effects: Vec<SideEffect>,
+    pub(crate) effects: Vec<SideEffect>,
     /// How it ends.
-    pub ended: Ended,
+    pub(crate) ended: Ended,
     /// The user stops it after this many runs.
-    pub interrupt_after: u32,
+    pub(crate) interrupt_after: u32,
     /// Untimed runs made.
-    pub captured: u32,
-    timed: Vec<String>,
-    traced: u32,
-    clock: Cell<u64>,
-    state: u64,
+    pub(crate) captured: u32,
+    /// State of the world.
+    pub(crate) timed: Vec<String>,
+    /// State of the world.
+    pub(crate) traced: u32,
+    /// State of the world.
+    pub(crate) clock: Cell<u64>,
+    /// State of the world.
+    pub(crate) state: u64,
 }
 
 impl Default for Fake {
@@ -81,11 +85,11 @@ impl Default for Fake {
 
 impl Fake {
     /// Runs of any kind.
-    pub fn all_runs(&self) -> u32 {
+    pub(crate) fn all_runs(&self) -> u32 {
         u32::try_from(self.timed.len()).unwrap() + self.captured + self.traced
     }
     /// Timed runs of one arm.
-    pub fn timed_runs(&self, arm: &str) -> usize {
+    pub(crate) fn timed_runs(&self, arm: &str) -> usize {
         self.timed.iter().filter(|a| *a == arm).count()
     }
     fn is_huge(arm: &Arm) -> bool {
