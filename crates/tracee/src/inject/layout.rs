@@ -8,71 +8,29 @@
 
 use crate::ptrace::read_memory;
 use pagewise_kernel::error::SysError;
+use pagewise_kernel::proc::maps::Mapping;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// One line of `/proc/PID/maps`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mapping {
-    /// First address.
-    pub(super) start: u64,
-    /// First address behind it.
-    pub(super) end: u64,
-    /// Readable, writable, executable, private.
-    pub(super) mode: [bool; 4],
-    /// Offset in the file.
-    pub(super) offset: u64,
-    /// Device and inode of the file, as printed.
-    pub(super) file: String,
-    /// Path or name, possibly empty.
-    pub(super) name: String,
+/// True for memory that may be read and written.
+pub(super) const fn is_writable(mapping: &Mapping) -> bool {
+    mapping.perms.read && mapping.perms.write
 }
 
-impl Mapping {
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let mode = words.next()?.as_bytes();
-        let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-        let file = format!("{} {}", words.next()?, words.next()?);
-        let is = |index: usize, letter: u8| mode.get(index) == Some(&letter);
-        Some(Self {
-            start: u64::from_str_radix(start, 16).ok()?,
-            end: u64::from_str_radix(end, 16).ok()?,
-            mode: [is(0, b'r'), is(1, b'w'), is(2, b'x'), is(3, b'p')],
-            offset,
-            file,
-            name: words.next().unwrap_or("").trim_start().to_owned(),
-        })
-    }
-
-    /// True when `address` lies in it.
-    #[must_use]
-    pub(super) const fn contains(&self, address: u64) -> bool {
-        self.start <= address && address < self.end
-    }
-
-    /// True for memory that may be read and written.
-    #[must_use]
-    pub(super) const fn is_writable(&self) -> bool {
-        self.mode[0] && self.mode[1]
-    }
-
-    const fn is_code(&self) -> bool {
-        self.mode[0] && self.mode[2]
-    }
-
-    /// True for a range that nobody may touch: a guard.
-    #[must_use]
-    pub(super) const fn is_guard(&self) -> bool {
-        !self.mode[0] && !self.mode[1] && !self.mode[2]
-    }
+/// True for a range that nobody may touch: a guard.
+pub(super) const fn is_guard(mapping: &Mapping) -> bool {
+    let perms = mapping.perms;
+    !perms.read && !perms.write && !perms.exec
 }
 
-/// All mappings in a text of the form of `/proc/PID/maps`; lines that do not parse are left out.
-#[must_use]
-pub(super) fn parse(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(Mapping::parse).collect()
+const fn is_code(mapping: &Mapping) -> bool {
+    mapping.perms.read && mapping.perms.exec
+}
+
+/// The path or the name in brackets, possibly empty.
+pub(super) fn name(mapping: &Mapping) -> Cow<'_, str> {
+    mapping.path.to_string_lossy()
 }
 
 /// Where a call can be made and returned from.
@@ -94,7 +52,7 @@ pub(super) fn sites(pid: i32, maps: &[Mapping]) -> Option<Sites> {
     let call = candidates(maps).into_iter().find_map(|m| find(pid, m, Wanted::Call))?;
     let restorer = candidates(maps)
         .into_iter()
-        .filter(|m| m.name != "[vdso]")
+        .filter(|m| name(m) != "[vdso]")
         .find_map(|m| find(pid, m, Wanted::Restorer));
     Some(Sites { call, restorer })
 }
@@ -112,14 +70,14 @@ pub(super) fn still_there(pid: i32, sites: Sites) -> bool {
 
 /// Executable mappings in the order in which they are searched: vDSO, C library, program, others.
 fn candidates(maps: &[Mapping]) -> Vec<&Mapping> {
-    let program = maps.first().map_or("", |m| m.name.as_str());
-    let rank = |m: &Mapping| match m.name.as_str() {
-        "[vdso]" => 0,
+    let program = maps.first().map(name);
+    let rank = |m: &Mapping| match name(m) {
+        name if name == "[vdso]" => 0,
         name if name.contains("/libc.") || name.contains("/ld-musl") => 1,
-        name if name == program => 2,
+        name if Some(&name) == program.as_ref() => 2,
         _ => 3,
     };
-    let usable = |m: &&Mapping| m.is_code() && (m.name.starts_with('/') || m.name == "[vdso]");
+    let usable = |m: &&Mapping| is_code(m) && (name(m).starts_with('/') || name(m) == "[vdso]");
     let mut found: Vec<&Mapping> = maps.iter().filter(usable).collect();
     found.sort_by_key(|m| rank(m));
     found
@@ -139,7 +97,12 @@ static FOUND: LazyLock<Mutex<HashMap<Key, Option<u64>>>> = LazyLock::new(Mutex::
 
 fn find(pid: i32, mapping: &Mapping, wanted: Wanted) -> Option<u64> {
     let length = mapping.end - mapping.start;
-    let key = (format!("{} {}", mapping.file, mapping.name), mapping.offset, length, wanted);
+    let key = (
+        format!("{:?} {} {}", mapping.device, mapping.inode, name(mapping)),
+        mapping.offset,
+        length,
+        wanted,
+    );
     let known = FOUND.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
     let offset = match known {
         Some(offset) => offset,
@@ -196,18 +159,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_parse() {
-        let text = "00400000-0040b000 r-xp 00001000 fe:00 1234   /usr/bin/a b\n\
-                    7ffd0000-7ffd1000 rw-p 00000000 00:00 0                    [stack]\n\
-                    7f0000-7f1000 ---p 00000000 00:00 0 \nnonsense\n";
-        let maps = parse(text);
-        assert_eq!(maps.len(), 3);
-        assert_eq!((maps[0].offset, maps[0].name.as_str()), (0x1000, "/usr/bin/a b"));
-        assert!(maps[0].is_code() && maps[1].is_writable() && maps[2].is_guard());
-        assert!(maps[1].contains(0x7ffd_0000) && !maps[1].contains(0x7ffd_1000));
-    }
-
-    #[test]
     fn needles_are_found_anywhere() {
         assert_eq!(position(b"xx\x0f\x0f\x05\xc3", CALL), Some(3));
         assert_eq!(position(b"\x0f\x05", CALL), None);
@@ -217,7 +168,7 @@ mod tests {
     #[test]
     fn own_process_has_both_places() {
         let pid = std::process::id() as i32;
-        let maps = parse(&std::fs::read_to_string("/proc/self/maps").unwrap());
+        let maps = pagewise_kernel::proc::maps::read(pid).unwrap();
         let sites = sites(pid, &maps).unwrap();
         assert!(sites.restorer.is_some() && still_there(pid, sites));
         assert!(!still_there(pid, Sites { call: sites.call + 1, ..sites }));

@@ -6,11 +6,12 @@
 //! small stacks have no room for a signal frame, and their programs take signals elsewhere.
 //! Threads of Go programs other than the main one are left alone for the same reason.
 
-use super::layout::{self, Mapping, Sites};
+use super::layout::{self, Sites};
 use super::{InjectError, Refusal};
 use crate::elf;
 use crate::ptrace::{read_memory, read_u64, request};
 use pagewise_kernel::error::SysError;
+use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_model::look::Allocator;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -39,7 +40,7 @@ impl Subject {
     pub(super) fn inspect(pid: i32) -> Result<Self, InjectError> {
         let status = read_proc(pid, "status")?;
         refuse_by_status(&status)?;
-        let maps = layout::parse(&read_proc(pid, "maps")?);
+        let maps = maps::read(pid)?;
         let sites = layout::sites(pid, &maps).ok_or(Refusal::NoCallSite)?;
         let is_go = elf::of_process(pid).is_ok_and(|seen| seen.allocator == Allocator::Go);
         Ok(Self { pid, sites, threads: threads(pid), is_go })
@@ -56,20 +57,20 @@ impl Subject {
         sp: u64,
         room: u64,
     ) -> Result<(u64, bool), InjectError> {
-        let maps = layout::parse(&read_proc(self.pid, "maps")?);
-        let own = maps.iter().position(|m| m.contains(sp) && m.is_writable());
+        let maps = maps::read(self.pid)?;
+        let own = maps.iter().position(|m| m.contains(sp) && layout::is_writable(m));
         let has_room = |m: &Mapping| sp - m.start > room;
         if tid != self.pid {
             let guarded = own.filter(|&index| {
                 let below = index.checked_sub(1).map(|i| &maps[i]);
                 !self.is_go
-                    && below.is_some_and(|b| b.is_guard() && b.end == maps[index].start)
+                    && below.is_some_and(|b| layout::is_guard(b) && b.end == maps[index].start)
                     && has_room(&maps[index])
             });
             return guarded.map(|_| (sp, false)).ok_or(Refusal::NoStack.into());
         }
         match own.map(|index| &maps[index]) {
-            Some(stack) if stack.name == "[stack]" && has_room(stack) => Ok((sp, false)),
+            Some(stack) if layout::name(stack) == "[stack]" && has_room(stack) => Ok((sp, false)),
             Some(_) => self.untouched_top(&maps, sp, room),
             None => Err(Refusal::NoStack.into()),
         }
@@ -82,7 +83,7 @@ impl Subject {
         room: u64,
     ) -> Result<(u64, bool), InjectError> {
         let page = rustix::param::page_size() as u64;
-        let stack = maps.iter().find(|m| m.name == "[stack]").ok_or(Refusal::NoStack)?;
+        let stack = maps.iter().find(|m| layout::name(m) == "[stack]").ok_or(Refusal::NoStack)?;
         let top = stack.start + marked_room(room);
         let free = !stack.contains(sp)
             && top < stack.end

@@ -59,7 +59,9 @@ pub(crate) fn work(signals: bool) {
         unsafe { libc::signal(libc::SIGURG, count as *const () as usize) };
     }
     // SAFETY: has no precondition.
-    let (process, main) = unsafe { (libc::getpid(), libc::gettid()) };
+    let process = unsafe { libc::getpid() };
+    // SAFETY: has no precondition.
+    let main = unsafe { libc::gettid() };
     let (reader, mut writer) = std::io::pipe().unwrap();
     std::thread::spawn(move || {
         while !STOP.load(Ordering::SeqCst) {
