@@ -237,9 +237,9 @@ where
         (b"<jemalloc>: ", Allocator::Jemalloc),
         (b"MIMALLOC_", Allocator::Mimalloc),
         (b"TCMALLOC_", Allocator::Tcmalloc),
-        (b"GNU C Library", Allocator::Glibc),
-        (b"glibc.malloc.", Allocator::Glibc),
+        (b"malloc(): corrupted", Allocator::Glibc),
         (b"MUSL_LOCPATH", Allocator::Musl),
+        (b"GLIBC_TUNABLES", Allocator::Glibc),
     ];
     let (_, section) = sections.section_by_name(endian, b".rodata")?;
     let size: u64 = section.sh_size(endian).into();
@@ -255,6 +255,7 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -271,6 +272,25 @@ mod tests {
         let seen = of_file(Path::new("/bin/ls")).unwrap();
         assert_eq!(seen.allocator, Allocator::Glibc);
         assert!(!seen.is_static && !seen.is_script);
+    }
+
+    #[test]
+    fn stripped_static_glibc_is_known_by_its_messages() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
+        fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let built = std::process::Command::new("cc")
+            .args(["-static", "-s", "-o"])
+            .args([&program, &source])
+            .stderr(std::process::Stdio::null())
+            .status();
+        if !built.is_ok_and(|status| status.success()) {
+            eprintln!("SKIP stripped_static_glibc: no C compiler with a static library");
+            return;
+        }
+        let seen = of_file(&program).unwrap();
+        assert!(seen.is_static);
+        assert!(matches!(seen.allocator, Allocator::Glibc | Allocator::Musl));
     }
 
     #[test]
