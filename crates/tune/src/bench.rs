@@ -20,8 +20,10 @@ use pagewise_remedy::Mechanism;
 use pagewise_trial as trial;
 use pagewise_trial::{ArmId, Bench, Canary, Kind, Plan, Progress, RunFailure, WeatherMark};
 
-/// Memory touched and freed before a block, relative to the program's peak.
+/// Memory touched and freed before a run, relative to the program's peak.
 const CONDITION_FACTOR: f64 = 1.25;
+/// The least that is touched: start-up alone takes a few blocks of memory from the host.
+const CONDITION_LEAST: Bytes = Bytes::mib(16);
 /// System time above expectation that is still the program's own: prices are good to 20%.
 const HOST_TOLERANCE: f64 = 1.2;
 /// Faults must make up this share of the system time before what exceeds it is blamed on the
@@ -206,6 +208,15 @@ impl WorldBench<'_, '_> {
     }
 }
 
+/// How much memory to have the host back before a run. Before each run and not only before each
+/// block: free memory goes back to the host within two seconds, and small and huge pages come
+/// from different parts of it, so that otherwise each arm would pay for the host in its own way.
+#[must_use]
+pub fn conditioned(runs: &[Usage]) -> Bytes {
+    let peak = runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
+    Bytes((peak as f64 * CONDITION_FACTOR) as u64).max(CONDITION_LEAST)
+}
+
 fn failure(stop: Stop) -> RunFailure {
     match stop {
         Stop::Interrupted => RunFailure::Interrupted,
@@ -217,6 +228,7 @@ impl Bench for WorldBench<'_, '_> {
     fn run(&mut self, id: &ArmId) -> Result<Point, RunFailure> {
         let arm = self.arm(id).cloned();
         let arm = arm.ok_or_else(|| RunFailure::Failed(format!("no arm `{id}`")))?;
+        self.world.condition(conditioned(&self.setup.look.runs));
         let run = self.world.timed(&arm, false).map_err(failure)?;
         let control = arm.name == self.setup.plain.name;
         let idle = |other: &Arm| {
@@ -235,8 +247,6 @@ impl Bench for WorldBench<'_, '_> {
     }
 
     fn before_block(&mut self) -> Result<(), RunFailure> {
-        let peak = self.setup.look.runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
-        self.world.condition(Bytes((peak as f64 * CONDITION_FACTOR) as u64));
         Ok(())
     }
 

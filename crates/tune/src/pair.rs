@@ -94,7 +94,11 @@ impl Pair<'_> {
     }
 
     fn look(&self, plain: &Arm, world: &mut dyn World) -> Result<Look, Stop> {
-        let runs = vec![world.timed(plain, false)?.usage, world.timed(plain, false)?.usage];
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            world.condition(bench::conditioned(&runs));
+            runs.push(world.timed(plain, false)?.usage);
+        }
         let not_asked = || "not part of a comparison of two commands".to_owned();
         Ok(Look {
             runs,

@@ -140,12 +140,14 @@ impl<'a> Session<'a> {
         let plain = choose::plain(self.request);
         let mut runs = Vec::new();
         for _ in 0..LOOKS {
+            world.condition(bench::conditioned(&runs));
             let timed = world.timed(&plain, false)?;
             if !timed.usage.ended.success() && !self.request.ignore_failure {
                 return Err(Stop::Failed { ended: timed.usage.ended, said: String::new() });
             }
             runs.push(timed.usage);
         }
+        world.condition(bench::conditioned(&runs));
         let observed = world.timed(&plain, true)?;
         let traced = self.traced.take().unwrap_or_else(|| Fact::missing("not taken"));
         let look = Look { runs, traced, samples: observed.samples, walks: observed.walks };
