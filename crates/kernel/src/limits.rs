@@ -7,7 +7,6 @@
 //! will take later.
 
 pub use crate::dirs::{DirError, cache_dir, state_dir};
-pub use crate::privilege::is_setuid;
 
 use crate::error::SysError;
 use crate::proc::{fields, lines, meminfo, number, read_bytes};

@@ -5,22 +5,64 @@
 
 use crate::error::SysError;
 use rustix::io::Errno;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// True when starting the file at `path` would change rights.
-pub fn is_setuid(path: &Path) -> Result<bool, SysError> {
-    let subject = || path.display().to_string();
-    let metadata = std::fs::metadata(path).map_err(|e| SysError::new("stat", subject(), e))?;
-    if mode_gains_rights(metadata.permissions().mode()) {
-        return Ok(true);
-    }
-    has_capabilities(rustix::fs::getxattr(path, "security.capability", &mut [0u8; 64]))
-        .map_err(|e| SysError::new("getxattr security.capability", subject(), e))
+/// The rights that starting a file gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileRights {
+    /// The user it runs as (set-user-id).
+    pub user: Option<u32>,
+    /// The group it runs as (set-group-id).
+    pub group: Option<u32>,
+    /// It has file capabilities.
+    pub capabilities: bool,
 }
 
-const fn mode_gains_rights(mode: u32) -> bool {
-    mode & 0o4000 != 0 || mode & 0o2010 == 0o2010
+impl FileRights {
+    /// Of the file at `path`, symbolic links followed.
+    ///
+    /// # Errors
+    /// When the file or its attributes cannot be looked at.
+    pub fn of(path: &Path) -> Result<Self, SysError> {
+        let subject = || path.display().to_string();
+        let meta = std::fs::metadata(path).map_err(|e| SysError::new("stat", subject(), e))?;
+        let capabilities =
+            has_capabilities(rustix::fs::getxattr(path, "security.capability", &mut [0u8; 64]))
+                .map_err(|e| SysError::new("getxattr security.capability", subject(), e))?;
+        Ok(Self {
+            user: is_set_user(meta.mode()).then(|| meta.uid()),
+            group: is_set_group(meta.mode()).then(|| meta.gid()),
+            capabilities,
+        })
+    }
+
+    /// The mark by which it would gain rights, as the end of a sentence about it.
+    #[must_use]
+    pub const fn mark(self) -> Option<&'static str> {
+        match self {
+            Self { user: Some(_), .. } => Some("is setuid"),
+            Self { group: Some(_), .. } => Some("is setgid"),
+            Self { capabilities: true, .. } => Some("has file capabilities"),
+            Self { .. } => None,
+        }
+    }
+
+    /// True when these are more than `user` in `group` has by itself.
+    #[must_use]
+    pub fn exceed(self, user: u32, group: u32) -> bool {
+        self.user.is_some_and(|own| own != user)
+            || self.group.is_some_and(|own| own != group)
+            || (self.capabilities && user != 0)
+    }
+}
+
+const fn is_set_user(mode: u32) -> bool {
+    mode & 0o4000 != 0
+}
+
+const fn is_set_group(mode: u32) -> bool {
+    mode & 0o2010 == 0o2010
 }
 
 /// What the answer to the question for the attribute means.
@@ -37,13 +79,27 @@ fn has_capabilities(answer: Result<usize, Errno>) -> Result<bool, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn modes() {
-        assert!(mode_gains_rights(0o104_755));
-        assert!(mode_gains_rights(0o102_755));
-        assert!(!mode_gains_rights(0o102_745));
-        assert!(!mode_gains_rights(0o100_755));
+        assert!(is_set_user(0o104_755) && !is_set_user(0o102_755));
+        assert!(is_set_group(0o102_755));
+        assert!(!is_set_group(0o102_745) && !is_set_group(0o100_755));
+    }
+
+    #[test]
+    fn rights_that_the_caller_has_anyway_are_no_more() {
+        let none = FileRights { user: None, group: None, capabilities: false };
+        assert!(!none.exceed(1000, 1000) && none.mark().is_none());
+        let root = FileRights { user: Some(0), ..none };
+        assert!(root.exceed(1000, 1000) && !root.exceed(0, 0));
+        assert_eq!(root.mark(), Some("is setuid"));
+        let group = FileRights { group: Some(5), ..none };
+        assert!(group.exceed(0, 0) && !group.exceed(0, 5));
+        let capable = FileRights { capabilities: true, ..none };
+        assert!(capable.exceed(1000, 1000) && !capable.exceed(0, 0));
+        assert_eq!(capable.mark(), Some("has file capabilities"));
     }
 
     #[test]
@@ -61,9 +117,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("program");
         std::fs::write(&file, b"x").unwrap();
-        assert!(!is_setuid(&file).unwrap());
+        assert_eq!(FileRights::of(&file).unwrap().mark(), None);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        assert!(is_setuid(&file).unwrap());
-        assert!(is_setuid(&dir.path().join("none")).unwrap_err().is_gone());
+        let rights = FileRights::of(&file).unwrap();
+        assert_eq!(rights.user, Some(rustix::process::geteuid().as_raw()));
+        assert_eq!(rights.mark(), Some("is setuid"));
+        assert!(FileRights::of(&dir.path().join("none")).unwrap_err().is_gone());
     }
 }

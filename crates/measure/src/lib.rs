@@ -4,14 +4,12 @@
 //! copied KiB costs here and now. Each price has its own file under `prices/`, which says what is
 //! inside the clock. The timed loops work on real kernel objects of the ordinary kind (on-demand
 //! mappings, default pipes, cached files), because the prices must predict programs that know
-//! nothing of them. [`Canary`] and [`register_canary`] watch the machine between runs;
-//! [`condition`](condition::condition) makes a virtual machine's host back memory before a run.
+//! nothing of them. [`Canary`] and [`register_canary`] watch the machine between runs.
 //!
 //! Everything works without privileges. Nothing here is asked of another process, save that
 //! `spawn` starts `true`. `unsafe` is confined to `kernels/`.
 
 pub mod canary;
-pub mod condition;
 mod error;
 mod kernels;
 mod prices;
@@ -20,6 +18,5 @@ mod sample;
 mod session;
 
 pub use canary::{Canary, register_canary};
-pub use condition::{Conditioned, Touch, condition};
 pub use error::PriceError;
 pub use session::{Options, calibrate};

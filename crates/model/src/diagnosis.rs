@@ -3,6 +3,7 @@
 use crate::measured::Fact;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Kinds of page cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -81,6 +82,66 @@ pub struct Cost {
     pub sampled_ns: Fact<Nanos>,
 }
 
+/// Activities into which kernel samples are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    /// Copying bytes between user and kernel memory.
+    Copy,
+    /// Clearing fresh pages.
+    Zeroing,
+    /// Entering, handling and mapping a fault, allocation included.
+    Fault,
+    /// mmap, munmap, brk, exec and exit tear-down of mappings.
+    MapUnmap,
+    /// Wake-ups and context switches.
+    Wakeup,
+    /// Reclaim, compaction, swap.
+    Reclaim,
+    /// Crossing the system call boundary.
+    Entry,
+    /// Pipe code outside copy and wake-up.
+    Pipe,
+    /// File and page cache code outside copy.
+    File,
+    /// Starting programs: fork, exec.
+    Spawn,
+    /// Known symbol, none of the above.
+    Other,
+    /// Symbol not known.
+    Unknown,
+}
+
+impl Activity {
+    /// The name shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Copy => "copies",
+            Self::Zeroing => "zeroing",
+            Self::Fault => "faults",
+            Self::MapUnmap => "map and unmap",
+            Self::Wakeup => "wake-ups",
+            Self::Reclaim => "reclaim",
+            Self::Entry => "entry",
+            Self::Pipe => "pipes",
+            Self::File => "files",
+            Self::Spawn => "fork and exec",
+            Self::Other => "other",
+            Self::Unknown => "unknown symbols",
+        }
+    }
+}
+
+/// Where in the kernel the CPU samples fell. Shares (0..1) are of all samples, user mode included.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelTime {
+    /// Share of each activity.
+    pub activity_share: BTreeMap<Activity, f64>,
+    /// Share of each symbol at the leaf of a stack, the largest first; the rare ones are left out.
+    pub symbol_share: Vec<(String, f64)>,
+}
+
 /// The diagnosis of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
@@ -90,6 +151,8 @@ pub struct Diagnosis {
     pub ceiling_share: f64,
     /// System time per fault above the session's price: what the host charged, share of CPU time.
     pub host_share: Fact<f64>,
+    /// Where the samples fell; missing without samples.
+    pub kernel_time: Fact<KernelTime>,
     /// Pairs of estimates that differ by more than 20%, as sentences.
     pub disagreements: Vec<String>,
 }

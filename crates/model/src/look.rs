@@ -175,45 +175,27 @@ pub struct Traced {
     pub ended: Ended,
 }
 
-/// Activities into which kernel samples are sorted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Activity {
-    /// Copying bytes between user and kernel memory.
-    Copy,
-    /// Clearing fresh pages.
-    Zeroing,
-    /// Entering, handling and mapping a fault, allocation included.
-    Fault,
-    /// mmap, munmap, brk, exec and exit tear-down of mappings.
-    MapUnmap,
-    /// Wake-ups and context switches.
-    Wakeup,
-    /// Reclaim, compaction, swap.
-    Reclaim,
-    /// Crossing the system call boundary.
-    Entry,
-    /// Pipe code outside copy and wake-up.
-    Pipe,
-    /// File and page cache code outside copy.
-    File,
-    /// Starting programs: fork, exec.
-    Spawn,
-    /// Known symbol, none of the above.
-    Other,
-    /// Symbol not known.
-    Unknown,
+/// The name of a frame whose address belongs to no known symbol.
+pub const UNKNOWN_SYMBOL: &str = "[unknown]";
+
+/// Equal kernel stacks among the samples.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelStack {
+    /// Symbol names, leaf first; [`UNKNOWN_SYMBOL`] where none is known.
+    pub symbols: Vec<String>,
+    /// Samples with this stack.
+    pub count: u64,
 }
 
-/// CPU-clock samples over the tree.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// CPU-clock samples over the tree, as they were taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples {
     /// Samples in user mode.
     pub user: u64,
-    /// Samples in the kernel by activity.
-    pub kernel: std::collections::BTreeMap<Activity, u64>,
-    /// Samples in the kernel by leaf symbol, the most frequent first (at most 40).
-    pub symbols: Vec<(String, u64)>,
+    /// Samples in the kernel by stack, the most frequent first.
+    pub stacks: Vec<KernelStack>,
+    /// Samples in the kernel with stacks too rare to be listed.
+    pub rest: u64,
     /// CPU time one sample stands for.
     pub period_ns: Nanos,
     /// Samples the kernel reported as lost.
@@ -224,7 +206,13 @@ impl Samples {
     /// Samples in the kernel.
     #[must_use]
     pub fn kernel_total(&self) -> u64 {
-        self.kernel.values().sum()
+        self.stacks.iter().map(|stack| stack.count).fold(self.rest, u64::saturating_add)
+    }
+
+    /// All samples.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.kernel_total().saturating_add(self.user)
     }
 }
 

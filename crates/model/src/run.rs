@@ -14,7 +14,7 @@ use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Which command made the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ mod tests {
     fn round_trip_and_newer_schema() {
         let run = Run::new(RunKind::Tune, "x".into(), 1, vec!["true".into()]);
         assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
-        let newer = run.to_json().replace("\"schema\": 1", "\"schema\": 99");
+        let newer = run.to_json().replace("\"schema\": 2", "\"schema\": 99");
         assert!(matches!(Run::from_json(newer.as_bytes()), Err(RunError::Newer { found: 99 })));
         assert!(matches!(Run::from_json(b"{}"), Err(RunError::Form(_))));
     }

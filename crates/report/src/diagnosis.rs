@@ -6,17 +6,17 @@ use crate::number::{bar, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
-use pagewise_model::look::Look;
+use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis, KernelTime};
 use pagewise_model::{Fact, Nanos};
 
-/// The diagnosis; `look` says why samples are missing.
-#[must_use]
-pub fn diagnosis_section(diagnosis: &Diagnosis, look: &Look, style: &Style) -> String {
-    section(diagnosis, Some(look), style)
-}
+/// Shares of samples below this are not listed.
+const LEAST_SHARE: f64 = 0.005;
+/// Kernel symbols listed.
+const MOST_SYMBOLS: usize = 4;
 
-pub(crate) fn section(diagnosis: &Diagnosis, look: Option<&Look>, style: &Style) -> String {
+/// The diagnosis.
+#[must_use]
+pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
     let mut page = Page::new(style);
     page.heading("why: what its pages cost (share of CPU time; wake-ups: of wall time)");
     if diagnosis.costs.is_empty() {
@@ -34,8 +34,11 @@ pub(crate) fn section(diagnosis: &Diagnosis, look: Option<&Look>, style: &Style)
     for sentence in &diagnosis.disagreements {
         page.item_tone("disagreement", sentence, Tone::Warn);
     }
-    if let Some(why) = look.and_then(|l| l.samples.reason()) {
-        page.item("samples", &format!("none, so counts stand alone: {why}"));
+    match &diagnosis.kernel_time {
+        Fact::Known(time) => page.item("samples", &kernel_time(time)),
+        Fact::Missing(why) => {
+            page.item("samples", &format!("none, so counts stand alone: {why}"));
+        }
     }
     page.finish()
 }
@@ -43,6 +46,30 @@ pub(crate) fn section(diagnosis: &Diagnosis, look: Option<&Look>, style: &Style)
 fn ceiling(diagnosis: &Diagnosis) -> String {
     let share = percent(diagnosis.ceiling_share);
     format!("removing all of it could save at most {share} of wall time (estimate)")
+}
+
+/// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.
+fn kernel_time(time: &KernelTime) -> String {
+    let mut activities: Vec<(&str, f64)> =
+        time.activity_share.iter().map(|(a, share)| (a.label(), *share)).collect();
+    activities.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let list = |parts: &mut dyn Iterator<Item = (&str, f64)>| {
+        let worth = parts.filter(|(_, share)| *share >= LEAST_SHARE);
+        worth
+            .map(|(name, share)| format!("{name} {}", percent(share)))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let text = list(&mut activities.into_iter());
+    if text.is_empty() {
+        return "next to none of them in the kernel".to_owned();
+    }
+    let symbols =
+        time.symbol_share.iter().take(MOST_SYMBOLS).map(|(s, share)| (s.as_str(), *share));
+    match list(&mut symbols.into_iter()) {
+        symbols if symbols.is_empty() => text,
+        symbols => format!("{text}; by symbol: {symbols}"),
+    }
 }
 
 fn cost_table(costs: &[Cost], style: &Style) -> String {

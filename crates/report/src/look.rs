@@ -5,7 +5,7 @@ use crate::number::{count, counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use pagewise_model::look::{Activity, Look, ProcessSeen, Samples, SideEffect, Traced, WalkCounts};
+use pagewise_model::look::{Look, ProcessSeen, Samples, SideEffect, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Measured, Nanos};
@@ -185,38 +185,13 @@ fn process_table(processes: &[ProcessSeen], style: &Style) -> String {
     page.finish()
 }
 
-const fn activity_label(activity: Activity) -> &'static str {
-    match activity {
-        Activity::Copy => "copies",
-        Activity::Zeroing => "zeroing",
-        Activity::Fault => "faults",
-        Activity::MapUnmap => "map and unmap",
-        Activity::Wakeup => "wake-ups",
-        Activity::Reclaim => "reclaim",
-        Activity::Entry => "entry",
-        Activity::Pipe => "pipes",
-        Activity::File => "files",
-        Activity::Spawn => "fork and exec",
-        Activity::Other => "other",
-        Activity::Unknown => "unknown symbols",
-    }
-}
-
 fn sample_text(samples: &Samples) -> String {
-    let kernel = samples.kernel_total();
-    let total = kernel.saturating_add(samples.user);
+    let total = samples.total();
     if total == 0 {
         return "taken, but none fell on the program".to_owned();
     }
-    let share = |n: u64| percent(n as f64 / total as f64);
-    let mut parts: Vec<_> = samples.kernel.iter().filter(|(_, n)| **n > 0).collect();
-    parts.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
-    let listed = parts.iter().map(|(a, n)| format!("{} {}", activity_label(**a), share(**n)));
-    let listed = listed.collect::<Vec<_>>().join(", ");
-    let mut text = format!("{}; kernel {}", count(total), share(kernel));
-    if !listed.is_empty() {
-        text.push_str(&format!(": {listed}"));
-    }
+    let kernel = percent(samples.kernel_total() as f64 / total as f64);
+    let mut text = format!("{}, {kernel} of them in the kernel", count(total));
     if samples.lost > 0 {
         text.push_str(&format!("; {} lost", count(samples.lost)));
     }

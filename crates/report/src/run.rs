@@ -7,7 +7,9 @@ use crate::headline::headline_section;
 use crate::page::Page;
 use crate::shell::command_line;
 use crate::style::{Style, Tone};
-use crate::{design_section, look_section, machine_line, output_section, receipt_section};
+use crate::{
+    design_section, diagnosis_section, look_section, machine_line, output_section, receipt_section,
+};
 use pagewise_model::run::{Outcome, Run, RunKind};
 
 /// The report of a run. An empty id means that the run is not saved, and leaves out the line that
@@ -34,7 +36,7 @@ fn examined(run: &Run, page: &mut Page<'_>) {
         page.single(&command_line(&run.command), 2, Tone::Faint);
     }
     if let Some(diagnosis) = &run.diagnosis {
-        page.section(&crate::diagnosis::section(diagnosis, run.look.as_ref(), style));
+        page.section(&diagnosis_section(diagnosis, style));
     }
     if let Some(experiment) = &run.experiment {
         let ab = run.kind == RunKind::Ab;

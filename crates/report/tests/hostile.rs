@@ -33,6 +33,9 @@ fn hostile_run() -> Run {
     if let Some(diagnosis) = &mut run.diagnosis {
         diagnosis.costs.push(cost(CostKind::Wakeups, 0.1, Basis::UpperBound, HOSTILE));
         diagnosis.disagreements.push(HOSTILE.into());
+        if let Fact::Known(time) = &mut diagnosis.kernel_time {
+            time.symbol_share.insert(0, (HOSTILE.into(), 0.5));
+        }
     }
     run.experiment.as_mut().unwrap().verdicts.push(verdict(HOSTILE, Word::Reject, HOSTILE, None));
     run

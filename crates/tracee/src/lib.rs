@@ -26,7 +26,6 @@ mod program;
 pub mod ptrace;
 pub mod run;
 pub mod supervise;
-pub mod trace;
 pub mod tree;
 pub mod wait;
 pub mod watcher;

@@ -5,6 +5,7 @@
 //! missing); [`explain`] turns that errno into a [`LaunchError`].
 
 use crate::launch_error::LaunchError;
+use pagewise_kernel::privilege::FileRights;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -88,22 +89,11 @@ fn check(file: &Path, program: &str) -> Result<bool, LaunchError> {
     if access.is_err() || meta.permissions().mode() & 0o111 == 0 {
         return Err(no("permission denied"));
     }
-    if let Some(what) = raised_rights(file, meta.permissions().mode()) {
+    // Marks that cannot be looked at are not refused: a security module may hide them all.
+    if let Some(what) = FileRights::of(file).ok().and_then(FileRights::mark) {
         return Err(LaunchError::SetuidRefused { program: program.to_owned(), what: what.into() });
     }
     Ok(is_shell_text(&head(file)))
-}
-
-/// The mark by which the file would run with other rights than its caller's.
-fn raised_rights(file: &Path, mode: u32) -> Option<&'static str> {
-    if mode & libc::S_ISUID != 0 {
-        return Some("is setuid");
-    }
-    if mode & libc::S_ISGID != 0 && mode & libc::S_IXGRP != 0 {
-        return Some("is setgid");
-    }
-    let capabilities = rustix::fs::getxattr(file, c"security.capability", &mut [0_u8; 64][..]);
-    capabilities.is_ok().then_some("has file capabilities")
 }
 
 /// The first bytes of the file; empty where it cannot be read.

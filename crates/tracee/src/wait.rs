@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 /// Sends `signal` to `pid`; a process that is gone needs none.
-pub(crate) fn kill(pid: i32, signal: i32) {
+pub fn kill(pid: i32, signal: i32) {
     // SAFETY: kill has no memory preconditions; callers pass ids of single processes (> 0).
     let _gone = unsafe { libc::kill(pid, signal) };
 }

@@ -8,7 +8,7 @@
 )]
 
 use pagewise_model::Fact;
-use pagewise_model::look::{Activity, Samples, WalkCounts};
+use pagewise_model::look::{Samples, UNKNOWN_SYMBOL, WalkCounts};
 use pagewise_tracee::launch::Observe;
 use pagewise_tracee::perf::Observers;
 use std::io::Write;
@@ -76,15 +76,23 @@ fn samples_stand_for_the_cpu_time_of_the_whole_tree() {
 }
 
 #[test]
-fn kernel_work_is_recognised() {
+fn kernel_work_shows_in_the_stacks() {
     let seen = observe(PIPE_AND_MEMORY, SAMPLES);
-    let Some(samples) = samples_or_skip("kernel_work_is_recognised", &seen) else { return };
-    let of = |activity| samples.kernel.get(&activity).copied().unwrap_or(0);
-    assert!(of(Activity::Copy) > 0 && of(Activity::Fault) > 0, "{samples:?}");
-    assert!(of(Activity::Pipe) + of(Activity::Wakeup) > 0, "{samples:?}");
-    let unexplained = of(Activity::Unknown) + of(Activity::Other);
-    assert!(unexplained * 20 <= samples.kernel_total(), "{samples:?}");
-    assert!(!samples.symbols.is_empty() && samples.symbols.len() <= 40);
+    let Some(samples) = samples_or_skip("kernel_work_shows_in_the_stacks", &seen) else { return };
+    let through = |part: &str| {
+        let has = |names: &[String]| names.iter().any(|name| name.contains(part));
+        samples.stacks.iter().filter(|s| has(&s.symbols)).map(|s| s.count).sum::<u64>()
+    };
+    assert!(through("fault") > 0 && through("pipe") > 0, "{samples:?}");
+    assert!(through("pipe") < samples.kernel_total(), "{samples:?}");
+    let nameless: u64 = samples
+        .stacks
+        .iter()
+        .filter(|s| s.symbols.iter().all(|name| name == UNKNOWN_SYMBOL))
+        .map(|s| s.count)
+        .sum();
+    assert!((nameless + samples.rest) * 20 <= samples.kernel_total(), "{samples:?}");
+    assert!(samples.stacks.windows(2).all(|pair| pair[0].count >= pair[1].count));
 }
 
 #[test]

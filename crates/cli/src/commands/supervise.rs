@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 /// Serves the front until it is gone.
 pub(super) fn run(args: &Supervise) -> ExitCode {
-    match pagewise_tracee::supervise::serve(args.fd, &pagewise_remedy::watch::build) {
+    let (watcher, look) = (&pagewise_remedy::watch::build, &pagewise_observe::trace::look);
+    match pagewise_tracee::supervise::serve(args.fd, watcher, look) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => Failure::usage(error.to_string()).tell(),
     }

@@ -20,11 +20,27 @@ mod rules;
 
 pub use rules::{Place, RULES, Rule};
 
-use pagewise_model::look::Activity;
-use std::collections::HashSet;
+use pagewise_model::diagnosis::Activity;
+use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
+use std::collections::{BTreeMap, HashSet};
 
-/// The name of a frame whose address belongs to no known symbol.
-pub const UNKNOWN_SYMBOL: &str = "[unknown]";
+/// The kernel samples by activity; those whose stacks are not listed are unknown.
+#[must_use]
+pub fn sort(samples: &Samples) -> BTreeMap<Activity, u64> {
+    let mut sorted: BTreeMap<Activity, u64> = BTreeMap::new();
+    let mut add = |activity, count: u64| {
+        let sum = sorted.entry(activity).or_default();
+        *sum = sum.saturating_add(count);
+    };
+    for stack in &samples.stacks {
+        let names: Vec<&str> = stack.symbols.iter().map(String::as_str).collect();
+        add(classify(&names), stack.count);
+    }
+    if samples.rest > 0 {
+        add(Activity::Unknown, samples.rest);
+    }
+    sorted
+}
 
 /// The activity of one kernel stack: symbol names, leaf first.
 #[must_use]
@@ -70,6 +86,7 @@ fn find(place: Place, symbol: &str) -> Option<&'static Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::look::KernelStack;
 
     #[test]
     fn suffixes_are_stripped_in_any_combination() {
@@ -86,6 +103,30 @@ mod tests {
         assert_eq!(classify(&[]), Activity::Unknown);
         assert_eq!(classify(&[UNKNOWN_SYMBOL, ""]), Activity::Unknown);
         assert_eq!(classify(&["crypto_shash_update"]), Activity::Other);
+    }
+
+    #[test]
+    fn samples_are_sorted_and_none_is_lost() {
+        let stack = |symbols: &[&str], count| KernelStack {
+            symbols: symbols.iter().map(ToString::to_string).collect(),
+            count,
+        };
+        let samples = Samples {
+            stacks: vec![
+                stack(&["_copy_to_iter", "filemap_read"], 7),
+                stack(&["_copy_to_iter", "copy_page_to_iter"], 2),
+                stack(&["anon_pipe_write"], 3),
+                stack(&[], 1),
+            ],
+            rest: 4,
+            user: 50,
+            ..Samples::default()
+        };
+        let sorted = sort(&samples);
+        let want = [(Activity::Copy, 9), (Activity::Pipe, 3), (Activity::Unknown, 5)];
+        assert_eq!(sorted, BTreeMap::from(want));
+        assert_eq!(sorted.values().sum::<u64>(), samples.kernel_total());
+        assert_eq!(sort(&Samples::default()), BTreeMap::new());
     }
 
     #[test]

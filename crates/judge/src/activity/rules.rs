@@ -1,7 +1,7 @@
 //! The table of rules: which kernel symbols mean which activity, over kernels 5.10 to 6.18, x86-64
 //! and aarch64. A symbol that ends in `*` stands for every symbol with that beginning.
 
-use pagewise_model::look::Activity;
+use pagewise_model::diagnosis::Activity;
 
 /// Where in a stack a rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

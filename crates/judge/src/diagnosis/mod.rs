@@ -18,10 +18,11 @@ mod translation;
 mod typical;
 
 use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
-use pagewise_model::look::{Look, Samples};
+use pagewise_model::look::Look;
 use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
 use pagewise_model::{Fact, Nanos};
+use second_opinion::Sorted;
 use typical::Typical;
 
 /// One cost before bounds and shares.
@@ -47,14 +48,21 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
             costs: Vec::new(),
             ceiling_share: 0.0,
             host_share: Fact::missing("the program was not run"),
+            kernel_time: Fact::missing("the program was not run"),
             disagreements: Vec::new(),
         };
+    };
+    let (samples, kernel_time) = match &look.samples {
+        Fact::Known(all) => {
+            (Fact::Known(Sorted::of(all)), Fact::Known(second_opinion::kernel_time(all)))
+        }
+        Fact::Missing(why) => (Fact::Missing(why.clone()), Fact::Missing(why.clone())),
     };
     let mut system = faults::estimate(look, &run, prices, machine);
     let fault_ns = total(&system);
     system.extend(transfer::estimate(look, &run, prices));
     let host_share = host_share(&run, fault_ns, total(&system) - fault_ns, prices, machine);
-    system.extend(second_opinion::reclaim(&look.samples));
+    system.extend(second_opinion::reclaim(&samples));
     bound_by_system_time(&mut system, run.sys_ns);
     let translation = translation::estimate(look, &run, prices);
     let wakeups = transfer::wakeups(&run, prices, machine);
@@ -63,9 +71,9 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     estimates.extend(translation);
     estimates.extend(wakeups);
     estimates.retain(|e| e.ns.round() >= 1.0);
-    let costs = costs(&estimates, &run, &look.samples);
-    let disagreements = second_opinion::disagreements(&costs, &look.samples, run.cpu_ns());
-    Diagnosis { costs, ceiling_share, host_share, disagreements }
+    let costs = costs(&estimates, &run, &samples);
+    let disagreements = second_opinion::disagreements(&costs, &samples, run.cpu_ns());
+    Diagnosis { costs, ceiling_share, host_share, kernel_time, disagreements }
 }
 
 fn total(estimates: &[Estimate]) -> f64 {
@@ -99,7 +107,7 @@ fn ceiling(
     share(system_ns + ns(translation) + ns(wakeups), run.wall_ns)
 }
 
-fn costs(estimates: &[Estimate], run: &Typical, samples: &Fact<Samples>) -> Vec<Cost> {
+fn costs(estimates: &[Estimate], run: &Typical, samples: &Fact<Sorted>) -> Vec<Cost> {
     let kinds: Vec<CostKind> = estimates.iter().map(|e| e.kind).collect();
     let mut costs: Vec<Cost> = estimates
         .iter()

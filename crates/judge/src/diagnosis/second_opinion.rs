@@ -7,9 +7,11 @@
 //! the time until the other side runs, samples show only the CPU time around it.
 
 use super::Estimate;
-use pagewise_model::diagnosis::{Cost, CostKind};
-use pagewise_model::look::{Activity, Samples};
+use crate::activity;
+use pagewise_model::diagnosis::{Activity, Cost, CostKind, KernelTime};
+use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
 use pagewise_model::{Fact, Nanos};
+use std::collections::BTreeMap;
 
 const COPIES: &[CostKind] = &[CostKind::PipeCopies, CostKind::FileCopies];
 const FAULTS: &[CostKind] =
@@ -47,17 +49,49 @@ const WORTH_A_SENTENCE: f64 = 0.05;
 /// The two ways disagree when they differ by more than this share of the larger.
 const TOLERANCE: f64 = 0.20;
 
-fn sampled_ns(samples: &Samples, activities: &[Activity]) -> f64 {
-    let count: u64 = activities.iter().filter_map(|a| samples.kernel.get(a)).sum();
-    count as f64 * samples.period_ns.0 as f64
+/// Leaf symbols named at most.
+const MOST_SYMBOLS: usize = 12;
+
+/// Samples sorted into activities.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sorted {
+    counts: BTreeMap<Activity, u64>,
+    period_ns: Nanos,
+}
+
+impl Sorted {
+    pub(super) fn of(samples: &Samples) -> Self {
+        Self { counts: activity::sort(samples), period_ns: samples.period_ns }
+    }
+
+    fn count(&self, activities: &[Activity]) -> u64 {
+        activities.iter().filter_map(|a| self.counts.get(a)).sum()
+    }
+
+    fn ns(&self, activities: &[Activity]) -> f64 {
+        self.count(activities) as f64 * self.period_ns.0 as f64
+    }
+}
+
+/// Where the samples fell, as shares of all of them.
+pub(super) fn kernel_time(samples: &Samples) -> KernelTime {
+    let share = |count: u64| super::share(count as f64, samples.total() as f64);
+    let mut leaves: BTreeMap<&str, u64> = BTreeMap::new();
+    for stack in &samples.stacks {
+        let leaf = stack.symbols.first().map_or(UNKNOWN_SYMBOL, String::as_str);
+        *leaves.entry(leaf).or_default() += stack.count;
+    }
+    let mut symbols: Vec<(&str, u64)> = leaves.into_iter().collect();
+    symbols.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    symbols.truncate(MOST_SYMBOLS);
+    KernelTime {
+        activity_share: activity::sort(samples).into_iter().map(|(a, n)| (a, share(n))).collect(),
+        symbol_share: symbols.into_iter().map(|(s, n)| (s.to_owned(), share(n))).collect(),
+    }
 }
 
 /// The sampled time of `kind`, where `present` are the kinds that the program pays.
-pub(super) fn sampled(
-    kind: CostKind,
-    present: &[CostKind],
-    samples: &Fact<Samples>,
-) -> Fact<Nanos> {
+pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorted>) -> Fact<Nanos> {
     let samples = match samples {
         Fact::Known(samples) => samples,
         Fact::Missing(reason) => return Fact::Missing(reason.clone()),
@@ -67,26 +101,26 @@ pub(super) fn sampled(
     };
     match kinds.iter().find(|other| **other != kind && present.contains(other)) {
         Some(other) => Fact::Missing(format!("samples do not tell it from {}", other.label())),
-        None => Fact::Known(Nanos::from_f64(sampled_ns(samples, &[*activity]))),
+        None => Fact::Known(Nanos::from_f64(samples.ns(&[*activity]))),
     }
 }
 
 /// Reclaim has no unit price: samples are the only evidence.
-pub(super) fn reclaim(samples: &Fact<Samples>) -> Option<Estimate> {
+pub(super) fn reclaim(samples: &Fact<Sorted>) -> Option<Estimate> {
     let samples = samples.known()?;
-    let count = samples.kernel.get(&Activity::Reclaim).copied().filter(|count| *count > 0)?;
+    let count = samples.count(&[Activity::Reclaim]);
     let evidence = format!("{count} samples x {}", samples.period_ns);
-    let ns = sampled_ns(samples, &[Activity::Reclaim]);
-    Some(Estimate::priced(CostKind::Reclaim, ns, evidence))
+    let ns = samples.ns(&[Activity::Reclaim]);
+    (count > 0).then(|| Estimate::priced(CostKind::Reclaim, ns, evidence))
 }
 
 /// One sentence for each sum on which counts and samples differ by more than a fifth.
-pub(super) fn disagreements(costs: &[Cost], samples: &Fact<Samples>, cpu_ns: f64) -> Vec<String> {
+pub(super) fn disagreements(costs: &[Cost], samples: &Fact<Sorted>, cpu_ns: f64) -> Vec<String> {
     let Some(samples) = samples.known() else { return Vec::new() };
     let compare = |(name, activities, kinds): &(&str, &[Activity], &[CostKind])| {
         let of_kinds = costs.iter().filter(|c| kinds.contains(&c.kind));
         let counted: f64 = of_kinds.map(|c| c.cost_ns.0 as f64).sum();
-        let sampled = sampled_ns(samples, activities);
+        let sampled = samples.ns(activities);
         let larger = counted.max(sampled);
         let differ = (counted - sampled).abs() > TOLERANCE * larger;
         (differ && larger > WORTH_A_SENTENCE * cpu_ns).then(|| {

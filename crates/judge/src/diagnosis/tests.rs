@@ -1,8 +1,10 @@
 //! Constructed looks, one per rule.
 
 use super::*;
+use pagewise_model::diagnosis::Activity;
 use pagewise_model::look::{
-    AccessPattern, Activity, Allocator, MapChurn, PipeSeen, ProcessSeen, Traced, WalkCounts,
+    AccessPattern, Allocator, KernelStack, MapChurn, PipeSeen, ProcessSeen, Samples, Traced,
+    WalkCounts,
 };
 use pagewise_model::measured::Measured;
 use pagewise_model::price::ChasePoint;
@@ -346,13 +348,14 @@ fn samples_contradict_counts_only_where_it_matters() {
     run.read_bytes = Some(Bytes::gib(4));
     let mut look = look(run, vec![process(1)]);
     let sampled = |copy, fault| {
-        let kernel = BTreeMap::from([
-            (Activity::Copy, copy),
-            (Activity::Fault, fault),
-            (Activity::Reclaim, 30),
-        ]);
+        let stack = |symbol: &str, count| KernelStack { symbols: vec![symbol.into()], count };
+        let stacks = vec![
+            stack("_copy_to_iter", copy),
+            stack("handle_mm_fault", fault),
+            stack("shrink_folio_list", 30),
+        ];
         let period_ns = Nanos::millis(1);
-        Fact::Known(Samples { kernel, period_ns, user: 500, ..Samples::default() })
+        Fact::Known(Samples { stacks, period_ns, user: 500, ..Samples::default() })
     };
     // 4 GiB at 50 ns per KiB are 210 ms.
     look.samples = sampled(220, 10);
@@ -361,6 +364,11 @@ fn samples_contradict_counts_only_where_it_matters() {
     let copies = agreed.cost(CostKind::FileCopies).unwrap();
     assert_eq!(copies.sampled_ns, Fact::Known(Nanos::millis(220)));
     assert_eq!(ns(&agreed, CostKind::Reclaim), 30_000_000);
+    let shares = agreed.kernel_time.known().unwrap();
+    let all = 220.0 + 10.0 + 30.0 + 500.0;
+    assert_eq!(shares.activity_share[&Activity::Copy], 220.0 / all);
+    assert_eq!(shares.symbol_share[0], ("_copy_to_iter".to_owned(), 220.0 / all));
+    assert_eq!(shares.symbol_share.len(), 3);
     look.samples = sampled(300, 100);
     let said = judge(&look).disagreements;
     assert_eq!(said.len(), 2, "{said:?}");
@@ -371,7 +379,7 @@ fn samples_contradict_counts_only_where_it_matters() {
 #[test]
 fn a_shared_activity_is_not_split_by_guess() {
     let kinds = [CostKind::PipeCopies, CostKind::FileCopies];
-    let samples = Fact::Known(Samples::default());
+    let samples = Fact::Known(Sorted::of(&Samples::default()));
     let shared = second_opinion::sampled(CostKind::PipeCopies, &kinds, &samples);
     assert!(shared.reason().unwrap().contains("copies of file data"));
 }

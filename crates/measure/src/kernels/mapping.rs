@@ -94,18 +94,18 @@ fn page_bytes() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::usage::read_thread_usage;
+    use crate::kernels::usage::thread_faults;
 
     #[test]
     fn each_touched_page_is_one_fault() {
         let map = Mapping::anonymous(256 * page_bytes()).expect("memory");
         map.keep_base_pages().expect("advice");
-        let before = read_thread_usage().expect("usage").minor_faults;
+        let before = thread_faults().expect("usage");
         map.write_pages();
-        let faults = read_thread_usage().expect("usage").minor_faults - before;
+        let faults = thread_faults().expect("usage") - before;
         assert!((256..300).contains(&faults), "{faults}");
         map.write_pages();
-        let again = read_thread_usage().expect("usage").minor_faults - before - faults;
+        let again = thread_faults().expect("usage") - before - faults;
         assert!(again < 10, "{again}");
     }
 

@@ -10,7 +10,7 @@
 
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
-use crate::kernels::usage::read_thread_usage;
+use crate::kernels::usage::thread_faults;
 use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::page_size;
 use std::fs::File;
@@ -32,9 +32,9 @@ impl FileFault {
     /// A probe over `len` bytes of a cached file.
     pub(crate) fn new(file: Rc<File>, len: usize) -> Result<Self, PriceError> {
         let map = Mapping::private_file(file.as_fd(), len)?;
-        let before = read_thread_usage()?.minor_faults;
+        let before = thread_faults()?;
         map.read_pages(1);
-        let faults = read_thread_usage()?.minor_faults.saturating_sub(before).max(1);
+        let faults = thread_faults()?.saturating_sub(before).max(1);
         let pages = len as f64 / page_size::base().bytes() as f64;
         Ok(Self { file, len, pages_per_fault: pages / faults as f64 })
     }
@@ -50,14 +50,14 @@ impl Probe for FileFault {
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
         let window = self.pages_per_fault as usize;
-        let before = read_thread_usage()?.minor_faults;
+        let before = thread_faults()?;
         let (ns, done) = time_cpu(|| {
             (0..PASSES).try_for_each(|_| {
                 Mapping::private_file(self.file.as_fd(), self.len).map(|map| map.read_pages(window))
             })
         });
         done?;
-        let faults = read_thread_usage()?.minor_faults.saturating_sub(before).max(1);
+        let faults = thread_faults()?.saturating_sub(before).max(1);
         Ok(ns / faults as f64)
     }
 }

@@ -2,10 +2,10 @@
 #![allow(dead_code, reason = "each test file uses a part of these builders")]
 
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
-use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
+use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
 use pagewise_model::look::{
-    AccessPattern, Activity, Allocator, Look, MapChurn, PipeSeen, ProcessSeen, Samples, SideEffect,
-    Traced, WalkCounts,
+    AccessPattern, Allocator, KernelStack, Look, MapChurn, PipeSeen, ProcessSeen, Samples,
+    SideEffect, Traced, WalkCounts,
 };
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
@@ -121,8 +121,11 @@ pub(crate) fn traced_look() -> Look {
         }),
         samples: Fact::Known(Samples {
             user: 300,
-            kernel: [(Activity::Copy, 80), (Activity::Fault, 20)].into(),
-            symbols: vec![],
+            stacks: vec![
+                KernelStack { symbols: vec!["_copy_to_iter".into()], count: 80 },
+                KernelStack { symbols: vec!["handle_mm_fault".into()], count: 15 },
+            ],
+            rest: 5,
             period_ns: Nanos::millis(1),
             lost: 2,
         }),
@@ -159,6 +162,10 @@ pub(crate) fn diagnosis() -> Diagnosis {
         ],
         ceiling_share: 0.44,
         host_share: Fact::missing("no price of host memory"),
+        kernel_time: Fact::Known(KernelTime {
+            activity_share: [(Activity::Fault, 0.14), (Activity::Zeroing, 0.25)].into(),
+            symbol_share: vec![("clear_page_erms".into(), 0.24), ("rare".into(), 0.001)],
+        }),
         disagreements: vec![],
     }
 }

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use subject::Subject;
 
 pub use restart::{Sleep, is_plain_eintr, resume};
-pub(crate) use subject::has_pending_signal;
+pub use subject::has_pending_signal;
 
 /// Why a process is not one to inject into.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

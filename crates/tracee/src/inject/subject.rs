@@ -173,7 +173,7 @@ fn rank(pid: i32, tid: i32) -> Option<u8> {
 ///
 /// # Errors
 /// When the thread is gone.
-pub(crate) fn has_pending_signal(pid: i32, tid: i32) -> Result<bool, InjectError> {
+pub fn has_pending_signal(pid: i32, tid: i32) -> Result<bool, InjectError> {
     let status = read_proc(pid, &format!("task/{tid}/status"))?;
     let mask = |name| field(&status, name).and_then(|v| u64::from_str_radix(v, 16).ok());
     let pending = mask("SigPnd").unwrap_or(0) | mask("ShdPnd").unwrap_or(0);

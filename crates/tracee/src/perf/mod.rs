@@ -12,7 +12,6 @@
 //! Not seen: processes that outlive the tree's root by the time of [`Observers::finish`], and work
 //! of kernel threads. Overhead: each module's text.
 
-mod cpu;
 mod event;
 mod record;
 mod ring;

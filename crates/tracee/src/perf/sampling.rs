@@ -14,7 +14,7 @@
 
 use super::ring::Ring;
 use super::stacks::Stacks;
-use super::{cpu, event, record};
+use super::{event, record};
 use pagewise_kernel::SysError;
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_kernel::perf::bindings::{
@@ -22,6 +22,7 @@ use pagewise_kernel::perf::bindings::{
     PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
 };
 use pagewise_kernel::perf::perf_event_attr;
+use pagewise_kernel::proc::status::parse_list;
 use pagewise_model::look::Samples;
 use pagewise_model::{Fact, Nanos};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -82,10 +83,16 @@ fn attributes() -> perf_event_attr {
     attr
 }
 
+/// Numbers of the online CPUs (`/sys/devices/system/cpu/online`); CPU 0 where that is unreadable.
+fn online_cpus() -> Vec<u32> {
+    let cpus = parse_list(&std::fs::read("/sys/devices/system/cpu/online").unwrap_or_default());
+    if cpus.is_empty() { vec![0] } else { cpus }
+}
+
 /// One ring per online CPU; a CPU that has gone offline meanwhile is left out.
 fn open_rings(pid: i32) -> Result<Vec<Ring>, SysError> {
     let mut rings = Vec::new();
-    for cpu in cpu::online() {
+    for cpu in online_cpus() {
         match Ring::open(&attributes(), pid, cpu) {
             Ok(ring) => rings.push(ring),
             Err(error) if error.errno() == Some(libc::ENODEV) => {}

@@ -1,14 +1,13 @@
-//! Counts equal stacks, and turns the counts into activities.
+//! Counts equal stacks, and names them.
 
 use super::record::Record;
-use pagewise_judge::activity::{UNKNOWN_SYMBOL, classify};
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::Nanos;
-use pagewise_model::look::Samples;
-use std::collections::{BTreeMap, HashMap};
+use pagewise_model::look::{KernelStack, Samples, UNKNOWN_SYMBOL};
+use std::collections::HashMap;
 
-/// Leaf symbols listed at most.
-const MOST_SYMBOLS: usize = 40;
+/// Stacks listed at most: a program has some hundred; the rest is counted together.
+const MOST_STACKS: usize = 400;
 
 /// Samples by stack, without names yet.
 #[derive(Debug, Default)]
@@ -30,21 +29,24 @@ impl Stacks {
         }
     }
 
-    /// Names the stacks and sorts them into activities.
+    /// Names the stacks; those that differ only in places within the same functions become one.
     pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> Samples {
-        let mut kernel = BTreeMap::new();
-        let mut leaves: HashMap<&str, u64> = HashMap::new();
+        let mut named: HashMap<Vec<&str>, u64> = HashMap::new();
         for (stack, count) in &self.kernel {
-            let names: Vec<&str> =
+            let names =
                 stack.iter().enumerate().map(|(depth, ip)| name(symbols, depth, *ip)).collect();
-            *kernel.entry(classify(&names)).or_default() += count;
-            *leaves.entry(names.first().copied().unwrap_or(UNKNOWN_SYMBOL)).or_default() += count;
+            *named.entry(names).or_default() += count;
         }
-        let mut listed: Vec<(String, u64)> =
-            leaves.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        let mut listed: Vec<_> = named.into_iter().collect();
         listed.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        listed.truncate(MOST_SYMBOLS);
-        Samples { user: self.user, kernel, symbols: listed, period_ns, lost: self.lost }
+        let rest = listed.iter().skip(MOST_STACKS).map(|(_, count)| count).sum();
+        listed.truncate(MOST_STACKS);
+        let owned = |(names, count): (Vec<&str>, u64)| KernelStack {
+            symbols: names.into_iter().map(str::to_owned).collect(),
+            count,
+        };
+        let stacks = listed.into_iter().map(owned).collect();
+        Samples { user: self.user, stacks, rest, period_ns, lost: self.lost }
     }
 }
 
@@ -57,7 +59,6 @@ fn name(symbols: &KernelSymbols, depth: usize, ip: u64) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::look::Activity;
 
     #[test]
     fn equal_stacks_are_counted_and_named() {
@@ -68,14 +69,37 @@ mod tests {
         .unwrap();
         let at = |offset: u64| 0xffff_ffff_8100_0000 + offset;
         let mut stacks = Stacks::default();
-        let copy = Record::Kernel(vec![at(0x104), at(0x100)]);
-        stacks.add(vec![copy.clone(), copy, Record::User, Record::Lost(3)]);
+        let copy = |place: u64| Record::Kernel(vec![at(0x100 + place), at(0x100)]);
+        stacks.add(vec![copy(4), copy(4), copy(8), Record::User, Record::Lost(3)]);
         stacks.add(vec![Record::Kernel(vec![at(0x210)]), Record::Kernel(vec![12])]);
         let samples = stacks.resolve(&symbols, Nanos(500));
-        assert_eq!((samples.user, samples.lost, samples.kernel_total()), (1, 3, 4));
-        assert_eq!(samples.kernel[&Activity::Copy], 2);
-        assert_eq!(samples.kernel[&Activity::Pipe], 1);
-        assert_eq!(samples.kernel[&Activity::Unknown], 1);
-        assert_eq!(samples.symbols[0], ("_copy_to_iter".to_owned(), 2));
+        assert_eq!((samples.user, samples.lost, samples.kernel_total()), (1, 3, 5));
+        let stack = |symbols: &[&str], count| KernelStack {
+            symbols: symbols.iter().map(ToString::to_string).collect(),
+            count,
+        };
+        let want = [
+            stack(&["_copy_to_iter", "filemap_read"], 3),
+            stack(&[UNKNOWN_SYMBOL], 1),
+            stack(&["anon_pipe_write"], 1),
+        ];
+        assert_eq!(samples.stacks, want);
+        assert_eq!(samples.rest, 0);
+    }
+
+    #[test]
+    fn rare_stacks_are_counted_together() {
+        let base = 0xffff_ffff_8100_0000_u64;
+        let text: String =
+            (0..500_u64).map(|n| format!("{:x} t f{n}\n", base + n * 0x100)).collect();
+        let symbols = KernelSymbols::parse(&text).unwrap();
+        let mut stacks = Stacks::default();
+        let frequent = Record::Kernel(vec![base + 0x100 * 499]);
+        stacks.add((0..500).map(|n| Record::Kernel(vec![base + n * 0x100])).collect());
+        stacks.add(vec![frequent]);
+        let samples = stacks.resolve(&symbols, Nanos(500));
+        assert_eq!((samples.stacks.len(), samples.rest), (MOST_STACKS, 100));
+        assert_eq!(samples.stacks[0], KernelStack { symbols: vec!["f499".into()], count: 2 });
+        assert_eq!(samples.kernel_total(), 501);
     }
 }

@@ -9,12 +9,13 @@
 //! results"). Loads and stores may walk at once, so the sum of both is bounded by the cycles.
 //! Overhead: none that can be measured.
 
-use super::{cpu::Make, event};
+use super::event;
 use pagewise_kernel::SysError;
 use pagewise_kernel::perf::Counter;
 use pagewise_kernel::perf::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_HARDWARE, PERF_TYPE_RAW,
 };
+use pagewise_kernel::proc::cpuinfo::{self, CpuInfo};
 use pagewise_model::Fact;
 use pagewise_model::look::WalkCounts;
 
@@ -61,7 +62,7 @@ impl WalkCounters {
             Ok(cycles) => cycles,
             Err(error) => return Fact::Missing(refusal(&error)),
         };
-        let events = match walk_events(&Make::of_this_machine()) {
+        let events = match walk_events(&cpuinfo::read().unwrap_or_default()) {
             Fact::Known(events) => events,
             Fact::Missing(reason) => return Fact::Missing(reason),
         };
@@ -92,18 +93,19 @@ impl WalkCounters {
     }
 }
 
-fn walk_events(make: &Make) -> Fact<WalkEvents> {
-    match make.vendor.as_str() {
-        "GenuineIntel" if make.family != 6 || INTEL_NEW_MODELS.contains(&make.model) => {
+fn walk_events(cpu: &CpuInfo) -> Fact<WalkEvents> {
+    let (family, model) = (cpu.family.unwrap_or(0), cpu.model.unwrap_or(0));
+    match cpu.vendor.as_str() {
+        "GenuineIntel" if family != 6 || INTEL_NEW_MODELS.contains(&model) => {
             Fact::Known(INTEL_NEW)
         }
-        "GenuineIntel" if INTEL_OLD_MODELS.contains(&make.model) => Fact::Known(INTEL_OLD),
+        "GenuineIntel" if INTEL_OLD_MODELS.contains(&model) => Fact::Known(INTEL_OLD),
         "AuthenticAMD" | "HygonGenuine" => {
             Fact::missing("AMD processors count page walks, but not the cycles they take")
         }
         _ => Fact::Missing(format!(
-            "no page walk events are known for this processor (vendor {:?}, family {}, model {})",
-            make.vendor, make.family, make.model
+            "no page walk events are known for this processor (vendor {:?}, family {family}, model {model})",
+            cpu.vendor
         )),
     }
 }
@@ -119,8 +121,7 @@ fn read_scaled(counter: &Counter) -> Option<u64> {
 }
 
 fn refusal(error: &SysError) -> String {
-    let in_guest = std::fs::read_to_string("/proc/cpuinfo")
-        .is_ok_and(|text| text.split_ascii_whitespace().any(|word| word == "hypervisor"));
+    let in_guest = cpuinfo::read().is_ok_and(|cpu| cpu.has("hypervisor"));
     match error.errno() {
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) if in_guest => {
             "no hardware counters in this virtual machine".to_owned()
@@ -139,17 +140,18 @@ fn refusal(error: &SysError) -> String {
 mod tests {
     use super::*;
 
-    fn make(vendor: &str, family: u32, model: u32) -> Make {
-        Make { vendor: vendor.to_owned(), family, model }
+    fn cpu(vendor: &str, family: u32, model: u32) -> CpuInfo {
+        let (family, model) = (Some(family), Some(model));
+        CpuInfo { vendor: vendor.to_owned(), family, model, ..CpuInfo::default() }
     }
 
     #[test]
     fn events_follow_the_generation() {
-        assert_eq!(walk_events(&make("GenuineIntel", 6, 85)), Fact::Known(INTEL_OLD));
-        assert_eq!(walk_events(&make("GenuineIntel", 6, 143)), Fact::Known(INTEL_NEW));
-        assert!(walk_events(&make("GenuineIntel", 6, 15)).reason().is_some());
-        assert!(walk_events(&make("AuthenticAMD", 26, 2)).reason().unwrap().contains("AMD"));
-        assert!(walk_events(&Make::default()).reason().is_some());
+        assert_eq!(walk_events(&cpu("GenuineIntel", 6, 85)), Fact::Known(INTEL_OLD));
+        assert_eq!(walk_events(&cpu("GenuineIntel", 6, 143)), Fact::Known(INTEL_NEW));
+        assert!(walk_events(&cpu("GenuineIntel", 6, 15)).reason().is_some());
+        assert!(walk_events(&cpu("AuthenticAMD", 26, 2)).reason().unwrap().contains("AMD"));
+        assert!(walk_events(&CpuInfo::default()).reason().is_some());
     }
 
     #[test]

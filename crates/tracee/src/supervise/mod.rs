@@ -11,6 +11,9 @@
 //! programs die with it (`PR_SET_PDEATHSIG`), what they started is adopted by the front, also a
 //! subreaper, and killed there.
 //!
+//! How a traced run is recorded is not known here: whoever starts the supervisor gives it a
+//! [`TakeLook`], as it gives it a maker of watchers.
+//!
 //! Overhead: one round trip of about 0.1 ms per request, outside every measured time.
 
 mod condition;
@@ -21,6 +24,7 @@ mod wire;
 
 pub use front::Supervisor;
 pub use server::serve;
+pub use traced::TakeLook;
 
 use crate::launch::{Launch, LaunchError};
 use crate::run::Finished;

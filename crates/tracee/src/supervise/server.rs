@@ -1,7 +1,7 @@
 //! The supervisor's side: serves requests until the front is gone.
 
 use super::condition;
-use super::traced;
+use super::traced::{self, TakeLook};
 use super::wire;
 use super::{Request, Response};
 use crate::launch::LaunchError;
@@ -18,11 +18,11 @@ const IGNORED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQ
 
 /// Serves the front at the other end of socket `fd`, a descriptor number this process was started
 /// with and that nothing else in it uses. Returns when the front is gone and nothing that was
-/// started here is left alive.
+/// started here is left alive. `make` makes the watchers of a run, `look` records a traced run.
 ///
 /// # Errors
 /// When `fd` is no socket, or this process cannot become a subreaper.
-pub fn serve(fd: RawFd, make: MakeWatcher<'_>) -> Result<(), SysError> {
+pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(), SysError> {
     let socket = adopt(fd)?;
     for signal in IGNORED {
         // SAFETY: SIG_IGN runs no code; programs get their defaults back before `exec`.
@@ -30,7 +30,7 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>) -> Result<(), SysError> {
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| SysError::new("prctl(PR_SET_CHILD_SUBREAPER)", "the supervisor", e))?;
-    let served = talk(&socket, make);
+    let served = talk(&socket, make, look);
     tree::kill_own_descendants(&[]);
     served.map_err(|e| SysError::new("recv", "the front's socket", e))
 }
@@ -48,7 +48,7 @@ fn adopt(fd: RawFd) -> Result<UnixStream, SysError> {
     Ok(UnixStream::from(socket))
 }
 
-fn talk(socket: &UnixStream, make: MakeWatcher<'_>) -> io::Result<()> {
+fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::Result<()> {
     while let Some(request) = wire::receive::<Request>(socket)? {
         let response = match request {
             Request::Run(launch) => match run::run(&launch, make, Some(socket.as_fd())) {
@@ -57,7 +57,7 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>) -> io::Result<()> {
                 Ok(Outcome::Stopped) => Response::Stopped,
                 Err(error) => Response::Failed(error),
             },
-            Request::Traced { launch, scratch } => traced::run(&launch, scratch, socket),
+            Request::Traced { launch, scratch } => traced::run(&launch, scratch, socket, look),
             Request::Condition { bytes } => respond(condition::touch_and_free(bytes)),
             Request::Ping => Response::Pong,
             Request::Stop => continue,

@@ -2,13 +2,16 @@
 //!
 //! Runs itself as some of the programs; the first argument names the role.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
-#![allow(unsafe_code, reason = "the programs under test map memory and signal themselves")]
 
+use pagewise_kernel::page_size;
 use pagewise_model::look::{Allocator, Traced};
+use pagewise_model::plan::Watch;
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::launch::{Launch, Sink};
-use pagewise_tracee::trace::{TraceError, TraceOptions, traced_run};
+use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
+use pagewise_tracee::launch::{Launch, LaunchError, Sink};
+use pagewise_tracee::supervise::{self, SuperviseError, Supervisor};
+use pagewise_tracee::watcher::{Context, Watcher};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -19,12 +22,13 @@ fn main() {
         Some("walk") => role_walk(args[2] == "random"),
         Some("threads") => role_threads(),
         Some("urgent") => role_urgent(),
+        Some("supervise") => role_supervise(&args[2]),
         _ => run_all(args.get(1).map_or("", String::as_str)),
     }
 }
 
 fn run_all(filter: &str) {
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
         ("effects_are_found", effects_are_found),
         ("harmless_commands_have_no_effects", harmless_commands_have_no_effects),
@@ -35,6 +39,7 @@ fn run_all(filter: &str) {
         ("output_is_the_same", output_is_the_same),
         ("access_patterns_differ", access_patterns_differ),
         ("failures_are_named", failures_are_named),
+        ("it_works_below_a_supervisor", it_works_below_a_supervisor),
     ];
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter)) {
         test();
@@ -42,52 +47,34 @@ fn run_all(filter: &str) {
     }
 }
 
-fn map(length: usize) -> *mut u8 {
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new anonymous mapping disturbs nothing.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
-    assert_ne!(address, libc::MAP_FAILED);
-    address.cast()
+fn role_supervise(fd: &str) {
+    let make = |_: &Watch, _: &Context| -> Box<dyn Watcher> { panic!("no watcher was asked for") };
+    supervise::serve(fd.parse().unwrap(), &make, &pagewise_observe::trace::look).unwrap();
 }
+
+/// More than glibc's largest threshold: such a block is always a mapping of its own.
+const BLOCK: Bytes = Bytes::mib(40);
 
 fn role_maps() {
     for _ in 0..100 {
-        let start = map(9 << 20);
-        // SAFETY: the mapping made above.
-        unsafe { libc::munmap(start.cast(), 9 << 20) };
+        drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK.0 as usize)));
     }
 }
 
-/// Adds one to words of 64 MiB, at random or in order. In machine code, so that no build setting
-/// puts other accesses in between.
+/// Adds one to words of 64 MiB, at random or in order.
 fn role_walk(random: bool) {
-    let base = map(64 << 20);
+    let mut words = vec![0_u64; 8 << 20];
     let (mut at, shift, factor) =
         if random { (1_u64, 41, 0x5851_f42d_4c95_7f2d_u64) } else { (0, 0, 1) };
     let begin = std::time::Instant::now();
     while begin.elapsed() < std::time::Duration::from_millis(700) {
-        // SAFETY: the index is masked to the words of the mapping made above.
-        unsafe {
-            std::arch::asm!(
-                "2:",
-                "imul {at}, {factor}",
-                "inc {at}",
-                "mov {index}, {at}",
-                "shr {index}, cl",
-                "and {index}, 0x7fffff",
-                "inc qword ptr [{base} + {index} * 8]",
-                "dec {n}",
-                "jnz 2b",
-                at = inout(reg) at,
-                factor = in(reg) factor,
-                index = out(reg) _,
-                base = in(reg) base,
-                n = inout(reg) 20_000_u64 => _,
-                in("cl") shift as u8,
-            );
+        for _ in 0..20_000 {
+            at = at.wrapping_mul(factor).wrapping_add(1);
+            let word = &mut words[(at >> shift) as usize & 0x7f_ffff];
+            *word = word.wrapping_add(1);
         }
     }
+    std::hint::black_box(&words);
 }
 
 fn role_threads() {
@@ -102,18 +89,14 @@ fn role_threads() {
 
 /// Signals itself as the Go runtime does, and counts what arrives.
 fn role_urgent() {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static SEEN: AtomicU64 = AtomicU64::new(0);
-    extern "C" fn count(_signal: libc::c_int) {
-        SEEN.fetch_add(1, Ordering::SeqCst);
-    }
-    // SAFETY: the handler only adds to an atomic.
-    unsafe { libc::signal(libc::SIGURG, count as *const () as usize) };
-    for _ in 0..500 {
-        // SAFETY: sends a handled signal to this thread.
-        unsafe { libc::raise(libc::SIGURG) };
-    }
-    println!("{}", SEEN.load(Ordering::SeqCst));
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let arrived = std::sync::Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(libc::SIGURG, arrived.clone()).unwrap();
+    let seen = (0..500).filter(|_| {
+        signal_hook::low_level::raise(libc::SIGURG).unwrap();
+        arrived.swap(false, Ordering::SeqCst)
+    });
+    println!("{}", seen.count());
 }
 
 fn own(role: &[&str]) -> Vec<OsString> {
@@ -134,9 +117,11 @@ fn mapping_calls_are_counted_exactly() {
     let seen = look(&Launch::experiment(own(&["maps"])));
     let churn = &seen.processes[0].churn;
     assert_eq!(churn.large_mmap_calls, 100, "{churn:?}");
-    assert_eq!(churn.large_mmap_bytes, Bytes::mib(900));
-    assert_eq!(churn.largest_mmap_bytes, Bytes::mib(9));
-    assert!(churn.munmap_calls >= 100 && churn.munmap_bytes >= Bytes::mib(900));
+    // The block and, in one more page, the allocator's word about it.
+    let one = Bytes(BLOCK.0 + page_size::base().bytes());
+    assert_eq!(churn.large_mmap_bytes, Bytes(100 * one.0));
+    assert_eq!(churn.largest_mmap_bytes, one);
+    assert!(churn.munmap_calls >= 100 && churn.munmap_bytes.0 >= 100 * one.0);
     assert_eq!(seen.ended, Ended::Exited(0));
     assert!(seen.pattern.known().is_none());
 }
@@ -323,4 +308,23 @@ fn failures_are_named() {
     setuid_programs_are_refused();
     let nested = traced_run(&shell(Path::new("/"), "/no/such/file"), &TraceOptions::default());
     assert_eq!(nested.unwrap().ended, Ended::Exited(127));
+}
+
+fn it_works_below_a_supervisor() {
+    let exe = std::env::current_exe().unwrap();
+    let mut supervisor = Supervisor::start(&exe, &["supervise"]).unwrap();
+    let traced =
+        supervisor.traced(&shell(Path::new("/"), "echo x | cat; exit 4"), &[], &|| false).unwrap();
+    assert_eq!(traced.ended, Ended::Exited(4));
+    assert_eq!(traced.pipes.iter().filter(|p| !p.inherited).count(), 1, "{:?}", traced.pipes);
+    let missing = Launch::experiment(vec!["no-such-command-here".into()]);
+    let missing = supervisor.traced(&missing, &[], &|| false);
+    assert!(matches!(missing, Err(SuperviseError::Launch(LaunchError::NotFound { .. }))));
+    let started = std::time::Instant::now();
+    let interrupted = || started.elapsed().as_millis() > 100;
+    let endless = shell(Path::new("/"), "sleep 600 | sleep 600");
+    let stopped = supervisor.traced(&endless, &[], &interrupted);
+    assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
+    let again = supervisor.run(&shell(Path::new("/"), "exit 3"), &|| false).unwrap();
+    assert_eq!(again.usage.ended, Ended::Exited(3));
 }

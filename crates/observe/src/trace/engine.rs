@@ -6,13 +6,15 @@ use super::image::{Image, count_descriptors, minor_faults};
 use super::pattern::Sampler;
 use super::pipes::Pipes;
 use super::{TraceError, TraceOptions, churn};
-use crate::inject;
-use crate::ptrace::{Regs, Stop, request};
+use pagewise_kernel::privilege::FileRights;
 use pagewise_model::Fact;
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
+use pagewise_tracee::inject;
+use pagewise_tracee::ptrace::{Regs, Stop, request};
+use pagewise_tracee::wait;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// At which calls the tree stops.
@@ -125,7 +127,7 @@ impl Engine {
     /// Ends every process of the tree and takes their ends.
     pub(super) fn kill_all(&mut self) {
         for pid in self.images.keys() {
-            kill(*pid);
+            wait::kill(*pid, libc::SIGKILL);
         }
         while !self.threads.is_empty() {
             match request::wait(-1, true) {
@@ -134,7 +136,7 @@ impl Engine {
                 }
                 Ok(Some((tid, _))) => {
                     // A child that appeared meanwhile, or the exit stop of a killed thread.
-                    kill(tid);
+                    wait::kill(tid, libc::SIGKILL);
                     let _gone = request::cont(tid, 0);
                     self.add_unknown(tid);
                 }
@@ -256,7 +258,7 @@ impl Engine {
                 _ => return,
             });
             for pid in self.images.keys() {
-                kill(*pid);
+                wait::kill(*pid, libc::SIGKILL);
             }
         }
     }
@@ -433,12 +435,6 @@ fn ignore_gone<T>(result: Result<T, pagewise_kernel::error::SysError>) {
     drop(result);
 }
 
-fn kill(pid: i32) {
-    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-        let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    }
-}
-
 fn process_of(tid: i32) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
@@ -452,14 +448,8 @@ fn is_running(pid: i32, tid: i32) -> bool {
 /// The executable of `pid`, if it would run with rights that its caller does not have.
 fn rights_of_its_own(pid: i32) -> Option<String> {
     let link = format!("/proc/{pid}/exe");
-    let meta = std::fs::metadata(&link).ok()?;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let setuid = meta.mode() & libc::S_ISUID != 0 && meta.uid() != user.as_raw();
-    let setgid = meta.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
-        && meta.gid() != group.as_raw();
-    let mut room = [0_u8; 64];
-    let capable =
-        !user.is_root() && rustix::fs::getxattr(&link, "security.capability", &mut room).is_ok();
+    let rights = FileRights::of(Path::new(&link)).ok()?;
     let path = || std::fs::read_link(&link).map(|p| p.to_string_lossy().into_owned());
-    (setuid || setgid || capable).then(|| path().unwrap_or(link.clone()))
+    rights.exceed(user.as_raw(), group.as_raw()).then(|| path().unwrap_or(link.clone()))
 }

@@ -20,11 +20,12 @@ mod pattern;
 mod pipes;
 mod place;
 
-use crate::launch::{self, Launch, LaunchError, PreExec};
-use crate::ptrace::request;
 use engine::{Engine, Mode};
 use pagewise_kernel::error::SysError;
 use pagewise_model::look::Traced;
+use pagewise_tracee::launch::{self, Launch, LaunchError, PreExec};
+use pagewise_tracee::ptrace::request;
+use pagewise_tracee::supervise::SuperviseError;
 use std::path::PathBuf;
 
 /// What the look leaves out or adds.
@@ -59,6 +60,23 @@ pub enum TraceError {
     /// The tracing thread ended without a result.
     #[error("the tracing thread ended without a result")]
     Lost,
+}
+
+impl From<TraceError> for SuperviseError {
+    fn from(error: TraceError) -> Self {
+        match error {
+            TraceError::Launch(error) => Self::Launch(error),
+            other => Self::Trace(other.to_string()),
+        }
+    }
+}
+
+/// The traced look as a supervisor takes it: with the access pattern.
+///
+/// # Errors
+/// [`SuperviseError::Launch`] or [`SuperviseError::Trace`].
+pub fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> {
+    Ok(traced_run(launch, &TraceOptions { scratch: scratch.to_vec(), pattern: true })?)
 }
 
 /// Runs `launch` under tracing to its end.

@@ -2,7 +2,7 @@
 //! looked up from its directories through `/proc/PID`, before the call changes anything.
 
 use super::calls::Named;
-use crate::ptrace::read_memory;
+use pagewise_tracee::ptrace::read_memory;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;

@@ -1,9 +1,9 @@
 //! The memory operands of one x86-64 instruction, computed from the registers before it runs. Pure.
 
-use crate::ptrace::{Regs, fs_base, gs_base};
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
+use pagewise_tracee::ptrace::{Regs, fs_base, gs_base};
 
 /// Longest instruction.
 pub(super) const LONGEST: usize = 15;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn step(code: &[u8]) -> Step {
-        let mut regs = crate::ptrace::cleared();
+        let mut regs = pagewise_tracee::ptrace::cleared();
         regs.rip = 0x1000;
         regs.rax = 0x10_0000;
         regs.rcx = 4;

@@ -7,8 +7,8 @@
 
 use super::calls::{Address, Flags, Kind, Named, Target, WRITING};
 use super::place::{self, Identity, Place, identity, is_lasting, is_process_view};
-use crate::ptrace::{read_memory, read_u64};
 use pagewise_model::look::SideEffect;
+use pagewise_tracee::ptrace::{read_memory, read_u64};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};

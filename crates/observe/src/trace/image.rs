@@ -4,10 +4,10 @@
 //! at a deadly signal, or when the next `execve` begins. `/proc/PID/smaps` costs some 10 us per
 //! mapping and more for large ones.
 
-use crate::elf;
 use pagewise_kernel::proc::{fd, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
+use pagewise_tracee::elf;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

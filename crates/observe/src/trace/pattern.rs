@@ -8,11 +8,11 @@
 //! Not seen: gathers and scatters, accesses inside system calls, phases between the bursts.
 
 use super::operands_x86_64::{self as operands, Access, LONGEST, Step};
-use crate::ptrace::{Stop, read_memory, request};
 use iced_x86::InstructionInfoFactory;
 use pagewise_kernel::proc::{smaps, stat};
 use pagewise_model::look::AccessPattern;
 use pagewise_model::{Bytes, Fact, PageSize};
+use pagewise_tracee::ptrace::{Stop, read_memory, request};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};

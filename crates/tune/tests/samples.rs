@@ -1,0 +1,38 @@
+//! Samples of a real program whose kernel work is known, from their taking to the diagnosis' terms.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a live test says why it is skipped")]
+
+use pagewise_judge::activity::sort;
+use pagewise_model::diagnosis::Activity;
+use pagewise_tracee::launch::Observe;
+use pagewise_tracee::perf::Observers;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+#[test]
+fn kernel_work_is_recognised() {
+    // One pipe; the reader keeps 60 MB in fresh memory.
+    let script = "head -c 300M /dev/zero | tail -c 60M";
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "read go; exec /bin/sh -c \"$1\"", "sh", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let observers = Observers::attach(pid, &Observe { samples: true, walks: false });
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    let samples = match observers.finish().0 {
+        pagewise_model::Fact::Known(samples) => samples,
+        pagewise_model::Fact::Missing(reason) => {
+            eprintln!("SKIP kernel_work_is_recognised: {reason}");
+            return;
+        }
+    };
+    let sorted = sort(&samples);
+    let of = |activity| sorted.get(&activity).copied().unwrap_or(0);
+    assert!(of(Activity::Copy) > 0 && of(Activity::Fault) > 0, "{sorted:?}");
+    assert!(of(Activity::Pipe) + of(Activity::Wakeup) > 0, "{sorted:?}");
+    let unexplained = of(Activity::Unknown) + of(Activity::Other);
+    assert!(unexplained * 20 <= samples.kernel_total(), "{sorted:?} of {samples:?}");
+}
