@@ -67,17 +67,20 @@ impl HeapHuge {
     fn refusal(machine: &Machine) -> Option<String> {
         match machine.thp_enabled.known().map(String::as_str) {
             Some("never") => Some("transparent huge pages are off (enabled=never)".to_owned()),
-            Some("always") => Some("transparent huge pages are already on (enabled=always)".to_owned()),
+            Some("always") => {
+                Some("transparent huge pages are already on (enabled=always)".to_owned())
+            }
             Some(_) => None,
             None => Some("this kernel has no transparent huge pages".to_owned()),
         }
     }
 }
 
-/// Anonymous memory of a process that huge pages could serve and do not yet.
+/// Anonymous memory of a process that huge pages could serve and do not yet: at its peak, which
+/// is what was resident less the files it had mapped.
 fn small_bytes(process: &ProcessSeen) -> u64 {
-    let anon = process.anon_bytes.0.max(process.churn.large_mmap_bytes.0.min(process.peak_rss_bytes.0));
-    anon.saturating_sub(process.anon_huge_bytes.0)
+    let peak = process.peak_rss_bytes.0.saturating_sub(process.file_bytes.0);
+    process.anon_bytes.0.max(peak).saturating_sub(process.anon_huge_bytes.0)
 }
 
 const fn has_tunable(allocator: Allocator) -> bool {
@@ -115,13 +118,16 @@ impl Remedy for HeapHuge {
         let wide: Vec<&ProcessSeen> =
             evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0).collect();
         let Some(largest) = wide.iter().max_by_key(|p| small_bytes(p)) else {
-            return self.unfit(format!("no process has {WORTH} of anonymous memory on small pages"));
+            return self
+                .unfit(format!("no process has {WORTH} of anonymous memory on small pages"));
         };
         let mut doses = Vec::new();
         if wide.iter().any(|p| has_tunable(p.allocator)) {
-            doses.push(self.dose("tunable", evidence.machine).unwrap_or_else(|_| self.tunable(&[])));
+            doses
+                .push(self.dose("tunable", evidence.machine).unwrap_or_else(|_| self.tunable(&[])));
         }
-        let injectable = wide.iter().any(|p| !has_tunable(p.allocator) && p.churn.large_mmap_calls > 0);
+        let injectable =
+            wide.iter().any(|p| !has_tunable(p.allocator) && p.churn.large_mmap_calls > 0);
         if injectable {
             doses.push(self.inject(evidence.machine));
         }

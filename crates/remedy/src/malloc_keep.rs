@@ -11,11 +11,11 @@
 //! memory that would have gone back to the system stays with the program until it ends.
 
 use crate::registry::{Evidence, Mechanism, Remedy};
-use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, EnvMerge, Settings};
+use pagewise_model::{Bytes, PageSize};
 
 /// Smallest amount worth keeping: below it, glibc's own defaults already keep it.
 const SMALLEST: Bytes = Bytes::mib(1);
@@ -23,6 +23,8 @@ const SMALLEST: Bytes = Bytes::mib(1);
 const LARGEST: Bytes = Bytes::gib(4);
 /// Churn below this many times the resident memory is ordinary release, not churn.
 const CHURN_FACTOR: f64 = 0.5;
+/// Churn below this cannot be felt.
+const LEAST_CHURN: Bytes = Bytes::mib(8);
 
 /// The remedy.
 pub(crate) struct MallocKeep;
@@ -44,9 +46,13 @@ impl MallocKeep {
     }
 }
 
-/// Bytes that a process gave back to the kernel while it ran.
-fn given_back(process: &ProcessSeen) -> u64 {
-    process.churn.munmap_bytes.0 + process.churn.brk_shrink_bytes.0
+/// Bytes that a process gave back to the kernel and faulted in again: no more than it gave back,
+/// and no more than its faults filled beyond its peak (address space that was never touched costs
+/// nothing to give back).
+fn churned(process: &ProcessSeen, base: PageSize) -> u64 {
+    let given_back = process.churn.munmap_bytes.0 + process.churn.brk_shrink_bytes.0;
+    let filled = process.minor_faults.saturating_mul(base.bytes());
+    given_back.min(filled.saturating_sub(process.peak_rss_bytes.0))
 }
 
 impl Remedy for MallocKeep {
@@ -61,8 +67,11 @@ impl Remedy for MallocKeep {
     }
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
-        let amount: Bytes =
-            if parameter.is_empty() { Bytes::mib(256) } else { parameter.parse().map_err(|e| format!("{e}"))? };
+        let amount: Bytes = if parameter.is_empty() {
+            Bytes::mib(256)
+        } else {
+            parameter.parse().map_err(|e| format!("{e}"))?
+        };
         if (SMALLEST..=LARGEST).contains(&amount) {
             Ok(self.keep(amount))
         } else {
@@ -74,26 +83,26 @@ impl Remedy for MallocKeep {
         if evidence.traced().is_none() {
             return self.unfit("the mapping calls of the program could not be traced");
         }
-        let churners: Vec<&ProcessSeen> = evidence
-            .processes()
-            .iter()
-            .filter(|p| p.allocator == Allocator::Glibc)
-            .filter(|p| given_back(p) as f64 > CHURN_FACTOR * p.peak_rss_bytes.0 as f64)
-            .filter(|p| given_back(p) >= Bytes::mib(8).0)
-            .collect();
-        let Some(most) = churners.iter().max_by_key(|p| given_back(p)) else {
+        let base = evidence.machine.base_page_bytes;
+        let churn = |p: &ProcessSeen| churned(p, base);
+        let worth = |p: &&ProcessSeen| {
+            p.allocator == Allocator::Glibc
+                && churn(p) >= LEAST_CHURN.0
+                && churn(p) as f64 > CHURN_FACTOR * p.peak_rss_bytes.0 as f64
+        };
+        let churners: Vec<&ProcessSeen> = evidence.processes().iter().filter(worth).collect();
+        let Some(most) = churners.iter().max_by_key(|p| churn(p)) else {
             return self.unfit("no process on glibc gives back and takes again much memory");
         };
-        let back: u64 = churners.iter().map(|p| given_back(p)).sum();
-        let taken: u64 =
-            evidence.processes().iter().map(|p| given_back(p).max(p.peak_rss_bytes.0)).sum();
-        let churn_share = back as f64 / taken.max(1) as f64;
+        let again: u64 = churners.iter().map(|p| churn(p)).sum();
+        let filled: u64 = evidence.processes().iter().map(|p| p.minor_faults * base.bytes()).sum();
+        let churn_share = again as f64 / filled.max(1) as f64;
         let faults = evidence.share(CostKind::AnonFaults) + evidence.share(CostKind::Zeroing);
         let ceiling = faults * churn_share.min(1.0) + evidence.share(CostKind::MapUnmap);
         let kept = Bytes(most.peak_rss_bytes.0.next_power_of_two()).clamp(Bytes::mib(64), LARGEST);
         let why = format!(
-            "{} given back over a peak of {} ({} munmap, {} brk calls)",
-            Bytes(given_back(most)),
+            "{} given back and faulted in again, peak {} ({} munmap, {} brk calls)",
+            Bytes(churn(most)),
             most.peak_rss_bytes,
             most.churn.munmap_calls,
             most.churn.brk_shrink_calls

@@ -26,8 +26,7 @@ pub(crate) struct PipeGrow;
 
 impl PipeGrow {
     fn grow(&self, capacity: Bytes) -> Dose {
-        let watches =
-            vec![Watch::GrowPipes { capacity_bytes: capacity, budget_bytes: BUDGET }];
+        let watches = vec![Watch::GrowPipes { capacity_bytes: capacity, budget_bytes: BUDGET }];
         let parameter = format!("{}K", capacity.0 >> 10);
         self.with(&parameter, Settings { watches, ..Settings::default() })
     }

@@ -83,9 +83,15 @@ mod tests {
     #[test]
     fn environment_remedies_need_no_pagewise() {
         let r = receipt("heap-huge,malloc-keep=64M");
-        assert_eq!(r.command, "pagewise run --with heap-huge=tunable,malloc-keep=64M -- sort 'a b'");
+        assert_eq!(
+            r.command,
+            "pagewise run --with heap-huge=tunable,malloc-keep=64M -- sort 'a b'"
+        );
         let glibc = &r.environment[0];
-        assert!(glibc.contains("glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=67108864"), "{glibc}");
+        assert!(
+            glibc.contains("glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=67108864"),
+            "{glibc}"
+        );
         assert!(r.systemd.iter().any(|l| l.starts_with("Environment=\"GLIBC_TUNABLES=")));
         assert!(r.undo.contains("unset GLIBC_TUNABLES"));
     }

@@ -215,7 +215,10 @@ mod tests {
     #[test]
     fn lists_are_parsed_and_refused_by_name() {
         let doses = parse_list("pipe-grow=256K, heap-small", &machine()).unwrap();
-        assert_eq!(doses.iter().map(Dose::spec).collect::<Vec<_>>(), ["pipe-grow=256K", "heap-small"]);
+        assert_eq!(
+            doses.iter().map(Dose::spec).collect::<Vec<_>>(),
+            ["pipe-grow=256K", "heap-small"]
+        );
         assert!(parse_list("", &machine()).unwrap().is_empty());
         let unknown = parse_list("heap-hugo", &machine()).unwrap_err().to_string();
         assert!(unknown.contains("heap-huge") && unknown.contains("malloc-keep"), "{unknown}");
