@@ -1,5 +1,5 @@
-//! What is done to another process: start it, supervise its tree, trace it, inject calls into it,
-//! sample it.
+//! What is done to another process: start it, supervise its tree, stop its threads and read them,
+//! inject calls into it, sample it. What a traced run is recorded for is `observe`'s.
 //!
 //! Only experiments and `run` use this crate; users of the libraries never do. Every program
 //! started here dies with us; nothing is ever done to a process that was not started here or

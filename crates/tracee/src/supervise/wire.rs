@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 
-/// Longest message; samples of a run are some 10 KiB.
+/// Longest message; samples of a run are at most some 400 KiB.
 const LONGEST: u32 = 64 << 20;
 
 /// Writes one message.
