@@ -85,7 +85,11 @@ pub fn experiment(setup: Setup<'_>, world: &mut dyn World) -> Result<Tried, Stop
     let experiment = trial::run(&mut bench, &plan);
     let Setup { arms, doses, checks, .. } = bench.setup;
     let names = arms.into_iter().map(|arm| arm.name);
-    Ok(Tried { experiment, doses: names.zip(doses).filter(|(_, d)| !d.is_empty()).collect(), checks })
+    Ok(Tried {
+        experiment,
+        doses: names.zip(doses).filter(|(_, d)| !d.is_empty()).collect(),
+        checks,
+    })
 }
 
 fn arm_count(plan: &Plan) -> u32 {

@@ -110,9 +110,11 @@ impl<'a> Live<'a> {
     }
 
     fn streams(&self, stdout: &Path, stderr: &Path) -> Vec<(String, Option<Stream>)> {
-        let read = |path: &Path| File::open(path).ok().and_then(|f| {
-            Stream::read(BufReader::with_capacity(1 << 20, f)).ok()
-        });
+        let read = |path: &Path| {
+            File::open(path)
+                .ok()
+                .and_then(|f| Stream::read(BufReader::with_capacity(1 << 20, f)).ok())
+        };
         let mut all = vec![
             ("standard output".to_owned(), read(stdout)),
             ("standard error".to_owned(), read(stderr)),

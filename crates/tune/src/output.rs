@@ -126,7 +126,10 @@ impl Baseline {
     /// A sentence that names both endings.
     pub fn of(first: &Captured, second: &Captured) -> Result<Self, String> {
         if first.ended != second.ended {
-            return Err(format!("two plain runs end differently: {} and {}", first.ended, second.ended));
+            return Err(format!(
+                "two plain runs end differently: {} and {}",
+                first.ended, second.ended
+            ));
         }
         let rules = first
             .streams
@@ -161,7 +164,11 @@ impl Baseline {
 
 fn rule(a: Option<&Stream>, b: Option<&Stream>) -> Rule {
     let (Some(x), Some(y)) = (a, b) else {
-        return if a == b { Rule::Exact(None) } else { Rule::LeftOut("exists after one plain run only") };
+        return if a == b {
+            Rule::Exact(None)
+        } else {
+            Rule::LeftOut("exists after one plain run only")
+        };
     };
     if x.whole == y.whole {
         return Rule::Exact(Some(x.clone()));
@@ -182,10 +189,15 @@ fn rule(a: Option<&Stream>, b: Option<&Stream>) -> Rule {
 fn exception(name: &str, rule: &Rule) -> Option<String> {
     match rule {
         Rule::Exact(_) => None,
-        Rule::AnyOrder { .. } => Some(format!("{name}: lines come in another order in each plain run; compared without order")),
+        Rule::AnyOrder { .. } => Some(format!(
+            "{name}: lines come in another order in each plain run; compared without order"
+        )),
         Rule::Masked { lines } => {
             let out = lines.iter().filter(|l| l.is_none()).count();
-            Some(format!("{name}: {out} of {} lines differ between plain runs and are left out", lines.len()))
+            Some(format!(
+                "{name}: {out} of {} lines differ between plain runs and are left out",
+                lines.len()
+            ))
         }
         Rule::LeftOut(why) => Some(format!("{name} {why}; not compared")),
     }

@@ -90,7 +90,9 @@ impl Pair<'_> {
                 return Err(Stop::Failed { ended: run.ended, said: format!("arm `{}`", arm.name) });
             }
         }
-        Ok(Baseline::of(&first, &first).map(|b| vec![b.check(&other.name, &second)]).unwrap_or_default())
+        Ok(Baseline::of(&first, &first)
+            .map(|b| vec![b.check(&other.name, &second)])
+            .unwrap_or_default())
     }
 
     fn look(&self, plain: &Arm, world: &mut dyn World) -> Result<Look, Stop> {

@@ -13,7 +13,7 @@ use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, Traced};
 use pagewise_model::plan::{Dose, Settings};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::Word;
+use pagewise_model::trial::{Verdict, Word};
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_trial::Kind;
@@ -284,11 +284,19 @@ impl<'a> Session<'a> {
                 });
                 Outcome::Proven { keep: kept }
             }
-            None if experiment.verdicts.iter().all(|v| v.word == Word::CannotTell) => {
-                Outcome::CannotTell { why: "no arm could be told from the plain program".to_owned() }
-            }
-            None => Outcome::NothingKept,
+            None => match undecided(&experiment.verdicts) {
+                Some(why) => Outcome::CannotTell { why },
+                None => Outcome::NothingKept,
+            },
         });
         Step::Done
     }
+}
+
+/// Why nothing can be said, when not one arm came to a decision.
+fn undecided(verdicts: &[Verdict]) -> Option<String> {
+    let open = |v: &&Verdict| matches!(v.word, Word::CannotTell | Word::NotProven);
+    let first = verdicts.iter().find(|v| v.word == Word::CannotTell).or(verdicts.first())?;
+    (verdicts.iter().filter(open).count() == verdicts.len())
+        .then(|| format!("{}: {}", first.arm, first.why))
 }

@@ -70,9 +70,9 @@ impl Stop {
                 "--rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes",
             ),
             Self::NotSeen(_) => Some("--rerun-safe if running it again does no harm"),
-            Self::Failed { .. } => {
-                Some("--ignore-failure accepts a program that always fails alike; --input FILE gives it input")
-            }
+            Self::Failed { .. } => Some(
+                "--ignore-failure accepts a program that always fails alike; --input FILE gives it input",
+            ),
             _ => None,
         }
     }

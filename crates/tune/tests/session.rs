@@ -56,11 +56,8 @@ fn an_arm_that_changes_the_output_is_rejected_unmeasured() {
 
 #[test]
 fn a_program_that_is_not_safe_to_rerun_runs_once() {
-    let effect = SideEffect {
-        action: "opened for writing".into(),
-        subject: "/data/ledger".into(),
-        pid: 1,
-    };
+    let effect =
+        SideEffect { action: "opened for writing".into(), subject: "/data/ledger".into(), pid: 1 };
     let mut world = Fake { effects: vec![effect], ..Fake::default() };
     let (_, stop) = run(&request(), &mut world);
     let stop = stop.expect("a stop");
