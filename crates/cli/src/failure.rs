@@ -45,6 +45,12 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl From<pagewise_tracee::launch::LaunchError> for Failure {
     fn from(error: pagewise_tracee::launch::LaunchError) -> Self {
         let code = u8::try_from(error.exit_code()).unwrap_or(USAGE);

@@ -40,12 +40,36 @@ fn usage(error: &clap::Error) -> ExitCode {
             if asked { ExitCode::SUCCESS } else { ExitCode::from(failure::USAGE) }
         }
         _ => {
-            let text = error.to_string();
-            let line = text.lines().next().unwrap_or("error: bad usage");
-            let line = line.strip_prefix("error: ").unwrap_or(line);
-            failure::Failure::usage(line.to_owned())
-                .with_help("pagewise --help, or pagewise COMMAND --help")
-                .tell()
+            let (line, help) = shorten(&error.to_string());
+            failure::Failure::usage(line).with_help(help).tell()
         }
+    }
+}
+
+/// The first paragraph of a usage error as one line, and the tip or usage line that follows it.
+fn shorten(text: &str) -> (String, String) {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let first: Vec<&str> = lines.iter().copied().take_while(|l| !l.is_empty()).collect();
+    let line = first.join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line).to_owned();
+    let after = |start: &str| lines.iter().find_map(|l| l.strip_prefix(start)).map(str::to_owned);
+    let help = after("tip: ").or_else(|| after("Usage: "));
+    (line, help.unwrap_or_else(|| "pagewise --help, or pagewise COMMAND --help".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shorten;
+
+    #[test]
+    fn a_usage_error_keeps_its_subject_and_its_tip() {
+        let missing =
+            "error: these are missing:\n  <FIRST>\n  <SECOND>\n\nUsage: pagewise compare\n";
+        let (line, help) = shorten(missing);
+        assert_eq!(line, "these are missing: <FIRST> <SECOND>");
+        assert_eq!(help, "pagewise compare");
+        let (_, help) = shorten("error: bad\n\n  tip: use --good\n\nUsage: pagewise\n");
+        assert_eq!(help, "use --good");
+        assert!(shorten("").1.contains("--help"));
     }
 }

@@ -1,10 +1,12 @@
 //! The terminal: colour, width, printing that survives a closed pipe.
 
 use crate::args::When;
-use std::io::{IsTerminal, Write};
+use crate::failure::Failure;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-static COLOUR: OnceLock<bool> = OnceLock::new();
+static COLOUR: OnceLock<When> = OnceLock::new();
 
 /// Widest text that is produced, whatever the terminal.
 const WIDEST: usize = 80;
@@ -13,41 +15,57 @@ const NARROWEST: usize = 60;
 
 /// Fixes the choice of colour for this process.
 pub(crate) fn choose_colour(when: When) {
-    let on = match when {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => {
-            std::io::stdout().is_terminal()
-                && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
-                && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
-        }
-    };
-    let _first = COLOUR.set(on);
+    let _first = COLOUR.set(when);
 }
 
 /// The style for text on standard output.
 pub(crate) fn style() -> pagewise_report::Style {
-    let width = rustix::termios::tcgetwinsize(std::io::stdout())
-        .map_or(WIDEST, |size| usize::from(size.ws_col).clamp(NARROWEST, WIDEST));
-    let utf8 = ["LC_ALL", "LC_CTYPE", "LANG"]
+    style_of(&std::io::stdout())
+}
+
+/// The style for text on standard error.
+pub(crate) fn error_style() -> pagewise_report::Style {
+    style_of(&std::io::stderr())
+}
+
+fn style_of(stream: &(impl AsFd + IsTerminal)) -> pagewise_report::Style {
+    let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| usize::from(size.ws_col));
+    let colour = match COLOUR.get().copied().unwrap_or(When::Never) {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => stream.is_terminal() && wants_colour(),
+    };
+    // A terminal that does not know its size says 0.
+    let width = if columns == 0 { WIDEST } else { columns.clamp(NARROWEST, WIDEST) };
+    pagewise_report::Style { colour, width, unicode: speaks_utf8() }
+}
+
+/// By the convention of no-color.org, and not on a terminal that cannot.
+fn wants_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+        && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+}
+
+fn speaks_utf8() -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .filter_map(std::env::var_os)
         .find(|v| !v.is_empty())
-        .is_some_and(|v| v.to_string_lossy().to_ascii_lowercase().contains("utf"));
-    pagewise_report::Style {
-        colour: COLOUR.get().copied().unwrap_or(false),
-        width,
-        unicode: utf8,
-    }
+        .is_some_and(|v| v.to_string_lossy().to_ascii_lowercase().contains("utf"))
 }
 
 /// Prints on standard output. A reader that went away is no error: the rest is not wanted.
-pub(crate) fn print(text: &str) {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::usage(format!("cannot write standard output: {e}")))
+        }
+        _ => Ok(()),
+    }
 }
 
-/// Prints one line on standard error.
+/// Prints one line on standard error. When that is closed there is nobody left to tell.
 pub(crate) fn complain(line: &str) {
     let mut err = std::io::stderr().lock();
     let _gone = writeln!(err, "{line}");

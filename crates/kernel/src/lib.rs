@@ -17,6 +17,7 @@ pub mod dirs;
 pub mod doctor;
 pub mod error;
 pub mod kallsyms;
+pub mod keep;
 pub mod limits;
 pub mod lock;
 pub mod machine;

@@ -51,6 +51,8 @@ pub enum Sink {
     File(#[serde(with = "crate::os_path")] PathBuf),
     /// Whatever this process has.
     Inherit,
+    /// Where standard error of this process goes.
+    Stderr,
 }
 
 /// What is recorded beside the usage.
@@ -121,6 +123,14 @@ impl Launch {
     /// The program as the user typed it.
     pub(crate) fn shown(&self) -> String {
         self.argv.first().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// Whether the command means a program that may be started, as far as can be seen beforehand.
+    ///
+    /// # Errors
+    /// [`LaunchError`] when it does not.
+    pub fn check(&self) -> Result<(), LaunchError> {
+        self.find().map(|_found| ())
     }
 
     /// The file the command means.
@@ -213,6 +223,10 @@ pub(crate) fn open_stdio(
 fn open_sink(sink: &Sink, drains: &mut Vec<Drain>) -> Result<Option<OwnedFd>, LaunchError> {
     match sink {
         Sink::Inherit => Ok(None),
+        Sink::Stderr => {
+            let copy = std::io::stderr().as_fd().try_clone_to_owned();
+            copy.map(Some).map_err(|e| LaunchError::call("dup", "standard error", &e))
+        }
         Sink::Null => open(Path::new("/dev/null"), OFlags::WRONLY).map(Some),
         Sink::File(path) => open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC).map(Some),
         Sink::Pipe => {

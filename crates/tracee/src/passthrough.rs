@@ -16,7 +16,7 @@ use crate::perf::Observers;
 use crate::run::{self, Finished, Scheduled};
 use crate::tree::Tree;
 use crate::wait;
-use crate::watcher::MakeWatcher;
+use crate::watcher::{MakeWatcher, WatchReport};
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Ended;
 use rustix::event::{PollFd, PollFlags};
@@ -60,11 +60,20 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
     error
 }
 
+/// A program that ended, and what was done to it meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Through {
+    /// How it ended.
+    pub ended: Ended,
+    /// What each watcher did, in the order of the plan.
+    pub watches: Vec<WatchReport>,
+}
+
 /// Runs the program in our place in the process group, with the watchers of its settings.
 ///
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
-pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Ended, LaunchError> {
+pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Through, LaunchError> {
     let before = SignalState::inherited();
     let caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
@@ -73,7 +82,8 @@ pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Ended, Laun
     attend(&running, &caught, &mut watchers);
     let (status, _) = wait::reap(running.pid())
         .map_err(|e| LaunchError::call("wait4", format!("process {}", running.pid()), &e))?;
-    Ok(wait::ended(status))
+    let watches = watchers.iter_mut().map(|w| w.watcher.finish()).collect();
+    Ok(Through { ended: wait::ended(status), watches })
 }
 
 /// Runs the program like [`run_through`], without watchers, and records what `launch.observe` asks

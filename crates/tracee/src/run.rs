@@ -264,7 +264,7 @@ mod tests {
             (self.calls < 3).then(|| now + Nanos(self.step))
         }
         fn finish(&mut self) -> WatchReport {
-            WatchReport { watch: "every".into(), counter: self.calls, notes: vec![] }
+            WatchReport { watch: "every".into(), counter: self.calls, ..WatchReport::default() }
         }
     }
 

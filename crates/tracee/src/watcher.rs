@@ -30,6 +30,9 @@ pub struct WatchReport {
     pub counter: u64,
     /// What else to know, a sentence each.
     pub notes: Vec<String>,
+    /// What did not work, a sentence each.
+    #[serde(default)]
+    pub failures: Vec<String>,
 }
 
 /// What a watcher may need to know about the start.

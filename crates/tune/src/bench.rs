@@ -26,6 +26,8 @@ const CONDITION_FACTOR: f64 = 1.25;
 const CONDITION_LEAST: Bytes = Bytes::mib(16);
 /// System time above expectation that is still the program's own: prices are good to 20%.
 const HOST_TOLERANCE: f64 = 1.2;
+/// Device reads beyond those of the look by which a run counts as cold.
+const COLD: Bytes = Bytes::mib(1);
 /// Faults must make up this share of the system time before what exceeds it is blamed on the
 /// host; otherwise it is the program's other kernel work that varies.
 const FAULTS_DOMINATE: f64 = 0.3;
@@ -81,8 +83,14 @@ pub fn experiment(setup: Setup<'_>, world: &mut dyn World) -> Result<Tried, Stop
     }
     let deviation = deviation(&plan.look_wall_ns);
     world.tell(&Event::Design(&trial::forecast(&plan, run_ns, Nanos(0), deviation)));
-    let mut bench = WorldBench { expectation: Expectation::of(&setup), setup, world };
-    let experiment = trial::run(&mut bench, &plan);
+    let mut bench = WorldBench { expectation: Expectation::of(&setup), setup, world, cold_runs: 0 };
+    let mut experiment = trial::run(&mut bench, &plan);
+    if bench.cold_runs > 0 {
+        experiment.warnings.push(format!(
+            "{} run(s) read from a device what had been in the page cache",
+            bench.cold_runs
+        ));
+    }
     let Setup { arms, doses, checks, .. } = bench.setup;
     let names = arms.into_iter().map(|arm| arm.name);
     Ok(Tried {
@@ -146,6 +154,7 @@ struct Expectation {
     fault_ns: f64,
     huge_fault_ns: f64,
     fault_bound: bool,
+    device_read: Bytes,
 }
 
 impl Expectation {
@@ -160,7 +169,8 @@ impl Expectation {
         let faults_ns = minor_faults as f64 * fault_ns;
         let other_sys_ns = (sys - faults_ns).max(0.0);
         let fault_bound = faults_ns > FAULTS_DOMINATE * sys;
-        Self { minor_faults, other_sys_ns, fault_ns, huge_fault_ns, fault_bound }
+        let device_read = runs.iter().filter_map(|u| u.device_read_bytes).max().unwrap_or_default();
+        Self { minor_faults, other_sys_ns, fault_ns, huge_fault_ns, fault_bound, device_read }
     }
 
     /// System time of a run beyond what its work explains.
@@ -172,6 +182,11 @@ impl Expectation {
         let huge = huge_faults as f64 * self.huge_fault_ns;
         let expected = (self.other_sys_ns + small + huge) * HOST_TOLERANCE;
         Nanos::from_f64(usage.sys_ns.0 as f64 - expected)
+    }
+
+    /// The run read from a device what the look found in the page cache.
+    fn is_cold(&self, usage: &Usage) -> bool {
+        usage.device_read_bytes.is_some_and(|read| read > self.device_read + COLD)
     }
 
     /// The counter of one mechanism in one run.
@@ -198,6 +213,7 @@ struct WorldBench<'a, 'w> {
     setup: Setup<'a>,
     expectation: Expectation,
     world: &'w mut dyn World,
+    cold_runs: u32,
 }
 
 impl WorldBench<'_, '_> {
@@ -234,6 +250,7 @@ impl Bench for WorldBench<'_, '_> {
         let arm = arm.ok_or_else(|| RunFailure::Failed(format!("no arm `{id}`")))?;
         self.world.condition(conditioned(&self.setup.look.runs));
         let run = self.world.timed(&arm, false).map_err(failure)?;
+        self.cold_runs += u32::from(self.expectation.is_cold(&run.usage));
         let control = arm.name == self.setup.plain.name;
         let idle = |other: &Arm| {
             self.expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))

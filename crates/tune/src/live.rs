@@ -6,6 +6,7 @@ use crate::request::{Request, StdoutTo};
 use crate::scratch::Scratch;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Timed, World};
+use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, dirs, limits};
 use pagewise_measure::Options;
@@ -17,10 +18,11 @@ use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
 use pagewise_trial::{Canary, WeatherMark};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,6 +30,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PRICING: Nanos = Nanos::secs(2);
 /// How much of the end of standard error is looked at for what the program said.
 const TAIL: u64 = 8_000;
+/// Most files that are kept in the page cache.
+const MOST_KEPT: usize = 256;
 /// Longest line of it that is shown.
 const SAID: usize = 160;
 
@@ -40,6 +44,7 @@ pub struct Live<'a> {
     supervisor: Supervisor,
     scratch: Scratch,
     canary: pagewise_measure::Canary,
+    keeper: Keeper,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
@@ -66,7 +71,8 @@ impl<'a> Live<'a> {
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
         let supervisor = Supervisor::start(exe, args).map_err(stopped)?;
         let canary = pagewise_measure::Canary::new();
-        Ok(Self { request, supervisor, scratch, canary, stop, listener })
+        let keeper = Keeper::default();
+        Ok(Self { request, supervisor, scratch, canary, keeper, stop, listener })
     }
 
     fn launch(&self, arm: &Arm) -> Launch {
@@ -107,6 +113,18 @@ impl<'a> Live<'a> {
         let interrupted = move || stop.load(Ordering::Relaxed);
         let ended = self.supervisor.run(&launch, &interrupted).map_err(stopped)?.usage.ended;
         if ended.success() { Ok(()) } else { Err(Stop::Around { which, ended }) }
+    }
+
+    /// Keeps the program's files in the page cache until the session ends: its executables, its
+    /// input, and every argument that names a file.
+    fn keep_warm(&mut self, traced: &Traced) {
+        let seen = traced.processes.iter().flat_map(|p| std::iter::once(&p.exe).chain(&p.args));
+        let mut paths: BTreeSet<PathBuf> = seen.map(PathBuf::from).collect();
+        paths.extend(self.request.command.iter().map(PathBuf::from));
+        paths.extend(self.request.input.clone());
+        for path in paths.iter().take(MOST_KEPT) {
+            self.keeper.hold(path);
+        }
     }
 
     fn streams(&self, stdout: &Path, stderr: &Path) -> Vec<(String, Option<Stream>)> {
@@ -170,7 +188,10 @@ impl World for Live<'_> {
         let interrupted = move || stop.load(Ordering::Relaxed);
         let scratch = [self.scratch.path().to_owned()];
         let traced = match self.supervisor.traced(&launch, &scratch, &interrupted) {
-            Ok(traced) => Fact::Known(traced),
+            Ok(traced) => {
+                self.keep_warm(&traced);
+                Fact::Known(traced)
+            }
             Err(SuperviseError::Trace(why)) => Fact::Missing(why),
             Err(other) => return Err(stopped(other)),
         };

@@ -12,7 +12,8 @@ Examples:
   pagewise ab --name old --name new --fail-if-slower -- ./old --- ./new
 
 Exit codes: 0 a verdict, 1 the second is proven slower and --fail-if-slower
-was given, 2 usage or failure, 3 cannot tell.")]
+was given, 2 usage or failure, 3 cannot tell or another experiment runs,
+126 cannot be executed, 127 not found, 130 interrupted.")]
 pub(crate) struct Ab {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,

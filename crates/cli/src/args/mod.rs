@@ -70,8 +70,8 @@ pub(crate) enum Command {
     History(History),
     /// Print the completion script of a shell
     Completions(Completions),
-    /// Print the manual page
-    Man,
+    /// Print the manual page, or that of one command
+    Man(Man),
     /// The supervising process of an experiment; started by pagewise itself
     #[command(name = "__supervise", hide = true)]
     Supervise(Supervise),
@@ -83,7 +83,13 @@ pub(crate) enum Command {
 Examples:
   pagewise run --with heap-huge -- sort big.txt
   pagewise run --with pipe-grow=1M,place=one -- sh -c 'cat big | wc -l'
-  pagewise run --list")]
+  pagewise run --list
+
+The program keeps standard input, output and error, signals and terminal. When
+it has ended, remedies that could not take hold are told on standard error.
+
+Exit codes: the program's own, or its signal; 125 could not be started,
+126 cannot be executed, 127 not found, 2 bad usage.")]
 pub(crate) struct Run {
     /// Remedies, separated by commas, each NAME or NAME=PARAMETER
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
@@ -91,6 +97,9 @@ pub(crate) struct Run {
     /// List the remedies and what they take
     #[arg(long)]
     pub(crate) list: bool,
+    /// Tell all that was done to the program, not only what did not work
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -101,14 +110,24 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Examples:
   pagewise profile -- git log -p
-  pagewise profile --json -- make -j2 > profile.json")]
+  pagewise profile --traced --save kept.json -- make -j2
+  pagewise profile --json -- xz -k big > profile.json
+
+The report goes to standard error, after the program's own output. With --json
+standard output is the document alone: the program's goes to standard error.
+
+Exit codes: the program's own, or its signal; 125 could not be started,
+126 cannot be executed, 127 not found, 2 bad usage.")]
 pub(crate) struct Profile {
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Print the saved form
+    /// Print the saved form on standard output instead of text on standard error
     #[arg(long)]
     pub(crate) json: bool,
+    /// Save the run to FILE (it is saved under its identifier as well)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
     /// Run the program a second time under tracing, for the kinds of faults and copies
     #[arg(long)]
     pub(crate) traced: bool,
@@ -119,6 +138,10 @@ pub(crate) struct Profile {
 
 /// `pagewise doctor`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise doctor
+  pagewise doctor --prices --json > machine.json")]
 pub(crate) struct Doctor {
     /// Print as JSON
     #[arg(long)]
@@ -130,6 +153,10 @@ pub(crate) struct Doctor {
 
 /// `pagewise show`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise show                   the newest run
+  pagewise show kept.json --markdown")]
 pub(crate) struct Show {
     /// Identifier from `pagewise history`, or a file; the newest run without it
     pub(crate) run: Option<String>,
@@ -146,6 +173,9 @@ pub(crate) struct Show {
 
 /// `pagewise compare`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise compare before.json after.json")]
 pub(crate) struct Compare {
     /// Identifier or file of the first run
     pub(crate) first: String,
@@ -155,6 +185,10 @@ pub(crate) struct Compare {
 
 /// `pagewise history`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise history
+  pagewise history --json | jq -r .id")]
 pub(crate) struct History {
     /// Print as JSON Lines
     #[arg(long)]
@@ -163,10 +197,25 @@ pub(crate) struct History {
 
 /// `pagewise completions`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise completions bash > ~/.local/share/bash-completion/completions/pagewise
+  pagewise completions fish | source")]
 pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// `pagewise man`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise man > pagewise.1
+  pagewise man tune | man -l -")]
+pub(crate) struct Man {
+    /// The command
+    pub(crate) command: Option<String>,
 }
 
 /// Hidden: the supervising process.
@@ -188,7 +237,8 @@ mod tests {
 
     #[test]
     fn commands_keep_their_own_options() {
-        let cli = Cli::try_parse_from(["pagewise", "run", "--with", "place", "--", "ls", "-l", "--"]);
+        let cli =
+            Cli::try_parse_from(["pagewise", "run", "--with", "place", "--", "ls", "-l", "--"]);
         let Command::Run(run) = cli.expect("a valid line").command else { panic!("not run") };
         assert_eq!(run.command, ["ls", "-l", "--"]);
     }

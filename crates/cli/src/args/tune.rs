@@ -11,11 +11,16 @@ Examples:
   pagewise tune -- sort -o /dev/null big.txt
   pagewise tune --input data.json -- jq .name
   pagewise tune --prepare 'rm -rf out' -- make -C src
-  pagewise tune --arm 'big=env GLIBC_TUNABLES=glibc.malloc.top_pad=64000000 ./job' -- ./job
+  pagewise tune --arm 'tuned=./job --threads 1' -- ./job
 
 Each arm is run in random order beside two plain runs; a gain is kept only when
 it is proven against both, moved its own kernel counter and left the output as
-it was. Exit codes: 0 done, 2 usage or failure, 3 cannot tell.")]
+it was.
+
+Exit codes: 0 done, 2 usage or failure, 3 cannot tell or another experiment
+runs, 126 cannot be executed, 127 not found, 130 interrupted: what is known by
+then is printed. A result that cannot be saved is printed all the same; only a
+failing --save is a failure.")]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,

@@ -38,7 +38,8 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
 
 fn is_slower(run: &Run) -> bool {
     let verdict = run.experiment.as_ref().and_then(|e| e.verdicts.first());
-    verdict.is_some_and(|v| v.word == Word::Reject && v.effect.as_ref().is_some_and(|e| e.ratio > 1.0))
+    verdict
+        .is_some_and(|v| v.word == Word::Reject && v.effect.as_ref().is_some_and(|e| e.ratio > 1.0))
 }
 
 fn split(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>), Failure> {

@@ -9,6 +9,6 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let first = store::load(Some(&args.first))?;
     let second = store::load(Some(&args.second))?;
-    terminal::print(&pagewise_report::compare(&first, &second, &terminal::style()));
+    terminal::print(&pagewise_report::compare(&first, &second, &terminal::style()))?;
     Ok(ExitCode::SUCCESS)
 }

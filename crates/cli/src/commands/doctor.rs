@@ -31,6 +31,6 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     } else {
         pagewise_report::render(&run, &terminal::style())
     };
-    terminal::print(&text);
+    terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pagewise_kernel::lock::{ExperimentLock, LockError};
 use pagewise_model::run::{Outcome, Run};
 use pagewise_tune::world::Event;
-use pagewise_tune::{Request, Stop, StdoutTo};
+use pagewise_tune::{Request, StdoutTo, Stop};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -108,7 +108,9 @@ pub(super) fn lock() -> Result<ExperimentLock, Failure> {
 /// A flag that SIGINT, SIGTERM and SIGHUP raise; a second signal ends us at once.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|e| Failure::usage(format!("cannot handle signals: {e}")))?;
@@ -147,10 +149,10 @@ impl Display {
             Event::Stage(stage) => self.show(stage),
             Event::Chosen(run) => self.say(&pagewise_report::candidates_section(
                 &run.candidates,
-                &terminal::style(),
+                &terminal::error_style(),
             )),
             Event::Design(design) => {
-                self.say(&pagewise_report::design_section(design, &terminal::style()));
+                self.say(&pagewise_report::design_section(design, &terminal::error_style()));
             }
             Event::Progress(p) => self.show(&format!(
                 "{}: {} of {}, {} left, running {}",
@@ -203,25 +205,26 @@ pub(super) fn conclude(
     {
         return Err(failure(&stop));
     }
-    let mut complaint = None;
-    if let Err(error) = store::save(&run) {
-        complaint = Some(error);
-        run.id.clear();
-    }
-    if let Some(path) = &args.save {
-        store::write_whole(path, &run.to_json())?;
-    }
+    keep(&mut run);
+    let saved = args.save.as_ref().map_or(Ok(()), |path| store::write_whole(path, &run.to_json()));
     let text = if args.json {
         run.to_json() + "\n"
     } else {
         pagewise_report::render(&run, &terminal::style())
     };
-    terminal::print(&text);
-    if let Some(error) = complaint {
-        // The result is told; that it could not be kept is told as well.
-        return Ok(error.tell());
-    }
+    terminal::print(&text)?;
+    // The result is told first: what could not be saved is not lost.
+    saved?;
     Ok(ExitCode::from(code(run.outcome.as_ref())))
+}
+
+/// Keeps a run under its identifier. A run that cannot be kept has none, and that is told; nobody
+/// asked for it to be kept, so it fails nothing.
+pub(super) fn keep(run: &mut Run) {
+    if let Err(error) = store::save(run) {
+        error.tell();
+        run.id.clear();
+    }
 }
 
 fn code(outcome: Option<&Outcome>) -> u8 {

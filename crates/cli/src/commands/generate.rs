@@ -1,25 +1,36 @@
-//! Completion scripts and the manual page, from the same definition as the help.
+//! Completion scripts and manual pages, from the same definition as the help.
 
-use crate::args::{Cli, Completions};
+use crate::args::{Cli, Completions, Man};
 use crate::failure::Failure;
 use crate::terminal;
 use clap::CommandFactory;
 use std::process::ExitCode;
 
 /// Prints a shell's completion script.
-pub(super) fn completions(args: &Completions) -> ExitCode {
+pub(super) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "pagewise", &mut text);
-    terminal::print(&String::from_utf8_lossy(&text));
-    ExitCode::SUCCESS
+    terminal::print(&String::from_utf8_lossy(&text))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the manual page.
-pub(super) fn manual() -> Result<ExitCode, Failure> {
+/// Prints the manual page of the program or of one command.
+pub(super) fn manual(args: &Man) -> Result<ExitCode, Failure> {
+    let mut all = Cli::command();
+    all.build();
+    let page = match &args.command {
+        None => all,
+        Some(name) => {
+            all.find_subcommand(name).filter(|c| !c.is_hide_set()).cloned().ok_or_else(|| {
+                Failure::usage(format!("no command `{name}`"))
+                    .with_help("pagewise --help lists them")
+            })?
+        }
+    };
     let mut text = Vec::new();
-    clap_mangen::Man::new(Cli::command())
+    clap_mangen::Man::new(page)
         .render(&mut text)
         .map_err(|e| Failure::usage(format!("cannot write the manual page: {e}")))?;
-    terminal::print(&String::from_utf8_lossy(&text));
+    terminal::print(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }

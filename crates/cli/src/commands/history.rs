@@ -12,11 +12,11 @@ pub(super) fn run(args: &History) -> Result<ExitCode, Failure> {
         for run in &runs {
             let line = serde_json::to_string(run)
                 .map_err(|e| Failure::usage(format!("cannot write run `{}`: {e}", run.id)))?;
-            terminal::print(&(line + "\n"));
+            terminal::print(&(line + "\n"))?;
         }
     } else {
         let heads: Vec<_> = runs.iter().map(pagewise_report::RunHead::from).collect();
-        terminal::print(&pagewise_report::history_table(&heads, &terminal::style()));
+        terminal::print(&pagewise_report::history_table(&heads, &terminal::style()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -22,13 +22,13 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Tune(args) => tune::run(args),
         Command::Ab(args) => ab::run(args),
         Command::Run(args) => run::run(&args),
-        Command::Profile(args) => profile::run(args),
+        Command::Profile(args) => profile::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
-        Command::Completions(args) => Ok(generate::completions(&args)),
-        Command::Man => generate::manual(),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::manual(&args),
         Command::Supervise(args) => Ok(supervise::run(&args)),
     }
 }

@@ -1,26 +1,30 @@
 //! `pagewise profile`
 
-use super::experiment::{identity, own_exe};
+use super::experiment::{SUPERVISE, identity, keep, own_exe};
 use crate::args::Profile;
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_kernel::{clock, dirs};
 use pagewise_measure::Options;
-use pagewise_model::look::Look;
+use pagewise_model::look::{Look, Traced};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
-use pagewise_tracee::launch::{Input, Launch, Observe};
+use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tracee::supervise::Supervisor;
 use std::process::ExitCode;
 
 /// Runs the program once, its own streams untouched, and says where its page work went. The
-/// report goes to standard error, so that the program's output stays what it is.
-pub(super) fn run(args: Profile) -> Result<ExitCode, Failure> {
+/// report goes to standard error, so that the program's output stays what it is; with `--json`
+/// standard output holds the document alone and the program's goes to standard error.
+pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     if args.command.is_empty() {
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
     let start = clock::now();
+    let launch = launch(args);
+    // Before two seconds are spent on prices.
+    launch.check()?;
     let (started, id) = identity(&args.command);
     let text = args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let mut run = Run::new(RunKind::Profile, id, started, text);
@@ -29,46 +33,59 @@ pub(super) fn run(args: Profile) -> Result<ExitCode, Failure> {
     let options = Options { budget_ns: Nanos::secs(2), cache, fresh: false };
     let prices =
         pagewise_measure::calibrate(&options).map_err(|e| Failure::usage(e.to_string()))?;
-    let launch = Launch {
-        stdin: args.input.clone().map_or(Input::Inherit, Input::File),
-        observe: Observe { samples: true, walks: true },
-        ..Launch::passthrough(args.command.clone())
-    };
     let finished = passthrough::observe_through(&launch)?;
     let ended = finished.usage.ended;
     let look = Look {
         runs: vec![finished.usage],
-        traced: traced(&args)?,
+        traced: traced(args),
         samples: finished.samples,
         walks: finished.walks,
     };
     run.diagnosis = Some(pagewise_judge::diagnosis::diagnose(&look, &prices, &machine));
     (run.look, run.prices, run.machine) = (Some(look), Some(prices), Some(machine));
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
-    if let Err(error) = store::save(&run) {
+    keep(&mut run);
+    // The program has run: its status is passed on, whatever becomes of our report.
+    if let Err(error) = report(&run, args) {
         error.tell();
-        run.id.clear();
-    }
-    if args.json {
-        terminal::print(&(run.to_json() + "\n"));
-    } else {
-        for line in pagewise_report::render(&run, &terminal::style()).lines() {
-            terminal::complain(line);
-        }
     }
     passthrough::end_like(ended)
 }
 
+fn launch(args: &Profile) -> Launch {
+    Launch {
+        stdin: args.input.clone().map_or(Input::Inherit, Input::File),
+        stdout: if args.json { Sink::Stderr } else { Sink::Inherit },
+        observe: Observe { samples: true, walks: true },
+        ..Launch::passthrough(args.command.clone())
+    }
+}
+
+fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
+    let saved = args.save.as_ref().map_or(Ok(()), |path| store::write_whole(path, &run.to_json()));
+    if args.json {
+        terminal::print(&(run.to_json() + "\n"))?;
+    } else {
+        for line in pagewise_report::render(run, &terminal::error_style()).lines() {
+            terminal::complain(line);
+        }
+    }
+    saved
+}
+
 /// The second, traced run, if asked for; its output is thrown away.
-fn traced(args: &Profile) -> Result<Fact<pagewise_model::look::Traced>, Failure> {
+fn traced(args: &Profile) -> Fact<Traced> {
     if !args.traced {
-        return Ok(Fact::missing("not asked for (--traced runs the program a second time)"));
+        return Fact::missing("not asked for (--traced runs the program a second time)");
     }
     let launch = Launch {
         stdin: args.input.clone().map_or(Input::Null, Input::File),
         ..Launch::experiment(args.command.clone())
     };
-    let mut supervisor = Supervisor::start(&own_exe()?, &super::experiment::SUPERVISE)
-        .map_err(|e| Failure::usage(e.to_string()))?;
-    Ok(supervisor.traced(&launch, &[], &|| false).into())
+    let traced = || -> Result<Traced, String> {
+        let exe = own_exe().map_err(|failure| failure.to_string())?;
+        let mut supervisor = Supervisor::start(&exe, &SUPERVISE).map_err(|e| e.to_string())?;
+        supervisor.traced(&launch, &[], &|| false).map_err(|e| e.to_string())
+    };
+    traced().map_or_else(Fact::missing, Fact::Known)
 }

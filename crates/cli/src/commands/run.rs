@@ -6,20 +6,22 @@ use crate::terminal;
 use pagewise_model::plan::{Dose, Settings};
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::passthrough;
+use pagewise_tracee::watcher::WatchReport;
 use std::process::ExitCode;
 
 /// Doses from a list as typed.
 pub(super) fn doses(list: &str) -> Result<Vec<Dose>, Failure> {
     let machine = pagewise_kernel::machine::machine();
     pagewise_remedy::parse_list(list, &machine).map_err(|error| {
-        Failure::usage(error.to_string()).with_help("pagewise run --list says what each remedy takes")
+        Failure::usage(error.to_string())
+            .with_help("pagewise run --list says what each remedy takes")
     })
 }
 
 /// Starts a program with remedies on.
 pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.list {
-        list();
+        list()?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.command.is_empty() {
@@ -31,17 +33,48 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if !launch.settings.needs_supervision() {
         return Err(passthrough::exec_with(&launch).into());
     }
-    let ended = passthrough::run_through(&launch, &pagewise_remedy::watch::build)?;
-    passthrough::end_like(ended)
+    let through = passthrough::run_through(&launch, &pagewise_remedy::watch::build)?;
+    for line in through.watches.iter().flat_map(|watch| told(watch, args.verbose)) {
+        terminal::complain(&format!("pagewise: {}", pagewise_report::text::escape(&line)));
+    }
+    passthrough::end_like(through.ended)
 }
 
-fn list() {
+/// What did not work, a line each; all that was done when `verbose`.
+fn told(watch: &WatchReport, verbose: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    if verbose {
+        lines.push(format!("{}: took effect {} time(s)", watch.watch, watch.counter));
+        lines.extend(watch.notes.iter().map(|note| format!("{}: {note}", watch.watch)));
+    }
+    lines.extend(watch.failures.iter().map(|why| format!("{}: {why}", watch.watch)));
+    lines
+}
+
+fn list() -> Result<(), Failure> {
     for remedy in pagewise_remedy::all() {
         terminal::print(&format!(
             "{}\n    {}\n    =PARAMETER: {}\n",
             remedy.name(),
             remedy.sentence(),
             remedy.parameters()
-        ));
+        ))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_failed_is_told_unless_all_is_asked_for() {
+        let mut watch = WatchReport { watch: "pipes".into(), counter: 2, ..WatchReport::default() };
+        watch.notes.push("1 MiB more".into());
+        assert!(told(&watch, false).is_empty());
+        assert_eq!(told(&watch, true), ["pipes: took effect 2 time(s)", "pipes: 1 MiB more"]);
+        watch.failures.push("limit reached".into());
+        assert_eq!(told(&watch, false), ["pipes: limit reached"]);
+        assert_eq!(told(&watch, true).len(), 3);
     }
 }

@@ -17,6 +17,6 @@ pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
     } else {
         pagewise_report::render(&run, &terminal::style())
     };
-    terminal::print(&text);
+    terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

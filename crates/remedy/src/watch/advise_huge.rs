@@ -131,11 +131,13 @@ impl Watcher for AdviseHuge {
                 self.advised, self.advised_bytes, self.stopped_ns, self.longest_ns
             ));
         }
+        let refused = |(why, n): (&String, &u64)| format!("{n} refused: {why}");
+        let mut failures: Vec<String> = self.refusals.iter().map(refused).collect();
         if self.limit_reached {
-            notes.push(format!("no more advice beyond {} of memory", self.growth_limit));
+            failures.push(format!("no more advice beyond {} of memory", self.growth_limit));
         }
-        notes.extend(self.refusals.iter().map(|(why, n)| format!("{n} refused: {why}")));
-        WatchReport { watch: self.name().to_owned(), counter: self.advised, notes }
+        let watch = self.name().to_owned();
+        WatchReport { watch, counter: self.advised, notes, failures }
     }
 }
 

@@ -42,11 +42,12 @@ impl Watcher for AlternateCpus {
     }
 
     fn finish(&mut self) -> WatchReport {
-        let notes = if self.refused > 0 {
+        let failures = if self.refused > 0 {
             vec![format!("{} process(es) could not be placed", self.refused)]
         } else {
             Vec::new()
         };
-        WatchReport { watch: self.name().to_owned(), counter: self.placed, notes }
+        let watch = self.name().to_owned();
+        WatchReport { watch, counter: self.placed, notes: Vec::new(), failures }
     }
 }

@@ -34,9 +34,9 @@ impl Watcher for GrowPipes {
     }
 
     fn finish(&mut self) -> WatchReport {
-        let mut notes = Vec::new();
+        let (mut notes, mut failures) = (Vec::new(), Vec::new());
         if self.ledger.limit_reached() {
-            notes.push(
+            failures.push(
                 "the user's pipe budget (fs.pipe-user-pages-soft) is used up: some pipes were \
                  not grown"
                     .to_owned(),
@@ -44,11 +44,12 @@ impl Watcher for GrowPipes {
         }
         for (errno, count) in self.ledger.refusals() {
             let error = std::io::Error::from_raw_os_error(*errno);
-            notes.push(format!("{count} pipe(s) not grown: {error}"));
+            failures.push(format!("{count} pipe(s) not grown: {error}"));
         }
         if self.ledger.grown() > 0 {
             notes.push(format!("at most {} more pipe memory at once", self.ledger.most_held()));
         }
-        WatchReport { watch: self.name().to_owned(), counter: self.ledger.grown(), notes }
+        let watch = self.name().to_owned();
+        WatchReport { watch, counter: self.ledger.grown(), notes, failures }
     }
 }

@@ -34,7 +34,8 @@ impl Watcher for Grower {
     fn finish(&mut self) -> WatchReport {
         let refusals = self.ledger.refusals();
         let notes = refusals.iter().map(|(errno, n)| format!("errno {errno}: {n}")).collect();
-        WatchReport { watch: self.name().into(), counter: self.ledger.grown(), notes }
+        let (watch, counter) = (self.name().into(), self.ledger.grown());
+        WatchReport { watch, counter, notes, ..WatchReport::default() }
     }
 }
 
@@ -128,7 +129,7 @@ fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
 
 fn through(args: Vec<OsString>) {
     match passthrough::run_through(&Launch::passthrough(args), &make) {
-        Ok(ended) => passthrough::end_like(ended),
+        Ok(through) => passthrough::end_like(through.ended),
         Err(error) => refuse(&error),
     }
 }

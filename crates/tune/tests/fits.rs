@@ -1,0 +1,139 @@
+//! Which remedies fit which program: the facts decide, and each refusal says why.
+
+mod support;
+
+use pagewise_judge::diagnosis::diagnose;
+use pagewise_model::look::{Allocator, Look, PipeSeen, Traced};
+use pagewise_model::plan::Candidate;
+use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_remedy::Evidence;
+use pagewise_tune::choose;
+use pagewise_tune::world::World;
+use support::{Fake, request};
+
+/// The candidates for the program of numbers, changed by `change`.
+fn candidates(change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+    on_machine("madvise", change)
+}
+
+fn on_machine(thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+    let mut world = Fake::default();
+    let plain = choose::plain(&request());
+    let runs = (0..2).map(|_| world.timed(&plain, false).unwrap().usage).collect();
+    assert_eq!(world.timed_runs("plain"), 2);
+    let (Fact::Known(mut traced), _) = world.traced().unwrap() else { panic!("no look") };
+    let missing = || "not here".to_owned();
+    let mut look = Look {
+        runs,
+        traced: Fact::Missing(missing()),
+        samples: Fact::Missing(missing()),
+        walks: Fact::Missing(missing()),
+    };
+    change(&mut traced, &mut look);
+    look.traced = Fact::Known(traced);
+    let (prices, mut machine) = (world.prices().unwrap(), world.machine());
+    machine.thp_enabled = Fact::Known(thp.to_owned());
+    let diagnosis = diagnose(&look, &prices, &machine);
+    let evidence =
+        Evidence { look: &look, diagnosis: &diagnosis, machine: &machine, prices: &prices };
+    choose::candidates(&evidence)
+}
+
+fn specs(candidates: &[Candidate], remedy: &str) -> Vec<String> {
+    let one = candidates.iter().find(|c| c.remedy == remedy).expect("every remedy is asked");
+    assert_eq!(one.fits(), one.ceiling_share > 0.0 && !one.doses.is_empty(), "{one:?}");
+    one.doses.iter().map(pagewise_model::plan::Dose::spec).collect()
+}
+
+fn why(candidates: &[Candidate], remedy: &str) -> String {
+    candidates.iter().find(|c| c.remedy == remedy).expect("every remedy is asked").why.clone()
+}
+
+fn busy_pipe(traced: &mut Traced, look: &mut Look) {
+    traced.most_processes = 2;
+    traced.pipes = vec![PipeSeen {
+        inode: 7,
+        capacity_bytes: Bytes::kib(64),
+        writers: vec![10],
+        readers: vec![11],
+        inherited: false,
+    }];
+    for run in &mut look.runs {
+        run.voluntary_switches = 30_000;
+        run.read_bytes = Some(Bytes::gib(1));
+        run.written_bytes = Some(Bytes::gib(1));
+        run.sys_ns = Nanos::millis(400);
+    }
+}
+
+#[test]
+fn a_heap_is_treated_by_its_allocator() {
+    let plain = candidates(|_, _| {});
+    assert_eq!(specs(&plain, "heap-huge"), ["heap-huge=tunable"]);
+    let go = candidates(|t, _| {
+        t.processes[0].allocator = Allocator::Go;
+        t.processes[0].churn.large_mmap_calls = 3;
+    });
+    assert_eq!(specs(&go, "heap-huge"), ["heap-huge=inject"]);
+    let steps = candidates(|t, _| t.processes[0].allocator = Allocator::Musl);
+    assert!(specs(&steps, "heap-huge").is_empty());
+    assert!(why(&steps, "heap-huge").contains("grows in steps"), "{}", why(&steps, "heap-huge"));
+}
+
+#[test]
+fn huge_pages_that_are_on_or_off_for_all_leave_nothing_to_do() {
+    assert!(why(&on_machine("always", |_, _| {}), "heap-huge").contains("already on"));
+    assert!(why(&on_machine("never", |_, _| {}), "heap-huge").contains("are off"));
+}
+
+#[test]
+fn heap_small_needs_memory_on_huge_pages() {
+    assert!(specs(&candidates(|_, _| {}), "heap-small").is_empty());
+    let huge = candidates(|t, _| t.processes[0].anon_huge_bytes = Bytes::mib(300));
+    assert_eq!(specs(&huge, "heap-small"), ["heap-small"]);
+}
+
+#[test]
+fn churn_is_what_was_faulted_in_again() {
+    let untouched = candidates(|t, _| t.processes[0].churn.munmap_bytes = Bytes::gib(50));
+    assert!(specs(&untouched, "malloc-keep").is_empty(), "address space costs nothing");
+    let churn = candidates(|t, _| {
+        let process = &mut t.processes[0];
+        process.churn.munmap_bytes = Bytes::gib(1);
+        process.churn.munmap_calls = 400;
+        process.peak_rss_bytes = Bytes::mib(40);
+        process.anon_bytes = Bytes::mib(1);
+    });
+    assert_eq!(specs(&churn, "malloc-keep"), ["malloc-keep=64M"]);
+    assert!(why(&churn, "malloc-keep").contains("faulted in again"));
+}
+
+#[test]
+fn pipes_of_the_program_are_grown_and_others_are_not() {
+    let busy = candidates(busy_pipe);
+    assert_eq!(specs(&busy, "pipe-grow"), ["pipe-grow=256K", "pipe-grow=1024K"]);
+    assert_eq!(specs(&busy, "place"), ["place=one", "place=apart"]);
+    let inherited = candidates(|t, l| {
+        busy_pipe(t, l);
+        t.pipes[0].inherited = true;
+    });
+    assert!(specs(&inherited, "pipe-grow").is_empty());
+    assert_eq!(specs(&inherited, "place"), ["place=one"]);
+    let large = candidates(|t, l| {
+        busy_pipe(t, l);
+        t.pipes[0].capacity_bytes = Bytes::kib(256);
+    });
+    assert_eq!(specs(&large, "pipe-grow"), ["pipe-grow=1024K"]);
+}
+
+#[test]
+fn a_remedy_that_cannot_pay_is_refused_with_its_ceiling() {
+    let idle = candidates(|_, look| {
+        for run in &mut look.runs {
+            run.user_ns = Nanos::secs(60);
+            run.wall_ns = Nanos::secs(60);
+        }
+    });
+    assert!(specs(&idle, "heap-huge").is_empty());
+    assert!(why(&idle, "heap-huge").contains("at most 0."), "{}", why(&idle, "heap-huge"));
+}
