@@ -79,8 +79,8 @@ pub trait Bench {
     /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
     fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure>;
 
-    /// Prepares the machine for the next block, outside the clock of any run (touches and frees
-    /// memory, so that the host has it ready).
+    /// Prepares the machine for the next block, outside the clock of any run. What each run needs
+    /// anew (memory that the host has ready) is prepared by [`Bench::run`].
     ///
     /// # Errors
     /// [`RunFailure`]; `Failed` ends the experiment.
