@@ -7,6 +7,7 @@ use super::pattern::Sampler;
 use super::pipes::Pipes;
 use super::{TraceError, TraceOptions, churn};
 use pagewise_kernel::privilege::FileRights;
+use pagewise_kernel::proc::stat;
 use pagewise_model::Fact;
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
@@ -213,7 +214,7 @@ impl Engine {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         thread.parked = false;
         if std::mem::take(&mut thread.interrupted) {
-            reissue(thread.pid, tid);
+            reissue(tid);
         }
         self.resume(tid, 0);
     }
@@ -387,9 +388,10 @@ impl Engine {
     /// Takes a burst of single steps of a running thread, if it is time.
     fn sample(&mut self) -> Result<(), TraceError> {
         let Some(sampler) = self.sampler.as_mut().filter(|s| s.is_due()) else { return Ok(()) };
-        let running = self.threads.iter().find(|(tid, thread)| {
-            !thread.parked && thread.pending.is_none() && is_running(thread.pid, **tid)
-        });
+        let running = self
+            .threads
+            .iter()
+            .find(|(tid, thread)| !thread.parked && thread.pending.is_none() && is_running(**tid));
         let Some((&tid, thread)) = running else {
             sampler.put_off();
             return Ok(());
@@ -421,10 +423,10 @@ impl Engine {
 }
 
 /// A call that came back with EINTR only because we interrupted it is issued again.
-fn reissue(pid: i32, tid: i32) {
+fn reissue(tid: i32) {
     if let Ok(regs) = request::get_regs(tid)
         && inject::is_plain_eintr(&regs)
-        && !inject::has_pending_signal(pid, tid).unwrap_or(true)
+        && !inject::has_pending_signal(tid).unwrap_or(true)
     {
         ignore_gone(request::set_regs(tid, &inject::resume(&regs, inject::Sleep::Continue)));
     }
@@ -440,9 +442,8 @@ fn process_of(tid: i32) -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
-fn is_running(pid: i32, tid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"))
-        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
+fn is_running(tid: i32) -> bool {
+    stat::read(tid).is_ok_and(|stat| stat.state == 'R')
 }
 
 /// The executable of `pid`, if it would run with rights that its caller does not have.

@@ -210,7 +210,7 @@ fn attempt(
     if regs.cs & 0xffff != 0x33 {
         return Err(Refusal::ThirtyTwoBit.into());
     }
-    if has_pending_signal(subject.pid, tid)? {
+    if has_pending_signal(tid)? {
         return Err(Refusal::Busy.into());
     }
     let outcome = if subject::in_restartable_sequence(subject.pid, tid, regs.rip)

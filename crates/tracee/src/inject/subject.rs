@@ -12,6 +12,7 @@ use crate::elf;
 use crate::ptrace::{read_memory, read_u64, request};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::maps::{self, Mapping};
+use pagewise_kernel::proc::status;
 use pagewise_model::look::Allocator;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -173,11 +174,9 @@ fn rank(pid: i32, tid: i32) -> Option<u8> {
 ///
 /// # Errors
 /// When the thread is gone.
-pub fn has_pending_signal(pid: i32, tid: i32) -> Result<bool, InjectError> {
-    let status = read_proc(pid, &format!("task/{tid}/status"))?;
-    let mask = |name| field(&status, name).and_then(|v| u64::from_str_radix(v, 16).ok());
-    let pending = mask("SigPnd").unwrap_or(0) | mask("ShdPnd").unwrap_or(0);
-    Ok(pending & !mask("SigBlk").unwrap_or(0) != 0)
+pub fn has_pending_signal(tid: i32) -> Result<bool, SysError> {
+    let status = status::read(tid)?;
+    Ok((status.thread_pending | status.process_pending) & !status.blocked != 0)
 }
 
 /// True when `ip` lies in a restartable sequence (rseq(2)): the kernel would abort it if it saw the
