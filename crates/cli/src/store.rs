@@ -132,10 +132,18 @@ pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
         .with_help("pagewise history lists the saved runs"))
 }
 
-/// All readable saved runs, oldest first.
+/// All saved runs that can be read, oldest first; the others are told as one line.
 pub(crate) fn all() -> Result<Vec<Run>, Failure> {
     let directory = directory()?;
     let mut names = names(&directory);
     names.sort();
-    Ok(names.iter().filter_map(|n| read(&directory.join(format!("{n}.json"))).ok()).collect())
+    let found = names.len();
+    let runs: Vec<Run> =
+        names.iter().filter_map(|n| read(&directory.join(format!("{n}.json"))).ok()).collect();
+    if runs.len() < found {
+        Failure::usage(format!("{} saved run(s) cannot be read", found - runs.len()))
+            .with_help(format!("pagewise show ID says why; they lie in {}", directory.display()))
+            .tell();
+    }
+    Ok(runs)
 }

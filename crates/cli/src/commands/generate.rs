@@ -9,9 +9,17 @@ use std::process::ExitCode;
 /// Prints a shell's completion script.
 pub(super) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "pagewise", &mut text);
+    clap_complete::generate(args.shell, &mut shown(), "pagewise", &mut text);
     terminal::print(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The definition without hidden commands, which completion scripts would offer.
+fn shown() -> clap::Command {
+    let all = Cli::command();
+    clap::Command::new("pagewise")
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|c| !c.is_hide_set()).cloned())
 }
 
 /// Prints the manual page of the program or of one command.

@@ -1,0 +1,288 @@
+//! The program against the kernel: what it passes on, what it leaves behind, whom it lets wait.
+//!
+//! Experiments take the machine's one lock, so these tests take turns, and an experiment that
+//! finds the lock taken by somebody else waits for it and skips when that takes too long.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says when it skips"
+)]
+
+mod helper;
+
+use helper::{PROGRAM, Place, await_gone, experiment, once_free, only_turn, said};
+use pagewise_kernel::lock::ExperimentLock;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Ways to start a program through `run`: exec'ed away, and supervised.
+const WAYS: [&str; 2] = ["", "pipe-grow"];
+
+fn through(with: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["run", "--with", with, "--"]).args(words);
+    command
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+#[test]
+fn run_passes_streams_status_and_signal_on() {
+    for with in WAYS {
+        let mut child = through(with, &["sh", "-c", "cat; echo err >&2; exit 7"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"through\n").unwrap();
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(7), "{with}");
+        assert_eq!(done.stdout, b"through\n", "{with}");
+        assert_eq!(done.stderr, b"err\n", "{with}");
+        let killed = through(with, &["sh", "-c", "kill -SEGV $$"]).output().unwrap();
+        assert_eq!(killed.status.signal(), Some(Signal::SEGV.as_raw()), "{with}");
+        assert!(killed.stderr.is_empty(), "{with}");
+    }
+}
+
+#[test]
+fn run_hands_a_signal_to_the_program() {
+    for with in WAYS {
+        let script = "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.02; done";
+        let mut child =
+            through(with, &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut ready = [0; 6];
+        out.read_exact(&mut ready).unwrap();
+        kill_process(pid_of(&child), Signal::TERM).unwrap();
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "caught\n", "{with}");
+        assert_eq!(child.wait().unwrap().code(), Some(5), "{with}");
+    }
+}
+
+#[test]
+fn run_ends_by_a_closed_pipe_like_the_program() {
+    for with in WAYS {
+        let mut child = through(with, &["yes"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 2];
+        child.stdout.take().unwrap().read_exact(&mut line).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::PIPE.as_raw()), "{with}");
+    }
+}
+
+#[test]
+fn run_grows_the_pipe_of_a_pipeline_and_tells_when_asked() {
+    let script = "{ sleep 0.3; head -c 1000000 /dev/zero; } | wc -c";
+    let quiet = through("pipe-grow", &["sh", "-c", script]).output().unwrap();
+    assert_eq!((quiet.stdout.as_slice(), said(&quiet.stderr)), (&b"1000000\n"[..], String::new()));
+    let told = Command::new(PROGRAM)
+        .args(["run", "-v", "--with", "pipe-grow", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let text = said(&told.stderr);
+    assert!(text.starts_with("pagewise: grow-pipes: took effect 1 time"), "{text}");
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let done = Command::new(PROGRAM).arg("doctor").stdout(full).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(said(&done.stderr).starts_with("pagewise: cannot write standard output"));
+}
+
+#[test]
+fn doctor_prints_one_document() {
+    let done = Command::new(PROGRAM).args(["doctor", "--json"]).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(!document["checkup"]["capabilities"].as_array().unwrap().is_empty());
+    assert!(done.status.success() && done.stderr.is_empty());
+}
+
+#[test]
+fn every_command_is_in_manual_and_completions() {
+    const COMMANDS: [&str; 10] = [
+        "tune",
+        "ab",
+        "run",
+        "profile",
+        "doctor",
+        "show",
+        "compare",
+        "history",
+        "completions",
+        "man",
+    ];
+    for made in
+        [&["man"][..], &["completions", "bash"], &["completions", "zsh"], &["completions", "fish"]]
+    {
+        let text = said(&Command::new(PROGRAM).args(made).output().unwrap().stdout);
+        for command in COMMANDS {
+            assert!(text.contains(command), "{made:?} lacks {command}");
+        }
+        assert!(!text.contains("__supervise"), "{made:?}");
+    }
+    for command in COMMANDS {
+        for help in ["-h", "--help"] {
+            let text = said(&Command::new(PROGRAM).args([command, help]).output().unwrap().stdout);
+            assert!(text.contains("Usage:") && text.contains("Examples:"), "{command}: {text}");
+            let long: Vec<&str> = text.lines().filter(|l| l.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{command} {help}: {long:?}");
+        }
+        let page = said(&Command::new(PROGRAM).args(["man", command]).output().unwrap().stdout);
+        assert!(page.contains(&format!("pagewise\\-{command}")), "{command}");
+    }
+}
+
+#[test]
+fn profile_keeps_program_and_report_apart() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let kept = place.path().join("kept.json");
+    let program = ["--", "sh", "-c", "echo out; exit 3"];
+    let plain = place
+        .pagewise(&["profile", "--save", kept.to_str().unwrap()])
+        .args(program)
+        .output()
+        .unwrap();
+    assert_eq!((plain.status.code(), plain.stdout.as_slice()), (Some(3), &b"out\n"[..]));
+    assert!(said(&plain.stderr).contains("the program as it is"));
+    let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    assert_eq!(saved["kind"], "profile");
+    let json = place.pagewise(&["profile", "--json"]).args(program).output().unwrap();
+    assert_eq!(json.status.code(), Some(3));
+    let document: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(document["kind"], "profile");
+    assert_eq!(said(&json.stderr), "out\n");
+}
+
+#[test]
+fn a_saved_file_follows_no_link_and_spares_devices() {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let _turn = only_turn();
+    let place = Place::new();
+    let kept = place.path().join("kept.json");
+    let link = place.path().join("link");
+    std::fs::write(place.path().join("target"), "old").unwrap();
+    std::os::unix::fs::symlink("target", &link).unwrap();
+    for save in [kept.as_path(), link.as_path()] {
+        let done = place
+            .pagewise(&["profile", "--save", save.to_str().unwrap(), "--", "true"])
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", said(&done.stderr));
+    }
+    assert_eq!(std::fs::metadata(&kept).unwrap().mode() & 0o777, 0o600);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read(place.path().join("target")).unwrap().starts_with(b"{"));
+    let done = place.pagewise(&["profile", "--save", "/dev/full", "--", "true"]).output().unwrap();
+    assert!(said(&done.stderr).contains("cannot save `/dev/full`"));
+    assert!(std::fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+    let parts = std::fs::read_dir(place.path()).unwrap().flatten();
+    assert!(parts.map(|e| e.file_name()).all(|n| !n.to_string_lossy().contains(".part")));
+}
+
+#[test]
+fn a_result_that_cannot_be_kept_is_printed() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let Some(done) = experiment(|| {
+        let mut command = place.pagewise(&["tune", "--advise", "--", "true"]);
+        command.env("XDG_STATE_HOME", "/dev/null/none");
+        command
+    }) else {
+        return;
+    };
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    assert!(said(&done.stdout).contains("the program as it is"));
+    assert!(said(&done.stderr).contains("XDG_STATE_HOME"), "{}", said(&done.stderr));
+}
+
+#[test]
+fn a_second_experiment_is_refused() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let Ok(_lock) = ExperimentLock::acquire() else {
+        println!("SKIP a_second_experiment_is_refused: another experiment runs");
+        return;
+    };
+    let done = place.pagewise(&["tune", "--", "true"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(3));
+    let text = said(&done.stderr);
+    assert!(text.contains(&format!("pid {}", std::process::id())), "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+#[test]
+fn advice_names_the_pipe() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let file = place.path().join("zeroes");
+    std::fs::write(&file, vec![0; 200 << 20]).unwrap();
+    let script = format!("cat {} | wc -c", file.display());
+    let made = || place.pagewise(&["tune", "--advise", "--json", "--", "sh", "-c", &script]);
+    let Some(done) = experiment(made) else { return };
+    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    let all = document["candidates"].as_array().unwrap();
+    let pipe = all.iter().find(|c| c["remedy"] == "pipe-grow").unwrap();
+    assert!(!pipe["doses"].as_array().unwrap().is_empty(), "{pipe}");
+    assert_eq!(document["outcome"]["outcome"], "advice_only");
+}
+
+/// Starts a session whose program carries a mark and waits until that program runs.
+fn started(place: &Place) -> Option<Child> {
+    let script = format!("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; : {}", place.mark());
+    once_free(|| {
+        let mut child = place
+            .pagewise(&["tune", "--budget", "60s", "--json", "--", "sh", "-c", &script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        while child.try_wait().unwrap().is_none() {
+            if !place.alive().is_empty() {
+                return Some(child);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    })
+}
+
+#[test]
+fn a_killed_session_leaves_no_child_and_its_scratch_goes_with_the_next() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let Some(mut child) = started(&place) else { return };
+    kill_process(pid_of(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert!(await_gone(&place), "left alive: {:?}", place.alive());
+    assert_eq!(place.scratches().len(), 1);
+    let made = || place.pagewise(&["tune", "--advise", "--", "true"]);
+    let Some(next) = experiment(made) else { return };
+    assert_eq!(next.status.code(), Some(0), "{}", said(&next.stderr));
+    assert!(place.scratches().is_empty(), "{:?}", place.scratches());
+}
+
+#[test]
+fn an_interrupted_session_ends_with_what_is_known() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let Some(child) = started(&place) else { return };
+    kill_process_group(pid_of(&child), Signal::INT).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130));
+    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(document["outcome"]["outcome"], "interrupted");
+    assert!(place.alive().is_empty() && place.scratches().is_empty());
+}
