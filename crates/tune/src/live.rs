@@ -229,9 +229,10 @@ impl World for Live<'_> {
     fn condition(&mut self, bytes: Bytes) {
         let stop = Arc::clone(&self.stop);
         let interrupted = move || stop.load(Ordering::Relaxed);
+        let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         // A machine that cannot give the memory leaves the block as it is; the host's share of
         // each run is measured all the same.
-        let _unconditioned = self.supervisor.condition(bytes, &interrupted);
+        let _unconditioned = self.supervisor.condition(bytes.min(room), &interrupted);
     }
 
     fn canary(&mut self) -> Canary {

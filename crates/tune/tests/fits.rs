@@ -1,5 +1,7 @@
 //! Which remedies fit which program: the facts decide, and each refusal says why.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
 mod support;
 
 use pagewise_judge::diagnosis::diagnose;

@@ -3,7 +3,8 @@
 //! Samples tell activities, which are coarser than kinds: a copy does not say whether it was for a
 //! pipe or a file. A kind has a sampled time when it is the only one of its activity; otherwise the
 //! sums are compared. The price of a fault holds its share of unmapping, which samples show as
-//! mapping work, so those two are compared together. Wake-ups are not compared: their price is
+//! mapping work; and a clock that cannot interrupt a page being cleared bills that time to the
+//! fault around it. So faults, zeroing and mapping are compared together. Wake-ups are not compared: their price is
 //! the time until the other side runs, samples show only the CPU time around it.
 
 use super::Estimate;
@@ -14,35 +15,27 @@ use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
 
 const COPIES: &[CostKind] = &[CostKind::PipeCopies, CostKind::FileCopies];
-const FAULTS: &[CostKind] =
-    &[CostKind::AnonFaults, CostKind::FileFaults, CostKind::CowFaults, CostKind::MajorFaults];
+const FAULTS: &[CostKind] = &[
+    CostKind::AnonFaults,
+    CostKind::Zeroing,
+    CostKind::FileFaults,
+    CostKind::CowFaults,
+    CostKind::MajorFaults,
+    CostKind::MapUnmap,
+];
+const FAULTING: &[Activity] = &[Activity::Fault, Activity::Zeroing, Activity::MapUnmap];
 
-/// Which kinds share an activity.
-const SHOWN_AS: &[(Activity, &[CostKind])] = &[
-    (Activity::Copy, COPIES),
-    (Activity::Fault, FAULTS),
-    (Activity::Zeroing, &[CostKind::Zeroing]),
-    (Activity::MapUnmap, &[CostKind::MapUnmap]),
-    (Activity::Wakeup, &[CostKind::Wakeups]),
-    (Activity::Reclaim, &[CostKind::Reclaim]),
+/// Which kinds share which activities.
+const SHOWN_AS: &[(&[Activity], &[CostKind])] = &[
+    (&[Activity::Copy], COPIES),
+    (FAULTING, FAULTS),
+    (&[Activity::Wakeup], &[CostKind::Wakeups]),
+    (&[Activity::Reclaim], &[CostKind::Reclaim]),
 ];
 
 /// Sums that must agree: name, activities, kinds.
-const COMPARED: &[(&str, &[Activity], &[CostKind])] = &[
-    ("copies", &[Activity::Copy], COPIES),
-    ("zeroing", &[Activity::Zeroing], &[CostKind::Zeroing]),
-    (
-        "faults and mapping",
-        &[Activity::Fault, Activity::MapUnmap],
-        &[
-            CostKind::AnonFaults,
-            CostKind::FileFaults,
-            CostKind::CowFaults,
-            CostKind::MajorFaults,
-            CostKind::MapUnmap,
-        ],
-    ),
-];
+const COMPARED: &[(&str, &[Activity], &[CostKind])] =
+    &[("copies", &[Activity::Copy], COPIES), ("faults, zeroing and mapping", FAULTING, FAULTS)];
 
 /// Below this share of CPU time by both ways a difference is not worth a sentence.
 const WORTH_A_SENTENCE: f64 = 0.05;
@@ -96,12 +89,12 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
         Fact::Known(samples) => samples,
         Fact::Missing(reason) => return Fact::Missing(reason.clone()),
     };
-    let Some((activity, kinds)) = SHOWN_AS.iter().find(|(_, kinds)| kinds.contains(&kind)) else {
+    let Some((activities, kinds)) = SHOWN_AS.iter().find(|(_, kinds)| kinds.contains(&kind)) else {
         return Fact::missing("samples do not show page walks");
     };
     match kinds.iter().find(|other| **other != kind && present.contains(other)) {
         Some(other) => Fact::Missing(format!("samples do not tell it from {}", other.label())),
-        None => Fact::Known(Nanos::from_f64(samples.ns(&[*activity]))),
+        None => Fact::Known(Nanos::from_f64(samples.ns(activities))),
     }
 }
 

@@ -373,7 +373,7 @@ fn samples_contradict_counts_only_where_it_matters() {
     let said = judge(&look).disagreements;
     assert_eq!(said.len(), 2, "{said:?}");
     assert_eq!(said[0], "copies: 209.7 ms by counts and prices, 300.0 ms by samples");
-    assert!(said[1].starts_with("faults and mapping: 0 ns"));
+    assert!(said[1].starts_with("faults, zeroing and mapping: 0 ns"));
 }
 
 #[test]

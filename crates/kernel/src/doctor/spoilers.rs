@@ -152,7 +152,7 @@ fn taken_back(ratio: &Result<f64, SysError>, devices: &[String], guest: bool) ->
         }
         _ => return None,
     };
-    spoiler(what, "memory is touched and freed before each block, and the host's share is measured")
+    spoiler(what, "memory is touched and freed before each run, and the host's share is measured")
 }
 
 fn damon() -> Option<Spoiler> {

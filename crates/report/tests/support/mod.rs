@@ -349,7 +349,7 @@ pub(crate) fn doctor() -> Run {
         ],
         spoilers: vec![Spoiler {
             what: "The host takes free memory back.".into(),
-            remedy: "Memory is touched before each block.".into(),
+            remedy: "Memory is touched before each run.".into(),
         }],
     });
     run
