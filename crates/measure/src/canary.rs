@@ -3,18 +3,23 @@
 //! The register canary is a chain of dependent arithmetic without memory: it slows down with the
 //! clock, a neighbour on the core, or stolen time. It is run in pieces of which the fastest counts:
 //! another program that takes the CPU for a moment is noise for all arms alike and no reason to
-//! drop a block, a CPU that has become slower is. The memory canary reads one word of each cache
+//! drop a block, a CPU that has become slower is. Pauses between the pieces let a dip of a few
+//! milliseconds pass (clocks and sibling threads of a host change that fast); what lasts longer is
+//! seen. The memory canary reads one word of each cache
 //! line of a buffer larger than private caches. Times are wall time, a few ms each. Not seen: what
 //! happens between two calls.
 
 use crate::sample::time;
 use pagewise_model::Nanos;
 use std::hint::black_box;
+use std::time::Duration;
 
 /// Steps of one piece of the register loop: about 0.8 ms, shorter than a scheduler's slice.
 const STEPS: u64 = 500_000;
 /// Pieces.
 const PIECES: u32 = 5;
+/// Pause before each piece.
+const PAUSE: Duration = Duration::from_millis(3);
 /// Words of the buffer: 32 MiB.
 const WORDS: usize = 4 << 20;
 /// Words of a cache line.
@@ -28,6 +33,7 @@ pub fn register_canary() -> Nanos {
 }
 
 fn run_piece() -> f64 {
+    std::thread::sleep(PAUSE);
     let (ns, state) = time(|| {
         let mut state = black_box(1_u64);
         for _ in 0..STEPS {
