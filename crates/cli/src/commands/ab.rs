@@ -5,6 +5,7 @@ use crate::args::Ab;
 use crate::failure::Failure;
 use pagewise_model::run::Run;
 use pagewise_model::trial::Word;
+use pagewise_tracee::launch::Launch;
 use pagewise_tune::live::Live;
 use pagewise_tune::pair::Pair;
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let (first, second) = split(&args.commands)?;
     let names = names(&args.names)?;
     let request = experiment::request(&args.experiment, first)?;
+    Launch::experiment(second.clone()).check()?;
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;
     let display = Display::new(args.experiment.quiet);
@@ -28,7 +30,7 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let world = Live::start(&request, &exe, &experiment::SUPERVISE, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => pair.run(&mut world),
-        Err(error) => return Err(Failure::usage(error.to_string())),
+        Err(stop) => return Err(experiment::failure(&stop)),
     };
     display.finish();
     let slower = args.fail_if_slower && is_slower(&run);

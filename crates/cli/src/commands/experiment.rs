@@ -7,6 +7,7 @@ use crate::{store, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pagewise_kernel::lock::{ExperimentLock, LockError};
 use pagewise_model::run::{Outcome, Run};
+use pagewise_tracee::launch::Launch;
 use pagewise_tune::world::Event;
 use pagewise_tune::{Request, StdoutTo, Stop};
 use std::ffi::OsString;
@@ -54,6 +55,8 @@ pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<R
         std::fs::File::open(file)
             .map_err(|e| Failure::usage(format!("cannot read input `{}`: {e}", file.display())))?;
     }
+    // Before seconds are spent on prices.
+    Launch::experiment(command.clone()).check()?;
     let (started_unix_ns, id) = identity(&command);
     Ok(Request {
         input: args.input.clone(),
@@ -235,7 +238,8 @@ fn code(outcome: Option<&Outcome>) -> u8 {
     }
 }
 
-fn failure(stop: &Stop) -> Failure {
+/// A session's early end as it is told.
+pub(super) fn failure(stop: &Stop) -> Failure {
     let failure = match stop {
         Stop::Launch(error) => Failure::from(error.clone()),
         Stop::Interrupted => Failure::usage("interrupted before anything was known").with_code(130),

@@ -24,7 +24,7 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     let world = Live::start(&request, &exe, &experiment::SUPERVISE, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => Session::new(&request).run(&mut world),
-        Err(error) => return Err(Failure::usage(error.to_string())),
+        Err(stop) => return Err(experiment::failure(&stop)),
     };
     display.finish();
     experiment::conclude(run, end, &args.experiment)
