@@ -8,7 +8,8 @@
 //! *keep* needs all of: the exact one-sided signed-rank p at most 0.005 (0.002 from 20 blocks
 //! on), divided by the number of arms confirmed; the lower 95% bound of the Hodges-Lehmann
 //! estimate of the gain above 1%; the effect above twice the control's own; the mechanism's
-//! counter moved in every run of the arm and in none of the control; equal output. *reject* is
+//! counter moved in two of three runs of the arm or more and in none of the control (every run
+//! counts for the effect, whether it took hold or not; docs/decisions/008); equal output. *reject* is
 //! the mirror image without the counter, or unequal output. *equivalent* is a 95% interval within
 //! 2% either way. The control against itself vetoes only at a two-sided p of 0.001: a veto
 //! at 5% would refuse 6% of all true gains. Not seen: an error that favours one arm in
@@ -33,6 +34,9 @@ pub const HOST_DROP_SHARE: f64 = 0.2;
 /// Most blocks that may be dropped because the CPU's speed moved. The canary does not know which
 /// arm ran, so dropping by it favours none; what is left must still be enough for the proof.
 pub const CANARY_DROP_SHARE: f64 = 0.8;
+/// Share of its runs in which an arm must have taken hold. Not all: glibc 2.36 takes its own
+/// `hugetlb` tunable in four of five starts (docs/decisions/008).
+pub const HELD_SHARE: f64 = 2.0 / 3.0;
 /// How far the arm's counter must exceed the control's largest.
 const COUNTER_FACTOR: u64 = 10;
 
@@ -51,17 +55,38 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// Moved in every run of the arm and in no run of the control.
+    /// Took hold in at least [`HELD_SHARE`] of the arm's runs, and in no run of the control.
     #[must_use]
     pub fn moved(&self) -> bool {
         match self {
             Self::None => true,
-            Self::Counter { arm, control } => {
-                let (Some(idle), Some(least)) = (control.iter().max(), arm.iter().min()) else {
-                    return false;
-                };
-                *least > idle.saturating_mul(COUNTER_FACTOR)
+            Self::Counter { arm, .. } => {
+                let held = self.held();
+                held > 0 && held as f64 >= HELD_SHARE * arm.len() as f64
             }
+        }
+    }
+
+    /// Runs of the arm in which its counter stood out from the control's largest.
+    fn held(&self) -> usize {
+        let Self::Counter { arm, control } = self else { return 0 };
+        // Without a reading of the control nothing shows that the counter idles there.
+        let Some(idle) = control.iter().copied().max() else { return 0 };
+        arm.iter().filter(|reading| **reading > idle.saturating_mul(COUNTER_FACTOR)).count()
+    }
+
+    /// In how many of its runs it took hold, as words.
+    fn describe(&self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Counter { arm, .. } if self.held() == arm.len() => {
+                "; its counter moved in each of its runs only".to_owned()
+            }
+            Self::Counter { arm, .. } => format!(
+                "; its counter moved in {} of its {} runs only: it does not take hold in each",
+                self.held(),
+                arm.len()
+            ),
         }
     }
 }
@@ -236,16 +261,15 @@ fn keep_unless_vetoed(evidence: &Evidence, effect: &Effect) -> (Word, String) {
     }
     let seen = describe(effect);
     match &evidence.mechanism {
+        moved if moved.moved() => (Word::Keep, seen + &moved.describe()),
         Mechanism::None => (Word::Keep, seen),
-        moved if moved.moved() => {
-            (Word::Keep, format!("{seen}; its counter moved in each of its runs only"))
-        }
         Mechanism::Counter { arm, control } => (
             Word::CannotTell,
             format!(
-                "{seen}, but its counter does not show why: at least {} in its runs, up to {} in \
-                 the control's",
-                arm.iter().min().unwrap_or(&0),
+                "{seen}, but its counter does not show why: it moved in {} of its {} runs, and was \
+                 up to {} in the control's",
+                evidence.mechanism.held(),
+                arm.len(),
                 control.iter().max().unwrap_or(&0)
             ),
         ),
@@ -422,6 +446,10 @@ mod tests {
         };
         assert_eq!(word(&counted(&[30, 31], &[0, 2])), Word::Keep);
         assert_eq!(word(&counted(&[30, 0], &[0, 0])), Word::CannotTell);
+        let often = counted(&[30, 0, 31, 30], &[0, 0]);
+        assert_eq!(word(&often), Word::Keep);
+        assert!(judge("b", &often, Costs::default()).why.contains("3 of its 4 runs"));
+        assert_eq!(word(&counted(&[0, 0, 0], &[0, 0])), Word::CannotTell);
         assert_eq!(word(&counted(&[30, 31], &[0, 3])), Word::CannotTell);
         assert_eq!(word(&counted(&[30, 31], &[])), Word::CannotTell);
     }

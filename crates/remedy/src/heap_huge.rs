@@ -155,6 +155,13 @@ impl Remedy for HeapHuge {
             "memory is rounded up to 2 MiB pages; sparse use takes more of it".to_owned(),
             "after fork, the first write to a page copies 2 MiB instead of 4 KiB".to_owned(),
         ];
+        if dose.parameter == "tunable" {
+            notes.push(
+                "glibc 2.36 takes this tunable in most starts and not in all (it reads the THP \
+                 mode without a terminator); the gain shown is the average over all starts"
+                    .to_owned(),
+            );
+        }
         if dose.parameter == "inject" {
             notes.push(
                 "pagewise stays beside the program and stops it for a fraction of a millisecond \
