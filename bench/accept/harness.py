@@ -13,6 +13,7 @@ import math
 import mmap
 import os
 import random
+import resource
 import shutil
 import signal
 import statistics
@@ -181,6 +182,29 @@ def timed(argv, **options):
     if status != 0:
         raise Unfit(f"{argv[0]} ended with status {status}")
     return seconds
+
+
+class Seconds(float):
+    """Wall time of a run that also knows the system time of it."""
+
+    system = 0.0
+
+
+def timed_with_system(argv, **options):
+    """`timed`, with the system time of the run and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime
+    seconds = Seconds(timed(argv, **options))
+    seconds.system = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime - before
+    return seconds
+
+
+def without_host(times, limit=0.05):
+    """Pairs in which neither run took over `limit` of its time more system time than the median run
+    of its kind: a host that hands memory back late shows as system time, and as nothing else."""
+    usual = [statistics.median(pair[side].system for pair in times) for side in (0, 1)]
+    def clean(pair):
+        return all(pair[side].system - usual[side] <= limit * pair[side] for side in (0, 1))
+    return [pair for pair in times if clean(pair)]
 
 
 def back_memory(size):

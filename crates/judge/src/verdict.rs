@@ -29,7 +29,8 @@ pub const EQUIVALENT: f64 = 0.02;
 pub const CONTROL_VETO_P: f64 = 0.001;
 /// How far the effect must exceed the control's own.
 pub const CONTROL_FACTOR: f64 = 2.0;
-/// Most blocks that may be dropped because the host spoiled them.
+/// Most blocks that may be dropped because the host spoiled them; where there are more, all count,
+/// and its share of either side is set against the effect.
 pub const HOST_DROP_SHARE: f64 = 0.2;
 /// Most blocks that may be dropped because the CPU's speed moved. The canary does not know which
 /// arm ran, so dropping by it favours none; what is left must still be enough for the proof.
@@ -100,6 +101,8 @@ pub struct Blocks {
     pub dropped_canary: u32,
     /// Dropped because of the host's share.
     pub dropped_host: u32,
+    /// Spoiled by the host, but too many to be dropped: they count.
+    pub kept_host: u32,
     /// All planned blocks were run; false after an interruption.
     pub complete: bool,
 }
@@ -261,7 +264,7 @@ fn keep_unless_vetoed(evidence: &Evidence, effect: &Effect) -> (Word, String) {
     }
     let seen = describe(effect);
     match &evidence.mechanism {
-        moved if moved.moved() => (Word::Keep, seen + &moved.describe()),
+        moved if moved.moved() => (Word::Keep, seen + &moved.describe() + &host_against(evidence)),
         Mechanism::None => (Word::Keep, seen),
         Mechanism::Counter { arm, control } => (
             Word::CannotTell,
@@ -272,6 +275,19 @@ fn keep_unless_vetoed(evidence: &Evidence, effect: &Effect) -> (Word, String) {
                 arm.len(),
                 control.iter().max().unwrap_or(&0)
             ),
+        ),
+    }
+}
+
+/// That the host's blocks were kept, where they were.
+fn host_against(evidence: &Evidence) -> String {
+    match evidence.blocks.kept_host {
+        0 => String::new(),
+        kept => format!(
+            "; the host interfered in {kept} blocks, which count: its share is {} of the control's \
+             time and {} of the arm's",
+            percent(evidence.host_share_control),
+            percent(evidence.host_share_arm)
         ),
     }
 }
@@ -485,6 +501,17 @@ mod tests {
         assert_eq!(word(&with), Word::NotProven);
         assert_eq!(word(&evidence(0.3, 0.02, 7)), Word::NotProven);
         assert_eq!(judge("b", &evidence(0.3, 0.02, 3), Costs::default()).effect, None);
+    }
+
+    #[test]
+    fn the_blocks_of_a_host_that_interferes_often_count_and_it_is_said() {
+        let mut with = evidence(0.3, 0.02, 12);
+        with.blocks.kept_host = 4;
+        let verdict = judge("b", &with, Costs::default());
+        assert_eq!(verdict.word, Word::Keep);
+        assert!(verdict.why.contains("interfered in 4 blocks"), "{}", verdict.why);
+        with.host_share_control = 0.35;
+        assert_eq!(word(&with), Word::CannotTell, "the host slowed the control");
     }
 
     #[test]

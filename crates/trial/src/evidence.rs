@@ -4,7 +4,7 @@ use crate::CONTROL_AGAIN;
 use crate::confirmation::{DROPPED_CANARY, DROPPED_HOST, DROPPED_PARTIAL};
 use crate::plan::{Arm, Plan};
 use pagewise_judge::stats::{find_two_modes, median};
-use pagewise_judge::verdict::{Blocks, Costs, Evidence, Mechanism};
+use pagewise_judge::verdict::{Blocks, Costs, Evidence, HOST_DROP_SHARE, Mechanism};
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Block, Point};
 
@@ -25,7 +25,12 @@ pub(crate) fn gather(
     confirmed: usize,
     complete: bool,
 ) -> (Evidence, Costs) {
-    let counted = blocks.iter().filter(|block| block.dropped.is_none());
+    let tally = tally(blocks, complete);
+    let counts = |block: &&Block| match &block.dropped {
+        None => true,
+        Some(why) => tally.kept_host > 0 && why.starts_with(DROPPED_HOST),
+    };
+    let counted = blocks.iter().filter(counts);
     let triples: Vec<Triple<'_>> = counted.filter_map(|b| triple(b, arm, plan)).collect();
     let walls = triples.iter().flat_map(|t| [log_wall(t.first).exp(), log_wall(t.again).exp()]);
     let wall = median(&walls.collect::<Vec<_>>()).unwrap_or(1.0).max(1.0);
@@ -43,7 +48,7 @@ pub(crate) fn gather(
         arms_confirmed: u32::try_from(confirmed).unwrap_or(u32::MAX),
         host_share_arm: share(|t| t.host_arm_ns),
         host_share_control: share(|t| t.host_control_ns),
-        blocks: tally(blocks, complete),
+        blocks: tally,
     };
     let arms: Vec<&Point> = triples.iter().map(|t| t.arm).collect();
     let controls: Vec<&Point> = triples.iter().flat_map(|t| [t.first, t.again]).collect();
@@ -80,16 +85,22 @@ fn mechanism(arm: &Arm, triples: &[Triple<'_>]) -> Mechanism {
     }
 }
 
+/// How the blocks fared. The host's blocks are dropped as long as they are few; dropping more
+/// would choose the data, so then they all count, and the verdict sets the host's share of each
+/// side against the effect.
 fn tally(blocks: &[Block], complete: bool) -> Blocks {
     let dropped = |reason: &str| {
         let because = |b: &&Block| b.dropped.as_ref().is_some_and(|why| why.starts_with(reason));
         u32::try_from(blocks.iter().filter(because).count()).unwrap_or(u32::MAX)
     };
     let all = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
+    let (run, host) = (all - dropped(DROPPED_PARTIAL), dropped(DROPPED_HOST));
+    let many = f64::from(host) > HOST_DROP_SHARE * f64::from(run);
     Blocks {
-        run: all - dropped(DROPPED_PARTIAL),
+        run,
         dropped_canary: dropped(DROPPED_CANARY),
-        dropped_host: dropped(DROPPED_HOST),
+        dropped_host: if many { 0 } else { host },
+        kept_host: if many { host } else { 0 },
         complete,
     }
 }
