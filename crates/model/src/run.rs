@@ -125,6 +125,12 @@ pub enum RunError {
         /// The schema found.
         found: u32,
     },
+    /// Made by an older pagewise, in a form that would be misread.
+    #[error("saved in an older form (schema {found}, now {SCHEMA}): run the command again")]
+    Older {
+        /// The schema found.
+        found: u32,
+    },
 }
 
 impl Run {
@@ -158,7 +164,8 @@ impl Run {
     /// Reads a saved run.
     ///
     /// # Errors
-    /// [`RunError::Form`] for anything but a saved run, [`RunError::Newer`] for a later schema.
+    /// [`RunError::Form`] for anything but a saved run, [`RunError::Newer`] and
+    /// [`RunError::Older`] for another schema.
     pub fn from_json(text: &[u8]) -> Result<Self, RunError> {
         #[derive(Deserialize)]
         struct Head {
@@ -167,6 +174,9 @@ impl Run {
         let head: Head = serde_json::from_slice(text)?;
         if head.schema > SCHEMA {
             return Err(RunError::Newer { found: head.schema });
+        }
+        if head.schema < SCHEMA {
+            return Err(RunError::Older { found: head.schema });
         }
         Ok(serde_json::from_slice(text)?)
     }
@@ -188,6 +198,8 @@ mod tests {
         assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
         let newer = run.to_json().replace("\"schema\": 2", "\"schema\": 99");
         assert!(matches!(Run::from_json(newer.as_bytes()), Err(RunError::Newer { found: 99 })));
+        let older = newer.replace("99", "1");
+        assert!(matches!(Run::from_json(older.as_bytes()), Err(RunError::Older { found: 1 })));
         assert!(matches!(Run::from_json(b"{}"), Err(RunError::Form(_))));
     }
 }

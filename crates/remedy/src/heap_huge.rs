@@ -1,7 +1,7 @@
 //! `heap-huge`: the heap on transparent huge pages.
 //!
 //! Two ways, chosen by the allocator that was found:
-//! - `tunable`: the allocator's own switch. glibc 2.35 and later: `glibc.malloc.hugetlb=1`
+//! - `glibc`, `jemalloc`, `mimalloc`: the allocator's own switch (`tunable`: of all three). glibc 2.35 and later: `glibc.malloc.hugetlb=1`
 //!   (madvise on each new piece of heap, static programs too); jemalloc: `thp:always`; mimalloc:
 //!   `MIMALLOC_ALLOW_LARGE_OS_PAGES=1`. Nothing of ours stays beside the program.
 //! - `inject`: for allocators without a switch (Go, musl, own ones): one
@@ -34,25 +34,41 @@ fn entry(name: &str, separator: Option<char>, entry: &str) -> EnvMerge {
     EnvMerge { name: name.to_owned(), separator, entries: vec![entry.to_owned()] }
 }
 
+/// The allocators with a switch, by the name that the parameter gives them.
+const SWITCHED: [(&str, Allocator); 3] = [
+    ("glibc", Allocator::Glibc),
+    ("jemalloc", Allocator::Jemalloc),
+    ("mimalloc", Allocator::Mimalloc),
+];
+/// Parameter for the switches of all of them.
+const ALL: &str = "tunable";
+
+fn switch(allocator: Allocator) -> Vec<EnvMerge> {
+    match allocator {
+        Allocator::Glibc => vec![entry("GLIBC_TUNABLES", Some(':'), "glibc.malloc.hugetlb=1")],
+        // The second name is that of the copies which Rust programs carry.
+        Allocator::Jemalloc => vec![
+            entry("MALLOC_CONF", Some(','), "thp:always"),
+            entry("_RJEM_MALLOC_CONF", Some(','), "thp:always"),
+        ],
+        Allocator::Mimalloc => vec![entry("MIMALLOC_ALLOW_LARGE_OS_PAGES", None, "1")],
+        Allocator::Tcmalloc | Allocator::Musl | Allocator::Go | Allocator::Unknown => Vec::new(),
+    }
+}
+
 impl HeapHuge {
-    fn tunable(&self, allocators: &[Allocator]) -> Dose {
-        let mut env = Vec::new();
-        for allocator in allocators {
-            match allocator {
-                Allocator::Glibc => {
-                    env.push(entry("GLIBC_TUNABLES", Some(':'), "glibc.malloc.hugetlb=1"));
-                }
-                Allocator::Jemalloc => {
-                    env.push(entry("MALLOC_CONF", Some(','), "thp:always"));
-                    env.push(entry("_RJEM_MALLOC_CONF", Some(','), "thp:always"));
-                }
-                Allocator::Mimalloc => {
-                    env.push(entry("MIMALLOC_ALLOW_LARGE_OS_PAGES", None, "1"));
-                }
-                Allocator::Tcmalloc | Allocator::Musl | Allocator::Go | Allocator::Unknown => {}
-            }
-        }
-        self.with("tunable", Settings { env, ..Settings::default() })
+    /// The switches of `allocators`; `parameter` is what names them.
+    fn switches(&self, parameter: &str, allocators: impl Iterator<Item = Allocator>) -> Dose {
+        let env = allocators.flat_map(switch).collect();
+        self.with(parameter, Settings { env, ..Settings::default() })
+    }
+
+    /// The switches of the allocators that these processes use, if they have any.
+    fn switches_for(&self, processes: &[&ProcessSeen]) -> Option<Dose> {
+        let used = |one: &&(&str, Allocator)| processes.iter().any(|p| p.allocator == one.1);
+        let found: Vec<&(&str, Allocator)> = SWITCHED.iter().filter(used).collect();
+        let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+        (!found.is_empty()).then(|| self.switches(&names.join("+"), found.iter().map(|f| f.1)))
     }
 
     fn inject(&self, machine: &Machine) -> Dose {
@@ -83,8 +99,8 @@ fn small_bytes(process: &ProcessSeen) -> u64 {
     process.anon_bytes.0.max(peak).saturating_sub(process.anon_huge_bytes.0)
 }
 
-const fn has_tunable(allocator: Allocator) -> bool {
-    matches!(allocator, Allocator::Glibc | Allocator::Jemalloc | Allocator::Mimalloc)
+fn has_switch(allocator: Allocator) -> bool {
+    SWITCHED.iter().any(|(_, switched)| *switched == allocator)
 }
 
 impl Remedy for HeapHuge {
@@ -95,16 +111,23 @@ impl Remedy for HeapHuge {
         "the heap on 2 MiB pages: one fault and one TLB entry instead of 512"
     }
     fn parameters(&self) -> &'static str {
-        "tunable (default: the switch of glibc, jemalloc and mimalloc) or inject (any allocator)"
+        "glibc, jemalloc, mimalloc (their own switch; several with +), tunable (default: all of \
+         these), or inject (any allocator, from outside)"
     }
 
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
         match parameter {
-            "" | "tunable" => {
-                Ok(self.tunable(&[Allocator::Glibc, Allocator::Jemalloc, Allocator::Mimalloc]))
-            }
+            "" | ALL => Ok(self.switches(ALL, SWITCHED.iter().map(|(_, a)| *a))),
             "inject" => Ok(self.inject(machine)),
-            other => Err(format!("`{other}` is not `tunable` or `inject`")),
+            names => {
+                let known =
+                    |name| SWITCHED.iter().find(|(known, _)| *known == name).map(|(_, a)| *a);
+                let found: Option<Vec<Allocator>> = names.split('+').map(known).collect();
+                let found = found.ok_or_else(|| {
+                    format!("`{names}` is not `tunable`, `inject`, or of glibc, jemalloc, mimalloc")
+                })?;
+                Ok(self.switches(names, found.into_iter()))
+            }
         }
     }
 
@@ -121,13 +144,9 @@ impl Remedy for HeapHuge {
             return self
                 .unfit(format!("no process has {WORTH} of anonymous memory on small pages"));
         };
-        let mut doses = Vec::new();
-        if wide.iter().any(|p| has_tunable(p.allocator)) {
-            doses
-                .push(self.dose("tunable", evidence.machine).unwrap_or_else(|_| self.tunable(&[])));
-        }
+        let mut doses: Vec<Dose> = self.switches_for(&wide).into_iter().collect();
         let injectable =
-            wide.iter().any(|p| !has_tunable(p.allocator) && p.churn.large_mmap_calls > 0);
+            wide.iter().any(|p| !has_switch(p.allocator) && p.churn.large_mmap_calls > 0);
         if injectable {
             doses.push(self.inject(evidence.machine));
         }
@@ -155,7 +174,7 @@ impl Remedy for HeapHuge {
             "memory is rounded up to 2 MiB pages; sparse use takes more of it".to_owned(),
             "after fork, the first write to a page copies 2 MiB instead of 4 KiB".to_owned(),
         ];
-        if dose.parameter == "tunable" {
+        if dose.settings.env.iter().any(|merge| merge.name == "GLIBC_TUNABLES") {
             notes.push(
                 "glibc 2.36 takes this tunable in most starts and not in all (it reads the THP \
                  mode without a terminator); the gain shown is the average over all starts"

@@ -159,6 +159,20 @@ fn control_row(experiment: &Experiment, roomy: bool) -> Option<Vec<Cell>> {
     Some(row)
 }
 
+/// Reasons without their figures ("... by 8%", "... for 5% of a run"), and how often each.
+fn kinds<'a>(reasons: &[&'a str]) -> Vec<(&'a str, usize)> {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for reason in reasons {
+        let figure = [" by ", " for "].iter().filter_map(|word| reason.rfind(word)).max();
+        let kind = &reason[..figure.unwrap_or(reason.len())];
+        match found.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => found.push((kind, 1)),
+        }
+    }
+    found
+}
+
 fn blocks_text(experiment: &Experiment) -> String {
     let planned = experiment.design.blocks;
     let ran = experiment.blocks.len() as u64;
@@ -166,12 +180,8 @@ fn blocks_text(experiment: &Experiment) -> String {
     let dropped: Vec<&str> =
         experiment.blocks.iter().filter_map(|b: &Block| b.dropped.as_deref()).collect();
     if !dropped.is_empty() {
-        let mut reasons: Vec<&str> = Vec::new();
-        for why in &dropped {
-            if !reasons.contains(why) {
-                reasons.push(why);
-            }
-        }
+        let reasons: Vec<String> =
+            kinds(&dropped).into_iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
         text.push_str(&format!(", {} dropped ({})", dropped.len(), reasons.join("; ")));
     }
     if experiment.interrupted {

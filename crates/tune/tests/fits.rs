@@ -71,7 +71,7 @@ fn busy_pipe(traced: &mut Traced, look: &mut Look) {
 #[test]
 fn a_heap_is_treated_by_its_allocator() {
     let plain = candidates(|_, _| {});
-    assert_eq!(specs(&plain, "heap-huge"), ["heap-huge=tunable"]);
+    assert_eq!(specs(&plain, "heap-huge"), ["heap-huge=glibc"]);
     let go = candidates(|t, _| {
         t.processes[0].allocator = Allocator::Go;
         t.processes[0].churn.large_mmap_calls = 3;

@@ -21,9 +21,9 @@ fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     let (run, stop) = run(&request(), &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let Some(Outcome::Proven { keep }) = &run.outcome else { panic!("{:?}", run.outcome) };
-    assert_eq!(keep[0], "heap-huge=tunable");
+    assert_eq!(keep[0], "heap-huge=glibc");
     let receipt = run.receipt.expect("a receipt");
-    assert_eq!(receipt.command, "pagewise run --with heap-huge=tunable -- prog 'an arg'");
+    assert_eq!(receipt.command, "pagewise run --with heap-huge=glibc -- prog 'an arg'");
     let verdict = &run.experiment.unwrap().verdicts[0];
     let effect = verdict.effect.as_ref().unwrap();
     assert!(effect.ratio_low < 0.6 && 0.6 < effect.ratio_high, "{effect:?}");
@@ -50,8 +50,8 @@ fn an_arm_that_changes_the_output_is_rejected_unmeasured() {
     let (run, _) = run(&request(), &mut world);
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
     assert_eq!(verdict.word, Word::Reject);
-    assert!(run.output_checks.iter().any(|c| !c.equal && c.arm == "heap-huge=tunable"));
-    assert_eq!(world.timed_runs("heap-huge=tunable"), 0);
+    assert!(run.output_checks.iter().any(|c| !c.equal && c.arm == "heap-huge=glibc"));
+    assert_eq!(world.timed_runs("heap-huge=glibc"), 0);
 }
 
 #[test]

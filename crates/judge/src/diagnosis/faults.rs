@@ -1,7 +1,7 @@
 //! Splits the minor faults of a run by kind and prices them.
 //!
 //! The kernel counts minor faults in one number. What they were is read from the memory that the
-//! processes had at their end: resident anonymous base pages took one fault each, huge pages one
+//! processes had at their peak and their end: resident anonymous base pages took one fault each, huge pages one
 //! each, written private file pages one copy-on-write each, resident file pages one fault per
 //! window (fault-around). Faults beyond those are pages faulted in again after the program gave
 //! them back (munmap, heap trim, MADV_DONTNEED), as many as it gave back, and after that, in a tree
@@ -71,7 +71,10 @@ pub(super) fn split(
     let page = base_page.bytes() as f64;
     let huge_bytes = sum(|p| p.anon_huge_bytes);
     let cow_bytes = sum(|p| p.file_cow_bytes);
-    let anon_bytes = (sum(|p| p.anon_bytes) - huge_bytes - cow_bytes).max(0.0);
+    // At its peak, not at its end: what a program frees before it ends was no second touch.
+    let anon_peak =
+        sum(|p| p.anon_bytes.max(Bytes(p.peak_rss_bytes.0.saturating_sub(p.file_bytes.0))));
+    let anon_bytes = (anon_peak - huge_bytes - cow_bytes).max(0.0);
     let given_back = traced.processes.iter().map(|p| &p.churn).fold(0.0, |bytes, churn| {
         bytes + (churn.munmap_bytes + churn.brk_shrink_bytes + churn.dontneed_bytes).0 as f64
     });
