@@ -22,13 +22,14 @@ fn main() {
         Some("walk") => role_walk(args[2] == "random"),
         Some("threads") => role_threads(),
         Some("urgent") => role_urgent(),
+        Some("spawns") => role_spawns(),
         Some("supervise") => role_supervise(&args[2]),
         _ => run_all(args.get(1).map_or("", String::as_str)),
     }
 }
 
 fn run_all(filter: &str) {
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 12] = [
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
         ("effects_are_found", effects_are_found),
         ("harmless_commands_have_no_effects", harmless_commands_have_no_effects),
@@ -36,6 +37,10 @@ fn run_all(filter: &str) {
         ("endings_are_passed_on", endings_are_passed_on),
         ("processes_are_described", processes_are_described),
         ("threads_and_signals_work", threads_and_signals_work),
+        (
+            "a_thread_that_waits_for_its_child_is_left_alone",
+            a_thread_that_waits_for_its_child_is_left_alone,
+        ),
         ("output_is_the_same", output_is_the_same),
         ("access_patterns_differ", access_patterns_differ),
         ("failures_are_named", failures_are_named),
@@ -104,6 +109,16 @@ fn role_urgent() {
         arrived.swap(false, Ordering::SeqCst)
     });
     println!("{}", seen.count());
+}
+
+/// Starts programs as posix_spawn does: the caller sleeps, unstoppable, until its child has become
+/// the program; between two it computes, so that it is picked for stepping.
+fn role_spawns() {
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < std::time::Duration::from_millis(1500) {
+        std::hint::black_box((0..30_000_u64).fold(0, |a, b| a ^ (b * 3)));
+        assert!(std::process::Command::new("true").status().unwrap().success());
+    }
 }
 
 fn own(role: &[&str]) -> Vec<OsString> {
@@ -243,6 +258,16 @@ fn threads_and_signals_work() {
     assert!(seen.processes[0].threads >= 2, "{:?}", seen.processes);
     assert_eq!(seen.ended, Ended::Exited(0));
     assert_eq!(seen.processes[0].incomplete, None);
+}
+
+/// The look must end: a stop that is waited for inside such a start would wait for itself.
+fn a_thread_that_waits_for_its_child_is_left_alone() {
+    let options = TraceOptions { pattern: true, ..TraceOptions::default() };
+    for _ in 0..3 {
+        let seen = traced_run(&Launch::experiment(own(&["spawns"])), &options).unwrap();
+        assert_eq!(seen.ended, Ended::Exited(0));
+        assert!(seen.processes.len() > 10, "{}", seen.processes.len());
+    }
 }
 
 fn output_is_the_same() {

@@ -44,6 +44,13 @@ struct Thread {
     parked: bool,
 }
 
+impl Thread {
+    /// Nothing is being waited for that a step would disturb.
+    const fn may_be_stepped(&self) -> bool {
+        !self.parked && !self.interrupted && self.pending.is_none()
+    }
+}
+
 pub(super) struct Engine {
     root: i32,
     mode: Mode,
@@ -65,6 +72,10 @@ pub(super) struct Engine {
 
 /// Pause between looks for stops while bursts are still to be taken.
 const NAP: Duration = Duration::from_micros(100);
+/// How long the stop of a running thread is waited for before the tree is served again.
+const BRIEF_TRIES: u32 = 100;
+/// Pause between two looks for it.
+const BRIEF_PAUSE: Duration = Duration::from_micros(50);
 
 impl Engine {
     /// For the tree of `root`, which is seized and has not run yet.
@@ -388,10 +399,8 @@ impl Engine {
     /// Takes a burst of single steps of a running thread, if it is time.
     fn sample(&mut self) -> Result<(), TraceError> {
         let Some(sampler) = self.sampler.as_mut().filter(|s| s.is_due()) else { return Ok(()) };
-        let running = self
-            .threads
-            .iter()
-            .find(|(tid, thread)| !thread.parked && thread.pending.is_none() && is_running(**tid));
+        let running =
+            self.threads.iter().find(|(tid, thread)| thread.may_be_stepped() && is_running(**tid));
         let Some((&tid, thread)) = running else {
             sampler.put_off();
             return Ok(());
@@ -403,7 +412,9 @@ impl Engine {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.interrupted = true;
         }
-        let Some((_, stop)) = request::wait(tid, true)? else { return Ok(()) };
+        // It may have entered a wait that no stop ends, such as that of vfork for a child, which in
+        // turn may wait for us: then its stop is served when it comes, like any other.
+        let Some(stop) = wait_briefly(tid)? else { return Ok(()) };
         if stop != Stop::Interrupted {
             return self.handle(tid, stop);
         }
@@ -420,6 +431,17 @@ impl Engine {
         self.go_on(tid);
         Ok(())
     }
+}
+
+/// The stop of a running thread that was just interrupted, if it comes at once.
+fn wait_briefly(tid: i32) -> Result<Option<Stop>, TraceError> {
+    for _ in 0..BRIEF_TRIES {
+        if let Some((_, stop)) = request::wait(tid, false)? {
+            return Ok(Some(stop));
+        }
+        std::thread::sleep(BRIEF_PAUSE);
+    }
+    Ok(None)
 }
 
 /// A call that came back with EINTR only because we interrupted it is issued again.
