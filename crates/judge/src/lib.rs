@@ -7,6 +7,8 @@
 
 pub mod activity;
 pub mod diagnosis;
+mod mechanism;
+
 pub mod power;
 pub mod stats;
 pub mod verdict;

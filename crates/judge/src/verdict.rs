@@ -15,6 +15,7 @@
 //! at 5% would refuse 6% of all true gains. Not seen: an error that favours one arm in
 //! every block alike, other than the host's share, which is measured apart.
 
+pub use crate::mechanism::{HELD_SHARE, Mechanism};
 use crate::stats::{Shift, hodges_lehmann, lower_bound, shift, signed_rank};
 use pagewise_model::trial::{Effect, Verdict, Word};
 use pagewise_model::{Bytes, Nanos};
@@ -35,63 +36,6 @@ pub const HOST_DROP_SHARE: f64 = 0.2;
 /// Most blocks that may be dropped because the CPU's speed moved. The canary does not know which
 /// arm ran, so dropping by it favours none; what is left must still be enough for the proof.
 pub const CANARY_DROP_SHARE: f64 = 0.8;
-/// Share of its runs in which an arm must have taken hold. Not all: glibc 2.36 takes its own
-/// `hugetlb` tunable in four of five starts (docs/decisions/008).
-pub const HELD_SHARE: f64 = 2.0 / 3.0;
-/// How far the arm's counter must exceed the control's largest.
-const COUNTER_FACTOR: u64 = 10;
-
-/// What the kernel's counter of the arm's mechanism read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mechanism {
-    /// The arm has no counter: this check is passed over.
-    None,
-    /// Readings, one per run; a reading that failed counts as 0.
-    Counter {
-        /// In runs of the arm.
-        arm: Vec<u64>,
-        /// In runs of the control.
-        control: Vec<u64>,
-    },
-}
-
-impl Mechanism {
-    /// Took hold in at least [`HELD_SHARE`] of the arm's runs, and in no run of the control.
-    #[must_use]
-    pub fn moved(&self) -> bool {
-        match self {
-            Self::None => true,
-            Self::Counter { arm, .. } => {
-                let held = self.held();
-                held > 0 && held as f64 >= HELD_SHARE * arm.len() as f64
-            }
-        }
-    }
-
-    /// Runs of the arm in which its counter stood out from the control's largest.
-    fn held(&self) -> usize {
-        let Self::Counter { arm, control } = self else { return 0 };
-        // Without a reading of the control nothing shows that the counter idles there.
-        let Some(idle) = control.iter().copied().max() else { return 0 };
-        arm.iter().filter(|reading| **reading > idle.saturating_mul(COUNTER_FACTOR)).count()
-    }
-
-    /// In how many of its runs it took hold, as words.
-    fn describe(&self) -> String {
-        match self {
-            Self::None => String::new(),
-            Self::Counter { arm, .. } if self.held() == arm.len() => {
-                "; its counter moved in each of its runs only".to_owned()
-            }
-            Self::Counter { arm, .. } => format!(
-                "; its counter moved in {} of its {} runs only: it does not take hold in each",
-                self.held(),
-                arm.len()
-            ),
-        }
-    }
-}
-
 /// How the planned blocks fared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Blocks {
