@@ -8,7 +8,6 @@
 pub mod activity;
 pub mod diagnosis;
 mod mechanism;
-
 pub mod power;
 pub mod stats;
 pub mod verdict;
