@@ -111,8 +111,7 @@ impl Remedy for HeapHuge {
         "the heap on 2 MiB pages: one fault and one TLB entry instead of 512"
     }
     fn parameters(&self) -> &'static str {
-        "glibc, jemalloc, mimalloc (their own switch; several with +), tunable (default: all of \
-         these), or inject (any allocator, from outside)"
+        "glibc, jemalloc, mimalloc (joined by +), tunable (all, default), inject"
     }
 
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
