@@ -208,9 +208,7 @@ fn keep_unless_vetoed(evidence: &Evidence, effect: &Effect) -> (Word, String) {
     }
     let seen = describe(effect);
     match &evidence.mechanism {
-        moved if moved.moved() => (Word::Keep, seen + &moved.describe() + &host_against(evidence)),
-        Mechanism::None => (Word::Keep, seen),
-        Mechanism::Counter { arm, control } => (
+        Mechanism::Counter { arm, control } if !evidence.mechanism.moved() => (
             Word::CannotTell,
             format!(
                 "{seen}, but its counter does not show why: it moved in {} of its {} runs, and was \
@@ -220,6 +218,7 @@ fn keep_unless_vetoed(evidence: &Evidence, effect: &Effect) -> (Word, String) {
                 control.iter().max().unwrap_or(&0)
             ),
         ),
+        mechanism => (Word::Keep, seen + &mechanism.describe() + &host_against(evidence)),
     }
 }
 
