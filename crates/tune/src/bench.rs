@@ -20,10 +20,12 @@ use pagewise_remedy::Mechanism;
 use pagewise_trial as trial;
 use pagewise_trial::{ArmId, Bench, Canary, Kind, Plan, Progress, RunFailure, WeatherMark};
 
-/// Memory touched and freed before a run, relative to the program's peak.
-const CONDITION_FACTOR: f64 = 1.25;
-/// The least that is touched: start-up alone takes a few blocks of memory from the host.
-const CONDITION_LEAST: Bytes = Bytes::mib(16);
+/// Memory touched and freed before a run, relative to the program's peak. Freed pages merge with
+/// their neighbours and the program takes others than those just touched: what is in place must be
+/// well more than it needs. See docs/decisions/006-conditioning-before-each-run.md.
+const CONDITION_FACTOR: u64 = 2;
+/// The least that is touched: what a small program takes comes from anywhere in free memory.
+const CONDITION_LEAST: Bytes = Bytes::mib(256);
 /// System time above expectation that is still the program's own: prices are good to 20%.
 const HOST_TOLERANCE: f64 = 1.2;
 /// Device reads beyond those of the look by which a run counts as cold.
@@ -236,7 +238,7 @@ impl WorldBench<'_, '_> {
 #[must_use]
 pub fn conditioned(runs: &[Usage]) -> Bytes {
     let peak = runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
-    Bytes((peak as f64 * CONDITION_FACTOR) as u64).max(CONDITION_LEAST)
+    Bytes(peak.saturating_mul(CONDITION_FACTOR)).max(CONDITION_LEAST)
 }
 
 fn failure(stop: Stop) -> RunFailure {
@@ -315,5 +317,39 @@ impl Bench for WorldBench<'_, '_> {
         self.setup.arms.push(arm);
         self.setup.doses.push(both);
         Some(planned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::usage::Ended;
+
+    fn with_peak(peak_rss_bytes: Bytes) -> Usage {
+        Usage {
+            wall_ns: Nanos::secs(1),
+            user_ns: Nanos::secs(1),
+            sys_ns: Nanos(0),
+            peak_rss_bytes,
+            minor_faults: 0,
+            major_faults: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            read_bytes: None,
+            written_bytes: None,
+            read_calls: None,
+            write_calls: None,
+            device_read_bytes: None,
+            ended: Ended::Exited(0),
+        }
+    }
+
+    #[test]
+    fn twice_the_largest_peak_is_conditioned_and_never_little() {
+        assert_eq!(conditioned(&[]), Bytes::mib(256));
+        assert_eq!(conditioned(&[with_peak(Bytes::mib(40))]), Bytes::mib(256));
+        let runs = [with_peak(Bytes::mib(300)), with_peak(Bytes::mib(200))];
+        assert_eq!(conditioned(&runs), Bytes::mib(600));
+        assert_eq!(conditioned(&[with_peak(Bytes(u64::MAX))]), Bytes(u64::MAX));
     }
 }
