@@ -41,9 +41,25 @@ pub enum DirError {
         what: &'static str,
         /// The directory.
         path: PathBuf,
+        /// The variable that would name another.
+        variable: &'static str,
         /// What is wrong with it.
-        why: &'static str,
+        why: Objection,
     },
+}
+
+/// What is wrong with a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Objection {
+    /// Something else has its name.
+    #[error("is a link or a file, not a directory")]
+    NotDirectory,
+    /// Its owner is not the effective user, whose id this is.
+    #[error("belongs to another user")]
+    Foreign(u32),
+    /// Its mode lets others in.
+    #[error("can be entered by other users")]
+    Open,
 }
 
 impl DirError {
@@ -54,8 +70,19 @@ impl DirError {
             Self::NoHome { variable, .. } | Self::Io { variable, .. } => {
                 format!("set {variable} to a directory that you may write")
             }
-            Self::Unsafe { path, .. } => {
-                format!("remove it, or make it yours alone: chmod 700 {}", path.display())
+            Self::Unsafe { path, variable, why, .. } => {
+                let path = path.display();
+                match why {
+                    Objection::NotDirectory => {
+                        format!("remove it, or set {variable} to a directory that you may write")
+                    }
+                    Objection::Foreign(uid) => format!(
+                        "set {variable} to a directory of your own, or as root: chown {uid} {path}"
+                    ),
+                    Objection::Open => {
+                        format!("remove it, or make it yours alone: chmod 700 {path}")
+                    }
+                }
             }
         }
     }
@@ -109,18 +136,18 @@ fn make(kind: &Kind, base: &Path) -> Result<PathBuf, DirError> {
     let found = path.symlink_metadata().map_err(fail("stat"))?;
     let owner = (found.uid(), rustix::process::geteuid().as_raw());
     match objection(found.is_dir(), owner, found.mode()) {
-        Some(why) => Err(DirError::Unsafe { what: kind.what, path, why }),
+        Some(why) => Err(DirError::Unsafe { what: kind.what, path, variable: kind.variable, why }),
         None => Ok(path),
     }
 }
 
-const fn objection(is_dir: bool, owner: (u32, u32), mode: u32) -> Option<&'static str> {
+const fn objection(is_dir: bool, owner: (u32, u32), mode: u32) -> Option<Objection> {
     if !is_dir {
-        Some("is a link or a file, not a directory")
+        Some(Objection::NotDirectory)
     } else if owner.0 != owner.1 {
-        Some("belongs to another user")
+        Some(Objection::Foreign(owner.1))
     } else if mode & 0o077 != 0 {
-        Some("can be entered by other users")
+        Some(Objection::Open)
     } else {
         None
     }
@@ -161,7 +188,16 @@ mod tests {
         std::os::unix::fs::symlink("/tmp", dir.path().join("pagewise")).unwrap();
         let error = make(&CACHE, dir.path()).unwrap_err();
         assert!(matches!(error, DirError::Unsafe { .. }), "{error}");
-        assert_eq!(objection(true, (1, 2), 0o700), Some("belongs to another user"));
+        assert!(error.help().starts_with("remove it, or set XDG_CACHE_HOME"), "{}", error.help());
+    }
+
+    #[test]
+    fn only_root_gives_a_directory_away() {
+        let why = objection(true, (1, 2), 0o700).unwrap();
+        let path = PathBuf::from("/x/pagewise");
+        let error = DirError::Unsafe { what: "state", path, variable: "XDG_STATE_HOME", why };
+        assert!(error.to_string().ends_with("belongs to another user"), "{error}");
+        assert!(error.help().ends_with("chown 2 /x/pagewise"), "{}", error.help());
     }
 
     #[test]

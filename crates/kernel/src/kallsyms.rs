@@ -10,6 +10,9 @@
 //! it is more than [`MAX_FUNCTION_BYTES`] away. Overhead: some 5 MB read and about 20 ms, once.
 
 use crate::error::SysError;
+use std::io::{BufRead, BufReader};
+
+const PATH: &str = "/proc/kallsyms";
 
 /// Farther than this from the symbol before it, an address belongs to none.
 pub const MAX_FUNCTION_BYTES: u64 = 1 << 18;
@@ -42,7 +45,6 @@ pub struct KernelSymbols {
 impl KernelSymbols {
     /// Reads the symbols of the running kernel.
     pub fn read() -> Result<Self, KallsymsError> {
-        const PATH: &str = "/proc/kallsyms";
         let text = std::fs::read_to_string(PATH)
             .map_err(|error| KallsymsError::Unreadable(SysError::new("read", PATH, error)))?;
         Self::parse(&text)
@@ -83,6 +85,26 @@ impl KernelSymbols {
     }
 }
 
+/// True when the file gives this account addresses and not zeroes. Reads as far as the first code
+/// symbol: where per-CPU symbols are offsets, the lines before it are zero for everyone.
+pub fn are_shown() -> Result<bool, SysError> {
+    let fail = |e| SysError::new("read", PATH, e);
+    let file = std::fs::File::open(PATH).map_err(fail)?;
+    // The kernel makes the text as it is read: little at a time is all the work there is.
+    first_code_address(BufReader::with_capacity(256, file))
+        .map(|a| a.is_some_and(|a| a != 0))
+        .map_err(fail)
+}
+
+fn first_code_address(text: impl BufRead) -> std::io::Result<Option<u64>> {
+    for line in text.lines() {
+        if let Some((address, _)) = parse_line(&line?) {
+            return Ok(Some(address));
+        }
+    }
+    Ok(None)
+}
+
 fn parse_line(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -121,6 +143,21 @@ ffffffffc0000000 t module_function\t[module]
         assert_eq!(symbols.resolve(0xffff_ffff_8200_0000), None);
         assert_eq!(symbols.resolve(0), None);
         assert_eq!(symbols.resolve(u64::MAX), None);
+    }
+
+    #[test]
+    fn zeroes_before_the_first_code_symbol_hide_nothing() {
+        // x86-64 with zero-based per-CPU symbols, as root and as an account that may not see them.
+        let text = |stext: &str| {
+            format!(
+                "0000000000000000 A fixed_percpu_data\n0000000000001000 A cpu_debug_store\n\
+                 {stext} T _stext\n{stext} T _text\n"
+            )
+        };
+        let first = |text: &str| first_code_address(text.as_bytes()).unwrap();
+        assert_eq!(first(&text("ffffffff81000000")), Some(0xffff_ffff_8100_0000));
+        assert_eq!(first(&text("0000000000000000")), Some(0));
+        assert_eq!(first("0000000000000000 A fixed_percpu_data\n"), None);
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //!
 //! The lock is a listening unix socket with an abstract name (`unix(7)`): no file, nothing to
 //! clean up. Whoever finds the name taken connects to it and asks the kernel for the listener's
-//! pid. Abstract names belong to the network namespace, so containers with their own do not see
-//! each other's experiments. The socket closes at exec; a child forked without exec keeps it.
+//! pid, which it has none of for a holder outside of our pid namespace. Abstract names belong to the
+//! network namespace, so containers with their own do not see each other's experiments. The socket closes at exec; a child forked without exec keeps it.
 
 use crate::error::SysError;
 use crate::proc::stat;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 const NAME: &[u8] = b"pagewise-experiment";
 
@@ -87,8 +87,26 @@ fn held(address: &SocketAddrUnix) -> LockError {
 fn listener_pid(address: &SocketAddrUnix) -> Option<i32> {
     let socket = open_socket().ok()?;
     rustix::net::connect(&socket, address).ok()?;
-    let credentials = rustix::net::sockopt::socket_peercred(&socket).ok()?;
-    Some(credentials.pid.as_raw_nonzero().get())
+    peer_pid(&socket)
+}
+
+/// The other end's pid; `None` also where it has none in our pid namespace, which the kernel shows
+/// as 0 (and which rustix would read into a number that cannot be 0).
+fn peer_pid(socket: &OwnedFd) -> Option<i32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `peer`; both are ours, alive and
+    // not otherwise referenced during the call.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    (got == 0 && peer.pid > 0).then_some(peer.pid)
 }
 
 #[cfg(test)]

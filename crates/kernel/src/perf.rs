@@ -142,22 +142,6 @@ fn parse(bytes: &[u8]) -> Option<Reading> {
     Some(Reading { value: word(0)?, enabled: Nanos(word(1)?), running: Nanos(word(2)?) })
 }
 
-/// True when `/proc/kallsyms` gives this account addresses and not zeroes.
-pub fn kallsyms_readable() -> Result<bool, SysError> {
-    use std::io::{BufRead, BufReader};
-    let path = "/proc/kallsyms";
-    let fail = |e| SysError::new("read", path, e);
-    let file = std::fs::File::open(path).map_err(fail)?;
-    let mut line = String::new();
-    BufReader::with_capacity(256, file).read_line(&mut line).map_err(fail)?;
-    Ok(has_address(&line))
-}
-
-fn has_address(line: &str) -> bool {
-    let address = line.split(' ').next().unwrap_or_default();
-    u64::from_str_radix(address, 16).is_ok_and(|a| a != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,13 +164,6 @@ mod tests {
         assert_eq!(parse(&[0; 23]), None);
         assert_eq!(parse(&[]), None);
         assert!(parse(&[0; 24]).is_some());
-    }
-
-    #[test]
-    fn symbols_without_address() {
-        assert!(!has_address("0000000000000000 T _stext\n"));
-        assert!(has_address("ffffffff81000000 T _stext\n"));
-        assert!(!has_address(""));
     }
 
     #[test]

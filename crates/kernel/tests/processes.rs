@@ -153,6 +153,30 @@ fn the_first_question_for_the_holder_is_answered() {
 }
 
 #[test]
+fn a_holder_outside_our_pid_namespace_has_no_pid() {
+    const TEST: &str = "a_holder_outside_our_pid_namespace_has_no_pid";
+    const VARIABLE: &str = "PAGEWISE_TEST_HELD";
+    if let Some(name) = std::env::var_os(VARIABLE) {
+        let error = ExperimentLock::acquire_named(name.as_encoded_bytes()).unwrap_err();
+        assert!(matches!(error, LockError::Held { pid: None, command: None }), "{error:?}");
+        return;
+    }
+    let name = format!("pagewise-test-namespace-{}", own_pid());
+    let _held = ExperimentLock::acquire_named(name.as_bytes()).unwrap();
+    let mut inside = Command::new("unshare");
+    inside.args(["--user", "--map-root-user", "--pid", "--fork", "--"]);
+    if !inside.arg("true").status().is_ok_and(|s| s.success()) {
+        eprintln!("SKIP {TEST}: no new pid namespace for this account");
+        return;
+    }
+    let mut inside = Command::new("unshare");
+    inside.args(["--user", "--map-root-user", "--pid", "--fork", "--"]);
+    inside.arg(std::env::current_exe().unwrap()).args(["--exact", TEST]).env(VARIABLE, &name);
+    let output = inside.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
 fn the_lock_is_not_inherited_by_programs() {
     let name = format!("pagewise-test-exec-{}", own_pid());
     let held = ExperimentLock::acquire_named(name.as_bytes()).unwrap();

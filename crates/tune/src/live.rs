@@ -71,7 +71,8 @@ impl<'a> Live<'a> {
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
         let supervisor = Supervisor::start(exe, args).map_err(stopped)?;
         let canary = pagewise_measure::Canary::new();
-        let keeper = Keeper::default();
+        let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
+        let keeper = Keeper::new(room);
         Ok(Self { request, supervisor, scratch, canary, keeper, stop, listener })
     }
 

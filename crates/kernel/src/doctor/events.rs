@@ -3,6 +3,7 @@
 
 use super::answer::{answer_if, answer_of, capability};
 use crate::error::SysError;
+use crate::kallsyms;
 use crate::perf::{self, bindings, perf_event_attr};
 use crate::proc::read_number;
 use pagewise_model::capability::{Answer, Capability};
@@ -20,7 +21,7 @@ pub(super) fn probe() -> Vec<Capability> {
             GROUP,
             "kernel symbols",
             "names of the kernel functions in which time went",
-            symbols_answer(perf::kallsyms_readable()),
+            symbols_answer(kallsyms::are_shown()),
             Some("sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1, or CAP_SYSLOG"),
         ),
     ]

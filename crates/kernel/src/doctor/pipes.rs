@@ -1,7 +1,9 @@
 //! Probes: moving pages through pipes, and how many large pipes this account may still have.
 //!
 //! The kernel does not say how much pipe memory a user holds, so large pipes are made until one is
-//! refused. They hold no data; for about a millisecond other new pipes of the user may be small.
+//! refused or there are as many as the remedy `pipe-grow` uses at most. They hold no data and are
+//! gone within a millisecond. Not more, because a pipe that another program of the user makes while
+//! the limit is passed has two pages for as long as it lives.
 
 use super::answer::{answer_of, capability};
 use crate::error::SysError;
@@ -14,8 +16,8 @@ use std::os::fd::OwnedFd;
 
 const GROUP: &str = "pipes";
 const LARGE: Bytes = Bytes::mib(1);
-/// More large pipes than any experiment uses; the probe stops there.
-const MOST: usize = 72;
+/// All that `pipe-grow` may use (16 MiB); the probe stops there.
+const MOST: usize = 16;
 
 pub(super) fn probe() -> Vec<Capability> {
     let (count, ended) = count_large();
