@@ -53,6 +53,9 @@ pub struct ProcessSeen {
     pub is_static: bool,
     /// Who serves malloc.
     pub allocator: Allocator,
+    /// Whether its glibc knows the tunable for huge pages (2.35 and later); absent with another C
+    /// library and where its file could not be read.
+    pub glibc_huge_tunable: Option<bool>,
     /// Most threads seen at once.
     pub threads: u32,
     /// Peak resident set (VmHWM).

@@ -14,7 +14,7 @@ use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Which command made the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,18 @@ pub enum RunKind {
     Profile,
     /// `pagewise doctor`.
     Doctor,
+}
+
+/// Where standard output went in timed runs, the same for all arms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StdoutTo {
+    /// /dev/null.
+    Null,
+    /// A pipe that is emptied at once.
+    Pipe,
+    /// A scratch file.
+    File,
 }
 
 /// What a comparison of outputs found for one arm.
@@ -85,6 +97,10 @@ pub struct Run {
     pub took_ns: Nanos,
     /// The command that was examined.
     pub command: Vec<String>,
+    /// The file that was its standard input; none without `--input`.
+    pub input: Option<String>,
+    /// Where its standard output went; absent where it went wherever the caller's goes.
+    pub stdout: Option<StdoutTo>,
     /// Environment variables of the listed set that were present (GLIBC_TUNABLES, MALLOC_CONF, ...).
     pub environment: Vec<(String, String)>,
     /// The machine.
@@ -145,6 +161,8 @@ impl Run {
             started_unix_ns,
             took_ns: Nanos(0),
             command,
+            input: None,
+            stdout: None,
             environment: Vec::new(),
             machine: None,
             prices: None,
@@ -196,10 +214,14 @@ mod tests {
     fn round_trip_and_newer_schema() {
         let run = Run::new(RunKind::Tune, "x".into(), 1, vec!["true".into()]);
         assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
-        let newer = run.to_json().replace("\"schema\": 2", "\"schema\": 99");
+        let newer = run.to_json().replace(&format!("\"schema\": {SCHEMA}"), "\"schema\": 99");
         assert!(matches!(Run::from_json(newer.as_bytes()), Err(RunError::Newer { found: 99 })));
-        let older = newer.replace("99", "1");
-        assert!(matches!(Run::from_json(older.as_bytes()), Err(RunError::Older { found: 1 })));
+        for found in [1, 2] {
+            let older = newer.replace("99", &found.to_string());
+            let error = Run::from_json(older.as_bytes()).unwrap_err();
+            assert!(matches!(error, RunError::Older { found: f } if f == found), "{error}");
+            assert!(error.to_string().contains("run the command again"), "{error}");
+        }
         assert!(matches!(Run::from_json(b"{}"), Err(RunError::Form(_))));
     }
 }

@@ -4,7 +4,7 @@
 //! - `glibc`, `jemalloc`, `mimalloc`: the allocator's own switch (`tunable`: of all three). glibc 2.35 and later: `glibc.malloc.hugetlb=1`
 //!   (madvise on each new piece of heap, static programs too); jemalloc: `thp:always`; mimalloc:
 //!   `MIMALLOC_ALLOW_LARGE_OS_PAGES=1`. Nothing of ours stays beside the program.
-//! - `inject`: for allocators without a switch (Go, musl, own ones): one
+//! - `inject`: for allocators without a switch (Go, musl, own ones, glibc before 2.35): one
 //!   `madvise(MADV_HUGEPAGE)` is made by the program itself, from outside, on each new private
 //!   anonymous mapping of 8 MiB or more soon after its birth (polling finds it). Heaps that grow
 //!   in small steps gain nothing by this: they do not fit.
@@ -65,7 +65,9 @@ impl HeapHuge {
 
     /// The switches of the allocators that these processes use, if they have any.
     fn switches_for(&self, processes: &[&ProcessSeen]) -> Option<Dose> {
-        let used = |one: &&(&str, Allocator)| processes.iter().any(|p| p.allocator == one.1);
+        let used = |one: &&(&str, Allocator)| {
+            processes.iter().any(|p| p.allocator == one.1 && has_switch(p))
+        };
         let found: Vec<&(&str, Allocator)> = SWITCHED.iter().filter(used).collect();
         let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
         (!found.is_empty()).then(|| self.switches(&names.join("+"), found.iter().map(|f| f.1)))
@@ -99,8 +101,12 @@ fn small_bytes(process: &ProcessSeen) -> u64 {
     process.anon_bytes.0.max(peak).saturating_sub(process.anon_huge_bytes.0)
 }
 
-fn has_switch(allocator: Allocator) -> bool {
-    SWITCHED.iter().any(|(_, switched)| *switched == allocator)
+/// The allocator of a process has a switch. A glibc of which it is not known is taken to have
+/// one: the arm's counter tells.
+fn has_switch(process: &ProcessSeen) -> bool {
+    let old_glibc =
+        process.allocator == Allocator::Glibc && process.glibc_huge_tunable == Some(false);
+    !old_glibc && SWITCHED.iter().any(|(_, switched)| *switched == process.allocator)
 }
 
 impl Remedy for HeapHuge {
@@ -144,8 +150,7 @@ impl Remedy for HeapHuge {
                 .unfit(format!("no process has {WORTH} of anonymous memory on small pages"));
         };
         let mut doses: Vec<Dose> = self.switches_for(&wide).into_iter().collect();
-        let injectable =
-            wide.iter().any(|p| !has_switch(p.allocator) && p.churn.large_mmap_calls > 0);
+        let injectable = wide.iter().any(|p| !has_switch(p) && p.churn.large_mmap_calls > 0);
         if injectable {
             doses.push(self.inject(evidence.machine));
         }

@@ -14,6 +14,7 @@ mod child;
 mod drain;
 pub mod elf;
 pub mod environment;
+pub mod glibc;
 pub mod inject;
 pub mod launch;
 mod launch_error;

@@ -43,7 +43,7 @@ impl Pair<'_> {
         let mut command = request.command_text();
         command.push("---".to_owned());
         command.extend(self.second.iter().map(|w| w.to_string_lossy().into_owned()));
-        let mut run = Run::new(RunKind::Ab, request.id.clone(), request.started_unix_ns, command);
+        let mut run = request.empty_run(RunKind::Ab, command);
         let stop = self.fill(&mut run, world).err();
         if matches!(stop, Some(Stop::Interrupted)) {
             run.outcome = Some(Outcome::Interrupted);

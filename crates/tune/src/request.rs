@@ -2,19 +2,10 @@
 
 use pagewise_model::Nanos;
 use pagewise_model::plan::Dose;
+pub use pagewise_model::run::StdoutTo;
+use pagewise_model::run::{Run, RunKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// Where standard output goes in timed runs, the same for all arms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StdoutTo {
-    /// /dev/null.
-    Null,
-    /// A pipe that is emptied at once.
-    Pipe,
-    /// A scratch file.
-    File,
-}
 
 /// An arm of the user's own: another command to set against the plain one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +54,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// A run without results: what was asked for, under which conditions.
+    #[must_use]
+    pub fn empty_run(&self, kind: RunKind, command: Vec<String>) -> Run {
+        let mut run = Run::new(kind, self.id.clone(), self.started_unix_ns, command);
+        run.input = self.input.as_ref().map(|file| file.to_string_lossy().into_owned());
+        run.stdout = Some(self.stdout);
+        run
+    }
     /// The command as text, for reports.
     #[must_use]
     pub fn command_text(&self) -> Vec<String> {

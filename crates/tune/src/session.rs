@@ -58,12 +58,7 @@ impl<'a> Session<'a> {
     /// A session that has not begun.
     #[must_use]
     pub fn new(request: &'a Request) -> Self {
-        let run = Run::new(
-            RunKind::Tune,
-            request.id.clone(),
-            request.started_unix_ns,
-            request.command_text(),
-        );
+        let run = request.empty_run(RunKind::Tune, request.command_text());
         Self { request, run, traced: None, doses: Vec::new(), base: None }
     }
 

@@ -77,6 +77,11 @@ fn a_heap_is_treated_by_its_allocator() {
         t.processes[0].churn.large_mmap_calls = 3;
     });
     assert_eq!(specs(&go, "heap-huge"), ["heap-huge=inject"]);
+    let old_glibc = candidates(|t, _| {
+        t.processes[0].glibc_huge_tunable = Some(false);
+        t.processes[0].churn.large_mmap_calls = 3;
+    });
+    assert_eq!(specs(&old_glibc, "heap-huge"), ["heap-huge=inject"]);
     let steps = candidates(|t, _| t.processes[0].allocator = Allocator::Musl);
     assert!(specs(&steps, "heap-huge").is_empty());
     assert!(why(&steps, "heap-huge").contains("grows in steps"), "{}", why(&steps, "heap-huge"));

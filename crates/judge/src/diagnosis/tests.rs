@@ -91,6 +91,7 @@ fn process(pid: i32) -> ProcessSeen {
         args: Vec::new(),
         is_static: false,
         allocator: Allocator::Glibc,
+        glibc_huge_tunable: None,
         threads: 1,
         peak_rss_bytes: Bytes(0),
         anon_bytes: Bytes(0),

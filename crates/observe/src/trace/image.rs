@@ -7,7 +7,7 @@
 use pagewise_kernel::proc::{fd, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::elf;
+use pagewise_tracee::{elf, glibc};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -47,6 +47,7 @@ impl Image {
             args: arguments(pid),
             is_static: elf.is_some_and(|e| e.is_static),
             allocator: elf.map_or(Allocator::Unknown, |e| e.allocator),
+            glibc_huge_tunable: None,
             threads: 1,
             peak_rss_bytes: Bytes(0),
             anon_bytes: Bytes(0),
@@ -94,6 +95,10 @@ impl Image {
         }
         if let Ok(elf) = elf::of_process(pid) {
             (self.seen.allocator, self.seen.is_static) = (elf.allocator, elf.is_static);
+        }
+        if self.seen.allocator == Allocator::Glibc {
+            let exe = format!("/proc/{pid}/exe");
+            self.seen.glibc_huge_tunable = glibc::has_huge_tunable(exe.as_ref());
         }
         if let Some(faults) = minor_faults(pid) {
             self.seen.minor_faults = faults.saturating_sub(self.faults_before);

@@ -70,6 +70,7 @@ fn process(exe: &str, incomplete: Option<&str>) -> ProcessSeen {
         args: vec![],
         is_static: false,
         allocator: Allocator::Glibc,
+        glibc_huge_tunable: None,
         threads: 2,
         peak_rss_bytes: Bytes::mib(64),
         anon_bytes: Bytes::mib(60),

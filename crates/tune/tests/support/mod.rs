@@ -160,6 +160,7 @@ impl World for Fake {
             args: vec!["prog".into()],
             is_static: false,
             allocator: Allocator::Glibc,
+            glibc_huge_tunable: None,
             threads: 1,
             peak_rss_bytes: self.anon,
             anon_bytes: self.anon,
