@@ -1,6 +1,7 @@
 //! The traced look against programs whose doings are known.
 //!
-//! Runs itself as some of the programs; the first argument names the role.
+//! Runs itself as some of the programs; the first argument then names the role. Otherwise the first
+//! argument that is no option picks tests by a part of their names.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_kernel::page_size;
@@ -24,12 +25,19 @@ fn main() {
         Some("urgent") => role_urgent(),
         Some("spawns") => role_spawns(),
         Some("supervise") => role_supervise(&args[2]),
-        _ => run_all(args.get(1).map_or("", String::as_str)),
+        _ => run_all(filter(&args[1..])),
     }
 }
 
-fn run_all(filter: &str) {
-    let tests: [(&str, fn()); 12] = [
+/// The first argument that is no option of the usual harness: part of the names to run.
+fn filter(args: &[String]) -> Option<&str> {
+    args.iter().map(String::as_str).find(|arg| !arg.starts_with('-'))
+}
+
+fn run_all(filter: Option<&str>) {
+    let tests: [(&str, fn()); 14] = [
+        ("options_are_no_filter", options_are_no_filter),
+        ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
         ("effects_are_found", effects_are_found),
         ("harmless_commands_have_no_effects", harmless_commands_have_no_effects),
@@ -46,10 +54,23 @@ fn run_all(filter: &str) {
         ("failures_are_named", failures_are_named),
         ("it_works_below_a_supervisor", it_works_below_a_supervisor),
     ];
-    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter)) {
+    let mut count = 0;
+    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter.unwrap_or(""))) {
         test();
         println!("test {name} ... ok");
+        count += 1;
     }
+    assert!(count > 0 || filter.is_some(), "no test was run");
+    println!("{count} tests run");
+}
+
+fn options_are_no_filter() {
+    let picked = |args: &[&str]| {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        filter(&args).map(str::to_owned)
+    };
+    assert_eq!(picked(&["--show-output"]), None);
+    assert_eq!(picked(&["--show-output", "pipe", "x"]), Some("pipe".to_owned()));
 }
 
 fn role_supervise(fd: &str) {
@@ -337,7 +358,6 @@ fn failures_are_named() {
     };
     let error = traced_run(&slow, &TraceOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Timeout), "{error}");
-    setuid_programs_are_refused();
     let nested = traced_run(&shell(Path::new("/"), "/no/such/file"), &TraceOptions::default());
     assert_eq!(nested.unwrap().ended, Ended::Exited(127));
 }
