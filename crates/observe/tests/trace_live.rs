@@ -24,6 +24,7 @@ fn main() {
         Some("threads") => role_threads(),
         Some("urgent") => role_urgent(),
         Some("spawns") => role_spawns(),
+        Some("binds") => role_binds(&args[2]),
         Some("supervise") => role_supervise(&args[2]),
         _ => run_all(filter(&args[1..])),
     }
@@ -35,12 +36,14 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 14] = [
+    let tests: [(&str, fn()); 16] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
         ("effects_are_found", effects_are_found),
         ("harmless_commands_have_no_effects", harmless_commands_have_no_effects),
+        ("own_mounts_are_looked_into", own_mounts_are_looked_into),
+        ("calls_of_other_tables_are_told", calls_of_other_tables_are_told),
         ("a_pipe_has_its_ends", a_pipe_has_its_ends),
         ("endings_are_passed_on", endings_are_passed_on),
         ("processes_are_described", processes_are_described),
@@ -142,6 +145,11 @@ fn role_spawns() {
     }
 }
 
+fn role_binds(path: &str) {
+    drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+    std::fs::remove_file(path).unwrap();
+}
+
 fn own(role: &[&str]) -> Vec<OsString> {
     let exe = std::env::current_exe().unwrap().into_os_string();
     std::iter::once(exe).chain(role.iter().map(OsString::from)).collect()
@@ -190,6 +198,14 @@ fn effects_are_found() {
         ("touch a", "opened for writing", "a"),
         ("sort -o unsorted unsorted", "opened for writing", "unsorted"),
         ("cd empty && rm ../b", "removed", "b"),
+        ("ln a a.bak && rm a", "removed", "a"),
+        ("ln a hard && mv hard other && rm a", "removed", "a"),
+        ("ln a old && cp b new && mv new a", "replaced by renaming", "a"),
+        ("ln a hard && echo > hard", "truncated", "hard"),
+        ("ln -s a link && echo > link", "truncated", "link"),
+        ("chmod 700 .", "changed the mode of", "/"),
+        ("cd empty && chmod 700 ..", "changed the mode of", "/"),
+        ("exec 3< a && chmod 600 /dev/fd/3", "changed the mode of", "/a"),
         ("kill -CONT $PPID", "sent a signal to", "process"),
     ];
     for (command, action, subject) in table {
@@ -214,7 +230,8 @@ fn harmless_commands_have_no_effects() {
         "echo 500 > /proc/self/oom_score_adj",
         "touch -c missing; rm -f missing; mv missing other 2>/dev/null; true",
     ];
-    for command in table {
+    let binds = own(&["binds"])[0].to_string_lossy().into_owned() + " binds $PWD/socket";
+    for command in table.into_iter().chain([&*binds]) {
         let dir = prepared_dir();
         let seen = look(&shell(dir.path(), command));
         assert!(seen.effects.is_empty(), "{command}: {:?}", seen.effects);
@@ -224,6 +241,67 @@ fn harmless_commands_have_no_effects() {
     let options = TraceOptions { scratch: vec![dir.path().to_owned()], ..TraceOptions::default() };
     let seen = traced_run(&shell(dir.path(), "rm a; echo > b"), &options).unwrap();
     assert!(seen.effects.is_empty(), "{:?}", seen.effects);
+}
+
+/// What a file is called in mounts that only the program has is looked up there.
+fn own_mounts_are_looked_into() {
+    let dir = prepared_dir();
+    let below = |name: &str| dir.path().join(name).display().to_string();
+    let bind = format!("mount --bind {} {}", dir.path().display(), below("empty"));
+    let command = |then: &str| format!("unshare -rm sh -c '{bind} && {then}'");
+    let plain = std::process::Command::new("sh").args(["-c", &command("true")]).output().unwrap();
+    if !plain.status.success() {
+        println!("SKIP own_mounts_are_looked_into: {}", String::from_utf8_lossy(&plain.stderr));
+        return;
+    }
+    let seen = look(&shell(dir.path(), &command(&format!("rm {}", below("empty/a")))));
+    let found = seen.effects.iter().any(|e| e.action == "removed" && e.subject.ends_with("/a"));
+    assert!(found && !dir.path().join("a").exists(), "{seen:?}");
+}
+
+/// `getpid` and `exit` by the 32-bit table.
+#[cfg(target_arch = "x86_64")]
+fn calls_of_other_tables_are_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let header: [u32; 21] = [
+        0x464c_457f,
+        0x0001_0101,
+        0,
+        0,
+        0x0003_0002,
+        1,
+        0x0804_8054,
+        52,
+        0,
+        0,
+        0x0020_0034,
+        1,
+        0,
+        1,
+        0,
+        0x0804_8000,
+        0x0804_8000,
+        100,
+        100,
+        5,
+        0,
+    ];
+    let code = *b"\xb8\x14\0\0\0\xcd\x80\xb8\x01\0\0\0\x31\xdb\xcd\x80";
+    let image: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).chain(code).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("narrow");
+    std::fs::write(&path, image).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    if !std::process::Command::new(&path).status().is_ok_and(|status| status.success()) {
+        println!("SKIP calls_of_other_tables_are_told: no 32-bit program runs here");
+        return;
+    }
+    let seen = look(&Launch::experiment(vec![path.into_os_string()]));
+    assert_eq!(seen.ended, Ended::Exited(0));
+    assert_eq!(seen.effects.len(), 1, "{:?}", seen.effects);
+    assert!(
+        seen.effects[0].action.contains("32-bit") && seen.effects[0].subject.contains("narrow")
+    );
 }
 
 fn a_pipe_has_its_ends() {

@@ -1,16 +1,18 @@
 //! What a program does to the world outside itself that a second run may not repeat safely.
 //!
 //! A call is judged when it begins, by what is there at that moment, and counted when it succeeds.
-//! Files that the tree made itself in this run (by device and inode, or by name) are its own.
-//! Not seen: changes through descriptors inherited from the caller, through shared mappings of
-//! files opened before, io_uring, and what other programs do on request.
+//! Files that the tree made itself in this run are its own, by device and inode, and so are names
+//! that it made: a second name for a file of the user's is the tree's, the file is not. Not seen:
+//! changes through descriptors inherited from the caller, through shared mappings of files opened
+//! before, io_uring, what other programs do on request, and what character devices do.
 
-use super::calls::{Address, Flags, Kind, Named, Target, WRITING};
-use super::place::{self, Identity, Place, identity, is_lasting, is_process_view};
+use super::calls::{Flags, Ipc, Kind, MARKING, Named, WRITING};
+use super::ipc;
+use super::place::{self, Identity, Name, Place, identity, is_lasting, is_memory, is_process_view};
+use super::reach::{self, InTree};
 use pagewise_model::look::SideEffect;
-use pagewise_tracee::ptrace::{read_memory, read_u64};
+use pagewise_tracee::ptrace::read_u64;
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// What will have happened if the call that was seen to begin succeeds.
@@ -19,9 +21,15 @@ pub(super) struct Intent {
     /// Action and subject, if it is an effect.
     effect: Option<(String, String)>,
     /// A name that then is the tree's own.
-    makes: Option<Place>,
+    names: Option<Name>,
+    /// A file that then is the tree's own.
+    makes: Option<PathBuf>,
     /// The result is a descriptor of a new file.
     opens_new: bool,
+    /// The result is a descriptor of a file that could not be known before.
+    opens_unknown: bool,
+    /// The result is an object, new unless it is one of these.
+    gets: Option<(Ipc, Vec<i64>)>,
 }
 
 /// Effects and what they are judged by.
@@ -29,12 +37,10 @@ pub(super) struct Intent {
 pub(super) struct Effects {
     scratch: Vec<PathBuf>,
     made: HashSet<Identity>,
-    names: HashSet<PathBuf>,
+    names: HashSet<Name>,
+    objects: HashSet<(Ipc, i64)>,
     found: Vec<SideEffect>,
 }
-
-/// Whether a process belongs to the tree: `(process, thread id or group)`.
-pub(super) type InTree<'a> = &'a dyn Fn(i32) -> bool;
 
 impl Effects {
     pub(super) fn new(scratch: &[PathBuf]) -> Self {
@@ -67,6 +73,7 @@ impl Effects {
     ) -> Option<Intent> {
         match kind {
             Kind::Open(named, flags) => self.begin_open(tid, named, flags, args),
+            Kind::OpenHandle => Some(Intent { opens_unknown: true, ..Intent::default() }),
             Kind::Remove(named) => {
                 let place = place::named(tid, named, args)?;
                 let removed = place.own.as_ref()?;
@@ -74,21 +81,48 @@ impl Effects {
                 self.own_effect(action, &place)
             }
             Kind::Rename => self.begin_rename(tid, args, number),
-            Kind::Make(named) => {
-                let place = place::named(tid, named, args)?;
-                Some(Intent { makes: Some(place), ..Intent::default() })
+            Kind::Make(named) => Some(make(place::named(tid, named, args)?)),
+            Kind::Bind => Some(make(place::of_path(tid, &reach::bound_path(tid, args)?))),
+            Kind::Link(named) => {
+                let names = place::named(tid, named, args)?.name;
+                Some(Intent { names, ..Intent::default() })
             }
             Kind::Change(named, action) => {
                 self.target_effect(action, &place::named(tid, named, args)?)
             }
+            Kind::Ioctl if !MARKING.contains(&(args[1] as u32)) => None,
+            Kind::Ioctl => {
+                self.target_effect("changed attributes of", &place::opened(tid, args[0] as i32)?)
+            }
             Kind::ChangeOpen(action) => {
                 self.target_effect(action, &place::opened(tid, args[0] as i32)?)
             }
-            Kind::Connect(address) => effect("connected to", far_address(tid, address, args)?),
-            Kind::Signal(target) => begin_signal(pid, target, args, in_tree),
+            Kind::Connect(address) => {
+                effect("connected to", reach::far_address(tid, address, args)?)
+            }
+            Kind::Signal(target, signal) => {
+                let whom = reach::signalled(pid, target, args[signal], args, in_tree)?;
+                effect("sent a signal to", whom)
+            }
+            Kind::Get(ipc) => {
+                Some(Intent { gets: Some((ipc, ipc::list(ipc))), ..Intent::default() })
+            }
+            Kind::Control(ipc, command) => self.begin_control(ipc, args[0] as i32, args[command]),
+            Kind::Clock(pointer) => {
+                let modes = read_u64(tid, args[pointer]).ok()? as u32;
+                ipc::sets_clock(modes).then(|| effect("set the clock", String::new()))?
+            }
             Kind::System(action) => effect(action, String::new()),
             Kind::Memory | Kind::Exec | Kind::ExitGroup => None,
         }
+    }
+
+    /// A call by a table that is not understood, `None` when that is known of `pid` already.
+    pub(super) fn begin_foreign(&self, pid: i32) -> Option<Intent> {
+        let known = self.found.iter().any(|e| e.pid == pid && e.action == FOREIGN_CALLS);
+        let link = std::fs::read_link(format!("/proc/{pid}/exe"));
+        let exe = link.map_or_else(|_| String::new(), |exe| exe.display().to_string());
+        (!known).then(|| effect(FOREIGN_CALLS, exe))?
     }
 
     /// The call came back with `result`.
@@ -100,17 +134,38 @@ impl Effects {
         if intent.opens_new {
             self.adopt(tid, result as i32);
         }
-        if let Some(place) = intent.makes {
-            let meta = std::fs::symlink_metadata(&place.path);
+        if let Some(path) = intent.makes {
+            let meta = std::fs::symlink_metadata(&path);
             self.made.extend(meta.ok().map(|meta| identity(&meta)));
-            self.names.insert(place.shown);
         }
-        if let Some((action, subject)) = intent.effect {
-            let effect = SideEffect { action, subject, pid };
-            if !self.found.contains(&effect) {
-                self.found.push(effect);
-            }
+        self.names.extend(intent.names);
+        if let Some((ipc, before)) = intent.gets
+            && !before.contains(&result)
+        {
+            self.objects.insert((ipc, result));
         }
+        if intent.opens_unknown
+            && let Some(place) = place::opened(tid, result as i32)
+            && let Some(Intent { effect: Some(effect), .. }) =
+                self.target_effect("opened for writing", &place)
+        {
+            self.note(pid, effect);
+        }
+        if let Some(effect) = intent.effect {
+            self.note(pid, effect);
+        }
+    }
+
+    fn note(&mut self, pid: i32, (action, subject): (String, String)) {
+        let effect = SideEffect { action, subject, pid };
+        if !self.found.contains(&effect) {
+            self.found.push(effect);
+        }
+    }
+
+    fn begin_control(&self, ipc: Ipc, id: i32, command: u64) -> Option<Intent> {
+        let own = self.objects.contains(&(ipc, id.into()));
+        (!own && ipc::removes(command)).then(|| effect(ipc::removed(ipc), id.to_string()))?
     }
 
     fn begin_open(&self, tid: i32, named: Named, flags: Flags, args: &[u64; 6]) -> Option<Intent> {
@@ -124,10 +179,15 @@ impl Effects {
         }
         let place = place::named(tid, named, args)?;
         match &place.target {
-            None => Some(Intent { opens_new: true, makes: Some(place), ..Intent::default() }),
+            None => {
+                // A link that leads nowhere is somebody's name; what it leads to is new.
+                let names = place.name.filter(|_| place.own.is_none());
+                Some(Intent { opens_new: true, names, ..Intent::default() })
+            }
             Some(meta) if meta.is_dir() => Some(Intent { opens_new: true, ..Intent::default() }),
-            Some(meta) if !meta.is_file() => None,
-            Some(_) if flags & libc::O_TRUNC as u64 != 0 => self.target_effect("truncated", &place),
+            Some(meta) if meta.is_file() && flags & libc::O_TRUNC as u64 != 0 => {
+                self.target_effect("truncated", &place)
+            }
             Some(_) if flags & (libc::O_WRONLY | libc::O_RDWR) as u64 != 0 => {
                 self.target_effect("opened for writing", &place)
             }
@@ -146,15 +206,15 @@ impl Effects {
             .own_effect("renamed", &from)
             .or_else(|| self.own_effect("replaced by renaming", &to))
             .unwrap_or_default();
-        intent.makes = intent.effect.is_none().then_some(to);
+        intent.names = to.name.filter(|_| intent.effect.is_none());
         Some(intent)
     }
 
     /// The effect on what a name itself is, unless it is the tree's own.
     fn own_effect(&self, action: &str, place: &Place) -> Option<Intent> {
         let own = place.own.as_ref()?;
-        let made = self.made.contains(&identity(own)) || self.names.contains(&place.shown);
-        if made || self.is_free(&place.shown) {
+        let named = place.name.as_ref().is_some_and(|name| self.names.contains(name));
+        if named || self.made.contains(&identity(own)) || self.is_free(&place.shown) {
             return None;
         }
         effect(action, place.shown.display().to_string())
@@ -163,19 +223,24 @@ impl Effects {
     /// The effect on what a name leads to, unless it is the tree's own.
     fn target_effect(&self, action: &str, place: &Place) -> Option<Intent> {
         let target = place.target.as_ref()?;
-        let made = self.made.contains(&identity(target));
-        if made || !is_lasting(target) || self.is_free(&place.shown) {
+        if self.made.contains(&identity(target)) || !is_lasting(target) {
             return None;
         }
-        effect(action, place.shown.display().to_string())
+        let led = place.led();
+        if is_memory(&led, target) || self.is_free(&led) {
+            return None;
+        }
+        let shown = if is_process_view(&place.shown) { &led } else { &place.shown };
+        effect(action, shown.display().to_string())
     }
 
-    fn is_free(&self, shown: &Path) -> bool {
-        is_process_view(shown)
-            || shown.starts_with("/memfd:")
-            || self.scratch.iter().any(|prefix| shown.starts_with(prefix))
+    fn is_free(&self, path: &Path) -> bool {
+        is_process_view(path) || self.scratch.iter().any(|prefix| path.starts_with(prefix))
     }
 }
+
+/// Said of a process whose calls are not understood.
+const FOREIGN_CALLS: &str = "made 32-bit calls, which are not seen, as";
 
 #[cfg(target_arch = "x86_64")]
 const fn old_rename() -> i64 {
@@ -186,103 +251,73 @@ fn effect(action: &str, subject: String) -> Option<Intent> {
     Some(Intent { effect: Some((action.to_owned(), subject)), ..Intent::default() })
 }
 
-fn begin_signal(pid: i32, target: Target, args: &[u64; 6], in_tree: InTree<'_>) -> Option<Intent> {
-    let whom = args[0] as i32;
-    // Existence is asked for with signal 0; of two ids the first is the process.
-    let inside = match target {
-        Target::Process if whom == 0 => in_tree(group_of(pid)?),
-        Target::Process if whom < -1 => in_tree(whom.checked_neg()?),
-        Target::Process | Target::Thread => whom != -1 && in_tree(whom),
-        Target::Descriptor => in_tree(pid_of_descriptor(pid, whom)?),
-    };
-    let asked = matches!(target, Target::Process | Target::Thread) && args[1] == 0;
-    if inside || asked {
-        return None;
-    }
-    let subject = match target {
-        Target::Descriptor => format!("the process behind descriptor {whom}"),
-        _ if whom == -1 => "every process".to_owned(),
-        _ if whom <= 0 => format!("process group {}", whom.unsigned_abs()),
-        _ => format!("process {whom}"),
-    };
-    effect("sent a signal to", subject)
-}
-
-fn group_of(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
-}
-
-fn pid_of_descriptor(pid: i32, fd: i32) -> Option<i32> {
-    let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-    info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
-}
-
-/// The internet address beyond this machine that a call sends to.
-fn far_address(tid: i32, address: Address, args: &[u64; 6]) -> Option<String> {
-    let (pointer, length) = match address {
-        Address::Arguments(pointer, length) => (args[pointer], args[length]),
-        Address::Message => (read_u64(tid, args[1]).ok()?, read_u64(tid, args[1] + 8).ok()?),
-    };
-    let mut bytes = [0; 28];
-    let length = usize::try_from(length & 0xffff_ffff).ok()?.min(bytes.len());
-    if pointer == 0 {
-        return None;
-    }
-    let read = read_memory(tid, pointer, &mut bytes[..length]).ok()?;
-    let address = parse_address(&bytes[..read])?;
-    let ip = address.ip().to_canonical();
-    (!ip.is_loopback() && !ip.is_unspecified()).then(|| address.to_string())
-}
-
-fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
-    let family = i32::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
-    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
-    let ip: IpAddr = match family {
-        libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?).into(),
-        libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?).into(),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, port))
+fn make(place: Place) -> Intent {
+    Intent { names: place.name, makes: Some(place.path), ..Intent::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::FileTypeExt;
 
-    fn inet(ip: [u8; 4]) -> Vec<u8> {
-        let mut bytes = (libc::AF_INET as u16).to_ne_bytes().to_vec();
-        bytes.extend([0, 80]);
-        bytes.extend(ip);
-        bytes.extend([0; 8]);
-        bytes
-    }
-
-    #[test]
-    fn addresses_beyond_the_machine_count() {
+    fn opens_for_writing(path: &Path) -> Option<Intent> {
+        let path = [path.as_os_str().as_bytes(), b"\0"].concat();
+        let args = [path.as_ptr() as u64, libc::O_WRONLY as u64, 0, 0, 0, 0];
+        let kind = Kind::Open(Named::Path, Flags::Argument(1));
         let pid = std::process::id() as i32;
-        let far = |bytes: &[u8]| {
-            let args = [3, bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0];
-            far_address(pid, Address::Arguments(1, 2), &args)
-        };
-        assert_eq!(far(&inet([192, 0, 2, 1])), Some("192.0.2.1:80".to_owned()));
-        assert_eq!(far(&inet([127, 3, 0, 1])), None);
-        assert_eq!(far(&[1, 0, b'/', b'x']), None);
-        assert_eq!(far(&[2, 0]), None);
-        let mut six = (libc::AF_INET6 as u16).to_ne_bytes().to_vec();
-        six.extend([0; 26]);
-        six[23] = 1;
-        assert_eq!(far(&six), None);
-        six[8] = 0x20;
-        assert!(far(&six).is_some());
+        Effects::default().begin(pid, pid, kind, &args, libc::SYS_open, &|_| true)
     }
 
     #[test]
-    fn signals_beyond_the_tree_count() {
-        let tree = |pid: i32| pid == 7;
-        let judge = |args: [u64; 6]| begin_signal(7, Target::Process, &args, &tree).is_some();
-        assert!(!judge([7, 15, 0, 0, 0, 0]) && !judge([8, 0, 0, 0, 0, 0]));
-        assert!(!judge([-7_i64 as u64, 15, 0, 0, 0, 0]));
-        assert!(judge([8, 15, 0, 0, 0, 0]) && judge([-1_i64 as u64, 15, 0, 0, 0, 0]));
+    fn block_devices_are_written_and_others_are_not() {
+        assert!(opens_for_writing(Path::new("/dev/null")).is_none());
+        let is_block = |path: &PathBuf| {
+            std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+        };
+        let mut devices = std::fs::read_dir("/dev").unwrap().flatten().map(|entry| entry.path());
+        let Some(device) = devices.find(is_block) else {
+            println!("SKIP block_devices_are_written_and_others_are_not: none here");
+            return;
+        };
+        let effect = opens_for_writing(&device).unwrap().effect.unwrap();
+        assert_eq!(effect, ("opened for writing".into(), device.display().to_string()));
+    }
+
+    #[test]
+    fn the_signal_of_a_thread_is_its_third_argument() {
+        let effects = Effects::default();
+        let sends = |number: i64, args: [u64; 6]| {
+            let kind = super::super::calls::kind(number).unwrap();
+            effects.begin(7, 7, kind, &args, number, &|pid| pid == 7).is_some()
+        };
+        for number in [libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo] {
+            assert!(!sends(number, [8, 9, 0, 15, 0, 0]) && sends(number, [8, 0, 15, 0, 0, 0]));
+        }
+        assert!(!sends(libc::SYS_tkill, [8, 0, 15, 0, 0, 0]));
+    }
+
+    #[test]
+    fn objects_of_others_are_not_to_be_removed() {
+        let mut effects = Effects::default();
+        let gets = Some((Ipc::Memory, vec![7]));
+        effects.end(1, 1, Intent { gets: gets.clone(), ..Intent::default() }, 7);
+        effects.end(1, 1, Intent { gets, ..Intent::default() }, 8);
+        let remove = libc::IPC_RMID as u64;
+        assert!(effects.begin_control(Ipc::Memory, 7, remove).is_some());
+        assert!(effects.begin_control(Ipc::Memory, 8, remove).is_none());
+        assert!(effects.begin_control(Ipc::Semaphores, 8, remove).is_some());
+        assert!(effects.begin_control(Ipc::Memory, 7, libc::IPC_STAT as u64).is_none());
+    }
+
+    #[test]
+    fn foreign_calls_are_told_once() {
+        let mut effects = Effects::default();
+        let pid = std::process::id() as i32;
+        let intent = effects.begin_foreign(pid).unwrap();
+        effects.end(pid, pid, intent.clone(), i64::from(-libc::ENOSYS));
+        assert!(effects.begin_foreign(pid).is_some());
+        effects.end(pid, pid, intent, 0);
+        assert!(effects.begin_foreign(pid).is_none());
     }
 }

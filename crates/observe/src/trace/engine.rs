@@ -193,6 +193,9 @@ impl Engine {
             Stop::Interrupted => self.go_on(tid),
             Stop::Exec => self.exec(tid)?,
             Stop::Exit => self.exit(tid),
+            Stop::Seccomp if request::event_message(tid).is_ok_and(|m| m == calls::FOREIGN) => {
+                self.enter_foreign(tid);
+            }
             Stop::Seccomp => self.enter(tid),
             Stop::Syscall => self.at_call(tid),
             Stop::Child => {
@@ -332,14 +335,26 @@ impl Engine {
     }
 
     fn enter(&mut self, tid: i32) {
-        if let Ok(regs) = request::get_regs(tid)
-            && regs.cs & 0xffff == 0x33
+        let regs = request::get_regs(tid);
+        if regs.as_ref().is_ok_and(|r| r.cs & 0xffff != 0x33 || calls::is_x32(r.orig_rax)) {
+            return self.enter_foreign(tid);
+        }
+        if let Ok(regs) = regs
             && let Some(kind) = calls::kind(regs.orig_rax as i64)
         {
             let pending = self.begin(tid, kind, &regs);
             if let Some(thread) = self.threads.get_mut(&tid) {
                 thread.pending = pending;
             }
+        }
+        self.resume(tid, 0);
+    }
+
+    /// A call by the table of another architecture: only that there was one is known.
+    fn enter_foreign(&mut self, tid: i32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let intent = self.effects.begin_foreign(thread.pid);
+            thread.pending = intent.map(|intent| Pending::Effect(Box::new(intent)));
         }
         self.resume(tid, 0);
     }

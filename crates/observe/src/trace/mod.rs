@@ -14,11 +14,13 @@ mod churn;
 mod effects;
 mod engine;
 mod image;
+mod ipc;
 #[cfg(target_arch = "x86_64")]
 mod operands_x86_64;
 mod pattern;
 mod pipes;
 mod place;
+mod reach;
 
 use engine::{Engine, Mode};
 use pagewise_kernel::error::SysError;

@@ -1,10 +1,15 @@
 //! What a path or descriptor argument of another process' call means: read from its memory and
 //! looked up from its directories through `/proc/PID`, before the call changes anything.
+//!
+//! A process with a root or mounts of its own is looked up there. Not seen: links with absolute
+//! paths below such a root are followed from ours.
 
 use super::calls::Named;
 use pagewise_tracee::ptrace::read_memory;
-use std::ffi::OsStr;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,17 +17,29 @@ use std::path::{Path, PathBuf};
 /// Device and inode: one file, whatever its names.
 pub(super) type Identity = (u64, u64);
 
+/// A name: the directory and what it is called there, whatever path leads to it.
+pub(super) type Name = (Identity, OsString);
+
 /// A file that a call names.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// A path to it that works from here.
     pub(super) path: PathBuf,
-    /// Its absolute path, for people and for comparing names.
+    /// Its absolute path, for people.
     pub(super) shown: PathBuf,
+    /// Its name, unless it is told by a descriptor or a path like `..`.
+    pub(super) name: Option<Name>,
     /// What is there when links are followed.
     pub(super) target: Option<Metadata>,
     /// What is there itself.
     pub(super) own: Option<Metadata>,
+}
+
+impl Place {
+    /// Where it leads when links are followed, those of `/proc/PID` too.
+    pub(super) fn led(&self) -> PathBuf {
+        kernel_path(&self.path).unwrap_or_else(|| self.shown.clone())
+    }
 }
 
 /// The file that call arguments `args` of thread `tid` name.
@@ -41,12 +58,35 @@ pub(super) fn named(tid: i32, named: Named, args: &[u64; 6]) -> Option<Place> {
     if text.as_os_str().is_empty() {
         return (directory >= 0).then(|| opened(tid, directory)).flatten();
     }
-    let path = own_view(tid, &text).unwrap_or_else(|| match directory {
-        _ if text.is_absolute() => text.clone(),
-        libc::AT_FDCWD => Path::new(&format!("/proc/{tid}/cwd")).join(&text),
-        fd => Path::new(&format!("/proc/{tid}/fd/{fd}")).join(&text),
-    });
-    Some(look(path))
+    Some(look(from_here(tid, directory, &text)))
+}
+
+/// The file that thread `tid` means by `path`.
+pub(super) fn of_path(tid: i32, path: &Path) -> Place {
+    look(from_here(tid, libc::AT_FDCWD, path))
+}
+
+/// A path that leads here to where `path` leads `tid` from `directory`.
+fn from_here(tid: i32, directory: i32, path: &Path) -> PathBuf {
+    if let Some(own) = own_view(tid, path) {
+        return own;
+    }
+    match (path.strip_prefix("/"), directory) {
+        (Ok(below), _) if has_own_root(tid) => Path::new(&format!("/proc/{tid}/root")).join(below),
+        (Ok(_), _) => path.to_owned(),
+        (_, libc::AT_FDCWD) => Path::new(&format!("/proc/{tid}/cwd")).join(path),
+        (_, fd) => Path::new(&format!("/proc/{tid}/fd/{fd}")).join(path),
+    }
+}
+
+/// True if absolute paths mean something else to `tid` than to us.
+fn has_own_root(tid: i32) -> bool {
+    let differs = |name: &str| {
+        let of = |who: &str| fs::metadata(format!("/proc/{who}/{name}")).ok();
+        let (theirs, ours) = (of(&tid.to_string()), of("self"));
+        theirs.zip(ours).is_some_and(|(theirs, ours)| identity(&theirs) != identity(&ours))
+    };
+    differs("root") || differs("ns/mnt")
 }
 
 /// The file that descriptor `fd` of thread `tid` leads to.
@@ -54,17 +94,36 @@ pub(super) fn opened(tid: i32, fd: i32) -> Option<Place> {
     let path = PathBuf::from(format!("/proc/{tid}/fd/{fd}"));
     let target = fs::metadata(&path).ok()?;
     let shown = fs::read_link(&path).ok()?;
-    Some(Place { path, shown, own: Some(target.clone()), target: Some(target) })
+    Some(Place { path, shown, name: None, own: Some(target.clone()), target: Some(target) })
 }
 
 fn look(path: PathBuf) -> Place {
     let (target, own) = (fs::metadata(&path).ok(), fs::symlink_metadata(&path).ok());
-    let parent = path.parent().and_then(|p| fs::canonicalize(p).ok());
-    let shown = match (parent, path.file_name()) {
-        (Some(parent), Some(name)) => parent.join(name),
-        _ => path.clone(),
-    };
-    Place { path, shown, target, own }
+    if !ends_in_name(&path) {
+        let shown = kernel_path(&path).unwrap_or_else(|| path.clone());
+        return Place { path, shown, name: None, target, own };
+    }
+    let (mut shown, mut name) = (path.clone(), None);
+    if let (Some(parent), Some(last)) = (path.parent(), path.file_name()) {
+        shown = kernel_path(parent).map_or(shown, |parent| parent.join(last));
+        name = fs::metadata(parent).ok().map(|meta| (identity(&meta), last.to_owned()));
+    }
+    Place { path, shown, name, target, own }
+}
+
+/// False for a path whose last part is `.` or `..`.
+fn ends_in_name(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
+    let last = bytes[..end].rsplit(|&b| b == b'/').next().unwrap_or_default();
+    last != b"." && last != b".."
+}
+
+/// What the kernel calls the file that `path` leads to: unlike a walk over the texts of links, this
+/// is right for the links of `/proc/PID` into other roots and mounts.
+fn kernel_path(path: &Path) -> Option<PathBuf> {
+    let file = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
 /// Names that mean something else in each process.
@@ -96,10 +155,16 @@ pub(super) fn identity(meta: &Metadata) -> Identity {
     (meta.dev(), meta.ino())
 }
 
-/// True for a file whose content or marks a program may spoil: not a device, pipe or socket.
+/// True for a file whose content or marks a program may spoil: not a terminal or other character
+/// device, pipe or socket. A block device is a file of files.
 pub(super) fn is_lasting(meta: &Metadata) -> bool {
     let kind = meta.file_type();
-    !(kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket())
+    !(kind.is_char_device() || kind.is_fifo() || kind.is_socket())
+}
+
+/// True for memory behind a descriptor, whose path and metadata these are.
+pub(super) fn is_memory(path: &Path, meta: &Metadata) -> bool {
+    meta.nlink() == 0 && path.as_os_str().as_bytes().starts_with(b"/memfd:")
 }
 
 /// True for names that are views of processes and not files.
@@ -123,6 +188,20 @@ mod tests {
         assert_eq!(view("/dev/null"), None);
         assert!(is_process_view(Path::new("/proc/12/oom_score_adj")));
         assert!(!is_process_view(Path::new("/proc/sys/vm/drop_caches")));
+    }
+
+    #[test]
+    fn directories_are_told_by_their_paths() {
+        for path in ["/proc/7/cwd/.", "/proc/7/cwd/..", "./", "a/..//"] {
+            assert!(!ends_in_name(Path::new(path)), "{path}");
+        }
+        assert!(["/", "a", "/a/b/", ".a"].into_iter().all(|path| ends_in_name(Path::new(path))));
+        let here = std::env::current_dir().unwrap();
+        let place = look("/proc/self/cwd/.".into());
+        assert_eq!((&place.shown, place.name), (&here, None));
+        let other = look("/proc/self/cwd/../x".into());
+        assert_eq!(other.shown, here.parent().unwrap().join("x"));
+        assert!(other.name.is_some() && other.own.is_none());
     }
 
     #[test]
