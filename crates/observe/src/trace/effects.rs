@@ -270,6 +270,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::print_stdout, reason = "a test says why it could not run")]
     fn block_devices_are_written_and_others_are_not() {
         assert!(opens_for_writing(Path::new("/dev/null")).is_none());
         let is_block = |path: &PathBuf| {
