@@ -17,6 +17,9 @@ pub enum PriceError {
     /// The machine, kernel or account does not offer what this price is about.
     #[error("{0}")]
     Unavailable(String),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
     /// The measuring thread died.
     #[error("the calibration thread ended before its result")]
     ThreadLost,

@@ -1,8 +1,11 @@
 //! The prices that are kept between sessions: the chase, which takes seconds.
 //!
 //! One JSON file, readable by its owner alone, replaced as a whole by rename(2). It names the
-//! machine it holds for. A file that is missing, foreign, too large, owned by another user, a link
-//! or not of this form is ignored, and so is a failure to write it: the prices are there anyway.
+//! machine it holds for, with its setting of transparent huge pages, and the form of the file. A
+//! file that is missing, foreign, older than a week, too large, owned by another user, a link or not
+//! of this form is ignored, and so is a failure to write it: the prices are there anyway. So is a
+//! chase that lacks what could be had today: a set that memory has room for, or huge pages on a
+//! machine that gives them to who asks (a moment without free ones is no property of the machine).
 
 use pagewise_model::machine::Machine;
 use pagewise_model::price::ChasePoint;
@@ -13,25 +16,41 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
+/// Raised with every change of the form, or of what is inside the clock.
+const FORMAT: u32 = 2;
+/// Machines change: firmware, neighbours, the processor that a guest is on.
+const MOST_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// More than any such file has.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// The machine that the kept prices hold for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MachineKey {
+    format: u32,
     cpu_model: String,
     kernel: String,
     memory_bytes: Bytes,
+    thp_enabled: Option<String>,
 }
 
 impl From<&Machine> for MachineKey {
     fn from(machine: &Machine) -> Self {
         Self {
+            format: FORMAT,
             cpu_model: machine.cpu_model.clone(),
             kernel: machine.kernel.clone(),
             memory_bytes: machine.memory_bytes,
+            thp_enabled: machine.thp_enabled.known().cloned(),
         }
+    }
+}
+
+impl MachineKey {
+    /// Huge pages for who asks for them.
+    fn gives_huge_pages(&self) -> bool {
+        self.thp_enabled.as_deref().is_some_and(|word| word != "never")
     }
 }
 
@@ -42,20 +61,25 @@ struct Prior {
     chase: Vec<ChasePoint>,
 }
 
-/// The kept chase of this machine, if there is a sound one.
-pub(crate) fn read(path: &Path, machine: &MachineKey) -> Option<Vec<ChasePoint>> {
+/// The kept chase of this machine, if there is a sound one that has all of `sets`.
+pub(crate) fn read(path: &Path, machine: &MachineKey, sets: &[Bytes]) -> Option<Vec<ChasePoint>> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
     let file = options.open(path).ok()?;
     let meta = file.metadata().ok()?;
     let own = meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
-    if !meta.is_file() || !own {
+    // A time in the future says nothing of the age.
+    let young = meta.modified().ok()?.elapsed().is_ok_and(|age| age <= MOST_AGE);
+    if !meta.is_file() || !own || !young {
         return None;
     }
     let mut text = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
     let prior: Prior = serde_json::from_slice(&text).ok()?;
-    (prior.machine == *machine && is_sound(&prior.chase)).then_some(prior.chase)
+    let chase = prior.chase;
+    let whole = sets.iter().all(|set| chase.iter().any(|p| p.set_bytes == *set))
+        && !(machine.gives_huge_pages() && chase.iter().any(|p| p.huge_ns.known().is_none()));
+    (prior.machine == *machine && is_sound(&chase) && whole).then_some(chase)
 }
 
 /// Keeps a chase for the next session.
@@ -93,39 +117,81 @@ mod tests {
     use super::*;
     use pagewise_model::Fact;
 
-    fn key(kernel: &str) -> MachineKey {
-        let memory_bytes = Bytes::gib(1);
-        MachineKey { cpu_model: "X".to_owned(), kernel: kernel.to_owned(), memory_bytes }
+    const SETS: [Bytes; 1] = [Bytes::mib(16)];
+
+    fn key(kernel: &str, thp: &str) -> MachineKey {
+        MachineKey {
+            format: FORMAT,
+            cpu_model: "X".to_owned(),
+            kernel: kernel.to_owned(),
+            memory_bytes: Bytes::gib(1),
+            thp_enabled: Some(thp.to_owned()),
+        }
     }
 
     fn points(ns: f64) -> Vec<ChasePoint> {
         let base_ns = Measured { median: ns, min: ns, max: ns, n: 5 };
-        vec![ChasePoint { set_bytes: Bytes::mib(16), base_ns, huge_ns: Fact::missing("none") }]
+        vec![ChasePoint { set_bytes: SETS[0], base_ns, huge_ns: Fact::Known(base_ns) }]
     }
 
     #[test]
     fn what_was_written_is_read_by_the_same_machine_only() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("sub/prices.json");
-        write(&path, key("1"), &points(9.5)).expect("written");
-        assert_eq!(read(&path, &key("1")), Some(points(9.5)));
-        assert_eq!(read(&path, &key("2")), None);
+        let this = key("1", "madvise");
+        write(&path, this.clone(), &points(9.5)).expect("written");
+        assert_eq!(read(&path, &this, &SETS), Some(points(9.5)));
+        assert_eq!(read(&path, &key("2", "madvise"), &SETS), None);
+        assert_eq!(read(&path, &key("1", "always"), &SETS), None, "another setting");
+        let other_format = MachineKey { format: FORMAT + 1, ..this };
+        assert_eq!(read(&path, &other_format, &SETS), None);
         assert_eq!(fs::metadata(&path).expect("metadata").mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path().join("sub")).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn what_could_be_had_today_is_walked_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("prices.json");
+        let mut without = points(9.5);
+        without[0].huge_ns = Fact::missing("the kernel gave base pages only");
+        write(&path, key("1", "madvise"), &without).expect("written");
+        assert_eq!(read(&path, &key("1", "madvise"), &SETS), None);
+        write(&path, key("1", "never"), &without).expect("written");
+        assert_eq!(read(&path, &key("1", "never"), &SETS), Some(without));
+        assert_eq!(read(&path, &key("1", "never"), &[SETS[0], Bytes::gib(1)]), None);
+    }
+
+    #[test]
+    fn old_files_are_ignored() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("prices.json");
+        let this = key("1", "madvise");
+        write(&path, this.clone(), &points(9.5)).expect("written");
+        let file = fs::File::options().write(true).open(&path).expect("opened");
+        let now = std::time::SystemTime::now();
+        let hour = Duration::from_secs(3600);
+        for (time, used) in [(now - MOST_AGE + hour, true), (now - MOST_AGE - hour, false)] {
+            file.set_modified(time).expect("set");
+            assert_eq!(read(&path, &this, &SETS).is_some(), used);
+        }
+        file.set_modified(now + hour).expect("set");
+        assert_eq!(read(&path, &this, &SETS), None, "from the future");
     }
 
     #[test]
     fn corrupt_foreign_and_linked_files_are_ignored() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("prices.json");
-        assert_eq!(read(&path, &key("1")), None);
-        write(&path, key("1"), &points(-1.0)).expect("written");
-        assert_eq!(read(&path, &key("1")), None);
+        let this = key("1", "madvise");
+        assert_eq!(read(&path, &this, &SETS), None);
+        write(&path, this.clone(), &points(-1.0)).expect("written");
+        assert_eq!(read(&path, &this, &SETS), None);
         fs::write(&path, b"{\"machine\":").expect("written");
-        assert_eq!(read(&path, &key("1")), None);
-        write(&path, key("1"), &points(1.0)).expect("written");
+        assert_eq!(read(&path, &this, &SETS), None);
+        write(&path, this.clone(), &points(1.0)).expect("written");
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).expect("linked");
-        assert_eq!(read(&link, &key("1")), None);
+        assert_eq!(read(&link, &this, &SETS), None);
     }
 }

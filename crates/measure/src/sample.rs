@@ -8,6 +8,17 @@ use crate::error::PriceError;
 use pagewise_model::{Fact, Measured};
 use std::time::Instant;
 
+/// Whether the caller wants no more; asked between pieces of at most a second.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop<'a>(pub(crate) &'a (dyn Fn() -> bool + Sync));
+
+impl Stop<'_> {
+    /// Goes on, or ends with [`PriceError::Interrupted`].
+    pub(crate) fn check(self) -> Result<(), PriceError> {
+        if (self.0)() { Err(PriceError::Interrupted) } else { Ok(()) }
+    }
+}
+
 /// The means to take one repeat of one price.
 pub(crate) trait Probe {
     /// Name, for errors.

@@ -1,9 +1,10 @@
 //! One calibration: all prices, round after round, within a budget.
 //!
 //! It runs on a thread of its own, pinned to one CPU, so the caller keeps its affinity. The prices
-//! of the session are taken anew each time; the chase comes from the cache when that has one for
-//! this machine, else it is walked (some seconds more) and kept. At most a quarter of the memory
-//! that an experiment may take is used.
+//! of the session are taken anew each time; the chase comes from the cache when that has a whole and
+//! recent one for this machine, else it is walked (some seconds more) and kept. At most a quarter of
+//! the memory that an experiment may take is used: the chase may take all of that, so it comes when
+//! everything else has been given back. The caller may stop it, within about a second.
 
 use crate::error::PriceError;
 use crate::prices::{
@@ -12,7 +13,7 @@ use crate::prices::{
     wakeup::Wakeup, zero::Zero,
 };
 use crate::prior::{self, MachineKey};
-use crate::sample::Series;
+use crate::sample::{Series, Stop};
 use pagewise_kernel::{affinity, limits, machine};
 use pagewise_model::price::{ChasePoint, Prices};
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -43,33 +44,39 @@ pub struct Options {
     pub fresh: bool,
 }
 
-/// Measures the prices of this machine.
+/// Measures the prices of this machine, until `interrupted` says that the caller wants no more.
 ///
 /// # Errors
-/// When a price that every machine has could not be measured. What a machine may lack is missing
-/// with its reason instead.
-pub fn calibrate(options: &Options) -> Result<Prices, PriceError> {
+/// When a price that every machine has could not be measured; what a machine may lack is missing
+/// with its reason instead. [`PriceError::Interrupted`] when it was stopped.
+pub fn calibrate(
+    options: &Options,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<Prices, PriceError> {
     std::thread::scope(|scope| {
-        scope.spawn(|| run(options)).join().map_err(|_| PriceError::ThreadLost)?
+        let measuring = scope.spawn(|| run(options, Stop(interrupted)));
+        measuring.join().map_err(|_| PriceError::ThreadLost)?
     })
 }
 
-fn run(options: &Options) -> Result<Prices, PriceError> {
+fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
     let started = Instant::now();
     let cpus = affinity::get(0)?;
     let own = *cpus.first().ok_or(PriceError::Unavailable("there is no CPU to run on".into()))?;
     affinity::set(0, &[own])?;
     let most = Bytes(limits::experiment_memory()?.bytes.0 / 4);
     let this = machine::machine();
+    let host_set = Bytes(HOST_SET.0.min(most.0));
     let host = this
         .hypervisor
         .as_ref()
-        .map(|_| host::touch_chunks(Bytes(HOST_SET.0.min(most.0)), Nanos(options.budget_ns.0 / 5)));
+        .map(|_| host::touch_chunks(host_set, Nanos(options.budget_ns.0 / 5), stop));
+    stop.check()?;
     let dir = options.cache.as_deref().and_then(Path::parent);
     let mut table = Table::start(most, dir.unwrap_or(&std::env::temp_dir()), own, &cpus)?;
-    table.repeat(started, options.budget_ns);
-    let (chase, prior) = obtain_chase(options, MachineKey::from(&this), most)?;
-    let mut prices = table.finish(chase, prior)?;
+    table.repeat(started, options.budget_ns, stop)?;
+    let mut prices = table.finish()?;
+    (prices.chase, prices.prior) = obtain_chase(options, MachineKey::from(&this), most, stop)?;
     prices.host_fault_extra_ns = match host {
         None => Fact::missing("not a virtual machine"),
         Some(Err(error)) => Fact::missing(error.to_string()),
@@ -83,13 +90,15 @@ fn obtain_chase(
     options: &Options,
     key: MachineKey,
     most: Bytes,
+    stop: Stop<'_>,
 ) -> Result<(Vec<ChasePoint>, bool), PriceError> {
+    let sets: Vec<Bytes> = chase::sets_within(most).collect();
     let cache = options.cache.as_deref();
-    let kept = cache.filter(|_| !options.fresh).and_then(|path| prior::read(path, &key));
+    let kept = cache.filter(|_| !options.fresh).and_then(|path| prior::read(path, &key, &sets));
     if let Some(points) = kept {
         return Ok((points, true));
     }
-    let points = chase::walk_sets(most)?;
+    let points = chase::walk_sets(&sets, stop)?;
     if let Some(path) = cache {
         // Without the file the next session walks again, which is all that is lost.
         let _ = prior::write(path, key, &points);
@@ -137,13 +146,20 @@ impl Table {
         })
     }
 
-    fn repeat(&mut self, started: Instant, budget: Nanos) {
+    fn repeat(
+        &mut self,
+        started: Instant,
+        budget: Nanos,
+        stop: Stop<'_>,
+    ) -> Result<(), PriceError> {
         for round in 0..MOST_ROUNDS {
             if round >= FEWEST_ROUNDS && started.elapsed() >= budget.duration() {
                 break;
             }
+            stop.check()?;
             self.step();
         }
+        Ok(())
     }
 
     fn step(&mut self) {
@@ -161,7 +177,8 @@ impl Table {
         self.spawn.step();
     }
 
-    fn finish(self, chase: Vec<ChasePoint>, prior: bool) -> Result<Prices, PriceError> {
+    /// The prices, without those that are not of the table.
+    fn finish(self) -> Result<Prices, PriceError> {
         let file_fault_pages = self.file_fault.probe().map_or(1.0, FileFault::pages_per_fault);
         Ok(Prices {
             anon_fault_ns: self.anon.finish()?,
@@ -176,10 +193,10 @@ impl Table {
             map_unmap_ns: self.map_unmap.finish()?,
             wakeup_cross_ns: self.cross.finish_fact(),
             wakeup_same_ns: self.same.finish()?,
-            spawn_ns: self.spawn.finish()?,
-            chase,
+            spawn_ns: self.spawn.finish_fact(),
+            chase: Vec::new(),
             host_fault_extra_ns: Fact::missing("not looked for yet"),
-            prior,
+            prior: false,
         })
     }
 }

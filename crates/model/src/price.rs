@@ -47,8 +47,9 @@ pub struct Prices {
     pub wakeup_cross_ns: Fact<Measured>,
     /// The same between two threads on one CPU.
     pub wakeup_same_ns: Measured,
-    /// A minimal fork + exec + exit + wait of a dynamically linked program, as the kernel charges it.
-    pub spawn_ns: Measured,
+    /// A minimal fork + exec + exit + wait of a dynamically linked program, as the kernel charges it;
+    /// missing where no such program is found or its end cannot be waited for.
+    pub spawn_ns: Fact<Measured>,
     /// Dependent random loads over growing working sets, on base and huge pages.
     pub chase: Vec<ChasePoint>,
     /// Extra time per base page of a first touch when the host must back the memory anew;

@@ -9,7 +9,7 @@ use crate::world::{Arm, Event, Timed, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, dirs, limits};
-use pagewise_measure::Options;
+use pagewise_measure::{Options, PriceError};
 use pagewise_model::look::Traced;
 use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
@@ -176,8 +176,13 @@ impl World for Live<'_> {
 
     fn prices(&mut self) -> Result<Prices, Stop> {
         let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
-        pagewise_measure::calibrate(&Options { budget_ns: PRICING, cache, fresh: false })
-            .map_err(|e| Stop::Broken(e.to_string()))
+        let options = Options { budget_ns: PRICING, cache, fresh: false };
+        let stop = Arc::clone(&self.stop);
+        let priced = pagewise_measure::calibrate(&options, &|| stop.load(Ordering::Relaxed));
+        priced.map_err(|error| match error {
+            PriceError::Interrupted => Stop::Interrupted,
+            other => Stop::Broken(other.to_string()),
+        })
     }
 
     fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     if args.prices {
         let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
         let options = Options { budget_ns: Nanos::secs(2), cache, fresh: true };
-        let prices = pagewise_measure::calibrate(&options);
+        let prices = pagewise_measure::calibrate(&options, &|| false);
         run.prices = Some(prices.map_err(|e| Failure::usage(e.to_string()))?);
     }
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));

@@ -31,8 +31,8 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let machine = pagewise_kernel::machine::machine();
     let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
     let options = Options { budget_ns: Nanos::secs(2), cache, fresh: false };
-    let prices =
-        pagewise_measure::calibrate(&options).map_err(|e| Failure::usage(e.to_string()))?;
+    let prices = pagewise_measure::calibrate(&options, &|| false)
+        .map_err(|e| Failure::usage(e.to_string()))?;
     let finished = passthrough::observe_through(&launch)?;
     let ended = finished.usage.ended;
     let look = Look {

@@ -53,7 +53,7 @@ fn prices() -> Prices {
         map_unmap_ns: exactly(2000.0),
         wakeup_cross_ns: Fact::Known(exactly(5000.0)),
         wakeup_same_ns: exactly(1500.0),
-        spawn_ns: exactly(400_000.0),
+        spawn_ns: Fact::Known(exactly(400_000.0)),
         chase: vec![
             point(1, 5.0, 5.0),
             point(16, 60.0, 30.0),

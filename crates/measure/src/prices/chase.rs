@@ -8,15 +8,14 @@
 //! the upper bound of what address translation costs such a walk. Not seen: loads that overlap.
 
 use crate::error::PriceError;
-use crate::sample::time;
+use crate::sample::{Stop, time};
 use pagewise_kernel::SysError;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_model::price::ChasePoint;
 use pagewise_model::{Bytes, Fact, Measured};
 
 /// Sets that are walked, memory allowing.
-pub(crate) const SETS: [Bytes; 4] =
-    [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
+const SETS: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
 /// Bytes of a cache line; two of them are one on some machines, which this order does not use.
 const LINE: usize = 64;
 /// Loads of one repeat.
@@ -26,21 +25,26 @@ const REPEATS: usize = 6;
 /// Multiplier of the order, odd, and its inverse modulo 2^64.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Walks each set that takes at most `most` memory.
-pub(crate) fn walk_sets(most: Bytes) -> Result<Vec<ChasePoint>, PriceError> {
-    let sets = SETS.into_iter().filter(|set| *set <= most);
-    sets.map(|set_bytes| {
-        Ok(ChasePoint {
-            set_bytes,
-            base_ns: walk(set_bytes, Pages::Base)?,
-            huge_ns: Fact::from(walk(set_bytes, Pages::Huge)),
-        })
-    })
-    .collect()
+/// The sets that take at most `most` memory.
+pub(crate) fn sets_within(most: Bytes) -> impl Iterator<Item = Bytes> {
+    SETS.into_iter().filter(move |set| *set <= most)
+}
+
+/// Walks each of these sets.
+pub(crate) fn walk_sets(sets: &[Bytes], stop: Stop<'_>) -> Result<Vec<ChasePoint>, PriceError> {
+    let walk_both = |set_bytes| {
+        let base_ns = walk(set_bytes, Pages::Base, stop)?;
+        let huge_ns = match walk(set_bytes, Pages::Huge, stop) {
+            Err(PriceError::Interrupted) => return Err(PriceError::Interrupted),
+            other => Fact::from(other),
+        };
+        Ok(ChasePoint { set_bytes, base_ns, huge_ns })
+    };
+    sets.iter().copied().map(walk_both).collect()
 }
 
 /// The price over one set on one kind of page.
-fn walk(set: Bytes, pages: Pages) -> Result<Measured, PriceError> {
+fn walk(set: Bytes, pages: Pages, stop: Stop<'_>) -> Result<Measured, PriceError> {
     // Filling costs the more time the larger the set: fewer mappings, more walks of each.
     let mappings = match set {
         set if set > Bytes::mib(256) => 1,
@@ -49,12 +53,15 @@ fn walk(set: Bytes, pages: Pages) -> Result<Measured, PriceError> {
     };
     let mut values = Vec::with_capacity(REPEATS);
     for _ in 0..mappings {
+        stop.check()?;
         let mut region = Region::new(set, pages)?;
         region.populate()?;
         if pages == Pages::Huge && region.huge_bytes()? < region.size() {
             return Err(PriceError::Unavailable("the kernel gave base pages only".to_owned()));
         }
+        stop.check()?;
         fill_cycle(region.as_mut_slice());
+        stop.check()?;
         let mut at = follow(region.as_slice(), 0, STEPS)?;
         for _ in 0..REPEATS / mappings {
             let (ns, next) = time(|| follow(region.as_slice(), at, STEPS));

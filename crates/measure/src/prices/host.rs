@@ -8,7 +8,7 @@
 //! Not seen: a host that takes memory back later.
 
 use crate::error::PriceError;
-use crate::sample::time_cpu;
+use crate::sample::{Stop, time_cpu};
 use pagewise_kernel::page_size;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
@@ -20,12 +20,17 @@ const CHUNK: Bytes = Bytes::mib(16);
 const SLOW: f64 = 1.5;
 
 /// Cost of a first touch in each chunk, ns per base page, without the unmapping.
-pub(crate) fn touch_chunks(most: Bytes, time_limit: Nanos) -> Result<Vec<f64>, PriceError> {
+pub(crate) fn touch_chunks(
+    most: Bytes,
+    time_limit: Nanos,
+    stop: Stop<'_>,
+) -> Result<Vec<f64>, PriceError> {
     let page = page_size::base();
     let started = Instant::now();
     let mut held = Vec::new();
     let mut costs = Vec::new();
     while CHUNK.0 * (held.len() as u64 + 1) <= most.0 && started.elapsed() < time_limit.duration() {
+        stop.check()?;
         let mut chunk = Region::new(CHUNK, Pages::Base)?;
         let (ns, count) = time_cpu(|| chunk.touch(Bytes(page.bytes())));
         costs.push(ns / count as f64);
@@ -56,8 +61,10 @@ mod tests {
 
     #[test]
     fn no_more_is_touched_than_allowed() {
-        let costs = touch_chunks(Bytes::mib(40), Nanos::secs(60)).expect("memory");
-        assert_eq!(costs.len(), 2);
-        assert!(touch_chunks(Bytes::mib(40), Nanos(0)).expect("nothing").is_empty());
+        let touch = |limit| touch_chunks(Bytes::mib(40), limit, Stop(&|| false));
+        assert_eq!(touch(Nanos::secs(60)).expect("memory").len(), 2);
+        assert!(touch(Nanos(0)).expect("nothing").is_empty());
+        let stopped = touch_chunks(Bytes::mib(40), Nanos::secs(60), Stop(&|| true));
+        assert!(matches!(stopped, Err(PriceError::Interrupted)));
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! One thread writes 64 KiB into a pipe of the default size and reads them back: both copies, the
 //! allocation and freeing of the pipe's pages, two system calls (fs/pipe.c). Nobody sleeps, so
-//! wake-ups are not in it. Not seen: the transfer between the caches of two cores.
+//! wake-ups are not in it. A new pipe holds less where this user's pipes pass
+//! `fs.pipe-user-pages-soft` (two pages) or base pages are few; then as much as it holds goes
+//! through at a time, as in the pipes that this user's programs get. Not seen: the transfer between
+//! the caches of two cores.
 
 use super::scratch::BLOCK;
 use crate::error::PriceError;
@@ -10,8 +13,8 @@ use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::SysError;
 use std::os::fd::OwnedFd;
 
-/// Blocks of one repeat.
-const BLOCKS: usize = 128;
+/// Bytes of one repeat.
+const AMOUNT: usize = 128 * BLOCK;
 
 /// The probe.
 #[derive(Debug)]
@@ -24,11 +27,14 @@ pub(crate) struct PipeCopy {
 impl PipeCopy {
     /// A pipe and a buffer.
     pub(crate) fn new() -> Result<Self, PriceError> {
-        let (reader, writer) = pagewise_kernel::pipe::pipe()?;
-        if pagewise_kernel::pipe::capacity(&writer)?.0 < BLOCK as u64 {
-            return Err(PriceError::Unavailable("new pipes of this user are shrunk".to_owned()));
-        }
-        Ok(Self { reader, writer, buffer: vec![0x5a; BLOCK] })
+        Self::through(pagewise_kernel::pipe::pipe()?)
+    }
+
+    /// A buffer for this pipe: a write of more than the pipe holds would wait for ever.
+    fn through((reader, writer): (OwnedFd, OwnedFd)) -> Result<Self, PriceError> {
+        let capacity = pagewise_kernel::pipe::capacity(&writer)?;
+        let len = usize::try_from(capacity.0).map_or(BLOCK, |capacity| capacity.min(BLOCK));
+        Ok(Self { reader, writer, buffer: vec![0x5a; len] })
     }
 
     fn copy_block(&mut self) -> Result<(), PriceError> {
@@ -47,8 +53,26 @@ impl Probe for PipeCopy {
     const NAME: &'static str = "the pipe copy";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let (ns, done) = time_cpu(|| (0..BLOCKS).try_for_each(|_| self.copy_block()));
+        let blocks = AMOUNT / self.buffer.len();
+        let (ns, done) = time_cpu(|| (0..blocks).try_for_each(|_| self.copy_block()));
         done?;
-        Ok(ns * 1024.0 / (BLOCKS * BLOCK) as f64)
+        Ok(ns * 1024.0 / (blocks * self.buffer.len()) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_kernel::{page_size, pipe};
+    use pagewise_model::Bytes;
+
+    #[test]
+    fn a_shrunk_pipe_has_a_price() {
+        let ends = pipe::pipe().expect("a pipe");
+        let two_pages = Bytes(2 * page_size::base().bytes());
+        let held = pipe::set_capacity(&ends.1, two_pages).expect("smaller");
+        let mut probe = PipeCopy::through(ends).expect("a probe");
+        assert_eq!(probe.buffer.len() as u64, held.0);
+        assert!(probe.measure_once().expect("a price") > 0.0);
     }
 }

@@ -145,7 +145,7 @@ impl World for Fake {
             map_unmap_ns: measured(1500.0),
             wakeup_cross_ns: Fact::Known(measured(5000.0)),
             wakeup_same_ns: measured(1500.0),
-            spawn_ns: measured(800_000.0),
+            spawn_ns: Fact::Known(measured(800_000.0)),
             chase: Vec::new(),
             host_fault_extra_ns: Fact::missing("no guest"),
             prior: false,
