@@ -17,6 +17,7 @@ use clap::error::ErrorKind;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    pagewise_tracee::wait::keep_ended_children();
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

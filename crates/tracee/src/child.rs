@@ -6,12 +6,14 @@
 //! steps serve `exec` without `fork` (`passthrough::exec_with`).
 
 use crate::launch_error::LaunchError;
+use crate::wait;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// A step before the program runs, as it is named when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,20 +73,8 @@ pub(crate) fn parse_message(bytes: [u8; MESSAGE]) -> Option<(Step, i32)> {
     Some((step, i32::from_ne_bytes([e, f, g, h])))
 }
 
-/// Makes ended children wait for us: a SIGCHLD that was ignored when we started would drop them.
-pub(crate) fn keep_ended_children() {
-    // SAFETY: a sigaction is plain integers and nullable pointers.
-    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: reads the action of SIGCHLD into a live sigaction of ours.
-    let known = unsafe { libc::sigaction(libc::SIGCHLD, ptr::null(), &raw mut now) } == 0;
-    if known && now.sa_sigaction == libc::SIG_IGN {
-        // SAFETY: SIG_DFL runs no code of ours.
-        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-    }
-}
-
 /// Signals ignored and blocked, which `exec` hands on.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct SignalState {
     /// Bit `n - 1` set: signal `n` stays ignored.
     pub(crate) ignored: u64,
@@ -102,23 +92,43 @@ impl SignalState {
         Self { ignored: 0, mask }
     }
 
-    /// As this process has them now, SIGPIPE apart: the Rust runtime ignores that one at start,
-    /// and what it was before is not known, so it counts as default.
+    /// The mask as it is now and the ignored signals as they were when this process started: the
+    /// Rust runtime ignores SIGPIPE before `main`, and SIGCHLD gets its default back in us.
     pub(crate) fn inherited() -> Self {
         let mut state = Self::clean();
         // SAFETY: only reads the mask into a live sigset_t of ours.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut state.mask) };
-        for signal in (1..=64).filter(|s| *s != libc::SIGPIPE) {
-            // SAFETY: a sigaction is plain integers and nullable pointers.
-            let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-            // SAFETY: reads the action of `signal` into a live sigaction of ours.
-            let known = unsafe { libc::sigaction(signal, ptr::null(), &raw mut now) } == 0;
-            if known && now.sa_sigaction == libc::SIG_IGN {
-                state.ignored |= 1 << (signal - 1);
-            }
-        }
+        state.ignored = IGNORED_AT_START.load(Ordering::Relaxed);
         state
     }
+}
+
+/// Signals that were ignored when this process started; bit `n - 1` stands for signal `n`.
+static IGNORED_AT_START: AtomicU64 = AtomicU64::new(0);
+
+/// Run by the C library before `main`, and so before the Rust runtime changes anything.
+// SAFETY: the section holds pointers to functions of the C calling convention, which is what this
+// is; the function needs nothing of the runtime: it makes system calls and stores a number.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = record_ignored;
+
+extern "C" fn record_ignored() {
+    IGNORED_AT_START.store(ignored_now(), Ordering::Relaxed);
+}
+
+fn ignored_now() -> u64 {
+    let mut ignored = 0;
+    for signal in 1..=64 {
+        // SAFETY: a sigaction is plain integers and nullable pointers.
+        let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: reads the action of `signal` into a live sigaction of ours.
+        let known = unsafe { libc::sigaction(signal, ptr::null(), &raw mut now) } == 0;
+        if known && now.sa_sigaction == libc::SIG_IGN {
+            ignored |= 1 << (signal - 1);
+        }
+    }
+    ignored
 }
 
 /// Strings of an `execve` vector and the pointers to them, ended by null.
@@ -129,8 +139,57 @@ struct Vector {
 
 impl Vector {
     fn new(strings: Vec<CString>) -> Self {
-        let pointers = strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect();
+        Self::with(strings, &[])
+    }
+
+    /// The strings and, after them, variables that live elsewhere.
+    fn with(strings: Vec<CString>, more: &[OwnPid]) -> Self {
+        let own = strings.iter().map(|s| s.as_ptr());
+        let more = more.iter().map(OwnPid::pointer);
+        let pointers = own.chain(more).chain([ptr::null()]).collect();
         Self { pointers, _strings: strings }
+    }
+}
+
+/// Variables in which a service manager names the process they are for (sd_listen_fds(3),
+/// sd_watchdog_enabled(3)).
+const NAMING_A_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
+
+/// Digits of the largest process id.
+const PID_DIGITS: usize = 10;
+
+/// A variable that holds the id of the process that has it: of the program, once there is one.
+struct OwnPid {
+    /// Name, `=`, room for the number, ended by NUL.
+    text: Vec<AtomicU8>,
+    /// Where the number starts.
+    at: usize,
+}
+
+impl OwnPid {
+    /// For a variable of those that names this process; `None` for any other.
+    fn of(name: &OsStr, value: &OsStr) -> Option<Self> {
+        let ours = std::process::id().to_string();
+        if value != ours.as_str() || !NAMING_A_PROCESS.iter().any(|known| name == *known) {
+            return None;
+        }
+        let mut text = [name.as_bytes(), b"="].concat();
+        let at = text.len();
+        text.extend([0; PID_DIGITS + 1]);
+        Some(Self { text: text.into_iter().map(AtomicU8::new).collect(), at })
+    }
+
+    fn pointer(&self) -> *const libc::c_char {
+        self.text.as_ptr().cast()
+    }
+
+    /// Writes the number. Async-signal-safe.
+    fn fill(&self, pid: u32) {
+        let count = pid.checked_ilog10().unwrap_or(0);
+        let digits = (0..=count).rev().map(|place| pid / 10_u32.pow(place) % 10);
+        for (slot, digit) in self.text.iter().skip(self.at).zip(digits) {
+            slot.store(b'0' + digit as u8, Ordering::Relaxed);
+        }
     }
 }
 
@@ -139,6 +198,7 @@ pub(crate) struct Prepared {
     path: CString,
     argv: Vector,
     envp: Vector,
+    own_pids: Vec<OwnPid>,
     /// `/bin/sh path args...`, for text without `#!` line.
     shell: Option<Vector>,
     pub(crate) cwd: Option<CString>,
@@ -170,8 +230,10 @@ impl Prepared {
             let rest = args.iter().skip(1).cloned();
             Vector::new([c"/bin/sh".to_owned(), path.clone()].into_iter().chain(rest).collect())
         });
+        let own_pids: Vec<OwnPid> = env.iter().filter_map(|(n, v)| OwnPid::of(n, v)).collect();
         let vars = env
             .iter()
+            .filter(|(name, value)| OwnPid::of(name, value).is_none())
             .map(|(name, value)| {
                 let both = [name.as_bytes(), b"=", value.as_bytes()].concat();
                 c_string(&both, "an environment variable")
@@ -180,7 +242,8 @@ impl Prepared {
         Ok(Self {
             path,
             argv: Vector::new(args),
-            envp: Vector::new(vars),
+            envp: Vector::with(vars, &own_pids),
+            own_pids,
             shell,
             cwd: None,
             stdio: [None, None, None],
@@ -197,13 +260,7 @@ impl Prepared {
     /// Does all that comes before the program is let go. Async-signal-safe.
     pub(crate) fn settle(&self) -> Result<(), (Step, i32)> {
         if let Some(parent) = self.parent {
-            let kill = Some(rustix::process::Signal::KILL);
-            rustix::process::set_parent_process_death_signal(kill).map_err(at(Step::Parent))?;
-            // SAFETY: getppid has no preconditions.
-            let now = unsafe { libc::getppid() };
-            if u32::try_from(now) != Ok(parent) {
-                return Err((Step::Parent, libc::ESRCH));
-            }
+            wait::die_with(parent).map_err(at(Step::Parent))?;
         }
         if self.own_session {
             rustix::process::setsid().map_err(at(Step::Session))?;
@@ -225,6 +282,8 @@ impl Prepared {
         if self.thp_off {
             rustix::thread::disable_transparent_huge_pages(true).map_err(at(Step::Thp))?;
         }
+        // Not std's, which may remember the id of the process that forked.
+        self.own_pids.iter().for_each(|var| var.fill(own_pid()));
         reset_signals(&self.signals);
         Ok(())
     }
@@ -260,6 +319,11 @@ impl Prepared {
             }
         }
     }
+}
+
+fn own_pid() -> u32 {
+    // SAFETY: getpid has no preconditions.
+    unsafe { libc::getpid() }.unsigned_abs()
 }
 
 fn at(step: Step) -> impl Fn(rustix::io::Errno) -> (Step, i32) {
@@ -352,6 +416,23 @@ mod tests {
             assert_eq!(parse_message(bytes), Some((step, libc::EACCES)));
         }
         assert_eq!(parse_message([0xff; MESSAGE]), None);
+    }
+
+    #[test]
+    fn a_variable_that_names_us_names_the_program() {
+        let ours = OsString::from(std::process::id().to_string());
+        assert!(OwnPid::of(OsStr::new("LISTEN_PID"), OsStr::new("0")).is_none());
+        assert!(OwnPid::of(OsStr::new("OTHER_PID"), &ours).is_none());
+        let variable = OwnPid::of(OsStr::new("LISTEN_PID"), &ours).unwrap();
+        for pid in [7, 10, 4_194_303] {
+            let fresh = OwnPid::of(OsStr::new("LISTEN_PID"), &ours).unwrap();
+            fresh.fill(pid);
+            let text: Vec<u8> = fresh.text.iter().map(|b| b.load(Ordering::Relaxed)).collect();
+            let text = CStr::from_bytes_until_nul(&text).unwrap();
+            assert_eq!(text.to_str(), Ok(format!("LISTEN_PID={pid}").as_str()));
+        }
+        variable.fill(u32::MAX);
+        assert_eq!(variable.text.last().unwrap().load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! refused the bytes are read. The drain is a process and not a thread so that its CPU time can
 //! be told apart and it survives nothing: it dies with us and ends at end of file.
 
+use crate::descriptors;
 use crate::launch_error::LaunchError;
 use crate::wait;
 use pagewise_model::units::Nanos;
 use rustix::io::Errno;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes asked for at once.
 const CHUNK: usize = 1 << 20;
@@ -72,31 +73,12 @@ impl Drop for Drain {
 
 /// The life of the drain. Never returns.
 fn drain(from: BorrowedFd<'_>, null: BorrowedFd<'_>, parent: u32) -> ! {
-    let death = Some(rustix::process::Signal::KILL);
-    let tied = rustix::process::set_parent_process_death_signal(death).is_ok();
-    // SAFETY: getppid has no preconditions.
-    let now = unsafe { libc::getppid() };
-    if tied && u32::try_from(now) == Ok(parent) {
-        close_others(from, null);
+    if wait::die_with(parent).is_ok() {
+        descriptors::close_all_but([from, null]);
         pump(from, null);
     }
     // SAFETY: ends this forked process without running exit handlers of its parent.
     unsafe { libc::_exit(0) }
-}
-
-/// Closes every other descriptor: a copy of the writing end here would hide the end of file.
-fn close_others(from: BorrowedFd<'_>, null: BorrowedFd<'_>) {
-    let (low, high) = {
-        let (a, b) = (from.as_raw_fd().unsigned_abs(), null.as_raw_fd().unsigned_abs());
-        (a.min(b), a.max(b))
-    };
-    let between = [(0, low.checked_sub(1)), (low + 1, Some(high - 1)), (high + 1, Some(u32::MAX))];
-    for (first, last) in between.into_iter().filter_map(|(first, last)| Some((first, last?))) {
-        if first <= last {
-            // SAFETY: this process only ever uses `from` and `null`, which the ranges leave out.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-        }
-    }
 }
 
 fn pump(from: BorrowedFd<'_>, null: BorrowedFd<'_>) {

@@ -284,7 +284,7 @@ pub(crate) fn spawn_with(
     signals: SignalState,
 ) -> Result<Suspended, LaunchError> {
     let program = launch.find()?;
-    child::keep_ended_children();
+    wait::keep_ended_children();
     let mut prepared = launch.prepare(&program)?;
     let (stdio, drains) = open_stdio(launch)?;
     prepared.stdio = stdio;

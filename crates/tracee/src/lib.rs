@@ -11,6 +11,7 @@
 )]
 
 mod child;
+mod descriptors;
 mod drain;
 pub mod elf;
 pub mod environment;
@@ -26,7 +27,9 @@ pub mod placement;
 mod program;
 pub mod ptrace;
 pub mod run;
+mod signals;
 pub mod supervise;
 pub mod tree;
 pub mod wait;
 pub mod watcher;
+mod witness;

@@ -1,43 +1,26 @@
 //! `run`: a program started for the user and not for us, with as little of us in between as can be.
 //!
 //! Where nothing has to happen beside the program, [`exec_with`] lets this very process become it:
-//! no fork, no process of ours left. Otherwise [`run_through`] stays beside it. The program keeps
-//! our process group, session and descriptors, so what a terminal sends reaches it directly; we
-//! leave that alone. Only a signal that some process sent to us is handed on, because it was meant
-//! for the program: SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT, SIGTSTP. When
-//! the program stops, we stop, so that the shell sees its job stopped. The program dies with us;
-//! what it leaves in the background lives on.
-//!
-//! SIGPIPE starts at its default: the Rust runtime ignores it in us before anything can be asked.
+//! no fork, no process of ours left. Otherwise [`run_through`] stays beside it, with one more
+//! process that only tells signals apart (`witness`). The program keeps our process group, session,
+//! descriptors and ignored signals, so what a terminal sends reaches it directly; what a process
+//! sends to us alone is handed on (`signals`). Variables by which a service manager names its
+//! process (`LISTEN_PID`, `WATCHDOG_PID`) name the program when they named us. When the program
+//! stops, we stop, so that the shell sees its job stopped. The program dies with us; what it leaves
+//! in the background lives on.
 
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
 use crate::perf::Observers;
 use crate::run::{self, Finished, Scheduled};
+use crate::signals::Caught;
 use crate::tree::Tree;
 use crate::wait;
 use crate::watcher::{MakeWatcher, WatchReport};
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Ended;
 use rustix::event::{PollFd, PollFlags};
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
-
-/// Handed on when a process sent them to us.
-const FORWARDED: [i32; 8] = [
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGWINCH,
-    libc::SIGCONT,
-    libc::SIGTSTP,
-];
-
-/// Taken and dropped: the program has its own copy from the terminal.
-const LEFT_ALONE: [i32; 2] = [libc::SIGINT, libc::SIGQUIT];
 
 /// Becomes the program. Returns only on failure.
 #[must_use]
@@ -75,11 +58,11 @@ pub struct Through {
 /// [`LaunchError`] when it could not be started or waited for.
 pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Through, LaunchError> {
     let before = SignalState::inherited();
-    let caught = Caught::block(before)?;
+    let mut caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
     let mut watchers = run::watchers(launch, &child, make);
     let running = child.release()?;
-    attend(&running, &caught, &mut watchers);
+    attend(&running, &mut caught, &mut watchers);
     let (status, _) = wait::reap(running.pid())
         .map_err(|e| LaunchError::call("wait4", format!("process {}", running.pid()), &e))?;
     let watches = watchers.iter_mut().map(|w| w.watcher.finish()).collect();
@@ -93,13 +76,13 @@ pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Through, La
 /// [`LaunchError`] when it could not be started or waited for.
 pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     let before = SignalState::inherited();
-    let caught = Caught::block(before)?;
+    let mut caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
     let observers = Observers::attach(child.pid(), &launch.observe);
     let huge_before = run::huge_faults();
     let running = child.release()?;
     let cpu_before = wait::own_cpu_time();
-    let wall = attend(&running, &caught, &mut []);
+    let wall = attend(&running, &mut caught, &mut []);
     let supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let cpus_at_end = pagewise_kernel::affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
@@ -119,99 +102,28 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
 }
 
 /// Stays beside the program until it ends; returns its wall time.
-fn attend(running: &Running, caught: &Caught, watchers: &mut [Scheduled]) -> Nanos {
-    let mut tree = Tree::new(running.pid(), running.helpers());
+fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Scheduled]) -> Nanos {
+    let mut tree = Tree::below(running.pid());
     let elapsed = || Nanos::from(running.started().elapsed());
     loop {
-        let due = run::tick(watchers, &mut tree, elapsed());
+        let watch_due = run::tick(watchers, &mut tree, &elapsed);
+        caught.pass_on(running, elapsed());
+        let due = [watch_due, caught.due()].into_iter().flatten().min();
         let timeout = due.map(|due| Nanos(due.0.saturating_sub(elapsed().0)));
         let mut fds = [
             PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN),
-            PollFd::new(&caught.fd, PollFlags::IN),
+            PollFd::from_borrowed_fd(caught.fd(), PollFlags::IN),
         ];
         run::sleep(&mut fds, timeout);
         let wall = elapsed();
-        let [ended, signal] = fds;
-        if !signal.revents().is_empty() {
-            caught.pass_on(running);
+        let [ended, signal] = fds.map(|fd| !fd.revents().is_empty());
+        if signal {
+            caught.take(running, wall);
         }
-        if !ended.revents().is_empty() {
+        if ended {
             return wall;
         }
     }
-}
-
-/// Signals that arrive as data while this lives; the mask of before comes back at its end.
-struct Caught {
-    fd: OwnedFd,
-    before: SignalState,
-}
-
-impl Caught {
-    fn block(before: SignalState) -> Result<Self, LaunchError> {
-        let mut set = SignalState::clean().mask;
-        for signal in FORWARDED.into_iter().chain(LEFT_ALONE).chain([libc::SIGCHLD]) {
-            // SAFETY: `set` is a live sigset_t of ours.
-            unsafe { libc::sigaddset(&raw mut set, signal) };
-        }
-        // SAFETY: reads a live sigset_t; what the mask was is in `before`.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
-        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        // SAFETY: reads a live sigset_t and makes a new descriptor.
-        let fd = unsafe { libc::signalfd(-1, &raw const set, flags) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            restore(&before);
-            return Err(LaunchError::call("signalfd", "the signals to pass on", &error));
-        }
-        // SAFETY: the descriptor was just made and is nobody else's.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
-    }
-
-    /// Hands on what was sent to us, and stops with the program.
-    fn pass_on(&self, running: &Running) {
-        while let Some(info) = self.next() {
-            let signal = i32::try_from(info.ssi_signo).unwrap_or(0);
-            if signal == libc::SIGCHLD {
-                if has_stopped(running.pid()) {
-                    wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
-                }
-            } else if info.ssi_code <= 0 && FORWARDED.contains(&signal) {
-                // A code above 0 is the kernel's, such as a terminal's: the program got its own.
-                wait::kill(running.pid(), signal);
-            }
-        }
-    }
-
-    fn next(&self) -> Option<libc::signalfd_siginfo> {
-        // SAFETY: a signalfd_siginfo is plain integers, for which all zeroes is a value.
-        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-        let len = size_of_val(&info);
-        // SAFETY: the kernel writes at most `len` bytes, the size of the live `info`.
-        let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), len) };
-        (usize::try_from(got) == Ok(len)).then_some(info)
-    }
-}
-
-impl Drop for Caught {
-    fn drop(&mut self) {
-        // What is still pending was meant for the program, which has ended.
-        while self.next().is_some() {}
-        restore(&self.before);
-    }
-}
-
-fn restore(state: &SignalState) {
-    // SAFETY: reads a live sigset_t; the present mask is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
-}
-
-/// Whether our child `pid` has been stopped since this was last asked.
-fn has_stopped(pid: i32) -> bool {
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
-    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-    let Some(pid) = rustix::process::Pid::from_raw(pid) else { return false };
-    matches!(waitid(WaitId::Pid(pid), options), Ok(Some(status)) if status.stopped())
 }
 
 /// Ends this process as the program ended: with its status, or by its signal without a second

@@ -2,8 +2,9 @@
 //! and at the end it is said what the run used.
 //!
 //! The loop sleeps in `poll(2)` on the program's pidfd until the program ends, somebody wants to
-//! stop it, or the next watcher or limit is due; there are no other wake-ups of ours. Wall time
-//! runs from the byte that lets the program go to the pidfd's event; `exec` lies inside.
+//! stop it, or the next watcher or limit is due; there are no other wake-ups of ours. After the
+//! start-up a watcher rests for twenty times what its look took, however soon it wants to look
+//! again. Wall time runs from the byte that lets the program go to the pidfd's event; `exec` lies inside.
 //!
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
@@ -142,12 +143,31 @@ fn pipes_of(pid: i32) -> HashSet<u64> {
         .collect()
 }
 
+/// How many times as long as a look took its watcher rests after it, at least: so each takes no
+/// more than a twentieth of a CPU, however many processes there are to look at.
+const REST: u64 = 20;
+
+/// Until then looks may follow each other as fast as the watcher wants.
+const START_UP: Nanos = Nanos::millis(20);
+
 /// Calls what is due and returns the next moment something will be.
-pub(crate) fn tick(watchers: &mut [Scheduled], tree: &mut Tree, now: Nanos) -> Option<Nanos> {
-    if watchers.iter().any(|w| w.due.is_some_and(|due| due <= now)) {
+pub(crate) fn tick(
+    watchers: &mut [Scheduled],
+    tree: &mut Tree,
+    since_start: &dyn Fn() -> Nanos,
+) -> Option<Nanos> {
+    let now = since_start();
+    let is_due = |one: &Scheduled| one.due.is_some_and(|due| due <= now);
+    if watchers.iter().any(is_due) {
         tree.refresh();
-        for one in watchers.iter_mut().filter(|w| w.due.is_some_and(|due| due <= now)) {
-            one.due = one.watcher.tick(tree, now);
+        let refresh = Nanos(since_start().0.saturating_sub(now.0));
+        for one in watchers.iter_mut().filter(|one| is_due(one)) {
+            let begin = since_start();
+            let wanted = one.watcher.tick(tree, begin);
+            let end = since_start();
+            let took = refresh + Nanos(end.0.saturating_sub(begin.0));
+            let rested = end + Nanos(took.0.saturating_mul(REST));
+            one.due = wanted.map(|due| if end < START_UP { due } else { due.max(rested) });
         }
     }
     watchers.iter().filter_map(|w| w.due).min()
@@ -163,7 +183,7 @@ fn supervise(
 ) -> Option<Nanos> {
     let since_start = || Nanos::from(running.started().elapsed());
     loop {
-        let watch_due = tick(watchers, tree, since_start());
+        let watch_due = tick(watchers, tree, &since_start);
         let limit_due = limits.check(tree, since_start());
         let due = [watch_due, limit_due].into_iter().flatten().min();
         let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
@@ -249,6 +269,8 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
 
     struct Every {
         step: u64,
@@ -274,12 +296,43 @@ mod tests {
         let scheduled =
             |step| Scheduled { watcher: Box::new(Every { step, calls: 0 }), due: Some(Nanos(0)) };
         let mut all = [scheduled(10), scheduled(25)];
-        assert_eq!(tick(&mut all, &mut tree, Nanos(0)), Some(Nanos(10)));
-        assert_eq!(tick(&mut all, &mut tree, Nanos(5)), Some(Nanos(10)));
-        assert_eq!(tick(&mut all, &mut tree, Nanos(10)), Some(Nanos(20)));
-        assert_eq!(tick(&mut all, &mut tree, Nanos(30)), Some(Nanos(55)));
-        assert_eq!(tick(&mut all, &mut tree, Nanos(60)), None);
+        let mut at = |now| tick(&mut all, &mut tree, &|| Nanos(now));
+        assert_eq!(at(0), Some(Nanos(10)));
+        assert_eq!(at(5), Some(Nanos(10)));
+        assert_eq!(at(10), Some(Nanos(20)));
+        assert_eq!(at(30), Some(Nanos(55)));
+        assert_eq!(at(60), None);
         let counts: Vec<u64> = all.iter_mut().map(|w| w.watcher.finish().counter).collect();
         assert_eq!(counts, [3, 3]);
+    }
+
+    /// Wants to look again after 5 ms, and looks for 2 ms of the clock it shares.
+    struct Slow(Rc<Cell<Nanos>>);
+
+    impl Watcher for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+        fn tick(&mut self, _tree: &Tree, now: Nanos) -> Option<Nanos> {
+            self.0.set(self.0.get() + Nanos::millis(2));
+            Some(now + Nanos::millis(5))
+        }
+        fn finish(&mut self) -> WatchReport {
+            WatchReport::default()
+        }
+    }
+
+    #[test]
+    fn a_slow_look_is_followed_by_a_long_rest() {
+        let clock = Rc::new(Cell::new(Nanos(0)));
+        let mut tree = Tree::new(1, []);
+        let mut all = [Scheduled { watcher: Box::new(Slow(clock.clone())), due: Some(Nanos(0)) }];
+        let mut at = |now: Nanos| {
+            clock.set(now);
+            tick(&mut all, &mut tree, &|| clock.get())
+        };
+        assert_eq!(at(Nanos(0)), Some(Nanos::millis(5)), "the program starts up");
+        let start = Nanos::secs(1);
+        assert_eq!(at(start), Some(start + Nanos::millis(2 + 20 * 2)));
     }
 }

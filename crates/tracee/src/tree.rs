@@ -1,8 +1,10 @@
 //! The live processes of a program that was started here.
 //!
-//! They are what lies below our own process, helpers of ours left out: started as a subreaper
-//! (`PR_SET_CHILD_SUBREAPER`), orphans come to us, so nothing escapes. Without that (`run`), an
-//! orphan whose parent died between two looks is lost; one seen before is kept.
+//! In an experiment they are what lies below our own process, helpers of ours left out: as a
+//! subreaper (`PR_SET_CHILD_SUBREAPER`) we get the orphans, so nothing escapes. In `run` they are
+//! the program and what lies below it, because we may have children from before our own `exec`
+//! (`sidecar & exec pagewise run ...`); an orphan whose parent died between two looks is lost then,
+//! one seen before is kept.
 //!
 //! Not a snapshot: a process forked during a look is seen by the next one. Cost of a look: one
 //! read of the /proc directory and about 15 us for each process not seen before.
@@ -21,15 +23,26 @@ pub struct Tree {
     root: i32,
     helpers: HashSet<i32>,
     scanner: Scanner,
+    /// The scanner looks below the root, and so does not find it.
+    below_root: bool,
     live: Vec<i32>,
 }
 
 impl Tree {
-    /// The tree of our child `root`; `helpers` are children of ours that do not belong to it.
+    /// All below us, a subreaper, which is the tree of our child `root`; `helpers` are children of
+    /// ours that do not belong to it.
     #[must_use]
     pub fn new(root: i32, helpers: impl IntoIterator<Item = i32>) -> Self {
         let helpers = helpers.into_iter().collect();
-        Self { root, helpers, scanner: Scanner::new(proc::own_pid()), live: vec![root] }
+        let scanner = Scanner::new(proc::own_pid());
+        Self { root, helpers, scanner, below_root: false, live: vec![root] }
+    }
+
+    /// The process `root` and what lies below it.
+    #[must_use]
+    pub fn below(root: i32) -> Self {
+        let scanner = Scanner::new(root);
+        Self { root, helpers: HashSet::new(), scanner, below_root: true, live: vec![root] }
     }
 
     /// Process id of the program itself.
@@ -47,7 +60,9 @@ impl Tree {
     /// Looks again. When /proc cannot be read, what was known stays.
     pub fn refresh(&mut self) {
         if let Ok(found) = self.scanner.scan() {
-            self.live = found.into_iter().filter(|pid| !self.helpers.contains(pid)).collect();
+            let root = self.below_root.then_some(self.root);
+            let found = root.into_iter().chain(found);
+            self.live = found.filter(|pid| !self.helpers.contains(pid)).collect();
         }
     }
 
@@ -118,6 +133,28 @@ pub(crate) fn kill_own_descendants(spared: &[i32]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn below_a_program_is_nothing_of_ours() {
+        use std::process::{Command, Stdio};
+        let start = |script| Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn();
+        let mut stranger = start("read wait").unwrap();
+        let mut program = start("exec 3<&0; (read wait <&3) & wait").unwrap();
+        let id = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        let mut tree = Tree::below(id(&program));
+        let start = Instant::now();
+        while tree.pids().len() < 2 && start.elapsed() < KILL_PATIENCE {
+            tree.refresh();
+        }
+        assert!(tree.pids().len() == 2 && tree.pids()[0] == id(&program), "{tree:?}");
+        let mut all = Tree::new(id(&program), []);
+        all.refresh();
+        assert!(all.pids().contains(&id(&stranger)) && !tree.pids().contains(&id(&stranger)));
+        for child in [&mut stranger, &mut program] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
 
     #[test]
     fn private_memory_is_resident_less_shared() {

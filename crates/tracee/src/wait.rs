@@ -9,11 +9,36 @@ use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::{Ended, Usage};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ptr;
 
 /// Sends `signal` to `pid`; a process that is gone needs none.
 pub fn kill(pid: i32, signal: i32) {
     // SAFETY: kill has no memory preconditions; callers pass ids of single processes (> 0).
     let _gone = unsafe { libc::kill(pid, signal) };
+}
+
+/// Ties the life of this forked process to that of `parent`, which may be gone already: then
+/// `ESRCH`. Async-signal-safe.
+pub(crate) fn die_with(parent: u32) -> Result<(), rustix::io::Errno> {
+    let kill = Some(rustix::process::Signal::KILL);
+    rustix::process::set_parent_process_death_signal(kill)?;
+    // SAFETY: getppid has no preconditions.
+    let now = unsafe { libc::getppid() };
+    if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(rustix::io::Errno::SRCH) }
+}
+
+/// Makes ended children wait for us: a SIGCHLD that was ignored when this process started
+/// (`trap '' CHLD`) would drop them, and every wait would fail with ECHILD. Programs started
+/// for the user still get it as it was.
+pub fn keep_ended_children() {
+    // SAFETY: a sigaction is plain integers and nullable pointers.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: reads the action of SIGCHLD into a live sigaction of ours.
+    let known = unsafe { libc::sigaction(libc::SIGCHLD, ptr::null(), &raw mut now) } == 0;
+    if known && now.sa_sigaction == libc::SIG_IGN {
+        // SAFETY: SIG_DFL runs no code of ours.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
 }
 
 /// Waits for the end of our child `pid` and removes it: raw status and rusage.

@@ -9,7 +9,7 @@
 mod helper;
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -87,20 +87,89 @@ fn nothing_of_ours_leaks_into_the_program() {
     }
 }
 
+/// What a shell's `exec` of `argv` prints after it did `before`.
+fn after(before: &str, argv: &[&str]) -> String {
+    let script = format!("{before}; exec \"$@\"");
+    let out = Command::new("sh").args(["-c", &script, "sh"]).args(argv).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
 #[test]
-fn a_signal_sent_to_us_reaches_the_program() {
-    let (mut child, _pid, mut out) = started(
+fn signals_ignored_at_the_start_stay_ignored() {
+    let helper = helper::agent();
+    let program = ["grep", "^SigIgn", "/proc/self/status"];
+    for before in ["trap '' PIPE CHLD", "trap '' HUP", "trap - PIPE CHLD HUP"] {
+        let direct = after(before, &program);
+        for mode in ["exec", "through", "observe"] {
+            let argv = [&[helper.to_str().unwrap(), mode], &program[..]].concat();
+            assert_eq!(after(before, &argv), direct, "{mode} after {before}");
+        }
+    }
+}
+
+#[test]
+fn variables_that_name_us_name_the_program() {
+    let helper = helper::agent();
+    let before = "export LISTEN_PID=$$ WATCHDOG_PID=1 OTHER_PID=$$; echo $$";
+    for mode in ["exec", "through", "observe"] {
+        let script = "echo $$ $LISTEN_PID $WATCHDOG_PID $OTHER_PID";
+        let argv = [helper.to_str().unwrap(), mode, "sh", "-c", script];
+        let text = after(before, &argv);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let [us, program, rest @ ..] = words.as_slice() else { panic!("{text}") };
+        assert_eq!(rest, [program, "1", us], "{mode}");
+        assert_eq!(us == program, mode == "exec");
+    }
+}
+
+/// A program under `through` that says which signals it hears, and its lines.
+fn listening() -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = agent(
         "through",
-        "trap 'echo usr1' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done",
+        &[
+            "sh",
+            "-c",
+            "for s in INT QUIT ABRT USR1 TERM 36; do trap \"echo $s\" $s; done; \
+                       trap 'exit 9' HUP; echo ready; while :; do sleep 0.05 & wait; done",
+        ],
     );
+    let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(line(&mut out), "ready");
+    (child, out)
+}
+
+fn line(out: &mut BufReader<std::process::ChildStdout>) -> String {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
-    signal(child.id(), rustix::process::Signal::INT);
-    signal(child.id(), rustix::process::Signal::USR1);
-    line.clear();
-    out.read_line(&mut line).unwrap();
-    assert_eq!(line, "usr1\n");
-    signal(child.id(), rustix::process::Signal::TERM);
+    line.trim_end().to_owned()
+}
+
+#[test]
+fn a_signal_sent_to_us_reaches_the_program() {
+    let (mut child, mut out) = listening();
+    let us = child.id().to_string();
+    for name in ["INT", "QUIT", "ABRT", "USR1", "TERM", "36"] {
+        assert!(Command::new("kill").args(["-s", name, &us]).status().unwrap().success());
+        assert_eq!(line(&mut out), name);
+    }
+    signal(child.id(), rustix::process::Signal::HUP);
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn a_signal_sent_to_the_group_reaches_the_program_once() {
+    let (mut child, mut out) = listening();
+    let group = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    for _ in 0..3 {
+        rustix::process::kill_process_group(group, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(line(&mut out), "TERM");
+        // What is handed on keeps its order, so a second TERM would come before this.
+        signal(child.id(), rustix::process::Signal::USR1);
+        assert_eq!(line(&mut out), "USR1");
+    }
+    rustix::process::kill_process_group(group, rustix::process::Signal::HUP).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 

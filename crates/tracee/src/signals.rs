@@ -1,0 +1,211 @@
+//! Signals that reach us and were meant for the program that we stay beside.
+//!
+//! They are taken as data (`signalfd(2)`). What the kernel sends, as a terminal does, goes to the
+//! whole foreground group and so to the program too: it is dropped. What a process sends is kept
+//! for [`witness::GRACE`] and then handed on, unless the [`Witness`] has received it as well: then
+//! it went to our group or cgroup, and the program has its own. What the program itself sends to
+//! us, as its parent, is dropped.
+
+use crate::child::SignalState;
+use crate::launch::{LaunchError, Running};
+use crate::wait;
+use crate::witness::{self, Counts, Witness};
+use pagewise_model::units::Nanos;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// Handed on when a process sent them to us; the real-time signals are too.
+const FORWARDED: [i32; 15] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGHUP,
+    libc::SIGABRT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGWINCH,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+];
+
+unsafe extern "C" {
+    /// `sigqueue(3)`.
+    safe fn sigqueue(pid: libc::pid_t, signal: libc::c_int, value: libc::sigval) -> libc::c_int;
+}
+
+fn forwarded() -> impl Iterator<Item = i32> {
+    FORWARDED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
+
+/// A signal on its way to the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sent {
+    signal: i32,
+    /// What `sigqueue(3)` gave with it.
+    value: Option<u64>,
+}
+
+impl Sent {
+    fn hand_on(self, pid: i32) {
+        match self.value {
+            Some(value) => {
+                let sival_ptr = ptr::without_provenance_mut(value as usize);
+                let _gone = sigqueue(pid, self.signal, libc::sigval { sival_ptr });
+            }
+            None => wait::kill(pid, self.signal),
+        }
+    }
+}
+
+/// Signals that arrive as data while this lives; the mask of before comes back at its end.
+#[derive(Debug)]
+pub(crate) struct Caught {
+    fd: OwnedFd,
+    before: SignalState,
+    /// Absent where none could be forked: then all is handed on.
+    witness: Option<Witness>,
+    kept: Vec<Sent>,
+    due: Option<Nanos>,
+}
+
+impl Caught {
+    /// Blocks the signals; `before` is what the mask was.
+    pub(crate) fn block(before: SignalState) -> Result<Self, LaunchError> {
+        wait::keep_ended_children();
+        let mut set = SignalState::clean().mask;
+        for signal in forwarded().chain([libc::SIGCHLD]) {
+            // SAFETY: `set` is a live sigset_t of ours.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        // SAFETY: reads a live sigset_t; what the mask was is in `before`.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: reads a live sigset_t and makes a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &raw const set, flags) };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            restore(&before);
+            return Err(LaunchError::call("signalfd", "the signals to pass on", &error));
+        }
+        // SAFETY: the descriptor was just made and is nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd, before, witness: Witness::start().ok(), kept: Vec::new(), due: None })
+    }
+
+    /// Readable when something has arrived.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// When [`Caught::pass_on`] wants to be called.
+    pub(crate) const fn due(&self) -> Option<Nanos> {
+        self.due
+    }
+
+    /// Takes what has arrived; stops with the program.
+    pub(crate) fn take(&mut self, running: &Running, now: Nanos) {
+        while let Some(info) = self.next() {
+            let signal = i32::try_from(info.ssi_signo).unwrap_or(0);
+            let from_program = u32::try_from(running.pid()) == Ok(info.ssi_pid);
+            if signal == libc::SIGCHLD {
+                if has_stopped(running.pid()) {
+                    wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
+                }
+            } else if info.ssi_code <= 0 && !from_program {
+                // A code above 0 is the kernel's, such as a terminal's: the program got its own.
+                let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
+                self.kept.push(Sent { signal, value });
+                self.due.get_or_insert(now + witness::GRACE);
+            }
+        }
+    }
+
+    /// Hands on what was sent to us alone, once the time has come.
+    pub(crate) fn pass_on(&mut self, running: &Running, now: Nanos) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.due = None;
+        let witnessed = self.witness.as_ref().and_then(Witness::ask);
+        if witnessed.is_none() {
+            self.witness = None;
+        }
+        let kept = std::mem::take(&mut self.kept);
+        for sent in to_us_alone(kept, &witnessed.unwrap_or([0; 64])) {
+            sent.hand_on(running.pid());
+        }
+    }
+
+    fn next(&self) -> Option<libc::signalfd_siginfo> {
+        // SAFETY: a signalfd_siginfo is plain integers, for which all zeroes is a value.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let len = size_of_val(&info);
+        // SAFETY: the kernel writes at most `len` bytes, the size of the live `info`.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), len) };
+        (usize::try_from(got) == Ok(len)).then_some(info)
+    }
+}
+
+impl Drop for Caught {
+    fn drop(&mut self) {
+        // What is still pending was meant for the program, which has ended.
+        while self.next().is_some() {}
+        restore(&self.before);
+    }
+}
+
+/// Those of `sent` that the witness has not received. Real-time signals queue and are counted;
+/// of the others one that is pending stands for any number.
+fn to_us_alone(sent: Vec<Sent>, witnessed: &Counts) -> Vec<Sent> {
+    let mut left = *witnessed;
+    let alone = |one: &Sent| {
+        let index = usize::try_from(one.signal - 1).unwrap_or(usize::MAX);
+        let Some(count) = left.get_mut(index).filter(|count| **count > 0) else { return true };
+        if one.signal >= libc::SIGRTMIN() {
+            *count -= 1;
+        }
+        false
+    };
+    sent.into_iter().filter(alone).collect()
+}
+
+fn restore(state: &SignalState) {
+    // SAFETY: reads a live sigset_t; the present mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
+}
+
+/// Whether our child `pid` has been stopped since this was last asked.
+fn has_stopped(pid: i32) -> bool {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    let Some(pid) = rustix::process::Pid::from_raw(pid) else { return false };
+    matches!(waitid(WaitId::Pid(pid), options), Ok(Some(status)) if status.stopped())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_witness_received_is_not_handed_on() {
+        let sent = |signal| Sent { signal, value: None };
+        let real_time = libc::SIGRTMIN();
+        let kept = [libc::SIGTERM, libc::SIGINT, libc::SIGTERM, real_time, real_time].map(sent);
+        let with = |signals: &[i32]| {
+            let mut counts = [0; 64];
+            signals.iter().for_each(|s| counts[usize::try_from(*s).unwrap() - 1] += 1);
+            let alone = to_us_alone(kept.to_vec(), &counts);
+            alone.iter().map(|one| one.signal).collect::<Vec<_>>()
+        };
+        assert_eq!(with(&[]), kept.map(|one| one.signal));
+        assert_eq!(with(&[libc::SIGTERM]), [libc::SIGINT, real_time, real_time]);
+        let rest = [libc::SIGTERM, libc::SIGTERM, real_time];
+        assert_eq!(with(&[libc::SIGINT, real_time]), rest);
+    }
+}

@@ -1,0 +1,149 @@
+//! Whether a signal was meant for us alone: a process of ours that does nothing but receive what
+//! its process group and its cgroup receive.
+//!
+//! `kill -TERM -PGID`, timeout(1) and a service manager that stops a whole cgroup send one signal
+//! to each process, so the program has its own and must not get ours too: many programs quit
+//! without cleaning up at the second. Nothing in a signal tells that it was sent to others as well
+//! (`siginfo_t` is the same), and the sender tells it neither: a script without job control that
+//! says `kill $!` and timeout(1) are both the leader of our group. So a third process is asked: it
+//! blocks all signals, and what is pending in it was sent to it too, which nobody does on purpose.
+//!
+//! The kernel signals a group in one step; a manager goes through a cgroup one process after the
+//! other, so the witness is asked [`GRACE`] later.
+//!
+//! Cost: one more forked process without work, about 0.1 ms before the program starts; a signal
+//! sent to us reaches the program [`GRACE`] late. Not seen: a sender that leaves more time than
+//! that between two processes.
+
+use crate::descriptors;
+use crate::launch_error::LaunchError;
+use crate::wait;
+use pagewise_model::units::Nanos;
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+/// How long after a signal to us the witness is asked.
+pub(crate) const GRACE: Nanos = Nanos::millis(20);
+
+/// How long its answer is waited for: it may be stopped.
+const PATIENCE: Nanos = Nanos::secs(1);
+
+/// Signals there are, numbered from 1.
+const SIGNALS: usize = 64;
+
+/// How often each signal came, the first at index 0. One that does not queue counts once.
+pub(crate) type Counts = [u8; SIGNALS];
+
+/// The process that is asked.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    pid: i32,
+    socket: OwnedFd,
+}
+
+impl Witness {
+    /// Forks the witness. Signals to be told apart must be blocked here already, or one that comes
+    /// during the fork kills it.
+    pub(crate) fn start() -> Result<Self, LaunchError> {
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|e| LaunchError::errno("socketpair", "to the witness of signals", e))?;
+        let parent = std::process::id();
+        // SAFETY: the child runs `testify` alone, which neither allocates nor locks, and `_exit`s.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => {
+                let error = io::Error::last_os_error();
+                Err(LaunchError::call("fork", "a witness of signals", &error))
+            }
+            0 => testify(theirs.as_fd(), parent),
+            _ => Ok(Self { pid, socket: ours }),
+        }
+    }
+
+    /// What it has received since it was last asked; `None` when it does not answer.
+    pub(crate) fn ask(&self) -> Option<Counts> {
+        rustix::io::write(&self.socket, b"?").ok()?;
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        crate::run::sleep(&mut fds, Some(PATIENCE));
+        let [fd] = fds;
+        if fd.revents().is_empty() {
+            return None;
+        }
+        let mut counts = [0; SIGNALS];
+        (rustix::io::read(&self.socket, &mut counts) == Ok(SIGNALS)).then_some(counts)
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        wait::kill(self.pid, libc::SIGKILL);
+        let _gone = wait::reap(self.pid);
+    }
+}
+
+/// The life of the witness: answers until its parent is gone. Never returns.
+fn testify(socket: BorrowedFd<'_>, parent: u32) -> ! {
+    if wait::die_with(parent).is_ok() {
+        descriptors::close_all_but([socket, socket]);
+        let all = every_signal();
+        // SAFETY: reads a live sigset_t; the old mask is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut()) };
+        let mut question = [0];
+        while rustix::io::read(socket, &mut question) == Ok(1) {
+            let counts = take_pending(&all);
+            let _gone = rustix::io::write(socket, &counts);
+        }
+    }
+    // SAFETY: ends this forked process without running exit handlers of its parent.
+    unsafe { libc::_exit(0) }
+}
+
+fn every_signal() -> libc::sigset_t {
+    // SAFETY: a sigset_t is plain integers, for which all zeroes is a value.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a live sigset_t of ours.
+    unsafe { libc::sigfillset(&raw mut set) };
+    set
+}
+
+/// Takes all that is pending.
+fn take_pending(set: &libc::sigset_t) -> Counts {
+    let mut counts = [0_u8; SIGNALS];
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        // SAFETY: reads a live set and a live timespec; the details are not asked for.
+        let signal = unsafe { libc::sigtimedwait(set, ptr::null_mut(), &raw const now) };
+        let index = usize::try_from(signal).ok().and_then(|n| n.checked_sub(1));
+        let Some(count) = index.and_then(|n| counts.get_mut(n)) else { return counts };
+        *count = count.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_what_it_received_once() {
+        let witness = Witness::start().unwrap();
+        assert_eq!(witness.ask(), Some([0; SIGNALS]));
+        let real_time = libc::SIGRTMIN() + 3;
+        for signal in [libc::SIGTERM, libc::SIGTERM, real_time, real_time] {
+            wait::kill(witness.pid, signal);
+        }
+        let counts = witness.ask().unwrap();
+        let count = |signal: i32| counts[usize::try_from(signal).unwrap() - 1];
+        assert_eq!((count(libc::SIGTERM), count(real_time), count(libc::SIGINT)), (1, 2, 0));
+        assert_eq!(witness.ask(), Some([0; SIGNALS]));
+        wait::kill(witness.pid, libc::SIGKILL);
+        assert_eq!(witness.ask(), None);
+    }
+}
