@@ -337,6 +337,7 @@ fn endings_are_passed_on() {
         ("set -m; sleep 0.05 & wait $!; (exit 5)", Ended::Exited(5)),
         ("exec sh -c 'exit 6'", Ended::Exited(6)),
         ("sleep 100 & exit 0", Ended::Exited(0)),
+        ("(for i in $(seq 300); do sleep 60 & done) & sleep 0.1", Ended::Exited(0)),
     ];
     for (command, ended) in table {
         assert_eq!(look(&shell(root, command)).ended, ended, "{command}");

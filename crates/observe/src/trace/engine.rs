@@ -1,21 +1,19 @@
 //! The loop that serves the stops of a traced tree, and its bookkeeping of threads and images.
 
 use super::calls::{self, Kind};
-use super::effects::{Effects, Intent};
-use super::image::{Image, count_descriptors, minor_faults};
-use super::pattern::Sampler;
+use super::effects::Effects;
+use super::image::{Image, count_descriptors, minor_faults, rights_of_its_own};
+use super::pattern::{self, BurstEnd, Sampler};
 use super::pipes::Pipes;
-use super::{TraceError, TraceOptions, churn};
-use pagewise_kernel::privilege::FileRights;
+use super::thread::{Pending, Thread};
+use super::{TraceError, TraceOptions, churn, interrupt};
 use pagewise_kernel::proc::stat;
 use pagewise_model::Fact;
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
-use pagewise_tracee::inject;
 use pagewise_tracee::ptrace::{Regs, Stop, request};
 use pagewise_tracee::wait;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// At which calls the tree stops.
@@ -25,30 +23,6 @@ pub(super) enum Mode {
     Filter,
     /// At all.
     EveryCall,
-}
-
-/// What is to be done when a call comes back.
-#[derive(Debug)]
-enum Pending {
-    Effect(Box<Intent>),
-    Break,
-}
-
-#[derive(Debug)]
-struct Thread {
-    pid: i32,
-    pending: Option<Pending>,
-    /// We asked it to stop.
-    interrupted: bool,
-    /// Stopped by job control.
-    parked: bool,
-}
-
-impl Thread {
-    /// Nothing is being waited for that a step would disturb.
-    const fn may_be_stepped(&self) -> bool {
-        !self.parked && !self.interrupted && self.pending.is_none()
-    }
 }
 
 pub(super) struct Engine {
@@ -70,12 +44,10 @@ pub(super) struct Engine {
     ended: Option<Ended>,
 }
 
-/// Pause between looks for stops while bursts are still to be taken.
+/// Pause between looks for stops while there is more to do than to wait for them.
 const NAP: Duration = Duration::from_micros(100);
-/// How long the stop of a running thread is waited for before the tree is served again.
-const BRIEF_TRIES: u32 = 100;
-/// Pause between two looks for it.
-const BRIEF_PAUSE: Duration = Duration::from_micros(50);
+/// After a stop the next one is looked for without such a pause for so long.
+const ALERT: Duration = Duration::from_micros(50);
 
 impl Engine {
     /// For the tree of `root`, which is seized and has not run yet.
@@ -119,18 +91,23 @@ impl Engine {
         if self.mode == Mode::EveryCall {
             request::interrupt(self.root)?;
         }
+        let mut alert_until = Instant::now();
         while !self.threads.is_empty() {
             let stepping = self.sampler.as_ref().is_some_and(Sampler::is_active);
             let block = !stepping && self.deadline.is_none();
-            match request::wait(-1, block)? {
-                Some((tid, stop)) => self.handle(tid, stop)?,
-                None => {
-                    if self.deadline.is_some_and(|at| Instant::now() >= at) {
-                        return Err(TraceError::Timeout);
-                    }
-                    self.sample()?;
+            if let Some((tid, stop)) = request::wait(-1, block)? {
+                self.handle(tid, stop)?;
+                alert_until = Instant::now() + ALERT;
+            } else {
+                self.sample()?;
+                if Instant::now() < alert_until {
+                    std::thread::yield_now();
+                } else {
                     std::thread::sleep(NAP);
                 }
+            }
+            if self.deadline.is_some_and(|at| Instant::now() >= at) {
+                return Err(TraceError::Timeout);
             }
         }
         Ok(())
@@ -182,22 +159,30 @@ impl Engine {
             return Ok(());
         }
         self.add_unknown(tid);
+        // Any stop answers an interrupt of ours that was under way.
+        let thread = self.threads.get_mut(&tid);
+        let interrupted = thread.is_some_and(|thread| std::mem::take(&mut thread.interrupted));
         match stop {
-            Stop::Signal(signal) => self.resume(tid, signal),
+            Stop::Signal(signal) => self.signal(tid, signal),
             Stop::Group(_) => {
                 if let Some(thread) = self.threads.get_mut(&tid) {
                     thread.parked = true;
                 }
                 ignore_gone(request::listen(tid));
             }
-            Stop::Interrupted => self.go_on(tid),
+            Stop::Interrupted => self.go_on(tid, interrupted),
             Stop::Exec => self.exec(tid)?,
             Stop::Exit => self.exit(tid),
             Stop::Seccomp if request::event_message(tid).is_ok_and(|m| m == calls::FOREIGN) => {
                 self.enter_foreign(tid);
             }
             Stop::Seccomp => self.enter(tid),
-            Stop::Syscall => self.at_call(tid),
+            Stop::Syscall => {
+                if interrupted {
+                    interrupt::reissue(tid);
+                }
+                self.at_call(tid);
+            }
             Stop::Child => {
                 // A child that stopped first may have lived its whole life by now.
                 if let Ok(child) = request::event_message(tid)
@@ -223,12 +208,24 @@ impl Engine {
         ignore_gone(result);
     }
 
-    /// After a stop that we asked for, or the first one of a new thread.
-    fn go_on(&mut self, tid: i32) {
+    /// A signal on its way to a thread: delivered, unless it is the end of a step of ours.
+    fn signal(&mut self, tid: i32, signal: i32) {
+        let stepped = self.threads.get_mut(&tid).map(|thread| &mut thread.stepped);
+        match stepped.filter(|stepped| **stepped && pattern::is_step(tid, Stop::Signal(signal))) {
+            Some(stepped) => {
+                *stepped = false;
+                self.resume(tid, 0);
+            }
+            None => self.resume(tid, signal),
+        }
+    }
+
+    /// After a stop that we may have asked for, or the first one of a new thread.
+    fn go_on(&mut self, tid: i32, interrupted: bool) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         thread.parked = false;
-        if std::mem::take(&mut thread.interrupted) {
-            reissue(tid);
+        if interrupted {
+            interrupt::reissue(tid);
         }
         self.resume(tid, 0);
     }
@@ -243,8 +240,11 @@ impl Engine {
 
     fn add(&mut self, tid: i32, pid: i32) {
         self.ids.extend([tid, pid]);
-        let thread = Thread { pid, pending: None, interrupted: false, parked: false };
-        self.threads.insert(tid, thread);
+        self.threads.insert(tid, Thread::new(pid));
+        if self.ended.is_some() {
+            // The root's end has ended all that was known then.
+            wait::kill(pid, libc::SIGKILL);
+        }
         if !self.images.contains_key(&pid) {
             self.images.insert(pid, Image::new(pid, self.appeared, true, 0));
             self.appeared += 1;
@@ -421,51 +421,39 @@ impl Engine {
             return Ok(());
         };
         let pid = thread.pid;
-        if request::interrupt(tid).is_err() {
+        if !self.interrupt(tid) {
             return Ok(());
-        }
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.interrupted = true;
         }
         // It may have entered a wait that no stop ends, such as that of vfork for a child, which in
         // turn may wait for us: then its stop is served when it comes, like any other.
-        let Some(stop) = wait_briefly(tid)? else { return Ok(()) };
-        if stop != Stop::Interrupted {
+        let Some(stop) = interrupt::wait_briefly(tid)? else { return Ok(()) };
+        let in_user_code = stop == Stop::Interrupted
+            && request::get_regs(tid)
+                .is_ok_and(|regs| (regs.orig_rax as i64) < 0 && regs.cs & 0xffff == 0x33);
+        if !in_user_code {
             return self.handle(tid, stop);
         }
-        let in_user_code = request::get_regs(tid)
-            .is_ok_and(|regs| (regs.orig_rax as i64) < 0 && regs.cs & 0xffff == 0x33);
-        if in_user_code && let Some(sampler) = self.sampler.as_mut() {
-            if let Some(thread) = self.threads.get_mut(&tid) {
-                thread.interrupted = false;
-            }
-            if let Some(stop) = sampler.burst(pid, tid) {
-                return self.handle(tid, stop);
-            }
+        let Some(sampler) = self.sampler.as_mut() else { return Ok(()) };
+        let end = sampler.burst(pid, tid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.interrupted = false;
+            thread.stepped |= end == BurstEnd::Unfinished;
         }
-        self.go_on(tid);
+        match end {
+            BurstEnd::Stop(stop) => self.handle(tid, stop)?,
+            BurstEnd::Done => self.go_on(tid, false),
+            BurstEnd::Unfinished => drop(self.interrupt(tid)),
+        }
         Ok(())
     }
-}
 
-/// The stop of a running thread that was just interrupted, if it comes at once.
-fn wait_briefly(tid: i32) -> Result<Option<Stop>, TraceError> {
-    for _ in 0..BRIEF_TRIES {
-        if let Some((_, stop)) = request::wait(tid, false)? {
-            return Ok(Some(stop));
+    /// Asks a thread to stop; false when it is gone.
+    fn interrupt(&mut self, tid: i32) -> bool {
+        let asked = request::interrupt(tid).is_ok();
+        if asked && let Some(thread) = self.threads.get_mut(&tid) {
+            thread.interrupted = true;
         }
-        std::thread::sleep(BRIEF_PAUSE);
-    }
-    Ok(None)
-}
-
-/// A call that came back with EINTR only because we interrupted it is issued again.
-fn reissue(tid: i32) {
-    if let Ok(regs) = request::get_regs(tid)
-        && inject::is_plain_eintr(&regs)
-        && !inject::has_pending_signal(tid).unwrap_or(true)
-    {
-        ignore_gone(request::set_regs(tid, &inject::resume(&regs, inject::Sleep::Continue)));
+        asked
     }
 }
 
@@ -481,13 +469,4 @@ fn process_of(tid: i32) -> Option<i32> {
 
 fn is_running(tid: i32) -> bool {
     stat::read(tid).is_ok_and(|stat| stat.state == 'R')
-}
-
-/// The executable of `pid`, if it would run with rights that its caller does not have.
-fn rights_of_its_own(pid: i32) -> Option<String> {
-    let link = format!("/proc/{pid}/exe");
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let rights = FileRights::of(Path::new(&link)).ok()?;
-    let path = || std::fs::read_link(&link).map(|p| p.to_string_lossy().into_owned());
-    rights.exceed(user.as_raw(), group.as_raw()).then(|| path().unwrap_or(link.clone()))
 }

@@ -4,11 +4,13 @@
 //! at a deadly signal, or when the next `execve` begins. `/proc/PID/smaps` costs some 10 us per
 //! mapping and more for large ones.
 
+use pagewise_kernel::privilege::FileRights;
 use pagewise_kernel::proc::{fd, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::{elf, glibc};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 /// Arguments kept, and how much of each.
@@ -153,6 +155,15 @@ pub(super) fn count_descriptors(pid: i32, kinds: &mut BTreeMap<String, u64>) {
     for descriptor in fd::list(pid).unwrap_or_default() {
         *kinds.entry(descriptor.target.kind().to_owned()).or_default() += 1;
     }
+}
+
+/// The executable of `pid`, if it would run with rights that its caller does not have.
+pub(super) fn rights_of_its_own(pid: i32) -> Option<String> {
+    let link = format!("/proc/{pid}/exe");
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let rights = FileRights::of(Path::new(&link)).ok()?;
+    let path = || std::fs::read_link(&link).map(|p| p.to_string_lossy().into_owned());
+    rights.exceed(user.as_raw(), group.as_raw()).then(|| path().unwrap_or(link.clone()))
 }
 
 fn arguments(pid: i32) -> Vec<String> {

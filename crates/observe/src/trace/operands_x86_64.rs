@@ -34,16 +34,14 @@ pub(super) fn decode(code: &[u8], regs: &Regs, factory: &mut InstructionInfoFact
         return Step::Leave;
     }
     let relative = instruction.is_ip_rel_memory_operand();
+    if repeats(&instruction) && regs.rcx == 0 {
+        return Step::Plain(Vec::new());
+    }
     let info = factory.info(&instruction);
     let accesses = info
         .used_memory()
         .iter()
-        .filter(|memory| {
-            matches!(
-                memory.access(),
-                OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-            )
-        })
+        .filter(|memory| !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess))
         .filter_map(|memory| {
             let address = memory.virtual_address(0, |register, _, _| value(regs, register))?;
             let is_near = relative || memory.base() == Register::RSP;
@@ -66,6 +64,12 @@ fn leaves(instruction: &Instruction) -> bool {
             | Mnemonic::Popfq
             | Mnemonic::Hlt
     )
+}
+
+/// A string instruction that is done as often as rcx says; a step does it once.
+fn repeats(instruction: &Instruction) -> bool {
+    instruction.is_string_instruction()
+        && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
 fn value(regs: &Regs, register: Register) -> Option<u64> {
@@ -129,6 +133,22 @@ mod tests {
         assert_eq!(one(&[0x50]), Access { address: 0x6ff8, is_near: true });
         // lea rax, [rax + rcx] and nop touch nothing
         assert_eq!(step(&[0x48, 0x8d, 0x04, 0x08]), Step::Plain(vec![]));
+    }
+
+    #[test]
+    fn repeated_copies_touch_both_sides() {
+        let mut regs = pagewise_tracee::ptrace::cleared();
+        (regs.rip, regs.rsi, regs.rdi, regs.rcx) = (0x1000, 0x20_0000, 0x30_0000, 5);
+        let decode =
+            |regs: &Regs| match decode(&[0xf3, 0xa4], regs, &mut InstructionInfoFactory::new()) {
+                Step::Plain(accesses) => accesses.iter().map(|a| a.address).collect::<Vec<_>>(),
+                Step::Leave => panic!("left"),
+            };
+        let mut both = decode(&regs);
+        both.sort_unstable();
+        assert_eq!(both, [0x20_0000, 0x30_0000]);
+        regs.rcx = 0;
+        assert!(decode(&regs).is_empty());
     }
 
     #[test]

@@ -24,6 +24,39 @@ const STEPS: u32 = 400;
 /// All stepping together.
 const BUDGET: Duration = Duration::from_secs(1);
 
+/// A step that lasts longer may wait for another thread of the tree, which may wait for us.
+const LONGEST_STEP: Duration = Duration::from_millis(20);
+
+/// How a burst ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BurstEnd {
+    /// The thread is stopped where it may go on.
+    Done,
+    /// By a stop that is not one of ours and is still to be served.
+    Stop(Stop),
+    /// The thread is still at its last step.
+    Unfinished,
+}
+
+/// True for the stop that ends a single step of thread `tid`.
+pub(super) fn is_step(tid: i32, stop: Stop) -> bool {
+    stop == Stop::Signal(libc::SIGTRAP)
+        && request::signal_code(tid)
+            .is_ok_and(|code| code == libc::TRAP_TRACE || code == libc::TRAP_BRKPT)
+}
+
+fn wait_for_step(tid: i32) -> BurstEnd {
+    let begin = Instant::now();
+    loop {
+        match request::wait(tid, false) {
+            Ok(Some((_, stop))) => return BurstEnd::Stop(stop),
+            Ok(None) if begin.elapsed() >= LONGEST_STEP => return BurstEnd::Unfinished,
+            Ok(None) => std::thread::yield_now(),
+            Err(_) => return BurstEnd::Done,
+        }
+    }
+}
+
 /// The part of one mapping that is jumped in.
 #[derive(Debug, Clone, Copy)]
 struct Range {
@@ -69,15 +102,14 @@ impl Sampler {
         self.next = Instant::now() + PAUSE / 4;
     }
 
-    /// Steps thread `tid` of process `pid`, which is stopped. Returns the stop that ended the burst
-    /// if it was not one of ours and is still to be served.
-    pub(super) fn burst(&mut self, pid: i32, tid: i32) -> Option<Stop> {
+    /// Steps thread `tid` of process `pid`, which is stopped.
+    pub(super) fn burst(&mut self, pid: i32, tid: i32) -> BurstEnd {
         let begin = Instant::now();
         let mut burst = Burst::default();
         let beside = Beside::new(tid);
         let ended_by = self.steps(tid, &mut burst);
         drop(beside);
-        if ended_by.is_none_or(|stop| !stop.is_end()) {
+        if !matches!(ended_by, BurstEnd::Stop(stop) if stop.is_end()) {
             self.place(pid, &burst.targets);
         }
         self.pattern.bursts += u32::from(burst.instructions > 0);
@@ -89,29 +121,22 @@ impl Sampler {
         ended_by
     }
 
-    fn steps(&mut self, tid: i32, burst: &mut Burst) -> Option<Stop> {
+    fn steps(&mut self, tid: i32, burst: &mut Burst) -> BurstEnd {
         for _ in 0..STEPS {
-            let Ok(regs) = request::get_regs(tid) else { return None };
+            let Ok(regs) = request::get_regs(tid) else { return BurstEnd::Done };
             let code = burst.code.at(tid, regs.rip);
             let Step::Plain(accesses) = operands::decode(&code, &regs, &mut self.factory) else {
-                return None;
+                return BurstEnd::Done;
             };
             if request::singlestep(tid, 0).is_err() {
-                return None;
+                return BurstEnd::Done;
             }
-            let stop = match request::wait(tid, true) {
-                Ok(Some((_, stop))) => stop,
-                _ => return None,
-            };
-            let own = stop == Stop::Signal(libc::SIGTRAP)
-                && request::signal_code(tid)
-                    .is_ok_and(|code| code == libc::TRAP_TRACE || code == libc::TRAP_BRKPT);
-            if !own {
-                return Some(stop);
+            match wait_for_step(tid) {
+                BurstEnd::Stop(stop) if is_step(tid, stop) => burst.count(regs.rip, &accesses),
+                other => return other,
             }
-            burst.count(regs.rip, &accesses);
         }
-        None
+        BurstEnd::Done
     }
 
     /// Sorts the targets of jumps into the mappings they lie in.
@@ -183,8 +208,8 @@ struct Burst {
     /// Addresses that were jumped to.
     targets: Vec<u64>,
     touched: HashSet<u64>,
-    /// The page each instruction touched last, by its address.
-    before: HashMap<u64, u64>,
+    /// The page each operand touched last, by the address of its instruction and its place there.
+    before: HashMap<(u64, usize), u64>,
     code: Code,
 }
 
@@ -192,10 +217,10 @@ impl Burst {
     fn count(&mut self, ip: u64, accesses: &[Access]) {
         self.instructions += 1;
         self.accesses += accesses.len() as u64;
-        for access in accesses {
+        for (operand, access) in accesses.iter().enumerate() {
             let page = access.address / PageSize::BASE_4K.bytes();
             let is_new = self.touched.insert(page);
-            let before = self.before.insert(ip, page);
+            let before = self.before.insert((ip, operand), page);
             let away = before.is_some_and(|before| before.abs_diff(page) > 1);
             if is_new && away && !access.is_near {
                 self.targets.push(access.address);
@@ -240,6 +265,18 @@ impl Code {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_step_that_does_not_end_is_left() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        request::seize(pid, 0).unwrap();
+        assert_eq!(wait_for_step(pid), BurstEnd::Unfinished);
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
+        // It is gone, and there is nothing left to step.
+        assert_eq!(wait_for_step(pid), BurstEnd::Done);
+    }
+
     fn far(address: u64) -> Access {
         Access { address, is_near: false }
     }
@@ -256,7 +293,7 @@ mod tests {
             lookup
                 .count(0x10, &[far(index * 0x51_0000), Access { address: 1 << 40, is_near: true }]);
         }
-        // The near access in between counts as the page touched before, never as a jump.
+        // The first one has nothing before it, the near accesses are never jumps.
         assert_eq!(lookup.targets.len(), 99);
         lookup.count(0x10, &[far(0)]);
         assert_eq!(lookup.targets.len(), 99);
@@ -270,5 +307,14 @@ mod tests {
             burst.count(0x14, &[far(0x9000_0000 + index * 8)]);
         }
         assert_eq!(burst.targets.len(), 0);
+    }
+
+    #[test]
+    fn a_copy_by_one_instruction_does_not_jump() {
+        let mut burst = Burst::default();
+        for index in 0..2000 {
+            burst.count(0x10, &[far(0x10_0000 + index * 8), far(0x9000_0000 + index * 8)]);
+        }
+        assert_eq!((burst.accesses, burst.targets.len()), (4000, 0));
     }
 }

@@ -1,0 +1,34 @@
+//! What the engine knows of one thread between two stops.
+
+use super::effects::Intent;
+
+/// What is to be done when a call comes back.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Effect(Box<Intent>),
+    Break,
+}
+
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) pid: i32,
+    pub(super) pending: Option<Pending>,
+    /// We asked it to stop.
+    pub(super) interrupted: bool,
+    /// A single step of ours may still end.
+    pub(super) stepped: bool,
+    /// Stopped by job control.
+    pub(super) parked: bool,
+}
+
+impl Thread {
+    /// One of process `pid` that has just appeared.
+    pub(super) const fn new(pid: i32) -> Self {
+        Self { pid, pending: None, interrupted: false, stepped: false, parked: false }
+    }
+
+    /// Nothing is being waited for that a step would disturb.
+    pub(super) const fn may_be_stepped(&self) -> bool {
+        !self.parked && !self.interrupted && self.pending.is_none()
+    }
+}
