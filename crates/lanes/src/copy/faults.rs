@@ -1,0 +1,271 @@
+//! Every call of every way refused at its first, second and n-th time with each errno, and cut
+//! short: the sink must hold the source's bytes exactly, or their beginning and an error of the
+//! side that was refused.
+
+use super::calls::{Calls, Kernel};
+use super::{Copied, Copy, CopyError, Side};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+const SIZE: usize = 700_001;
+
+/// Which call is made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Read,
+    Write,
+    Splice,
+    Sendfile,
+    FileRange,
+    Pipe,
+    Grow,
+}
+
+const CALLS: [Call; 7] = [
+    Call::Read,
+    Call::Write,
+    Call::Splice,
+    Call::Sendfile,
+    Call::FileRange,
+    Call::Pipe,
+    Call::Grow,
+];
+
+/// What happens instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Errno(Errno),
+    /// Only this many bytes are asked for, from then on.
+    Short(usize),
+}
+
+const FAULTS: [Fault; 11] = [
+    Fault::Errno(Errno::NOSYS),
+    Fault::Errno(Errno::PERM),
+    Fault::Errno(Errno::INVAL),
+    Fault::Errno(Errno::OPNOTSUPP),
+    Fault::Errno(Errno::IO),
+    Fault::Errno(Errno::NOSPC),
+    Fault::Errno(Errno::INTR),
+    Fault::Errno(Errno::AGAIN),
+    Fault::Errno(Errno::MFILE),
+    Fault::Short(1_000),
+    Fault::Short(65_537),
+];
+
+/// The kernel, but the `nth` call of one kind goes wrong.
+#[derive(Debug)]
+struct Faulty {
+    call: Call,
+    nth: u32,
+    fault: Fault,
+    live: bool,
+    seen: Cell<u32>,
+}
+
+impl Faulty {
+    fn size(&self, call: Call, most: usize) -> Result<usize, Errno> {
+        if call != self.call {
+            return Ok(most);
+        }
+        self.seen.set(self.seen.get() + 1);
+        match self.fault {
+            Fault::Errno(errno) if self.seen.get() == self.nth => Err(errno),
+            Fault::Short(most_then) if self.seen.get() >= self.nth => Ok(most.min(most_then)),
+            _ => Ok(most),
+        }
+    }
+}
+
+impl Calls for Faulty {
+    fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
+        let most = self.size(Call::Read, into.len())?;
+        Kernel.read(from, &mut into[..most])
+    }
+
+    fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        Kernel.write(to, &bytes[..self.size(Call::Write, bytes.len())?])
+    }
+
+    fn splice(
+        &self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        most: usize,
+    ) -> Result<usize, Errno> {
+        Kernel.splice(from, to, self.size(Call::Splice, most)?)
+    }
+
+    fn sendfile(
+        &self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        most: usize,
+    ) -> Result<usize, Errno> {
+        Kernel.sendfile(from, to, self.size(Call::Sendfile, most)?)
+    }
+
+    fn copy_file_range(
+        &self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        most: usize,
+    ) -> Result<usize, Errno> {
+        Kernel.copy_file_range(from, to, self.size(Call::FileRange, most)?)
+    }
+
+    fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        self.size(Call::Pipe, 0)?;
+        Kernel.pipe()
+    }
+
+    fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
+        self.size(Call::Grow, 0)?;
+        Kernel.grow(pipe, size)
+    }
+
+    fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
+        Kernel.wait(fd, ready)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Pipe,
+    Socket,
+    Append,
+}
+
+fn content() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    (0..SIZE)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+/// A source that gives `content`, and the thread that feeds it.
+fn source(kind: Kind, content: &[u8]) -> (OwnedFd, Option<JoinHandle<()>>) {
+    let feed = |mut to: Box<dyn Write + Send>| {
+        let content = content.to_vec();
+        std::thread::spawn(move || drop(to.write_all(&content)))
+    };
+    match kind {
+        Kind::Pipe => {
+            let (reader, writer) = std::io::pipe().unwrap();
+            (reader.into(), Some(feed(Box::new(writer))))
+        }
+        Kind::Socket => {
+            let (near, far) = UnixStream::pair().unwrap();
+            (near.into(), Some(feed(Box::new(far))))
+        }
+        Kind::File | Kind::Append => {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(content).unwrap();
+            file.rewind().unwrap();
+            (file.into(), None)
+        }
+    }
+}
+
+/// Closes the sink and gives what arrived in it.
+type Close = Box<dyn FnOnce(OwnedFd) -> Vec<u8>>;
+
+/// A sink, and how to close it.
+fn sink(kind: Kind) -> (OwnedFd, Close) {
+    let collect = |mut from: Box<dyn Read + Send>| -> Close {
+        let thread = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            from.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        Box::new(move |fd| {
+            drop(fd);
+            thread.join().unwrap()
+        })
+    };
+    match kind {
+        Kind::Pipe => {
+            let (reader, writer) = std::io::pipe().unwrap();
+            (writer.into(), collect(Box::new(reader)))
+        }
+        Kind::Socket => {
+            let (near, far) = UnixStream::pair().unwrap();
+            (near.into(), collect(Box::new(far)))
+        }
+        Kind::File | Kind::Append => {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let append = kind == Kind::Append;
+            let open = File::options().write(true).append(append).open(file.path()).unwrap();
+            (open.into(), Box::new(move |_fd| std::fs::read(file.path()).unwrap()))
+        }
+    }
+}
+
+/// One copy with a fault; what it said and what the sink got.
+fn run(from: Kind, to: Kind, content: &[u8], faulty: &Faulty) -> (Result<Copied, CopyError>, Vec<u8>) {
+    let (input, feeder) = source(from, content);
+    let (output, close) = sink(to);
+    let mut copy = Copy::new(&input, &output);
+    copy.live = faulty.live;
+    let result = copy.run_on(faulty, |_| {});
+    drop(input);
+    let bytes = close(output);
+    if let Some(feeder) = feeder {
+        feeder.join().unwrap();
+    }
+    (result, bytes)
+}
+
+/// What must hold after a copy that met `faulty`.
+fn judge(faulty: &Faulty, result: Result<Copied, CopyError>, bytes: &[u8], content: &[u8]) {
+    match result {
+        Ok(copied) => {
+            assert_eq!(copied.bytes, content.len() as u64);
+            assert!(bytes == content, "the bytes differ");
+        }
+        Err(error) => {
+            let side = match faulty.call {
+                Call::Read => Side::Source,
+                Call::Write => Side::Sink,
+                other => panic!("a refused {other:?} must be got round: {error}"),
+            };
+            assert_eq!(error.side, side, "{error}");
+            assert_eq!(Fault::Errno(error.errno), faulty.fault);
+            assert_eq!(error.moved, bytes.len() as u64);
+            assert!(content.starts_with(bytes), "what arrived is not the beginning");
+        }
+    }
+}
+
+#[test]
+fn a_refused_or_short_call_loses_nothing() {
+    let content = content();
+    let (mut cases, mut met) = (0, 0);
+    for from in [Kind::File, Kind::Pipe, Kind::Socket] {
+        for to in [Kind::File, Kind::Pipe, Kind::Socket, Kind::Append] {
+            for (call, nth) in CALLS.iter().flat_map(|c| [1, 2, 5].map(|n| (*c, n))) {
+                for fault in FAULTS {
+                    for live in [false, true] {
+                        let faulty = Faulty { call, nth, fault, live, seen: Cell::new(0) };
+                        let (result, bytes) = run(from, to, &content, &faulty);
+                        met += u32::from(faulty.seen.get() >= nth);
+                        cases += 1;
+                        judge(&faulty, result, &bytes, &content);
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(cases, 3 * 4 * 7 * 3 * 11 * 2);
+    assert!(met > cases / 6, "only {met} of {cases} faults were met");
+}

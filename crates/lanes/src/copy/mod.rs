@@ -1,0 +1,190 @@
+//! Copying everything from one descriptor to another, exactly, by the fastest safe way.
+//!
+//! The ways of [`route`] are tried in order. A way that fails is left for the next one: all of them
+//! move both file positions by exactly the bytes they moved, so the next goes on where it stopped,
+//! and bytes that are already in a pipe of our own are first written out. `read` and `write` come
+//! last, and the errors told are theirs, so that each is of one side. An end told by another way
+//! than `read` is asked once more of `read`, as some files (those of /proc) only give their bytes
+//! to it; a terminal, where that would ask the user twice, is only ever read.
+//!
+//! Our buffer is [`BUFFER`] bytes, our own pipe and a pipe written to are grown to [`PIPE`] where
+//! the user's limits allow. A descriptor with O_NONBLOCK is waited for and left as it was. Overhead
+//! before the first byte: two `fstat`, two `fcntl`, and one or two calls to grow a pipe.
+
+mod calls;
+mod engine;
+mod route;
+
+use crate::end::End;
+use calls::{Calls, Kernel};
+use engine::Engine;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd};
+
+pub use route::Way;
+
+/// Bytes of the buffer between `read` and `write`.
+pub const BUFFER: usize = 256 * 1024;
+
+/// Capacity in bytes that pipes are grown to: the most an ordinary user may ask for by default.
+pub const PIPE: usize = 1024 * 1024;
+
+/// The side that an error is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The source could not be read.
+    Source,
+    /// The sink could not be written.
+    Sink,
+}
+
+/// A copy that ended early. What was moved until then is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`{call}` on the {} failed after {moved} bytes: {errno}", match side {
+    Side::Source => "source",
+    Side::Sink => "sink",
+})]
+pub struct CopyError {
+    /// The side it is of.
+    pub side: Side,
+    /// The call, as its man page names it.
+    pub call: &'static str,
+    /// What the kernel answered.
+    pub errno: Errno,
+    /// Bytes that the sink has taken.
+    pub moved: u64,
+}
+
+impl From<CopyError> for std::io::Error {
+    fn from(error: CopyError) -> Self {
+        Self::new(Self::from(error.errno).kind(), error)
+    }
+}
+
+/// What a copy did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// The way that moved the last of them.
+    pub way: Way,
+}
+
+/// A copy to be made: [`copy()`] with choices.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Seek, Write};
+/// let mut from = tempfile::tempfile()?;
+/// from.write_all(b"0123456789")?;
+/// from.rewind()?;
+/// let (mut reader, writer) = std::io::pipe()?;
+/// let copied = pagewise_lanes::Copy::new(&from, &writer).limit(4).run()?;
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!((copied.bytes, text.as_str()), (4, "0123"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Copy<'a> {
+    from: BorrowedFd<'a>,
+    to: BorrowedFd<'a>,
+    live: bool,
+    limit: Option<u64>,
+    grow: bool,
+}
+
+impl<'a> Copy<'a> {
+    /// A copy from `from` to `to` until the end of the source.
+    pub fn new(from: &'a impl AsFd, to: &'a impl AsFd) -> Self {
+        Self { from: from.as_fd(), to: to.as_fd(), live: false, limit: None, grow: true }
+    }
+
+    /// Hands a file's page cache to a pipe or socket by reference, without copying it.
+    ///
+    /// **Dangerous where the file can change**: until the reader takes them, the bytes in the pipe
+    /// or socket are the file's, and a later write, truncation or punched hole changes what the
+    /// reader gets.
+    #[must_use]
+    pub fn live(mut self) -> Self {
+        self.live = true;
+        self
+    }
+
+    /// Moves at most `bytes`; nothing beyond them is taken from the source.
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = Some(bytes);
+        self
+    }
+
+    /// Leaves the capacity of a pipe written to as it is.
+    #[must_use]
+    pub fn keep_capacity(mut self) -> Self {
+        self.grow = false;
+        self
+    }
+
+    /// Copies.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a side that no other way gets round, with the bytes moved until then.
+    /// EPIPE comes with SIGPIPE unless the caller ignores it.
+    pub fn run(self) -> Result<Copied, CopyError> {
+        self.run_watched(|_| {})
+    }
+
+    /// Copies and calls `progress` with the bytes moved so far, after each call that moved some.
+    ///
+    /// # Errors
+    ///
+    /// As [`Copy::run`].
+    pub fn run_watched(self, progress: impl FnMut(u64)) -> Result<Copied, CopyError> {
+        self.run_on(&Kernel, progress)
+    }
+
+    fn run_on(
+        self,
+        calls: &impl Calls,
+        progress: impl FnMut(u64),
+    ) -> Result<Copied, CopyError> {
+        let told = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
+        let from = End::of(self.from).map_err(|e| told(Side::Source, e))?;
+        let to = End::of(self.to).map_err(|e| told(Side::Sink, e))?;
+        if self.grow && to.kind == crate::Kind::Pipe {
+            // A pipe that stays small is slower and nothing else.
+            let _capacity = calls.grow(self.to, PIPE);
+        }
+        let ways = route::ways(from, to, self.live);
+        Engine::new(calls, (self.from, from), (self.to, to), self.limit, progress).run(ways)
+    }
+}
+
+/// Copies everything from `from` to `to`.
+///
+/// # Errors
+///
+/// As [`Copy::run`].
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Seek, Write};
+/// let (reader, mut writer) = std::io::pipe()?;
+/// writer.write_all(b"through a pipe into a file")?;
+/// drop(writer);
+/// let mut file = tempfile::tempfile()?;
+/// assert_eq!(pagewise_lanes::copy(&reader, &file)?.bytes, 26);
+/// file.rewind()?;
+/// assert_eq!(std::io::read_to_string(&file)?, "through a pipe into a file");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn copy(from: &impl AsFd, to: &impl AsFd) -> Result<Copied, CopyError> {
+    Copy::new(from, to).run()
+}
+
+#[cfg(test)]
+mod faults;

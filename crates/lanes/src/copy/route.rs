@@ -1,0 +1,83 @@
+//! Which ways a copy may take, best first: a pure function of its two ends.
+//!
+//! Pages are handed on by reference only where nobody can change them afterwards: pages in a pipe
+//! belong to the kernel, and a device such as /dev/null keeps none. The pages of a regular file are
+//! its page cache: a later write, truncation or punched hole would change what a pipe or socket
+//! still holds, so a file is copied into those unless the caller asked for `live`. Whether the
+//! kernel really allows a way is found by trying it.
+
+use crate::end::{End, Kind};
+
+/// One way to move bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// `copy_file_range(2)`: between files, without passing user space; may share extents.
+    FileRange,
+    /// `splice(2)` between the two ends, one of which is a pipe.
+    Splice,
+    /// `splice(2)` into a pipe of our own and out of it.
+    Broker,
+    /// `sendfile(2)` from a file.
+    Sendfile,
+    /// `read(2)` and `write(2)`: works for everything and names the side of an error.
+    ReadWrite,
+}
+
+/// The ways to try, in order; the last is always [`Way::ReadWrite`].
+pub(crate) fn ways(from: End, to: End, live: bool) -> &'static [Way] {
+    use Kind::{Device, Pipe, Regular, Socket};
+    if to.append {
+        return &[Way::ReadWrite];
+    }
+    match (from.kind, to.kind) {
+        (Regular, Regular) => &[Way::FileRange, Way::ReadWrite],
+        (Regular, Pipe) if live => &[Way::Splice, Way::ReadWrite],
+        (Regular, Socket) if live => &[Way::Sendfile, Way::ReadWrite],
+        (Regular | Socket | Device, Device) | (Socket, Regular | Socket) => {
+            &[Way::Broker, Way::ReadWrite]
+        }
+        (Pipe, Pipe | Regular | Socket | Device) | (Socket | Device, Pipe) => {
+            &[Way::Splice, Way::ReadWrite]
+        }
+        _ => &[Way::ReadWrite],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 6] =
+        [Kind::Pipe, Kind::Regular, Kind::Socket, Kind::Terminal, Kind::Device, Kind::Other];
+
+    fn end(kind: Kind) -> End {
+        End { kind, append: false }
+    }
+
+    #[test]
+    fn every_pair_ends_in_read_and_write() {
+        for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
+            for live in [false, true] {
+                assert_eq!(ways(end(from), end(to), live).last(), Some(&Way::ReadWrite));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_goes_by_reference_only_when_asked() {
+        for to in [Kind::Pipe, Kind::Socket] {
+            assert_eq!(ways(end(Kind::Regular), end(to), false), [Way::ReadWrite]);
+            assert_ne!(ways(end(Kind::Regular), end(to), true), [Way::ReadWrite]);
+        }
+    }
+
+    #[test]
+    fn appending_and_terminals_are_never_spliced() {
+        for kind in KINDS {
+            assert_eq!(ways(end(kind), End { kind: Kind::Regular, append: true }, true), [
+                Way::ReadWrite
+            ]);
+            assert_eq!(ways(end(Kind::Terminal), end(kind), true), [Way::ReadWrite]);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What is behind a descriptor: its kind and the flags that rule ways of moving bytes out
+//! (`fstat(2)`, `fcntl(2)` F_GETFL, `isatty(3)`).
+//!
+//! Two cheap calls, none of which touches data or sets the `poll_usage` mark of a pipe. It does not
+//! see what is on the other side of a pipe or socket.
+
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+
+/// The kind of file behind a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A pipe or fifo.
+    Pipe,
+    /// A regular file; memfd and the files of /proc and /sys are regular files as well.
+    Regular,
+    /// A socket of any family.
+    Socket,
+    /// A terminal: a character device where a second read after the end asks the user again.
+    Terminal,
+    /// Another character device, such as /dev/null, /dev/zero or /dev/urandom.
+    Device,
+    /// Anything else: block devices, directories, eventfd and the like.
+    Other,
+}
+
+/// One end of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// What it is.
+    pub kind: Kind,
+    /// Writes go to the end of the file (O_APPEND), which splice and copy_file_range refuse.
+    pub append: bool,
+}
+
+impl End {
+    /// Looks at a descriptor.
+    ///
+    /// # Errors
+    ///
+    /// EBADF, and what `fstat(2)` gives for a file whose server is gone (ESTALE, EIO).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let null = std::fs::File::open("/dev/null")?;
+    /// assert_eq!(pagewise_lanes::End::of(&null)?.kind, pagewise_lanes::Kind::Device);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
+        let fd = fd.as_fd();
+        let stat = rustix::fs::fstat(fd)?;
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo => Kind::Pipe,
+            FileType::RegularFile => Kind::Regular,
+            FileType::Socket => Kind::Socket,
+            FileType::CharacterDevice if rustix::termios::isatty(fd) => Kind::Terminal,
+            FileType::CharacterDevice => Kind::Device,
+            _ => Kind::Other,
+        };
+        let append = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND);
+        Ok(Self { kind, append })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_kinds_apart() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let kind = |fd: &dyn AsFd| End::of(fd.as_fd()).unwrap().kind;
+        assert_eq!(kind(&reader), Kind::Pipe);
+        assert_eq!(kind(&writer), Kind::Pipe);
+        assert_eq!(kind(&socket), Kind::Socket);
+        assert_eq!(kind(&file), Kind::Regular);
+        assert_eq!(kind(&std::fs::File::open("/dev/zero").unwrap()), Kind::Device);
+        assert_eq!(kind(&std::fs::File::open("/proc/self/stat").unwrap()), Kind::Regular);
+        assert_eq!(kind(&std::fs::File::open("/").unwrap()), Kind::Other);
+    }
+
+    #[test]
+    fn sees_append() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        assert!(End::of(&log).unwrap().append);
+    }
+}

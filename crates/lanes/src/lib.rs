@@ -1,0 +1,19 @@
+//! Moving bytes between descriptors: the fastest way that is safe for what is on either side.
+//!
+//! [`copy()`] takes any two descriptors and moves everything from one to the other, exactly: no byte
+//! is lost, repeated or reordered, whichever way the kernel allows, and an error says which side it
+//! is of. [`End`] tells what a descriptor is; the choice of the way rests on it and on trying, never
+//! on a kernel version.
+//!
+//! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
+//! nothing prints. What a sink does with pages that it got by reference is not seen; therefore only
+//! pages that nobody can change afterwards are handed over by reference, unless the caller asks for
+//! [`Copy::live`].
+
+#![forbid(unsafe_code)]
+
+pub mod copy;
+mod end;
+
+pub use copy::{Copied, Copy, CopyError, Side, Way, copy};
+pub use end::{End, Kind};
