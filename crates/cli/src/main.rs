@@ -11,12 +11,16 @@ mod commands;
 mod failure;
 mod store;
 mod terminal;
+mod tools;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some((tool, arguments)) = tools::find(std::env::args_os()) {
+        return tool(arguments);
+    }
     pagewise_tracee::wait::keep_ended_children();
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,

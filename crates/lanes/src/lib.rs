@@ -2,7 +2,7 @@
 //!
 //! [`copy()`] takes any two descriptors and moves everything from one to the other, exactly: no byte
 //! is lost, repeated or reordered, whichever way the kernel allows, and an error says which side it
-//! is of. [`End`] tells what a descriptor is; the choice of the way rests on it and on trying, never
+//! is of; [`Fan`] gives the same bytes to many. [`End`] tells what a descriptor is; the choice of the way rests on it and on trying, never
 //! on a kernel version.
 //!
 //! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
@@ -15,5 +15,5 @@
 pub mod copy;
 mod end;
 
-pub use copy::{Copied, Copy, CopyError, Side, Way, copy};
+pub use copy::{Copied, Copy, CopyError, Fan, Side, Way, copy};
 pub use end::{End, Kind};

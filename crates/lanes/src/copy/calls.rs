@@ -15,6 +15,8 @@ pub(crate) trait Calls {
     /// `splice(2)`; one side is a pipe.
     fn splice(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize)
     -> Result<usize, Errno>;
+    /// `tee(2)`: both sides are pipes, and the bytes stay in the first.
+    fn tee(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno>;
     /// `sendfile(2)`.
     fn sendfile(
         &self,
@@ -57,6 +59,10 @@ impl Calls for Kernel {
         most: usize,
     ) -> Result<usize, Errno> {
         rustix::pipe::splice(from, None, to, None, most, SpliceFlags::MORE)
+    }
+
+    fn tee(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
+        rustix::pipe::tee(from, to, most, SpliceFlags::empty())
     }
 
     fn sendfile(

@@ -3,7 +3,7 @@
 //! side that was refused.
 
 use super::calls::{Calls, Kernel};
-use super::{Copied, Copy, CopyError, Side};
+use super::{Copied, Copy, CopyError, Fan, Side};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -21,16 +21,18 @@ enum Call {
     Read,
     Write,
     Splice,
+    Tee,
     Sendfile,
     FileRange,
     Pipe,
     Grow,
 }
 
-const CALLS: [Call; 7] = [
+const CALLS: [Call; 8] = [
     Call::Read,
     Call::Write,
     Call::Splice,
+    Call::Tee,
     Call::Sendfile,
     Call::FileRange,
     Call::Pipe,
@@ -100,6 +102,10 @@ impl Calls for Faulty {
         most: usize,
     ) -> Result<usize, Errno> {
         Kernel.splice(from, to, self.size(Call::Splice, most)?)
+    }
+
+    fn tee(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
+        Kernel.tee(from, to, self.size(Call::Tee, most)?)
     }
 
     fn sendfile(
@@ -212,7 +218,12 @@ fn sink(kind: Kind) -> (OwnedFd, Close) {
 }
 
 /// One copy with a fault; what it said and what the sink got.
-fn run(from: Kind, to: Kind, content: &[u8], faulty: &Faulty) -> (Result<Copied, CopyError>, Vec<u8>) {
+fn run(
+    from: Kind,
+    to: Kind,
+    content: &[u8],
+    faulty: &Faulty,
+) -> (Result<Copied, CopyError>, Vec<u8>) {
     let (input, feeder) = source(from, content);
     let (output, close) = sink(to);
     let mut copy = Copy::new(&input, &output);
@@ -266,6 +277,59 @@ fn a_refused_or_short_call_loses_nothing() {
             }
         }
     }
-    assert_eq!(cases, 3 * 4 * 7 * 3 * 11 * 2);
-    assert!(met > cases / 6, "only {met} of {cases} faults were met");
+    assert_eq!(cases, 3 * 4 * 8 * 3 * 11 * 2);
+    assert!(met > cases / 7, "only {met} of {cases} faults were met");
+}
+
+/// The result of a fan-out, the errors of its sinks, what each sink got.
+type Fanned = (Result<u64, CopyError>, Vec<(usize, CopyError)>, Vec<Vec<u8>>);
+
+/// One fan-out with a fault: what it said, the errors of sinks, what each sink got.
+fn fan_out(
+    from: Kind,
+    to: &[Kind],
+    content: &[u8],
+    faulty: &Faulty,
+) -> Fanned {
+    let (input, feeder) = source(from, content);
+    let (outputs, close): (Vec<_>, Vec<_>) = to.iter().map(|kind| sink(*kind)).unzip();
+    let mut errors = Vec::new();
+    let result = Fan::new(&input, &outputs).run_on(faulty, |sink, error| {
+        errors.push((sink, error));
+        true
+    });
+    drop(input);
+    let got = close.into_iter().zip(outputs).map(|(close, fd)| close(fd)).collect();
+    if let Some(feeder) = feeder {
+        feeder.join().unwrap();
+    }
+    (result, errors, got)
+}
+
+#[test]
+fn a_fan_out_gives_every_sink_the_same() {
+    let content = content();
+    let sinks = [Kind::Pipe, Kind::File, Kind::Socket, Kind::Append, Kind::Pipe];
+    for from in [Kind::File, Kind::Pipe, Kind::Socket] {
+        for (call, nth) in CALLS.iter().flat_map(|c| [1, 2, 7].map(|n| (*c, n))) {
+            for fault in FAULTS {
+                let faulty = Faulty { call, nth, fault, live: false, seen: Cell::new(0) };
+                let (result, errors, got) = fan_out(from, &sinks, &content, &faulty);
+                let failed = |sink: usize| errors.iter().find(|(index, _)| *index == sink);
+                for (sink, bytes) in got.iter().enumerate() {
+                    let outcome = match failed(sink) {
+                        Some((_, error)) => Err(*error),
+                        None => result.map(|bytes| Copied { bytes, way: super::Way::Splice }),
+                    };
+                    match (outcome, result) {
+                        (Err(error), Err(source)) if error == source => {
+                            assert_eq!(error.side, Side::Source, "{error}");
+                            assert!(content.starts_with(bytes));
+                        }
+                        _ => judge(&faulty, outcome, bytes, &content),
+                    }
+                }
+            }
+        }
+    }
 }

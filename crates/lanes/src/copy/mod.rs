@@ -13,6 +13,8 @@
 
 mod calls;
 mod engine;
+mod fan;
+mod outlet;
 mod route;
 
 use crate::end::End;
@@ -21,6 +23,7 @@ use engine::Engine;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 
+pub use fan::Fan;
 pub use route::Way;
 
 /// Bytes of the buffer between `read` and `write`.
@@ -146,11 +149,7 @@ impl<'a> Copy<'a> {
         self.run_on(&Kernel, progress)
     }
 
-    fn run_on(
-        self,
-        calls: &impl Calls,
-        progress: impl FnMut(u64),
-    ) -> Result<Copied, CopyError> {
+    fn run_on(self, calls: &impl Calls, progress: impl FnMut(u64)) -> Result<Copied, CopyError> {
         let told = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
         let from = End::of(self.from).map_err(|e| told(Side::Source, e))?;
         let to = End::of(self.to).map_err(|e| told(Side::Sink, e))?;
@@ -159,7 +158,7 @@ impl<'a> Copy<'a> {
             let _capacity = calls.grow(self.to, PIPE);
         }
         let ways = route::ways(from, to, self.live);
-        Engine::new(calls, (self.from, from), (self.to, to), self.limit, progress).run(ways)
+        Engine::new(calls, (self.from, from), self.to, self.limit, progress).run(ways)
     }
 }
 

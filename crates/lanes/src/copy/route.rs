@@ -74,9 +74,10 @@ mod tests {
     #[test]
     fn appending_and_terminals_are_never_spliced() {
         for kind in KINDS {
-            assert_eq!(ways(end(kind), End { kind: Kind::Regular, append: true }, true), [
-                Way::ReadWrite
-            ]);
+            assert_eq!(
+                ways(end(kind), End { kind: Kind::Regular, append: true }, true),
+                [Way::ReadWrite]
+            );
             assert_eq!(ways(end(Kind::Terminal), end(kind), true), [Way::ReadWrite]);
         }
     }

@@ -1,0 +1,232 @@
+//! The same bytes to many sinks, by reference where the source is not a file.
+//!
+//! What comes in is spliced into a pipe of our own, `tee(2)` gives each sink's share to a second
+//! one, and that is emptied into the sink: pages are counted and not copied. The second pipe is
+//! empty when `tee` is called and has as many slots as the first, so a share is whole; where it is
+//! not, or anything is refused, the bytes in our pipe are read and written by hand and so is the
+//! rest. Sinks are served in turn, and the slowest sets the pace, as in tee(1).
+
+use super::calls::{Calls, Kernel};
+use super::outlet::Outlet;
+use super::{BUFFER, CopyError, PIPE, Side};
+use crate::end::{End, Kind};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A fan-out to be made.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let (from, mut feed) = std::io::pipe()?;
+/// let (mut left, to_left) = std::io::pipe()?;
+/// let (mut right, to_right) = std::io::pipe()?;
+/// feed.write_all(b"twice")?;
+/// drop(feed);
+/// let sinks = [to_left, to_right];
+/// let moved = pagewise_lanes::Fan::new(&from, &sinks).run(|_sink, _error| true)?;
+/// drop(sinks);
+/// let (mut a, mut b) = (String::new(), String::new());
+/// left.read_to_string(&mut a)?;
+/// right.read_to_string(&mut b)?;
+/// assert_eq!((moved, a.as_str(), b.as_str()), (5, "twice", "twice"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Fan<'a> {
+    from: BorrowedFd<'a>,
+    to: Vec<BorrowedFd<'a>>,
+}
+
+impl<'a> Fan<'a> {
+    /// From `from` to all of `to`.
+    pub fn new(from: &'a impl AsFd, to: &'a [impl AsFd]) -> Self {
+        Self { from: from.as_fd(), to: to.iter().map(AsFd::as_fd).collect() }
+    }
+
+    /// Moves everything and gives the bytes that came in. A sink that fails is left out from then
+    /// on; `failed` gets its place in the list and the error, and ends all with `false`.
+    ///
+    /// # Errors
+    ///
+    /// An error of the source, or the sink's after which `failed` ended it.
+    pub fn run(self, failed: impl FnMut(usize, CopyError) -> bool) -> Result<u64, CopyError> {
+        self.run_on(&Kernel, failed)
+    }
+
+    pub(super) fn run_on(
+        self,
+        calls: &impl Calls,
+        failed: impl FnMut(usize, CopyError) -> bool,
+    ) -> Result<u64, CopyError> {
+        let source = End::of(self.from).map_err(|errno| CopyError {
+            side: Side::Source,
+            call: "fstat",
+            errno,
+            moved: 0,
+        })?;
+        for sink in &self.to {
+            if End::of(sink).is_ok_and(|end| end.kind == Kind::Pipe) {
+                // A pipe that stays small is slower and nothing else.
+                let _capacity = calls.grow(*sink, PIPE);
+            }
+        }
+        let outlets = self.to.iter().map(|to| Some(Outlet { calls, to: *to, moved: 0 }));
+        let mut spread =
+            Spread { calls, from: self.from, outlets: outlets.collect(), failed, moved: 0 };
+        if !matches!(source.kind, Kind::Regular | Kind::Terminal | Kind::Other) {
+            spread.by_reference()?;
+        }
+        spread.by_copying()
+    }
+}
+
+/// A fan-out at work.
+struct Spread<'a, C, F> {
+    calls: &'a C,
+    from: BorrowedFd<'a>,
+    outlets: Vec<Option<Outlet<'a, C>>>,
+    failed: F,
+    moved: u64,
+}
+
+/// A pipe of our own: reading end, writing end.
+type Pipe = (OwnedFd, OwnedFd);
+
+/// What became of a share in our pipe.
+enum Shared {
+    /// Every sink has it and our pipe is empty.
+    Whole,
+    /// Every sink that is left has it; our pipe still holds what a failed one did not take.
+    Stale,
+    /// It had to be read and written by hand.
+    ByHand,
+}
+
+impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
+    /// Moves bytes through our pipes until the source's end or a refusal; [`Self::by_copying`]
+    /// goes on from there.
+    fn by_reference(&mut self) -> Result<(), CopyError> {
+        let (Some((mut first, mut capacity)), Some((mut second, _))) = (self.pipe(), self.pipe())
+        else {
+            return Ok(());
+        };
+        while self.outlets.iter().any(Option::is_some) {
+            let n = match self.calls.splice(self.from, first.1.as_fd(), capacity) {
+                Ok(0) => return Ok(()),
+                Ok(n) => n,
+                Err(Errno::INTR) => continue,
+                Err(_) => return Ok(()),
+            };
+            self.moved += n as u64;
+            match self.share(&first.0, &mut second, n)? {
+                Shared::Whole => {}
+                Shared::ByHand => return Ok(()),
+                Shared::Stale => {
+                    let Some(fresh) = self.pipe() else { return Ok(()) };
+                    (first, capacity) = fresh;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A grown pipe of our own and its capacity.
+    fn pipe(&self) -> Option<(Pipe, usize)> {
+        let pipe = self.calls.pipe().ok()?;
+        let capacity = self.calls.grow(pipe.1.as_fd(), PIPE).ok()?;
+        Some((pipe, capacity))
+    }
+
+    /// Gives the `held` bytes of the first pipe to every sink: all but the last get a copy of the
+    /// references through the second pipe, the last gets those of the first.
+    fn share(
+        &mut self,
+        first: &OwnedFd,
+        second: &mut Pipe,
+        held: usize,
+    ) -> Result<Shared, CopyError> {
+        let alive = |outlets: &[Option<_>]| outlets.iter().rposition(Option::is_some);
+        let Some(last) = alive(&self.outlets) else { return Ok(Shared::Stale) };
+        let mut given = vec![0; self.outlets.len()];
+        for index in 0..last {
+            if self.outlets[index].is_none() {
+                continue;
+            }
+            let Ok(copied) = self.calls.tee(first.as_fd(), second.1.as_fd(), held) else {
+                return self.by_hand(first, held, &given);
+            };
+            given[index] = copied;
+            let to = &second.0;
+            let is_empty =
+                self.serve(index, |outlet| outlet.splice_all(to, copied, |_| {}).map(drop))?;
+            match self.pipe() {
+                _ if is_empty => {}
+                Some((fresh, _)) => *second = fresh,
+                None => return self.by_hand(first, held, &given),
+            }
+            if copied < held {
+                return self.by_hand(first, held, &given);
+            }
+        }
+        let is_empty =
+            self.serve(last, |outlet| outlet.splice_all(first, held, |_| {}).map(drop))?;
+        Ok(if is_empty { Shared::Whole } else { Shared::Stale })
+    }
+
+    /// Writes what each sink has not been given of our pipe's `held` bytes.
+    fn by_hand(
+        &mut self,
+        pipe: &OwnedFd,
+        held: usize,
+        given: &[usize],
+    ) -> Result<Shared, CopyError> {
+        let mut bytes = vec![0; held];
+        let mut have = 0;
+        while have < held {
+            match self.reader().read(pipe.as_fd(), &mut bytes[have..])? {
+                0 => return Err(self.reader().error(Side::Source, "read", Errno::IO)),
+                n => have += n,
+            }
+        }
+        for (index, given) in given.iter().enumerate() {
+            self.serve(index, |outlet| outlet.write_all(&bytes[*given..], |_| {}))?;
+        }
+        Ok(Shared::ByHand)
+    }
+
+    /// What reads for all sinks together.
+    fn reader(&self) -> Outlet<'a, C> {
+        Outlet { calls: self.calls, to: self.from, moved: self.moved }
+    }
+
+    /// Lets one sink have something; one that fails is left out from then on. False when it
+    /// failed.
+    fn serve(
+        &mut self,
+        index: usize,
+        give: impl FnOnce(&mut Outlet<'a, C>) -> Result<(), CopyError>,
+    ) -> Result<bool, CopyError> {
+        let Some(outlet) = &mut self.outlets[index] else { return Ok(true) };
+        let Err(error) = give(outlet) else { return Ok(true) };
+        self.outlets[index] = None;
+        if (self.failed)(index, error) { Ok(false) } else { Err(error) }
+    }
+
+    /// Reads once and writes to each, until the source's end or until no sink is left.
+    fn by_copying(mut self) -> Result<u64, CopyError> {
+        let mut buffer = vec![0; BUFFER];
+        while self.outlets.iter().any(Option::is_some) {
+            let n = self.reader().read(self.from, &mut buffer)?;
+            if n == 0 {
+                break;
+            }
+            self.moved += n as u64;
+            for index in 0..self.outlets.len() {
+                self.serve(index, |outlet| outlet.write_all(&buffer[..n], |_| {}))?;
+            }
+        }
+        Ok(self.moved)
+    }
+}

@@ -1,0 +1,111 @@
+//! The sink's side of a copy: all of some bytes, from memory or from a pipe of our own, into one
+//! descriptor, waiting where it answers EAGAIN, with errors that are the sink's.
+
+use super::calls::Calls;
+use super::{BUFFER, CopyError, Side};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A sink and what it has taken.
+pub(super) struct Outlet<'a, C> {
+    pub(super) calls: &'a C,
+    pub(super) to: BorrowedFd<'a>,
+    pub(super) moved: u64,
+}
+
+impl<'a, C: Calls> Outlet<'a, C> {
+    /// An error of this copy.
+    pub(super) fn error(&self, side: Side, call: &'static str, errno: Errno) -> CopyError {
+        CopyError { side, call, errno, moved: self.moved }
+    }
+
+    /// Moves `held` bytes from our pipe to the sink; false when that needed read and write, which
+    /// then serve better from the start.
+    pub(super) fn splice_all(
+        &mut self,
+        pipe: &OwnedFd,
+        mut held: usize,
+        mut progress: impl FnMut(u64),
+    ) -> Result<bool, CopyError> {
+        while held > 0 {
+            match self.calls.splice(pipe.as_fd(), self.to, held) {
+                Ok(n) if n > 0 => {
+                    self.moved += n as u64;
+                    progress(self.moved);
+                    held -= n;
+                }
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => {
+                    self.drain(pipe, held, progress)?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes the `held` bytes of our pipe out by hand.
+    fn drain(
+        &mut self,
+        pipe: &OwnedFd,
+        mut held: usize,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), CopyError> {
+        let mut buffer = vec![0; held.min(BUFFER)];
+        while held > 0 {
+            let most = held.min(buffer.len());
+            let n = self.read(pipe.as_fd(), &mut buffer[..most])?;
+            if n == 0 {
+                return Err(self.error(Side::Source, "read", Errno::IO));
+            }
+            self.write_all(&buffer[..n], &mut progress)?;
+            held -= n;
+        }
+        Ok(())
+    }
+
+    /// Reads some bytes; 0 is the end.
+    pub(super) fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, CopyError> {
+        loop {
+            match self.calls.read(from, into) {
+                Ok(n) => return Ok(n),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait(from, PollFlags::IN, Side::Source)?,
+                Err(errno) => return Err(self.error(Side::Source, "read", errno)),
+            }
+        }
+    }
+
+    /// Writes all of `bytes`.
+    pub(super) fn write_all(
+        &mut self,
+        mut bytes: &[u8],
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), CopyError> {
+        while !bytes.is_empty() {
+            match self.calls.write(self.to, bytes) {
+                Ok(0) => return Err(self.error(Side::Sink, "write", Errno::NOSPC)),
+                Ok(n) => {
+                    self.moved += n as u64;
+                    progress(self.moved);
+                    bytes = &bytes[n..];
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait(self.to, PollFlags::OUT, Side::Sink)?,
+                Err(errno) => return Err(self.error(Side::Sink, "write", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a descriptor that answered EAGAIN.
+    pub(super) fn wait(
+        &self,
+        fd: BorrowedFd<'_>,
+        ready: PollFlags,
+        side: Side,
+    ) -> Result<(), CopyError> {
+        self.calls.wait(fd, ready).map_err(|errno| self.error(side, "poll", errno))
+    }
+}
