@@ -1,10 +1,12 @@
-//! The tools for pipelines: `cat`, as `pagewise cat` or by a link of that name (busybox's way).
+//! The tools for pipelines: `cat` and `tee`, as `pagewise cat` or by a link of that name.
 //!
 //! They start before the command line of the other commands is built: a tool in a pipeline is
 //! started thousands of times by scripts. Messages, exit statuses and behaviour at a closed pipe
 //! are those of the GNU tool of the name.
 
 mod cat;
+mod message;
+mod tee;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 /// A tool: its arguments, its exit status.
 pub(crate) type Tool = fn(Vec<OsString>) -> ExitCode;
 
-const TOOLS: [(&str, Tool); 1] = [("cat", cat::run)];
+const TOOLS: [(&str, Tool); 2] = [("cat", cat::run), ("tee", tee::run)];
 
 fn named(name: &OsString) -> Option<Tool> {
     let name = Path::new(name).file_name()?;

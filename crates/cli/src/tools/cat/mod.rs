@@ -4,10 +4,11 @@
 
 mod style;
 
+use super::message::{misused, print, reason, tell, version};
 use pagewise_lanes::{Copy, CopyError, Side};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
@@ -56,18 +57,11 @@ enum Instead {
 
 /// Runs the tool.
 pub(super) fn run(arguments: Vec<OsString>) -> ExitCode {
-    let text = match parse(arguments) {
-        Ok(asked) => return concatenate(&asked),
-        Err(Instead::Help) => HELP.to_owned(),
-        Err(Instead::Version) => format!("cat (pagewise) {}\n", env!("CARGO_PKG_VERSION")),
-        Err(Instead::Wrong(what)) => {
-            tell(&format!("{what}\nTry 'pagewise cat --help' for more information."));
-            return ExitCode::FAILURE;
-        }
-    };
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => end_by_sink(&error),
+    match parse(arguments) {
+        Ok(asked) => concatenate(&asked),
+        Err(Instead::Help) => print("cat", HELP),
+        Err(Instead::Version) => print("cat", &version("cat")),
+        Err(Instead::Wrong(what)) => misused("cat", &what),
     }
 }
 
@@ -115,7 +109,7 @@ fn concatenate(asked: &Asked) -> ExitCode {
         match one(file, asked, &mut styled) {
             Ok(()) => {}
             Err(Failed::Source(error)) => {
-                tell(&format!("{}: {}", file.display(), reason(&error)));
+                tell("cat", &format!("{}: {}", file.display(), reason(&error)));
                 all_well = false;
             }
             Err(Failed::Sink(error)) => return end_by_sink(&error),
@@ -210,22 +204,8 @@ fn write_all(bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The words of `strerror(3)`, without the number that the standard library adds.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => text.trim_end_matches(&format!(" (os error {code})")).to_owned(),
-        None => text,
-    }
-}
-
-fn tell(text: &str) {
-    // A message that nobody can hear is no reason to stop.
-    let _heard = writeln!(io::stderr(), "cat: {text}");
-}
-
 fn end_by_sink(error: &io::Error) -> ExitCode {
-    tell(&format!("write error: {}", reason(error)));
+    tell("cat", &format!("write error: {}", reason(error)));
     ExitCode::FAILURE
 }
 

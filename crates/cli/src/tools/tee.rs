@@ -1,0 +1,227 @@
+//! `pagewise tee`: GNU tee's options, messages and exit statuses, over the fan-out of
+//! `pagewise-lanes`: what comes through a pipe is handed to all outputs by reference.
+
+use super::message::{misused, print, reason, tell, version};
+use pagewise_lanes::{CopyError, End, Fan, Kind, Side};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+const HELP: &str = "\
+Usage: pagewise tee [OPTION]... [FILE]...
+Copy standard input to each FILE, and also to standard output.
+
+  -a, --append              append to the given FILEs, do not overwrite
+  -i, --ignore-interrupts   ignore interrupt signals
+  -p                        operate in a more appropriate MODE with pipes
+      --output-error[=MODE] set behavior on write error, see MODE below
+      --help                display this help and exit
+      --version             output version information and exit
+
+MODE determines behavior with write errors on the outputs:
+  warn         diagnose errors writing to any output
+  warn-nopipe  diagnose errors writing to any output not a pipe
+  exit         exit on error writing to any output
+  exit-nopipe  exit on error writing to any output not a pipe
+The default MODE for -p is warn-nopipe. Without -p and --output-error, tee exits
+at once on an error writing to a pipe, and diagnoses errors writing to others.
+
+Outputs are served in turn; the slowest sets the pace.
+
+Examples:
+  make 2>&1 | pagewise tee build.log
+  zcat big.gz | pagewise tee >(sha256sum >sum) >(wc -c >size) >/dev/null
+";
+
+/// What a write error does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Mode {
+    /// SIGPIPE ends tee; other errors are told.
+    #[default]
+    Signal,
+    Warn,
+    WarnNopipe,
+    Exit,
+    ExitNopipe,
+}
+
+impl Mode {
+    fn named(name: &str) -> Option<Self> {
+        let modes = [
+            ("warn", Self::Warn),
+            ("warn-nopipe", Self::WarnNopipe),
+            ("exit", Self::Exit),
+            ("exit-nopipe", Self::ExitNopipe),
+        ];
+        let mut matching = modes.iter().filter(|(mode, _)| mode.starts_with(name));
+        match (modes.iter().find(|(mode, _)| *mode == name), matching.next(), matching.next()) {
+            (Some((_, mode)), ..) | (None, Some((_, mode)), None) => Some(*mode),
+            _ => None,
+        }
+    }
+
+    fn tells(self, errno: Errno) -> bool {
+        errno != Errno::PIPE || matches!(self, Self::Warn | Self::Exit | Self::Signal)
+    }
+
+    fn ends(self, errno: Errno) -> bool {
+        match self {
+            Self::Exit => true,
+            Self::ExitNopipe => errno != Errno::PIPE,
+            Self::Signal | Self::Warn | Self::WarnNopipe => false,
+        }
+    }
+}
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    append: bool,
+    ignore_interrupts: bool,
+    mode: Mode,
+    files: Vec<OsString>,
+}
+
+/// What to do instead.
+#[derive(Debug, PartialEq, Eq)]
+enum Instead {
+    Help,
+    Version,
+    Wrong(String),
+}
+
+/// Runs the tool.
+pub(super) fn run(arguments: Vec<OsString>) -> ExitCode {
+    match parse(arguments) {
+        Ok(asked) => fan_out(&asked),
+        Err(Instead::Help) => print("tee", HELP),
+        Err(Instead::Version) => print("tee", &version("tee")),
+        Err(Instead::Wrong(what)) => misused("tee", &what),
+    }
+}
+
+fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
+    use lexopt::prelude::{Long, Short, Value};
+    let mut asked = Asked::default();
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let wrong = |error: lexopt::Error| Instead::Wrong(error.to_string());
+    while let Some(argument) = parser.next().map_err(wrong)? {
+        match argument {
+            Short('a') | Long("append") => asked.append = true,
+            Short('i') | Long("ignore-interrupts") => asked.ignore_interrupts = true,
+            Short('p') => asked.mode = Mode::WarnNopipe,
+            Long("output-error") => {
+                asked.mode = match parser.optional_value() {
+                    None => Mode::WarnNopipe,
+                    Some(name) => mode(&name)?,
+                };
+            }
+            Long("help") => return Err(Instead::Help),
+            Long("version") => return Err(Instead::Version),
+            Value(file) => asked.files.push(file),
+            Short(letter) => return Err(Instead::Wrong(format!("invalid option -- '{letter}'"))),
+            Long(name) => return Err(Instead::Wrong(format!("unrecognized option '--{name}'"))),
+        }
+    }
+    Ok(asked)
+}
+
+fn mode(name: &OsString) -> Result<Mode, Instead> {
+    let known = "warn, warn-nopipe, exit, exit-nopipe";
+    name.to_str().and_then(Mode::named).ok_or_else(|| {
+        let name = name.display();
+        Instead::Wrong(format!("invalid argument '{name}' for '--output-error' (one of {known})"))
+    })
+}
+
+fn fan_out(asked: &Asked) -> ExitCode {
+    if asked.ignore_interrupts {
+        let heard = Arc::new(AtomicBool::new(false));
+        if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGINT, heard) {
+            tell("tee", &format!("interrupts are not ignored: {}", reason(&error)));
+        }
+    }
+    let mut all_well = true;
+    let mut files = Vec::new();
+    for name in &asked.files {
+        let mut options = File::options();
+        options.create(true).append(asked.append).write(true).truncate(!asked.append);
+        match options.open(name) {
+            Ok(file) => files.push((file, name.display().to_string())),
+            Err(error) => {
+                tell("tee", &format!("{}: {}", name.display(), reason(&error)));
+                all_well = false;
+                if matches!(asked.mode, Mode::Exit | Mode::ExitNopipe) {
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+    }
+    if pass(asked.mode, &files) && all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Moves everything; whether it went without an error that counts.
+fn pass(mode: Mode, files: &[(File, String)]) -> bool {
+    let (input, output) = (io::stdin(), io::stdout());
+    let sinks: Vec<BorrowedFd<'_>> =
+        std::iter::once(output.as_fd()).chain(files.iter().map(|(file, _)| file.as_fd())).collect();
+    let name = |sink: usize| match sink.checked_sub(1) {
+        None => "'standard output'",
+        Some(file) => files[file].1.as_str(),
+    };
+    let mut all_well = true;
+    let result = Fan::new(&input, &sinks).run(|sink, error: CopyError| {
+        if mode.tells(error.errno) {
+            tell("tee", &format!("{}: {}", name(sink), reason(&error.errno.into())));
+            all_well = false;
+        }
+        !mode.ends(error.errno)
+    });
+    if let Err(error) = result
+        && error.side == Side::Source
+    {
+        let kind = End::of(&input).map(|end| end.kind);
+        let hint = if kind == Ok(Kind::Other) { " (is it a directory?)" } else { "" };
+        tell("tee", &format!("read error: {}{hint}", reason(&error.errno.into())));
+        return false;
+    }
+    all_well && result.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Asked, Instead> {
+        parse(words.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn modes_are_named_whole_or_shortened() {
+        assert_eq!(parsed(&["-p"]).unwrap().mode, Mode::WarnNopipe);
+        assert_eq!(parsed(&["--output-error"]).unwrap().mode, Mode::WarnNopipe);
+        assert_eq!(parsed(&["--output-error=exit"]).unwrap().mode, Mode::Exit);
+        assert_eq!(parsed(&["--output-error=exit-n"]).unwrap().mode, Mode::ExitNopipe);
+        assert!(matches!(parsed(&["--output-error=never"]), Err(Instead::Wrong(_))));
+        assert!(matches!(parsed(&["--output-error="]), Err(Instead::Wrong(_))));
+    }
+
+    #[test]
+    fn files_and_flags_mix() {
+        let asked = parsed(&["-ai", "one", "-", "--", "-two"]).unwrap();
+        assert!(asked.append && asked.ignore_interrupts);
+        assert_eq!(asked.files, ["one", "-", "-two"]);
+    }
+
+    #[test]
+    fn a_closed_pipe_counts_only_where_the_mode_says() {
+        assert!(!Mode::WarnNopipe.tells(Errno::PIPE) && Mode::WarnNopipe.tells(Errno::NOSPC));
+        assert!(Mode::Exit.ends(Errno::PIPE) && !Mode::ExitNopipe.ends(Errno::PIPE));
+        assert!(Mode::ExitNopipe.ends(Errno::NOSPC) && !Mode::Warn.ends(Errno::NOSPC));
+    }
+}

@@ -1,0 +1,171 @@
+//! `cat` and `tee` beside those of the machine: same output, same messages, same exit status, on
+//! inputs and options drawn from a fixed seed. Without the peer the tests say SKIP.
+
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const PAGEWISE: &str = env!("CARGO_BIN_EXE_pagewise");
+
+/// Draws from a fixed sequence.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % most
+    }
+
+    fn bytes(&mut self, alphabet: &[u8], count: usize) -> Vec<u8> {
+        (0..count).map(|_| alphabet[self.below(alphabet.len())]).collect()
+    }
+}
+
+/// The machine's tool of this name.
+fn peer(tool: &str) -> Option<PathBuf> {
+    let path = Path::new("/usr/bin").join(tool);
+    let says = Command::new(&path).arg("--version").output().ok()?;
+    let is_gnu = String::from_utf8_lossy(&says.stdout).contains("GNU coreutils");
+    if !is_gnu {
+        eprintln!("SKIP {tool}: no GNU {tool} to compare with (apt: coreutils)");
+    }
+    is_gnu.then_some(path)
+}
+
+fn ours(tool: &str) -> Command {
+    let mut command = Command::new(PAGEWISE);
+    command.arg(tool);
+    command
+}
+
+/// Runs a command in `place` with `input`; its messages name the tool as GNU's do.
+fn run(mut command: Command, place: &Path, input: &[u8]) -> Output {
+    command.current_dir(place).env("LC_ALL", "C");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A tool that ends early does not read all.
+    let _taken = child.stdin.take().unwrap().write_all(input);
+    let mut output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    output.stderr = text.replace("/usr/bin/", "").replace("'pagewise ", "'").into_bytes();
+    output
+}
+
+fn same(theirs: &Output, ours: &Output, what: &str) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&theirs.stdout), text(&ours.stdout), "standard output of {what}");
+    assert_eq!(text(&theirs.stderr), text(&ours.stderr), "messages of {what}");
+    assert_eq!(theirs.status, ours.status, "status of {what}");
+}
+
+#[test]
+fn cat_shows_what_gnu_cat_shows() {
+    let Some(gnu) = peer("cat") else { return };
+    let place = tempfile::tempdir().unwrap();
+    let every: Vec<u8> = (0..=255).collect();
+    let alphabets: [&[u8]; 4] = [b"\n\r\ta", &every, b"\n\n\nx", b"\r\n"];
+    let mut draw = Draw(7);
+    for _ in 0..150 {
+        let mut arguments: Vec<String> = Vec::new();
+        let letters = draw.bytes(b"AbeEnstTuv", draw.0 as usize % 4);
+        if !letters.is_empty() {
+            arguments.push(format!("-{}", String::from_utf8(letters).unwrap()));
+        }
+        for file in 0..=draw.below(3) {
+            let size = [0, 1, 7, 3000][draw.below(4)];
+            let alphabet = alphabets[draw.below(4)];
+            let name = format!("f{file}");
+            fs::write(place.path().join(&name), draw.bytes(alphabet, size)).unwrap();
+            arguments.push(name);
+        }
+        match draw.below(8) {
+            0 => arguments.push("missing".to_owned()),
+            1 => arguments.insert(0, ".".to_owned()),
+            2 => arguments.push("-".to_owned()),
+            _ => {}
+        }
+        let input = draw.bytes(b"in\n", 50);
+        let mut theirs = Command::new(&gnu);
+        theirs.args(&arguments);
+        let mut mine = ours("cat");
+        mine.args(&arguments);
+        let what = format!("cat {arguments:?}");
+        same(&run(theirs, place.path(), &input), &run(mine, place.path(), &input), &what);
+    }
+}
+
+/// What a shell says and how it ends, with `TOOL` standing for the program.
+fn shell(line: &str, program: &str, place: &Path) -> Output {
+    let mut command = Command::new("bash");
+    command.args(["-c", &line.replace("TOOL", program)]);
+    run(command, place, b"")
+}
+
+#[test]
+fn cat_ends_as_gnu_cat_ends() {
+    let Some(gnu) = peer("cat") else { return };
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("f"), b"some text\n").unwrap();
+    let lines = [
+        "TOOL f > /dev/full",
+        "TOOL -n f > /dev/full",
+        "TOOL f >> f",
+        "TOOL < . ",
+        "TOOL -z",
+        "TOOL --no-such-option",
+        "TOOL f >&-",
+        "TOOL <&-",
+        "yes | TOOL | head -n 1; echo ${PIPESTATUS[1]}",
+        "TOOL /dev/zero | head -c 1000000 | cksum; echo ${PIPESTATUS[0]}",
+        "(trap '' PIPE; TOOL /dev/zero | head -c 10 | cksum; echo ${PIPESTATUS[0]})",
+        "TOOL /proc/self/limits | wc -l",
+        "TOOL f - f < f",
+    ];
+    let mine = format!("{PAGEWISE} cat");
+    for line in lines {
+        let theirs = shell(line, gnu.to_str().unwrap(), place.path());
+        same(&theirs, &shell(line, &mine, place.path()), line);
+    }
+}
+
+#[test]
+fn tee_ends_as_gnu_tee_ends() {
+    let Some(gnu) = peer("tee") else { return };
+    let place = tempfile::tempdir().unwrap();
+    let lines = [
+        "seq 100000 | TOOL a b | cksum; cksum < a; cksum < b",
+        "seq 5 > c; seq 100000 | TOOL -a c | cksum; cksum < c",
+        "seq 100000 > d; TOOL e < d | cksum; cksum < e",
+        "seq 100000 | TOOL missing/f | cksum; echo ${PIPESTATUS[1]}",
+        "seq 10 | TOOL --output-error=exit missing/f; echo ${PIPESTATUS[1]}",
+        "seq 100000 | TOOL f > /dev/full; echo ${PIPESTATUS[1]}; cksum < f",
+        "seq 100000 | TOOL /dev/full | cksum; echo ${PIPESTATUS[1]}",
+        "seq 100000 | TOOL -p g | head -n 1; echo ${PIPESTATUS[1]}; cksum < g",
+        "seq 1000000 | TOOL | head -n 1; echo ${PIPESTATUS[1]}",
+        "seq 1000000 | TOOL --output-error=exit-nopipe | head -n 1; echo ${PIPESTATUS[1]}",
+        "TOOL --output-error=never < /dev/null 2> /dev/null; echo $?",
+        "TOOL < .",
+        "seq 100000 | TOOL >(cksum > h) >(cksum > i) | cksum; sleep 0.3; cat h i",
+    ];
+    let mine = format!("{PAGEWISE} tee");
+    for line in lines {
+        let theirs = shell(line, gnu.to_str().unwrap(), place.path());
+        same(&theirs, &shell(line, &mine, place.path()), line);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_tools_by_signal() {
+    for tool in ["cat", "tee"] {
+        let mut command = ours(tool);
+        let zero = fs::File::open("/dev/zero").unwrap();
+        let mut child = command.stdin(zero).stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().signal(), Some(13), "{tool}");
+    }
+}
