@@ -28,6 +28,7 @@ pub mod pipe;
 pub mod privilege;
 pub mod proc;
 pub mod region;
+pub mod start;
 pub mod thp;
 
 pub use error::SysError;

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A step before the program runs, as it is named when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,37 +98,9 @@ impl SignalState {
         let mut state = Self::clean();
         // SAFETY: only reads the mask into a live sigset_t of ours.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut state.mask) };
-        state.ignored = IGNORED_AT_START.load(Ordering::Relaxed);
+        state.ignored = pagewise_kernel::start::ignored();
         state
     }
-}
-
-/// Signals that were ignored when this process started; bit `n - 1` stands for signal `n`.
-static IGNORED_AT_START: AtomicU64 = AtomicU64::new(0);
-
-/// Run by the C library before `main`, and so before the Rust runtime changes anything.
-// SAFETY: the section holds pointers to functions of the C calling convention, which is what this
-// is; the function needs nothing of the runtime: it makes system calls and stores a number.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = record_ignored;
-
-extern "C" fn record_ignored() {
-    IGNORED_AT_START.store(ignored_now(), Ordering::Relaxed);
-}
-
-fn ignored_now() -> u64 {
-    let mut ignored = 0;
-    for signal in 1..=64 {
-        // SAFETY: a sigaction is plain integers and nullable pointers.
-        let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: reads the action of `signal` into a live sigaction of ours.
-        let known = unsafe { libc::sigaction(signal, ptr::null(), &raw mut now) } == 0;
-        if known && now.sa_sigaction == libc::SIG_IGN {
-            ignored |= 1 << (signal - 1);
-        }
-    }
-    ignored
 }
 
 /// Strings of an `execve` vector and the pointers to them, ended by null.

@@ -68,6 +68,12 @@ pub(crate) enum Command {
     Compare(Compare),
     /// List saved runs
     History(History),
+    /// Concatenate files, like cat, by the fastest safe way
+    #[command(disable_help_flag = true)]
+    Cat(Tool),
+    /// Copy standard input to files and standard output, like tee, by reference
+    #[command(disable_help_flag = true)]
+    Tee(Tool),
     /// Print the completion script of a shell
     Completions(Completions),
     /// Print the manual page, or that of one command
@@ -75,6 +81,14 @@ pub(crate) enum Command {
     /// The supervising process of an experiment; started by pagewise itself
     #[command(name = "__supervise", hide = true)]
     Supervise(Supervise),
+}
+
+/// A tool for pipelines, which reads its own command line.
+#[derive(Debug, Args)]
+pub(crate) struct Tool {
+    /// Options and files; `--help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// `pagewise run`

@@ -14,6 +14,7 @@ mod tune;
 
 use crate::args::Command;
 use crate::failure::Failure;
+use crate::tools;
 use std::process::ExitCode;
 
 /// Runs the command that was asked for.
@@ -27,6 +28,8 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Show(args) => show::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Cat(args) => Ok(tools::cat(args.arguments)),
+        Command::Tee(args) => Ok(tools::tee(args.arguments)),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::manual(&args),
         Command::Supervise(args) => Ok(supervise::run(&args)),

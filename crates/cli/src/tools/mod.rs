@@ -12,6 +12,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+pub(crate) use cat::run as cat;
+pub(crate) use tee::run as tee;
+
 /// A tool: its arguments, its exit status.
 pub(crate) type Tool = fn(Vec<OsString>) -> ExitCode;
 

@@ -2,7 +2,8 @@
 //! `pagewise-lanes`: what comes through a pipe is handed to all outputs by reference.
 
 use super::message::{misused, print, reason, tell, version};
-use pagewise_lanes::{CopyError, End, Fan, Kind, Side};
+use pagewise_kernel::start::{restore_pipe_signal, was_closed};
+use pagewise_lanes::{CopyError, Fan, Side};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
@@ -96,9 +97,14 @@ enum Instead {
 }
 
 /// Runs the tool.
-pub(super) fn run(arguments: Vec<OsString>) -> ExitCode {
+pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match parse(arguments) {
-        Ok(asked) => fan_out(&asked),
+        Ok(asked) => {
+            if asked.mode == Mode::Signal {
+                restore_pipe_signal();
+            }
+            fan_out(&asked)
+        }
         Err(Instead::Help) => print("tee", HELP),
         Err(Instead::Version) => print("tee", &version("tee")),
         Err(Instead::Wrong(what)) => misused("tee", &what),
@@ -174,6 +180,10 @@ fn pass(mode: Mode, files: &[(File, String)]) -> bool {
         None => "'standard output'",
         Some(file) => files[file].1.as_str(),
     };
+    if was_closed(0) {
+        tell("tee", "read error: Bad file descriptor");
+        return false;
+    }
     let mut all_well = true;
     let result = Fan::new(&input, &sinks).run(|sink, error: CopyError| {
         if mode.tells(error.errno) {
@@ -185,9 +195,7 @@ fn pass(mode: Mode, files: &[(File, String)]) -> bool {
     if let Err(error) = result
         && error.side == Side::Source
     {
-        let kind = End::of(&input).map(|end| end.kind);
-        let hint = if kind == Ok(Kind::Other) { " (is it a directory?)" } else { "" };
-        tell("tee", &format!("read error: {}{hint}", reason(&error.errno.into())));
+        tell("tee", &format!("read error: {}", reason(&error.errno.into())));
         return false;
     }
     all_well && result.is_ok()

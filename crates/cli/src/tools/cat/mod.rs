@@ -5,7 +5,9 @@
 mod style;
 
 use super::message::{misused, print, reason, tell, version};
+use pagewise_kernel::start::{restore_pipe_signal, was_closed};
 use pagewise_lanes::{Copy, CopyError, Side};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -56,7 +58,8 @@ enum Instead {
 }
 
 /// Runs the tool.
-pub(super) fn run(arguments: Vec<OsString>) -> ExitCode {
+pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+    restore_pipe_signal();
     match parse(arguments) {
         Ok(asked) => concatenate(&asked),
         Err(Instead::Help) => print("cat", HELP),
@@ -101,6 +104,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
 }
 
 fn concatenate(asked: &Asked) -> ExitCode {
+    if was_closed(1) {
+        tell("cat", "standard output: Bad file descriptor");
+        return ExitCode::FAILURE;
+    }
     let standard_input = [OsString::from("-")];
     let files = if asked.files.is_empty() { &standard_input[..] } else { &asked.files };
     let mut styled = Styled::new(asked.style);
@@ -141,6 +148,9 @@ impl From<CopyError> for Failed {
 
 fn one(name: &OsStr, asked: &Asked, styled: &mut Styled) -> Result<(), Failed> {
     if name == "-" {
+        if was_closed(0) {
+            return Err(Failed::Source(Errno::BADF.into()));
+        }
         let input = io::stdin();
         return pass(
             &File::from(input.as_fd().try_clone_to_owned().map_err(Failed::Source)?),
@@ -197,7 +207,7 @@ fn write_all(bytes: &[u8]) -> io::Result<()> {
     while !left.is_empty() {
         match rustix::io::write(&output, left) {
             Ok(n) => left = &left[n..],
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
