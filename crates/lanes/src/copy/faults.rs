@@ -285,12 +285,7 @@ fn a_refused_or_short_call_loses_nothing() {
 type Fanned = (Result<u64, CopyError>, Vec<(usize, CopyError)>, Vec<Vec<u8>>);
 
 /// One fan-out with a fault: what it said, the errors of sinks, what each sink got.
-fn fan_out(
-    from: Kind,
-    to: &[Kind],
-    content: &[u8],
-    faulty: &Faulty,
-) -> Fanned {
+fn fan_out(from: Kind, to: &[Kind], content: &[u8], faulty: &Faulty) -> Fanned {
     let (input, feeder) = source(from, content);
     let (outputs, close): (Vec<_>, Vec<_>) = to.iter().map(|kind| sink(*kind)).unzip();
     let mut errors = Vec::new();
