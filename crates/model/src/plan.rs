@@ -24,22 +24,6 @@ pub enum ThpRestriction {
     Off,
 }
 
-/// Where the processes of the tree run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Placement {
-    /// The whole tree on these CPUs, by inherited affinity.
-    Tree {
-        /// The CPUs.
-        cpus: Vec<u32>,
-    },
-    /// Processes connected by pipes alternate over these CPUs, each on one.
-    Alternate {
-        /// The CPUs.
-        cpus: Vec<u32>,
-    },
-}
-
 /// Something done to the running tree from outside, by the supervising process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "watch", rename_all = "snake_case")]

@@ -15,6 +15,7 @@ mod pipe_grow;
 mod place;
 pub mod receipt;
 mod registry;
+mod systemd;
 pub mod watch;
 
-pub use registry::{Evidence, Mechanism, Remedy, RemedyError, Scope, all, find, parse_list};
+pub use registry::{Evidence, Mechanism, Remedy, RemedyError, all, find, parse_list};

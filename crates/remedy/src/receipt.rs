@@ -1,33 +1,211 @@
 //! The receipt: the exact lines that keep a remedy, and how to go back.
+//!
+//! Three forms of the same start: a line for a shell, environment variables where they are all
+//! that is changed, and a drop-in for a systemd unit. Lines hold what the tested arm had: its
+//! input, its directory, and the user's own entries in a variable that a remedy adds to.
 
 use crate::registry::find;
-use pagewise_model::plan::{Dose, EnvMerge, Receipt, Settings};
+use crate::systemd;
+use pagewise_model::plan::{Dose, Receipt, Settings};
+use pagewise_tracee::environment::{Variables, merge};
+use pagewise_tracee::launch::Launch;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-/// The receipt for these doses on this command (already quoted for a shell).
-///
-/// `quote` quotes one word for a shell; the renderer that prints the receipt owns that rule.
+/// What the lines of a receipt depend on beside the command: where it was tested.
+#[derive(Debug, Clone, Default)]
+pub struct Here {
+    /// The environment that the program gets without a remedy.
+    pub environment: Variables,
+    /// The file of this program.
+    pub pagewise: PathBuf,
+    /// A shell finds that file by the name `pagewise`.
+    pub in_path: bool,
+    /// The file of the program.
+    pub program: PathBuf,
+    /// The directory that it is started in.
+    pub directory: PathBuf,
+}
+
+impl Here {
+    /// This process' surroundings, for `command`; what cannot be told stays empty and is left out
+    /// of the receipt.
+    #[must_use]
+    pub fn now(command: &[OsString]) -> Self {
+        let pagewise = std::env::current_exe().unwrap_or_default();
+        let named = Launch::experiment(vec!["pagewise".into()]).file().unwrap_or_default();
+        Self {
+            environment: std::env::vars_os().collect(),
+            in_path: same_file(&named, &pagewise),
+            pagewise,
+            program: Launch::experiment(command.to_vec()).file().unwrap_or_default(),
+            directory: std::env::current_dir().unwrap_or_default(),
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<&OsStr> {
+        self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_os_str())
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    identity(a).is_some_and(|a| Some(a) == identity(b))
+}
+
+/// A start of the program as it was tested.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// The file that is its standard input.
+    pub input: Option<&'a Path>,
+    /// Where.
+    pub here: &'a Here,
+    /// Quotes one word for a shell; the renderer that prints the receipt owns that rule.
+    pub quote: fn(&[u8]) -> String,
+}
+
+impl Start<'_> {
+    fn quoted(&self, word: impl AsRef<OsStr>) -> String {
+        (self.quote)(word.as_ref().as_bytes())
+    }
+
+    /// The line that starts the program with the remedies of `list`.
+    fn line(&self, list: &str) -> String {
+        let named = self.here.in_path || self.here.pagewise.as_os_str().is_empty();
+        let pagewise = if named { "pagewise".to_owned() } else { self.quoted(&self.here.pagewise) };
+        let words: Vec<String> = self.command.iter().map(|w| self.quoted(w)).collect();
+        let words = words.join(" ");
+        let input = self.input.map_or(String::new(), |file| format!(" < {}", self.quoted(file)));
+        format!("{pagewise} run --with {} -- {words}{input}", self.quoted(list))
+    }
+
+    /// `ExecStart=` and what belongs to it.
+    fn service(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
+        let said = |what: &'static str| move |why| format!("{what} {why}");
+        let mut words = vec![
+            systemd::program(self.here.pagewise.as_os_str()).map_err(said("pagewise's path"))?,
+            "run".to_owned(),
+            "--with".to_owned(),
+            systemd::argument(list.as_ref()).map_err(said("the list"))?,
+            "--".to_owned(),
+            systemd::argument(self.here.program.as_os_str()).map_err(said("the program's path"))?,
+        ];
+        for word in self.command.iter().skip(1) {
+            words.push(systemd::argument(word).map_err(said("an argument"))?);
+        }
+        let directory = systemd::path(self.here.directory.as_os_str());
+        let mut lines = vec![
+            "ExecStart=".to_owned(),
+            format!("ExecStart={}", words.join(" ")),
+            format!("WorkingDirectory={}", directory.map_err(said("the directory"))?),
+        ];
+        if let Some(input) = self.input {
+            let file = self.here.directory.join(input);
+            let file = systemd::path(file.as_os_str()).map_err(said("the input's path"))?;
+            lines.push(format!("StandardInput=file:{file}"));
+        }
+        if settings.needs_supervision() {
+            // pagewise is the unit's main process: the program below it may speak to systemd, and
+            // a stop reaches the program once, through pagewise, which hands it on.
+            lines.extend(["NotifyAccess=all".to_owned(), "KillMode=mixed".to_owned()]);
+        }
+        Ok(lines)
+    }
+
+    /// Names and values of the variables that the settings touch; `with` the settings or as the
+    /// user has them.
+    fn variables(&self, settings: &Settings, with: bool) -> Variables {
+        let merges = if with { &settings.env[..] } else { &[] };
+        let touched = |name: &OsStr| settings.env.iter().any(|m| name == m.name.as_str());
+        let all = merge(self.here.environment.clone(), merges);
+        all.into_iter().filter(|(name, _)| touched(name)).collect()
+    }
+
+    fn assignments(&self, settings: &Settings, with: bool) -> Result<Vec<String>, String> {
+        let line = |(name, value): &(OsString, OsString)| {
+            let name = name.to_string_lossy();
+            systemd::assignment(&name, value)
+                .map(|text| format!("Environment={text}"))
+                .map_err(|why| format!("the value of {name} {why}"))
+        };
+        self.variables(settings, with).iter().map(line).collect()
+    }
+
+    /// The lines of a drop-in; `Err` says why there can be none.
+    fn drop_in(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
+        let starts_pagewise = settings.needs_supervision() || settings.thp.is_some();
+        let mut lines = vec!["[Service]".to_owned()];
+        // Where pagewise starts the program it adds to what the user has, as in a shell.
+        lines.extend(self.assignments(settings, !starts_pagewise)?);
+        if starts_pagewise {
+            if self.here.pagewise.as_os_str().is_empty() || self.here.program.as_os_str().is_empty()
+            {
+                return Err("the paths of pagewise and the program are not known".to_owned());
+            }
+            lines.extend(self.service(list, settings)?);
+        } else if let Some(cpus) = &settings.cpus {
+            let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+            lines.push(format!("CPUAffinity={list}"));
+        }
+        Ok(lines)
+    }
+
+    fn exports(&self, settings: &Settings) -> Vec<String> {
+        if !environment_alone(settings) {
+            return Vec::new();
+        }
+        self.variables(settings, true)
+            .iter()
+            .map(|(name, value)| {
+                format!("export {}={}", name.to_string_lossy(), self.quoted(value))
+            })
+            .collect()
+    }
+
+    fn undo(&self, settings: &Settings) -> String {
+        if !environment_alone(settings) {
+            return "start it without `pagewise run`; nothing stays changed on the system"
+                .to_owned();
+        }
+        let names = settings.env.iter().map(|m| m.name.as_str());
+        let (set, unset): (Vec<&str>, Vec<&str>) =
+            names.partition(|name| self.here.value(name).is_some());
+        let mut steps = Vec::new();
+        if !unset.is_empty() {
+            steps.push(format!("unset {}", unset.join(" ")));
+        }
+        for name in set {
+            let value = self.here.value(name).unwrap_or_default();
+            steps.push(format!("set {name} back to {}", self.quoted(value)));
+        }
+        format!("start it without these settings ({})", steps.join("; "))
+    }
+}
+
+/// The receipt for these doses on this start.
 #[must_use]
-pub fn write(doses: &[Dose], command: &[String], quote: &dyn Fn(&str) -> String) -> Receipt {
+pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
     let settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
     let list = doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",");
-    let words = command.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
-    let kept = format!("pagewise run --with {} -- {words}", quote(&list));
-    let environment = if environment_alone(&settings) {
-        settings.env.iter().map(|m| format!("export {}={}", m.name, quote(&value(m)))).collect()
-    } else {
-        Vec::new()
-    };
     let mut notes: Vec<String> = Vec::new();
     for dose in doses {
         notes.extend(find(&dose.remedy).map(|r| r.notes(dose)).unwrap_or_default());
     }
     notes.dedup();
+    let systemd = start.drop_in(&list, &settings).unwrap_or_else(|why| {
+        notes.push(format!("no systemd drop-in: {why}"));
+        Vec::new()
+    });
     Receipt {
-        systemd: systemd(&settings, &kept),
-        undo: undo(&settings),
-        command: kept,
-        environment,
+        command: start.line(&list),
+        environment: start.exports(&settings),
+        systemd,
         notes,
+        undo: start.undo(&settings),
     }
 }
 
@@ -37,52 +215,38 @@ fn environment_alone(settings: &Settings) -> bool {
     rest.is_plain() && !settings.env.is_empty()
 }
 
-fn value(merge: &EnvMerge) -> String {
-    let joint = merge.separator.map(String::from).unwrap_or_default();
-    merge.entries.join(&joint)
-}
-
-fn systemd(settings: &Settings, kept: &str) -> Vec<String> {
-    let mut lines = vec!["[Service]".to_owned()];
-    if settings.needs_supervision() || settings.thp.is_some() {
-        lines.push("ExecStart=".to_owned());
-        lines.push(format!("ExecStart={}", kept.replace('%', "%%")));
-        return lines;
-    }
-    for merge in &settings.env {
-        lines.push(format!("Environment=\"{}={}\"", merge.name, value(merge)));
-    }
-    if let Some(cpus) = &settings.cpus {
-        let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-        lines.push(format!("CPUAffinity={list}"));
-    }
-    lines
-}
-
-fn undo(settings: &Settings) -> String {
-    if environment_alone(settings) {
-        let names: Vec<&str> = settings.env.iter().map(|m| m.name.as_str()).collect();
-        format!("start it without these settings (unset {})", names.join(" "))
-    } else {
-        "start it without `pagewise run`; nothing stays changed on the system".to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::registry::tests_support::machine;
 
-    fn receipt(list: &str) -> Receipt {
+    fn here() -> Here {
+        Here {
+            environment: Vec::new(),
+            pagewise: "/opt/pagewise".into(),
+            in_path: true,
+            program: "/usr/bin/sort".into(),
+            directory: "/work dir".into(),
+        }
+    }
+
+    fn of(list: &str, input: Option<&str>, here: &Here, command: &[&str]) -> Receipt {
         let doses = crate::parse_list(list, &machine()).expect("a known remedy");
-        write(&doses, &["sort".to_owned(), "a b".to_owned()], &|w| {
-            if w.contains(' ') { format!("'{w}'") } else { w.to_owned() }
-        })
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let quote = |w: &[u8]| {
+            let text = String::from_utf8_lossy(w).into_owned();
+            if text.contains(' ') { format!("'{text}'") } else { text }
+        };
+        write(&doses, &Start { command: &command, input: input.map(Path::new), here, quote })
+    }
+
+    fn receipt(list: &str) -> Receipt {
+        of(list, None, &here(), &["sort", "a b"])
     }
 
     #[test]
     fn environment_remedies_need_no_pagewise() {
-        let r = receipt("heap-huge,malloc-keep=64M");
+        let r = receipt("heap-huge=tunable,malloc-keep=64M");
         assert_eq!(
             r.command,
             "pagewise run --with heap-huge=tunable,malloc-keep=64M -- sort 'a b'"
@@ -93,16 +257,69 @@ mod tests {
             "{glibc}"
         );
         assert!(r.systemd.iter().any(|l| l.starts_with("Environment=\"GLIBC_TUNABLES=")));
+        assert!(!r.systemd.iter().any(|l| l.starts_with("ExecStart")));
         assert!(r.undo.contains("unset GLIBC_TUNABLES"));
     }
 
     #[test]
+    fn what_the_user_has_set_is_kept_and_comes_back() {
+        let mut here = here();
+        here.environment = vec![
+            ("GLIBC_TUNABLES".into(), "glibc.malloc.arena_max=1".into()),
+            ("A".into(), "".into()),
+        ];
+        let r = of("heap-huge=glibc", None, &here, &["sort"]);
+        let both = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1";
+        assert_eq!(r.environment, [format!("export GLIBC_TUNABLES={both}")]);
+        assert_eq!(r.systemd[1], format!("Environment=\"GLIBC_TUNABLES={both}\""));
+        assert!(
+            r.undo.contains("set GLIBC_TUNABLES back to glibc.malloc.arena_max=1"),
+            "{}",
+            r.undo
+        );
+        // In front of the program, pagewise adds its entries by itself.
+        let r = of("heap-huge=glibc,pipe-grow", None, &here, &["sort"]);
+        assert_eq!(r.systemd[1], "Environment=\"GLIBC_TUNABLES=glibc.malloc.arena_max=1\"");
+    }
+
+    #[test]
     fn watched_remedies_keep_pagewise_in_front() {
-        let r = receipt("pipe-grow");
+        let r = of("pipe-grow", Some("in put"), &here(), &["sort", "50% $x"]);
         assert!(r.environment.is_empty());
-        assert_eq!(r.systemd[1], "ExecStart=");
-        assert!(r.systemd[2].starts_with("ExecStart=pagewise run --with pipe-grow=1024K -- sort"));
+        assert_eq!(r.command, "pagewise run --with pipe-grow=1024K -- sort '50% $x' < 'in put'");
+        assert_eq!(
+            r.systemd,
+            [
+                "[Service]",
+                "ExecStart=",
+                "ExecStart=/opt/pagewise run --with pipe-grow=1024K -- /usr/bin/sort \"50%% $$x\"",
+                "WorkingDirectory=/work dir",
+                "StandardInput=file:/work dir/in put",
+                "NotifyAccess=all",
+                "KillMode=mixed"
+            ]
+        );
         assert!(!r.notes.is_empty());
+        // Where pagewise becomes the program, systemd sees the program itself.
+        let r = receipt("heap-small");
+        assert!(!r.systemd.iter().any(|l| l.starts_with("NotifyAccess")), "{:?}", r.systemd);
+    }
+
+    #[test]
+    fn what_systemd_cannot_hold_is_said() {
+        let r = of("pipe-grow", None, &here(), &["sh", "-c", "a\nb"]);
+        assert!(r.systemd.is_empty());
+        assert!(r.notes.iter().any(|n| n.contains("no systemd drop-in: an argument holds")));
+        assert!(r.command.contains("a\nb"));
+    }
+
+    #[test]
+    fn a_program_that_no_shell_finds_is_named_by_its_path() {
+        let here = Here { in_path: false, pagewise: "/opt/my tools/pagewise".into(), ..here() };
+        let r = of("place", None, &here, &["sort"]);
+        assert_eq!(r.command, "'/opt/my tools/pagewise' run --with place=one -- sort");
+        let here = Here::now(&["sh".into()]);
+        assert!(here.pagewise.is_absolute() && here.program.is_absolute() && !here.in_path);
     }
 
     #[test]

@@ -34,13 +34,6 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// What a remedy reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// The program and what it starts.
-    Tree,
-}
-
 /// Which number of a finished run shows that a remedy took hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
@@ -64,10 +57,6 @@ pub trait Remedy: Sync {
     fn sentence(&self) -> &'static str;
     /// What may follow `=`, for people.
     fn parameters(&self) -> &'static str;
-    /// What it reaches.
-    fn scope(&self) -> Scope {
-        Scope::Tree
-    }
     /// The dose for a parameter as typed; an empty parameter is the default.
     ///
     /// # Errors

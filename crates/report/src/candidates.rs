@@ -3,7 +3,7 @@
 use crate::number::percent;
 use crate::page::Page;
 use crate::style::{Style, Tone};
-use pagewise_model::plan::Candidate;
+use pagewise_model::plan::{Candidate, Dose};
 use pagewise_model::run::Run;
 
 /// Every remedy with the reason why it fits or does not.
@@ -65,10 +65,7 @@ pub(crate) fn untried_section(run: &Run, style: &Style) -> String {
     };
     let rows = run.candidates.iter().filter(|c| !tried(c)).map(|c| {
         let why = if c.fits() {
-            format!(
-                "fits, at most {} (estimate), but no run of it counted",
-                percent(c.ceiling_share)
-            )
+            format!("fits, at most {} (estimate), but {}", percent(c.ceiling_share), passed(run, c))
         } else {
             c.why.clone()
         };
@@ -78,14 +75,16 @@ pub(crate) fn untried_section(run: &Run, style: &Style) -> String {
     rest_section(rows.iter().map(|(remedy, why)| (*remedy, why.as_str())), style)
 }
 
-/// The known remedies, for an error about `asked`: name and sentence of each.
-#[must_use]
-pub fn candidate_list(asked: &str, known: &[(&str, &str)], style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.para(&format!("unknown remedy `{asked}`"), 0, Tone::Bad);
-    page.para("help: the known remedies are", 0, Tone::Plain);
-    for (name, sentence) in known {
-        page.item(name, sentence);
+/// Why a remedy that fits has no verdict. All that fit are arms, unless the user named others.
+fn passed(run: &Run, candidate: &Candidate) -> &'static str {
+    let Some(experiment) = &run.experiment else { return "nothing was tried" };
+    let planned = |dose: &Dose| {
+        let mut arms = experiment.design.screened.iter().chain(&experiment.design.confirmed);
+        arms.any(|arm| *arm == dose.spec())
+    };
+    if candidate.doses.iter().any(planned) {
+        "no run of it counted"
+    } else {
+        "it was left out by --only"
     }
-    page.finish()
 }

@@ -5,7 +5,7 @@ use crate::headline::headline;
 use crate::look::median;
 use crate::number::{change, count, percent};
 use crate::page::Page;
-use crate::shell::command_line;
+use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use pagewise_model::look::Look;
@@ -39,10 +39,16 @@ pub fn compare(a: &Run, b: &Run, style: &Style) -> String {
     if a.command != b.command {
         page.para("the commands differ", 0, Tone::Warn);
     }
+    if a.input != b.input {
+        page.para("their standard input differs", 0, Tone::Warn);
+    }
+    if let Some(text) = environments(a, b) {
+        page.para(&text, 0, Tone::Warn);
+    }
     for run in [a, b] {
         page.blank();
         page.para(&format!("{}: {}", run.id, headline(run)), 0, Tone::Strong);
-        page.single(&command_line(&run.command), 2, Tone::Faint);
+        page.single(&start_line(run), 2, Tone::Faint);
     }
     page.section(&figures(a, b, style));
     page.section(&costs(a, b, style));
@@ -60,6 +66,25 @@ fn machines(a: Option<&Machine>, b: Option<&Machine>) -> (String, Tone) {
     }
     let text = format!("DIFFERENT MACHINES, times are not comparable: {}", differences.join("; "));
     (text, Tone::Bad)
+}
+
+/// Variables that bear on memory and that the runs had not alike.
+fn environments(a: &Run, b: &Run) -> Option<String> {
+    let mut names: Vec<&String> =
+        a.environment.iter().chain(&b.environment).map(|v| &v.0).collect();
+    names.sort_unstable();
+    names.dedup();
+    let value = |run: &Run, name: &String| {
+        let found = run.environment.iter().find(|v| &v.0 == name);
+        found.map_or_else(|| "not set".to_owned(), |v| v.1.clone())
+    };
+    let differing: Vec<String> = names
+        .into_iter()
+        .map(|name| (name, value(a, name), value(b, name)))
+        .filter(|(_, x, y)| x != y)
+        .map(|(name, x, y)| format!("{name} {x} / {y}"))
+        .collect();
+    (!differing.is_empty()).then(|| format!("the environments differ: {}", differing.join("; ")))
 }
 
 fn differences(a: &Machine, b: &Machine) -> Vec<String> {

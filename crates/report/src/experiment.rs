@@ -41,7 +41,8 @@ pub fn design_section(design: &Design, style: &Style) -> String {
 }
 
 /// How a verdict is shown in a narrow column; between two commands (`ab`) nothing is kept.
-fn short_word(verdict: &Verdict, ab: bool) -> (&'static str, Tone) {
+/// A verdict in a word, `ab` where the run was one.
+pub(crate) fn short_word(verdict: &Verdict, ab: bool) -> (&'static str, Tone) {
     let slower = verdict.effect.as_ref().is_some_and(|e| e.ratio_low > 1.0);
     match verdict.word {
         Word::Keep if ab => ("faster", Tone::Good),
@@ -54,13 +55,8 @@ fn short_word(verdict: &Verdict, ab: bool) -> (&'static str, Tone) {
     }
 }
 
-/// Every arm that was tried, with the reason of its verdict under it.
-#[must_use]
-pub fn verdict_table(experiment: &Experiment, style: &Style) -> String {
-    tried_section(experiment, false, style)
-}
-
-/// The same, in the words of `ab` where asked.
+/// Every arm that was tried, with the reason of its verdict under it; in the words of `ab` where
+/// asked.
 pub(crate) fn tried_section(experiment: &Experiment, ab: bool, style: &Style) -> String {
     let mut page = Page::new(style);
     page.heading("what was tried (time, CPU and memory against the first row)");

@@ -1,13 +1,14 @@
 //! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
+use crate::experiment::short_word;
 use crate::headline::headline;
 use crate::number::{change, interval, p_value, percent, signed_bytes};
-use crate::shell::command_line;
+use crate::shell::start_line;
 use crate::text::escape;
 use pagewise_model::diagnosis::{Basis, Diagnosis};
 use pagewise_model::plan::Receipt;
-use pagewise_model::run::Run;
+use pagewise_model::run::{Run, RunKind};
 use pagewise_model::trial::{Experiment, Verdict};
 
 /// The run as markdown: verdict, command, costs, arms, receipt, notes.
@@ -15,13 +16,13 @@ use pagewise_model::trial::{Experiment, Verdict};
 pub fn markdown(run: &Run) -> String {
     let mut out = format!("**{}**\n\n", inline(&headline(run)));
     if !run.command.is_empty() {
-        out.push_str(&fence(&[escape(&command_line(&run.command))]));
+        out.push_str(&fence(&[escape(&start_line(run))]));
     }
     if let Some(diagnosis) = &run.diagnosis {
         out.push_str(&costs(diagnosis));
     }
     if let Some(experiment) = &run.experiment {
-        out.push_str(&arms(experiment));
+        out.push_str(&arms(experiment, run.kind == RunKind::Ab));
     }
     for check in run.output_checks.iter().filter(|c| !c.equal) {
         let notes = check.notes.join("; ");
@@ -83,19 +84,19 @@ fn costs(diagnosis: &Diagnosis) -> String {
     out
 }
 
-fn arms(experiment: &Experiment) -> String {
+fn arms(experiment: &Experiment, ab: bool) -> String {
     let mut out = String::from(
         "| arm | time | 95% interval | CPU | memory | p | blocks | verdict |\n\
          |---|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for verdict in &experiment.verdicts {
-        out.push_str(&arm(verdict));
+        out.push_str(&arm(verdict, ab));
     }
     out.push('\n');
     out
 }
 
-fn arm(v: &Verdict) -> String {
+fn arm(v: &Verdict, ab: bool) -> String {
     let missing = || "no data".to_owned();
     let (time, range, p, blocks) = v.effect.as_ref().map_or_else(
         || (missing(), missing(), missing(), missing()),
@@ -113,7 +114,7 @@ fn arm(v: &Verdict) -> String {
         v.peak_rss_change_bytes.map_or_else(missing, signed_bytes),
         p,
         blocks,
-        format!("{}: {}", v.word.label(), v.why),
+        format!("{}: {}", short_word(v, ab).0, v.why),
     ];
     format!("| {} |\n", cells.map(|c| inline(&c)).join(" | "))
 }

@@ -5,7 +5,7 @@ use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::headline::headline_section;
 use crate::page::Page;
-use crate::shell::command_line;
+use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::{
     design_section, diagnosis_section, look_section, machine_line, output_section, receipt_section,
@@ -33,7 +33,7 @@ pub fn render(run: &Run, style: &Style) -> String {
 fn examined(run: &Run, page: &mut Page<'_>) {
     let style = page.style;
     if !run.command.is_empty() {
-        page.single(&command_line(&run.command), 2, Tone::Faint);
+        page.single(&start_line(run), 2, Tone::Faint);
     }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));

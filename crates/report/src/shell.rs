@@ -6,6 +6,7 @@
 //! at the very end of a word it stands in quotes as itself. NUL cannot occur in an argument.
 
 use crate::text::is_hostile;
+use pagewise_model::run::Run;
 use std::fmt::Write as _;
 
 /// Words with a meaning of their own where a command name is expected.
@@ -26,6 +27,22 @@ pub fn quote(word: &str) -> String {
     if is_bare(word) { word.to_owned() } else { quote_always(word) }
 }
 
+/// One argument of any bytes as a word for the shell: what is not UTF-8 is written by printf too.
+#[must_use]
+pub fn quote_bytes(word: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(word) {
+        return quote(text);
+    }
+    let mut out = String::new();
+    for chunk in word.utf8_chunks() {
+        if !chunk.valid().is_empty() {
+            out.push_str(&quote_always(chunk.valid()));
+        }
+        push_printf(&mut out, chunk.invalid());
+    }
+    out
+}
+
 /// A whole command line; its first word cannot be taken for an assignment or a keyword.
 #[must_use]
 pub fn command_line<S: AsRef<str>>(argv: &[S]) -> String {
@@ -37,6 +54,13 @@ pub fn command_line<S: AsRef<str>>(argv: &[S]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// How the program of a run was started: its command and where its input came from.
+#[must_use]
+pub fn start_line(run: &Run) -> String {
+    let input = run.input.as_ref().map_or(String::new(), |file| format!(" < {}", quote(file)));
+    command_line(&run.command) + &input
+}
+
 fn quote_always(word: &str) -> String {
     let mut out = String::new();
     let mut rest = word;
@@ -45,7 +69,7 @@ fn quote_always(word: &str) -> String {
         push_single(&mut out, &rest[..plain]);
         rest = &rest[plain..];
         let raw = raw_run(rest);
-        push_printf(&mut out, &rest[..raw]);
+        push_printf(&mut out, &rest.as_bytes()[..raw]);
         rest = &rest[raw..];
         if rest.chars().all(|c| c == '\n') {
             push_single(&mut out, rest);
@@ -74,10 +98,10 @@ fn push_single(out: &mut String, text: &str) {
     }
 }
 
-fn push_printf(out: &mut String, text: &str) {
-    if !text.is_empty() {
+fn push_printf(out: &mut String, bytes: &[u8]) {
+    if !bytes.is_empty() {
         out.push_str("\"$(printf '");
-        for byte in text.bytes() {
+        for byte in bytes {
             // Writing to a String cannot fail.
             let _ = write!(out, "\\{byte:03o}");
         }
@@ -113,6 +137,16 @@ mod tests {
             let mut want = word.as_bytes().to_vec();
             want.push(0);
             assert_eq!(through_shell(&quote(word)), want, "{word:?} as {}", quote(word));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_survive() {
+        assert_eq!(quote_bytes(b"caf\xe9"), "'caf'\"$(printf '\\351')\"");
+        for word in [&b"\xe9"[..], b"\xff\n", b"\n\xff \xfe'", b"a b", b"", b"\x1b\xe9\n\n"] {
+            let mut want = word.to_vec();
+            want.push(0);
+            assert_eq!(through_shell(&quote_bytes(word)), want, "{word:?}");
         }
     }
 

@@ -82,19 +82,6 @@ pub fn escape_for(text: &str, unicode: bool) -> String {
     out
 }
 
-/// Bytes of a program's output or name: valid UTF-8 as [`escape_for`] does, the rest as `\xNN`.
-#[must_use]
-pub fn escape_bytes(bytes: &[u8], unicode: bool) -> String {
-    let mut out = String::new();
-    for chunk in bytes.utf8_chunks() {
-        out.push_str(&escape_for(chunk.valid(), unicode));
-        for &byte in chunk.invalid() {
-            push_hex(&mut out, byte);
-        }
-    }
-    out
-}
-
 fn push_hex(out: &mut String, byte: u8) {
     // Writing to a String cannot fail.
     let _ = write!(out, "\\x{byte:02x}");
@@ -197,7 +184,6 @@ mod tests {
         assert_eq!(escape_for("zero\u{200b}width\u{2066}", true), "zero\\u{200b}width\\u{2066}");
         assert_eq!(escape_for("naïve", true), "naïve");
         assert_eq!(escape_for("naïve", false), "na\\u{ef}ve");
-        assert_eq!(escape_bytes(b"ok\xff\xfe\x1b]0;t\x07", true), "ok\\xff\\xfe\\x1b]0;t\\x07");
     }
 
     #[test]
@@ -223,11 +209,6 @@ mod tests {
             prop_assert!(!escaped.chars().any(is_hostile));
             prop_assert!(unicode || escaped.is_ascii());
             prop_assert_eq!(escape_for(&escaped, unicode), escaped);
-        }
-
-        #[test]
-        fn bytes_never_leave_controls(bytes in any::<Vec<u8>>()) {
-            prop_assert!(!escape_bytes(&bytes, true).chars().any(is_hostile));
         }
 
         #[test]

@@ -9,7 +9,9 @@ use pagewise_model::trial::Word;
 use pagewise_report::{
     RunHead, Style, compare, csv, history_table, look_section, markdown, render,
 };
-use support::{PLAIN, doctor, effect, experiment, proven, run, slower_ab, traced_look, verdict};
+use support::{
+    PLAIN, candidate, doctor, effect, experiment, proven, run, slower_ab, traced_look, verdict,
+};
 
 fn check(name: &str, got: &str) {
     let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
@@ -40,6 +42,32 @@ fn a_proven_gain_for_a_pull_request() {
 #[test]
 fn a_slower_second_command() {
     check("ab-slower", &render(&slower_ab(), &PLAIN));
+}
+
+#[test]
+fn a_slower_second_command_for_a_pull_request() {
+    let text = markdown(&slower_ab());
+    assert!(text.contains("| slower: slower in 9 of 9 blocks |"), "{text}");
+    let mut faster = slower_ab();
+    faster.experiment.as_mut().unwrap().verdicts[0].word = Word::Keep;
+    assert!(markdown(&faster).contains("| faster: "));
+}
+
+#[test]
+fn a_remedy_that_fits_and_has_no_verdict_says_why() {
+    let mut run = proven();
+    run.candidates.push(candidate("malloc-keep", "churn", true));
+    run.experiment.as_mut().unwrap().verdicts.truncate(1);
+    let said = |run: &pagewise_model::run::Run| {
+        render(run, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(said(&run).contains("but no run of it counted"), "{}", said(&run));
+    let design = &mut run.experiment.as_mut().unwrap().design;
+    design.screened = vec!["heap-huge".into()];
+    design.confirmed = vec!["heap-huge".into()];
+    assert!(said(&run).contains("but it was left out by --only"), "{}", said(&run));
+    run.experiment = None;
+    assert!(said(&run).contains("but nothing was tried"), "{}", said(&run));
 }
 
 #[test]
@@ -92,6 +120,14 @@ fn two_runs_of_different_machines() {
     b.look.as_mut().unwrap().runs.truncate(1);
     check("compare", &compare(&a, &b, &PLAIN));
     assert!(compare(&a, &a, &PLAIN).starts_with("same machine\n"));
+    b.environment = vec![("GLIBC_TUNABLES".into(), "x=1".into())];
+    b.input = Some("in put".into());
+    let text = compare(&a, &b, &PLAIN);
+    assert!(text.contains("environments differ: GLIBC_TUNABLES not set / x=1"), "{text}");
+    assert!(
+        text.contains("input differs") && text.contains("./walk --size 1G < 'in put'"),
+        "{text}"
+    );
     b.machine = None;
     assert!(compare(&a, &b, &PLAIN).starts_with("cannot tell whether"));
 }

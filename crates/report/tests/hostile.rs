@@ -9,7 +9,7 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::Word;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::text::{cells, is_hostile};
-use pagewise_report::{Style, candidate_list, compare, markdown, render};
+use pagewise_report::{Style, compare, markdown, render};
 use proptest::prelude::*;
 use support::{candidate, cost, doctor, effect, experiment, proven, run, verdict};
 
@@ -54,7 +54,6 @@ fn nothing_raw_in_any_report() {
         assert_harmless(&text);
         assert!(text.contains("do not copy it"), "{text}");
         assert_harmless(&compare(&hostile_run(), &proven(), &style));
-        assert_harmless(&candidate_list(HOSTILE, &[("heap-huge", HOSTILE)], &style));
     }
     let text = markdown(&hostile_run());
     assert_harmless(&text);

@@ -133,6 +133,17 @@ impl Launch {
         self.find().map(|_found| ())
     }
 
+    /// The file the command means, by a path that holds from any directory.
+    ///
+    /// # Errors
+    /// As [`Launch::check`].
+    pub fn file(&self) -> Result<PathBuf, LaunchError> {
+        let path = self.find()?.path;
+        let path = self.cwd.as_ref().map_or_else(|| path.clone(), |cwd| cwd.join(&path));
+        std::path::absolute(&path)
+            .map_err(|e| LaunchError::call("getcwd", path.display().to_string(), &e))
+    }
+
     /// The file the command means.
     pub(crate) fn find(&self) -> Result<Program, LaunchError> {
         let name = self.argv.first().ok_or(LaunchError::Empty)?;

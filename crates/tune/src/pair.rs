@@ -40,10 +40,8 @@ impl Pair<'_> {
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
         let start = world.now();
         let request = self.request;
-        let mut command = request.command_text();
-        command.push("---".to_owned());
-        command.extend(self.second.iter().map(|w| w.to_string_lossy().into_owned()));
-        let mut run = request.empty_run(RunKind::Ab, command);
+        let command = [&request.command[..], &["---".into()], &self.second[..]].concat();
+        let mut run = request.empty_run(RunKind::Ab, &command);
         let stop = self.fill(&mut run, world).err();
         if matches!(stop, Some(Stop::Interrupted)) {
             run.outcome = Some(Outcome::Interrupted);

@@ -4,6 +4,7 @@ use pagewise_model::Nanos;
 use pagewise_model::plan::Dose;
 pub use pagewise_model::run::StdoutTo;
 use pagewise_model::run::{Run, RunKind};
+use pagewise_remedy::receipt::{Here, Start};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -46,7 +47,9 @@ pub struct Request {
     /// Seed of the random orders.
     pub seed: u64,
     /// Quotes a word for a shell; the receipt is written with it.
-    pub quote: fn(&str) -> String,
+    pub quote: fn(&[u8]) -> String,
+    /// What the receipt's lines depend on beside the command.
+    pub here: Here,
     /// Identifier of the run.
     pub id: String,
     /// Start, nanoseconds since 1970.
@@ -54,22 +57,53 @@ pub struct Request {
 }
 
 impl Request {
-    /// A run without results: what was asked for, under which conditions.
+    /// A run of `command` without results: what was asked for, under which conditions.
     #[must_use]
-    pub fn empty_run(&self, kind: RunKind, command: Vec<String>) -> Run {
-        let mut run = Run::new(kind, self.id.clone(), self.started_unix_ns, command);
+    pub fn empty_run(&self, kind: RunKind, command: &[OsString]) -> Run {
+        let mut run = run_of(kind, self.id.clone(), self.started_unix_ns, command);
         run.input = self.input.as_ref().map(|file| file.to_string_lossy().into_owned());
         run.stdout = Some(self.stdout);
         run
     }
-    /// The command as text, for reports.
+    /// How the program is started, for the receipt.
     #[must_use]
-    pub fn command_text(&self) -> Vec<String> {
-        self.command.iter().map(|w| w.to_string_lossy().into_owned()).collect()
+    pub fn start(&self) -> Start<'_> {
+        let (command, here) = (&self.command[..], &self.here);
+        Start { command, input: self.input.as_deref(), here, quote: self.quote }
     }
     /// True when the user answers for a rerun.
     #[must_use]
     pub fn may_rerun(&self) -> bool {
         self.rerun_safe || self.prepare.is_some()
+    }
+}
+
+/// A run without results; where its command has no exact form as text, that is a warning.
+#[must_use]
+pub fn run_of(kind: RunKind, id: String, started_unix_ns: u64, command: &[OsString]) -> Run {
+    let text = command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let mut run = Run::new(kind, id, started_unix_ns, text);
+    if command.iter().any(|w| w.to_str().is_none()) {
+        run.warnings.push(
+            "the command is not UTF-8: as it is shown here it cannot be typed again (the lines of \
+             a receipt are exact)"
+                .to_owned(),
+        );
+    }
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn a_command_that_text_cannot_hold_is_told() {
+        let run = |word: &[u8]| {
+            run_of(RunKind::Profile, "x".into(), 0, &[OsString::from_vec(word.to_vec())])
+        };
+        assert!(run(b"caf\xc3\xa9").warnings.is_empty());
+        assert_eq!(run(b"caf\xe9").warnings.len(), 1);
     }
 }

@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
     /// A session that has not begun.
     #[must_use]
     pub fn new(request: &'a Request) -> Self {
-        let run = request.empty_run(RunKind::Tune, request.command_text());
+        let run = request.empty_run(RunKind::Tune, &request.command);
         Self { request, run, traced: None, doses: Vec::new(), base: None }
     }
 
@@ -275,7 +275,7 @@ impl<'a> Session<'a> {
             Some(best) => {
                 let doses = self.run.doses.iter().find(|(name, _)| name == best);
                 self.run.receipt = doses.map(|(_, doses)| {
-                    pagewise_remedy::receipt::write(doses, &self.run.command, &self.request.quote)
+                    pagewise_remedy::receipt::write(doses, &self.request.start())
                 });
                 Outcome::Proven { keep: kept }
             }

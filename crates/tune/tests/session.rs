@@ -18,12 +18,18 @@ fn run(request: &Request, world: &mut Fake) -> (pagewise_model::run::Run, Option
 #[test]
 fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let (run, stop) = run(&request(), &mut world);
+    let request = Request { input: Some("data set".into()), ..request() };
+    let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let Some(Outcome::Proven { keep }) = &run.outcome else { panic!("{:?}", run.outcome) };
     assert_eq!(keep[0], "heap-huge=glibc");
     let receipt = run.receipt.expect("a receipt");
-    assert_eq!(receipt.command, "pagewise run --with heap-huge=glibc -- prog 'an arg'");
+    assert_eq!(
+        receipt.command,
+        "pagewise run --with heap-huge=glibc -- prog 'an arg' < 'data set'"
+    );
+    assert_eq!(run.input.as_deref(), Some("data set"));
+    assert_eq!(run.stdout, Some(pagewise_tune::StdoutTo::Null));
     let verdict = &run.experiment.unwrap().verdicts[0];
     let effect = verdict.effect.as_ref().unwrap();
     assert!(effect.ratio_low < 0.6 && 0.6 < effect.ratio_high, "{effect:?}");

@@ -7,6 +7,7 @@ use crate::{store, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pagewise_kernel::lock::{ExperimentLock, LockError};
 use pagewise_model::run::{Outcome, Run};
+use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::Launch;
 use pagewise_tune::world::Event;
 use pagewise_tune::{Request, StdoutTo, Stop};
@@ -75,7 +76,8 @@ pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<R
         own_arms: Vec::new(),
         budget: args.budget,
         seed: args.seed.unwrap_or(started_unix_ns),
-        quote: pagewise_report::quote,
+        quote: pagewise_report::quote_bytes,
+        here: Here::now(&command),
         id,
         started_unix_ns,
         command,

@@ -5,6 +5,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
+use pagewise_remedy::receipt::Here;
 use pagewise_trial::{Canary, WeatherMark};
 use pagewise_tune::output::{Captured, Stream};
 use pagewise_tune::world::{Arm, Event, Timed, World};
@@ -27,7 +28,11 @@ pub(crate) fn request() -> Request {
         own_arms: Vec::new(),
         budget: Some(Nanos::secs(60)),
         seed: 1,
-        quote: |w| if w.contains(' ') { format!("'{w}'") } else { w.to_owned() },
+        quote: |w| {
+            let text = String::from_utf8_lossy(w).into_owned();
+            if text.contains(' ') { format!("'{text}'") } else { text }
+        },
+        here: Here::default(),
         id: "test".into(),
         started_unix_ns: 0,
     }
