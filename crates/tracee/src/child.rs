@@ -325,8 +325,8 @@ fn duplicate(from: RawFd, number: RawFd) -> Result<(), i32> {
     if unsafe { libc::dup2(from, number) } < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// Makes the program a preferred victim when memory runs out; best effort.
-fn raise_oom_score(score: &CStr) {
+/// Makes this process a preferred victim when memory runs out; best effort. Async-signal-safe.
+pub(crate) fn raise_oom_score(score: &CStr) {
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
     if let Ok(file) =
         rustix::fs::open(c"/proc/self/oom_score_adj", flags, rustix::fs::Mode::empty())

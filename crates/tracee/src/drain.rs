@@ -7,13 +7,19 @@
 
 use crate::descriptors;
 use crate::launch_error::LaunchError;
+use crate::run;
 use crate::wait;
 use pagewise_model::units::Nanos;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes asked for at once.
 const CHUNK: usize = 1 << 20;
+
+/// How long a drain may take once the program and all it started are gone: what is left for it is
+/// the content of one pipe. Somebody outside may hold the writing end for ever.
+const PATIENCE: Nanos = Nanos::secs(10);
 
 /// A running drain.
 #[derive(Debug)]
@@ -26,8 +32,7 @@ impl Drain {
     /// Forks a drain and returns it with the end the program writes to.
     pub(crate) fn start() -> Result<(Self, OwnedFd), LaunchError> {
         let failed = |call| move |e| LaunchError::errno(call, "for the drained output", e);
-        let (from, to) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("pipe2"))?;
+        let (from, to) = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
         let null = rustix::fs::open(
             c"/dev/null",
             rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC,
@@ -49,16 +54,22 @@ impl Drain {
         self.pid
     }
 
-    /// Ends it although somebody may still write.
-    pub(crate) fn stop(self) -> Nanos {
+    /// Ends it although somebody may still write; returns the CPU time it took.
+    pub(crate) fn stop(mut self) -> Nanos {
         wait::kill(self.pid, libc::SIGKILL);
-        self.finish()
-    }
-
-    /// Waits for end of file and returns the CPU time it took.
-    pub(crate) fn finish(mut self) -> Nanos {
         self.reaped = true;
         wait::reap(self.pid).map_or(Nanos(0), |(_, usage)| wait::cpu_time(&usage))
+    }
+
+    /// Waits for end of file, but no longer than [`PATIENCE`] and until `stop` is readable.
+    pub(crate) fn finish(self, stop: Option<BorrowedFd<'_>>) -> Nanos {
+        if let Ok(pidfd) = pagewise_kernel::pidfd::open(self.pid) {
+            let own = PollFd::new(&pidfd, PollFlags::IN);
+            let stop = stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let mut fds: Vec<PollFd<'_>> = [own].into_iter().chain(stop).collect();
+            run::sleep(&mut fds, Some(PATIENCE));
+        }
+        self.stop()
     }
 }
 

@@ -185,7 +185,7 @@ impl Launch {
     }
 }
 
-/// The set of these CPUs.
+/// The set of these CPUs, made beforehand: `affinity::set` allocates, a forked child must not.
 pub(crate) fn cpu_set(cpus: &[u32]) -> Result<rustix::thread::CpuSet, LaunchError> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus {
@@ -302,16 +302,17 @@ pub(crate) fn spawn_with(
     prepared.signals = signals;
     prepared.parent = Some(std::process::id());
     prepared.filters = pre_exec.iter().map(|PreExec::SeccompFilter(f)| f.clone()).collect();
+    let pipe = || pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e));
     let (go_in, go) = pipe()?;
     let (errors, errors_out) = pipe()?;
     let pid = fork(&prepared, go_in.as_fd(), &go, errors_out.as_fd())?;
     drop((go_in, errors_out, prepared));
-    let pidfd = match pidfd(pid) {
+    let pidfd = match pagewise_kernel::pidfd::open(pid) {
         Ok(fd) => fd,
         Err(error) => {
             wait::kill(pid, libc::SIGKILL);
             let _gone = wait::reap(pid);
-            return Err(error);
+            return Err(LaunchError::sys(&error));
         }
     };
     let child = Suspended {
@@ -325,19 +326,6 @@ pub(crate) fn spawn_with(
     };
     child.confirm_ready()?;
     Ok(child)
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), LaunchError> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|e| LaunchError::errno("pipe2", "to a new process", e))
-}
-
-fn pidfd(pid: i32) -> Result<OwnedFd, LaunchError> {
-    let wrong = rustix::io::Errno::SRCH;
-    rustix::process::Pid::from_raw(pid)
-        .ok_or(wrong)
-        .and_then(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()))
-        .map_err(|e| LaunchError::errno("pidfd_open", format!("process {pid}"), e))
 }
 
 fn fork(

@@ -47,6 +47,14 @@ pub enum LaunchError {
         /// Which text.
         what: String,
     },
+    /// Processes of it outlive SIGKILL: they hang in the kernel.
+    #[error("{alive} process(es) of `{program}` are still alive 10 s after SIGKILL")]
+    Unkillable {
+        /// As the user typed it.
+        program: String,
+        /// How many.
+        alive: u32,
+    },
     /// A system call failed.
     #[error("{call} {subject}: {}", io::Error::from_raw_os_error(*.errno))]
     Call {
@@ -68,7 +76,10 @@ impl LaunchError {
             Self::Empty => 2,
             Self::NotFound { .. } | Self::MissingInterpreter { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::SetuidRefused { .. } | Self::Nul { .. } | Self::Call { .. } => 125,
+            Self::SetuidRefused { .. }
+            | Self::Nul { .. }
+            | Self::Unkillable { .. }
+            | Self::Call { .. } => 125,
         }
     }
 
@@ -76,6 +87,11 @@ impl LaunchError {
     pub(crate) fn call(call: &str, subject: impl Into<String>, source: &io::Error) -> Self {
         let errno = source.raw_os_error().unwrap_or(libc::EIO);
         Self::Call { call: call.to_owned(), subject: subject.into(), errno }
+    }
+
+    /// A failed call of the kernel crate.
+    pub(crate) fn sys(error: &pagewise_kernel::SysError) -> Self {
+        Self::call(error.call, error.subject.clone(), &error.source)
     }
 
     /// A failed call through rustix.

@@ -19,6 +19,8 @@ pub mod glibc;
 pub mod inject;
 pub mod launch;
 mod launch_error;
+mod limits;
+mod memory;
 mod os_path;
 pub mod passthrough;
 pub mod perf;

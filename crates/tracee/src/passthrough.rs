@@ -12,7 +12,7 @@
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
 use crate::perf::Observers;
-use crate::run::{self, Finished, Scheduled};
+use crate::run::{self, Clocks, Finished, Scheduled};
 use crate::signals::Caught;
 use crate::tree::Tree;
 use crate::wait;
@@ -105,8 +105,9 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
 fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Scheduled]) -> Nanos {
     let mut tree = Tree::below(running.pid());
     let elapsed = || Nanos::from(running.started().elapsed());
+    let clocks = Clocks { since_start: &elapsed, cpu: &pagewise_kernel::clock::thread_cpu };
     loop {
-        let watch_due = run::tick(watchers, &mut tree, &elapsed);
+        let watch_due = run::tick(watchers, &mut tree, &clocks);
         caught.pass_on(running, elapsed());
         let due = [watch_due, caught.due()].into_iter().flatten().min();
         let timeout = due.map(|due| Nanos(due.0.saturating_sub(elapsed().0)));

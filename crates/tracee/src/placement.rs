@@ -50,6 +50,9 @@ impl Placer {
         let alive: BTreeSet<i32> = edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
         self.placed.retain(|pid, _| alive.contains(pid));
         let mut fresh = Vec::new();
+        if alive.iter().all(|pid| self.placed.contains_key(pid)) {
+            return fresh;
+        }
         for pid in sources_first(edges, &alive) {
             if self.placed.contains_key(&pid) {
                 continue;
@@ -76,15 +79,25 @@ impl Placer {
     }
 }
 
-/// Processes in an order in which feeders come before whom they feed; cycles in order of id.
+/// Processes in an order in which feeders come before whom they feed, else by id; where a cycle
+/// leaves none free, the one with the lowest id comes next.
 fn sources_first(edges: &BTreeSet<(i32, i32)>, all: &BTreeSet<i32>) -> Vec<i32> {
+    let mut feeders: HashMap<i32, usize> = HashMap::new();
+    edges.iter().for_each(|(_, to)| *feeders.entry(*to).or_default() += 1);
     let mut left = all.clone();
-    let mut order = Vec::new();
-    while let Some(first) = left.first().copied() {
-        let free = |pid: &i32| !edges.iter().any(|(from, to)| to == pid && left.contains(from));
-        let next = left.iter().copied().find(free).unwrap_or(first);
+    let mut free: BTreeSet<i32> =
+        all.iter().copied().filter(|pid| !feeders.contains_key(pid)).collect();
+    let mut order = Vec::with_capacity(all.len());
+    while let Some(next) = free.pop_first().or_else(|| left.first().copied()) {
         left.remove(&next);
         order.push(next);
+        for (_, to) in edges.range((next, i32::MIN)..=(next, i32::MAX)) {
+            let count = feeders.entry(*to).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 && left.contains(to) {
+                free.insert(*to);
+            }
+        }
     }
     order
 }
@@ -138,6 +151,19 @@ mod tests {
         assert!(placer.assign(&chain).is_empty());
         let longer = BTreeSet::from([(30, 20), (20, 10), (10, 40)]);
         assert_eq!(placer.assign(&longer), [(40, 1)]);
+    }
+
+    #[test]
+    fn feeders_come_first_and_the_lowest_id_breaks_a_cycle() {
+        let order = |edges: &[(i32, i32)]| {
+            let edges = BTreeSet::from_iter(edges.iter().copied());
+            let all = edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
+            sources_first(&edges, &all)
+        };
+        assert_eq!(order(&[(30, 20), (20, 10), (30, 10)]), [30, 20, 10]);
+        assert_eq!(order(&[(2, 1), (1, 2), (2, 3), (9, 4)]), [9, 4, 1, 2, 3]);
+        let chain: Vec<(i32, i32)> = (0..5_000).map(|n| (5_000 - n, 4_999 - n)).collect();
+        assert!(order(&chain).into_iter().eq((0..=5_000).rev()));
     }
 
     #[test]

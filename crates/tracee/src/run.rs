@@ -3,14 +3,15 @@
 //!
 //! The loop sleeps in `poll(2)` on the program's pidfd until the program ends, somebody wants to
 //! stop it, or the next watcher or limit is due; there are no other wake-ups of ours. After the
-//! start-up a watcher rests for twenty times what its look took, however soon it wants to look
+//! start-up a watcher rests for twenty times the CPU time its look took, however soon it wants to look
 //! again. Wall time runs from the byte that lets the program go to the pidfd's event; `exec` lies inside.
 //!
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
 use crate::launch::{self, Launch, LaunchError, Running, Suspended};
+use crate::limits::{Limit, Limits};
 use crate::perf::Observers;
-use crate::tree::Tree;
+use crate::tree::{self, Killed, Tree};
 use crate::wait;
 use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
 use pagewise_kernel::affinity;
@@ -23,9 +24,6 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
-
-/// How often the memory limit is looked at, where there is one.
-const MEMORY_CHECK: Nanos = Nanos::millis(100);
 
 /// A run that came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,17 +85,17 @@ pub fn run(
     let mut tree = Tree::new(running.pid(), running.helpers());
     let mut limits = Limits::of(launch);
     let Some(wall) = supervise(&running, &mut tree, &mut watchers, &mut limits, stop) else {
-        tree.kill();
-        let _killed = wait::reap(running.pid());
+        kill(&running, &mut tree).check(launch.shown())?;
         return Ok(Outcome::Stopped);
     };
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
-    let leftovers_killed = if launch.own_session { tree.kill_leftovers() } else { 0 };
+    let leftovers = launch.own_session.then(|| tree.kill_leftovers());
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
     let huge_faults = huge_faults().saturating_sub(huge_before);
+    leftovers.map_or(Ok(()), |left| left.check(launch.shown()))?;
     for drain in std::mem::take(&mut running.drains) {
-        supervisor_ns += if launch.own_session { drain.finish() } else { drain.stop() };
+        supervisor_ns += if launch.own_session { drain.finish(stop) } else { drain.stop() };
     }
     let (samples, walks) = observers.finish();
     Ok(Outcome::Finished(Box::new(Finished {
@@ -105,10 +103,10 @@ pub fn run(
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
         supervisor_ns,
         huge_faults,
-        leftovers_killed,
+        leftovers_killed: leftovers.map_or(0, |left| left.killed),
         cpus_at_end,
-        timed_out: limits.broken == Some(Limit::Time),
-        over_memory: limits.broken == Some(Limit::Memory),
+        timed_out: matches!(limits.broken(), Some(Limit::Time(_))),
+        over_memory: matches!(limits.broken(), Some(Limit::Memory(_))),
         samples,
         walks,
     })))
@@ -143,29 +141,40 @@ fn pipes_of(pid: i32) -> HashSet<u64> {
         .collect()
 }
 
-/// How many times as long as a look took its watcher rests after it, at least: so each takes no
-/// more than a twentieth of a CPU, however many processes there are to look at.
+/// A watcher rests after a look for this many times the CPU time the look took, at least: so it
+/// takes no more than a twentieth of a CPU, however many processes there are to look at.
 const REST: u64 = 20;
 
 /// Until then looks may follow each other as fast as the watcher wants.
 const START_UP: Nanos = Nanos::millis(20);
 
+/// The clocks that watchers go by.
+pub(crate) struct Clocks<'a> {
+    /// Time since the start of the program.
+    pub(crate) since_start: &'a dyn Fn() -> Nanos,
+    /// CPU time of this thread. Not the time that passes: a look on a busy machine is long and
+    /// costs nobody anything while it waits.
+    pub(crate) cpu: &'a dyn Fn() -> Nanos,
+}
+
 /// Calls what is due and returns the next moment something will be.
 pub(crate) fn tick(
     watchers: &mut [Scheduled],
     tree: &mut Tree,
-    since_start: &dyn Fn() -> Nanos,
+    clocks: &Clocks<'_>,
 ) -> Option<Nanos> {
-    let now = since_start();
+    let now = (clocks.since_start)();
     let is_due = |one: &Scheduled| one.due.is_some_and(|due| due <= now);
     if watchers.iter().any(is_due) {
+        let since = |begin: Nanos| Nanos((clocks.cpu)().0.saturating_sub(begin.0));
+        let begin = (clocks.cpu)();
         tree.refresh();
-        let refresh = Nanos(since_start().0.saturating_sub(now.0));
+        let refresh = since(begin);
         for one in watchers.iter_mut().filter(|one| is_due(one)) {
-            let begin = since_start();
-            let wanted = one.watcher.tick(tree, begin);
-            let end = since_start();
-            let took = refresh + Nanos(end.0.saturating_sub(begin.0));
+            let begin = (clocks.cpu)();
+            let wanted = one.watcher.tick(tree, (clocks.since_start)());
+            let took = refresh + since(begin);
+            let end = (clocks.since_start)();
             let rested = end + Nanos(took.0.saturating_mul(REST));
             one.due = wanted.map(|due| if end < START_UP { due } else { due.max(rested) });
         }
@@ -173,7 +182,8 @@ pub(crate) fn tick(
     watchers.iter().filter_map(|w| w.due).min()
 }
 
-/// Waits for the end of the program; `None` when `stop` became readable first.
+/// Waits for the end of the program; `None` when `stop` became readable first, or the program did
+/// not end when it was killed for a broken limit.
 fn supervise(
     running: &Running,
     tree: &mut Tree,
@@ -182,10 +192,15 @@ fn supervise(
     stop: Option<BorrowedFd<'_>>,
 ) -> Option<Nanos> {
     let since_start = || Nanos::from(running.started().elapsed());
+    let clocks = Clocks { since_start: &since_start, cpu: &pagewise_kernel::clock::thread_cpu };
+    let mut give_up = None;
     loop {
-        let watch_due = tick(watchers, tree, &since_start);
-        let limit_due = limits.check(tree, since_start());
-        let due = [watch_due, limit_due].into_iter().flatten().min();
+        let watch_due = tick(watchers, tree, &clocks);
+        if limits.look(tree, since_start()) {
+            tree.kill();
+            give_up = Some(since_start() + Nanos::from(tree::KILL_PATIENCE));
+        }
+        let due = [watch_due, limits.due(), give_up].into_iter().flatten().min();
         let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
         let mut fds = vec![PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
         fds.extend(stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -194,10 +209,26 @@ fn supervise(
         if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
             return Some(wall);
         }
-        if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
+        let stopped = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        if stopped || give_up.is_some_and(|at| wall >= at) {
             return None;
         }
     }
+}
+
+/// Kills the whole tree and waits for the program, but not for ever.
+fn kill(running: &Running, tree: &mut Tree) -> Killed {
+    let mut done = tree.kill();
+    let mut fds = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
+    sleep(&mut fds, Some(Nanos::from(tree::KILL_PATIENCE)));
+    let [ended] = fds;
+    if ended.revents().is_empty() && !wait::reap_if_ended(running.pid()) {
+        done.alive += 1;
+    } else {
+        let _killed = wait::reap(running.pid());
+        done.killed += 1;
+    }
+    done
 }
 
 /// Sleeps until a descriptor is ready, the time is up or a signal came.
@@ -213,57 +244,6 @@ pub(crate) fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
 /// Huge pages that faults of the whole machine have allocated so far.
 pub(crate) fn huge_faults() -> u64 {
     vmstat::read().ok().and_then(|v| v.get("thp_fault_alloc")).unwrap_or(0)
-}
-
-/// Which limit a run broke.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Limit {
-    Time,
-    Memory,
-}
-
-/// The limits of a run.
-#[derive(Debug)]
-struct Limits {
-    time: Option<Nanos>,
-    memory_bytes: Option<u64>,
-    next_memory_check: Nanos,
-    broken: Option<Limit>,
-}
-
-impl Limits {
-    fn of(launch: &Launch) -> Self {
-        Self {
-            time: launch.timeout_ns,
-            memory_bytes: launch.memory_limit_bytes.map(|b| b.0),
-            next_memory_check: MEMORY_CHECK,
-            broken: None,
-        }
-    }
-
-    /// Kills the tree when a limit is broken; returns when to look again.
-    fn check(&mut self, tree: &mut Tree, now: Nanos) -> Option<Nanos> {
-        if self.broken.is_some() {
-            return None;
-        }
-        if self.time.is_some_and(|limit| now >= limit) {
-            self.broken = Some(Limit::Time);
-        } else if let Some(most) = self.memory_bytes
-            && now >= self.next_memory_check
-        {
-            self.next_memory_check = now + MEMORY_CHECK;
-            tree.refresh();
-            if tree.private_bytes() > most {
-                self.broken = Some(Limit::Memory);
-            }
-        }
-        if self.broken.is_some() {
-            tree.kill();
-            return None;
-        }
-        let memory = self.memory_bytes.map(|_| self.next_memory_check);
-        [self.time, memory].into_iter().flatten().min()
-    }
 }
 
 #[cfg(test)]
@@ -296,7 +276,10 @@ mod tests {
         let scheduled =
             |step| Scheduled { watcher: Box::new(Every { step, calls: 0 }), due: Some(Nanos(0)) };
         let mut all = [scheduled(10), scheduled(25)];
-        let mut at = |now| tick(&mut all, &mut tree, &|| Nanos(now));
+        let mut at = |now| {
+            let clocks = Clocks { since_start: &|| Nanos(now), cpu: &|| Nanos(0) };
+            tick(&mut all, &mut tree, &clocks)
+        };
         assert_eq!(at(0), Some(Nanos(10)));
         assert_eq!(at(5), Some(Nanos(10)));
         assert_eq!(at(10), Some(Nanos(20)));
@@ -306,7 +289,7 @@ mod tests {
         assert_eq!(counts, [3, 3]);
     }
 
-    /// Wants to look again after 5 ms, and looks for 2 ms of the clock it shares.
+    /// Wants to look again after 5 ms, and looks for 2 ms of the CPU time it shares.
     struct Slow(Rc<Cell<Nanos>>);
 
     impl Watcher for Slow {
@@ -328,11 +311,11 @@ mod tests {
         let mut tree = Tree::new(1, []);
         let mut all = [Scheduled { watcher: Box::new(Slow(clock.clone())), due: Some(Nanos(0)) }];
         let mut at = |now: Nanos| {
-            clock.set(now);
-            tick(&mut all, &mut tree, &|| clock.get())
+            let clocks = Clocks { since_start: &|| now, cpu: &|| clock.get() };
+            tick(&mut all, &mut tree, &clocks)
         };
         assert_eq!(at(Nanos(0)), Some(Nanos::millis(5)), "the program starts up");
         let start = Nanos::secs(1);
-        assert_eq!(at(start), Some(start + Nanos::millis(2 + 20 * 2)));
+        assert_eq!(at(start), Some(start + Nanos::millis(20 * 2)));
     }
 }

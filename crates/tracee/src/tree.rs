@@ -9,13 +9,14 @@
 //! Not a snapshot: a process forked during a look is seen by the next one. Cost of a look: one
 //! read of the /proc directory and about 15 us for each process not seen before.
 
+use crate::launch_error::LaunchError;
 use crate::wait;
 use pagewise_kernel::proc::{self, stat, tree::Scanner};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How long processes that were killed are waited for: one in uninterruptible sleep ends late.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The processes of one program.
 #[derive(Debug)]
@@ -66,20 +67,20 @@ impl Tree {
         }
     }
 
-    /// Kills every process of the tree but the unreaped `root`; returns how many were alive.
-    pub(crate) fn kill_leftovers(&mut self) -> u32 {
+    /// Kills every process of the tree but the unreaped `root`.
+    pub(crate) fn kill_leftovers(&mut self) -> Killed {
         self.kill_all(Some(self.root))
     }
 
     /// Kills the whole tree; the root stays to be waited for.
-    pub(crate) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) -> Killed {
         wait::kill(self.root, libc::SIGKILL);
-        self.kill_all(Some(self.root));
+        self.kill_all(Some(self.root))
     }
 
     /// SIGKILL to all but `spared`, again and again until none is left alive.
-    fn kill_all(&mut self, spared: Option<i32>) -> u32 {
-        let mut killed = HashSet::new();
+    fn kill_all(&mut self, spared: Option<i32>) -> Killed {
+        let mut signalled = HashSet::new();
         let deadline = Instant::now() + KILL_PATIENCE;
         loop {
             self.refresh();
@@ -90,20 +91,34 @@ impl Tree {
                     continue;
                 }
                 alive += 1;
-                killed.insert(pid);
+                signalled.insert(pid);
                 wait::kill(pid, libc::SIGKILL);
             }
             if alive == 0 || Instant::now() > deadline {
-                return u32::try_from(killed.len()).unwrap_or(u32::MAX);
+                let signalled = u32::try_from(signalled.len()).unwrap_or(u32::MAX);
+                return Killed { killed: signalled.saturating_sub(alive), alive };
             }
             std::thread::sleep(Duration::from_micros(300));
         }
     }
+}
 
-    /// Private memory resident in all processes together, in bytes.
-    pub(crate) fn private_bytes(&self) -> u64 {
-        let page = pagewise_kernel::page_size::base().bytes();
-        self.live.iter().filter_map(|pid| private_pages(*pid)).sum::<u64>().saturating_mul(page)
+/// What became of processes that were to be killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Killed {
+    /// Were alive and have ended.
+    pub(crate) killed: u32,
+    /// Are alive although [`KILL_PATIENCE`] has passed.
+    pub(crate) alive: u32,
+}
+
+impl Killed {
+    /// An error for `program` when some are alive.
+    pub(crate) fn check(self, program: String) -> Result<(), LaunchError> {
+        match self.alive {
+            0 => Ok(()),
+            alive => Err(LaunchError::Unkillable { program, alive }),
+        }
     }
 }
 
@@ -111,21 +126,8 @@ fn is_alive(pid: i32) -> bool {
     stat::read(pid).is_ok_and(|s| !s.is_zombie())
 }
 
-/// Resident pages of `pid` that are no pages of files or shared memory (`/proc/PID/statm`).
-fn private_pages(pid: i32) -> Option<u64> {
-    let text = proc::read_text(format!("/proc/{pid}/statm")).ok()?;
-    parse_statm(&text)
-}
-
-fn parse_statm(text: &str) -> Option<u64> {
-    let mut numbers = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
-    let resident = numbers.next()?.ok()?;
-    let shared = numbers.next()?.ok()?;
-    Some(resident.saturating_sub(shared))
-}
-
 /// Kills what lies below our own process, `spared` processes and what is below them left out.
-pub(crate) fn kill_own_descendants(spared: &[i32]) -> u32 {
+pub(crate) fn kill_own_descendants(spared: &[i32]) -> Killed {
     let mut tree = Tree::new(0, spared.iter().copied());
     tree.kill_all(None)
 }
@@ -157,9 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn private_memory_is_resident_less_shared() {
-        assert_eq!(parse_statm("1000 300 200 1 0 90 0"), Some(100));
-        assert_eq!(parse_statm("1000"), None);
-        assert_eq!(parse_statm("0 0 0 0"), Some(0));
+    fn what_outlives_sigkill_is_a_failure() {
+        assert_eq!(Killed { killed: 3, alive: 0 }.check("x".into()), Ok(()));
+        let error = Killed { killed: 3, alive: 2 }.check("x".into()).unwrap_err();
+        assert_eq!(error, LaunchError::Unkillable { program: "x".into(), alive: 2 });
+        let text = format!("{} s after", KILL_PATIENCE.as_secs());
+        assert!(error.to_string().contains(&text), "{error}");
     }
 }

@@ -352,6 +352,55 @@ fn a_traced_run_comes_back_and_can_be_stopped() {
 }
 
 #[test]
+fn a_traced_run_keeps_its_limits() {
+    let mut supervisor = supervisor();
+    let mut launch = sh("sleep 600 | sleep 600");
+    launch.timeout_ns = Some(Nanos::millis(200));
+    let refused = supervisor.traced(&launch, &[], &|| false);
+    assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("within 0.2 s")));
+    let mut launch = touching(20_000);
+    launch.memory_limit_bytes = Some(Bytes::mib(40));
+    let refused = supervisor.traced(&launch, &[], &|| false);
+    assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("40.0 MiB")));
+    launch.memory_limit_bytes = Some(Bytes::mib(400));
+    launch.timeout_ns = Some(Nanos::secs(1));
+    let ended = supervisor.traced(&launch, &[], &|| false);
+    assert!(matches!(ended, Err(SuperviseError::Trace(why)) if why.contains("within 1.0 s")));
+}
+
+/// Touches pages and waits.
+fn touching(pages: u32) -> Launch {
+    let helper = agent();
+    let [helper, pages] = [helper.to_str().unwrap().to_owned(), pages.to_string()];
+    words(&[helper.as_str(), "hold", pages.as_str()])
+}
+
+#[test]
+fn pages_that_a_tree_shares_count_once() {
+    // Forked shells share what their parent holds.
+    let script = "x=$(head -c 40000000 /dev/zero | tr '\\0' x); \
+                  for i in 1 2 3 4 5 6 7 8; do (sleep 0.6; exit 0) & done; wait; : $x";
+    let mut launch = sh(script);
+    launch.memory_limit_bytes = Some(Bytes::mib(250));
+    let finished = run(&launch).unwrap();
+    assert!(!finished.over_memory, "{finished:?}");
+    assert_eq!(finished.usage.ended, Ended::Exited(0));
+    let mut launch = touching(60_000);
+    launch.memory_limit_bytes = Some(Bytes::mib(200));
+    assert!(run(&launch).unwrap().over_memory);
+}
+
+#[test]
+fn an_answer_too_long_is_told_in_short() {
+    let mut supervisor = supervisor();
+    let launch = words(&["sh", "-c", "exit 3", "tell-too-much"]);
+    let refused = supervisor.traced(&launch, &[], &|| false);
+    assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("too much")));
+    let again = supervisor.run(&sh("exit 3"), &|| false).unwrap();
+    assert_eq!(again.usage.ended, Ended::Exited(3));
+}
+
+#[test]
 fn as_an_ordinary_user_the_same_holds() {
     helper::run_again_as_an_ordinary_user();
 }

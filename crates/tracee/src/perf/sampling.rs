@@ -3,8 +3,9 @@
 //! A high-resolution timer per CPU (PERF_COUNT_SW_CPU_CLOCK) fires each [`PERIOD_NS`] of CPU time of
 //! the tree and notes where it was. The period is no divisor of the scheduler's tick, so the two do
 //! not run in step; 0.2 s of CPU time gives 400 samples. An inherited event can have a ring only
-//! when it is bound to a CPU, so there is one per CPU, drained every [`DRAIN_EVERY`] by a thread:
-//! a ring holds about half a second of samples at least.
+//! when it is bound to a CPU, so there is one per CPU, drained every [`DRAIN_EVERY`] by a thread.
+//! A ring of full size (`ring`) holds a quarter of a second of the deepest kernel stacks and more
+//! than one of usual ones; one that had to be smaller holds less, and what did not fit is counted.
 //!
 //! Kernel frames need `kernel.perf_event_paranoid` at 1 or below, or CAP_PERFMON, and readable
 //! symbols. User samples alone would say nothing that getrusage does not, so without those rights

@@ -96,10 +96,12 @@ impl WalkCounters {
 fn walk_events(cpu: &CpuInfo) -> Fact<WalkEvents> {
     let (family, model) = (cpu.family.unwrap_or(0), cpu.model.unwrap_or(0));
     match cpu.vendor.as_str() {
-        "GenuineIntel" if family != 6 || INTEL_NEW_MODELS.contains(&model) => {
+        "GenuineIntel" if family > 15 || family == 6 && INTEL_NEW_MODELS.contains(&model) => {
             Fact::Known(INTEL_NEW)
         }
-        "GenuineIntel" if INTEL_OLD_MODELS.contains(&model) => Fact::Known(INTEL_OLD),
+        "GenuineIntel" if family == 6 && INTEL_OLD_MODELS.contains(&model) => {
+            Fact::Known(INTEL_OLD)
+        }
         "AuthenticAMD" | "HygonGenuine" => {
             Fact::missing("AMD processors count page walks, but not the cycles they take")
         }
@@ -149,7 +151,12 @@ mod tests {
     fn events_follow_the_generation() {
         assert_eq!(walk_events(&cpu("GenuineIntel", 6, 85)), Fact::Known(INTEL_OLD));
         assert_eq!(walk_events(&cpu("GenuineIntel", 6, 143)), Fact::Known(INTEL_NEW));
+        assert_eq!(walk_events(&cpu("GenuineIntel", 18, 1)), Fact::Known(INTEL_NEW));
         assert!(walk_events(&cpu("GenuineIntel", 6, 15)).reason().is_some());
+        for model in [0, 3, 85, 143] {
+            assert!(walk_events(&cpu("GenuineIntel", 15, model)).reason().is_some(), "NetBurst");
+            assert!(walk_events(&cpu("GenuineIntel", 5, model)).reason().is_some());
+        }
         assert!(walk_events(&cpu("AuthenticAMD", 26, 2)).reason().unwrap().contains("AMD"));
         assert!(walk_events(&CpuInfo::default()).reason().is_some());
     }

@@ -2,77 +2,182 @@
 //!
 //! A host that takes back free memory (free page reporting, whole blocks of 2 MiB) faults it in
 //! anew at the next touch, at a price that would be charged to whoever touches first. Huge pages
-//! are asked for, because host memory comes and goes in such blocks; where they are refused the
-//! same is done page by page. It happens in a process of its own that goes first when memory runs
-//! out, so a size too large costs that process and not the supervisor.
+//! are asked for, because host memory comes and goes in such blocks: one touch lets the kernel
+//! clear the whole page. Where none was had (`mincore(2)` says that the block's last page is
+//! missing) every small page is touched. It happens in a process of its own that goes first when
+//! memory runs out, so a size too large costs that process and not the supervisor, which listens
+//! meanwhile and ends it when the front says so or is gone.
 
 use super::Conditioned;
+use crate::child;
 use crate::launch::LaunchError;
+use crate::run;
 use crate::wait;
 use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::Ended;
+use rustix::event::{PollFd, PollFlags};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::time::Instant;
 
-/// Touches and frees `bytes`.
-pub(super) fn touch_and_free(bytes: Bytes) -> Result<Conditioned, LaunchError> {
+/// Sizes of the pages that are touched.
+#[derive(Debug, Clone, Copy)]
+struct Steps {
+    page: usize,
+    /// The largest transparent huge page; 0 where there are none.
+    huge: usize,
+}
+
+impl Steps {
+    fn read() -> Self {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(0);
+        let huge = pagewise_kernel::thp::huge_page_size().map_or(0, |page| size(page.bytes()));
+        Self { page: size(pagewise_kernel::page_size::base().bytes()).max(1), huge }
+    }
+}
+
+/// Touches and frees `bytes`; `None` when `stop` became readable before that was done.
+pub(super) fn touch_and_free(
+    bytes: Bytes,
+    stop: BorrowedFd<'_>,
+) -> Result<Option<Conditioned>, LaunchError> {
     let subject = || format!("{bytes} of fresh memory");
     let len = usize::try_from(bytes.0)
         .map_err(|_| LaunchError::errno("mmap", subject(), rustix::io::Errno::NOMEM))?;
-    let step = usize::try_from(pagewise_kernel::page_size::base().bytes()).unwrap_or(1);
+    let steps = Steps::read();
     let start = Instant::now();
-    // SAFETY: the child runs `touch` alone, which neither allocates nor locks, and `_exit`s.
+    let parent = std::process::id();
+    // SAFETY: the child runs `live` alone, which neither allocates nor locks, and `_exit`s.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => return Err(LaunchError::call("fork", subject(), &io::Error::last_os_error())),
-        0 => {
-            let status = i32::from(!touch(len, step));
-            // SAFETY: ends this forked process without running exit handlers of its parent.
-            unsafe { libc::_exit(status) }
-        }
+        0 => live(len, steps, parent),
         _ => {}
     }
+    let stopped = is_stopped(pid, stop);
+    if !matches!(stopped, Ok(false)) {
+        wait::kill(pid, libc::SIGKILL);
+    }
     let used = wait::usage(pid, Nanos(0), None)?;
+    if stopped? {
+        return Ok(None);
+    }
     match used.ended {
-        Ended::Exited(0) => Ok(Conditioned {
+        Ended::Exited(0) => Ok(Some(Conditioned {
             wall_ns: Nanos::from(start.elapsed()),
             sys_ns: used.sys_ns,
             faults: used.minor_faults,
-        }),
+        })),
         _ => Err(LaunchError::errno("mmap", subject(), rustix::io::Errno::NOMEM)),
     }
 }
 
-/// Maps `len` bytes and writes one in each page of `step` bytes; exit frees them.
-fn touch(len: usize, step: usize) -> bool {
-    let _tied =
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if let Ok(file) = rustix::fs::open(
-        c"/proc/self/oom_score_adj",
-        rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    ) {
-        let _refused = rustix::io::write(&file, b"1000");
+/// Waits for the end of our child `pid`; true when `stop` became readable first.
+fn is_stopped(pid: i32, stop: BorrowedFd<'_>) -> Result<bool, LaunchError> {
+    let pidfd = pagewise_kernel::pidfd::open(pid).map_err(|e| LaunchError::sys(&e))?;
+    let mut fds =
+        [PollFd::new(&pidfd, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+    while fds.iter().all(|fd| fd.revents().is_empty()) {
+        run::sleep(&mut fds, None);
     }
-    if len == 0 {
-        return true;
+    let [_, stop] = fds;
+    Ok(!stop.revents().is_empty())
+}
+
+/// The life of the process that touches; exit frees what it has. Never returns.
+fn live(len: usize, steps: Steps, parent: u32) -> ! {
+    let mut done = false;
+    if wait::die_with(parent).is_ok() {
+        child::raise_oom_score(c"1000");
+        done = len == 0 || map(len).is_some_and(|at| touch(at, len, steps));
     }
+    // SAFETY: ends this forked process without running exit handlers of its parent.
+    unsafe { libc::_exit(i32::from(!done)) }
+}
+
+/// A fresh mapping of `len` bytes.
+fn map(len: usize) -> Option<*mut u8> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new private mapping at an address of the kernel's choice disturbs nothing.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
     if at == libc::MAP_FAILED {
-        return false;
+        return None;
     }
     // SAFETY: advice on the mapping just made; a refusal leaves ordinary pages.
     unsafe { libc::madvise(at, len, libc::MADV_HUGEPAGE) };
-    let first = at.cast::<u8>();
-    for offset in (0..len).step_by(step.max(1)) {
-        // SAFETY: `offset` is below `len`, the size of the mapping that starts at `first`.
-        let byte = unsafe { first.add(offset) };
-        // SAFETY: the byte is in our own writable mapping, which no reference points into.
-        unsafe { byte.write_volatile(1) };
+    Some(at.cast())
+}
+
+/// Makes every page of the mapping of `len` bytes at `first` present. Always true.
+fn touch(first: *mut u8, len: usize, steps: Steps) -> bool {
+    let mut offset = 0;
+    while offset < len {
+        let aligned = steps.huge > 0 && first.addr().wrapping_add(offset) % steps.huge == 0;
+        write(first, offset);
+        let block = if aligned { steps.huge } else { 0 };
+        let is_whole = block > steps.page && len - offset >= block;
+        let huge = is_whole && is_present(first, offset + block - steps.page, steps.page);
+        offset += if huge { block } else { steps.page };
     }
     true
+}
+
+/// Writes the byte `offset` bytes into the mapping at `first`.
+fn write(first: *mut u8, offset: usize) {
+    // SAFETY: the caller keeps `offset` below the length of the mapping that starts at `first`.
+    let byte = unsafe { first.add(offset) };
+    // SAFETY: the byte is in our own writable mapping, which no reference points into.
+    unsafe { byte.write_volatile(1) };
+}
+
+/// Whether the page of `len` bytes, `offset` bytes into the mapping at `first`, is there.
+fn is_present(first: *mut u8, offset: usize, len: usize) -> bool {
+    let mut state = 0_u8;
+    // SAFETY: the caller keeps `offset` below the length of the mapping that starts at `first`.
+    let page = unsafe { first.add(offset) };
+    // SAFETY: the kernel writes one byte for the one page into the live `state`.
+    let known = unsafe { libc::mincore(page.cast(), len, &raw mut state) } == 0;
+    known && state & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_is_there_with_and_without_huge_ones() {
+        let steps = Steps::read();
+        let len = 5 * steps.huge.max(1 << 20) + 3 * steps.page;
+        let absent = |first, len| {
+            let pages = (0..len).step_by(steps.page);
+            pages.filter(|offset| !is_present(first, *offset, steps.page)).count()
+        };
+        for (steps, advice) in [
+            (steps, libc::MADV_HUGEPAGE),
+            (steps, libc::MADV_NOHUGEPAGE),
+            (Steps { huge: 0, ..steps }, libc::MADV_HUGEPAGE),
+        ] {
+            let first = map(len).unwrap();
+            // SAFETY: advice on the mapping just made.
+            unsafe { libc::madvise(first.cast(), len, advice) };
+            assert!(absent(first, len) > 0);
+            assert!(touch(first, len, steps));
+            assert_eq!(absent(first, len), 0);
+            // SAFETY: the mapping is ours, and nothing points into it any more.
+            unsafe { libc::munmap(first.cast(), len) };
+        }
+    }
+
+    #[test]
+    fn it_stops_when_told() {
+        let (reader, writer) = pagewise_kernel::pipe::pipe().unwrap();
+        use std::os::fd::AsFd;
+        let done = touch_and_free(Bytes::mib(8), reader.as_fd()).unwrap();
+        assert!(done.is_some_and(|done| done.faults > 0));
+        drop(writer);
+        let stopped = touch_and_free(Bytes::mib(64), reader.as_fd());
+        assert!(matches!(stopped, Ok(None)), "{stopped:?}");
+    }
 }

@@ -126,7 +126,7 @@ impl Supervisor {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Response, SuperviseError> {
         let Some(socket) = &self.socket else {
-            return Err(SuperviseError::Died { how: "earlier".into(), killed: 0 });
+            return Err(SuperviseError::Died { how: "earlier".into(), killed: 0, alive: 0 });
         };
         match converse(socket, request, interrupted) {
             Ok(Some((_, true))) => Err(SuperviseError::Interrupted),
@@ -144,8 +144,8 @@ impl Supervisor {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let killed = tree::kill_own_descendants(&self.spared());
-        SuperviseError::Died { how, killed }
+        let left = tree::kill_own_descendants(&self.spared());
+        SuperviseError::Died { how, killed: left.killed, alive: left.alive }
     }
 
     /// Children of this process that never were the supervisor's.
@@ -212,6 +212,7 @@ fn refusal(response: Response) -> SuperviseError {
     match response {
         Response::Failed(error) => SuperviseError::Launch(error),
         Response::Stopped => SuperviseError::Interrupted,
+        Response::Unsendable(why) => SuperviseError::Unsendable(why),
         other => SuperviseError::OutOfPlace(format!("{other:?}")),
     }
 }

@@ -71,6 +71,8 @@ pub enum Response {
     Conditioned(Conditioned),
     /// It could not be done.
     Failed(LaunchError),
+    /// It was done, and what came of it is too much for an answer.
+    Unsendable(String),
     /// Stopped by request; nothing of it is left.
     Stopped,
     /// Alive.
@@ -105,15 +107,25 @@ pub enum SuperviseError {
     Start(String),
     /// The supervisor is gone; what it had started has been killed.
     #[error(
-        "the supervisor ended unexpectedly ({how}); {killed} of its processes were still alive and have been killed"
+        "the supervisor ended unexpectedly ({how}); {killed} of its processes were still alive and have been killed{}",
+        still_alive(*.alive)
     )]
     Died {
         /// Its exit status or signal.
         how: String,
         /// Processes killed by the front.
         killed: u32,
+        /// Processes that SIGKILL did not end.
+        alive: u32,
     },
+    /// The answer was too much to be sent.
+    #[error("the supervisor cannot answer: {0}")]
+    Unsendable(String),
     /// An answer that does not belong to the request.
     #[error("the supervisor gave an answer out of place: {0}")]
     OutOfPlace(String),
+}
+
+fn still_alive(alive: u32) -> String {
+    if alive == 0 { String::new() } else { format!(", {alive} do not end") }
 }

@@ -4,7 +4,6 @@ use super::condition;
 use super::traced::{self, TakeLook};
 use super::wire;
 use super::{Request, Response};
-use crate::launch::LaunchError;
 use crate::run::{self, Outcome};
 use crate::tree;
 use crate::watcher::MakeWatcher;
@@ -31,8 +30,15 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(),
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| SysError::new("prctl(PR_SET_CHILD_SUBREAPER)", "the supervisor", e))?;
     let served = talk(&socket, make, look);
-    tree::kill_own_descendants(&[]);
-    served.map_err(|e| SysError::new("recv", "the front's socket", e))
+    let left = tree::kill_own_descendants(&[]);
+    served.map_err(|e| SysError::new("recv", "the front's socket", e))?;
+    match left.alive {
+        0 => Ok(()),
+        alive => {
+            let subject = format!("{alive} process(es) that do not end");
+            Err(SysError::new("kill", subject, rustix::io::Errno::TIMEDOUT))
+        }
+    }
 }
 
 fn adopt(fd: RawFd) -> Result<UnixStream, SysError> {
@@ -50,6 +56,7 @@ fn adopt(fd: RawFd) -> Result<UnixStream, SysError> {
 
 fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::Result<()> {
     while let Some(request) = wire::receive::<Request>(socket)? {
+        let is_traced = matches!(request, Request::Traced { .. });
         let response = match request {
             Request::Run(launch) => match run::run(&launch, make, Some(socket.as_fd())) {
                 Ok(Outcome::Finished(finished)) => Response::Finished(finished),
@@ -58,11 +65,17 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::R
                 Err(error) => Response::Failed(error),
             },
             Request::Traced { launch, scratch } => traced::run(&launch, scratch, socket, look),
-            Request::Condition { bytes } => respond(condition::touch_and_free(bytes)),
+            Request::Condition { bytes } => {
+                match condition::touch_and_free(bytes, socket.as_fd()) {
+                    Ok(Some(done)) => Response::Conditioned(done),
+                    Ok(None) => Response::Stopped,
+                    Err(error) => Response::Failed(error),
+                }
+            }
             Request::Ping => Response::Pong,
             Request::Stop => continue,
         };
-        match wire::send(socket, &response) {
+        match answer(socket, &response, is_traced) {
             Err(e) if wire::is_end(&e) => return Ok(()),
             other => other?,
         }
@@ -70,6 +83,14 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::R
     Ok(())
 }
 
-fn respond(done: Result<super::Conditioned, LaunchError>) -> Response {
-    done.map_or_else(Response::Failed, Response::Conditioned)
+/// Sends `response`; in place of one that cannot be sent a short one that says so.
+fn answer(socket: &UnixStream, response: &Response, is_traced: bool) -> io::Result<()> {
+    match wire::send(socket, response) {
+        Err(e) if wire::is_unsendable(&e) => {
+            let why = format!("what it would tell is too much: {e}");
+            let kind = if is_traced { Response::NotTraced } else { Response::Unsendable };
+            wire::send(socket, &kind(why))
+        }
+        other => other,
+    }
 }

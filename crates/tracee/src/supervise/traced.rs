@@ -1,10 +1,12 @@
-//! The traced look below the supervisor, which must stop when the front says so or is gone.
+//! The traced look below the supervisor, which must stop when the front says so or is gone, and
+//! keep its limits of time and memory.
 //!
 //! Tracing serves stops and cannot listen; a thread does, and kills the tree when something
-//! arrives. It only kills: waiting for the ended ones is the tracer's.
+//! arrives or a limit is broken. It only kills: waiting for the ended ones is the tracer's.
 
 use super::{Response, SuperviseError};
 use crate::launch::Launch;
+use crate::limits::{Limit, Limits};
 use crate::run;
 use crate::tree::{self, Tree};
 use crate::wait;
@@ -15,6 +17,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// Runs a program to its end under tracing; what it does inside the directories is no effect. No
 /// process of it is left behind. Fails with [`SuperviseError::Launch`] or [`SuperviseError::Trace`].
@@ -23,7 +26,7 @@ pub type TakeLook<'a> = &'a dyn Fn(&Launch, &[PathBuf]) -> Result<Traced, Superv
 /// Pause between two rounds of killing.
 const KILL_EVERY: Nanos = Nanos::millis(2);
 
-/// Runs `launch` under tracing until it ends or `socket` has something to say.
+/// Runs `launch` under tracing until it ends, breaks a limit or `socket` has something to say.
 pub(super) fn run(
     launch: &Launch,
     scratch: Vec<OsString>,
@@ -31,43 +34,68 @@ pub(super) fn run(
     look: TakeLook<'_>,
 ) -> Response {
     let scratch: Vec<PathBuf> = scratch.into_iter().map(PathBuf::from).collect();
-    let (done, tell) = match rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) {
+    let (done, tell) = match pagewise_kernel::pipe::pipe() {
         Ok(ends) => ends,
-        Err(error) => return Response::NotTraced(format!("pipe2: {error}")),
+        Err(error) => return Response::NotTraced(error.to_string()),
     };
-    let (result, stopped) = std::thread::scope(|scope| {
-        let listener = scope.spawn(|| listen(socket, &done));
-        let result = look(launch, &scratch);
+    // The time is kept here, so that the tracer may sleep between two stops.
+    let untimed = Launch { timeout_ns: None, ..launch.clone() };
+    let (result, why) = std::thread::scope(|scope| {
+        let listener = scope.spawn(|| listen(socket, &done, Limits::of(launch)));
+        let result = look(&untimed, &scratch);
         drop(tell);
-        (result, listener.join().unwrap_or(false))
+        (result, listener.join().unwrap_or(None))
     });
-    tree::kill_own_descendants(&[]);
-    match result {
-        _ if stopped => Response::Stopped,
-        Ok(traced) => Response::Traced(Box::new(traced)),
-        Err(SuperviseError::Launch(error)) => Response::Failed(error),
-        Err(other) => Response::NotTraced(other.to_string()),
+    if let Err(error) = tree::kill_own_descendants(&[]).check(launch.shown()) {
+        return Response::Failed(error);
+    }
+    match (why, result) {
+        (Some(Why::Told), _) => Response::Stopped,
+        (Some(Why::Limit(limit)), _) => Response::NotTraced(limit.to_string()),
+        (None, Ok(traced)) => Response::Traced(Box::new(traced)),
+        (None, Err(SuperviseError::Launch(error))) => Response::Failed(error),
+        (None, Err(other)) => Response::NotTraced(other.to_string()),
     }
 }
 
-/// Waits until tracing is done; once `socket` is readable kills the tree. True when it did.
-fn listen(socket: &UnixStream, done: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(done, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
-    while fds.iter().all(|fd| fd.revents().is_empty()) {
-        run::sleep(&mut fds, None);
-    }
-    let [ended, _] = fds;
-    if !ended.revents().is_empty() {
-        return false;
-    }
+/// Why the tree was killed.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    /// The front said so or is gone.
+    Told,
+    /// A limit was broken.
+    Limit(Limit),
+}
+
+/// Waits until tracing is done; kills the tree once `socket` is readable or a limit is broken.
+fn listen(socket: &UnixStream, done: &OwnedFd, mut limits: Limits) -> Option<Why> {
+    let start = Instant::now();
     let mut tree = Tree::new(0, []);
+    let why = loop {
+        let timeout =
+            limits.due().map(|due| Nanos(due.0.saturating_sub(Nanos::from(start.elapsed()).0)));
+        let mut fds = [PollFd::new(done, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
+        run::sleep(&mut fds, timeout);
+        let [ended, told] = fds.map(|fd| !fd.revents().is_empty());
+        if ended {
+            return None;
+        }
+        if told {
+            break Why::Told;
+        }
+        if limits.look(&mut tree, start.elapsed().into())
+            && let Some(limit) = limits.broken()
+        {
+            break Why::Limit(limit);
+        }
+    };
     loop {
         tree.refresh();
         tree.pids().iter().filter(|pid| **pid > 0).for_each(|pid| wait::kill(*pid, libc::SIGKILL));
         let mut fds = [PollFd::new(done, PollFlags::IN)];
         run::sleep(&mut fds, Some(KILL_EVERY));
         if fds.iter().any(|fd| !fd.revents().is_empty()) {
-            return true;
+            return Some(why);
         }
     }
 }

@@ -4,14 +4,22 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 
-/// Longest message; samples of a run are at most some 400 KiB.
+/// Longest message; samples of a run are at most some 400 KiB, a look at thousands of processes may
+/// be longer.
 const LONGEST: u32 = 64 << 20;
+
+/// True for the error of [`send`] that sent nothing: the message cannot be put on the wire.
+pub(super) fn is_unsendable(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
+}
 
 /// Writes one message.
 pub(super) fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
+    let unsendable = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let text = serde_json::to_vec(message).map_err(|e| unsendable(e.to_string()))?;
     let len = u32::try_from(text.len()).ok().filter(|len| *len <= LONGEST);
-    let len = len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "message too long"))?;
+    let too_long = || format!("{} bytes are more than the {LONGEST} of a message", text.len());
+    let len = len.ok_or_else(|| unsendable(too_long()))?;
     let mut frame = len.to_le_bytes().to_vec();
     frame.extend(text);
     to.write_all(&frame)

@@ -69,10 +69,14 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
     if launch.argv.first().is_some_and(|name| name == "untraceable") {
         return Err(SuperviseError::Trace("it said so itself".into()));
     }
-    let ended = match run::run(launch, &make, None)? {
+    // A tracer keeps no limit of memory; that of time it would keep, were it told one.
+    let launch = Launch { memory_limit_bytes: None, ..launch.clone() };
+    let ended = match run::run(&launch, &make, None)? {
         Outcome::Finished(finished) => finished.usage.ended,
         Outcome::Stopped => return Err(SuperviseError::Interrupted),
     };
+    let huge = launch.argv.iter().any(|word| word == "tell-too-much");
+    let kinds = huge.then(|| ("x".repeat(65 << 20), 1)).into_iter();
     let effect = |dir: &PathBuf| SideEffect {
         action: "spared".into(),
         subject: dir.to_string_lossy().into_owned(),
@@ -84,7 +88,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
         most_processes: 0,
         effects: scratch.iter().map(effect).collect(),
         pattern: Fact::missing("not stepped"),
-        descriptor_kinds: BTreeMap::new(),
+        descriptor_kinds: kinds.collect::<BTreeMap<_, _>>(),
         ended,
     })
 }
@@ -108,7 +112,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 out.write_all(b"\n")?;
             }
         }
-        Some("touch") => touch(args.first().and_then(|a| a.to_str()).unwrap_or_default().parse()?),
+        Some("hold") => {
+            let memory = touch(args.first().and_then(|a| a.to_str()).unwrap_or_default().parse()?);
+            std::thread::sleep(std::time::Duration::from_secs(600));
+            drop(memory);
+        }
+        Some("touch") => {
+            touch(args.first().and_then(|a| a.to_str()).unwrap_or_default().parse()?);
+        }
         _ => return Err("unknown mode".into()),
     }
     Ok(())
@@ -121,7 +132,7 @@ fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
     writeln!(out, "supervisor {}", supervisor.pid())?;
     match supervisor.run(&Launch::experiment(args), &|| false) {
         Ok(finished) => writeln!(out, "ended {}", finished.usage.ended)?,
-        Err(SuperviseError::Died { how, killed }) => writeln!(out, "died {how}; {killed}")?,
+        Err(SuperviseError::Died { how, killed, .. }) => writeln!(out, "died {how}; {killed}")?,
         Err(error) => writeln!(out, "error {error}")?,
     }
     Ok(())
@@ -151,11 +162,11 @@ fn observe(args: Vec<OsString>) {
 }
 
 /// Touches exactly `pages` base pages of a fresh mapping, without huge pages.
-fn touch(pages: usize) {
+fn touch(pages: usize) -> Vec<u8> {
     let page = 4096;
     let mut memory: Vec<u8> = Vec::with_capacity(pages * page);
     for _ in 0..pages {
         memory.extend_from_slice(&[1; 4096]);
     }
-    std::hint::black_box(&memory);
+    std::hint::black_box(memory)
 }
