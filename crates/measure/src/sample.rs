@@ -5,6 +5,7 @@
 //! repeat of a few prices and not all repeats of one; the median then ignores it.
 
 use crate::error::PriceError;
+use pagewise_kernel::clock;
 use pagewise_model::{Fact, Measured};
 use std::time::Instant;
 
@@ -73,14 +74,9 @@ impl<P: Probe> Series<P> {
 /// Nanoseconds of CPU time that `work` took from this thread, with its result: what others did on
 /// this CPU meanwhile is not in it. One system call before and one after.
 pub(crate) fn time_cpu<T>(work: impl FnOnce() -> T) -> (f64, T) {
-    let start = read_cpu_ns();
+    let start = clock::thread_cpu();
     let result = work();
-    ((read_cpu_ns() - start) as f64, result)
-}
-
-fn read_cpu_ns() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
+    (clock::thread_cpu().0.saturating_sub(start.0) as f64, result)
 }
 
 /// Nanoseconds on the wall clock that `work` took, with its result.

@@ -438,12 +438,15 @@ fn failures_are_named() {
     let missing = Launch::experiment(vec!["no-such-command-here".into()]);
     let error = traced_run(&missing, &TraceOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Launch(_)), "{error}");
+    let dir = prepared_dir();
     let slow = Launch {
         timeout_ns: Some(Nanos::millis(200)),
-        ..shell(Path::new("/"), "sleep 60 & sleep 60")
+        ..shell(dir.path(), "rm a; sleep 60 & while :; do :>/dev/null; done")
     };
     let error = traced_run(&slow, &TraceOptions::default()).unwrap_err();
-    assert!(matches!(error, TraceError::Timeout), "{error}");
+    let TraceError::Timeout { limit, effects } = &error else { panic!("{error}") };
+    assert_eq!((*limit, effects[0].action.as_str()), (Nanos::millis(200), "removed"));
+    assert!(error.to_string().contains("by then it removed"), "{error}");
     let nested = traced_run(&shell(Path::new("/"), "/no/such/file"), &TraceOptions::default());
     assert_eq!(nested.unwrap().ended, Ended::Exited(127));
 }

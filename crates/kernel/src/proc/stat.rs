@@ -18,6 +18,8 @@ pub struct Stat {
     pub state: char,
     /// Parent.
     pub ppid: i32,
+    /// Process group.
+    pub group: i32,
     /// Session.
     pub session: i32,
     /// Minor faults.
@@ -60,6 +62,7 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         comm,
         state: char::from(*field(3)?.first()?),
         ppid: number(field(4)?)?,
+        group: number(field(5)?)?,
         session: number(field(6)?)?,
         minor_faults: number(field(10)?)?,
         child_minor_faults: number(field(11)?)?,
@@ -90,7 +93,8 @@ mod tests {
     fn recorded_stat() {
         let stat = parse(X86).unwrap();
         assert_eq!((stat.pid, stat.comm.as_str(), stat.state), (7816, "cat", 'R'));
-        assert_eq!((stat.ppid, stat.session, stat.minor_faults), (7810, 3950, 100));
+        assert_eq!((stat.ppid, stat.group, stat.session), (7810, 7810, 3950));
+        assert_eq!(stat.minor_faults, 100);
         assert_eq!((stat.threads, stat.start_ticks, stat.processor), (1, 113_322, 0));
     }
 

@@ -10,6 +10,8 @@ use pagewise_model::Bytes;
 /// The fields that pagewise uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
+    /// Process, where the id read is that of a thread.
+    pub tgid: Option<i32>,
     /// Parent.
     pub ppid: Option<i32>,
     /// Who traces it; 0 for nobody.
@@ -76,6 +78,7 @@ fn take_memory(status: &mut Status, name: &[u8], value: &[u8]) {
 
 fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
     match name {
+        b"Tgid" => status.tgid = number(value),
         b"PPid" => status.ppid = number(value),
         b"TracerPid" => status.tracer_pid = number(value),
         b"Uid" => status.euid = super::fields(value).nth(1).and_then(number),
@@ -126,7 +129,10 @@ mod tests {
         assert_eq!(status.peak_rss, Some(Bytes::kib(1740)));
         assert_eq!(status.rss_anon, Some(Bytes::kib(116)));
         assert_eq!(status.page_tables, Some(Bytes::kib(40)));
-        assert_eq!((status.ppid, status.tracer_pid), (Some(7551), Some(0)));
+        assert_eq!(
+            (status.tgid, status.ppid, status.tracer_pid),
+            (Some(7553), Some(7551), Some(0))
+        );
         assert_eq!((status.threads, status.seccomp), (Some(1), Some(0)));
         assert_eq!(status.cpus, [0, 1]);
         assert_eq!(status.thp_enabled, Some(true));

@@ -7,10 +7,10 @@ use super::pattern::{self, BurstEnd, Sampler};
 use super::pipes::Pipes;
 use super::thread::{Pending, Thread};
 use super::{TraceError, TraceOptions, churn, interrupt};
-use pagewise_kernel::proc::stat;
-use pagewise_model::Fact;
+use pagewise_kernel::proc::{stat, status};
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
+use pagewise_model::{Fact, Nanos};
 use pagewise_tracee::ptrace::{Regs, Stop, request};
 use pagewise_tracee::wait;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,7 +28,8 @@ pub(super) enum Mode {
 pub(super) struct Engine {
     root: i32,
     mode: Mode,
-    deadline: Option<Instant>,
+    /// Where the look ends in any case, and how long that is.
+    deadline: Option<(Instant, Nanos)>,
     threads: HashMap<i32, Thread>,
     images: BTreeMap<i32, Image>,
     /// Every id that was a process or a thread of the tree.
@@ -55,12 +56,12 @@ impl Engine {
         root: i32,
         mode: Mode,
         options: &TraceOptions,
-        timeout: Option<Duration>,
+        timeout: Option<Nanos>,
     ) -> Self {
         let mut engine = Self {
             root,
             mode,
-            deadline: timeout.map(|t| Instant::now() + t),
+            deadline: timeout.and_then(|t| Some((Instant::now().checked_add(t.duration())?, t))),
             threads: HashMap::new(),
             images: BTreeMap::new(),
             ids: HashSet::new(),
@@ -106,8 +107,11 @@ impl Engine {
                     std::thread::sleep(NAP);
                 }
             }
-            if self.deadline.is_some_and(|at| Instant::now() >= at) {
-                return Err(TraceError::Timeout);
+            if let Some((at, limit)) = self.deadline
+                && Instant::now() >= at
+            {
+                let effects = std::mem::take(&mut self.effects).into_found();
+                return Err(TraceError::Timeout { limit, effects });
             }
         }
         Ok(())
@@ -463,8 +467,7 @@ fn ignore_gone<T>(result: Result<T, pagewise_kernel::error::SysError>) {
 }
 
 fn process_of(tid: i32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+    status::read(tid).ok()?.tgid
 }
 
 fn is_running(tid: i32) -> bool {

@@ -27,7 +27,8 @@ mod thread;
 
 use engine::{Engine, Mode};
 use pagewise_kernel::error::SysError;
-use pagewise_model::look::Traced;
+use pagewise_model::Nanos;
+use pagewise_model::look::{SideEffect, Traced};
 use pagewise_tracee::launch::{self, Launch, LaunchError, PreExec};
 use pagewise_tracee::ptrace::request;
 use pagewise_tracee::supervise::SuperviseError;
@@ -57,14 +58,33 @@ pub enum TraceError {
         path: String,
     },
     /// It ran longer than its time limit.
-    #[error("it did not end within the time limit and was killed")]
-    Timeout,
+    #[error("it did not end within {limit} under tracing and was killed{}", had_done(.effects))]
+    Timeout {
+        /// The limit.
+        limit: Nanos,
+        /// What it had done to the outside by then.
+        effects: Vec<SideEffect>,
+    },
     /// A call of ours failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// The tracing thread ended without a result.
     #[error("the tracing thread ended without a result")]
     Lost,
+}
+
+/// The first effects, as the end of a sentence.
+fn had_done(effects: &[SideEffect]) -> String {
+    const SHOWN: usize = 3;
+    if effects.is_empty() {
+        return String::new();
+    }
+    let shown = effects.iter().take(SHOWN).map(|e| format!("{} `{}`", e.action, e.subject));
+    let rest = match effects.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("; by then it {}{rest}", shown.collect::<Vec<_>>().join(", "))
 }
 
 impl From<TraceError> for SuperviseError {
@@ -131,7 +151,7 @@ fn trace(
 ) -> Result<Traced, TraceError> {
     let pid = child.pid();
     request::seize(pid, EVENTS)?;
-    let mut engine = Engine::new(pid, mode, options, launch.timeout_ns.map(|t| t.duration()));
+    let mut engine = Engine::new(pid, mode, options, launch.timeout_ns);
     let running = child.release_unconfirmed()?;
     let served = engine.serve();
     if served.is_err() {

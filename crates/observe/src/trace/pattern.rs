@@ -9,11 +9,11 @@
 
 use super::operands_x86_64::{self as operands, Access, LONGEST, Step};
 use iced_x86::InstructionInfoFactory;
+use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{smaps, stat};
 use pagewise_model::look::AccessPattern;
 use pagewise_model::{Bytes, Fact, PageSize};
 use pagewise_tracee::ptrace::{Stop, read_memory, request};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -174,19 +174,14 @@ impl Sampler {
 /// Our own thread on the CPU that the stepped thread last ran on, until dropped: a step between two
 /// CPUs costs four times as much.
 struct Beside {
-    before: Option<CpuSet>,
+    before: Option<Vec<u32>>,
 }
 
 impl Beside {
     fn new(tid: i32) -> Self {
-        let cpu = stat::read(tid).ok().map(|stat| stat.processor as usize);
-        let before = sched_getaffinity(None).ok();
-        let Some(cpu) = cpu.filter(|cpu| *cpu < CpuSet::MAX_CPU) else {
-            return Self { before: None };
-        };
-        let mut there = CpuSet::new();
-        there.set(cpu);
-        let moved = sched_setaffinity(None, &there).is_ok();
+        let there = stat::read(tid).ok().map(|stat| [stat.processor]);
+        let before = affinity::get(0).ok();
+        let moved = there.is_some_and(|there| affinity::set(0, &there).is_ok());
         Self { before: before.filter(|_| moved) }
     }
 }
@@ -195,7 +190,7 @@ impl Drop for Beside {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             // Refused only if the allowed CPUs changed meanwhile; then the kernel's choice stands.
-            let _refused = sched_setaffinity(None, before);
+            let _refused = affinity::set(0, before);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Process ids are taken as ours: in a process namespace of its own a program signals others.
 
 use super::calls::{Address, Target};
+use pagewise_kernel::proc::stat;
 use pagewise_tracee::ptrace::{read_memory, read_u64};
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,7 +25,7 @@ pub(super) fn signalled(
     let whom = args[0] as i32;
     // Existence is asked for with signal 0; of two ids the first is the process.
     let inside = match target {
-        Target::Process if whom == 0 => in_tree(group_of(pid)?),
+        Target::Process if whom == 0 => in_tree(stat::read(pid).ok()?.group),
         Target::Process if whom < -1 => in_tree(whom.checked_neg()?),
         Target::Process | Target::Thread => whom != -1 && in_tree(whom),
         Target::Descriptor => in_tree(pid_of_descriptor(pid, whom)?),
@@ -38,11 +39,6 @@ pub(super) fn signalled(
         _ if whom <= 0 => format!("process group {}", whom.unsigned_abs()),
         _ => format!("process {whom}"),
     })
-}
-
-fn group_of(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
 }
 
 fn pid_of_descriptor(pid: i32, fd: i32) -> Option<i32> {
