@@ -4,6 +4,9 @@
 //! argument that is no option picks tests by a part of their names.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
+#[path = "trace_live/effects.rs"]
+mod effects;
+
 use pagewise_kernel::page_size;
 use pagewise_model::look::{Allocator, Traced};
 use pagewise_model::plan::Watch;
@@ -36,14 +39,16 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 16] = [
+    let tests: [(&str, fn()); 18] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
-        ("effects_are_found", effects_are_found),
-        ("harmless_commands_have_no_effects", harmless_commands_have_no_effects),
-        ("own_mounts_are_looked_into", own_mounts_are_looked_into),
-        ("calls_of_other_tables_are_told", calls_of_other_tables_are_told),
+        ("effects_are_found", effects::effects_are_found),
+        ("harmless_commands_have_no_effects", effects::harmless_commands_have_no_effects),
+        ("rarer_effects_are_found", effects::rarer_effects_are_found),
+        ("objects_of_others_are_seen_to_go", effects::objects_of_others_are_seen_to_go),
+        ("own_mounts_are_looked_into", effects::own_mounts_are_looked_into),
+        ("calls_of_other_tables_are_told", effects::calls_of_other_tables_are_told),
         ("a_pipe_has_its_ends", a_pipe_has_its_ends),
         ("endings_are_passed_on", endings_are_passed_on),
         ("processes_are_described", processes_are_described),
@@ -177,140 +182,6 @@ fn mapping_calls_are_counted_exactly() {
     assert!(seen.pattern.known().is_none());
 }
 
-fn prepared_dir() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for name in ["a", "b", "unsorted"] {
-        std::fs::write(dir.path().join(name), "2\n1\n").unwrap();
-    }
-    std::fs::create_dir(dir.path().join("empty")).unwrap();
-    dir
-}
-
-fn effects_are_found() {
-    let table = [
-        ("echo > a", "truncated", "a"),
-        ("echo >> a", "opened for writing", "a"),
-        ("mv a c", "renamed", "a"),
-        ("cp b new && mv new a", "replaced by renaming", "a"),
-        ("rm a", "removed", "a"),
-        ("rmdir empty", "removed directory", "empty"),
-        ("chmod 600 a", "changed the mode of", "a"),
-        ("touch a", "opened for writing", "a"),
-        ("sort -o unsorted unsorted", "opened for writing", "unsorted"),
-        ("cd empty && rm ../b", "removed", "b"),
-        ("ln a a.bak && rm a", "removed", "a"),
-        ("ln a hard && mv hard other && rm a", "removed", "a"),
-        ("ln a old && cp b new && mv new a", "replaced by renaming", "a"),
-        ("ln a hard && echo > hard", "truncated", "hard"),
-        ("ln -s a link && echo > link", "truncated", "link"),
-        ("chmod 700 .", "changed the mode of", "/"),
-        ("cd empty && chmod 700 ..", "changed the mode of", "/"),
-        ("exec 3< a && chmod 600 /dev/fd/3", "changed the mode of", "/a"),
-        ("kill -CONT $PPID", "sent a signal to", "process"),
-    ];
-    for (command, action, subject) in table {
-        let dir = prepared_dir();
-        let seen = look(&shell(dir.path(), command));
-        let found = seen.effects.iter().any(|e| e.action == action && e.subject.contains(subject));
-        assert!(found, "{command}: {:?}", seen.effects);
-    }
-}
-
-fn harmless_commands_have_no_effects() {
-    let table = [
-        "touch new && rm new",
-        "echo x > new && cat new > new2 && mv new2 new && echo >> new && chmod 600 new",
-        "mkdir d && echo > d/x && mv d e && rm e/x && rmdir e",
-        "ln -s a link && rm link && ln a hard && rm hard",
-        "sort -S 16k -T empty unsorted",
-        "cat a b unsorted | sort | uniq -c > /dev/null",
-        "echo x > /dev/null; echo y > /dev/stdout; echo z >&2",
-        "sleep 5 & kill $!; wait; true",
-        "kill -0 $PPID",
-        "echo 500 > /proc/self/oom_score_adj",
-        "touch -c missing; rm -f missing; mv missing other 2>/dev/null; true",
-    ];
-    let binds = own(&["binds"])[0].to_string_lossy().into_owned() + " binds $PWD/socket";
-    for command in table.into_iter().chain([&*binds]) {
-        let dir = prepared_dir();
-        let seen = look(&shell(dir.path(), command));
-        assert!(seen.effects.is_empty(), "{command}: {:?}", seen.effects);
-        assert_eq!(seen.ended, Ended::Exited(0), "{command}");
-    }
-    let dir = prepared_dir();
-    let options = TraceOptions { scratch: vec![dir.path().to_owned()], ..TraceOptions::default() };
-    let seen = traced_run(&shell(dir.path(), "rm a; echo > b"), &options).unwrap();
-    assert!(seen.effects.is_empty(), "{:?}", seen.effects);
-}
-
-/// What a file is called in mounts that only the program has is looked up there.
-fn own_mounts_are_looked_into() {
-    let dir = prepared_dir();
-    let below = |name: &str| dir.path().join(name).display().to_string();
-    let bind = format!("mount --bind {} {}", dir.path().display(), below("empty"));
-    let command = |then: &str| format!("unshare -rm sh -c '{bind} && {then}'");
-    let plain = std::process::Command::new("sh").args(["-c", &command("true")]).output().unwrap();
-    if !plain.status.success() {
-        println!("SKIP own_mounts_are_looked_into: {}", String::from_utf8_lossy(&plain.stderr));
-        return;
-    }
-    let removes = shell(dir.path(), &command(&format!("rm {}", below("empty/a"))));
-    let seen = match traced_run(&removes, &TraceOptions::default()) {
-        Err(error @ TraceError::Setuid { .. }) => {
-            println!("SKIP own_mounts_are_looked_into: {error}");
-            return;
-        }
-        other => other.unwrap(),
-    };
-    let found = seen.effects.iter().any(|e| e.action == "removed" && e.subject.ends_with("/a"));
-    assert!(found && !dir.path().join("a").exists(), "{seen:?}");
-}
-
-/// `getpid` and `exit` by the 32-bit table.
-#[cfg(target_arch = "x86_64")]
-fn calls_of_other_tables_are_told() {
-    use std::os::unix::fs::PermissionsExt;
-    let header: [u32; 21] = [
-        0x464c_457f,
-        0x0001_0101,
-        0,
-        0,
-        0x0003_0002,
-        1,
-        0x0804_8054,
-        52,
-        0,
-        0,
-        0x0020_0034,
-        1,
-        0,
-        1,
-        0,
-        0x0804_8000,
-        0x0804_8000,
-        100,
-        100,
-        5,
-        0,
-    ];
-    let code = *b"\xb8\x14\0\0\0\xcd\x80\xb8\x01\0\0\0\x31\xdb\xcd\x80";
-    let image: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).chain(code).collect();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("narrow");
-    std::fs::write(&path, image).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    if !std::process::Command::new(&path).status().is_ok_and(|status| status.success()) {
-        println!("SKIP calls_of_other_tables_are_told: no 32-bit program runs here");
-        return;
-    }
-    let seen = look(&Launch::experiment(vec![path.into_os_string()]));
-    assert_eq!(seen.ended, Ended::Exited(0));
-    assert_eq!(seen.effects.len(), 1, "{:?}", seen.effects);
-    assert!(
-        seen.effects[0].action.contains("32-bit") && seen.effects[0].subject.contains("narrow")
-    );
-}
-
 fn a_pipe_has_its_ends() {
     let seen = look(&shell(Path::new("/"), "cat /bin/ls | wc -c"));
     let pid = |name: &str| {
@@ -438,7 +309,7 @@ fn failures_are_named() {
     let missing = Launch::experiment(vec!["no-such-command-here".into()]);
     let error = traced_run(&missing, &TraceOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Launch(_)), "{error}");
-    let dir = prepared_dir();
+    let dir = effects::prepared_dir();
     let slow = Launch {
         timeout_ns: Some(Nanos::millis(200)),
         ..shell(dir.path(), "rm a; sleep 60 & while :; do :>/dev/null; done")
