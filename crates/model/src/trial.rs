@@ -161,4 +161,7 @@ pub struct Experiment {
     pub warnings: Vec<String>,
     /// Ended by the user before the planned blocks were done.
     pub interrupted: bool,
+    /// Why the control could not be measured to the end, if so: nothing is decided then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted: Option<String>,
 }

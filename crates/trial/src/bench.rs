@@ -21,6 +21,9 @@ pub enum RunFailure {
     /// work); the text says what happened.
     #[error("{0}")]
     Failed(String),
+    /// Something of ours failed, which says nothing about the arm; the experiment cannot go on.
+    #[error("{0}")]
+    Broken(String),
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -83,7 +86,7 @@ pub trait Bench {
     /// anew (memory that the host has ready) is prepared by [`Bench::run`].
     ///
     /// # Errors
-    /// [`RunFailure`]; `Failed` ends the experiment.
+    /// [`RunFailure`]; each ends the experiment.
     fn before_block(&mut self) -> Result<(), RunFailure>;
 
     /// Times the two fixed loops.
@@ -109,5 +112,8 @@ pub trait Bench {
     fn host_ns(&mut self, point: &Point) -> Nanos;
 
     /// The arm that does what both do, if they go together.
-    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Option<Arm>;
+    ///
+    /// # Errors
+    /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
+    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<Arm>, RunFailure>;
 }

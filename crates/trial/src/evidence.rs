@@ -44,7 +44,7 @@ pub(crate) fn gather(
             .collect(),
         control_log_ratios: triples.iter().map(|t| log_wall(t.again) - log_wall(t.first)).collect(),
         mechanism: mechanism(arm, &triples),
-        output_equal: arm.output_equal,
+        output_equal: arm.barred.is_none(),
         arms_confirmed: u32::try_from(confirmed).unwrap_or(u32::MAX),
         host_share_arm: share(|t| t.host_arm_ns),
         host_share_control: share(|t| t.host_control_ns),

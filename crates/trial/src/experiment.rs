@@ -14,7 +14,8 @@ use pagewise_model::trial::{Block, Design, Experiment, Verdict, Word};
 pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> Experiment {
     let mut runner = Runner::new(bench, plan);
     let (screening, mut halt) = Screening::run(&mut runner);
-    let choice = choose(&mut runner, &screening);
+    let (choice, broken) = choose(&mut runner, &screening, halt.is_none());
+    halt = halt.or(broken);
     let design = choice.sizing.design(plan, &choice.confirmed);
     let enough = choice.sizing.suffices(plan.budget) && !choice.confirmed.is_empty();
     let mut blocks = Vec::new();
@@ -27,6 +28,7 @@ pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> Experiment {
     let warnings = course.warnings();
     Experiment {
         interrupted: course.halt == Some(Halt::Interrupted),
+        halted: course.halted(),
         design: course.design,
         screening: course.screening.points,
         blocks: course.blocks,
@@ -46,26 +48,30 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
+    /// Why the control could not be measured to the end.
+    fn halted(&self) -> Option<String> {
+        if let Some(Halt::Control(why)) = &self.halt { Some(why.clone()) } else { None }
+    }
+
     /// One verdict for each arm of the plan, in its order, then one for the combination.
     fn verdicts<B: Bench>(&self, runner: &Runner<'_, B>) -> Vec<Verdict> {
         let planned = self.plan.arms.iter();
-        let added = self.choice.confirmed.iter().filter(|arm| !self.plan.arms.contains(arm));
+        let dropped = self.choice.dropped.iter().map(|(arm, _)| arm);
+        let tried = self.choice.confirmed.iter().chain(dropped);
+        let added = tried.filter(|arm| !self.plan.arms.contains(arm));
         planned.chain(added).map(|arm| self.verdict(arm, runner)).collect()
     }
 
     fn verdict<B: Bench>(&self, arm: &Arm, runner: &Runner<'_, B>) -> Verdict {
-        if !arm.output_equal {
-            return self.screened(
-                arm,
-                Word::Reject,
-                "its output differs from the control's".into(),
-            );
+        if let Some(why) = &arm.barred {
+            return self.screened(arm, Word::Reject, why.clone());
+        }
+        // Where the control or the machinery failed, an arm's failure may have the same cause.
+        if let Some(Halt::Control(why)) = &self.halt {
+            return self.screened(arm, Word::CannotTell, why.clone());
         }
         if let Some(why) = runner.failed.get(&arm.id) {
             return self.screened(arm, Word::Reject, why.clone());
-        }
-        if let Some(Halt::Control(why)) = &self.halt {
-            return self.screened(arm, Word::CannotTell, why.clone());
         }
         if let Some((_, why)) = self.choice.dropped.iter().find(|(other, _)| other.id == arm.id) {
             return self.screened(arm, Word::NotProven, why.clone());

@@ -18,8 +18,9 @@ pub struct Arm {
     pub id: ArmId,
     /// It has a counter, which must move in its runs and not in the control's.
     pub counted: bool,
-    /// Its output was compared with the control's and is equal.
-    pub output_equal: bool,
+    /// Why it is rejected unmeasured, if so: its output differs from the control's, or it did not
+    /// run at all.
+    pub barred: Option<String>,
 }
 
 /// How arms are chosen for confirmation.
@@ -56,7 +57,7 @@ impl Plan {
         Self {
             kind: Kind::Direct,
             control: first,
-            arms: vec![Arm { id: second, counted: false, output_equal: true }],
+            arms: vec![Arm { id: second, counted: false, barred: None }],
             budget,
             seed,
             look_wall_ns: Vec::new(),
@@ -159,7 +160,7 @@ mod tests {
         Plan {
             kind: Kind::Screened,
             control: ArmId("A".into()),
-            arms: vec![Arm { id: ArmId("b".into()), counted: false, output_equal: true }],
+            arms: vec![Arm { id: ArmId("b".into()), counted: false, barred: None }],
             budget,
             seed: 1,
             look_wall_ns: vec![],

@@ -16,7 +16,7 @@ pub(crate) enum Halt {
     Interrupted,
     /// The budget is used up.
     Budget,
-    /// The control cannot be measured, and why.
+    /// The control cannot be measured, or nothing can, and why.
     Control(String),
 }
 
@@ -26,6 +26,16 @@ pub(crate) struct Tally {
     pub(crate) stage: Stage,
     pub(crate) done: u32,
     pub(crate) total: u32,
+}
+
+/// What a failure that is not the arm's makes of the experiment.
+pub(crate) fn ours(failure: RunFailure) -> Halt {
+    match failure {
+        RunFailure::Interrupted => Halt::Interrupted,
+        RunFailure::Failed(why) | RunFailure::Broken(why) => {
+            Halt::Control(format!("the experiment could not go on: {why}"))
+        }
+    }
 }
 
 pub(crate) struct Runner<'a, B: Bench> {
@@ -74,8 +84,8 @@ impl<'a, B: Bench> Runner<'a, B> {
     pub(crate) fn prepare(&mut self) -> Result<(), Halt> {
         self.check()?;
         self.bench.before_block().map_err(|failure| match failure {
-            RunFailure::Interrupted => Halt::Interrupted,
             RunFailure::Failed(why) => Halt::Control(format!("before a block: {why}")),
+            other => ours(other),
         })
     }
 
@@ -91,7 +101,7 @@ impl<'a, B: Bench> Runner<'a, B> {
         self.bench.progress(&progress);
         let is_control = *arm == self.plan.control;
         match self.bench.run(arm) {
-            Err(RunFailure::Interrupted) => Err(Halt::Interrupted),
+            Err(failure @ (RunFailure::Interrupted | RunFailure::Broken(_))) => Err(ours(failure)),
             Err(RunFailure::Failed(why)) if is_control => {
                 Err(Halt::Control(format!("the control failed: {why}")))
             }

@@ -5,9 +5,9 @@
 //! on one CPU or on two) has a best run that says little. Hopeless is told by the better run,
 //! since disturbances only add time.
 
-use crate::bench::{ArmId, Bench, Stage};
+use crate::bench::{ArmId, Bench, RunFailure, Stage};
 use crate::plan::{Arm, Kind, Plan, SCREENING_RUNS, Sizing};
-use crate::runner::{Halt, Runner, Tally};
+use crate::runner::{Halt, Runner, Tally, ours};
 use pagewise_judge::stats::pooled_sd;
 use pagewise_model::Nanos;
 use pagewise_model::trial::Point;
@@ -17,6 +17,9 @@ use std::collections::HashMap;
 const HOPELESS_SHARE: f64 = 0.15;
 /// ... or by this many deviations, where runs scatter so much that 15% says little.
 const HOPELESS_DEVIATIONS: f64 = 4.0;
+
+/// Why a combination that could be confirmed is not.
+const NO_ROOM: &str = "the budget has no room for the combination beside its parts";
 
 /// What screening saw.
 #[derive(Debug, Default)]
@@ -38,7 +41,7 @@ impl Screening {
     }
 
     fn run_rounds<B: Bench>(&mut self, runner: &mut Runner<'_, B>) -> Result<(), Halt> {
-        let arms = runner.plan.arms.iter().filter(|arm| arm.output_equal);
+        let arms = runner.plan.arms.iter().filter(|arm| arm.barred.is_none());
         let mut ids: Vec<ArmId> = arms.map(|arm| arm.id.clone()).collect();
         ids.push(runner.plan.control.clone());
         let per_round = u32::try_from(ids.len()).unwrap_or(u32::MAX);
@@ -142,8 +145,13 @@ pub(crate) struct Choice {
     pub(crate) sizing: Sizing,
 }
 
-/// Chooses the arms and the number of blocks.
-pub(crate) fn choose<B: Bench>(runner: &mut Runner<'_, B>, screening: &Screening) -> Choice {
+/// Chooses the arms and the number of blocks; `complete` says that screening was not halted. What
+/// is tried for a combination may halt the experiment.
+pub(crate) fn choose<B: Bench>(
+    runner: &mut Runner<'_, B>,
+    screening: &Screening,
+    complete: bool,
+) -> (Choice, Option<Halt>) {
     let plan = runner.plan;
     let run_sd = screening.run_sd(&plan.look_wall_ns);
     let size = |runner: &Runner<'_, B>, arms: &[Arm]| Sizing {
@@ -152,27 +160,37 @@ pub(crate) fn choose<B: Bench>(runner: &mut Runner<'_, B>, screening: &Screening
         block_ns: screening.block_ns(arms, &plan.control),
         run_sd,
     };
-    let alive = plan.arms.iter().filter(|a| a.output_equal && !runner.failed.contains_key(&a.id));
+    let alive = plan.arms.iter().filter(|a| a.barred.is_none() && !runner.failed.contains_key(&a.id));
     let alive: Vec<Arm> = alive.cloned().collect();
     if plan.kind == Kind::Direct {
         let sizing = size(runner, &alive);
-        return Choice { confirmed: alive, dropped: Vec::new(), sizing };
+        return (Choice { confirmed: alive, dropped: Vec::new(), sizing }, None);
     }
     let (ranked, mut dropped) = rank(alive, screening, &plan.control, run_sd);
     let gain = |arm: &Arm| screening.gain(&arm.id, plan).unwrap_or(f64::NEG_INFINITY);
-    let mut confirmed = shortlist(runner, &ranked, gain);
+    let mut confirmed = shortlist(&ranked, gain);
+    let mut halt = None;
+    if let (true, [first, second]) = (complete, confirmed.as_slice()) {
+        match combine(runner, first, second) {
+            Ok(Combination::Fit(arm)) => confirmed.push(arm),
+            Ok(Combination::Unfit(arm, why)) => dropped.push((arm, why)),
+            Ok(Combination::None) => {}
+            Err(why) => halt = Some(why),
+        }
+    }
     let wanted = ranked.first().map_or(0.0, gain);
     // Fewer arms leave more blocks and a milder p for the best one.
     let mut sizing = size(runner, &confirmed);
     while confirmed.len() > 1 && !serves(&sizing, plan.budget, wanted) {
-        confirmed.pop();
+        let cut = confirmed.pop().filter(|arm| !ranked.contains(arm));
+        dropped.extend(cut.map(|both| (both, NO_ROOM.to_owned())));
         sizing = size(runner, &confirmed);
     }
     for arm in ranked.into_iter().filter(|arm| !confirmed.contains(arm)) {
         let why = screened_only(gain(&arm));
         dropped.push((arm, why));
     }
-    Choice { confirmed, dropped, sizing }
+    (Choice { confirmed, dropped, sizing }, halt)
 }
 
 /// The arms with a chance, best first, and the hopeless with the reason.
@@ -195,21 +213,40 @@ fn rank(
     (ranked, hopeless)
 }
 
-/// The best arm, the second if it gained, and what combines them.
-fn shortlist<B: Bench>(
+/// The best arm, and the second if it gained.
+fn shortlist(ranked: &[Arm], gain: impl Fn(&Arm) -> f64) -> Vec<Arm> {
+    let best = ranked.iter().take(1);
+    best.chain(ranked.iter().skip(1).take(1).filter(|arm| gain(arm) > 0.0)).cloned().collect()
+}
+
+/// What two arms make together.
+enum Combination {
+    /// They do not go together.
+    None,
+    /// An arm to confirm.
+    Fit(Arm),
+    /// One that is not confirmed, and why.
+    Unfit(Arm, String),
+}
+
+fn combine<B: Bench>(
     runner: &mut Runner<'_, B>,
-    ranked: &[Arm],
-    gain: impl Fn(&Arm) -> f64,
-) -> Vec<Arm> {
-    let mut chosen: Vec<Arm> = ranked.iter().take(1).cloned().collect();
-    if let [first, second, ..] = ranked
-        && gain(second) > 0.0
-    {
-        chosen.push(second.clone());
-        let both = runner.bench.combine(&first.id, &second.id);
-        chosen.extend(both.filter(|arm| arm.output_equal));
+    first: &Arm,
+    second: &Arm,
+) -> Result<Combination, Halt> {
+    match runner.bench.combine(&first.id, &second.id) {
+        Ok(None) => Ok(Combination::None),
+        Ok(Some(arm)) => Ok(match arm.barred.clone() {
+            Some(why) => Combination::Unfit(arm, why),
+            None => Combination::Fit(arm),
+        }),
+        Err(RunFailure::Failed(why)) => {
+            let id = ArmId(format!("{} with {}", first.id, second.id));
+            let arm = Arm { id, counted: false, barred: None };
+            Ok(Combination::Unfit(arm, format!("it failed: {why}")))
+        }
+        Err(other) => Err(ours(other)),
     }
-    chosen
 }
 
 /// These blocks allow a proof, and of the gain hoped for where the spread is known.

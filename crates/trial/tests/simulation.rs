@@ -34,6 +34,10 @@ struct Machine {
     statuses: Vec<(&'static str, i32)>,
     /// Arms that cannot be run.
     broken: Vec<&'static str>,
+    /// From this run on our own machinery fails.
+    breaks_at: usize,
+    /// What becomes of the combination: a failure, or the reason that bars it.
+    together: Result<Option<String>, RunFailure>,
     /// Counter readings by arm, in its own runs and in the control's.
     counters: Vec<(&'static str, u64, u64)>,
     /// Host time by arm.
@@ -58,6 +62,8 @@ impl Machine {
             effects: vec![],
             statuses: vec![],
             broken: vec![],
+            breaks_at: usize::MAX,
+            together: Ok(None),
             counters: vec![],
             host: vec![],
             patience: usize::MAX,
@@ -106,6 +112,9 @@ impl Bench for Machine {
     fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure> {
         let name = arm.0.as_str();
         self.order.push(name.to_owned());
+        if self.order.len() > self.breaks_at {
+            return Err(RunFailure::Broken("no more processes".to_owned()));
+        }
         if self.broken.contains(&name) {
             return Err(RunFailure::Failed("no such file".to_owned()));
         }
@@ -157,14 +166,19 @@ impl Bench for Machine {
     fn host_ns(&mut self, point: &Point) -> Nanos {
         of(&self.host, &point.arm).unwrap_or(Nanos(0))
     }
-    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Option<Arm> {
+    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<Arm>, RunFailure> {
         let both = |a: &str, b: &str| (first.0 == a && second.0 == b).then_some(());
-        both("b", "c").or(both("c", "b")).map(|()| arm("b+c"))
+        let together = both("b", "c").or(both("c", "b")).map(|()| arm("b+c"));
+        match (self.together.clone(), together) {
+            (Err(failure), Some(_)) => Err(failure),
+            (Ok(barred), Some(arm)) => Ok(Some(Arm { barred, ..arm })),
+            (_, None) => Ok(None),
+        }
     }
 }
 
 fn arm(name: &str) -> Arm {
-    Arm { id: ArmId(name.to_owned()), counted: false, output_equal: true }
+    Arm { id: ArmId(name.to_owned()), counted: false, barred: None }
 }
 
 fn plan(arms: &[&str], seed: u64) -> Plan {
@@ -331,12 +345,50 @@ fn hopeless_arms_are_dropped() {
 }
 
 #[test]
+fn our_own_failures_prove_nothing() {
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+    machine.effects = vec![("b", -0.3)];
+    machine.broken = vec!["c"];
+    machine.breaks_at = 20;
+    let mut plan = plan(&["b", "c", "d"], 3);
+    plan.arms[2].barred = Some("its output differs".into());
+    let experiment = run(&mut machine, &plan);
+    assert_eq!(word(&experiment, "b"), Word::CannotTell);
+    assert_eq!(word(&experiment, "c"), Word::CannotTell, "its failure may be ours, too");
+    assert_eq!(word(&experiment, "d"), Word::Reject);
+    assert!(why(&experiment, "b").contains("no more processes"), "{}", why(&experiment, "b"));
+    assert!(experiment.halted.is_some_and(|why| why.contains("no more processes")));
+}
+
+#[test]
+fn combinations_that_are_not_confirmed_are_listed() {
+    let told = |together, budget| {
+        let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
+        machine.effects = vec![("b", -0.2), ("c", -0.1), ("b+c", -0.3)];
+        machine.together = together;
+        run(&mut machine, &Plan { budget, ..plan(&["b", "c"], 3) })
+    };
+    let long = Nanos::secs(60);
+    let experiment = told(Ok(Some("its output differs".into())), long);
+    assert_eq!(word(&experiment, "b+c"), Word::Reject);
+    assert_eq!(why(&experiment, "b+c"), "its output differs");
+    let experiment = told(Err(RunFailure::Failed("no such file".into())), long);
+    let failed = experiment.verdicts.last().unwrap();
+    assert!(failed.why.contains("no such file") && failed.word == Word::NotProven, "{failed:?}");
+    let experiment = told(Err(RunFailure::Broken("no more processes".into())), long);
+    assert!(experiment.halted.is_some() && word(&experiment, "b") == Word::CannotTell);
+    let experiment = told(Ok(None), Nanos::secs(7));
+    assert_eq!(word(&experiment, "b+c"), Word::NotProven);
+    assert!(why(&experiment, "b+c").contains("no room"), "{}", why(&experiment, "b+c"));
+}
+
+#[test]
 fn other_endings_and_outputs_reject_the_arm() {
     let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
     machine.statuses = vec![("b", 1)];
     machine.broken = vec!["c"];
     let mut plan = plan(&["b", "c", "d", "e"], 3);
-    plan.arms[2].output_equal = false;
+    plan.arms[2].barred = Some("its output differs from the control's".into());
     let experiment = run(&mut machine, &plan);
     assert_eq!(["b", "c", "d"].map(|arm| word(&experiment, arm)), [Word::Reject; 3]);
     assert!(why(&experiment, "b").contains("exit status 1, the control with exit status 0"));
@@ -450,8 +502,8 @@ fn two_speeds_are_told() {
         fn host_ns(&mut self, point: &Point) -> Nanos {
             self.0.host_ns(point)
         }
-        fn combine(&mut self, _: &ArmId, _: &ArmId) -> Option<Arm> {
-            None
+        fn combine(&mut self, _: &ArmId, _: &ArmId) -> Result<Option<Arm>, RunFailure> {
+            Ok(None)
         }
     }
     let mut bench = TwoSpeeds(Machine::new(3, Nanos::millis(200), 0.01));

@@ -250,6 +250,7 @@ pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
         verdicts,
         warnings: vec![],
         interrupted: false,
+        halted: None,
     }
 }
 
