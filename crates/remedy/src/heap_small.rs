@@ -35,6 +35,10 @@ impl Remedy for HeapSmall {
         if parameter.is_empty() { Ok(self.off()) } else { Err("it takes no parameter".to_owned()) }
     }
 
+    fn conflicts(&self) -> &'static [&'static str] {
+        &["heap-huge"]
+    }
+
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be looked at");

@@ -66,6 +66,10 @@ pub trait Remedy: Sync {
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate;
     /// How success is read.
     fn mechanism(&self, dose: &Dose) -> Mechanism;
+    /// Other remedies that undo what this one does, by name; named by either of the two.
+    fn conflicts(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// What it costs and what to know.
     fn notes(&self, dose: &Dose) -> Vec<String>;
 

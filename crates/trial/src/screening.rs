@@ -160,7 +160,8 @@ pub(crate) fn choose<B: Bench>(
         block_ns: screening.block_ns(arms, &plan.control),
         run_sd,
     };
-    let alive = plan.arms.iter().filter(|a| a.barred.is_none() && !runner.failed.contains_key(&a.id));
+    let alive =
+        plan.arms.iter().filter(|a| a.barred.is_none() && !runner.failed.contains_key(&a.id));
     let alive: Vec<Arm> = alive.cloned().collect();
     if plan.kind == Kind::Direct {
         let sizing = size(runner, &alive);

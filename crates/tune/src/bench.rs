@@ -1,38 +1,24 @@
 //! The experiment of a session: arms of [`World`] as arms of [`pagewise_trial`].
 //!
-//! Here a run becomes a point: the counter of each remedy's mechanism is read from what the
-//! kernel accounted, for the arm and, in the control's runs, for every arm; the host's share is
-//! the system time beyond what the run's faults and the program's other kernel work cost.
+//! Here a run becomes a point: its work is held against that of the plain runs, and the counter of
+//! each remedy's mechanism is read from what the kernel accounted ([`crate::expectation`]), for
+//! the arm and, in the control's runs, for every arm.
 
 use crate::choose;
+use crate::expectation::{Expectation, Work};
+use crate::look;
 use crate::output::Baseline;
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Timed, World};
+use crate::world::{Arm, Event, Limits, Timed, Timing, World};
+use pagewise_model::Nanos;
 use pagewise_model::look::Look;
 use pagewise_model::plan::Dose;
 use pagewise_model::price::Prices;
 use pagewise_model::run::OutputCheck;
 use pagewise_model::trial::{Design, Experiment, Point};
-use pagewise_model::usage::Usage;
-use pagewise_model::{Bytes, Nanos};
-use pagewise_remedy::Mechanism;
 use pagewise_trial as trial;
 use pagewise_trial::{ArmId, Bench, Canary, Kind, Plan, Progress, RunFailure, WeatherMark};
-
-/// Memory touched and freed before a run, relative to the program's peak. Freed pages merge with
-/// their neighbours and the program takes others than those just touched: what is in place must be
-/// well more than it needs. See docs/decisions/006-conditioning-before-each-run.md.
-const CONDITION_FACTOR: u64 = 2;
-/// The least that is touched: what a small program takes comes from anywhere in free memory.
-const CONDITION_LEAST: Bytes = Bytes::mib(256);
-/// System time above expectation that is still the program's own: prices are good to 20%.
-const HOST_TOLERANCE: f64 = 1.2;
-/// Device reads beyond those of the look by which a run counts as cold.
-const COLD: Bytes = Bytes::mib(1);
-/// Faults must make up this share of the system time before what exceeds it is blamed on the
-/// host; otherwise it is the program's other kernel work that varies.
-const FAULTS_DOMINATE: f64 = 0.3;
 
 /// What an experiment starts from.
 #[derive(Debug)]
@@ -49,6 +35,10 @@ pub struct Setup<'a> {
     pub doses: Vec<Vec<Dose>>,
     /// Plain runs made before.
     pub look: &'a Look,
+    /// Time from one of them to the next.
+    pub cost_ns: Nanos,
+    /// What a run may take.
+    pub limits: Limits,
     /// Prices of the session.
     pub prices: Option<&'a Prices>,
     /// What plain runs put out; arms that are combined later are held against it.
@@ -68,72 +58,86 @@ pub struct Tried {
     pub checks: Vec<OutputCheck>,
 }
 
-/// Runs the experiment.
+/// Says that the budget holds no confirmation, if so: before anything is run for it.
 ///
 /// # Errors
-/// When the budget cannot hold a confirmation.
-pub fn experiment(setup: Setup<'_>, world: &mut dyn World) -> Result<Tried, Stop> {
-    let plan = plan(&setup);
-    let run_ns = median_wall(setup.look);
-    let least = trial::least_budget(arm_count(&plan), run_ns, Nanos(0));
-    if plan.budget < least {
-        return Err(Stop::Budget(format!(
-            "{} holds no confirmation of {} arm(s) with runs of {run_ns}; at least {least} needed",
-            plan.budget,
-            plan.arms.len()
-        )));
+/// [`Stop::Budget`].
+pub fn afford(request: &Request, kind: Kind, arms: usize, cost: Nanos) -> Result<(), Stop> {
+    let budget = budget(request, cost);
+    let screened = if kind == Kind::Screened { arms.max(1) } else { 1 };
+    let least = trial::least_budget(u32::try_from(screened).unwrap_or(u32::MAX), cost, Nanos(0));
+    if budget >= least {
+        return Ok(());
     }
-    let deviation = deviation(&plan.look_wall_ns);
-    world.tell(&Event::Design(&trial::forecast(&plan, run_ns, Nanos(0), deviation)));
-    let mut bench = WorldBench { expectation: Expectation::of(&setup), setup, world, cold_runs: 0 };
-    let mut experiment = trial::run(&mut bench, &plan);
-    if bench.cold_runs > 0 {
-        experiment.warnings.push(format!(
-            "{} run(s) read from a device what had been in the page cache",
-            bench.cold_runs
-        ));
-    }
-    let Setup { arms, doses, checks, .. } = bench.setup;
-    let names = arms.into_iter().map(|arm| arm.name);
-    Ok(Tried {
-        experiment,
-        doses: names.zip(doses).filter(|(_, d)| !d.is_empty()).collect(),
-        checks,
-    })
+    Err(Stop::Budget(format!(
+        "{budget} holds no confirmation of {arms} arm(s) with runs of {cost}; at least {least} needed"
+    )))
 }
 
-fn arm_count(plan: &Plan) -> u32 {
-    u32::try_from(plan.arms.len()).unwrap_or(u32::MAX)
+fn budget(request: &Request, cost: Nanos) -> Nanos {
+    request.budget.unwrap_or_else(|| trial::default_budget(cost))
+}
+
+/// Runs the experiment.
+pub fn experiment(setup: Setup<'_>, world: &mut dyn World) -> Tried {
+    let plan = plan(&setup);
+    let deviation = deviation(&plan.look_wall_ns);
+    world.tell(&Event::Design(&trial::forecast(&plan, setup.cost_ns, Nanos(0), deviation)));
+    let expectation = Expectation::of(setup.look, setup.prices);
+    let work = Work::of(&setup.look.runs);
+    let mut bench = WorldBench { expectation, work, setup, world, cold: 0, unconditioned: 0 };
+    let mut experiment = trial::run(&mut bench, &plan);
+    experiment.warnings.extend(bench.warnings());
+    let Setup { arms, doses, checks, .. } = bench.setup;
+    let names = arms.into_iter().map(|arm| arm.name);
+    Tried { experiment, doses: names.zip(doses).filter(|(_, d)| !d.is_empty()).collect(), checks }
 }
 
 fn plan(setup: &Setup<'_>) -> Plan {
     let look_wall_ns: Vec<Nanos> = setup.look.runs.iter().map(|u| u.wall_ns).collect();
-    let run = median_wall(setup.look);
     Plan {
         kind: setup.kind,
         control: ArmId(setup.plain.name.clone()),
         arms: setup.arms.iter().map(|arm| planned(arm, &setup.checks)).collect(),
-        budget: setup.request.budget.unwrap_or_else(|| trial::default_budget(run)),
+        budget: budget(setup.request, setup.cost_ns),
         seed: setup.request.seed,
         look_wall_ns,
     }
 }
 
 fn planned(arm: &Arm, checks: &[OutputCheck]) -> trial::Arm {
+    let unequal = checks.iter().find(|c| c.arm == arm.name && !c.equal);
     trial::Arm {
         id: ArmId(arm.name.clone()),
         counted: !arm.mechanism.is_empty(),
-        output_equal: checks.iter().all(|c| c.arm != arm.name || c.equal),
+        barred: unequal
+            .map(|check| format!("its output is not the control's: {}", check.notes.join("; "))),
     }
 }
 
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
-}
-
-fn median_wall(look: &Look) -> Nanos {
-    Nanos(median(look.runs.iter().map(|u| u.wall_ns.0).collect()))
+/// Runs an arm untimed and holds what it puts out against plain runs. An arm that cannot run is
+/// unequal, for the reason that is told.
+///
+/// # Errors
+/// What is not the arm's own failure.
+pub fn check(
+    world: &mut dyn World,
+    base: &Baseline,
+    arm: &Arm,
+    limits: &Limits,
+) -> Result<OutputCheck, Stop> {
+    match world.captured(arm, limits) {
+        Ok(run) => Ok(base.check(&arm.name, &run)),
+        Err(stop) => match stop.into_failure() {
+            RunFailure::Interrupted => Err(Stop::Interrupted),
+            RunFailure::Broken(why) => Err(Stop::Broken(why)),
+            RunFailure::Failed(why) => Ok(OutputCheck {
+                arm: arm.name.clone(),
+                equal: false,
+                notes: vec![format!("there is none ({why})")],
+            }),
+        },
+    }
 }
 
 /// Run-to-run deviation of the logarithm of the time, from the few runs there are.
@@ -148,79 +152,61 @@ fn deviation(walls: &[Nanos]) -> Option<f64> {
     Some((squares / (n - 1) as f64).sqrt())
 }
 
-/// What a plain run's faults and system time are expected to be.
-#[derive(Debug, Clone, Copy)]
-struct Expectation {
-    minor_faults: u64,
-    other_sys_ns: f64,
-    fault_ns: f64,
-    huge_fault_ns: f64,
-    fault_bound: bool,
-    device_read: Bytes,
-}
-
-impl Expectation {
-    fn of(setup: &Setup<'_>) -> Self {
-        let runs = &setup.look.runs;
-        let minor_faults = median(runs.iter().map(|u| u.minor_faults).collect());
-        let fault_ns = setup.prices.map_or(0.0, |p| p.anon_fault_ns.median);
-        let huge_fault_ns =
-            setup.prices.and_then(|p| p.huge_fault_ns.known()).map_or(0.0, |p| p.median);
-        // The least system time seen is the one with the least share of the host in it.
-        let sys = runs.iter().map(|u| u.sys_ns.0).min().unwrap_or(0) as f64;
-        let faults_ns = minor_faults as f64 * fault_ns;
-        let other_sys_ns = (sys - faults_ns).max(0.0);
-        let fault_bound = faults_ns > FAULTS_DOMINATE * sys;
-        let device_read = runs.iter().filter_map(|u| u.device_read_bytes).max().unwrap_or_default();
-        Self { minor_faults, other_sys_ns, fault_ns, huge_fault_ns, fault_bound, device_read }
-    }
-
-    /// System time of a run beyond what its work explains.
-    fn host_ns(&self, usage: &Usage, huge_faults: u64) -> Nanos {
-        if !self.fault_bound {
-            return Nanos(0);
-        }
-        let small = usage.minor_faults.saturating_sub(huge_faults) as f64 * self.fault_ns;
-        let huge = huge_faults as f64 * self.huge_fault_ns;
-        let expected = (self.other_sys_ns + small + huge) * HOST_TOLERANCE;
-        Nanos::from_f64(usage.sys_ns.0 as f64 - expected)
-    }
-
-    /// The run read from a device what the look found in the page cache.
-    fn is_cold(&self, usage: &Usage) -> bool {
-        usage.device_read_bytes.is_some_and(|read| read > self.device_read + COLD)
-    }
-
-    /// The counter of one mechanism in one run.
-    fn read(&self, mechanism: Mechanism, arm: &Arm, run: &Timed) -> u64 {
-        let faults = run.usage.minor_faults;
-        match mechanism {
-            // The machine's counter moves for others too; what this run's own faults went down
-            // by bounds what of it can be this run's.
-            Mechanism::HugeFaults => run.huge_faults.min(self.minor_faults.saturating_sub(faults)),
-            Mechanism::FaultsSaved => self.minor_faults.saturating_sub(faults),
-            Mechanism::FaultsAdded => faults.saturating_sub(self.minor_faults),
-            Mechanism::Watched(name) => {
-                run.watched.iter().filter(|(watch, _)| watch == name).map(|(_, n)| n).sum()
-            }
-            Mechanism::Affinity => u64::from(arm.settings.cpus.as_ref() == Some(&run.cpus_at_end)),
-        }
-    }
-
-    /// The least of an arm's counters: all of its parts must have taken hold.
-    fn counter(&self, arm: &Arm, run: &Timed) -> Option<u64> {
-        arm.mechanism.iter().map(|m| self.read(*m, arm, run)).min()
-    }
-}
-
 struct WorldBench<'a, 'w> {
     setup: Setup<'a>,
     expectation: Expectation,
+    work: Work,
     world: &'w mut dyn World,
-    cold_runs: u32,
+    cold: u32,
+    unconditioned: u32,
 }
 
 impl WorldBench<'_, '_> {
+    fn warnings(&self) -> Vec<String> {
+        let told = [
+            (self.cold, "run(s) read from a device what had been in the page cache"),
+            (self.unconditioned, "run(s) began without the memory that the host should have ready"),
+        ];
+        let counted = told.into_iter().filter(|(runs, _)| *runs > 0);
+        counted.map(|(runs, what)| format!("{runs} {what}")).collect()
+    }
+
+    /// Limits of an arm. What a program of the user's own needs is not known from the plain one.
+    fn limits(&self, arm: &Arm) -> Limits {
+        let memory = self.setup.limits.memory.filter(|_| !arm.mechanism.is_empty());
+        Limits { memory, ..self.setup.limits }
+    }
+
+    fn timed(&mut self, arm: &Arm) -> Result<Timed, RunFailure> {
+        let fresh = look::conditioned(&self.setup.look.runs);
+        let timing = Timing { fresh, observed: false, limits: self.limits(arm) };
+        let run = self.world.timed(arm, &timing).map_err(|stop| match stop {
+            Stop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),
+            other => other.into_failure(),
+        })?;
+        self.cold += u32::from(self.expectation.is_cold(&run.usage));
+        self.unconditioned += u32::from(!run.conditioned);
+        Ok(run)
+    }
+
+    fn too_long(&self, limit: Nanos) -> String {
+        let slowest = self.setup.look.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(1).max(1);
+        let times = limit.0 / slowest;
+        format!("it took more than {times} times the slowest plain run ({limit}) and was stopped")
+    }
+
+    /// Another amount of work than that of the plain program makes a time worthless. An arm of the
+    /// user's own may do its work in another way.
+    fn check_work(&mut self, arm: &Arm, run: &Timed) -> Result<(), RunFailure> {
+        if arm.name == self.setup.plain.name {
+            self.work = self.work.with(&run.usage);
+        }
+        if arm.mechanism.is_empty() || run.leftovers > 0 {
+            return Ok(());
+        }
+        self.work.unequal(&run.usage).map_or(Ok(()), |why| Err(RunFailure::Failed(why)))
+    }
+
     fn arm(&self, id: &ArmId) -> Option<&Arm> {
         let all = std::iter::once(&self.setup.plain).chain(&self.setup.arms);
         all.into_iter().find(|arm| arm.name == id.0)
@@ -232,29 +218,12 @@ impl WorldBench<'_, '_> {
     }
 }
 
-/// How much memory to have the host back before a run. Before each run and not only before each
-/// block: free memory goes back to the host within two seconds, and small and huge pages come
-/// from different parts of it, so that otherwise each arm would pay for the host in its own way.
-#[must_use]
-pub fn conditioned(runs: &[Usage]) -> Bytes {
-    let peak = runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
-    Bytes(peak.saturating_mul(CONDITION_FACTOR)).max(CONDITION_LEAST)
-}
-
-fn failure(stop: Stop) -> RunFailure {
-    match stop {
-        Stop::Interrupted => RunFailure::Interrupted,
-        other => RunFailure::Failed(other.to_string()),
-    }
-}
-
 impl Bench for WorldBench<'_, '_> {
     fn run(&mut self, id: &ArmId) -> Result<Point, RunFailure> {
         let arm = self.arm(id).cloned();
         let arm = arm.ok_or_else(|| RunFailure::Failed(format!("no arm `{id}`")))?;
-        self.world.condition(conditioned(&self.setup.look.runs));
-        let run = self.world.timed(&arm, false).map_err(failure)?;
-        self.cold_runs += u32::from(self.expectation.is_cold(&run.usage));
+        let run = self.timed(&arm)?;
+        self.check_work(&arm, &run)?;
         let control = arm.name == self.setup.plain.name;
         let idle = |other: &Arm| {
             self.expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))
@@ -303,53 +272,18 @@ impl Bench for WorldBench<'_, '_> {
         self.expectation.host_ns(&point.usage, point.huge_faults)
     }
 
-    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Option<trial::Arm> {
-        let both = choose::combine(self.doses(first)?, self.doses(second)?)?;
-        if both.is_empty() {
-            return None;
-        }
+    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<trial::Arm>, RunFailure> {
+        let doses = self.doses(first).zip(self.doses(second));
+        let Some(both) = doses.and_then(|(a, b)| choose::combine(a, b)) else { return Ok(None) };
         let arm = choose::arm(self.setup.request, &both);
         if let Some(base) = self.setup.base {
-            let run = self.world.captured(&arm).ok()?;
-            self.setup.checks.push(base.check(&arm.name, &run));
+            let limits = self.limits(&arm);
+            let check = check(self.world, base, &arm, &limits).map_err(Stop::into_failure)?;
+            self.setup.checks.push(check);
         }
         let planned = planned(&arm, &self.setup.checks);
         self.setup.arms.push(arm);
         self.setup.doses.push(both);
-        Some(planned)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pagewise_model::usage::Ended;
-
-    fn with_peak(peak_rss_bytes: Bytes) -> Usage {
-        Usage {
-            wall_ns: Nanos::secs(1),
-            user_ns: Nanos::secs(1),
-            sys_ns: Nanos(0),
-            peak_rss_bytes,
-            minor_faults: 0,
-            major_faults: 0,
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            read_bytes: None,
-            written_bytes: None,
-            read_calls: None,
-            write_calls: None,
-            device_read_bytes: None,
-            ended: Ended::Exited(0),
-        }
-    }
-
-    #[test]
-    fn twice_the_largest_peak_is_conditioned_and_never_little() {
-        assert_eq!(conditioned(&[]), Bytes::mib(256));
-        assert_eq!(conditioned(&[with_peak(Bytes::mib(40))]), Bytes::mib(256));
-        let runs = [with_peak(Bytes::mib(300)), with_peak(Bytes::mib(200))];
-        assert_eq!(conditioned(&runs), Bytes::mib(600));
-        assert_eq!(conditioned(&[with_peak(Bytes(u64::MAX))]), Bytes(u64::MAX));
+        Ok(Some(planned))
     }
 }

@@ -5,7 +5,7 @@ use crate::world::Arm;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_remedy::{Evidence, Mechanism, all, find};
 
-/// Below this ceiling nothing is tried at all.
+/// Below this ceiling no remedy is tried that was not asked for.
 pub const LEAST_CEILING: f64 = 0.02;
 /// A remedy whose own ceiling is below this cannot be proven by any ordinary budget.
 const LEAST_REMEDY_CEILING: f64 = 0.01;
@@ -28,17 +28,6 @@ pub fn candidates(evidence: &Evidence<'_>) -> Vec<Candidate> {
             candidate
         })
         .collect()
-}
-
-/// The plain program.
-#[must_use]
-pub fn plain(request: &Request) -> Arm {
-    Arm {
-        name: "plain".to_owned(),
-        command: request.command.clone(),
-        settings: Settings::default(),
-        mechanism: Vec::new(),
-    }
 }
 
 /// An arm for a set of doses.
@@ -71,11 +60,35 @@ pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
     }
 }
 
-/// Two sets of doses together, unless both are doses of one remedy.
+/// Two sets of doses together, unless both are doses of one remedy or of two that conflict.
+/// Nothing is to be combined with an arm that has no doses.
 #[must_use]
 pub fn combine(a: &[Dose], b: &[Dose]) -> Option<Vec<Dose>> {
-    if a.iter().any(|x| b.iter().any(|y| x.remedy == y.remedy)) {
-        return None;
+    let apart = a.iter().any(|x| b.iter().any(|y| conflict(&x.remedy, &y.remedy)));
+    (!apart && !a.is_empty() && !b.is_empty()).then(|| a.iter().chain(b).cloned().collect())
+}
+
+fn conflict(a: &str, b: &str) -> bool {
+    let lists = |x: &str, y: &str| find(x).is_some_and(|remedy| remedy.conflicts().contains(&y));
+    a == b || lists(a, b) || lists(b, a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dose(remedy: &str) -> Vec<Dose> {
+        let (remedy, parameter) = (remedy.to_owned(), String::new());
+        vec![Dose { remedy, parameter, settings: Settings::default() }]
     }
-    Some(a.iter().chain(b).cloned().collect())
+
+    #[test]
+    fn only_what_goes_together_is_combined() {
+        let both = combine(&dose("heap-huge"), &dose("place")).unwrap();
+        assert_eq!(name(&both), "heap-huge+place");
+        assert_eq!(combine(&dose("place"), &dose("place")), None);
+        assert_eq!(combine(&dose("heap-huge"), &dose("heap-small")), None);
+        assert_eq!(combine(&dose("heap-small"), &dose("heap-huge")), None);
+        assert_eq!(combine(&dose("place"), &[]), None);
+    }
 }

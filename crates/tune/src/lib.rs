@@ -8,7 +8,10 @@
 
 pub mod bench;
 pub mod choose;
+mod expectation;
+mod files;
 pub mod live;
+mod look;
 pub mod output;
 pub mod pair;
 pub mod request;

@@ -1,11 +1,12 @@
 //! The real world of a session: programs run below the supervising process, prices come from
 //! `measure`, weather from /proc.
 
-use crate::output::{Captured, Stream};
+use crate::files::{self, Mark};
+use crate::output::Captured;
 use crate::request::{Request, StdoutTo};
 use crate::scratch::Scratch;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Timed, World};
+use crate::world::{Arm, Event, Limits, Timed, Timing, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, dirs, limits};
@@ -14,26 +15,70 @@ use pagewise_model::look::Traced;
 use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
+use pagewise_tracee::launch::{Input, Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
 use pagewise_trial::{Canary, WeatherMark};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Time for re-pricing at the start of a session.
 const PRICING: Nanos = Nanos::secs(2);
-/// How much of the end of standard error is looked at for what the program said.
-const TAIL: u64 = 8_000;
 /// Most files that are kept in the page cache.
 const MOST_KEPT: usize = 256;
-/// Longest line of it that is shown.
-const SAID: usize = 160;
+/// The traced look may take this long at least, or as long as the budget: nothing is known of the
+/// program before it.
+const TRACED_LEAST: Nanos = Nanos::secs(600);
+
+/// What runs programs: the supervising process. Asked often whether to stop.
+trait Runs {
+    fn run(
+        &mut self,
+        launch: &Launch,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Finished, SuperviseError>;
+    fn traced(
+        &mut self,
+        launch: &Launch,
+        scratch: &[PathBuf],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Traced, SuperviseError>;
+    fn condition(
+        &mut self,
+        bytes: Bytes,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), SuperviseError>;
+}
+
+impl Runs for Supervisor {
+    fn run(
+        &mut self,
+        launch: &Launch,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Finished, SuperviseError> {
+        Self::run(self, launch, interrupted)
+    }
+
+    fn traced(
+        &mut self,
+        launch: &Launch,
+        scratch: &[PathBuf],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Traced, SuperviseError> {
+        Self::traced(self, launch, scratch, interrupted)
+    }
+
+    fn condition(
+        &mut self,
+        bytes: Bytes,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), SuperviseError> {
+        Self::condition(self, bytes, interrupted).map(|_cost| ())
+    }
+}
 
 /// Told what happens.
 pub type Listener<'a> = &'a mut dyn FnMut(&Event<'_>);
@@ -41,7 +86,7 @@ pub type Listener<'a> = &'a mut dyn FnMut(&Event<'_>);
 /// The real world.
 pub struct Live<'a> {
     request: &'a Request,
-    supervisor: Supervisor,
+    runs: Box<dyn Runs>,
     scratch: Scratch,
     canary: pagewise_measure::Canary,
     keeper: Keeper,
@@ -70,13 +115,23 @@ impl<'a> Live<'a> {
         let scratch = Scratch::create(&std::env::temp_dir())
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
         let supervisor = Supervisor::start(exe, args).map_err(stopped)?;
-        let canary = pagewise_measure::Canary::new();
-        let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
-        let keeper = Keeper::new(room);
-        Ok(Self { request, supervisor, scratch, canary, keeper, stop, listener })
+        Ok(Self::with(request, Box::new(supervisor), scratch, stop, listener))
     }
 
-    fn launch(&self, arm: &Arm) -> Launch {
+    fn with(
+        request: &'a Request,
+        runs: Box<dyn Runs>,
+        scratch: Scratch,
+        stop: Arc<AtomicBool>,
+        listener: Listener<'a>,
+    ) -> Self {
+        let canary = pagewise_measure::Canary::new();
+        let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
+        Self { request, runs, scratch, canary, keeper: Keeper::new(room), stop, listener }
+    }
+
+    fn launch(&self, arm: &Arm, limits: &Limits) -> Launch {
+        let room = limits::experiment_memory().ok().map(|room| room.bytes);
         Launch {
             settings: arm.settings.clone(),
             stdin: self.request.input.clone().map_or(Input::Null, Input::File),
@@ -85,35 +140,81 @@ impl<'a> Live<'a> {
                 StdoutTo::Pipe => Sink::Pipe,
                 StdoutTo::File => Sink::File(self.scratch.file("timed-stdout")),
             },
-            memory_limit_bytes: limits::experiment_memory().ok().map(|room| room.bytes),
+            timeout_ns: limits.time,
+            memory_limit_bytes: room.into_iter().chain(limits.memory).min(),
             ..Launch::experiment(arm.command.clone())
         }
     }
 
-    fn run(&mut self, launch: &Launch) -> Result<Finished, Stop> {
-        self.around(self.request.prepare.as_deref(), "--prepare")?;
-        let stop = Arc::clone(&self.stop);
-        let interrupted = move || stop.load(Ordering::Relaxed);
-        let finished = self.supervisor.run(launch, &interrupted).map_err(stopped)?;
-        self.around(self.request.cleanup.as_deref(), "--cleanup")?;
+    /// A run to its end. One that broke a limit was stopped and is no run.
+    fn bounded(&mut self, launch: &Launch) -> Result<Finished, Stop> {
+        let finished = self.runs.run(launch, &raised(&self.stop)).map_err(stopped)?;
         if finished.over_memory {
-            return Err(Stop::Broken(format!(
-                "the program took more memory than this machine can spare ({})",
-                launch.memory_limit_bytes.unwrap_or_default()
-            )));
+            return Err(Stop::TooLarge(launch.memory_limit_bytes.unwrap_or_default()));
+        }
+        if finished.timed_out {
+            return Err(Stop::TooLong(launch.timeout_ns.unwrap_or_default()));
         }
         Ok(finished)
     }
 
+    /// `work` with `--prepare` before it and `--cleanup` after it, which runs to its end whatever
+    /// became of the others, Ctrl-C included: it restores what they changed. The first error of
+    /// the three is the one that counts.
+    fn around<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
+        let request = self.request;
+        let interrupted = raised(&self.stop);
+        let prepared = self.shell(request.prepare.as_deref(), "--prepare", &interrupted);
+        let done = prepared.and_then(|()| work(self));
+        let cleaned = self.shell(request.cleanup.as_deref(), "--cleanup", &|| false);
+        done.and_then(|value| cleaned.map(|()| value))
+    }
+
     /// `--prepare` or `--cleanup`, outside of every clock.
-    fn around(&mut self, command: Option<&str>, which: &'static str) -> Result<(), Stop> {
+    fn shell(
+        &mut self,
+        command: Option<&str>,
+        which: &'static str,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Stop> {
         let Some(command) = command else { return Ok(()) };
         let argv = ["sh", "-c", command].map(OsString::from).to_vec();
         let launch = Launch { stderr: Sink::Inherit, ..Launch::experiment(argv) };
-        let stop = Arc::clone(&self.stop);
-        let interrupted = move || stop.load(Ordering::Relaxed);
-        let ended = self.supervisor.run(&launch, &interrupted).map_err(stopped)?.usage.ended;
+        let ended = self.runs.run(&launch, interrupted).map_err(stopped)?.usage.ended;
         if ended.success() { Ok(()) } else { Err(Stop::Around { which, ended }) }
+    }
+
+    /// Touches and frees memory so that the host backs it. A machine that cannot give the memory
+    /// leaves the run as it is, and that is told; the host's share is measured all the same.
+    fn condition(&mut self, bytes: Bytes) -> Result<bool, Stop> {
+        let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
+        match self.runs.condition(bytes.min(room), &raised(&self.stop)) {
+            Ok(()) => Ok(true),
+            Err(SuperviseError::Launch(LaunchError::Call { call, .. })) if call == "mmap" => {
+                Ok(false)
+            }
+            Err(other) => Err(stopped(other)),
+        }
+    }
+
+    /// The traced run; one that takes too long is given up and not seen.
+    fn look(&mut self, launch: &Launch) -> Result<Fact<Traced>, Stop> {
+        let longest = self.request.budget.unwrap_or_default().max(TRACED_LEAST);
+        let deadline = clock::now() + longest;
+        let late = || clock::now() > deadline;
+        let interrupted = raised(&self.stop);
+        let scratch = [self.scratch.path().to_owned()];
+        match self.runs.traced(launch, &scratch, &|| interrupted() || late()) {
+            Ok(traced) => {
+                self.keep_warm(&traced);
+                Ok(Fact::Known(traced))
+            }
+            Err(SuperviseError::Trace(why)) => Ok(Fact::Missing(why)),
+            Err(SuperviseError::Interrupted) if !interrupted() => {
+                Ok(Fact::Missing(format!("it took more than {longest} under tracing")))
+            }
+            Err(other) => Err(stopped(other)),
+        }
     }
 
     /// Keeps the program's files in the page cache until the session ends: its executables, its
@@ -127,22 +228,12 @@ impl<'a> Live<'a> {
             self.keeper.hold(path);
         }
     }
+}
 
-    fn streams(&self, stdout: &Path, stderr: &Path) -> Vec<(String, Option<Stream>)> {
-        let read = |path: &Path| {
-            File::open(path)
-                .ok()
-                .and_then(|f| Stream::read(BufReader::with_capacity(1 << 20, f)).ok())
-        };
-        let mut all = vec![
-            ("standard output".to_owned(), read(stdout)),
-            ("standard error".to_owned(), read(stderr)),
-        ];
-        for path in &self.request.outputs {
-            all.push((format!("file {}", path.display()), read(path)));
-        }
-        all
-    }
+/// Asks whether the user wants to stop.
+fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
+    let flag = Arc::clone(flag);
+    move || flag.load(Ordering::Relaxed)
 }
 
 fn stopped(error: SuperviseError) -> Stop {
@@ -153,22 +244,6 @@ fn stopped(error: SuperviseError) -> Stop {
     }
 }
 
-/// Last line that is not empty of a file.
-fn last_line(path: &Path) -> String {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(TAIL)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().rev().map(str::trim).find(|l| !l.is_empty()).unwrap_or_default();
-    line.chars().take(SAID).collect()
-}
-
 impl World for Live<'_> {
     fn machine(&mut self) -> Machine {
         pagewise_kernel::machine::machine()
@@ -177,8 +252,7 @@ impl World for Live<'_> {
     fn prices(&mut self) -> Result<Prices, Stop> {
         let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
         let options = Options { budget_ns: PRICING, cache, fresh: false };
-        let stop = Arc::clone(&self.stop);
-        let priced = pagewise_measure::calibrate(&options, &|| stop.load(Ordering::Relaxed));
+        let priced = pagewise_measure::calibrate(&options, &raised(&self.stop));
         priced.map_err(|error| match error {
             PriceError::Interrupted => Stop::Interrupted,
             other => Stop::Broken(other.to_string()),
@@ -187,58 +261,56 @@ impl World for Live<'_> {
 
     fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {
         let stderr = self.scratch.file("look-stderr");
-        let plain = crate::choose::plain(self.request);
-        let launch = Launch { stderr: Sink::File(stderr.clone()), ..self.launch(&plain) };
-        self.around(self.request.prepare.as_deref(), "--prepare")?;
-        let stop = Arc::clone(&self.stop);
-        let interrupted = move || stop.load(Ordering::Relaxed);
-        let scratch = [self.scratch.path().to_owned()];
-        let traced = match self.supervisor.traced(&launch, &scratch, &interrupted) {
-            Ok(traced) => {
-                self.keep_warm(&traced);
-                Fact::Known(traced)
-            }
-            Err(SuperviseError::Trace(why)) => Fact::Missing(why),
-            Err(other) => return Err(stopped(other)),
-        };
-        self.around(self.request.cleanup.as_deref(), "--cleanup")?;
-        Ok((traced, last_line(&stderr)))
+        let plain = self.launch(&Arm::plain(self.request), &Limits::default());
+        let launch = Launch { stderr: Sink::File(stderr.clone()), ..plain };
+        let traced = self.around(|live| live.look(&launch))?;
+        Ok((traced, files::last_line(&stderr)))
     }
 
-    fn timed(&mut self, arm: &Arm, observed: bool) -> Result<Timed, Stop> {
-        let observe = Observe { samples: observed, walks: observed };
-        let launch = Launch { observe, ..self.launch(arm) };
-        let done = self.run(&launch)?;
+    fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
+        let observe = Observe { samples: timing.observed, walks: timing.observed };
+        let (conditioned, done) = self.around(|live| {
+            let conditioned = live.condition(timing.fresh)?;
+            let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
+            Ok((conditioned, live.bounded(&launch)?))
+        })?;
         Ok(Timed {
             watched: done.watches.into_iter().map(|w| (w.watch, w.counter)).collect(),
             huge_faults: done.huge_faults,
             cpus_at_end: done.cpus_at_end,
             supervisor_ns: done.supervisor_ns,
+            leftovers: done.leftovers_killed,
+            conditioned,
             samples: done.samples,
             walks: done.walks,
             usage: done.usage,
         })
     }
 
-    fn captured(&mut self, arm: &Arm) -> Result<Captured, Stop> {
-        let stdout = self.scratch.file("stdout");
-        let stderr = self.scratch.file("stderr");
+    fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop> {
+        let (stdout, stderr) = (self.scratch.file("stdout"), self.scratch.file("stderr"));
         let launch = Launch {
             stdout: Sink::File(stdout.clone()),
             stderr: Sink::File(stderr.clone()),
-            ..self.launch(arm)
+            ..self.launch(arm, limits)
         };
-        let ended = self.run(&launch)?.usage.ended;
-        Ok(Captured { ended, streams: self.streams(&stdout, &stderr) })
-    }
-
-    fn condition(&mut self, bytes: Bytes) {
-        let stop = Arc::clone(&self.stop);
-        let interrupted = move || stop.load(Ordering::Relaxed);
-        let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
-        // A machine that cannot give the memory leaves the block as it is; the host's share of
-        // each run is measured all the same.
-        let _unconditioned = self.supervisor.condition(bytes.min(room), &interrupted);
+        self.around(|live| {
+            let marks: Vec<Mark> = live.request.outputs.iter().map(|f| Mark::take(f)).collect();
+            let usage = live.bounded(&launch)?.usage;
+            // Before --cleanup, which may well remove them.
+            let mut streams = vec![
+                ("standard output".to_owned(), files::read(&stdout)),
+                ("standard error".to_owned(), files::read(&stderr)),
+            ];
+            streams.extend(marks.iter().map(|mark| (mark.name(), mark.read())));
+            Ok(Captured {
+                ended: usage.ended,
+                streams,
+                said: files::last_line(&stderr),
+                written: usage.written_bytes,
+                wall_ns: usage.wall_ns,
+            })
+        })
     }
 
     fn canary(&mut self) -> Canary {

@@ -10,6 +10,7 @@
 
 use pagewise_model::run::OutputCheck;
 use pagewise_model::usage::Ended;
+use pagewise_model::{Bytes, Nanos};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, BufRead};
 
@@ -29,8 +30,38 @@ pub struct Stream {
 pub struct Captured {
     /// How it ended.
     pub ended: Ended,
-    /// Streams by name: standard output, standard error, named files.
-    pub streams: Vec<(String, Option<Stream>)>,
+    /// Streams by name: standard output, standard error, named files; why one is not there.
+    pub streams: Vec<(String, Result<Stream, String>)>,
+    /// Last line of its standard error.
+    pub said: String,
+    /// Bytes through write-like calls, where the kernel tells.
+    pub written: Option<Bytes>,
+    /// How long it took.
+    pub wall_ns: Nanos,
+}
+
+impl Captured {
+    /// Bytes that were kept.
+    #[must_use]
+    pub fn kept(&self) -> Bytes {
+        Bytes(self.streams.iter().filter_map(|(_, s)| s.as_ref().ok()).map(|s| s.bytes).sum())
+    }
+}
+
+/// Why plain runs give nothing to hold others against.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoBaseline {
+    /// Two plain runs do not even end alike.
+    #[error("two plain runs end differently: {0} and {1}")]
+    Endings(Ended, Ended),
+    /// A stream that should be compared is there after neither.
+    #[error("{name} {why}")]
+    Missing {
+        /// Which.
+        name: String,
+        /// Why.
+        why: String,
+    },
 }
 
 impl Stream {
@@ -106,7 +137,7 @@ fn mix(x: u64) -> u64 {
 /// How one stream is held against the plain runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Rule {
-    Exact(Option<Stream>),
+    Exact(Stream),
     Masked { lines: Vec<Option<u64>> },
     AnyOrder { bag: u64, lines: usize },
     LeftOut(&'static str),
@@ -120,23 +151,18 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// From two plain runs; `Err` when they do not even end alike.
+    /// From two plain runs.
     ///
     /// # Errors
-    /// A sentence that names both endings.
-    pub fn of(first: &Captured, second: &Captured) -> Result<Self, String> {
+    /// [`NoBaseline`].
+    pub fn of(first: &Captured, second: &Captured) -> Result<Self, NoBaseline> {
         if first.ended != second.ended {
-            return Err(format!(
-                "two plain runs end differently: {} and {}",
-                first.ended, second.ended
-            ));
+            return Err(NoBaseline::Endings(first.ended, second.ended));
         }
-        let rules = first
-            .streams
-            .iter()
-            .zip(&second.streams)
-            .map(|((name, a), (_, b))| (name.clone(), rule(a.as_ref(), b.as_ref())))
-            .collect();
+        let pairs = first.streams.iter().zip(&second.streams);
+        let rules = pairs
+            .map(|((name, a), (_, b))| Ok((name.clone(), rule(name, a, b)?)))
+            .collect::<Result<_, _>>()?;
         Ok(Self { ended: first.ended, rules })
     }
 
@@ -154,7 +180,7 @@ impl Baseline {
             notes.push(format!("{} instead of {}", run.ended, self.ended));
         }
         for ((name, rule), (_, stream)) in self.rules.iter().zip(&run.streams) {
-            if let Some(what) = differs(rule, stream.as_ref()) {
+            if let Some(what) = differs(rule, stream) {
                 notes.push(format!("{name} {what}"));
             }
         }
@@ -162,16 +188,21 @@ impl Baseline {
     }
 }
 
-fn rule(a: Option<&Stream>, b: Option<&Stream>) -> Rule {
-    let (Some(x), Some(y)) = (a, b) else {
-        return if a == b {
-            Rule::Exact(None)
-        } else {
-            Rule::LeftOut("exists after one plain run only")
-        };
-    };
+fn rule(
+    name: &str,
+    a: &Result<Stream, String>,
+    b: &Result<Stream, String>,
+) -> Result<Rule, NoBaseline> {
+    match (a, b) {
+        (Ok(x), Ok(y)) => Ok(compare(x, y)),
+        (Err(why), Err(_)) => Err(NoBaseline::Missing { name: name.to_owned(), why: why.clone() }),
+        _ => Ok(Rule::LeftOut("exists after one plain run only")),
+    }
+}
+
+fn compare(x: &Stream, y: &Stream) -> Rule {
     if x.whole == y.whole {
-        return Rule::Exact(Some(x.clone()));
+        return Rule::Exact(x.clone());
     }
     let (Some(left), Some(right)) = (&x.lines, &y.lines) else {
         return Rule::LeftOut("is too long to compare by lines and differs between plain runs");
@@ -203,19 +234,18 @@ fn exception(name: &str, rule: &Rule) -> Option<String> {
     }
 }
 
-fn differs(rule: &Rule, run: Option<&Stream>) -> Option<String> {
+fn differs(rule: &Rule, run: &Result<Stream, String>) -> Option<String> {
     match (rule, run) {
-        (Rule::LeftOut(_), _) | (Rule::Exact(None), None) => None,
-        (Rule::Exact(None), Some(_)) => Some("exists only with the remedy".to_owned()),
-        (_, None) => Some("is missing with the remedy".to_owned()),
-        (Rule::Exact(Some(plain)), Some(stream)) => (plain.whole != stream.whole)
+        (Rule::LeftOut(_), _) => None,
+        (_, Err(why)) => Some(format!("{why}, other than in plain runs")),
+        (Rule::Exact(plain), Ok(stream)) => (plain.whole != stream.whole)
             .then(|| format!("differs ({} bytes, plain {})", stream.bytes, plain.bytes)),
-        (Rule::AnyOrder { bag, lines }, Some(stream)) => {
+        (Rule::AnyOrder { bag, lines }, Ok(stream)) => {
             let same = stream.bag() == Some(*bag)
                 && stream.lines.as_ref().is_some_and(|l| l.len() == *lines);
             (!same).then(|| "differs, whatever the order of its lines".to_owned())
         }
-        (Rule::Masked { lines }, Some(stream)) => match &stream.lines {
+        (Rule::Masked { lines }, Ok(stream)) => match &stream.lines {
             Some(run) if run.len() == lines.len() => {
                 let bad = lines.iter().zip(run).position(|(p, r)| p.is_some_and(|p| p != *r))?;
                 Some(format!("differs in line {}", bad + 1))
@@ -233,7 +263,10 @@ mod tests {
         let stream = Stream::read(out.as_bytes()).unwrap();
         Captured {
             ended: Ended::Exited(0),
-            streams: vec![("standard output".to_owned(), Some(stream))],
+            streams: vec![("standard output".to_owned(), Ok(stream))],
+            said: String::new(),
+            written: None,
+            wall_ns: Nanos::secs(1),
         }
     }
 
@@ -268,5 +301,25 @@ mod tests {
         assert!(Baseline::of(&run("a"), &other).is_err());
         let base = Baseline::of(&run("a"), &run("a")).unwrap();
         assert!(!base.check("x", &other).equal);
+    }
+
+    #[test]
+    fn what_is_missing_is_never_equal() {
+        let with_file = |file: Result<&str, &str>| {
+            let file = file.map(|text| Stream::read(text.as_bytes()).unwrap());
+            let mut all = run("a");
+            all.streams.push(("file `x`".to_owned(), file.map_err(str::to_owned)));
+            all
+        };
+        let absent = with_file(Err("is not there"));
+        let missing = Baseline::of(&absent, &absent).unwrap_err();
+        assert_eq!(missing.to_string(), "file `x` is not there");
+        let there = with_file(Ok("data"));
+        let base = Baseline::of(&there, &there).unwrap();
+        assert!(base.check("x", &there).equal);
+        let notes = base.check("x", &absent).notes;
+        assert_eq!(notes, ["file `x` is not there, other than in plain runs"]);
+        let once = Baseline::of(&there, &absent).unwrap();
+        assert_eq!(once.exceptions(), ["file `x` exists after one plain run only; not compared"]);
     }
 }

@@ -1,14 +1,14 @@
 //! `ab`: two commands through the same engine, all blocks spent on the one question.
 
 use crate::bench::{self, Setup};
-use crate::output::Baseline;
+use crate::look;
+use crate::output::{Baseline, Captured};
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, World};
+use crate::world::{Arm, Limits, World};
 use pagewise_model::look::Look;
-use pagewise_model::plan::Settings;
-use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::Word;
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::trial::{Experiment, Word};
 use pagewise_model::{Fact, Nanos};
 use pagewise_trial::Kind;
 use std::ffi::OsString;
@@ -27,15 +27,6 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    fn arm(name: &str, command: &[OsString]) -> Arm {
-        Arm {
-            name: name.to_owned(),
-            command: command.to_vec(),
-            settings: Settings::default(),
-            mechanism: Vec::new(),
-        }
-    }
-
     /// Runs the experiment. What is known is in the run whatever happens.
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
         let start = world.now();
@@ -52,10 +43,25 @@ impl Pair<'_> {
 
     fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
         run.machine = Some(world.machine());
-        let plain = Self::arm(&self.first_name, &self.request.command);
-        let other = Self::arm(&self.second_name, &self.second);
-        run.output_checks = self.outputs(&plain, &other, world)?;
-        let look = self.look(&plain, world)?;
+        let plain = Arm::unchanged(&self.first_name, &self.request.command);
+        let other = Arm::unchanged(&self.second_name, &self.second);
+        let ignore = self.request.ignore_failure;
+        let first = self.captured(&plain, world)?;
+        let timed = look::time(world, &plain, ignore, Limits::default())?;
+        bench::afford(self.request, Kind::Direct, 1, timed.cost_ns)?;
+        let not_asked = || "not part of a comparison of two commands".to_owned();
+        let look = Look {
+            runs: timed.runs,
+            traced: Fact::Missing(not_asked()),
+            samples: Fact::Missing(not_asked()),
+            walks: Fact::Missing(not_asked()),
+        };
+        let second = self.captured(&other, world)?;
+        // Two commands may well put out different things: that is told, not held against them.
+        let base = Baseline::of(&first, &first).map_err(|why| Stop::Output(why.to_string()))?;
+        run.output_checks = vec![base.check(&other.name, &second)];
+        let slowest = look.runs.iter().map(|u| u.wall_ns).chain([second.wall_ns]).max();
+        let limits = Limits { time: slowest.map(|wall| look::longest(wall.0)), memory: None };
         let setup = Setup {
             request: self.request,
             kind: Kind::Direct,
@@ -63,57 +69,37 @@ impl Pair<'_> {
             arms: vec![other],
             doses: vec![Vec::new()],
             look: &look,
+            cost_ns: timed.cost_ns,
+            limits,
             prices: None,
             base: None,
             checks: Vec::new(),
         };
-        let tried = bench::experiment(setup, world)?;
+        let tried = bench::experiment(setup, world);
         run.look = Some(look);
-        run.outcome = Some(outcome(&tried.experiment.verdicts, tried.experiment.interrupted));
+        run.outcome = Some(outcome(&tried.experiment));
         run.experiment = Some(tried.experiment);
         Ok(())
     }
 
-    /// Two commands may well put out different things: that is told, not held against them.
-    fn outputs(
-        &self,
-        plain: &Arm,
-        other: &Arm,
-        world: &mut dyn World,
-    ) -> Result<Vec<OutputCheck>, Stop> {
-        let first = world.captured(plain)?;
-        let second = world.captured(other)?;
-        for (arm, run) in [(plain, &first), (other, &second)] {
-            if !run.ended.success() && !self.request.ignore_failure {
-                return Err(Stop::Failed { ended: run.ended, said: format!("arm `{}`", arm.name) });
-            }
+    /// An untimed run of one of the two, of which nothing is known yet that would limit it.
+    fn captured(&self, arm: &Arm, world: &mut dyn World) -> Result<Captured, Stop> {
+        let run = world.captured(arm, &Limits::default())?;
+        if run.ended.success() || self.request.ignore_failure {
+            return Ok(run);
         }
-        Ok(Baseline::of(&first, &first)
-            .map(|b| vec![b.check(&other.name, &second)])
-            .unwrap_or_default())
-    }
-
-    fn look(&self, plain: &Arm, world: &mut dyn World) -> Result<Look, Stop> {
-        let mut runs = Vec::new();
-        for _ in 0..2 {
-            world.condition(bench::conditioned(&runs));
-            runs.push(world.timed(plain, false)?.usage);
-        }
-        let not_asked = || "not part of a comparison of two commands".to_owned();
-        Ok(Look {
-            runs,
-            traced: Fact::Missing(not_asked()),
-            samples: Fact::Missing(not_asked()),
-            walks: Fact::Missing(not_asked()),
-        })
+        Err(Stop::Failed { arm: Some(arm.name.clone()), ended: run.ended, said: run.said })
     }
 }
 
-fn outcome(verdicts: &[pagewise_model::trial::Verdict], interrupted: bool) -> Outcome {
-    if interrupted {
+fn outcome(experiment: &Experiment) -> Outcome {
+    if experiment.interrupted {
         return Outcome::Interrupted;
     }
-    match verdicts.first() {
+    if let Some(why) = &experiment.halted {
+        return Outcome::CannotTell { why: why.clone() };
+    }
+    match experiment.verdicts.first() {
         Some(v) if v.word == Word::Keep => Outcome::Proven { keep: vec![v.arm.clone()] },
         Some(v) if matches!(v.word, Word::CannotTell | Word::NotProven) => {
             Outcome::CannotTell { why: v.why.clone() }

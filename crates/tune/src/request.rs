@@ -1,10 +1,12 @@
 //! What the user asked for.
 
+use crate::world::PLAIN;
 use pagewise_model::Nanos;
 use pagewise_model::plan::Dose;
 pub use pagewise_model::run::StdoutTo;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_remedy::receipt::{Here, Start};
+use pagewise_trial::CONTROL_AGAIN;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -56,6 +58,19 @@ pub struct Request {
     pub started_unix_ns: u64,
 }
 
+/// Why a name cannot be an arm's, if so; `others` have theirs already.
+#[must_use]
+pub fn unfit_name<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    if name.trim().is_empty() {
+        return Some("a name is empty".to_owned());
+    }
+    if name == CONTROL_AGAIN {
+        return Some(format!("`{name}` is the name of the control's second run in a block"));
+    }
+    let twice = others.into_iter().any(|other| other == name);
+    twice.then(|| format!("two arms have the name `{name}`"))
+}
+
 impl Request {
     /// A run of `command` without results: what was asked for, under which conditions.
     #[must_use]
@@ -71,6 +86,29 @@ impl Request {
         let (command, here) = (&self.command[..], &self.here);
         Start { command, input: self.input.as_deref(), here, quote: self.quote }
     }
+
+    /// Why the user's own arms cannot be told apart from each other and from what else is tried,
+    /// or not be run, if so.
+    #[must_use]
+    pub fn unfit_arm(&self) -> Option<String> {
+        self.own_arms.iter().enumerate().find_map(|(i, own)| {
+            let name = own.name.as_str();
+            if name == PLAIN {
+                return Some(format!("`{PLAIN}` is the name of the program itself"));
+            }
+            if pagewise_remedy::find(name).is_some() {
+                return Some(format!("`{name}` is the name of a remedy"));
+            }
+            if name.contains('+') {
+                return Some(format!("`{name}`: `+` stands between remedies that are combined"));
+            }
+            if own.command.first().is_none_or(|program| program.is_empty()) {
+                return Some(format!("arm `{name}` has no command"));
+            }
+            unfit_name(name, self.own_arms.iter().take(i).map(|other| other.name.as_str()))
+        })
+    }
+
     /// True when the user answers for a rerun.
     #[must_use]
     pub fn may_rerun(&self) -> bool {

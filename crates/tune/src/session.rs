@@ -5,21 +5,21 @@
 
 use crate::bench;
 use crate::choose;
-use crate::output::{Baseline, Captured};
+use crate::look;
+use crate::output::{Baseline, NoBaseline};
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, World};
+use crate::world::{Arm, Event, Limits, Timing, World};
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, Traced};
-use pagewise_model::plan::{Dose, Settings};
+use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
 use pagewise_model::trial::{Verdict, Word};
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_trial::Kind;
-
-/// Plain timed runs of the look: two, for the spread.
-const LOOKS: usize = 2;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// Where a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,9 @@ pub struct Session<'a> {
     traced: Option<Fact<Traced>>,
     doses: Vec<Vec<Dose>>,
     base: Option<Baseline>,
+    /// Time from one plain run to the next.
+    cost_ns: Nanos,
+    limits: Limits,
 }
 
 impl<'a> Session<'a> {
@@ -59,7 +62,15 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn new(request: &'a Request) -> Self {
         let run = request.empty_run(RunKind::Tune, &request.command);
-        Self { request, run, traced: None, doses: Vec::new(), base: None }
+        Self {
+            request,
+            run,
+            traced: None,
+            doses: Vec::new(),
+            base: None,
+            cost_ns: Nanos(0),
+            limits: Limits::default(),
+        }
     }
 
     /// Runs to the end. What is known is in the run whatever happens; an early end is told apart.
@@ -113,7 +124,7 @@ impl<'a> Session<'a> {
         match &traced {
             Fact::Known(seen) => {
                 if !seen.ended.success() && !self.request.ignore_failure {
-                    return Err(Stop::Failed { ended: seen.ended, said });
+                    return Err(Stop::Failed { arm: None, ended: seen.ended, said });
                 }
                 if !seen.effects.is_empty() && !self.request.may_rerun() {
                     return Err(Stop::NotSafe(seen.effects.clone()));
@@ -132,20 +143,22 @@ impl<'a> Session<'a> {
 
     fn time(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         world.tell(&Event::Stage("timed look"));
-        let plain = choose::plain(self.request);
-        let mut runs = Vec::new();
-        for _ in 0..LOOKS {
-            world.condition(bench::conditioned(&runs));
-            let timed = world.timed(&plain, false)?;
-            if !timed.usage.ended.success() && !self.request.ignore_failure {
-                return Err(Stop::Failed { ended: timed.usage.ended, said: String::new() });
-            }
-            runs.push(timed.usage);
-        }
-        world.condition(bench::conditioned(&runs));
-        let observed = world.timed(&plain, true)?;
+        let plain = Arm::plain(self.request);
         let traced = self.traced.take().unwrap_or_else(|| Fact::missing("not taken"));
-        let look = Look { runs, traced, samples: observed.samples, walks: observed.walks };
+        let limits = look::first_limits(&traced);
+        let timed = look::time(world, &plain, self.request.ignore_failure, limits)?;
+        if timed.leftovers > 0 {
+            self.run.warnings.push(format!(
+                "it left up to {} process(es) behind, which were killed at its end: their work is not in these figures",
+                timed.leftovers
+            ));
+        }
+        let fresh = look::conditioned(&timed.runs);
+        let observed = world.timed(&plain, &Timing { fresh, observed: true, limits })?;
+        let (samples, walks) = (observed.samples, observed.walks);
+        let look = Look { runs: timed.runs, traced, samples, walks };
+        self.cost_ns = timed.cost_ns;
+        self.limits = look::limits(&look);
         self.run.look = Some(look);
         Ok(Step::Diagnose)
     }
@@ -171,39 +184,45 @@ impl<'a> Session<'a> {
             self.run.outcome = Some(Outcome::AdviceOnly);
             return Ok(Step::Done);
         }
-        self.doses = choose::doses(self.request, &self.run.candidates)
-            .into_iter()
-            .map(|dose| vec![dose])
-            .collect();
         let ceiling = self.run.diagnosis.as_ref().map_or(1.0, |d| d.ceiling_share);
-        let asked = self.request.only.is_some() || !self.request.own_arms.is_empty();
-        let why = if ceiling < choose::LEAST_CEILING {
+        let little = ceiling < choose::LEAST_CEILING;
+        if !little || self.request.only.is_some() {
+            let chosen = choose::doses(self.request, &self.run.candidates);
+            self.doses = chosen.into_iter().map(|dose| vec![dose]).collect();
+        }
+        if !self.arms().is_empty() {
+            return Ok(Step::Compare);
+        }
+        let why = if little {
             format!("page costs and wake-ups are at most {:.1}% of its time", ceiling * 100.0)
-        } else if self.doses.is_empty() {
+        } else {
             format!(
                 "page costs and wake-ups are at most {:.0}% of its time, and no remedy fits",
                 ceiling * 100.0
             )
-        } else {
-            return Ok(Step::Compare);
         };
-        if asked {
-            return Ok(Step::Compare);
-        }
         self.run.outcome = Some(Outcome::NothingToGain { why });
         Ok(Step::Done)
     }
 
     /// Runs two plain commands and each arm untimed, and compares what they put out.
     fn compare(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
+        let arms = self.arms();
+        bench::afford(self.request, Kind::Screened, arms.len(), self.cost_ns)?;
         world.tell(&Event::Stage("comparing outputs"));
-        let plain = choose::plain(self.request);
-        let first = world.captured(&plain)?;
-        let second = world.captured(&plain)?;
+        let plain = Arm::plain(self.request);
+        let first = world.captured(&plain, &self.limits)?;
+        let second = world.captured(&plain, &self.limits)?;
+        let seen = self.run.look.as_ref().map_or(&[][..], |look| &look.runs);
+        if let Some(why) = [&first, &second].into_iter().find_map(|r| look::not_kept(r, seen)) {
+            self.run.outcome = Some(Outcome::CannotTell { why });
+            return Ok(Step::Done);
+        }
         let base = match Baseline::of(&first, &second) {
             Ok(base) => base,
-            Err(why) => {
-                self.run.outcome = Some(Outcome::CannotTell { why });
+            Err(why @ NoBaseline::Missing { .. }) => return Err(Stop::Output(why.to_string())),
+            Err(why @ NoBaseline::Endings(..)) => {
+                self.run.outcome = Some(Outcome::CannotTell { why: why.to_string() });
                 return Ok(Step::Done);
             }
         };
@@ -213,9 +232,9 @@ impl<'a> Session<'a> {
             equal: exceptions.is_empty(),
             notes: exceptions,
         });
-        for arm in self.arms() {
-            let run: Captured = world.captured(&arm)?;
-            self.run.output_checks.push(base.check(&arm.name, &run));
+        for arm in arms {
+            let check = bench::check(world, &base, &arm, &self.limits)?;
+            self.run.output_checks.push(check);
         }
         self.base = Some(base);
         Ok(Step::Try)
@@ -223,12 +242,7 @@ impl<'a> Session<'a> {
 
     /// All arms: the chosen doses and the user's own.
     fn arms(&self) -> Vec<Arm> {
-        let own = self.request.own_arms.iter().map(|own| Arm {
-            name: own.name.clone(),
-            command: own.command.clone(),
-            settings: Settings::default(),
-            mechanism: Vec::new(),
-        });
+        let own = self.request.own_arms.iter().map(Arm::own);
         self.doses.iter().map(|doses| choose::arm(self.request, doses)).chain(own).collect()
     }
 
@@ -238,15 +252,17 @@ impl<'a> Session<'a> {
         let setup = bench::Setup {
             request: self.request,
             kind: Kind::Screened,
-            plain: choose::plain(self.request),
+            plain: Arm::plain(self.request),
             arms: self.arms(),
             doses: self.doses.iter().cloned().chain(own).collect(),
             look,
+            cost_ns: self.cost_ns,
+            limits: self.limits,
             prices: self.run.prices.as_ref(),
             base: self.base.as_ref(),
             checks: std::mem::take(&mut self.run.output_checks),
         };
-        let tried = bench::experiment(setup, world)?;
+        let tried = bench::experiment(setup, world);
         let interrupted = tried.experiment.interrupted;
         self.run.output_checks = tried.checks;
         self.run.doses = tried.doses;
@@ -264,6 +280,10 @@ impl<'a> Session<'a> {
             let verdict = experiment.verdicts.iter().find(|v| v.arm == name);
             verdict.and_then(|v| v.effect.as_ref()).map_or(1.0, |e| e.ratio)
         };
+        if let Some(why) = &experiment.halted {
+            self.run.outcome = Some(Outcome::CannotTell { why: why.clone() });
+            return Step::Done;
+        }
         let mut kept: Vec<String> = experiment
             .verdicts
             .iter()
@@ -271,20 +291,31 @@ impl<'a> Session<'a> {
             .map(|v| v.arm.clone())
             .collect();
         kept.sort_by(|a, b| gain(a).total_cmp(&gain(b)));
-        self.run.outcome = Some(match kept.first() {
-            Some(best) => {
-                let doses = self.run.doses.iter().find(|(name, _)| name == best);
-                self.run.receipt = doses.map(|(_, doses)| {
-                    pagewise_remedy::receipt::write(doses, &self.request.start())
-                });
-                Outcome::Proven { keep: kept }
-            }
-            None => match undecided(&experiment.verdicts) {
+        self.run.outcome = Some(if kept.is_empty() {
+            match undecided(&experiment.verdicts) {
                 Some(why) => Outcome::CannotTell { why },
                 None => Outcome::NothingKept,
-            },
+            }
+        } else {
+            self.run.receipt = kept.iter().find_map(|name| self.receipt(name));
+            Outcome::Proven { keep: kept }
         });
         Step::Done
+    }
+
+    /// How to keep an arm: the remedies on the program, or the user's own command.
+    fn receipt(&self, arm: &str) -> Option<Receipt> {
+        if let Some((_, doses)) = self.run.doses.iter().find(|(name, _)| name == arm) {
+            return Some(pagewise_remedy::receipt::write(doses, &self.request.start()));
+        }
+        let own = self.request.own_arms.iter().find(|own| own.name == arm)?;
+        let quoted = |word: &OsStr| (self.request.quote)(word.as_bytes());
+        let mut command = own.command.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ");
+        if let Some(input) = &self.request.input {
+            command.push_str(&format!(" < {}", quoted(input.as_os_str())));
+        }
+        let undo = "start it with the command it had before".to_owned();
+        Some(Receipt { command, undo, ..Receipt::default() })
     }
 }
 

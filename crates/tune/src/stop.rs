@@ -2,7 +2,12 @@
 
 use pagewise_model::look::SideEffect;
 use pagewise_model::usage::Ended;
+use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::LaunchError;
+use pagewise_trial::RunFailure;
+
+/// Calls on the way to a program that fail for what an arm asks for and not for want of ours.
+const OF_THE_ARM: [&str; 3] = ["execve", "sched_setaffinity", "prctl(PR_SET_THP_DISABLE)"];
 
 /// Why a session ends early. Each becomes one line, a next step and an exit code.
 #[derive(Debug, thiserror::Error)]
@@ -17,8 +22,10 @@ pub enum Stop {
     #[error("cannot see whether it is safe to run again: {0}")]
     NotSeen(String),
     /// It failed in the look.
-    #[error("the program failed in the look: {ended}{}", quoted(.said))]
+    #[error("{} failed in the look: {ended}{}", who(.arm.as_deref()), quoted(.said))]
     Failed {
+        /// The arm, where it is not the program as it is.
+        arm: Option<String>,
         /// How it ended.
         ended: Ended,
         /// Last line of its standard error.
@@ -32,6 +39,15 @@ pub enum Stop {
         /// How it ended.
         ended: Ended,
     },
+    /// It took longer than it may.
+    #[error("the program took more than {0} and was stopped")]
+    TooLong(Nanos),
+    /// It took more memory than it may.
+    #[error("the program took more than {0} of memory and was stopped")]
+    TooLarge(Bytes),
+    /// What the program puts out cannot be compared.
+    #[error("cannot compare the output of a plain run: {0}")]
+    Output(String),
     /// The budget cannot hold a confirmation.
     #[error("budget too small: {0}")]
     Budget(String),
@@ -57,6 +73,10 @@ fn list(effects: &[SideEffect]) -> String {
     text
 }
 
+fn who(arm: Option<&str>) -> String {
+    arm.map_or_else(|| "the program".to_owned(), |name| format!("arm `{name}`"))
+}
+
 fn quoted(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!(" (it says: {said})") }
 }
@@ -73,7 +93,59 @@ impl Stop {
             Self::Failed { .. } => Some(
                 "--ignore-failure accepts a program that always fails alike; --input FILE gives it input",
             ),
+            Self::Output(_) => Some(
+                "--output names regular files that each run writes anew, relative to this directory",
+            ),
             _ => None,
         }
+    }
+
+    /// Whose failure it is, when it comes from the run of an arm: only what the arm itself did or
+    /// asked for says something about it.
+    #[must_use]
+    pub fn into_failure(self) -> RunFailure {
+        match self {
+            Self::Interrupted => RunFailure::Interrupted,
+            Self::Launch(LaunchError::Call { ref call, .. })
+                if !OF_THE_ARM.contains(&call.as_str()) =>
+            {
+                RunFailure::Broken(self.to_string())
+            }
+            Self::Launch(_) | Self::TooLong(_) | Self::TooLarge(_) | Self::Failed { .. } => {
+                RunFailure::Failed(self.to_string())
+            }
+            other => RunFailure::Broken(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_is_blamed_for_its_own_failures_alone() {
+        let call = |call: &str| {
+            Stop::Launch(LaunchError::Call { call: call.into(), subject: "x".into(), errno: 11 })
+        };
+        let of_the_arm = [
+            Stop::Launch(LaunchError::NotFound { program: "x".into() }),
+            Stop::TooLong(Nanos::secs(10)),
+            Stop::TooLarge(Bytes::mib(1)),
+            call("sched_setaffinity"),
+        ];
+        for stop in of_the_arm {
+            assert!(matches!(stop.into_failure(), RunFailure::Failed(_)));
+        }
+        let ours = [
+            call("fork"),
+            call("open"),
+            Stop::Around { which: "--prepare", ended: Ended::Exited(1) },
+            Stop::Broken("the supervisor is gone".into()),
+        ];
+        for stop in ours {
+            assert!(matches!(stop.into_failure(), RunFailure::Broken(_)));
+        }
+        assert_eq!(Stop::Interrupted.into_failure(), RunFailure::Interrupted);
     }
 }

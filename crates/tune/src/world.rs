@@ -1,6 +1,7 @@
 //! What a session needs from outside, and the arms it runs there.
 
 use crate::output::Captured;
+use crate::request::{OwnArm, Request};
 use crate::stop::Stop;
 use pagewise_model::look::{Samples, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
@@ -14,6 +15,9 @@ use pagewise_remedy::Mechanism;
 use pagewise_trial::{Canary, Progress, WeatherMark};
 use std::ffi::OsString;
 
+/// Name of the program as it is, in reports and among the arms.
+pub const PLAIN: &str = "plain";
+
 /// One way to run the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arm {
@@ -23,8 +27,54 @@ pub struct Arm {
     pub command: Vec<OsString>,
     /// What is changed about it.
     pub settings: Settings,
-    /// How its success is read; `None` passes the check over (the user's own arms).
+    /// How its success is read, one for each dose; empty for the program as it is and for the
+    /// user's own arms, whose success is not checked this way.
     pub mechanism: Vec<Mechanism>,
+}
+
+impl Arm {
+    /// A command as it is.
+    #[must_use]
+    pub fn unchanged(name: &str, command: &[OsString]) -> Self {
+        Self {
+            name: name.to_owned(),
+            command: command.to_vec(),
+            settings: Settings::default(),
+            mechanism: Vec::new(),
+        }
+    }
+
+    /// The program as it is.
+    #[must_use]
+    pub fn plain(request: &Request) -> Self {
+        Self::unchanged(PLAIN, &request.command)
+    }
+
+    /// An arm of the user's own.
+    #[must_use]
+    pub fn own(own: &OwnArm) -> Self {
+        Self::unchanged(&own.name, &own.command)
+    }
+}
+
+/// What a run may take before it is stopped, where that is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Wall time.
+    pub time: Option<Nanos>,
+    /// Private memory of all its processes; the machine's room binds besides.
+    pub memory: Option<Bytes>,
+}
+
+/// How a timed run is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Memory to touch and free right before it, so that the host backs it.
+    pub fresh: Bytes,
+    /// Samples and walk counts are taken.
+    pub observed: bool,
+    /// What it may take.
+    pub limits: Limits,
 }
 
 /// A timed run as the kernel accounted for it.
@@ -40,6 +90,10 @@ pub struct Timed {
     pub cpus_at_end: Vec<u32>,
     /// CPU time of the supervising process.
     pub supervisor_ns: Nanos,
+    /// Processes it left behind, which were killed.
+    pub leftovers: u32,
+    /// Memory was conditioned before it.
+    pub conditioned: bool,
     /// Kernel samples, if asked for.
     pub samples: Fact<Samples>,
     /// Page-walk counts, if asked for.
@@ -66,25 +120,23 @@ pub trait World {
     /// Prices of this session.
     ///
     /// # Errors
-    /// When they cannot be measured.
+    /// When they cannot be measured, or the user interrupts.
     fn prices(&mut self) -> Result<Prices, Stop>;
     /// The traced look, with the last line of standard error.
     ///
     /// # Errors
     /// When the program cannot be started or the user interrupts.
     fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop>;
-    /// One timed run; `observed` asks for samples and walk counts.
+    /// One timed run, right after `--prepare` and the conditioning of memory.
     ///
     /// # Errors
-    /// When the program cannot be started or the user interrupts.
-    fn timed(&mut self, arm: &Arm, observed: bool) -> Result<Timed, Stop>;
+    /// When the program cannot be started, breaks a limit, or the user interrupts.
+    fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop>;
     /// One untimed run with its output kept.
     ///
     /// # Errors
-    /// When the program cannot be started, its output cannot be kept, or the user interrupts.
-    fn captured(&mut self, arm: &Arm) -> Result<Captured, Stop>;
-    /// Touches and frees memory so that the host backs it.
-    fn condition(&mut self, bytes: Bytes);
+    /// When the program cannot be started, breaks a limit, or the user interrupts.
+    fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop>;
     /// Register-only and memory-bound loops of fixed work.
     fn canary(&mut self) -> Canary;
     /// Weather now.

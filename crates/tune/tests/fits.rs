@@ -10,7 +10,7 @@ use pagewise_model::plan::Candidate;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_tune::choose;
-use pagewise_tune::world::World;
+use pagewise_tune::world::{Arm, Timing, World};
 use support::{Fake, request};
 
 /// The candidates for the program of numbers, changed by `change`.
@@ -20,8 +20,8 @@ fn candidates(change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
 
 fn on_machine(thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
     let mut world = Fake::default();
-    let plain = choose::plain(&request());
-    let runs = (0..2).map(|_| world.timed(&plain, false).unwrap().usage).collect();
+    let plain = Arm::plain(&request());
+    let runs = (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
     let (Fact::Known(mut traced), _) = world.traced().unwrap() else { panic!("no look") };
     let missing = || "not here".to_owned();

@@ -7,6 +7,7 @@ use pagewise_model::run::Outcome;
 use pagewise_model::trial::Word;
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
+use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
 use pagewise_tune::{Request, Stop};
 use support::{Fake, request};
@@ -136,4 +137,119 @@ fn the_same_seed_gives_the_same_order() {
     };
     assert_eq!(order(7), order(7));
     assert_ne!(order(7), order(8));
+}
+
+fn own(name: &str, program: &str) -> OwnArm {
+    OwnArm { name: name.into(), command: vec![program.into(), "an arg".into()] }
+}
+
+#[test]
+fn our_own_failures_prove_nothing() {
+    let mut world =
+        Fake { huge_factor: 0.6, huge_output: "other\n", breaks_after: 10, ..Fake::default() };
+    let request = Request { own_arms: vec![own("mine", "prog2")], ..request() };
+    let (run, stop) = run(&request, &mut world);
+    assert!(stop.is_none(), "{stop:?}");
+    let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
+    assert!(why.contains("no more processes"), "{why}");
+    let words: Vec<Word> = run.experiment.unwrap().verdicts.iter().map(|v| v.word).collect();
+    assert_eq!(words, [Word::Reject, Word::CannotTell], "one was rejected for its output before");
+}
+
+#[test]
+fn an_arm_that_cannot_run_is_told_and_the_others_go_on() {
+    let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
+    let request = Request { own_arms: vec![own("mine", "./nosuch")], ..request() };
+    let (run, stop) = run(&request, &mut world);
+    assert!(stop.is_none() && matches!(run.outcome, Some(Outcome::Proven { .. })), "{stop:?}");
+    let verdicts = run.experiment.unwrap().verdicts;
+    let mine = verdicts.iter().find(|v| v.arm == "mine").unwrap();
+    assert!(mine.word == Word::Reject && mine.why.contains("./nosuch"), "{mine:?}");
+    assert_eq!(world.timed_runs("mine"), 0);
+}
+
+#[test]
+fn an_arm_that_hangs_is_stopped_and_rejected() {
+    let mut world = Fake { hangs: Some("heap-huge=glibc"), ..Fake::default() };
+    let (run, stop) = run(&request(), &mut world);
+    assert!(stop.is_none(), "{stop:?}");
+    let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
+    assert!(
+        verdict.word == Word::Reject && verdict.why.contains("times the slowest"),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn an_arm_may_take_a_quarter_more_than_the_program() {
+    let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
+    let (_, stop) = run(&Request { own_arms: vec![own("mine", "p2")], ..request() }, &mut world);
+    assert!(stop.is_none(), "{stop:?}");
+    let peak = 100_000.0 * 4096.0;
+    let limit = Bytes((peak * 1.25) as u64 + Bytes::mib(256).0);
+    let limits = &world.memory_limits;
+    assert!(!limits.is_empty());
+    assert!(limits.iter().all(|l| *l == ("heap-huge=glibc".to_owned(), limit)), "{limits:?}");
+}
+
+#[test]
+fn a_named_file_that_no_run_writes_is_an_error() {
+    let mut world = Fake { file_missing: Some("is not there"), ..Fake::default() };
+    let (run, stop) = run(&request(), &mut world);
+    let stop = stop.expect("a stop");
+    assert!(matches!(stop, Stop::Output(_)) && stop.help().is_some());
+    assert!(stop.to_string().ends_with("file `x` is not there"), "{stop}");
+    assert!(run.diagnosis.is_some(), "what is known is kept");
+}
+
+#[test]
+fn a_kept_output_that_changes_the_ending_tells_nothing() {
+    let mut world = Fake { captured_ended: Some(Ended::Exited(1)), ..Fake::default() };
+    let (run, stop) = run(&request(), &mut world);
+    assert!(stop.is_none());
+    let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
+    assert!(why.contains("could not be kept") && why.contains("exit status 1"), "{why}");
+    assert!(run.experiment.is_none());
+}
+
+#[test]
+fn another_amount_of_work_is_no_gain() {
+    let mut world = Fake { huge_factor: 0.6, huge_reads: Bytes::mib(40), ..Fake::default() };
+    let (run, _) = run(&request(), &mut world);
+    let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
+    assert!(verdict.word == Word::Reject && verdict.why.contains("unequal work"), "{verdict:?}");
+}
+
+#[test]
+fn what_a_run_leaves_behind_is_told() {
+    let mut world = Fake { leftovers: 2, ..Fake::default() };
+    let (run, _) = run(&Request { advise: true, ..request() }, &mut world);
+    assert!(run.warnings.iter().any(|w| w.contains("2 process(es)")), "{:?}", run.warnings);
+}
+
+#[test]
+fn a_budget_too_small_is_known_before_outputs_are_compared() {
+    let mut world = Fake::default();
+    let (_, stop) = run(&Request { budget: Some(Nanos::secs(1)), ..request() }, &mut world);
+    assert!(matches!(stop, Some(Stop::Budget(_))), "{stop:?}");
+    assert_eq!(world.captured, 0);
+}
+
+#[test]
+fn own_arms_alone_are_tried_where_page_costs_are_small() {
+    let mut world = Fake { faults: 40, anon: Bytes::kib(64), ..Fake::default() };
+    let (run, _) = run(&Request { own_arms: vec![own("mine", "p2")], ..request() }, &mut world);
+    let arms: Vec<String> = run.experiment.unwrap().design.screened;
+    assert_eq!(arms, ["mine"]);
+}
+
+#[test]
+fn names_of_own_arms_are_told_apart() {
+    let unfit = |arms: Vec<OwnArm>| Request { own_arms: arms, ..request() }.unfit_arm();
+    assert_eq!(unfit(vec![own("a", "x"), own("b", "x")]), None);
+    assert!(unfit(vec![own("a", "x"), own("a", "y")]).unwrap().contains("two arms"));
+    for name in ["plain", "A'", "heap-huge", "a+b", " ", ""] {
+        assert!(unfit(vec![own(name, "x")]).is_some(), "{name}");
+    }
+    assert!(unfit(vec![own("a", "")]).is_some());
 }

@@ -6,9 +6,10 @@ use pagewise_model::price::Prices;
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 use pagewise_remedy::receipt::Here;
+use pagewise_tracee::launch::LaunchError;
 use pagewise_trial::{Canary, WeatherMark};
 use pagewise_tune::output::{Captured, Stream};
-use pagewise_tune::world::{Arm, Event, Timed, World};
+use pagewise_tune::world::{Arm, Event, Limits, Timed, Timing, World};
 use pagewise_tune::{Request, StdoutTo, Stop};
 use std::cell::Cell;
 
@@ -56,6 +57,20 @@ pub(crate) struct Fake {
     pub(crate) ended: Ended,
     /// The user stops it after this many runs.
     pub(crate) interrupt_after: u32,
+    /// How it ends when its output is kept.
+    pub(crate) captured_ended: Option<Ended>,
+    /// Why a named file is not there after any run.
+    pub(crate) file_missing: Option<&'static str>,
+    /// Bytes it reads with huge pages.
+    pub(crate) huge_reads: Bytes,
+    /// Processes each run leaves behind.
+    pub(crate) leftovers: u32,
+    /// The arm that never ends.
+    pub(crate) hangs: Option<&'static str>,
+    /// Timed runs after which our own machinery fails.
+    pub(crate) breaks_after: usize,
+    /// Memory limits that arms were given.
+    pub(crate) memory_limits: Vec<(String, Bytes)>,
     /// Untimed runs made.
     pub(crate) captured: u32,
     /// State of the world.
@@ -79,6 +94,13 @@ impl Default for Fake {
             effects: Vec::new(),
             ended: Ended::Exited(0),
             interrupt_after: u32::MAX,
+            captured_ended: None,
+            file_missing: None,
+            huge_reads: Bytes::kib(8),
+            leftovers: 0,
+            hangs: None,
+            breaks_after: usize::MAX,
+            memory_limits: Vec::new(),
             captured: 0,
             timed: Vec::new(),
             traced: 0,
@@ -190,9 +212,18 @@ impl World for Fake {
         Ok((Fact::Known(traced), "no such table: t".into()))
     }
 
-    fn timed(&mut self, arm: &Arm, _observed: bool) -> Result<Timed, Stop> {
+    fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
         self.check()?;
         self.timed.push(arm.name.clone());
+        self.memory_limits.extend(timing.limits.memory.map(|limit| (arm.name.clone(), limit)));
+        if self.timed.len() > self.breaks_after {
+            return Err(Stop::Broken("no more processes".into()));
+        }
+        if self.hangs == Some(arm.name.as_str()) {
+            return Err(Stop::TooLong(timing.limits.time.expect("arms have a limit")));
+        }
+        // Touching memory takes its time.
+        self.pass(if timing.fresh > Bytes(0) { 50_000_000 } else { 0 });
         let huge = Self::is_huge(arm);
         let factor = if huge { self.huge_factor } else { 1.0 } * self.noise();
         let wall = (5e8 * factor) as u64;
@@ -208,7 +239,7 @@ impl World for Fake {
                 major_faults: 0,
                 voluntary_switches: 2,
                 involuntary_switches: 5,
-                read_bytes: Some(Bytes::kib(8)),
+                read_bytes: Some(if huge { self.huge_reads } else { Bytes::kib(8) }),
                 written_bytes: Some(Bytes(4)),
                 read_calls: Some(10),
                 write_calls: Some(1),
@@ -219,21 +250,33 @@ impl World for Fake {
             huge_faults: if huge { self.huge_faults } else { 0 },
             cpus_at_end: vec![0, 1],
             supervisor_ns: Nanos(0),
+            leftovers: self.leftovers,
+            conditioned: true,
             samples: Fact::missing("no samples here"),
             walks: Fact::missing("no counters here"),
         })
     }
 
-    fn captured(&mut self, arm: &Arm) -> Result<Captured, Stop> {
+    fn captured(&mut self, arm: &Arm, _limits: &Limits) -> Result<Captured, Stop> {
         self.check()?;
         self.captured += 1;
+        if arm.command.first().is_some_and(|program| program == "./nosuch") {
+            let program = "./nosuch".to_owned();
+            return Err(Stop::Launch(LaunchError::NotFound { program }));
+        }
         let text = if Self::is_huge(arm) { self.huge_output } else { "out\n" };
         let stream = Stream::read(text.as_bytes()).expect("memory can be read");
-        Ok(Captured { ended: self.ended, streams: vec![("standard output".into(), Some(stream))] })
-    }
-
-    fn condition(&mut self, _bytes: Bytes) {
-        self.pass(50_000_000);
+        let mut streams = vec![("standard output".into(), Ok(stream))];
+        if let Some(why) = self.file_missing {
+            streams.push(("file `x`".into(), Err(why.into())));
+        }
+        Ok(Captured {
+            ended: self.captured_ended.unwrap_or(self.ended),
+            streams,
+            said: "no such table: t".into(),
+            written: Some(Bytes(4)),
+            wall_ns: Nanos::millis(500),
+        })
     }
 
     fn canary(&mut self) -> Canary {

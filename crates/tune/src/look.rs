@@ -1,0 +1,158 @@
+//! The timed look: plain runs before anything is decided, and what follows from them for every
+//! later run (memory to condition, limits, what a run costs the budget).
+
+use crate::output::Captured;
+use crate::stop::Stop;
+use crate::world::{Arm, Limits, PLAIN, Timed, Timing, World};
+use pagewise_model::look::{Look, Traced};
+use pagewise_model::usage::Usage;
+use pagewise_model::{Bytes, Fact, Nanos};
+
+/// Plain timed runs of the look: two, for the spread.
+const RUNS: usize = 2;
+/// Memory touched and freed before a run, relative to the program's peak. Freed pages merge with
+/// their neighbours and the program takes others than those just touched: what is in place must be
+/// well more than it needs. See docs/decisions/006-conditioning-before-each-run.md.
+const CONDITION_FACTOR: u64 = 2;
+/// The least that is touched: what a small program takes comes from anywhere in free memory.
+const CONDITION_LEAST: Bytes = Bytes::mib(256);
+/// A run may take so many times the slowest plain one: a program slower than that hangs.
+const TIME_FACTOR: u64 = 10;
+/// The least time it may take: a short program stumbles over much that is not its own.
+const TIME_LEAST: Nanos = Nanos::secs(10);
+/// The least time for a first plain run, of which only the traced life is known.
+const FIRST_LEAST: Nanos = Nanos::secs(60);
+/// Memory that an arm may take, relative to the program's peak.
+const MEMORY_FACTOR: f64 = 1.25;
+/// And beyond that: no more than conditioning takes anyway.
+const MEMORY_SLACK: Bytes = CONDITION_LEAST;
+/// A kept output may be so much smaller than what the look wrote: what a program writes varies.
+const KEPT_SHARE: f64 = 0.9;
+/// And so much beyond that: a writer that its reader leaves has filled the pipe in vain.
+const KEPT_SLACK: Bytes = Bytes::kib(256);
+
+/// What plain timed runs showed.
+#[derive(Debug, Clone)]
+pub(crate) struct Plain {
+    /// Their usage.
+    pub(crate) runs: Vec<Usage>,
+    /// Typical time from one run to the next: preparation, conditioning and cleanup included.
+    pub(crate) cost_ns: Nanos,
+    /// Most processes that one left behind.
+    pub(crate) leftovers: u32,
+}
+
+/// Times the program as it is.
+pub(crate) fn time(
+    world: &mut dyn World,
+    arm: &Arm,
+    ignore_failure: bool,
+    limits: Limits,
+) -> Result<Plain, Stop> {
+    let (mut runs, mut costs, mut leftovers) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..RUNS {
+        let before = world.now();
+        let timing = Timing { fresh: conditioned(&runs), observed: false, limits };
+        let timed: Timed = world.timed(arm, &timing)?;
+        costs.push(world.now().0.saturating_sub(before.0));
+        let ended = timed.usage.ended;
+        if !ended.success() && !ignore_failure {
+            let name = (arm.name != PLAIN).then(|| arm.name.clone());
+            return Err(Stop::Failed { arm: name, ended, said: String::new() });
+        }
+        leftovers = leftovers.max(timed.leftovers);
+        runs.push(timed.usage);
+    }
+    let cost_ns = Nanos(costs.iter().sum::<u64>() / RUNS as u64);
+    Ok(Plain { runs, cost_ns, leftovers })
+}
+
+/// How much memory to have the host back before a run. Before each run and not only before each
+/// block: free memory goes back to the host within two seconds, and small and huge pages come
+/// from different parts of it, so that otherwise each arm would pay for the host in its own way.
+pub(crate) fn conditioned(runs: &[Usage]) -> Bytes {
+    let peak = runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
+    Bytes(peak.saturating_mul(CONDITION_FACTOR)).max(CONDITION_LEAST)
+}
+
+/// Limits of the first plain run: no more than a traced life suggests.
+pub(crate) fn first_limits(traced: &Fact<Traced>) -> Limits {
+    let lives = traced.known().into_iter().flat_map(|t| &t.processes).map(|p| p.traced_life_ns.0);
+    let time = lives.max().map(|life| Nanos(life.saturating_mul(TIME_FACTOR)).max(FIRST_LEAST));
+    Limits { time, memory: None }
+}
+
+/// Limits of runs after the look. The peak of the whole tree is known from the traced look alone;
+/// without it the room of the machine is the limit.
+pub(crate) fn limits(look: &Look) -> Limits {
+    let slowest = look.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(0);
+    let largest = look.runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
+    let whole = |t: &&Traced| t.processes.iter().all(|p| p.incomplete.is_none());
+    let memory = look.traced.known().filter(whole).map(|traced| {
+        let tree: u64 = traced.processes.iter().map(|p| p.peak_rss_bytes.0).sum();
+        Bytes((tree.max(largest) as f64 * MEMORY_FACTOR) as u64) + MEMORY_SLACK
+    });
+    Limits { time: Some(longest(slowest)), memory }
+}
+
+/// The time a run may take beside one that took `slowest` nanoseconds.
+pub(crate) fn longest(slowest: u64) -> Nanos {
+    Nanos(slowest.saturating_mul(TIME_FACTOR)).max(TIME_LEAST)
+}
+
+/// Why the output of a plain run was not kept whole, if so: with its output in a file it ends and
+/// writes as it did in the look, unless that file could not take it.
+pub(crate) fn not_kept(run: &Captured, look: &[Usage]) -> Option<String> {
+    if let Some(plain) = look.first().filter(|_| !look.iter().any(|u| u.ended == run.ended)) {
+        return Some(format!(
+            "its output could not be kept: a plain run that writes to a file ends with {}, otherwise with {}",
+            run.ended, plain.ended
+        ));
+    }
+    let least = look.iter().filter_map(|u| u.written_bytes).min()?;
+    let written = run.written?.max(run.kept());
+    let enough = least.0 as f64 * KEPT_SHARE - KEPT_SLACK.0 as f64;
+    ((written.0 as f64) < enough).then(|| {
+        format!("its output could not be kept: a plain run that writes to a file wrote {written}, in the look {least}")
+    })
+}
+
+/// The middle value, 0 of none.
+pub(crate) fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::usage::Ended;
+
+    fn with_peak(peak_rss_bytes: Bytes) -> Usage {
+        Usage {
+            wall_ns: Nanos::secs(1),
+            user_ns: Nanos::secs(1),
+            sys_ns: Nanos(0),
+            peak_rss_bytes,
+            minor_faults: 0,
+            major_faults: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            read_bytes: None,
+            written_bytes: None,
+            read_calls: None,
+            write_calls: None,
+            device_read_bytes: None,
+            ended: Ended::Exited(0),
+        }
+    }
+
+    #[test]
+    fn twice_the_largest_peak_is_conditioned_and_never_little() {
+        assert_eq!(conditioned(&[]), Bytes::mib(256));
+        assert_eq!(conditioned(&[with_peak(Bytes::mib(40))]), Bytes::mib(256));
+        let runs = [with_peak(Bytes::mib(300)), with_peak(Bytes::mib(200))];
+        assert_eq!(conditioned(&runs), Bytes::mib(600));
+        assert_eq!(conditioned(&[with_peak(Bytes(u64::MAX))]), Bytes(u64::MAX));
+    }
+}
