@@ -341,3 +341,6 @@ impl World for Live<'_> {
         (self.listener)(event);
     }
 }
+
+#[cfg(test)]
+mod tests;

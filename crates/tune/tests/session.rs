@@ -253,3 +253,14 @@ fn names_of_own_arms_are_told_apart() {
     }
     assert!(unfit(vec![own("a", "")]).is_some());
 }
+
+#[test]
+fn the_receipt_of_an_own_arm_is_its_command() {
+    let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
+    let (run, _) = run(&Request { own_arms: vec![own("mine", "fast")], ..request() }, &mut world);
+    let keep = ["mine", "heap-huge=glibc"].map(str::to_owned).to_vec();
+    assert_eq!(run.outcome, Some(Outcome::Proven { keep }));
+    assert_eq!(run.receipt.unwrap().command, "fast 'an arg'");
+    let names: Vec<String> = run.experiment.unwrap().verdicts.into_iter().map(|v| v.arm).collect();
+    assert_eq!(names, ["heap-huge=glibc", "mine"], "nothing is combined with an own arm");
+}

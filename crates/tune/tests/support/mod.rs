@@ -225,7 +225,9 @@ impl World for Fake {
         // Touching memory takes its time.
         self.pass(if timing.fresh > Bytes(0) { 50_000_000 } else { 0 });
         let huge = Self::is_huge(arm);
-        let factor = if huge { self.huge_factor } else { 1.0 } * self.noise();
+        let fast = arm.command.first().is_some_and(|program| program == "fast");
+        let usual = if fast { 0.5 } else { 1.0 };
+        let factor = if huge { self.huge_factor } else { usual } * self.noise();
         let wall = (5e8 * factor) as u64;
         self.pass(wall);
         let faults = if huge { self.faults / 500 + 50 } else { self.faults };

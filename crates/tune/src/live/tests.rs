@@ -1,0 +1,175 @@
+//! The real world over a stand-in for the supervising process.
+
+use super::*;
+use pagewise_model::usage::{Ended, Usage};
+use std::cell::RefCell;
+use std::process::Command;
+use std::rc::Rc;
+
+/// Runs every command at once and keeps a list; raises the flag when it meets `stop_at`.
+struct Fake {
+    ran: Rc<RefCell<Vec<String>>>,
+    stop_at: &'static str,
+    dead_at: &'static str,
+    stop: Arc<AtomicBool>,
+}
+
+impl Runs for Fake {
+    fn run(
+        &mut self,
+        launch: &Launch,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Finished, SuperviseError> {
+        let text = launch.argv.last().unwrap().to_string_lossy().into_owned();
+        self.ran.borrow_mut().push(text.clone());
+        if text == self.stop_at {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        if interrupted() {
+            return Err(SuperviseError::Interrupted);
+        }
+        if text == self.dead_at {
+            return Err(SuperviseError::Died { how: "signal 9".into(), killed: 0 });
+        }
+        let status = Command::new(&launch.argv[0]).args(&launch.argv[1..]).status().unwrap();
+        Ok(finished(Ended::Exited(status.code().unwrap())))
+    }
+
+    fn traced(
+        &mut self,
+        _: &Launch,
+        _: &[PathBuf],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Traced, SuperviseError> {
+        self.ran.borrow_mut().push("traced".into());
+        assert!(!interrupted(), "nobody asked");
+        Err(SuperviseError::Trace("not here".into()))
+    }
+
+    fn condition(&mut self, _: Bytes, _: &dyn Fn() -> bool) -> Result<(), SuperviseError> {
+        self.ran.borrow_mut().push("condition".into());
+        Ok(())
+    }
+}
+
+fn finished(ended: Ended) -> Finished {
+    Finished {
+        usage: Usage {
+            wall_ns: Nanos(1),
+            user_ns: Nanos(1),
+            sys_ns: Nanos(0),
+            peak_rss_bytes: Bytes(1),
+            minor_faults: 0,
+            major_faults: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            read_bytes: None,
+            written_bytes: None,
+            read_calls: None,
+            write_calls: None,
+            device_read_bytes: None,
+            ended,
+        },
+        watches: Vec::new(),
+        supervisor_ns: Nanos(0),
+        huge_faults: 0,
+        leftovers_killed: 0,
+        cpus_at_end: Vec::new(),
+        timed_out: false,
+        over_memory: false,
+        samples: Fact::missing("not asked for"),
+        walks: Fact::missing("not asked for"),
+    }
+}
+
+/// What `program` with these around it ran, and what `work` made of it.
+fn with<T>(
+    request: &Request,
+    stop_at: &'static str,
+    dead_at: &'static str,
+    work: impl FnOnce(&mut Live<'_>) -> T,
+) -> (T, Vec<String>) {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let parent = std::env::temp_dir().join(format!("pagewise-live-{}-{next}", std::process::id()));
+    std::fs::create_dir_all(&parent).unwrap();
+    let (ran, stop) = (Rc::new(RefCell::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+    let fake = Fake { ran: Rc::clone(&ran), stop_at, dead_at, stop: Arc::clone(&stop) };
+    let mut listener = |_: &Event<'_>| {};
+    let scratch = Scratch::create(&parent).unwrap();
+    let mut live = Live::with(request, Box::new(fake), scratch, stop, &mut listener);
+    let made = work(&mut live);
+    drop(live);
+    std::fs::remove_dir_all(&parent).unwrap();
+    (made, ran.take())
+}
+
+fn request(prepare: &str, program: &str, cleanup: &str) -> Request {
+    Request {
+        command: ["sh", "-c", program].map(OsString::from).to_vec(),
+        input: None,
+        stdout: StdoutTo::Null,
+        outputs: Vec::new(),
+        rerun_safe: true,
+        prepare: Some(prepare.into()),
+        cleanup: Some(cleanup.into()),
+        ignore_failure: false,
+        advise: false,
+        only: None,
+        own_arms: Vec::new(),
+        budget: None,
+        seed: 1,
+        quote: str::to_owned,
+        id: "test".into(),
+        started_unix_ns: 0,
+    }
+}
+
+#[test]
+fn cleanup_always_runs_and_the_first_error_is_told() {
+    let timed = |request: &Request, stop_at, dead_at| {
+        let arm = Arm::plain(request);
+        let timing = Timing::default();
+        with(request, stop_at, dead_at, |live| live.timed(&arm, &timing).err())
+    };
+    let usual = request("true", "exit 0", "exit 4");
+    let (stop, ran) = timed(&usual, "none", "none");
+    assert!(matches!(stop, Some(Stop::Around { which: "--cleanup", .. })), "{stop:?}");
+    assert_eq!(ran, ["true", "condition", "exit 0", "exit 4"]);
+    let (stop, ran) = timed(&usual, "exit 0", "none");
+    assert!(matches!(stop, Some(Stop::Interrupted)), "{stop:?}");
+    assert_eq!(ran.last().unwrap(), "exit 4", "Ctrl-C does not reach it");
+    let (stop, ran) = timed(&usual, "none", "exit 0");
+    assert!(matches!(stop, Some(Stop::Broken(_))), "{stop:?}");
+    assert_eq!(ran.len(), 4);
+    let (stop, ran) = timed(&request("exit 3", "exit 0", "true"), "none", "none");
+    assert!(matches!(stop, Some(Stop::Around { which: "--prepare", .. })), "{stop:?}");
+    assert_eq!(ran, ["exit 3", "true"]);
+}
+
+#[test]
+fn files_are_read_before_cleanup_removes_them() {
+    let dir = std::env::temp_dir().join(format!("pagewise-outputs-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("out");
+    let path = file.display();
+    let asked = Request {
+        outputs: vec![file.clone(), dir.join("misspelt")],
+        ..request("true", &format!("echo data >{path}"), &format!("rm {path}"))
+    };
+    let arm = Arm::plain(&asked);
+    let work = |live: &mut Live<'_>| live.captured(&arm, &Limits::default());
+    let (captured, _) = with(&asked, "none", "none", work);
+    let streams = captured.unwrap().streams;
+    assert!(!file.exists() && streams[2].1.is_ok(), "{streams:?}");
+    assert_eq!(streams[3].1.as_ref().unwrap_err(), "is not there");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_look_that_sees_nothing_has_its_surroundings_too() {
+    let asked = request("true", "exit 0", "exit 0");
+    let (seen, ran) = with(&asked, "none", "none", |live| live.traced());
+    assert!(matches!(seen, Ok((Fact::Missing(why), _)) if why == "not here"));
+    assert_eq!(ran, ["true", "traced", "exit 0"]);
+}
