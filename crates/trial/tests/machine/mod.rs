@@ -1,0 +1,170 @@
+//! A simulated machine: heavy-tailed noise, drift, stolen time, a host, a user who interrupts.
+
+use crate::arm;
+use pagewise_judge::stats::Rng;
+use pagewise_model::trial::{Design, Point};
+use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, Nanos};
+use pagewise_trial::{Arm, ArmId, Bench, Canary, Progress, RunFailure, Stage, WeatherMark};
+
+/// A machine and a program of which everything is known.
+#[derive(Clone)]
+pub(crate) struct Machine {
+    pub(crate) rng: Rng,
+    pub(crate) clock_ns: u64,
+    /// Usual time of the control.
+    pub(crate) run_ns: f64,
+    /// Deviation of the logarithm of the time, strays included.
+    pub(crate) sd: f64,
+    /// Slow-down per hour, as a logarithm.
+    pub(crate) drift: f64,
+    /// Stolen time comes every so often for 400 ms and slows all by a third; 0 for never.
+    pub(crate) steal_every_ns: u64,
+    /// Change of the logarithm of the time, by arm.
+    pub(crate) effects: Vec<(&'static str, f64)>,
+    /// Exit status, by arm.
+    pub(crate) statuses: Vec<(&'static str, i32)>,
+    /// Arms that cannot be run.
+    pub(crate) broken: Vec<&'static str>,
+    /// From this run on our own machinery fails.
+    pub(crate) breaks_at: usize,
+    /// What becomes of the combination: a failure, or the reason that bars it.
+    pub(crate) together: Result<Option<String>, RunFailure>,
+    /// Counter readings by arm, in its own runs and in the control's.
+    pub(crate) counters: Vec<(&'static str, u64, u64)>,
+    /// Host time by arm.
+    pub(crate) host: Vec<(&'static str, Nanos)>,
+    /// The user interrupts after so many runs.
+    pub(crate) patience: usize,
+    /// All runs take so much longer once screening is over.
+    pub(crate) slump: f64,
+    pub(crate) order: Vec<String>,
+    pub(crate) announced: Option<Design>,
+}
+
+impl Machine {
+    pub(crate) fn new(seed: u64, run: Nanos, sd: f64) -> Self {
+        Self {
+            rng: Rng::new(seed ^ 0x5eed),
+            clock_ns: 1 << 40,
+            run_ns: run.0 as f64,
+            sd,
+            drift: 0.5,
+            steal_every_ns: 0,
+            effects: vec![],
+            statuses: vec![],
+            broken: vec![],
+            breaks_at: usize::MAX,
+            together: Ok(None),
+            counters: vec![],
+            host: vec![],
+            patience: usize::MAX,
+            slump: 1.0,
+            order: vec![],
+            announced: None,
+        }
+    }
+
+    fn noise(&mut self) -> f64 {
+        let width = if self.rng.uniform() < 0.1 { 3.0 } else { 1.0 };
+        self.sd * width * self.rng.normal() / 1.8f64.sqrt()
+    }
+
+    fn slowness(&self) -> f64 {
+        let stolen =
+            self.steal_every_ns > 0 && self.clock_ns % self.steal_every_ns < Nanos::millis(400).0;
+        if stolen { 4.0 / 3.0 } else { 1.0 }
+    }
+}
+
+fn of<T: Copy>(table: &[(&'static str, T)], arm: &str) -> Option<T> {
+    table.iter().find(|(name, _)| *name == arm).map(|(_, value)| *value)
+}
+
+fn usage(wall_ns: Nanos, status: i32) -> Usage {
+    Usage {
+        wall_ns,
+        user_ns: wall_ns,
+        sys_ns: Nanos(0),
+        peak_rss_bytes: Bytes::mib(10),
+        minor_faults: 0,
+        major_faults: 0,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        read_bytes: None,
+        written_bytes: None,
+        read_calls: None,
+        write_calls: None,
+        device_read_bytes: None,
+        ended: Ended::Exited(status),
+    }
+}
+
+impl Bench for Machine {
+    fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure> {
+        let name = arm.0.as_str();
+        self.order.push(name.to_owned());
+        if self.order.len() > self.breaks_at {
+            return Err(RunFailure::Broken("no more processes".to_owned()));
+        }
+        if self.broken.contains(&name) {
+            return Err(RunFailure::Failed("no such file".to_owned()));
+        }
+        let hours = (self.clock_ns - (1 << 40)) as f64 / 3.6e12;
+        let log = of(&self.effects, name).unwrap_or(0.0) + self.noise() + self.drift * hours;
+        let slump = if self.announced.is_some() { self.slump } else { 1.0 };
+        let wall = Nanos::from_f64(self.run_ns * log.exp() * self.slowness() * slump);
+        self.clock_ns += wall.0 + 1_000_000;
+        let own = self.counters.iter().find(|(counted, ..)| *counted == name);
+        let idle = self.counters.iter().map(|(counted, _, idle)| ((*counted).to_owned(), *idle));
+        Ok(Point {
+            arm: String::new(),
+            usage: usage(wall, of(&self.statuses, name).unwrap_or(0)),
+            mechanism: own.map(|(_, moved, _)| *moved),
+            idle_mechanisms: if name == "A" { idle.collect() } else { vec![] },
+            huge_faults: 0,
+            supervisor_ns: Nanos(1000),
+        })
+    }
+    fn before_block(&mut self) -> Result<(), RunFailure> {
+        self.clock_ns += 5_000_000;
+        Ok(())
+    }
+    fn canary(&mut self) -> Canary {
+        let time = |noise: f64, slow: f64| Nanos::from_f64(1e6 * (1.0 + noise) * slow);
+        let (register, memory) = (0.003 * self.rng.normal(), 0.1 * self.rng.normal());
+        self.clock_ns += 2_000_000;
+        Canary {
+            register_ns: time(register, self.slowness()),
+            memory_ns: time(memory, self.slowness()),
+        }
+    }
+    fn weather(&mut self) -> WeatherMark {
+        WeatherMark { steal_ns: Nanos(self.clock_ns / 100), ..WeatherMark::default() }
+    }
+    fn now(&self) -> Nanos {
+        Nanos(self.clock_ns)
+    }
+    fn interrupted(&self) -> bool {
+        self.order.len() >= self.patience
+    }
+    fn progress(&mut self, progress: &Progress) {
+        assert!(progress.done < progress.total);
+        assert_eq!(progress.stage == Stage::Confirmation, self.announced.is_some());
+    }
+    fn announce(&mut self, design: &Design) {
+        assert!(self.announced.replace(design.clone()).is_none(), "announced twice");
+    }
+    fn host_ns(&mut self, point: &Point) -> Nanos {
+        of(&self.host, &point.arm).unwrap_or(Nanos(0))
+    }
+    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<Arm>, RunFailure> {
+        let both = |a: &str, b: &str| (first.0 == a && second.0 == b).then_some(());
+        let together = both("b", "c").or(both("c", "b")).map(|()| arm("b+c"));
+        match (self.together.clone(), together) {
+            (Err(failure), Some(_)) => Err(failure),
+            (Ok(barred), Some(arm)) => Ok(Some(Arm { barred, ..arm })),
+            (_, None) => Ok(None),
+        }
+    }
+}
