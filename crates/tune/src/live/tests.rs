@@ -2,6 +2,7 @@
 
 use super::*;
 use pagewise_model::usage::{Ended, Usage};
+use pagewise_remedy::receipt::Here;
 use std::cell::RefCell;
 use std::process::Command;
 use std::rc::Rc;
@@ -119,7 +120,8 @@ fn request(prepare: &str, program: &str, cleanup: &str) -> Request {
         own_arms: Vec::new(),
         budget: None,
         seed: 1,
-        quote: str::to_owned,
+        quote: |word| String::from_utf8_lossy(word).into_owned(),
+        here: Here::default(),
         id: "test".into(),
         started_unix_ns: 0,
     }
