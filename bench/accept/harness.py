@@ -7,6 +7,7 @@ Units: seconds. Nothing here imports or calls pagewise code; `pagewise()` only f
 import argparse
 import contextlib
 import datetime
+import hashlib
 import itertools
 import json
 import math
@@ -42,16 +43,33 @@ def parser(doc):
         default=ROOT / "target" / "release" / "pagewise",
         help="the program to examine (default: target/release/pagewise)",
     )
-    made.add_argument("--results", type=Path, help="also write the result to this file")
+    made.add_argument(
+        "--results",
+        type=Path,
+        help="also write the result to this file (a full run writes the committed one by default)",
+    )
     return made
+
+
+def keep_full_run(arguments, to, full):
+    """Chooses the committed file `to` for the result of a full run, unless another was named."""
+    if full and arguments.results is None:
+        arguments.results = to
 
 
 def pagewise(arguments):
     """Absolute path of the program under test."""
     path = arguments.pagewise.resolve()
-    if not os.access(path, os.X_OK):
+    if not path.is_file() or not os.access(path, os.X_OK):
         raise Unfit(f"{path} does not exist: build it with `cargo build --release`")
     return str(path)
+
+
+def program_line(path):
+    """One line that names a program by its contents."""
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    return f"pagewise: sha256 {digest[:16]}"
 
 
 def read(path, default=""):
@@ -88,9 +106,11 @@ class Result:
         self.path = arguments.results
         self.lines = []
         self.failures = 0
+        self.program = program_line(arguments.pagewise)
         now = datetime.datetime.now(datetime.timezone.utc)
         self.say(title)
         self.say(f"machine: {machine_line()}")
+        self.say(self.program)
         self.say(f"date: {now:%Y-%m-%d %H:%M} UTC")
 
     def say(self, text=""):
@@ -109,7 +129,57 @@ class Result:
         self.say("all passed" if self.failures == 0 else f"{self.failures} failed")
         if self.path:
             self.path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+            print(f"written to {self.path}")
         return 0 if self.failures == 0 else 1
+
+
+class Series:
+    """Runs of a long series, kept after each one, so that it can be collected in parts.
+
+    A kept line is `KEY TAB WORD TAB TEXT`. The first two lines say what was run and by which
+    program: a part of another series or of another program is refused. A run whose word is `broken`
+    is not kept: it fails the part in which it happened and is made again in the next."""
+
+    def __init__(self, name, settings, arguments):
+        self.path = ROOT / "target" / "accept" / f"{name}.part"
+        self.head = [settings, program_line(arguments.pagewise)]
+        self.done = {}
+        if arguments.resume:
+            self.load(arguments.resume)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"each run is kept in {self.path}; go on with --continue {self.path}", flush=True)
+
+    def load(self, path):
+        """Takes over the runs of an earlier part."""
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise Unfit(f"{path}: {error.strerror}") from error
+        if lines[:2] != self.head:
+            raise Unfit(f"{path} is of another series or program: {lines[:2]}, not {self.head}")
+        for line in lines[2:]:
+            key, word, text = line.split("\t", 2)
+            self.done[key] = (word, text)
+
+    def run(self, key, once):
+        """The word and the text of a run: the kept ones, or those that `once` gives now."""
+        if key in self.done:
+            return self.done[key]
+        word, text = once()
+        text = " ".join(text.split())
+        if word != "broken":
+            self.done[key] = (word, text)
+            rows = [f"{key}\t{word}\t{text}" for key, (word, text) in self.done.items()]
+            self.path.write_text("\n".join([*self.head, *rows]) + "\n", encoding="utf-8")
+        return word, text
+
+
+def add_continue(made):
+    """The option of scripts with a long series."""
+    made.add_argument(
+        "--continue", dest="resume", type=Path, metavar="FILE",
+        help="take over the runs that an earlier part kept in FILE",
+    )
 
 
 def table(rows):
@@ -119,9 +189,9 @@ def table(rows):
 
 
 @contextlib.contextmanager
-def scratch():
-    """A directory of our own that is gone afterwards."""
-    path = Path(tempfile.mkdtemp(prefix="pagewise-accept-"))
+def scratch(root=None):
+    """A directory of our own (on `root`, where files must be on a disk) that is gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="pagewise-accept-", dir=root))
     try:
         yield path
     finally:
@@ -198,28 +268,30 @@ def timed_with_system(argv, **options):
     return seconds
 
 
-def without_host(times, limit=0.05):
-    """Pairs in which neither run took over `limit` of its time more system time than the median run
-    of its kind: a host that hands memory back late shows as system time, and as nothing else."""
-    usual = [statistics.median(pair[side].system for pair in times) for side in (0, 1)]
-    def clean(pair):
-        return all(pair[side].system - usual[side] <= limit * pair[side] for side in (0, 1))
-    return [pair for pair in times if clean(pair)]
+def touch(size):
+    """Touches `size` bytes, on huge pages where the kernel gives them."""
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError, AttributeError):
+        # Refused where huge pages are not built in: base pages do as well, only slower.
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    for offset in range(0, size, mmap.PAGESIZE):
+        memory[offset] = 1
 
 
 def back_memory(size):
-    """Touches and frees `size` bytes on huge pages, in a child: in a virtual machine the host takes
-    free memory back within seconds, and the next program would pay for that by its place in the
-    order."""
+    """Touches and frees `size` bytes in a child: in a virtual machine the host takes free memory
+    back within seconds, and the next program would pay for that by its place in the order."""
     child = os.fork()
     if child == 0:
-        with contextlib.suppress(BaseException):
-            memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            memory.madvise(mmap.MADV_HUGEPAGE)
-            for offset in range(0, size, mmap.PAGESIZE):
-                memory[offset] = 1
-        os._exit(0)
-    os.waitpid(child, 0)
+        status = 1
+        try:
+            touch(size)
+            status = 0
+        finally:
+            os._exit(status)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if ended != 0:
+        raise Unfit(f"{size >> 20} MiB could not be touched before a run (status {ended})")
 
 
 def saved(ran):
