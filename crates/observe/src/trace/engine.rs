@@ -236,7 +236,7 @@ impl Engine {
 
     fn add_unknown(&mut self, tid: i32) {
         if !self.threads.contains_key(&tid)
-            && let Some(pid) = process_of(tid)
+            && let Some(pid) = status::read(tid).ok().and_then(|status| status.tgid)
         {
             self.add(tid, pid);
         }
@@ -466,10 +466,34 @@ fn ignore_gone<T>(result: Result<T, pagewise_kernel::error::SysError>) {
     drop(result);
 }
 
-fn process_of(tid: i32) -> Option<i32> {
-    status::read(tid).ok()?.tgid
-}
-
 fn is_running(tid: i32) -> bool {
     stat::read(tid).is_ok_and(|stat| stat.state == 'R')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine() -> (i32, Engine) {
+        let pid = std::process::id() as i32;
+        (pid, Engine::new(pid, Mode::Filter, &TraceOptions::default(), None))
+    }
+
+    #[test]
+    fn any_stop_answers_an_interrupt() {
+        let (pid, mut engine) = engine();
+        engine.threads.get_mut(&pid).unwrap().interrupted = true;
+        engine.handle(pid, Stop::VforkDone).unwrap();
+        assert!(engine.threads[&pid].may_be_stepped());
+    }
+
+    #[test]
+    fn a_child_that_appears_after_the_end_is_ended() {
+        use std::os::unix::process::ExitStatusExt;
+        let (_, mut engine) = engine();
+        engine.ended = Some(Ended::Exited(0));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        engine.add(child.id() as i32, child.id() as i32);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
 }
