@@ -5,6 +5,7 @@
 //! is prepared beforehand in [`Prepared`] and this code neither allocates nor locks. The same
 //! steps serve `exec` without `fork` (`passthrough::exec_with`).
 
+use crate::environment::Variables;
 use crate::launch_error::LaunchError;
 use crate::wait;
 use std::convert::Infallible;
@@ -127,6 +128,20 @@ impl Vector {
 /// sd_watchdog_enabled(3)).
 const NAMING_A_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
 
+fn names_us(name: &OsStr, value: &OsStr) -> bool {
+    let known = NAMING_A_PROCESS.iter().any(|known| name == *known);
+    known && value == std::process::id().to_string().as_str()
+}
+
+/// `env` for a process other than this: without `LISTEN_PIDFDID`, which names a process by a number
+/// not known before it exists and may be missing (systemd 259), where `LISTEN_PID` names us.
+pub(crate) fn for_another(mut env: Variables) -> Variables {
+    if env.iter().any(|(name, value)| name == "LISTEN_PID" && names_us(name, value)) {
+        env.retain(|(name, _)| name != "LISTEN_PIDFDID");
+    }
+    env
+}
+
 /// Digits of the largest process id.
 const PID_DIGITS: usize = 10;
 
@@ -141,8 +156,7 @@ struct OwnPid {
 impl OwnPid {
     /// For a variable of those that names this process; `None` for any other.
     fn of(name: &OsStr, value: &OsStr) -> Option<Self> {
-        let ours = std::process::id().to_string();
-        if value != ours.as_str() || !NAMING_A_PROCESS.iter().any(|known| name == *known) {
+        if !names_us(name, value) {
             return None;
         }
         let mut text = [name.as_bytes(), b"="].concat();

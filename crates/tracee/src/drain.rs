@@ -113,3 +113,19 @@ fn pump_by_read(from: BorrowedFd<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_with_the_pipe_or_when_told() {
+        let (ended, end) = Drain::start().unwrap();
+        drop(end);
+        ended.finish(None);
+        let (told, held) = Drain::start().unwrap();
+        let (stop, _) = pagewise_kernel::pipe::pipe().unwrap();
+        told.finish(Some(stop.as_fd()));
+        drop(held);
+    }
+}

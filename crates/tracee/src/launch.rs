@@ -9,7 +9,7 @@
 
 use crate::child::{self, Prepared, SignalState, Step};
 use crate::drain::Drain;
-use crate::environment;
+use crate::environment::{self, Variables};
 pub use crate::launch_error::LaunchError;
 use crate::program::{self, Program};
 use crate::wait;
@@ -150,9 +150,14 @@ impl Launch {
         program::find(name, std::env::var_os("PATH").as_deref(), self.cwd.as_deref())
     }
 
-    /// Everything for the child but descriptors and what concerns its parent.
-    pub(crate) fn prepare(&self, program: &Program) -> Result<Prepared, LaunchError> {
-        let env = environment::merge(std::env::vars_os().collect(), &self.settings.env);
+    /// Everything for the child but descriptors and what concerns its parent, with `env` as the
+    /// user's environment.
+    pub(crate) fn prepare(
+        &self,
+        program: &Program,
+        env: Variables,
+    ) -> Result<Prepared, LaunchError> {
+        let env = environment::merge(env, &self.settings.env);
         let mut all =
             Prepared::new(program.path.as_os_str(), &self.argv, &env, program.shell_text)?;
         all.thp_off = self.settings.thp.is_some();
@@ -296,7 +301,8 @@ pub(crate) fn spawn_with(
 ) -> Result<Suspended, LaunchError> {
     let program = launch.find()?;
     wait::keep_ended_children();
-    let mut prepared = launch.prepare(&program)?;
+    let env = child::for_another(std::env::vars_os().collect());
+    let mut prepared = launch.prepare(&program, env)?;
     let (stdio, drains) = open_stdio(launch)?;
     prepared.stdio = stdio;
     prepared.signals = signals;

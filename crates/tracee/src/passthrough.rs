@@ -28,7 +28,7 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
     let signals = SignalState::inherited();
     let attempt = || -> Result<std::convert::Infallible, LaunchError> {
         let program = launch.find()?;
-        let mut prepared = launch.prepare(&program)?;
+        let mut prepared = launch.prepare(&program, std::env::vars_os().collect())?;
         let (stdio, drains) = launch::open_stdio(launch)?;
         if !drains.is_empty() {
             let invalid = rustix::io::Errno::INVAL;

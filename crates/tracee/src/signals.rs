@@ -193,6 +193,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_value_of_a_queued_signal_is_kept() {
+        let signal = libc::SIGRTMIN() + 5;
+        let mut set = SignalState::clean().mask;
+        // SAFETY: `set` is a live sigset_t of ours.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+        // SAFETY: reads a live sigset_t; blocks in this thread, which the forked child copies.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
+        // SAFETY: the child makes system calls alone and `_exit`s.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: a siginfo_t is plain integers and pointers, all of which may be zero.
+            let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            // SAFETY: reads a live set and writes a live siginfo_t.
+            unsafe { libc::sigwaitinfo(&raw const set, &raw mut info) };
+            // SAFETY: a signal with a value came, so that field is the one that was written.
+            let value = unsafe { info.si_value() };
+            // SAFETY: ends this forked process without running exit handlers of its parent.
+            unsafe { libc::_exit(i32::try_from(value.sival_ptr.addr()).unwrap_or(0)) }
+        }
+        Sent { signal, value: Some(42) }.hand_on(pid);
+        let (status, _) = wait::reap(pid).unwrap();
+        assert_eq!(wait::ended(status), pagewise_model::usage::Ended::Exited(42));
+    }
+
+    #[test]
     fn what_the_witness_received_is_not_handed_on() {
         let sent = |signal| Sent { signal, value: None };
         let real_time = libc::SIGRTMIN();
