@@ -11,6 +11,7 @@
 )]
 
 pub mod affinity;
+mod child;
 pub mod clock;
 pub mod cpuid;
 pub mod dirs;
@@ -30,5 +31,6 @@ pub mod proc;
 pub mod region;
 pub mod start;
 pub mod thp;
+pub mod worker;
 
 pub use error::SysError;

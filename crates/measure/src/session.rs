@@ -127,14 +127,17 @@ impl Table {
         let fit = |wanted: Bytes| usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX);
         let file_len = fit(FILE_SET).next_multiple_of(scratch::BLOCK);
         let file = Rc::new(scratch::create_cached(dir, file_len)?);
+        // These two fork: first, so that their children share no page with what the others write.
+        let file_fault = Series::start(FileFault::new(Rc::clone(&file), file_len));
+        let cow = Series::start(Cow::new(Rc::clone(&file), file_len / 2));
         let other = cpus.iter().copied().find(|&cpu| cpu != own);
         let cross = other.map(Wakeup::with_partner_on);
         let one_cpu = || PriceError::Unavailable("there is only one CPU to run on".to_owned());
         Ok(Self {
             anon: Series::start(Ok(Anon { len: fit(FAULT_SET) })),
             zero: Series::start(Zero::new(file_len)),
-            file_fault: Series::start(FileFault::new(Rc::clone(&file), file_len)),
-            cow: Series::start(Ok(Cow { file: Rc::clone(&file), len: file_len / 2 })),
+            file_fault,
+            cow,
             huge: Series::start(Ok(Huge)),
             pipe_copy: Series::start(PipeCopy::new()),
             file_copy: Series::start(Ok(FileCopy::new(file, file_len))),

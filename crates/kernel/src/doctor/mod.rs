@@ -9,7 +9,6 @@
 //! processes' CPU time (a 30 ms sleep) and memory that the host takes back (up to 45 ms).
 
 mod answer;
-mod child;
 mod crowd;
 mod events;
 mod facts;

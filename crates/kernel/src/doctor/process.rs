@@ -1,7 +1,7 @@
 //! Probes: what may be done to another process, tried on a child of our own.
 
 use super::answer::{answer_from, answer_of, capability};
-use super::child::{self, Sleeper};
+use crate::child::{self, Sleeper};
 use crate::error::SysError;
 use crate::proc::read_number;
 use crate::region::{Pages, Region};

@@ -3,11 +3,12 @@
 //! `pagewise_kernel::region::Region` is for memory that is used; its guards and advice cost calls
 //! of their own. Here one mapping is one mmap(2) and one munmap(2). Bytes are read and written with
 //! volatile accesses, so that a touch cannot be optimised away, and no reference into the memory is
-//! ever given out. File mappings are made of files without a name (`O_TMPFILE`, `memfd_create`),
-//! which nobody shortens, so no touch raises `SIGBUS`.
+//! ever given out. A touch of a mapped file raises `SIGBUS` when its page cannot be read back, so
+//! loops over files run in a child (`pagewise_kernel::worker`), and what they call allocates nothing.
 
 use pagewise_kernel::SysError;
 use pagewise_kernel::page_size;
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -30,19 +31,18 @@ impl Mapping {
     }
 
     /// `len` bytes of a nameless file, private and writable: a written page is copied.
-    pub(crate) fn private_file(fd: BorrowedFd<'_>, len: usize) -> Result<Self, SysError> {
+    pub(crate) fn private_file(fd: BorrowedFd<'_>, len: usize) -> Result<Self, Errno> {
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, rights, flags, fd, 0) }
             .map(|start| Self { start, len })
-            .map_err(|e| SysError::new("mmap", format!("{len} bytes of a file"), e))
     }
 
     /// Keeps huge pages away; a kernel that has none refuses, and nothing is lost.
     pub(crate) fn keep_base_pages(&self) -> Result<(), SysError> {
         match self.advise(Advice::LinuxNoHugepage) {
-            Err(e) if e.errno() != Some(libc::EINVAL) => Err(e),
-            _ => Ok(()),
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(e) => Err(SysError::new("madvise", "MADV_NOHUGEPAGE", e)),
         }
     }
 
@@ -53,17 +53,17 @@ impl Mapping {
         }
     }
 
-    fn advise(&self, advice: Advice) -> Result<(), SysError> {
+    fn advise(&self, advice: Advice) -> Result<(), Errno> {
         // SAFETY: the range is this mapping's own, and the callers' advice discards no contents.
         unsafe { rustix::mm::madvise(self.start, self.len, advice) }
-            .map_err(|e| SysError::new("madvise", format!("{advice:?}"), e))
     }
 
     /// Writes one byte in each base page, upwards.
     pub(crate) fn write_pages(&self) {
         for offset in (0..self.len).step_by(page_bytes()) {
             let at = self.start.cast::<u8>().wrapping_add(offset);
-            // SAFETY: offset < len, both kinds of mapping are writable, and files do not shrink.
+            // SAFETY: offset < len, and both kinds of mapping are writable; where a file has no page
+            // for it, the kernel ends this process instead of the write.
             unsafe { at.write_volatile(1) };
         }
     }
@@ -72,7 +72,8 @@ impl Mapping {
     pub(crate) fn read_pages(&self, window: usize) {
         for offset in (0..self.len).step_by(page_bytes() * window.max(1)) {
             let at = self.start.cast::<u8>().wrapping_add(offset);
-            // SAFETY: offset < len, both kinds of mapping are readable, and files do not shrink.
+            // SAFETY: offset < len, and both kinds of mapping are readable; where a file has no page
+            // for it, the kernel ends this process instead of the read.
             unsafe { at.read_volatile() };
         }
     }

@@ -1,15 +1,15 @@
 //! Minor faults of the calling thread, by `getrusage(RUSAGE_THREAD)`. Overhead: one system call.
 
-use pagewise_kernel::SysError;
+use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
 /// Minor faults of the calling thread so far.
-pub(crate) fn thread_faults() -> Result<u64, SysError> {
+pub(crate) fn thread_faults() -> Result<u64, Errno> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live, writable rusage of this frame.
     let rc = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     if rc != 0 {
-        return Err(SysError::last("getrusage", "the calling thread"));
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
     }
     // SAFETY: rusage is integers only, zeroed above and then filled by the kernel.
     let usage = unsafe { usage.assume_init() };

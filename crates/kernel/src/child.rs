@@ -1,4 +1,4 @@
-//! Tiny children in which a probe may change itself for good, or which it may trace.
+//! Tiny children, in which a probe may change itself for good or which it may trace.
 //!
 //! A child made by `fork(2)` from a process with threads may only make system calls: the closures
 //! here allocate nothing and take no lock. It dies with its parent.
@@ -6,19 +6,19 @@
 use crate::error::SysError;
 
 /// The errno (0 for success) that `probe` returns in a child of its own.
-pub(super) fn errno_in_child(probe: impl FnOnce() -> i32) -> Result<i32, SysError> {
+pub(crate) fn errno_in_child(probe: impl FnOnce() -> i32) -> Result<i32, SysError> {
     let Some(pid) = fork()? else { leave(probe()) };
     reap(pid)
 }
 
 /// A child that waits until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Sleeper {
+pub(crate) struct Sleeper {
     pid: i32,
 }
 
 impl Sleeper {
-    pub(super) fn start() -> Result<Self, SysError> {
+    pub(crate) fn start() -> Result<Self, SysError> {
         match fork()? {
             Some(pid) => Ok(Self { pid }),
             None => loop {
@@ -28,7 +28,7 @@ impl Sleeper {
         }
     }
 
-    pub(super) const fn pid(&self) -> i32 {
+    pub(crate) const fn pid(&self) -> i32 {
         self.pid
     }
 }
@@ -45,10 +45,10 @@ impl Drop for Sleeper {
 }
 
 /// `Some(pid)` in the parent, `None` in the child.
-fn fork() -> Result<Option<i32>, SysError> {
+pub(crate) fn fork() -> Result<Option<i32>, SysError> {
     // SAFETY: the child makes system calls only, until `leave` or its death by signal.
     match unsafe { libc::fork() } {
-        -1 => Err(SysError::last("fork", "a probe")),
+        -1 => Err(SysError::last("fork", "this process")),
         0 => {
             // SAFETY: sets a signal number for this process; touches no memory.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -58,12 +58,12 @@ fn fork() -> Result<Option<i32>, SysError> {
     }
 }
 
-fn leave(status: i32) -> ! {
+pub(crate) fn leave(status: i32) -> ! {
     // SAFETY: ends the child at once, without running anything that the parent's copy registered.
     unsafe { libc::_exit(status) }
 }
 
-fn reap(pid: i32) -> Result<i32, SysError> {
+pub(crate) fn reap(pid: i32) -> Result<i32, SysError> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is ours and outlives the call; `pid` is our own child.
@@ -81,7 +81,7 @@ fn reap(pid: i32) -> Result<i32, SysError> {
 }
 
 /// The errno of the last call, for returning from a child.
-pub(super) fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     // SAFETY: the address of this thread's errno is always valid.
     let address = unsafe { libc::__errno_location() };
     // SAFETY: it is aligned, initialized and written by this thread only.
