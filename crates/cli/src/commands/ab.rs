@@ -8,6 +8,7 @@ use pagewise_model::trial::Word;
 use pagewise_tracee::launch::Launch;
 use pagewise_tune::live::Live;
 use pagewise_tune::pair::Pair;
+use pagewise_tune::request::unfit_name;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -59,7 +60,10 @@ fn split(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>), Failure> 
 fn names(given: &[String]) -> Result<(String, String), Failure> {
     match given {
         [] => Ok(("first".to_owned(), "second".to_owned())),
-        [a, b] if a != b && !a.is_empty() && !b.is_empty() => Ok((a.clone(), b.clone())),
+        [a, b] => {
+            let why = unfit_name(a, []).or_else(|| unfit_name(b, [a.as_str()]));
+            why.map_or_else(|| Ok((a.clone(), b.clone())), |why| Err(Failure::usage(why)))
+        }
         _ => Err(Failure::usage("--name is given twice, with two different names, or not at all")),
     }
 }

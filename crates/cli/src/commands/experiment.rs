@@ -6,6 +6,7 @@ use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pagewise_kernel::lock::{ExperimentLock, LockError};
+use pagewise_kernel::start;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::Launch;
@@ -41,9 +42,8 @@ pub(super) fn identity(command: &[OsString]) -> (u64, String) {
         .filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c))
         .take(24)
         .collect();
-    // Milliseconds sort by time and two sessions of one machine never start within the same one:
-    // the lock lets only one run.
-    (started, format!("{}-{name}", started / 1_000_000))
+    // Milliseconds sort by time; profiles that start within the same one differ in their process.
+    (started, format!("{}-{}-{name}", started / 1_000_000, std::process::id()))
 }
 
 /// The request that the options describe.
@@ -110,17 +110,24 @@ pub(super) fn lock() -> Result<ExperimentLock, Failure> {
     })
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP raise; a second signal ends us at once.
+/// A flag that SIGINT, SIGTERM and SIGHUP raise; a second signal ends us at once. What we were
+/// started to ignore (`nohup`, a background job of a shell without job control) stays ignored.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in
-        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
-    {
+    for signal in taken(start::ignored()) {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|e| Failure::usage(format!("cannot handle signals: {e}")))?;
     }
     Ok(flag)
+}
+
+/// The signals that stop a session, less those in the mask (bit `n - 1` for signal `n`).
+fn taken(ignored: u64) -> Vec<i32> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = vec![SIGINT, SIGTERM, SIGHUP];
+    signals.retain(|signal| ignored >> (signal - 1) & 1 == 0);
+    signals
 }
 
 /// The path of this program and the words that make it the supervising process.
@@ -194,7 +201,8 @@ impl Display {
     }
 }
 
-/// Saves and prints a run; a run that cannot be saved is printed all the same.
+/// Saves and prints a run that holds at least a diagnosis, however the session ended; a run that
+/// cannot be saved is printed all the same.
 pub(super) fn conclude(
     mut run: Run,
     stop: Option<Stop>,
@@ -204,12 +212,16 @@ pub(super) fn conclude(
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
         .collect();
-    let worth = run.experiment.is_some() || run.outcome.is_some();
-    if let Some(stop) = stop
-        && !(worth && matches!(stop, Stop::Interrupted))
-    {
-        return Err(failure(&stop));
-    }
+    let worth = run.diagnosis.is_some() || run.experiment.is_some();
+    let end = match stop {
+        Some(stop) if !worth => return Err(failure(&stop)),
+        // The outcome says it.
+        Some(Stop::Interrupted) | None => None,
+        Some(stop) => {
+            run.warnings.push(format!("the session ended early: {stop}"));
+            Some(failure(&stop))
+        }
+    };
     keep(&mut run);
     let saved = args.save.as_ref().map_or(Ok(()), |path| store::write_whole(path, &run.to_json()));
     let text = if args.json {
@@ -220,6 +232,9 @@ pub(super) fn conclude(
     terminal::print(&text)?;
     // The result is told first: what could not be saved is not lost.
     saved?;
+    if let Some(failure) = end {
+        return Err(failure);
+    }
     Ok(ExitCode::from(code(run.outcome.as_ref())))
 }
 
@@ -250,5 +265,23 @@ pub(super) fn failure(stop: &Stop) -> Failure {
     match stop.help() {
         Some(help) => failure.with_help(help),
         None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_one_millisecond_have_names_of_their_own() {
+        let (_, id) = identity(&["/bin/sort".into()]);
+        assert!(id.ends_with(&format!("-{}-sort", std::process::id())), "{id}");
+    }
+
+    #[test]
+    fn what_is_ignored_at_the_start_stays_ignored() {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        assert_eq!(taken(0), [SIGINT, SIGTERM, SIGHUP]);
+        assert_eq!(taken(1 << (SIGHUP - 1)), [SIGINT, SIGTERM]);
     }
 }
