@@ -84,7 +84,7 @@ pub struct Launch {
     pub own_session: bool,
     /// Kill the tree after this long.
     pub timeout_ns: Option<Nanos>,
-    /// Kill the tree when its private memory exceeds this.
+    /// Kill the tree when its memory that belongs to no file exceeds this.
     pub memory_limit_bytes: Option<Bytes>,
     /// What is recorded.
     pub observe: Observe,

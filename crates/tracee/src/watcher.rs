@@ -1,8 +1,9 @@
-//! What is done to a running tree from outside: a [`Watcher`] is called when it asked to be, and
-//! never otherwise.
+//! What is done to a running tree from outside: a [`Watcher`] is called when it asked to be, later
+//! where its looks take long, and never otherwise.
 //!
 //! The supervising loop sleeps until the earliest of these moments, so a run without watchers has
-//! no wake-ups of ours at all, and a watcher decides what it costs.
+//! no wake-ups of ours at all. After the first 20 ms of the program a watcher rests for at least
+//! twenty times the CPU time of its last look (`run`).
 
 use crate::tree::Tree;
 use pagewise_model::plan::Watch;
@@ -15,7 +16,7 @@ pub trait Watcher {
     /// Its name in reports.
     fn name(&self) -> &str;
     /// Looks at the tree and acts. Returns when to be called next, counted from the start of the
-    /// program; `None`: never again.
+    /// program; `None`: never again. It may be called later than it says.
     fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos>;
     /// Called once after the program has ended.
     fn finish(&mut self) -> WatchReport;
