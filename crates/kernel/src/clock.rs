@@ -1,9 +1,9 @@
-//! Time: the monotonic clock, the boot, and the start of a process.
+//! Time: the monotonic clock, CPU time, and the start of a process.
 //!
-//! A process is named for good by boot id, pid and start time together: pids are reused.
+//! Until the next boot a process is named by pid and start time together: pids are reused.
 
 use crate::error::SysError;
-use crate::proc::{read_text, stat};
+use crate::proc::stat;
 use pagewise_model::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -23,11 +23,6 @@ fn read(clock: ClockId) -> Nanos {
     let time = clock_gettime(clock);
     let (secs, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     Nanos(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
-}
-
-/// A random id that the kernel draws at boot.
-pub fn boot_id() -> Result<String, SysError> {
-    read_text("/proc/sys/kernel/random/boot_id")
 }
 
 /// Ticks from boot to the start of process `pid`.
@@ -54,7 +49,6 @@ mod tests {
         assert!(now() >= before && before > Nanos(0));
         let cpu = thread_cpu();
         assert!(thread_cpu() >= cpu && cpu < now());
-        assert_eq!(boot_id().unwrap().len(), 36);
         assert!(process_start(crate::proc::own_pid()).unwrap() > 0);
     }
 

@@ -78,11 +78,6 @@ impl KernelSymbols {
         let (start, name) = self.entries.get(after.checked_sub(1)?)?;
         (*start != 0 && address - start <= MAX_FUNCTION_BYTES).then(|| &self.names[name.clone()])
     }
-
-    /// All names, in order of address.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|(_, name)| &self.names[name.clone()])
-    }
 }
 
 /// True when the file gives this account addresses and not zeroes. Reads as far as the first code

@@ -6,8 +6,6 @@
 //! before it refuses. Not seen: limits of cgroups above a container's own view, and what others
 //! will take later.
 
-pub use crate::dirs::{DirError, cache_dir, state_dir};
-
 use crate::error::SysError;
 use crate::proc::{fields, lines, meminfo, number, read_bytes};
 use pagewise_model::Bytes;

@@ -47,13 +47,6 @@ pub fn max_size() -> Result<Bytes, SysError> {
     bytes.map(Bytes).map_err(|_| SysError::malformed("read", path))
 }
 
-/// `fs.pipe-user-pages-soft`: base pages in all pipes of one user before growth is refused; 0 for
-/// no limit.
-pub fn user_pages_soft() -> Result<u64, SysError> {
-    let path = "/proc/sys/fs/pipe-user-pages-soft";
-    u64::try_from(read_number(path)?).map_err(|_| SysError::malformed("read", path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,11 +26,6 @@ impl Bytes {
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
-    /// This size as a number of GiB.
-    #[must_use]
-    pub fn as_gib(self) -> f64 {
-        self.0 as f64 / Self::gib(1).0 as f64
-    }
     /// Whole pages of size `page` that this size touches at most (rounded up).
     #[must_use]
     pub const fn pages(self, page: PageSize) -> u64 {

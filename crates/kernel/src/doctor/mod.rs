@@ -18,7 +18,7 @@ mod memory;
 mod pipes;
 mod process;
 mod spoilers;
-pub mod tlb;
+mod tlb;
 
 pub use answer::{answer_from, answer_of};
 

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// What a TLB translates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
+pub(super) enum Side {
     /// Data.
     Data,
     /// Data, loads only.
@@ -38,7 +38,7 @@ impl fmt::Display for Side {
 
 /// One TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tlb {
+pub(super) struct Tlb {
     /// 1 or 2.
     pub level: u8,
     /// What it translates.
@@ -51,7 +51,7 @@ pub struct Tlb {
 
 /// The leaves that the decoding needs; absent ones are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AmdLeaves {
+pub(super) struct AmdLeaves {
     /// 0x8000_0005.
     pub first: Option<Registers>,
     /// 0x8000_0006.
@@ -64,7 +64,7 @@ pub struct AmdLeaves {
 
 /// The TLBs that an AMD processor claims.
 #[must_use]
-pub fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
+pub(super) fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
     // The 12-bit fields of the second level overflow from 4096 entries on; then they count in 32s.
     const L2_TLB_SIZE_X32: u32 = 1 << 14;
     let scaled = leaves.extended.is_some_and(|r| r.eax & L2_TLB_SIZE_X32 != 0);
@@ -97,7 +97,7 @@ const fn tlb(level: u8, side: Side, pages: &'static str, entries: u32) -> Tlb {
 
 /// The TLBs that an Intel processor claims: `leaf2`, and the subleaves of leaf 0x18 from 0 on.
 #[must_use]
-pub fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
+pub(super) fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
     let bytes = descriptors(leaf2);
     let mut found: Vec<Tlb> = bytes.iter().flat_map(|&b| descriptor(b)).collect();
     if bytes.contains(&0xfe) {

@@ -26,8 +26,6 @@ pub struct MemInfo {
     pub hugetlb_free: u64,
     /// Size of the default huge page.
     pub hugetlb_size: Option<PageSize>,
-    /// Memory that the host's balloon holds (Linux 6.16).
-    pub balloon: Option<Bytes>,
 }
 
 /// The fields in `text`; `None` when the total is absent.
@@ -51,10 +49,6 @@ pub fn parse(text: &[u8]) -> Option<MemInfo> {
             }
             b"Hugepagesize" => {
                 info.hugetlb_size = kilobytes(value).and_then(|b| PageSize::new(b.0));
-                continue;
-            }
-            b"Balloon" => {
-                info.balloon = kilobytes(value);
                 continue;
             }
             _ => continue,

@@ -24,8 +24,6 @@ pub struct Stat {
     pub session: i32,
     /// Minor faults.
     pub minor_faults: u64,
-    /// Minor faults of reaped children.
-    pub child_minor_faults: u64,
     /// Major faults.
     pub major_faults: u64,
     /// Ticks in user mode.
@@ -65,7 +63,6 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         group: number(field(5)?)?,
         session: number(field(6)?)?,
         minor_faults: number(field(10)?)?,
-        child_minor_faults: number(field(11)?)?,
         major_faults: number(field(12)?)?,
         user_ticks: number(field(14)?)?,
         system_ticks: number(field(15)?)?,

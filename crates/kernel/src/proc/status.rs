@@ -38,8 +38,6 @@ pub struct Status {
     pub process_pending: u64,
     /// Signals blocked.
     pub blocked: u64,
-    /// Signals with a handler.
-    pub caught: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: Option<u32>,
     /// Cannot gain privileges by exec.
@@ -86,7 +84,6 @@ fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
         b"SigPnd" => status.thread_pending = hex(value).unwrap_or(0),
         b"ShdPnd" => status.process_pending = hex(value).unwrap_or(0),
         b"SigBlk" => status.blocked = hex(value).unwrap_or(0),
-        b"SigCgt" => status.caught = hex(value).unwrap_or(0),
         b"Seccomp" => status.seccomp = number(value),
         b"NoNewPrivs" => status.no_new_privs = Some(value == b"1"),
         b"THP_enabled" => status.thp_enabled = Some(value == b"1"),
