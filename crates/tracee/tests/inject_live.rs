@@ -20,11 +20,13 @@ fn main() {
         Some("work") => target::work(false),
         Some("signals") => target::work(true),
         Some("inject-forever") => inject_forever(number(2) as i32, number(3), number(4)),
-        _ => run_all(args.get(1).map_or("", String::as_str)),
+        _ => run_all(&args[1..]),
     }
 }
 
-fn run_all(filter: &str) {
+/// Runs the tests whose name contains the first argument that is no option of a test harness.
+fn run_all(args: &[String]) {
+    let filter = args.iter().find(|arg| !arg.starts_with('-')).map_or("", String::as_str);
     let tests: [(&str, fn()); 5] = [
         ("advice_covers_the_mapping", advice_covers_the_mapping),
         ("five_hundred_injections_change_nothing", five_hundred_injections_change_nothing),
@@ -32,10 +34,13 @@ fn run_all(filter: &str) {
         ("a_killed_tracer_leaves_the_target_whole", a_killed_tracer_leaves_the_target_whole),
         ("refusals_are_named", refusals_are_named),
     ];
+    let mut ran = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter)) {
         test();
         println!("test {name} ... ok");
+        ran += 1;
     }
+    assert!(ran > 0 || !filter.is_empty(), "no test was selected");
 }
 
 struct Target {
