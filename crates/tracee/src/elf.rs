@@ -1,8 +1,8 @@
 //! What an executable is, from its ELF file: static or dynamic, and whose `malloc` it carries.
 //!
-//! Looked at in this order: defined symbols of the known allocators, the Go build information, the
-//! libraries it needs, its interpreter, and for static files strings that the C libraries keep in
-//! read-only data. For a live process the libraries mapped into it come before its interpreter, so
+//! Looked at in this order: defined symbols of the known allocators, the Go build information,
+//! messages that such allocators keep in read-only data, the libraries it needs, its interpreter,
+//! and for static files messages of the C libraries. For a live process the libraries mapped into it come before its interpreter, so
 //! that a preloaded allocator is seen. Files are read in pieces as needed; one look costs 0.1 to
 //! 20 ms by the size of the symbol table and is remembered per file. Not seen: a stripped allocator
 //! without any of its messages, and one that is built into a library of another name.
@@ -14,10 +14,8 @@ use pagewise_kernel::error::SysError;
 use pagewise_model::look::Allocator;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// What an executable file is.
@@ -27,20 +25,8 @@ pub struct ElfSeen {
     pub allocator: Allocator,
     /// Statically linked (static-pie included).
     pub is_static: bool,
-    /// The file is a script; the rest is said of its interpreter.
-    pub is_script: bool,
-}
-
-/// Looks at the executable `path`; a script is followed to its interpreter.
-///
-/// # Errors
-/// When the file cannot be read. A file that is neither ELF nor script gives `Unknown`.
-pub fn of_file(path: &Path) -> Result<ElfSeen, SysError> {
-    let mut seen = of_one_file(path)?;
-    if let Some(interpreter) = interpreter_of_script(path)? {
-        seen = ElfSeen { is_script: true, ..of_one_file(&interpreter)? };
-    }
-    Ok(seen)
+    /// It holds 32-bit code.
+    pub is_32_bit: bool,
 }
 
 /// Looks at the executable of process `pid` and the libraries mapped into it.
@@ -66,12 +52,6 @@ pub fn of_executable_of(pid: i32) -> Result<ElfSeen, SysError> {
     of_one_file(Path::new(&format!("/proc/{pid}/exe")))
 }
 
-/// Looks at the bytes of a file.
-#[must_use]
-pub fn of_bytes(bytes: &[u8]) -> ElfSeen {
-    inspect_any(bytes)
-}
-
 /// Device, inode, size and change time of a file.
 type Key = (u64, u64, u64, i64);
 
@@ -94,23 +74,13 @@ fn failed(call: &'static str, path: &Path, source: std::io::Error) -> SysError {
     SysError { call, subject: path.display().to_string(), source }
 }
 
-/// The interpreter that a `#!` line names, if `path` is a script.
-fn interpreter_of_script(path: &Path) -> Result<Option<PathBuf>, SysError> {
-    let mut head = Vec::new();
-    let file = File::open(path).map_err(|e| failed("open", path, e))?;
-    file.take(256).read_to_end(&mut head).map_err(|e| failed("read", path, e))?;
-    Ok(script_interpreter(&head).map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))))
-}
-
-fn script_interpreter(head: &[u8]) -> Option<&[u8]> {
-    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
-    line.split(|b| b" \t".contains(b)).find(|word| !word.is_empty())
-}
-
 fn inspect_any<'data, R: ReadRef<'data>>(data: R) -> ElfSeen {
     inspect::<FileHeader64<Endianness>, R>(data)
-        .or_else(|| inspect::<FileHeader32<Endianness>, R>(data))
-        .unwrap_or(ElfSeen { allocator: Allocator::Unknown, is_static: false, is_script: false })
+        .or_else(|| {
+            let seen = inspect::<FileHeader32<Endianness>, R>(data)?;
+            Some(ElfSeen { is_32_bit: true, ..seen })
+        })
+        .unwrap_or(ElfSeen { allocator: Allocator::Unknown, is_static: false, is_32_bit: false })
 }
 
 fn inspect<'data, H, R>(data: R) -> Option<ElfSeen>
@@ -128,11 +98,12 @@ where
     let sections = header.sections(endian, data).unwrap_or_default();
     let allocator = by_symbols(endian, data, &sections)
         .or_else(|| has_go_sections(endian, &sections).then_some(Allocator::Go))
+        .or_else(|| by_strings(endian, data, &sections, &OWN_MARKS))
         .or_else(|| by_needed(endian, data, &sections))
         .or_else(|| interpreter.and_then(by_interpreter))
-        .or_else(|| by_strings(endian, data, &sections))
+        .or_else(|| by_strings(endian, data, &sections, &LIBRARY_MARKS))
         .unwrap_or(Allocator::Unknown);
-    Some(ElfSeen { allocator, is_static: interpreter.is_none(), is_script: false })
+    Some(ElfSeen { allocator, is_static: interpreter.is_none(), is_32_bit: false })
 }
 
 fn by_symbols<'data, H, R>(
@@ -224,34 +195,40 @@ fn by_library_names(text: &str) -> Option<Allocator> {
 /// Read-only data beyond this is not searched.
 const STRINGS_LIMIT: u64 = 64 << 20;
 
+/// Beginnings of messages of allocators that programs carry beside a C library, which may be there
+/// too. Names of their variables do not serve: programs that only set those have them as well.
+const OWN_MARKS: [(&[u8], Allocator); 4] = [
+    (b"<jemalloc>: ", Allocator::Jemalloc),
+    (b"mimalloc: warning: ", Allocator::Mimalloc),
+    (b"tcmalloc: large alloc ", Allocator::Tcmalloc),
+    (b"TCMALLOC_SAMPLE_PARAMETER", Allocator::Tcmalloc),
+];
+
+/// Marks of the C libraries, for static programs.
+const LIBRARY_MARKS: [(&[u8], Allocator); 3] = [
+    (b"malloc(): corrupted", Allocator::Glibc),
+    (b"MUSL_LOCPATH", Allocator::Musl),
+    (b"GLIBC_TUNABLES", Allocator::Glibc),
+];
+
 fn by_strings<'data, H, R>(
     endian: Endianness,
     data: R,
     sections: &SectionTable<'data, H, R>,
+    marks: &[(&[u8], Allocator)],
 ) -> Option<Allocator>
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
 {
-    const MARKS: [(&[u8], Allocator); 6] = [
-        (b"<jemalloc>: ", Allocator::Jemalloc),
-        (b"MIMALLOC_", Allocator::Mimalloc),
-        (b"TCMALLOC_", Allocator::Tcmalloc),
-        (b"malloc(): corrupted", Allocator::Glibc),
-        (b"MUSL_LOCPATH", Allocator::Musl),
-        (b"GLIBC_TUNABLES", Allocator::Glibc),
-    ];
     let (_, section) = sections.section_by_name(endian, b".rodata")?;
     let size: u64 = section.sh_size(endian).into();
     if section.sh_type(endian) == SHT_NOBITS || size > STRINGS_LIMIT {
         return None;
     }
     let bytes = section.data(endian, data).ok()?;
-    MARKS.into_iter().find(|(mark, _)| contains(bytes, mark)).map(|(_, allocator)| allocator)
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
+    let found = |mark: &[u8]| memchr::memmem::find(bytes, mark).is_some();
+    marks.iter().find(|(mark, _)| found(mark)).map(|(_, allocator)| *allocator)
 }
 
 #[cfg(test)]
@@ -261,36 +238,69 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn own_test_binary_is_dynamic_glibc_or_static() {
-        let seen = of_file(&std::env::current_exe().unwrap()).unwrap();
+    fn a_process_is_looked_at_with_its_libraries() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // What it writes has gone through its C library, which is mapped by then.
+        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        std::io::Write::write_all(&mut input, b"x").unwrap();
+        std::io::Read::read_exact(&mut output, &mut [0]).unwrap();
+        let seen = of_process(child.id() as i32).unwrap();
+        drop(input);
+        child.wait().unwrap();
         assert!(matches!(seen.allocator, Allocator::Glibc | Allocator::Musl));
-        assert_eq!(of_process(std::process::id() as i32).unwrap().allocator, seen.allocator);
+        assert!(!seen.is_32_bit);
     }
 
     #[test]
     fn ls_is_dynamic_glibc() {
-        let seen = of_file(Path::new("/bin/ls")).unwrap();
+        let seen = of_one_file(Path::new("/bin/ls")).unwrap();
         assert_eq!(seen.allocator, Allocator::Glibc);
-        assert!(!seen.is_static && !seen.is_script);
+        assert!(!seen.is_static && !seen.is_32_bit);
+    }
+
+    /// What a C program of this source is, stripped; `None` where it cannot be built.
+    fn built(source: &str, args: &[&str]) -> Option<ElfSeen> {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, program) = (dir.path().join("p.c"), dir.path().join("p"));
+        fs::write(&file, source).unwrap();
+        let built = std::process::Command::new("cc")
+            .args(args)
+            .args(["-s".as_ref(), "-o".as_ref(), program.as_os_str(), file.as_os_str()])
+            .stderr(std::process::Stdio::null())
+            .status();
+        built.is_ok_and(|status| status.success()).then(|| of_one_file(&program).unwrap())
     }
 
     #[test]
     fn stripped_static_glibc_is_known_by_its_messages() {
-        let dir = tempfile::tempdir().unwrap();
-        let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
-        fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-        let built = std::process::Command::new("cc")
-            .args(["-static", "-s", "-o"])
-            .args([&program, &source])
-            .stderr(std::process::Stdio::null())
-            .status();
-        if !built.is_ok_and(|status| status.success()) {
+        let Some(seen) = built("int main(void) { return 0; }\n", &["-static"]) else {
             eprintln!("SKIP stripped_static_glibc: no C compiler with a static library");
             return;
-        }
-        let seen = of_file(&program).unwrap();
+        };
         assert!(seen.is_static);
         assert!(matches!(seen.allocator, Allocator::Glibc | Allocator::Musl));
+    }
+
+    #[test]
+    fn a_stripped_program_with_an_allocator_of_its_own_does_not_count_as_glibc() {
+        let source =
+            "#include <stdio.h>\nint main(int n, char **a) { return puts(n > 9 ? a[0] : MARK); }\n";
+        for (mark, allocator) in [
+            ("<jemalloc>: Error in munmap", Allocator::Jemalloc),
+            ("mimalloc: warning: ", Allocator::Mimalloc),
+            ("MIMALLOC_VERBOSE", Allocator::Glibc),
+        ] {
+            let Some(seen) = built(source, &[&format!("-DMARK=\"{mark}\"")]) else {
+                eprintln!("SKIP a_stripped_program_with_an_allocator: no C compiler");
+                return;
+            };
+            assert!(!seen.is_static);
+            assert!(seen.allocator == allocator || seen.allocator == Allocator::Musl, "{mark}");
+        }
     }
 
     #[test]
@@ -301,8 +311,6 @@ mod tests {
         assert_eq!(by_interpreter(b"/lib64/ld-linux-x86-64.so.2"), Some(Allocator::Glibc));
         let maps = "x /lib/libc.so.6\ny /usr/lib/libjemalloc.so.2\n";
         assert_eq!(by_library_names(maps), Some(Allocator::Jemalloc));
-        assert_eq!(script_interpreter(b"#! /bin/sh -e\nx"), Some(&b"/bin/sh"[..]));
-        assert_eq!(script_interpreter(b"\x7fELF"), None);
     }
 
     proptest! {
@@ -318,7 +326,8 @@ mod tests {
                 bytes[at % len] = value;
             }
             bytes.truncate(cut.max(1));
-            prop_assert!(!of_bytes(&bytes).is_script);
+            let seen = inspect_any(&bytes[..]);
+            prop_assert!(bytes.starts_with(b"\x7fELF") || seen.allocator == Allocator::Unknown);
         }
     }
 }

@@ -83,6 +83,9 @@ pub struct Ledger {
     most_held: Bytes,
     refusals: BTreeMap<i32, u64>,
     limit_reached: bool,
+    /// Pipes that there is no budget for now, and how many ended like that.
+    left_out: HashSet<u64>,
+    ended_left_out: u64,
 }
 
 impl Ledger {
@@ -100,6 +103,8 @@ impl Ledger {
             most_held: Bytes(0),
             refusals: BTreeMap::new(),
             limit_reached: false,
+            left_out: HashSet::new(),
+            ended_left_out: 0,
         }
     }
 
@@ -109,15 +114,25 @@ impl Ledger {
         let present: BTreeSet<u64> = ends.iter().map(|e| e.inode).collect();
         self.held.retain(|inode, _| present.contains(inode));
         self.done.retain(|inode| present.contains(inode));
+        let waiting = self.left_out.len();
+        self.left_out.retain(|inode| present.contains(inode));
+        self.ended_left_out += (waiting - self.left_out.len()) as u64;
         let mut chosen = HashSet::new();
         let mut room = self.room();
         let mut plan = Vec::new();
         for end in ends {
             let open = !self.foreign.contains(&end.inode) && !self.done.contains(&end.inode);
-            if open && !self.limit_reached && room >= self.wanted.0 && chosen.insert(end.inode) {
-                room -= self.wanted.0;
-                plan.push(*end);
+            if !open || self.limit_reached || chosen.contains(&end.inode) {
+                continue;
             }
+            if room < self.wanted.0 {
+                self.left_out.insert(end.inode);
+                continue;
+            }
+            room -= self.wanted.0;
+            self.left_out.remove(&end.inode);
+            chosen.insert(end.inode);
+            plan.push(*end);
         }
         plan
     }
@@ -143,10 +158,7 @@ impl Ledger {
                 self.done.insert(inode);
             }
             Growth::Later => {}
-            Growth::LimitReached => {
-                self.limit_reached = true;
-                *self.refusals.entry(libc::EPERM).or_default() += 1;
-            }
+            Growth::LimitReached => self.limit_reached = true,
             Growth::Refused(errno) => {
                 self.done.insert(inode);
                 *self.refusals.entry(errno).or_default() += 1;
@@ -178,7 +190,19 @@ impl Ledger {
         self.limit_reached
     }
 
-    /// Refusals by error number.
+    /// Pipes that were not grown because our own budget was used up as long as they lived.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.ended_left_out + self.left_out.len() as u64
+    }
+
+    /// The budget for all growth together.
+    #[must_use]
+    pub const fn budget(&self) -> Bytes {
+        self.budget
+    }
+
+    /// Refusals by error number, the user's limit left out.
     #[must_use]
     pub const fn refusals(&self) -> &BTreeMap<i32, u64> {
         &self.refusals
@@ -277,9 +301,14 @@ mod tests {
         ledger.note(1, GROWN);
         ledger.note(2, GROWN);
         assert!(ledger.plan(&[end(1), end(2), end(3)]).is_empty());
+        assert_eq!(ledger.left_out(), 1);
         assert_eq!(ledger.plan(&[end(2), end(3)]).len(), 1);
         ledger.note(3, GROWN);
+        assert_eq!(ledger.left_out(), 0, "there was room for it in the end");
         assert_eq!(ledger.most_held(), Bytes(2 * (1024 - 64) * 1024));
+        assert!(ledger.plan(&[end(2), end(3), end(4), end(4)]).is_empty());
+        assert!(ledger.plan(&[]).is_empty());
+        assert_eq!(ledger.left_out(), 1, "it ended without");
     }
 
     #[test]
@@ -293,7 +322,7 @@ mod tests {
         ledger.note(2, Growth::LimitReached);
         assert!(ledger.limit_reached() && ledger.plan(&[end(3)]).is_empty());
         assert_eq!(ledger.refusals()[&libc::EACCES], 1);
-        assert_eq!(ledger.refusals()[&libc::EPERM], 1);
+        assert_eq!(ledger.refusals().len(), 1, "the limit is told by itself");
     }
 
     #[test]

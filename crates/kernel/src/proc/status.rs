@@ -20,6 +20,8 @@ pub struct Status {
     pub euid: Option<u32>,
     /// Threads.
     pub threads: Option<u32>,
+    /// Address space (`VmSize`).
+    pub vm_size: Option<Bytes>,
     /// Peak resident set (`VmHWM`).
     pub peak_rss: Option<Bytes>,
     /// Resident set (`VmRSS`).
@@ -40,6 +42,10 @@ pub struct Status {
     pub blocked: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: Option<u32>,
+    /// Filters in force, its own and inherited ones; since Linux 5.9.
+    pub seccomp_filters: Option<u32>,
+    /// Runs with a shadow stack (`x86_Thread_features`).
+    pub shadow_stack: bool,
     /// Cannot gain privileges by exec.
     pub no_new_privs: Option<bool>,
     /// May use transparent huge pages (`THP_enabled`).
@@ -63,6 +69,7 @@ pub fn parse(text: &[u8]) -> Status {
 
 fn take_memory(status: &mut Status, name: &[u8], value: &[u8]) {
     let slot = match name {
+        b"VmSize" => &mut status.vm_size,
         b"VmHWM" => &mut status.peak_rss,
         b"VmRSS" => &mut status.rss,
         b"RssAnon" => &mut status.rss_anon,
@@ -85,6 +92,10 @@ fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
         b"ShdPnd" => status.process_pending = hex(value).unwrap_or(0),
         b"SigBlk" => status.blocked = hex(value).unwrap_or(0),
         b"Seccomp" => status.seccomp = number(value),
+        b"Seccomp_filters" => status.seccomp_filters = number(value),
+        b"x86_Thread_features" => {
+            status.shadow_stack = super::fields(value).any(|feature| feature == b"shstk");
+        }
         b"NoNewPrivs" => status.no_new_privs = Some(value == b"1"),
         b"THP_enabled" => status.thp_enabled = Some(value == b"1"),
         b"Cpus_allowed_list" => status.cpus = parse_list(value),
@@ -131,6 +142,8 @@ mod tests {
             (Some(7553), Some(7551), Some(0))
         );
         assert_eq!((status.threads, status.seccomp), (Some(1), Some(0)));
+        assert_eq!((status.seccomp_filters, status.shadow_stack), (Some(0), false));
+        assert_eq!(status.vm_size, Some(Bytes::kib(3060)));
         assert_eq!(status.cpus, [0, 1]);
         assert_eq!(status.thp_enabled, Some(true));
         assert!(status.capabilities & 1 << 21 != 0);
@@ -147,6 +160,11 @@ mod tests {
     #[test]
     fn kernel_thread_has_no_memory() {
         assert_eq!(parse(b"Name:\tkthreadd\nPPid:\t0\nThreads:\t1\n").rss, None);
+    }
+
+    #[test]
+    fn a_shadow_stack_is_seen() {
+        assert!(parse(b"x86_Thread_features:\tshstk wrss \n").shadow_stack);
     }
 
     #[test]

@@ -1,47 +1,130 @@
 //! Watcher of `heap-huge=inject`: one `madvise(MADV_HUGEPAGE)` on each new large mapping.
 //!
-//! A mapping is known by process, start and end; one that grows in place is advised again for
-//! its new part. Mappings present at the first look of a process count as new: what they already
-//! hold stays small, what is touched later becomes huge.
+//! What was advised is known by process and address range, however the kernel splits or joins
+//! mappings; a range that is not mapped at a look is forgotten, and so is all of a process that has
+//! begun another program. Mappings present at the first look of a process count as new: what they
+//! already hold stays small, what is touched later becomes huge.
+//!
+//! Looks come every 4 ms while mappings appear and every 16 ms after a second without, from the end
+//! of one to the begin of the next, and never more than one part in 21 of the time: a tree with very
+//! many mappings is looked at less often. A process that refuses for a reason that passes is tried
+//! again, later each time.
+//!
+//! Not seen: a mapping that is freed and made again at the same address between two looks (also
+//! by an exec of the same file without address randomisation) keeps its small pages.
 
-use super::Rhythm;
+use super::{Look, Rhythm};
 use pagewise_kernel::proc::{maps, status};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::inject::{InjectError, advise_huge};
+use pagewise_tracee::inject::{InjectError, Injector, Method, Owner};
 use pagewise_tracee::tree::Tree;
 use pagewise_tracee::watcher::{WatchReport, Watcher};
 use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
 
 /// Pause between two looks after the set-up phase: a mapping is advised within 5 ms of its birth.
 const STEADY: Nanos = Nanos::millis(4);
-/// A process that refuses this often is left alone.
+/// The same while a thread may stand still until it is let go.
+const OWED_PAUSE: Nanos = Nanos::millis(1);
+/// A process that refuses for good this often is left alone.
 const PATIENCE: u32 = 8;
+/// Shortest and longest time after which a process is tried again that could not be advised.
+const BACK_OFF: Nanos = Nanos::millis(8);
+const LONGEST_BACK_OFF: Nanos = Nanos::secs(1);
 
 /// The watcher.
 pub(super) struct AdviseHuge {
     min: Bytes,
     growth_limit: Bytes,
+    injector: Injector,
     seen: HashMap<i32, Known>,
-    advised: u64,
-    advised_bytes: Bytes,
-    stopped_ns: Nanos,
-    longest_ns: Nanos,
+    /// When a mapping was last advised, counted from the start of the program.
+    last_new: Nanos,
+    done: Done,
     refusals: BTreeMap<String, u64>,
     limit_reached: bool,
+}
+
+/// What has been achieved.
+#[derive(Debug, Default)]
+struct Done {
+    advised: u64,
+    bytes: Bytes,
+    by_registers: u64,
+    stopped_ns: Nanos,
+    longest_ns: Nanos,
 }
 
 /// What is known of one process.
 #[derive(Debug, Default)]
 struct Known {
-    /// Advised ranges: start to end.
-    ranges: HashMap<u64, u64>,
+    /// Device and inode of the program it runs.
+    program: Option<(u64, u64)>,
+    advised: Ranges,
+    /// Lasting refusals since the last success.
     refused: u32,
+    /// Passing failures since the last success, and the last of them.
+    postponed: u32,
+    reason: Option<String>,
+    not_before: Nanos,
 }
 
 impl Known {
-    /// Not advised yet, or grown since by enough to be worth another stop.
-    fn is_new(&self, start: u64, end: u64, min: Bytes) -> bool {
-        self.ranges.get(&start).is_none_or(|known| end >= known.saturating_add(min.0))
+    fn succeed(&mut self, start: u64, end: u64) {
+        self.advised.add(start, end);
+        (self.refused, self.postponed, self.reason) = (0, 0, None);
+    }
+
+    fn postpone(&mut self, now: Nanos, reason: String) {
+        let pause = BACK_OFF.0.saturating_mul(1 << self.postponed.min(20));
+        self.not_before = now + Nanos(pause).min(LONGEST_BACK_OFF);
+        self.postponed += 1;
+        self.reason = Some(reason);
+    }
+}
+
+/// Disjoint address ranges in ascending order.
+#[derive(Debug, Default)]
+struct Ranges(Vec<(u64, u64)>);
+
+impl Ranges {
+    fn add(&mut self, start: u64, end: u64) {
+        self.0.push((start, end));
+        self.0.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::with_capacity(self.0.len());
+        for &(start, end) in &self.0 {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        self.0 = joined;
+    }
+
+    /// Forgets what lies in none of `mapped`, which is in ascending order.
+    fn keep(&mut self, mapped: &[(u64, u64)]) {
+        for (start, end) in std::mem::take(&mut self.0) {
+            let first = mapped.partition_point(|range| range.1 <= start);
+            for range in mapped[first..].iter().take_while(|range| range.0 < end) {
+                self.0.push((start.max(range.0), end.min(range.1)));
+            }
+        }
+    }
+
+    /// The parts of a range that are not in here.
+    fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        let mut from = start;
+        for &(known, until) in self.0.iter().filter(|r| r.1 > start && r.0 < end) {
+            if known > from {
+                gaps.push((from, known));
+            }
+            from = until;
+        }
+        if from < end {
+            gaps.push((from, end));
+        }
+        gaps
     }
 }
 
@@ -50,11 +133,10 @@ impl AdviseHuge {
         Self {
             min,
             growth_limit,
+            injector: Injector::new(Owner::Ours),
             seen: HashMap::new(),
-            advised: 0,
-            advised_bytes: Bytes(0),
-            stopped_ns: Nanos(0),
-            longest_ns: Nanos(0),
+            last_new: Nanos(0),
+            done: Done::default(),
             refusals: BTreeMap::new(),
             limit_reached: false,
         }
@@ -66,40 +148,72 @@ impl AdviseHuge {
         total > self.growth_limit.0
     }
 
-    fn visit(&mut self, pid: i32) {
-        let Ok(mappings) = maps::read(pid) else { return };
-        let known = self.seen.entry(pid).or_default();
-        if known.refused >= PATIENCE {
-            return;
-        }
-        known.ranges.retain(|start, _| mappings.iter().any(|m| m.start == *start));
-        let fresh: Vec<(u64, u64)> = mappings
-            .iter()
-            .filter(|m| m.is_anonymous() && m.perms.write && !is_stack(m) && m.size() >= self.min)
-            .filter(|m| known.is_new(m.start, m.end, self.min))
-            .map(|m| (m.start, m.end))
-            .collect();
-        for (start, end) in fresh {
-            self.advise(pid, start, end);
+    /// Forgets processes that are gone; what was put off in them has not been done.
+    fn forget(&mut self, tree: &Tree) {
+        let is_gone = |pid: &i32| !tree.pids().contains(pid);
+        let gone: Vec<i32> = self.seen.keys().copied().filter(is_gone).collect();
+        for reason in gone.iter().filter_map(|pid| self.seen.remove(pid)?.reason) {
+            *self.refusals.entry(reason).or_default() += 1;
         }
     }
 
-    fn advise(&mut self, pid: i32, start: u64, end: u64) {
-        match advise_huge(pid, start, end - start) {
-            Ok(done) => {
-                self.advised += 1;
-                self.advised_bytes += Bytes(end - start);
-                self.stopped_ns += done.stop_ns;
-                self.longest_ns = self.longest_ns.max(done.stop_ns);
-                self.seen.entry(pid).or_default().ranges.insert(start, end);
-            }
-            Err(InjectError::Gone) => {}
-            Err(error) => {
-                self.seen.entry(pid).or_default().refused += 1;
-                *self.refusals.entry(error.to_string()).or_default() += 1;
+    fn visit(&mut self, pid: i32, now: Nanos) {
+        let known = self.seen.entry(pid).or_default();
+        if known.refused >= PATIENCE && known.program == program_of(pid) || now < known.not_before {
+            return;
+        }
+        let program = program_of(pid);
+        if known.program != program {
+            *known = Known { program, ..Known::default() };
+        }
+        let Ok(mappings) = maps::read(pid) else { return };
+        for (start, end) in fresh(&mut known.advised, &mappings, self.min) {
+            if !self.advise(pid, now, start, end) {
+                break;
             }
         }
     }
+
+    /// False when there is no sense in trying other ranges of the process now.
+    fn advise(&mut self, pid: i32, now: Nanos, start: u64, end: u64) -> bool {
+        let result = self.injector.advise_huge(pid, start, end - start);
+        let known = self.seen.entry(pid).or_default();
+        match result {
+            Ok(how) => {
+                known.succeed(start, end);
+                self.last_new = now;
+                self.done.advised += 1;
+                self.done.bytes += Bytes(end - start);
+                self.done.by_registers += u64::from(how.method == Method::Registers);
+                self.done.stopped_ns += how.stop_ns;
+                self.done.longest_ns = self.done.longest_ns.max(how.stop_ns);
+                return true;
+            }
+            Err(InjectError::Gone) => {}
+            Err(error) if error.passes() => known.postpone(now, error.to_string()),
+            Err(error) => {
+                known.refused += 1;
+                *self.refusals.entry(error.to_string()).or_default() += 1;
+            }
+        }
+        false
+    }
+}
+
+/// Device and inode of the program that a process runs.
+fn program_of(pid: i32) -> Option<(u64, u64)> {
+    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// The large ranges among `mappings` that are not in `advised`, which forgets what is not mapped.
+fn fresh(advised: &mut Ranges, mappings: &[maps::Mapping], min: Bytes) -> Vec<(u64, u64)> {
+    let fits = |m: &&maps::Mapping| m.is_anonymous() && m.perms.write && !is_stack(m);
+    let mapped: Vec<(u64, u64)> = mappings.iter().filter(fits).map(|m| (m.start, m.end)).collect();
+    advised.keep(&mapped);
+    let mut fresh: Vec<(u64, u64)> =
+        mapped.iter().flat_map(|&(start, end)| advised.gaps(start, end)).collect();
+    fresh.retain(|(start, end)| Bytes(end - start) >= min);
+    fresh
 }
 
 fn is_stack(mapping: &maps::Mapping) -> bool {
@@ -112,23 +226,37 @@ impl Watcher for AdviseHuge {
     }
 
     fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+        let look = Look::begin(since_start);
+        self.injector.settle();
         self.limit_reached = self.limit_reached || self.over_limit(tree);
-        if self.limit_reached {
-            return None;
+        self.forget(tree);
+        if !self.limit_reached {
+            for pid in tree.pids() {
+                self.visit(*pid, since_start);
+            }
         }
-        self.seen.retain(|pid, _| tree.pids().contains(pid));
-        for pid in tree.pids() {
-            self.visit(*pid);
+        if self.injector.settle() {
+            return Some(look.end() + OWED_PAUSE);
         }
-        Some(Rhythm { steady: STEADY }.next(since_start).min(since_start + STEADY))
+        let quiet = Nanos(since_start.0.saturating_sub(self.last_new.0));
+        (!self.limit_reached).then(|| look.next(Rhythm { steady: STEADY }, quiet))
     }
 
     fn finish(&mut self) -> WatchReport {
+        self.forget(&Tree::new(0, []));
         let mut notes = Vec::new();
-        if self.advised > 0 {
+        let done = &self.done;
+        if done.advised > 0 {
             notes.push(format!(
                 "{} mapping(s), {} advised; stopped for {} in all, {} at most",
-                self.advised, self.advised_bytes, self.stopped_ns, self.longest_ns
+                done.advised, done.bytes, done.stopped_ns, done.longest_ns
+            ));
+        }
+        if done.by_registers > 0 {
+            notes.push(format!(
+                "{} of them by way of registers: the program would have died with pagewise in \
+                 that moment",
+                done.by_registers
             ));
         }
         let refused = |(why, n): (&String, &u64)| format!("{n} refused: {why}");
@@ -137,7 +265,7 @@ impl Watcher for AdviseHuge {
             failures.push(format!("no more advice beyond {} of memory", self.growth_limit));
         }
         let watch = self.name().to_owned();
-        WatchReport { watch, counter: self.advised, notes, failures }
+        WatchReport { watch, counter: done.advised, notes, failures }
     }
 }
 
@@ -145,14 +273,67 @@ impl Watcher for AdviseHuge {
 mod tests {
     use super::*;
 
+    const MIB: u64 = Bytes::mib(1).0;
+    const MIN: Bytes = Bytes::mib(8);
+
+    /// Anonymous mappings between these addresses in MiB.
+    fn mappings(ranges: &[(u64, u64)]) -> Vec<maps::Mapping> {
+        let line = |&(start, end): &(u64, u64)| {
+            format!("{:x}-{:x} rw-p 00000000 00:00 0\n", start * MIB, end * MIB)
+        };
+        maps::parse(ranges.iter().map(line).collect::<String>().as_bytes())
+    }
+
+    /// What is advised at each look, in MiB.
+    fn look(advised: &mut Ranges, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let found = fresh(advised, &mappings(ranges), MIN);
+        for &(start, end) in &found {
+            advised.add(start, end);
+        }
+        found.into_iter().map(|(start, end)| (start / MIB, end / MIB)).collect()
+    }
+
     #[test]
-    fn a_range_is_advised_again_only_when_it_grew_enough() {
+    fn a_range_is_advised_once_however_mappings_join() {
+        let mut advised = Ranges::default();
+        assert_eq!(look(&mut advised, &[(100, 110), (110, 120)]), [(100, 110), (110, 120)]);
+        assert_eq!(look(&mut advised, &[(100, 120)]), []);
+        assert_eq!(look(&mut advised, &[(92, 124)]), [(92, 100)], "4 MiB are not worth a stop");
+        assert_eq!(look(&mut advised, &[(92, 130)]), [(120, 130)]);
+        assert_eq!(look(&mut advised, &[(92, 99), (99, 130)]), []);
+    }
+
+    #[test]
+    fn what_was_unmapped_at_a_look_is_advised_again() {
+        let mut advised = Ranges::default();
+        assert_eq!(look(&mut advised, &[(100, 140)]), [(100, 140)]);
+        assert_eq!(look(&mut advised, &[(100, 110), (130, 140)]), []);
+        assert_eq!(look(&mut advised, &[(100, 140)]), [(110, 130)]);
+        assert_eq!(look(&mut advised, &[]), []);
+        assert_eq!(look(&mut advised, &[(100, 140)]), [(100, 140)]);
+    }
+
+    #[test]
+    fn failures_that_pass_put_off_and_are_forgotten_at_a_success() {
         let mut known = Known::default();
-        let min = Bytes::mib(8);
-        assert!(known.is_new(0, min.0, min));
-        known.ranges.insert(0, min.0);
-        assert!(!known.is_new(0, min.0, min));
-        assert!(!known.is_new(0, min.0 + 1, min));
-        assert!(known.is_new(0, 2 * min.0, min));
+        let mut last = Nanos(0);
+        for _ in 0..40 {
+            known.postpone(Nanos::secs(1), "busy".to_owned());
+            assert!(known.not_before >= last && known.not_before <= Nanos::secs(2));
+            last = known.not_before;
+        }
+        assert_eq!((last, known.refused), (Nanos::secs(2), 0));
+        known.refused = PATIENCE - 1;
+        known.succeed(0, 1);
+        assert_eq!((known.refused, known.postponed, known.reason), (0, 0, None));
+    }
+
+    #[test]
+    fn a_process_that_ends_while_put_off_counts_as_refused() {
+        let mut watcher = AdviseHuge::new(MIN, Bytes::mib(64));
+        let mut known = Known::default();
+        known.postpone(Nanos(0), "busy".to_owned());
+        watcher.seen.insert(i32::MAX, known);
+        assert_eq!(watcher.finish().failures, ["1 refused: busy"]);
     }
 }

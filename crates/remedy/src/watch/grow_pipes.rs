@@ -1,6 +1,6 @@
 //! Watcher of `pipe-grow`: grows each new pipe between processes of the tree, once.
 
-use super::Rhythm;
+use super::{Look, Rhythm};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::pipes::{Ledger, grow_all};
 use pagewise_tracee::tree::Tree;
@@ -26,11 +26,12 @@ impl Watcher for GrowPipes {
     }
 
     fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
+        let look = Look::begin(since_start);
         if self.ledger.limit_reached() {
             return None;
         }
         grow_all(tree, &mut self.ledger);
-        Some(Rhythm { steady: STEADY }.next(since_start))
+        Some(look.next(Rhythm { steady: STEADY }, since_start))
     }
 
     fn finish(&mut self) -> WatchReport {
@@ -41,6 +42,13 @@ impl Watcher for GrowPipes {
                  not grown"
                     .to_owned(),
             );
+        }
+        if self.ledger.left_out() > 0 {
+            failures.push(format!(
+                "{} pipe(s) not grown: pagewise's own budget of {} for more pipe memory was used up",
+                self.ledger.left_out(),
+                self.ledger.budget()
+            ));
         }
         for (errno, count) in self.ledger.refusals() {
             let error = std::io::Error::from_raw_os_error(*errno);

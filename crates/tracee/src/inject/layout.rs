@@ -4,7 +4,8 @@
 //! A restorer is the two instructions `mov $15, %eax; syscall` (`rt_sigreturn`): glibc's and musl's
 //! `__restore_rt`, the Go runtime's `sigreturn`. Any place with these bytes serves. The search
 //! reads executable mappings while the target runs; its result is remembered per file, and the
-//! bytes are compared again before use. Cost: about 1 ms per 10 MiB of code, once per file.
+//! bytes are compared again before use: where they differ (another file of the same name and inode)
+//! the search is made again. Cost: about 1 ms per 10 MiB of code, once per file.
 
 use crate::ptrace::read_memory;
 use pagewise_kernel::error::SysError;
@@ -60,12 +61,13 @@ pub(super) fn sites(pid: i32, maps: &[Mapping]) -> Option<Sites> {
 /// True when the bytes at both places still are what was found there.
 #[must_use]
 pub(super) fn still_there(pid: i32, sites: Sites) -> bool {
-    let begins = |address: u64, want: &[u8]| {
-        let mut bytes = vec![0; want.len()];
-        read_memory(pid, address, &mut bytes).is_ok_and(|n| n == want.len()) && bytes == want
-    };
-    begins(sites.call, CALL)
-        && sites.restorer.is_none_or(|at| RESTORERS.iter().any(|want| begins(at, want)))
+    let holds = |at: u64, wanted: Wanted| wanted.bytes().iter().any(|b| begins(pid, at, b));
+    holds(sites.call, Wanted::Call) && sites.restorer.is_none_or(|at| holds(at, Wanted::Restorer))
+}
+
+fn begins(pid: i32, address: u64, want: &[u8]) -> bool {
+    let mut bytes = vec![0; want.len()];
+    read_memory(pid, address, &mut bytes).is_ok_and(|n| n == want.len()) && bytes == want
 }
 
 /// Executable mappings in the order in which they are searched: vDSO, C library, program, others.
@@ -89,22 +91,35 @@ enum Wanted {
     Restorer,
 }
 
+impl Wanted {
+    const fn bytes(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Call => &[CALL],
+            Self::Restorer => &RESTORERS,
+        }
+    }
+}
+
 /// File, offset of the mapping, length, what was looked for.
 type Key = (String, u64, u64, Wanted);
 
 /// Offsets from the start of a mapping, by what was searched; `None` where there is nothing.
 static FOUND: LazyLock<Mutex<HashMap<Key, Option<u64>>>> = LazyLock::new(Mutex::default);
 
+fn key(mapping: &Mapping, wanted: Wanted) -> Key {
+    let file = format!("{:?} {} {}", mapping.device, mapping.inode, name(mapping));
+    (file, mapping.offset, mapping.end - mapping.start, wanted)
+}
+
 fn find(pid: i32, mapping: &Mapping, wanted: Wanted) -> Option<u64> {
-    let length = mapping.end - mapping.start;
-    let key = (
-        format!("{:?} {} {}", mapping.device, mapping.inode, name(mapping)),
-        mapping.offset,
-        length,
-        wanted,
-    );
+    let key = key(mapping, wanted);
     let known = FOUND.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-    let offset = match known {
+    let holds = |offset: &Option<u64>| {
+        offset.is_none_or(|offset| {
+            wanted.bytes().iter().any(|b| begins(pid, mapping.start + offset, b))
+        })
+    };
+    let offset = match known.filter(holds) {
         Some(offset) => offset,
         None => {
             // A read that failed says nothing about the file: not remembered.
@@ -126,10 +141,7 @@ fn search(pid: i32, mapping: &Mapping, wanted: Wanted) -> Result<Option<u64>, Sy
     while at < mapping.end {
         let want = usize::try_from(mapping.end - at).map_or(STEP, |left| left.min(STEP));
         let read = read_memory(pid, at, &mut buffer[..want])?;
-        let hit = match wanted {
-            Wanted::Call => position(&buffer[..read], CALL),
-            Wanted::Restorer => RESTORERS.iter().find_map(|r| position(&buffer[..read], r)),
-        };
+        let hit = wanted.bytes().iter().find_map(|b| position(&buffer[..read], b));
         if let Some(offset) = hit {
             return Ok(Some(at - mapping.start + offset as u64));
         }
@@ -172,5 +184,16 @@ mod tests {
         let sites = sites(pid, &maps).unwrap();
         assert!(sites.restorer.is_some() && still_there(pid, sites));
         assert!(!still_there(pid, Sites { call: sites.call + 1, ..sites }));
+    }
+
+    #[test]
+    fn a_place_that_no_longer_holds_is_searched_again() {
+        let pid = std::process::id() as i32;
+        let maps = pagewise_kernel::proc::maps::read(pid).unwrap();
+        let before = sites(pid, &maps).unwrap();
+        let code = maps.iter().find(|m| m.contains(before.call)).unwrap();
+        let (key, stale) = (key(code, Wanted::Call), Some(before.call - code.start + 1));
+        FOUND.lock().unwrap().insert(key, stale);
+        assert_eq!(sites(pid, &maps).unwrap().call, before.call);
     }
 }

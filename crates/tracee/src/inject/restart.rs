@@ -2,10 +2,13 @@
 //!
 //! A system call that a stop interrupts comes back with one of the kernel's private error numbers
 //! (`include/linux/errno.h`), which the signal code of `arch/x86/kernel/signal.c` would turn into a
-//! restart on the way out. Who changes the registers in that stop must do the same by hand. Some
-//! calls (`epoll_wait`, `sigtimedwait`, `recv` with a timeout) return a plain EINTR instead; where
-//! no signal is pending only our interrupt can have caused it and the call is issued again. A
-//! timeout then starts anew: late, never early. Pure.
+//! restart on the way out. Who changes the registers in that stop must do the same by hand. Calls
+//! with a relative timeout (`nanosleep`, `poll`, `futex`) leave it to the kernel to go on with what
+//! remains, which works as long as no signal frame comes in between. Some calls (`epoll_wait`,
+//! `sigtimedwait`, `recv` with a timeout) return a plain EINTR instead; where no signal is pending
+//! only our interrupt can have caused it, and those on a list are issued again: their timeout, if
+//! they have one, starts anew. Others that return EINTR are left with it, because it may be the
+//! end of the call (`close` has closed, `connect` goes on by itself). Pure.
 
 use crate::ptrace::Regs;
 
@@ -17,8 +20,12 @@ const ERESTART_RESTARTBLOCK: i64 = -516;
 
 /// Number of `restart_syscall(2)`: a sleep that was interrupted before and goes on.
 const RESTART_SYSCALL: i64 = libc::SYS_restart_syscall;
+/// Number of `io_pgetevents(2)` on x86-64.
+const IO_PGETEVENTS: i64 = 333;
 /// Length of the `syscall` instruction.
 const SYSCALL_BYTES: u64 = 2;
+/// Code segment of 64-bit user code: elsewhere the numbers below mean other calls.
+const CODE_64: u64 = 0x33;
 
 /// What to do about a call that continues by its kernel-side restart block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +45,8 @@ pub fn resume(regs: &Regs, sleep: Sleep) -> Regs {
         return next;
     }
     let number = match regs.rax as i64 {
-        EINTR | ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => regs.orig_rax,
+        ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => regs.orig_rax,
+        EINTR if is_plain_eintr(regs) => regs.orig_rax,
         ERESTART_RESTARTBLOCK => match sleep {
             Sleep::Anew => regs.orig_rax,
             Sleep::Continue => RESTART_SYSCALL as u64,
@@ -50,16 +58,106 @@ pub fn resume(regs: &Regs, sleep: Sleep) -> Regs {
     next
 }
 
-/// True when the thread stands at the end of a call that came back with a plain EINTR.
+/// True when the thread stands at the end of a call that came back with a plain EINTR and may be
+/// issued again: it is on the list of those that have done nothing then.
 #[must_use]
 pub fn is_plain_eintr(regs: &Regs) -> bool {
-    (regs.orig_rax as i64) >= 0 && regs.rax as i64 == EINTR
+    regs.cs & 0xffff == CODE_64
+        && (regs.orig_rax as i64) >= 0
+        && regs.rax as i64 == EINTR
+        && is_repeatable(regs.orig_rax as i64)
 }
 
-/// True when the thread is in a sleep whose original call is known to the kernel alone.
+/// What an interruption does to a call that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Harm {
+    /// None: it is issued again and waits on.
+    None,
+    /// None while the kernel goes on with its timeout; issued anew it would be late.
+    LateAnew,
+    /// Its timeout starts anew.
+    Late,
+    /// It may fail or have its effect twice.
+    Wrong,
+}
+
+/// What an interruption does to the call `number` with these arguments.
 #[must_use]
-pub(super) fn is_continued_sleep(regs: &Regs) -> bool {
-    regs.orig_rax as i64 == RESTART_SYSCALL && regs.rax as i64 == ERESTART_RESTARTBLOCK
+pub(super) fn harm(number: i64, args: [u64; 6]) -> Harm {
+    // Of a timeout that is a pointer, null means for ever.
+    let late_if = |timed: bool, harm| if timed { harm } else { Harm::None };
+    match number {
+        libc::SYS_nanosleep | RESTART_SYSCALL => Harm::LateAnew,
+        libc::SYS_clock_nanosleep => {
+            late_if(args[1] & libc::TIMER_ABSTIME as u64 == 0, Harm::LateAnew)
+        }
+        libc::SYS_poll => late_if(args[2] as i32 >= 0, Harm::LateAnew),
+        libc::SYS_futex => {
+            let waits = args[1] as i32 & libc::FUTEX_CMD_MASK == libc::FUTEX_WAIT;
+            late_if(waits && args[3] != 0, Harm::LateAnew)
+        }
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => late_if(args[3] as i32 >= 0, Harm::Late),
+        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => late_if(args[3] != 0, Harm::Late),
+        libc::SYS_rt_sigtimedwait => late_if(args[2] != 0, Harm::Late),
+        libc::SYS_io_getevents | IO_PGETEVENTS => late_if(args[4] != 0, Harm::Late),
+        libc::SYS_close | libc::SYS_connect | libc::SYS_ioctl => Harm::Wrong,
+        _ => Harm::None,
+    }
+}
+
+/// What the interruption did to the call that a stopped thread was in.
+#[must_use]
+pub(super) fn harm_done(regs: &Regs) -> Harm {
+    let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+    match regs.rax as i64 {
+        _ if (regs.orig_rax as i64) < 0 => Harm::None,
+        ERESTART_RESTARTBLOCK => harm(regs.orig_rax as i64, args),
+        EINTR if is_plain_eintr(regs) && may_be_late(regs.orig_rax as i64, args) => Harm::Late,
+        _ => Harm::None,
+    }
+}
+
+/// True when issuing the call anew may start a timeout anew: one in its arguments, or one of its
+/// socket (`SO_RCVTIMEO`), which they do not show.
+#[must_use]
+pub(super) fn may_be_late(number: i64, args: [u64; 6]) -> bool {
+    harm(number, args) == Harm::Late || (is_repeatable(number) && !is_endless(number))
+}
+
+/// Calls whose arguments tell that they wait for ever, and that return a plain EINTR even then.
+const fn is_endless(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_semop
+            | libc::SYS_semtimedop
+            | libc::SYS_rt_sigtimedwait
+            | libc::SYS_io_getevents
+            | IO_PGETEVENTS
+    )
+}
+
+/// Calls that have done nothing when they return a plain EINTR.
+const fn is_repeatable(number: i64) -> bool {
+    is_endless(number)
+        || matches!(
+            number,
+            libc::SYS_read
+                | libc::SYS_readv
+                | libc::SYS_write
+                | libc::SYS_writev
+                | libc::SYS_recvfrom
+                | libc::SYS_recvmsg
+                | libc::SYS_recvmmsg
+                | libc::SYS_sendto
+                | libc::SYS_sendmsg
+                | libc::SYS_sendmmsg
+                | libc::SYS_accept
+                | libc::SYS_accept4
+                | libc::SYS_io_uring_enter
+        )
 }
 
 #[cfg(test)]
@@ -69,6 +167,7 @@ mod tests {
     fn regs(orig: i64, ax: i64) -> Regs {
         let mut regs = crate::ptrace::cleared();
         regs.rip = 0x1000;
+        regs.cs = CODE_64;
         regs.orig_rax = orig as u64;
         regs.rax = ax as u64;
         regs
@@ -84,12 +183,45 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_may_have_had_their_effect_are_not_issued_again() {
+        for number in [libc::SYS_close, libc::SYS_connect, libc::SYS_ioctl, libc::SYS_dup2] {
+            let stopped = regs(number, EINTR);
+            assert!(!is_plain_eintr(&stopped));
+            let next = resume(&stopped, Sleep::Anew);
+            assert_eq!((next.rip, next.rax as i64), (0x1000, EINTR));
+        }
+        let mut other_code = regs(libc::SYS_read, EINTR);
+        other_code.cs = 0x23;
+        assert!(!is_plain_eintr(&other_code));
+    }
+
+    #[test]
     fn sleeps_start_anew_or_continue() {
         let asleep = regs(libc::SYS_nanosleep, ERESTART_RESTARTBLOCK);
         assert_eq!(resume(&asleep, Sleep::Anew).rax, libc::SYS_nanosleep as u64);
         assert_eq!(resume(&asleep, Sleep::Continue).rax, RESTART_SYSCALL as u64);
-        assert!(is_continued_sleep(&regs(RESTART_SYSCALL, ERESTART_RESTARTBLOCK)));
-        assert!(!is_continued_sleep(&asleep));
+        assert_eq!(harm_done(&asleep), Harm::LateAnew);
+        let again = regs(RESTART_SYSCALL, ERESTART_RESTARTBLOCK);
+        assert_eq!(harm_done(&again), Harm::LateAnew);
+    }
+
+    #[test]
+    fn waits_without_a_timeout_take_no_harm() {
+        let forever = u64::MAX;
+        assert_eq!(harm(libc::SYS_poll, [0, 0, forever, 0, 0, 0]), Harm::None);
+        assert_eq!(harm(libc::SYS_poll, [0, 0, 1000, 0, 0, 0]), Harm::LateAnew);
+        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, forever, 0, 0]), Harm::None);
+        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, 1000, 0, 0]), Harm::Late);
+        let private = libc::FUTEX_PRIVATE_FLAG as u64;
+        assert_eq!(harm(libc::SYS_futex, [0, private, 0, 0, 0, 0]), Harm::None);
+        assert_eq!(harm(libc::SYS_futex, [0, private, 0, 8, 0, 0]), Harm::LateAnew);
+        assert_eq!(harm(libc::SYS_clock_nanosleep, [0, 1, 8, 0, 0, 0]), Harm::None);
+        assert_eq!(harm(libc::SYS_close, [3, 0, 0, 0, 0, 0]), Harm::Wrong);
+        let mut waiting = regs(libc::SYS_epoll_wait, EINTR);
+        waiting.r10 = forever;
+        assert_eq!(harm_done(&waiting), Harm::None);
+        assert_eq!(harm_done(&regs(libc::SYS_recvfrom, EINTR)), Harm::Late);
+        assert_eq!(harm_done(&regs(libc::SYS_recvfrom, ERESTARTSYS)), Harm::None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! May a call be injected into this process, through which thread, and where is room for the frame?
+//! May a call be injected into this process, and where is room for the frame?
 //!
 //! Room is below the thread's own stack pointer where that is a stack: `[stack]` for the main
 //! thread, a mapping with a guard right below it for others. A main thread on another stack (a
@@ -12,7 +12,7 @@ use crate::elf;
 use crate::ptrace::{read_memory, read_u64, request};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::maps::{self, Mapping};
-use pagewise_kernel::proc::status;
+use pagewise_kernel::proc::status::{self, Status};
 use pagewise_model::look::Allocator;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -27,10 +27,10 @@ pub(super) struct Subject {
     pub(super) pid: i32,
     /// Where to call and return.
     pub(super) sites: Sites,
-    /// Threads worth trying, the best first.
-    pub(super) threads: Vec<i32>,
+    /// Its mappings, as they were before the stop.
+    pub(super) maps: Vec<Mapping>,
     /// It is a Go program: only its main thread has a stack that takes a frame.
-    is_go: bool,
+    pub(super) is_go: bool,
 }
 
 impl Subject {
@@ -39,12 +39,20 @@ impl Subject {
     /// # Errors
     /// [`InjectError::Refused`] with the reason why it cannot be done.
     pub(super) fn inspect(pid: i32) -> Result<Self, InjectError> {
-        let status = read_proc(pid, "status")?;
-        refuse_by_status(&status)?;
+        refuse_by_status(&status::read(pid)?, own_filters())?;
+        let seen = elf::of_executable_of(pid).ok();
+        if seen.is_some_and(|seen| seen.is_32_bit) {
+            return Err(Refusal::ThirtyTwoBit.into());
+        }
         let maps = maps::read(pid)?;
         let sites = layout::sites(pid, &maps).ok_or(Refusal::NoCallSite)?;
-        let is_go = elf::of_process(pid).is_ok_and(|seen| seen.allocator == Allocator::Go);
-        Ok(Self { pid, sites, threads: threads(pid), is_go })
+        let is_go = seen.is_some_and(|seen| seen.allocator == Allocator::Go);
+        Ok(Self { pid, sites, maps, is_go })
+    }
+
+    /// True when the thread may have a place for a frame.
+    pub(super) fn takes_frame(&self, tid: i32) -> bool {
+        self.sites.restorer.is_some() && (tid == self.pid || !self.is_go)
     }
 
     /// The address below which a frame of `room` bytes may be put for a thread whose stack pointer
@@ -58,7 +66,7 @@ impl Subject {
         sp: u64,
         room: u64,
     ) -> Result<(u64, bool), InjectError> {
-        let maps = maps::read(self.pid)?;
+        let maps = &self.maps;
         let own = maps.iter().position(|m| m.contains(sp) && layout::is_writable(m));
         let has_room = |m: &Mapping| sp - m.start > room;
         if tid != self.pid {
@@ -72,29 +80,29 @@ impl Subject {
         }
         match own.map(|index| &maps[index]) {
             Some(stack) if layout::name(stack) == "[stack]" && has_room(stack) => Ok((sp, false)),
-            Some(_) => self.untouched_top(&maps, sp, room),
+            Some(_) => self.untouched_top(sp, room),
             None => Err(Refusal::NoStack.into()),
         }
     }
 
-    fn untouched_top(
-        &self,
-        maps: &[Mapping],
-        sp: u64,
-        room: u64,
-    ) -> Result<(u64, bool), InjectError> {
+    fn untouched_top(&self, sp: u64, room: u64) -> Result<(u64, bool), InjectError> {
         let page = rustix::param::page_size() as u64;
-        let stack = maps.iter().find(|m| layout::name(m) == "[stack]").ok_or(Refusal::NoStack)?;
+        let is_stack = |m: &&Mapping| layout::name(m) == "[stack]";
+        let stack = self.maps.iter().find(is_stack).ok_or(Refusal::NoStack)?;
         let top = stack.start + marked_room(room);
         let free = !stack.contains(sp)
             && top < stack.end
-            && (self.is_marked(stack.start) || untouched(self.pid, stack.start, top, page));
+            && (untouched(self.pid, stack.start, top, page)
+                || self.is_cleared_frame(stack.start, top));
         if free { Ok((top, true)) } else { Err(Refusal::NoStack.into()) }
     }
 
-    fn is_marked(&self, start: u64) -> bool {
-        let mut bytes = [0; MARK.len()];
-        read_memory(self.pid, start, &mut bytes).is_ok_and(|n| n == MARK.len()) && bytes == MARK
+    /// Our mark with nothing behind it: a frame's place that was used and cleared, and that the
+    /// stack itself has not reached since.
+    fn is_cleared_frame(&self, start: u64, top: u64) -> bool {
+        let mut bytes = vec![0; (top - start) as usize];
+        read_memory(self.pid, start, &mut bytes).is_ok_and(|n| n == bytes.len())
+            && bytes.strip_prefix(&MARK).is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
     }
 }
 
@@ -117,57 +125,29 @@ fn untouched(pid: i32, start: u64, end: u64, page: u64) -> bool {
         && entries.chunks_exact(8).all(|entry| entry[7] & 0xc0 == 0)
 }
 
-fn refuse_by_status(status: &str) -> Result<(), InjectError> {
-    let number = |name| field(status, name).and_then(|v| v.parse::<i64>().ok());
-    if field(status, "VmSize").is_none() {
+/// `own_filters` is the number of filters that we run under ourselves (a container's): a target
+/// with the same number has none of its own.
+fn refuse_by_status(status: &Status, own_filters: Option<u32>) -> Result<(), InjectError> {
+    if status.vm_size.is_none() {
         return Err(Refusal::NoMemory.into());
     }
-    if let Some(tracer) = number("TracerPid").filter(|&pid| pid != 0) {
+    if let Some(tracer) = status.tracer_pid.filter(|&pid| pid != 0) {
         return Err(Refusal::Traced(tracer).into());
     }
-    if field(status, "x86_Thread_features").is_some_and(|v| v.contains("shstk")) {
+    if status.shadow_stack {
         return Err(Refusal::ShadowStack.into());
     }
-    match number("Seccomp") {
-        Some(1) => Err(Refusal::Seccomp.into()),
-        Some(2) if number("Seccomp_filters") != own_filters() => Err(Refusal::Seccomp.into()),
-        _ => Ok(()),
+    match status.seccomp {
+        Some(0) | None => Ok(()),
+        Some(2) if status.seccomp_filters.is_some() && status.seccomp_filters == own_filters => {
+            Ok(())
+        }
+        Some(_) => Err(Refusal::Seccomp.into()),
     }
 }
 
-/// Filters that we run under ourselves (a container's): a target with the same number has no own.
-fn own_filters() -> Option<i64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    field(&status, "Seccomp_filters")?.parse().ok()
-}
-
-/// The value of one line of a `/proc/PID/status`.
-#[must_use]
-pub(super) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
-}
-
-/// Live threads: the main one first, those in user code before those that wait.
-fn threads(pid: i32) -> Vec<i32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return vec![pid] };
-    let mut found: Vec<(u8, i32)> = tasks
-        .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(|tid: i32| Some((rank(pid, tid)?, tid)))
-        .collect();
-    found.sort_unstable();
-    found.into_iter().map(|(_, tid)| tid).collect()
-}
-
-/// 0 for the main thread, 1 for a running one, 2 for a waiting one; none for a dead one.
-fn rank(pid: i32, tid: i32) -> Option<u8> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    let state = stat.rsplit_once(") ")?.1.as_bytes().first()?;
-    match state {
-        b'Z' | b'X' | b'D' | b'T' | b't' => None,
-        _ if tid == pid => Some(0),
-        b'R' => Some(1),
-        _ => Some(2),
-    }
+fn own_filters() -> Option<u32> {
+    status::read(pagewise_kernel::proc::own_pid()).ok()?.seccomp_filters
 }
 
 /// True when a signal waits that the thread would take as soon as it runs.
@@ -196,14 +176,6 @@ pub(super) fn in_restartable_sequence(pid: i32, tid: i32, ip: u64) -> bool {
     }
 }
 
-fn read_proc(pid: i32, name: &str) -> Result<String, InjectError> {
-    let path = format!("/proc/{pid}/{name}");
-    let text = fs::read(&path)
-        .map_err(|source| SysError { call: "read", subject: path, source })
-        .map_err(InjectError::Sys)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +183,8 @@ mod tests {
     #[test]
     fn status_decides() {
         let base = "VmSize:\t 10 kB\nTracerPid:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n";
-        assert!(refuse_by_status(base).is_ok());
+        let refuse = |text: &str, own| refuse_by_status(&status::parse(text.as_bytes()), own);
+        assert!(refuse(base, Some(0)).is_ok());
         for (from, to) in [
             ("VmSize:\t 10 kB\n", ""),
             ("TracerPid:\t0", "TracerPid:\t7"),
@@ -219,9 +192,12 @@ mod tests {
             ("Seccomp:\t0\nSeccomp_filters:\t0", "Seccomp:\t2\nSeccomp_filters:\t99"),
             ("Seccomp:\t0\n", "Seccomp:\t0\nx86_Thread_features:\tshstk \n"),
         ] {
-            let status = base.replace(from, to);
-            assert!(matches!(refuse_by_status(&status), Err(InjectError::Refused(_))), "{to}");
+            let refused = refuse(&base.replace(from, to), Some(0));
+            assert!(matches!(refused, Err(InjectError::Refused(_))), "{to}");
         }
+        let filtered = "VmSize:\t 10 kB\nSeccomp:\t2\n";
+        assert!(refuse(filtered, None).is_err(), "nobody knows whose filters they are");
+        assert!(refuse(&format!("{filtered}Seccomp_filters:\t1\n"), Some(1)).is_ok());
     }
 
     #[test]

@@ -16,4 +16,4 @@ pub use memory::{read_memory, read_u64, write_memory};
 #[cfg(target_arch = "x86_64")]
 pub use regs_x86_64::{Regs, cleared, fs_base, gs_base};
 pub use stop::Stop;
-pub use stopped::{Halt, Stopped};
+pub use stopped::{Halt, Stopped, collect};

@@ -4,6 +4,7 @@
 use super::{Regs, Stop, request};
 use libc::c_int;
 use pagewise_kernel::error::SysError;
+use std::time::{Duration, Instant};
 
 /// How an attempt to stop a thread came out.
 #[derive(Debug)]
@@ -14,7 +15,16 @@ pub enum Halt {
     Busy,
     /// It ended meanwhile.
     Gone,
+    /// It does not stop for now (in `vfork`, in an uninterruptible wait): it stays seized and will
+    /// stop on its way out. [`collect`] has to be called from time to time.
+    Owed,
 }
+
+/// How long a stop is waited for.
+const PATIENCE: Duration = Duration::from_millis(3);
+/// A running thread stops within some microseconds, which no sleep of ours is short enough for.
+const SPINS: u32 = 50;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// One thread of another process, seized by this thread of ours and in a stop.
 #[derive(Debug)]
@@ -36,19 +46,33 @@ impl Stopped {
         request::seize(tid, options)?;
         // A thread that ended in between still has to be waited for, so that its parent hears of it.
         request::interrupt(tid).or_else(ignore_gone)?;
-        match request::wait_stop(tid)? {
-            Stop::Interrupted => Ok(Halt::Stopped(Self {
+        Self::take(tid, await_stop(tid)?)
+    }
+
+    /// What becomes of an interrupted thread by what it reported.
+    fn take(tid: i32, stop: Option<Stop>) -> Result<Halt, SysError> {
+        match stop {
+            None => Ok(Halt::Owed),
+            Some(Stop::Interrupted) => Ok(Halt::Stopped(Self {
                 tid,
                 attached: true,
                 signal: 0,
                 _here: std::marker::PhantomData,
             })),
-            Stop::Signal(signal) => {
+            Some(Stop::Signal(signal)) => {
                 request::detach(tid, signal).or_else(ignore_gone).map(|()| Halt::Busy)
             }
-            stop if stop.is_end() => Ok(Halt::Gone),
-            _ => request::detach(tid, 0).or_else(ignore_gone).map(|()| Halt::Busy),
+            Some(stop) if stop.is_end() => Ok(Halt::Gone),
+            Some(_) => request::detach(tid, 0).or_else(ignore_gone).map(|()| Halt::Busy),
         }
+    }
+
+    /// From here on our death kills the thread's process.
+    ///
+    /// # Errors
+    /// When it has been killed.
+    pub fn tie_to_us(&mut self, options: c_int) -> Result<(), SysError> {
+        request::set_options(self.tid, options | libc::PTRACE_O_EXITKILL)
     }
 
     /// Its thread id.
@@ -107,6 +131,30 @@ impl Drop for Stopped {
             let _gone = request::detach(self.tid, self.signal);
         }
     }
+}
+
+/// The stop that was owed by a thread ([`Halt::Owed`]), if it has come by now.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn collect(tid: i32) -> Result<Halt, SysError> {
+    Stopped::take(tid, request::poll_stop(tid)?)
+}
+
+fn await_stop(tid: i32) -> Result<Option<Stop>, SysError> {
+    let begin = Instant::now();
+    for turn in 0_u32.. {
+        let stop = request::poll_stop(tid)?;
+        if stop.is_some() || begin.elapsed() > PATIENCE {
+            return Ok(stop);
+        }
+        if turn < SPINS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(None)
 }
 
 fn ignore_gone(error: SysError) -> Result<(), SysError> {

@@ -82,7 +82,11 @@ pub(crate) fn work(signals: bool) {
     let (mut rounds, mut wrong, mut early) = (0, 0, 0);
     while !STOP.load(Ordering::SeqCst) {
         wrong += u64::from(checksum() != truth);
-        early += blocking_calls(reader.as_raw_fd());
+        early += timed_calls(Duration::from_millis(1));
+        let mut byte = [0_u8];
+        // SAFETY: room for one byte.
+        let read = unsafe { libc::read(reader.as_raw_fd(), byte.as_mut_ptr().cast(), 1) };
+        early += u64::from(read != 1);
         rounds += 1;
     }
     std::thread::sleep(Duration::from_millis(20));
@@ -90,10 +94,10 @@ pub(crate) fn work(signals: bool) {
     say(&[rounds, wrong, early, lost]);
 }
 
-/// One call of each kind; how many came back before their time.
-fn blocking_calls(reader: i32) -> u64 {
-    let wait = Duration::from_millis(1);
-    let spec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// One wait of each kind for `wait`; how many came back before their time.
+fn timed_calls(wait: Duration) -> u64 {
+    let millis = wait.as_millis() as i32;
+    let spec = libc::timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
     let in_time = |call: &mut dyn FnMut() -> bool| {
         let begin = Instant::now();
         u64::from(!call() || begin.elapsed() < wait)
@@ -103,12 +107,12 @@ fn blocking_calls(reader: i32) -> u64 {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     let word = 0_u32;
     // SAFETY: room for the one event asked for.
-    let epoll = in_time(&mut || unsafe { libc::epoll_wait(set, &raw mut event, 1, 1) } == 0);
+    let epoll = in_time(&mut || unsafe { libc::epoll_wait(set, &raw mut event, 1, millis) } == 0);
     // SAFETY: `spec` lives; no remainder is asked for.
     let sleep =
         in_time(&mut || unsafe { libc::nanosleep(&raw const spec, std::ptr::null_mut()) } == 0);
     // SAFETY: no descriptors.
-    let poll = in_time(&mut || unsafe { libc::poll(std::ptr::null_mut(), 0, 1) } == 0);
+    let poll = in_time(&mut || unsafe { libc::poll(std::ptr::null_mut(), 0, millis) } == 0);
     let futex = in_time(&mut || {
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: `word` and `spec` live through the call.
@@ -119,10 +123,71 @@ fn blocking_calls(reader: i32) -> u64 {
     });
     // SAFETY: a descriptor of our own.
     unsafe { libc::close(set) };
-    let mut byte = [0_u8];
-    // SAFETY: room for one byte.
-    let read = unsafe { libc::read(reader, byte.as_mut_ptr().cast(), 1) };
-    epoll + sleep + poll + futex + u64::from(read != 1)
+    epoll + sleep + poll + futex
+}
+
+/// One long wait of each kind, in the only thread: rounds, calls that returned early.
+pub(crate) fn waits() {
+    let length = 8 << 20;
+    let start = map_anonymous(length);
+    say(&[start, length as u64]);
+    let early = timed_calls(Duration::from_millis(200));
+    say(&[1, early]);
+}
+
+/// Waits, as after `vfork`, for a child that waits for a byte.
+pub(crate) fn vfork() {
+    let length = 8 << 20;
+    let start = map_anonymous(length);
+    say(&[start, length as u64]);
+    let flags = libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: as fork: the child has a copy of the memory and makes two system calls only.
+    let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    if child == 0 {
+        let mut byte = [0_u8];
+        // SAFETY: room for one byte.
+        unsafe { libc::read(0, byte.as_mut_ptr().cast(), 1) };
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(0) };
+    }
+    say(&[u64::from(child > 0)]);
+}
+
+static ROUNDS: AtomicU64 = AtomicU64::new(0);
+static WRONG: AtomicU64 = AtomicU64::new(0);
+
+/// Computes on a stack of its own, in the only thread, until standard input ends: rounds, wrong
+/// sums.
+pub(crate) fn other_stack() {
+    let length = 8 << 20;
+    let start = map_anonymous(length);
+    let top = map_anonymous(1 << 20) + (1 << 20);
+    say(&[start, length as u64]);
+    // SAFETY: `compute` runs as any C function, on an aligned stack of 1 MiB; the pointer to the
+    // stack before is kept in a register that it preserves.
+    unsafe {
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {compute}",
+            "mov rsp, r12",
+            top = in(reg) top,
+            compute = in(reg) compute as *const (),
+            out("r12") _,
+            clobber_abi("C"),
+        );
+    }
+    say(&[ROUNDS.load(Ordering::SeqCst), WRONG.load(Ordering::SeqCst)]);
+}
+
+extern "C" fn compute() {
+    let truth = checksum();
+    let mut input = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live entry; returns at once.
+    while unsafe { libc::poll(&raw mut input, 1, 0) } == 0 {
+        WRONG.fetch_add(u64::from(checksum() != truth), Ordering::SeqCst);
+        ROUNDS.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// A sum over general registers, the carry flag, vector registers and the red zone.

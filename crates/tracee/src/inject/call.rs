@@ -1,0 +1,125 @@
+//! The injected call itself, on a thread that stands still: by a signal frame or by registers.
+
+use super::restart::{Harm, Sleep, harm_done, resume};
+use super::subject::{self, Subject};
+use super::{InjectError, Method, Owner, Refusal, frame_x86_64, layout};
+use crate::ptrace::{Regs, Stop, Stopped, request, write_memory};
+
+/// Options of every stop of ours.
+pub(super) const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD;
+
+/// A system call to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) name: &'static str,
+    pub(super) number: i64,
+    pub(super) args: [u64; 3],
+}
+
+/// Makes `call` by `method`, or by registers where the thread sleeps and a frame would make it late.
+///
+/// # Errors
+/// A refusal always comes before the commit: the thread is as it stopped.
+pub(super) fn make(
+    owner: Owner,
+    subject: &Subject,
+    thread: &mut Stopped,
+    regs: &Regs,
+    (method, call): (Method, Call),
+) -> Result<(i64, Method), InjectError> {
+    if subject::in_restartable_sequence(subject.pid, thread.tid(), regs.rip) {
+        return Err(Refusal::Busy.into());
+    }
+    if !layout::still_there(subject.pid, subject.sites) {
+        return Err(Refusal::CodeChanged.into());
+    }
+    let sleeps = harm_done(regs) == Harm::LateAnew;
+    let method = if sleeps { Method::Registers } else { method };
+    let result = match method {
+        Method::Registers if owner == Owner::Other => Err(Refusal::Waiting.into()),
+        Method::Registers => by_registers(subject, thread, regs, call),
+        Method::Frame => by_frame(subject, thread, regs, call),
+    };
+    result.map(|result| (result, method))
+}
+
+/// The registers with which the thread makes `call` at the call site with its stack at `sp`.
+fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
+    let mut next = *regs;
+    next.rip = site;
+    next.rsp = sp;
+    next.rax = call.number as u64;
+    next.orig_rax = u64::MAX;
+    [next.rdi, next.rsi, next.rdx] = call.args;
+    // No single steps and no backward string operations while the call is made.
+    next.eflags &= !0x500;
+    next
+}
+
+fn by_frame(
+    subject: &Subject,
+    thread: &mut Stopped,
+    regs: &Regs,
+    call: Call,
+) -> Result<i64, InjectError> {
+    let restorer = subject.sites.restorer.ok_or(Refusal::NoRestorer)?;
+    let tid = thread.tid();
+    let xstate = request::get_xstate(tid).map_err(|_| Refusal::ExtendedState)?;
+    let mask = request::get_sigmask(tid)?;
+    let room = frame_x86_64::room(xstate.len());
+    let (top, marked) = subject.frame_top(tid, regs.rsp, room)?;
+    let next = resume(regs, Sleep::Anew);
+    let place = frame_x86_64::component_place;
+    let frame = frame_x86_64::build(&next, mask, &xstate, restorer, top, place)
+        .ok_or(Refusal::ExtendedState)?;
+    if marked {
+        let at = subject::mark_place(top, room);
+        write_memory(subject.pid, at, &subject::MARK).map_err(|_| Refusal::NoStack)?;
+    }
+    write_memory(subject.pid, frame.base, &frame.bytes).map_err(|_| Refusal::NoStack)?;
+    thread.set_regs(&call_regs(regs, subject.sites.call, frame.base, call))?;
+    request::set_sigmask(tid, u64::MAX)?;
+    let result = run_call(thread, subject.sites.call)?;
+    // On through the return and the restorer: when it is let go nothing of ours is in use.
+    for _ in 0..2 {
+        if thread.run_to_syscall()? != Stop::Syscall {
+            return Err(InjectError::Unseen);
+        }
+    }
+    if marked {
+        // What is not cleared is not used again: nothing to report.
+        let _unused = write_memory(subject.pid, frame.base, &vec![0; frame.bytes.len()]);
+    }
+    Ok(result)
+}
+
+fn by_registers(
+    subject: &Subject,
+    thread: &mut Stopped,
+    regs: &Regs,
+    call: Call,
+) -> Result<i64, InjectError> {
+    let mask = request::get_sigmask(thread.tid())?;
+    thread.tie_to_us(OPTIONS)?;
+    thread.set_regs(&call_regs(regs, subject.sites.call, regs.rsp, call))?;
+    request::set_sigmask(thread.tid(), u64::MAX)?;
+    let result = run_call(thread, subject.sites.call);
+    if !matches!(result, Err(InjectError::Gone)) {
+        thread.set_regs(&resume(regs, Sleep::Continue))?;
+        request::set_sigmask(thread.tid(), mask)?;
+    }
+    result
+}
+
+/// Runs a prepared thread over the call; its result.
+fn run_call(thread: &mut Stopped, site: u64) -> Result<i64, InjectError> {
+    for _ in 0..2 {
+        match thread.run_to_syscall()? {
+            Stop::Syscall => {}
+            stop if stop.is_end() => return Err(InjectError::Gone),
+            _ => return Err(InjectError::Unseen),
+        }
+    }
+    let regs = thread.regs()?;
+    if regs.rip == site + 2 { Ok(regs.rax as i64) } else { Err(InjectError::Unseen) }
+}

@@ -1,0 +1,118 @@
+//! Why a call is not injected, or failed.
+
+use pagewise_kernel::error::SysError;
+
+/// Why a process is not one to inject into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A kernel thread or a process that has ended.
+    #[error("it has no memory of its own")]
+    NoMemory,
+    /// Another tracer has it.
+    #[error("process {0} traces it already")]
+    Traced(i32),
+    /// A seccomp filter of its own might kill it.
+    #[error("it runs under a seccomp filter of its own")]
+    Seccomp,
+    /// A shadow stack forbids the return into the restorer.
+    #[error("it runs with a shadow stack")]
+    ShadowStack,
+    /// No `syscall; ret` in its code.
+    #[error("no system call instruction was found in its code")]
+    NoCallSite,
+    /// No restorer, and it was not started by pagewise.
+    #[error("no signal restorer was found in its code")]
+    NoRestorer,
+    /// No thread has a stack with room for a frame.
+    #[error("no room for a signal frame on its stack")]
+    NoStack,
+    /// A 32-bit task.
+    #[error("it runs 32-bit code")]
+    ThirtyTwoBit,
+    /// The extended register state is not in the format expected.
+    #[error("the format of its extended registers is not known")]
+    ExtendedState,
+    /// Every thread waited in a call that cannot be interrupted without being late or wrong.
+    #[error("its threads wait in calls that must not be interrupted")]
+    Waiting,
+    /// The code where the call was to be made is not what it was a moment ago.
+    #[error("its code changed meanwhile")]
+    CodeChanged,
+    /// It was handling signals, stopping or in a restartable sequence in every attempt.
+    #[error("it was busy with signals in every attempt")]
+    Busy,
+}
+
+/// Why a call was not made, or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum InjectError {
+    /// It cannot be done safely.
+    #[error("cannot inject a call: {0}")]
+    Refused(#[from] Refusal),
+    /// The process or the thread ended.
+    #[error("the process ended")]
+    Gone,
+    /// The call was made and failed.
+    #[error("{call} in process {pid}: {source}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// The process.
+        pid: i32,
+        /// Its error.
+        source: std::io::Error,
+    },
+    /// The call is committed, but its result could not be seen.
+    #[error("the result of the injected call was lost")]
+    Unseen,
+    /// One of our own calls failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl Refusal {
+    /// True for what another attempt a moment later may not meet.
+    #[must_use]
+    pub const fn passes(&self) -> bool {
+        matches!(self, Self::Busy | Self::Waiting | Self::CodeChanged | Self::Traced(_))
+    }
+}
+
+impl InjectError {
+    /// True for what another attempt a moment later may not meet: the process was busy, or the
+    /// mapping had changed since it was looked at.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Refused(why) => why.passes(),
+            Self::Gone | Self::Unseen => true,
+            Self::Call { source, .. } => {
+                matches!(source.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL | libc::EAGAIN))
+            }
+            Self::Sys(error) => error.is_gone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lasting_reasons_are_told_from_those_that_pass() {
+        assert!(Refusal::Busy.passes() && Refusal::Waiting.passes());
+        assert!(!Refusal::Seccomp.passes() && !Refusal::NoRestorer.passes());
+        let failed = |errno| InjectError::Call {
+            call: "madvise",
+            pid: 1,
+            source: std::io::Error::from_raw_os_error(errno),
+        };
+        assert!(failed(libc::ENOMEM).passes() && failed(libc::EINVAL).passes());
+        assert!(!failed(libc::EPERM).passes());
+        let sys = |errno| {
+            let source = std::io::Error::from_raw_os_error(errno);
+            InjectError::Sys(SysError::new("PTRACE_SEIZE", "thread 1", source))
+        };
+        assert!(sys(libc::ESRCH).passes() && !sys(libc::EPERM).passes());
+    }
+}
