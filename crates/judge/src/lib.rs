@@ -7,6 +7,7 @@
 
 pub mod activity;
 pub mod diagnosis;
+mod effect;
 mod mechanism;
 pub mod power;
 pub mod stats;

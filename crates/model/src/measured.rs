@@ -49,6 +49,23 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Fact<T> {
     }
 }
 
+/// The median; `None` without values or when one is not finite.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
+        return None;
+    }
+    let mut copy = values.to_vec();
+    let mid = copy.len() / 2;
+    let (below, upper, _) = copy.select_nth_unstable_by(mid, f64::total_cmp);
+    let upper = *upper;
+    if values.len() % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Some(f64::midpoint(lower, upper))
+}
+
 /// The median of repeated measurements of one quantity with its spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -66,27 +83,33 @@ impl Measured {
     /// Summary of `values`; `None` when there are none or one is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
-        if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
-            return None;
-        }
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let mid = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[mid]
-        } else {
-            f64::midpoint(sorted[mid - 1], sorted[mid])
-        };
+        let fold = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick);
         Some(Self {
-            median,
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
-            n: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
+            median: median(values)?,
+            min: fold(f64::min)?,
+            max: fold(f64::max)?,
+            n: u32::try_from(values.len()).unwrap_or(u32::MAX),
         })
     }
     /// Half the distance from smallest to largest, relative to the median.
     #[must_use]
     pub fn spread_share(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / 2.0 / self.median.abs() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_even_and_none() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, f64::NAN]), None);
+        let measured = Measured::of(&[4.0, 1.0, 3.0, 2.0]);
+        assert_eq!(measured, Some(Measured { median: 2.5, min: 1.0, max: 4.0, n: 4 }));
+        assert_eq!(Measured::of(&[]), None);
     }
 }

@@ -34,6 +34,9 @@ pub struct Block {
     pub weather: Weather,
     /// Why the block does not count, if it does not.
     pub dropped: Option<String>,
+    /// That the host interfered, if it did; where it did in many blocks they count all the same.
+    #[serde(default)]
+    pub host: Option<String>,
 }
 
 /// Covariates of a block.
@@ -94,7 +97,12 @@ pub struct Effect {
     pub ratio_low: f64,
     /// Upper end.
     pub ratio_high: f64,
-    /// Exact one-sided signed-rank p that the arm is faster.
+    /// Lower end of where the ratio of a later repeat of 20 pairs is to be expected (95%): the
+    /// interval holds for this session, and machines drift between sessions.
+    pub repeat_low: f64,
+    /// Upper end.
+    pub repeat_high: f64,
+    /// Exact one-sided p that the arm is faster (naming runs at random within blocks).
     pub p_faster: f64,
     /// The same that it is slower.
     pub p_slower: f64,
@@ -103,6 +111,22 @@ pub struct Effect {
     /// Two-sided p of that.
     pub control_p: f64,
     /// Blocks that counted.
+    pub blocks: u32,
+    /// The same with the blocks counted that were dropped because of the host, if there were any.
+    #[serde(default)]
+    pub with_host: Option<AllBlocks>,
+}
+
+/// The effect in all blocks that the CPU's speed did not spoil, as the machine is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AllBlocks {
+    /// Hodges-Lehmann estimate of the ratio.
+    pub ratio: f64,
+    /// Lower end of its 95% interval.
+    pub ratio_low: f64,
+    /// Upper end.
+    pub ratio_high: f64,
+    /// How many blocks.
     pub blocks: u32,
 }
 

@@ -1,5 +1,6 @@
 //! What one run of a program used: the kernel's own accounting at its end.
 
+use crate::measured::median;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -81,4 +82,11 @@ impl Usage {
     pub fn cpu_ns(&self) -> Nanos {
         self.user_ns + self.sys_ns
     }
+}
+
+/// The median of one figure over `runs`; `None` without runs.
+#[must_use]
+pub fn typical(runs: &[Usage], of: impl Fn(&Usage) -> u64) -> Option<f64> {
+    let values: Vec<f64> = runs.iter().map(|run| of(run) as f64).collect();
+    median(&values)
 }

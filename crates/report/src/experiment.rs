@@ -92,6 +92,9 @@ fn arms_table(experiment: &Experiment, ab: bool, style: &Style) -> String {
             under.para(&text, 6, Tone::Plain);
         }
         under.para(&verdict.why, 6, Tone::Faint);
+        if let Some(text) = with_host(verdict) {
+            under.para(&text, 6, Tone::Faint);
+        }
         table.row_with(verdict_row(verdict, roomy, ab), under.finish());
     }
     table.render(style)
@@ -119,6 +122,15 @@ fn verdict_row(verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {
     }
     row.push(Cell::new(word, tone));
     row
+}
+
+/// The effect with the blocks counted that were dropped because of the host.
+pub(crate) fn with_host(verdict: &Verdict) -> Option<String> {
+    let all = verdict.effect.as_ref()?.with_host.as_ref()?;
+    let range = interval(all.ratio, all.ratio_low, all.ratio_high);
+    let blocks = counted(all.blocks.into(), "block", "blocks");
+    let change = change(all.ratio);
+    Some(format!("with the host's blocks counted: {change} (95% interval {range}), {blocks}"))
 }
 
 fn cpu(verdict: &Verdict) -> String {
@@ -179,6 +191,11 @@ fn blocks_text(experiment: &Experiment) -> String {
         let reasons: Vec<String> =
             kinds(&dropped).into_iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
         text.push_str(&format!(", {} dropped ({})", dropped.len(), reasons.join("; ")));
+    }
+    let kept = experiment.blocks.iter().filter(|b| b.dropped.is_none() && b.host.is_some());
+    match kept.count() {
+        0 => {}
+        kept => text.push_str(&format!(", {kept} counted though the host interfered")),
     }
     if experiment.interrupted {
         text.push_str("; interrupted before the rest");

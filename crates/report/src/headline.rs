@@ -89,7 +89,11 @@ fn effect_phrase(e: &Effect) -> String {
         none if none == "no change" => "no change in time".to_owned(),
         some => format!("{some} time"),
     };
-    let interval = format!("95% interval {}", interval(e.ratio, e.ratio_low, e.ratio_high));
+    let interval = format!(
+        "95% interval {}; a later repeat {}",
+        interval(e.ratio, e.ratio_low, e.ratio_high),
+        interval(e.ratio, e.repeat_low, e.repeat_high)
+    );
     if e.ratio < 0.995 {
         format!("{} ({change}; {interval})", times_as_fast(e.ratio))
     } else {

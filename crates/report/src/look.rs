@@ -7,7 +7,7 @@ use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use pagewise_model::look::{Look, ProcessSeen, Samples, SideEffect, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
-use pagewise_model::usage::Usage;
+use pagewise_model::usage::{Usage, typical};
 use pagewise_model::{Fact, Measured, Nanos};
 
 /// Processes and effects listed by name; the rest is counted.
@@ -52,8 +52,7 @@ pub fn look_section(look: &Look, style: &Style) -> String {
 
 /// Median of one figure over runs, as text by `show`.
 pub(crate) fn median(runs: &[Usage], of: fn(&Usage) -> u64) -> Option<u64> {
-    let values: Vec<f64> = runs.iter().map(|u| of(u) as f64).collect();
-    Measured::of(&values).map(|m| Nanos::from_f64(m.median).0)
+    typical(runs, of).map(|median| Nanos::from_f64(median).0)
 }
 
 fn median_time(runs: &[Usage], of: fn(&Usage) -> u64) -> String {

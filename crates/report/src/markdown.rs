@@ -1,7 +1,7 @@
 //! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
-use crate::experiment::short_word;
+use crate::experiment::{short_word, with_host};
 use crate::headline::headline;
 use crate::number::{change, interval, p_value, percent, signed_bytes};
 use crate::shell::start_line;
@@ -86,8 +86,8 @@ fn costs(diagnosis: &Diagnosis) -> String {
 
 fn arms(experiment: &Experiment, ab: bool) -> String {
     let mut out = String::from(
-        "| arm | time | 95% interval | CPU | memory | p | blocks | verdict |\n\
-         |---|--:|--:|--:|--:|--:|--:|---|\n",
+        "| arm | time | 95% interval | a later repeat | CPU | memory | p | blocks | verdict |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for verdict in &experiment.verdicts {
         out.push_str(&arm(verdict, ab));
@@ -98,23 +98,26 @@ fn arms(experiment: &Experiment, ab: bool) -> String {
 
 fn arm(v: &Verdict, ab: bool) -> String {
     let missing = || "no data".to_owned();
-    let (time, range, p, blocks) = v.effect.as_ref().map_or_else(
-        || (missing(), missing(), missing(), missing()),
+    let (time, range, repeat, p, blocks) = v.effect.as_ref().map_or_else(
+        || (missing(), missing(), missing(), missing(), missing()),
         |e| {
             let p = if e.ratio <= 1.0 { e.p_faster } else { e.p_slower };
             let range = interval(e.ratio, e.ratio_low, e.ratio_high);
-            (change(e.ratio), range, p_value(p), e.blocks.to_string())
+            let repeat = interval(e.ratio, e.repeat_low, e.repeat_high);
+            (change(e.ratio), range, repeat, p_value(p), e.blocks.to_string())
         },
     );
+    let host = with_host(v).map_or_else(String::new, |text| format!("; {text}"));
     let cells = [
         v.arm.clone(),
         time,
         range,
+        repeat,
         v.cpu_ratio.map_or_else(missing, change),
         v.peak_rss_change_bytes.map_or_else(missing, signed_bytes),
         p,
         blocks,
-        format!("{}: {}", short_word(v, ab).0, v.why),
+        format!("{}: {}{host}", short_word(v, ab).0, v.why),
     ];
     format!("| {} |\n", cells.map(|c| inline(&c)).join(" | "))
 }

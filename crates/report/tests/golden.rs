@@ -5,7 +5,7 @@
 mod support;
 
 use pagewise_model::run::{Outcome, RunKind};
-use pagewise_model::trial::Word;
+use pagewise_model::trial::{AllBlocks, Word};
 use pagewise_report::{
     RunHead, Style, compare, csv, history_table, look_section, markdown, render,
 };
@@ -140,6 +140,26 @@ fn the_history() {
 }
 
 #[test]
+fn blocks_of_the_host_are_told_whether_they_count_or_not() {
+    let mut dropped = proven();
+    let experiment = dropped.experiment.as_mut().unwrap();
+    experiment.blocks[1].host = Some("the host interfered for 8% of a run".into());
+    let all = AllBlocks { ratio: 0.53, ratio_low: 0.5, ratio_high: 0.6, blocks: 10 };
+    experiment.verdicts[0].effect.as_mut().unwrap().with_host = Some(all);
+    let mut counted = dropped.clone();
+    let line = "with the host's blocks counted: 47% less (95% interval 40..50%), 10 blocks";
+    assert!(render(&dropped, &PLAIN).contains(line), "{}", render(&dropped, &PLAIN));
+    assert!(markdown(&dropped).contains(line));
+    let experiment = counted.experiment.as_mut().unwrap();
+    experiment.blocks[1].dropped = None;
+    let text = render(&counted, &PLAIN);
+    assert!(
+        text.contains("3 blocks of 10 planned, 1 counted though the host interfered"),
+        "{text}"
+    );
+}
+
+#[test]
 fn headlines_of_every_direction() {
     let headline = |ratio: f64, low, high, word| {
         let mut run = run(RunKind::Tune, Some(Outcome::NothingKept));
@@ -150,16 +170,15 @@ fn headlines_of_every_direction() {
     assert_eq!(
         headline(0.996, 0.982, 1.01, Word::Equivalent),
         "nothing worth keeping; the best of 1 arm was place: 0.4% less time \
-         (95% interval -1.0..1.8%), equivalent within 2%"
+         (95% interval -1.0..1.8%; a later repeat -3.0..3.8%), equivalent within 2%"
     );
     assert_eq!(
         headline(1.1, 0.9, 1.3, Word::CannotTell),
         "nothing worth keeping; the best of 1 arm was place: 10% more time \
-         (95% interval -10..30%), cannot tell"
+         (95% interval -10..30%; a later repeat -12..32%), cannot tell"
     );
-    assert!(
-        pagewise_report::headline(&proven()).starts_with(
-            "heap-huge: 1.94 times as fast (48% less time; 95% interval 46..50%), keep"
-        )
-    );
+    assert!(pagewise_report::headline(&proven()).starts_with(
+        "heap-huge: 1.94 times as fast (48% less time; 95% interval 46..50%; \
+             a later repeat 44..52%), keep"
+    ));
 }

@@ -76,18 +76,12 @@ pub struct Progress {
 /// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
 /// can be simulated.
 pub trait Bench {
-    /// Runs `arm` once in a fresh process and reports what it used. The engine names the point.
+    /// Prepares the machine (memory that the host has ready), runs `arm` once in a fresh process
+    /// and reports what it used. The engine names the point.
     ///
     /// # Errors
     /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
     fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure>;
-
-    /// Prepares the machine for the next block, outside the clock of any run. What each run needs
-    /// anew (memory that the host has ready) is prepared by [`Bench::run`].
-    ///
-    /// # Errors
-    /// [`RunFailure`]; each ends the experiment.
-    fn before_block(&mut self) -> Result<(), RunFailure>;
 
     /// Times the two fixed loops.
     fn canary(&mut self) -> Canary;

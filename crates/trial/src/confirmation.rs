@@ -8,18 +8,19 @@ use crate::CONTROL_AGAIN;
 use crate::bench::{ArmId, Bench, Canary, Stage, WeatherMark};
 use crate::plan::Arm;
 use crate::runner::{Halt, Runner, Tally};
-use pagewise_judge::stats::median;
 use pagewise_model::Nanos;
+use pagewise_model::measured::median;
 use pagewise_model::trial::{Block, Point, Weather};
 
 /// Register canary: how far from the session's median it may move.
 const CANARY_LIMIT: f64 = 0.05;
 /// Host time: how far the runs of a block may differ, as a share of their median time.
 const HOST_LIMIT: f64 = 0.05;
+/// Most blocks that may be dropped because of the host, as a share of those finished: dropping more
+/// would choose the data, so then all of them count.
+const HOST_DROP_SHARE: f64 = 0.2;
 /// Beginning of the reason of a block dropped by the register canary.
 pub(crate) const DROPPED_CANARY: &str = "the speed of the CPU moved";
-/// Beginning of the reason of a block dropped because of the host.
-pub(crate) const DROPPED_HOST: &str = "the host interfered";
 /// The reason of a block that was not finished.
 pub(crate) const DROPPED_PARTIAL: &str = "not finished";
 
@@ -40,7 +41,8 @@ pub(crate) fn run<B: Bench>(
             break;
         }
         let tally = Tally { stage: Stage::Confirmation, done, total: planned };
-        let mut block = Block { points: vec![], weather: Weather::default(), dropped: None };
+        let mut block =
+            Block { points: vec![], weather: Weather::default(), dropped: None, host: None };
         let ended = run_block(runner, arms, tally, &mut block, &mut canaries);
         if !block.points.is_empty() {
             blocks.push(block);
@@ -65,7 +67,7 @@ fn run_block<B: Bench>(
     block: &mut Block,
     canaries: &mut Vec<[Canary; 2]>,
 ) -> Result<(), Halt> {
-    runner.prepare()?;
+    runner.check()?;
     let control = runner.plan.control.clone();
     let mut order: Vec<(ArmId, bool)> = vec![(control.clone(), false), (control, true)];
     order.extend(arms.iter().map(|arm| (arm.id.clone(), false)));
@@ -127,7 +129,8 @@ fn relate_canaries(blocks: &mut [Block], canaries: &[[Canary; 2]]) {
     }
 }
 
-/// Drops the blocks that the machine spoiled, and names why.
+/// Drops the blocks that the machine spoiled, and names why; those of the host as long as they
+/// are few.
 fn gate(blocks: &mut [Block]) {
     for block in blocks.iter_mut().filter(|block| block.dropped.is_none()) {
         let moved = block.weather.canary_ratio.iter().map(|ratio| (ratio - 1.0).abs());
@@ -136,8 +139,14 @@ fn gate(blocks: &mut [Block]) {
         if moved > CANARY_LIMIT {
             block.dropped = Some(format!("{DROPPED_CANARY} by {:.0}%", moved * 100.0));
         } else if host > HOST_LIMIT {
-            let share = host * 100.0;
-            block.dropped = Some(format!("{DROPPED_HOST} for {share:.0}% of a run"));
+            block.host = Some(format!("the host interfered for {:.0}% of a run", host * 100.0));
+        }
+    }
+    let finished = |block: &&Block| block.dropped.as_deref() != Some(DROPPED_PARTIAL);
+    let most = HOST_DROP_SHARE * blocks.iter().filter(finished).count() as f64;
+    if blocks.iter().filter(|block| block.host.is_some()).count() as f64 <= most {
+        for block in blocks.iter_mut().filter(|block| block.host.is_some()) {
+            block.dropped.clone_from(&block.host);
         }
     }
 }

@@ -1,106 +1,112 @@
 //! From blocks to what a verdict rests on. Pure.
 
 use crate::CONTROL_AGAIN;
-use crate::confirmation::{DROPPED_CANARY, DROPPED_HOST, DROPPED_PARTIAL};
+use crate::confirmation::{DROPPED_CANARY, DROPPED_PARTIAL};
 use crate::plan::{Arm, Plan};
-use pagewise_judge::stats::{find_two_modes, median};
-use pagewise_judge::verdict::{Blocks, Costs, Evidence, HOST_DROP_SHARE, Mechanism};
+use pagewise_judge::stats::{BlockLogs, find_two_modes};
+use pagewise_judge::verdict::{Blocks, Costs, Evidence, Mechanism};
 use pagewise_model::Nanos;
+use pagewise_model::measured::median;
 use pagewise_model::trial::{Block, Point};
 
-/// A counted block as one arm sees it.
-struct Triple<'a> {
-    first: &'a Point,
-    again: &'a Point,
-    arm: &'a Point,
-    host_control_ns: f64,
-    host_arm_ns: f64,
+/// What the host's time may take from a run at most: a tree on several CPUs can have more of it
+/// than the run took.
+const LEAST_LEFT: f64 = 0.05;
+
+/// A block as one arm sees it: the control, the control again, the arm, each with its host time.
+struct Triple<'a>([(&'a Point, f64); 3]);
+
+impl Triple<'_> {
+    fn logs(&self) -> BlockLogs {
+        self.0.map(|(point, _)| log_wall(point))
+    }
+
+    fn logs_without_host(&self) -> BlockLogs {
+        self.0.map(|(point, host_ns)| {
+            let wall = point.usage.wall_ns.0.max(1) as f64;
+            (wall - host_ns).max(wall * LEAST_LEFT).ln()
+        })
+    }
 }
 
 /// The evidence on `arm` and its costs.
-pub(crate) fn gather(
+pub(crate) fn gather<'a>(
     arm: &Arm,
     plan: &Plan,
-    blocks: &[Block],
+    blocks: &'a [Block],
     confirmed: usize,
     complete: bool,
 ) -> (Evidence, Costs) {
-    let tally = tally(blocks, complete);
-    let counts = |block: &&Block| match &block.dropped {
-        None => true,
-        Some(why) => tally.kept_host > 0 && why.starts_with(DROPPED_HOST),
+    let triples = |counts: fn(&Block) -> bool| -> Vec<Triple<'a>> {
+        let counted = blocks.iter().filter(|block| counts(block));
+        counted.filter_map(|block| triple(block, arm, plan)).collect()
     };
-    let counted = blocks.iter().filter(counts);
-    let triples: Vec<Triple<'_>> = counted.filter_map(|b| triple(b, arm, plan)).collect();
-    let walls = triples.iter().flat_map(|t| [log_wall(t.first).exp(), log_wall(t.again).exp()]);
-    let wall = median(&walls.collect::<Vec<_>>()).unwrap_or(1.0).max(1.0);
-    let share = |of: fn(&Triple<'_>) -> f64| {
-        median(&triples.iter().map(of).collect::<Vec<_>>()).unwrap_or(0.0) / wall
-    };
+    let counted = triples(|block| block.dropped.is_none());
+    let with_host = triples(|block| block.dropped.is_none() || block.host.is_some());
+    let controls: Vec<(&'a Point, f64)> = counted.iter().flat_map(|t| [t.0[0], t.0[1]]).collect();
+    let arms: Vec<(&'a Point, f64)> = counted.iter().map(|t| t.0[2]).collect();
+    let walls: Vec<f64> = controls.iter().map(|(p, _)| p.usage.wall_ns.0 as f64).collect();
+    let wall = median(&walls).unwrap_or(1.0).max(1.0);
     let evidence = Evidence {
-        log_ratios: triples
-            .iter()
-            .map(|t| log_wall(t.arm) - f64::midpoint(log_wall(t.first), log_wall(t.again)))
-            .collect(),
-        control_log_ratios: triples.iter().map(|t| log_wall(t.again) - log_wall(t.first)).collect(),
-        mechanism: mechanism(arm, &triples),
+        counted: counted.iter().map(Triple::logs).collect(),
+        without_host: counted.iter().map(Triple::logs_without_host).collect(),
+        with_host: with_host.iter().map(Triple::logs).collect(),
+        mechanism: mechanism(arm, &arms, &controls),
         output_equal: arm.barred.is_none(),
         arms_confirmed: u32::try_from(confirmed).unwrap_or(u32::MAX),
-        host_share_arm: share(|t| t.host_arm_ns),
-        host_share_control: share(|t| t.host_control_ns),
-        blocks: tally,
+        host_share_arm: mean_host(&arms) / wall,
+        host_share_control: mean_host(&controls) / wall,
+        blocks: tally(blocks, complete),
     };
-    let arms: Vec<&Point> = triples.iter().map(|t| t.arm).collect();
-    let controls: Vec<&Point> = triples.iter().flat_map(|t| [t.first, t.again]).collect();
-    (evidence, costs(&arms, &controls))
+    let points = |runs: Vec<(&'a Point, f64)>| -> Vec<&'a Point> {
+        runs.into_iter().map(|(point, _)| point).collect()
+    };
+    (evidence, costs(&points(arms), &points(controls)))
+}
+
+/// The mean and not the median: a host that takes from three runs in ten takes from the comparison.
+fn mean_host(runs: &[(&Point, f64)]) -> f64 {
+    runs.iter().map(|(_, host_ns)| host_ns).sum::<f64>() / runs.len().max(1) as f64
 }
 
 fn triple<'a>(block: &'a Block, arm: &Arm, plan: &Plan) -> Option<Triple<'a>> {
-    let find = |name: &str| block.points.iter().position(|point| point.arm == name);
-    let (first, again) = (find(&plan.control.0)?, find(CONTROL_AGAIN)?);
-    let arm = find(&arm.id.0)?;
-    let host = |at: usize| block.weather.host_by_point_ns.get(at).map_or(0.0, |ns| ns.0 as f64);
-    Some(Triple {
-        first: &block.points[first],
-        again: &block.points[again],
-        arm: &block.points[arm],
-        host_control_ns: f64::midpoint(host(first), host(again)),
-        host_arm_ns: host(arm),
-    })
+    let find = |name: &str| {
+        let at = block.points.iter().position(|point| point.arm == name)?;
+        let host = block.weather.host_by_point_ns.get(at).map_or(0.0, |ns| ns.0 as f64);
+        Some((&block.points[at], host))
+    };
+    Some(Triple([find(&plan.control.0)?, find(CONTROL_AGAIN)?, find(&arm.id.0)?]))
 }
 
 fn log_wall(point: &Point) -> f64 {
     (point.usage.wall_ns.0.max(1) as f64).ln()
 }
 
-fn mechanism(arm: &Arm, triples: &[Triple<'_>]) -> Mechanism {
+fn mechanism(arm: &Arm, arms: &[(&Point, f64)], controls: &[(&Point, f64)]) -> Mechanism {
     if !arm.counted {
         return Mechanism::None;
     }
-    let idle = triples.iter().flat_map(|t| [t.first, t.again]);
-    let idle = idle.flat_map(|p| &p.idle_mechanisms).filter(|(name, _)| *name == arm.id.0);
+    let idle = controls.iter().flat_map(|(point, _)| &point.idle_mechanisms);
+    let idle = idle.filter(|(name, _)| *name == arm.id.0);
     Mechanism::Counter {
-        arm: triples.iter().map(|t| t.arm.mechanism.unwrap_or(0)).collect(),
+        arm: arms.iter().map(|(point, _)| point.mechanism.unwrap_or(0)).collect(),
         control: idle.map(|(_, reading)| *reading).collect(),
     }
 }
 
-/// How the blocks fared. The host's blocks are dropped as long as they are few; dropping more
-/// would choose the data, so then they all count, and the verdict sets the host's share of each
-/// side against the effect.
+/// How the blocks fared.
 fn tally(blocks: &[Block], complete: bool) -> Blocks {
-    let dropped = |reason: &str| {
-        let because = |b: &&Block| b.dropped.as_ref().is_some_and(|why| why.starts_with(reason));
-        u32::try_from(blocks.iter().filter(because).count()).unwrap_or(u32::MAX)
+    let count = |of: &dyn Fn(&Block) -> bool| {
+        u32::try_from(blocks.iter().filter(|block| of(block)).count()).unwrap_or(u32::MAX)
     };
-    let all = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
-    let (run, host) = (all - dropped(DROPPED_PARTIAL), dropped(DROPPED_HOST));
-    let many = f64::from(host) > HOST_DROP_SHARE * f64::from(run);
+    let because = |block: &Block, reason: &str| {
+        block.dropped.as_ref().is_some_and(|why| why.starts_with(reason))
+    };
     Blocks {
-        run,
-        dropped_canary: dropped(DROPPED_CANARY),
-        dropped_host: if many { 0 } else { host },
-        kept_host: if many { host } else { 0 },
+        run: count(&|block| !because(block, DROPPED_PARTIAL)),
+        dropped_canary: count(&|block| because(block, DROPPED_CANARY)),
+        dropped_host: count(&|block| block.host.is_some() && block.dropped.is_some()),
+        kept_host: count(&|block| block.host.is_some() && block.dropped.is_none()),
         complete,
     }
 }

@@ -6,7 +6,7 @@ use crate::evidence;
 use crate::plan::{Arm, Plan};
 use crate::runner::{Halt, Runner};
 use crate::screening::{Choice, Screening, choose};
-use pagewise_judge::verdict::{judge, minimum_blocks};
+use pagewise_judge::verdict::{judge, minimum_blocks, without_effect};
 use pagewise_model::trial::{Block, Design, Experiment, Verdict, Word};
 
 /// Runs the whole experiment. Whatever goes wrong on the way becomes a verdict or a warning:
@@ -89,17 +89,7 @@ impl Course<'_> {
     fn screened(&self, arm: &Arm, word: Word, why: String) -> Verdict {
         let own = self.screening.points_of(&arm.id);
         let control = self.screening.points_of(&self.plan.control);
-        let costs = evidence::costs(&own, &control);
-        Verdict {
-            arm: arm.id.0.clone(),
-            word,
-            why,
-            effect: None,
-            cpu_ratio: costs.cpu_ratio,
-            peak_rss_change_bytes: costs.peak_rss_change_bytes,
-            control_peak_rss_bytes: costs.control_peak_rss_bytes,
-            supervisor_ns: costs.supervisor_ns,
-        }
+        without_effect(&arm.id.0, word, why, evidence::costs(&own, &control))
     }
 
     fn no_blocks(&self) -> String {
@@ -127,13 +117,18 @@ impl Course<'_> {
             Some(Halt::Control(why)) => warnings.push(why.clone()),
             None => {}
         }
-        let dropped = self.blocks.iter().filter_map(|block| block.dropped.as_ref());
-        let dropped: Vec<&String> = dropped.collect();
-        if let Some(first) = dropped.first() {
+        let first = |of: fn(&Block) -> Option<&String>| {
+            let all: Vec<&String> = self.blocks.iter().filter_map(of).collect();
+            Some((all.len(), (*all.first()?).clone()))
+        };
+        let of = self.blocks.len();
+        if let Some((count, why)) = first(|block| block.dropped.as_ref()) {
+            warnings.push(format!("{count} of {of} blocks do not count (the first: {why})"));
+        }
+        if let Some((count, why)) = first(|b| b.host.as_ref().filter(|_| b.dropped.is_none())) {
             warnings.push(format!(
-                "{} of {} blocks do not count (the first: {first})",
-                dropped.len(),
-                self.blocks.len()
+                "{count} of {of} blocks count though the host interfered (the first: {why}): too \
+                 many to be dropped"
             ));
         }
         warnings

@@ -1,7 +1,7 @@
 //! What an experiment is to do, and the arithmetic of its budget. Pure.
 
 use crate::bench::ArmId;
-use pagewise_judge::power::{blocks_for, smallest_provable};
+use pagewise_judge::power::{best_blocks, blocks_for, smallest_provable};
 use pagewise_judge::verdict::minimum_blocks;
 use pagewise_model::Nanos;
 use pagewise_model::trial::Design;
@@ -71,36 +71,34 @@ pub fn default_budget(run: Nanos) -> Nanos {
     Nanos::secs(60).max(Nanos(run.0.saturating_mul(100)))
 }
 
-/// The budget in which `arms` arms can be screened and one be proven, when a run takes `run` and
-/// the preparation of a block `preparation`.
+/// The budget in which `arms` arms can be screened and one be proven, when a run takes `run`.
 #[must_use]
-pub fn least_budget(arms: u32, run: Nanos, preparation: Nanos) -> Nanos {
-    let screening = screening_cost(arms, run, preparation);
-    Nanos((screening + f64::from(minimum_blocks(1)) * block_cost(1, run, preparation)).ceil() as u64)
+pub fn least_budget(arms: u32, run: Nanos) -> Nanos {
+    let blocks = f64::from(minimum_blocks(1)) * block_cost(1, run);
+    Nanos((screening_cost(arms, run) + blocks).ceil() as u64)
 }
 
 /// What the budget of `plan` can prove, before anything was run: with one arm confirmed, or all
 /// of a direct plan.
 #[must_use]
-pub fn forecast(plan: &Plan, run: Nanos, preparation: Nanos, run_sd: Option<f64>) -> Design {
+pub fn forecast(plan: &Plan, run: Nanos, run_sd: Option<f64>) -> Design {
     let screened = u32::try_from(plan.arms.len()).unwrap_or(u32::MAX);
     let arms = if plan.kind == Kind::Direct { screened } else { 1 };
     Sizing {
         arms,
-        spent_ns: screening_cost(screened, run, preparation),
-        block_ns: block_cost(arms, run, preparation),
+        spent_ns: screening_cost(screened, run),
+        block_ns: block_cost(arms, run),
         run_sd,
     }
     .design(plan, &[])
 }
 
-fn screening_cost(arms: u32, run: Nanos, preparation: Nanos) -> f64 {
+fn screening_cost(arms: u32, run: Nanos) -> f64 {
     f64::from(SCREENING_RUNS) * (f64::from(arms) + 1.0) * run.0 as f64
-        + f64::from(SCREENING_RUNS) * preparation.0 as f64
 }
 
-fn block_cost(arms: u32, run: Nanos, preparation: Nanos) -> f64 {
-    f64::from(arms + 2) * run.0 as f64 + preparation.0 as f64
+fn block_cost(arms: u32, run: Nanos) -> f64 {
+    f64::from(arms + 2) * run.0 as f64
 }
 
 /// How many blocks fit and what they prove.
@@ -117,10 +115,11 @@ pub(crate) struct Sizing {
 }
 
 impl Sizing {
-    /// Blocks that fit what is left of `budget`.
+    /// Blocks to run of those that fit what is left of `budget`: as many as prove most.
     pub(crate) fn blocks(&self, budget: Nanos) -> u32 {
         let left = (budget.0 as f64 - self.spent_ns).max(0.0);
-        ((left / self.block_ns.max(1.0)) as u32).min(MOST_BLOCKS)
+        let fit = ((left / self.block_ns.max(1.0)) as u32).min(MOST_BLOCKS);
+        self.run_sd.map_or(fit, |run_sd| best_blocks(fit, self.arms, run_sd))
     }
 
     /// They are enough for a proof.
@@ -176,20 +175,28 @@ mod tests {
 
     #[test]
     fn the_least_budget_is_just_enough() {
-        let (run, preparation) = (Nanos::secs(1), Nanos::millis(100));
-        let least = least_budget(1, run, preparation);
-        let blocks = |budget| forecast(&plan(budget), run, preparation, Some(0.05)).blocks;
+        let run = Nanos::secs(1);
+        let least = least_budget(1, run);
+        let blocks = |budget| forecast(&plan(budget), run, Some(0.05)).blocks;
         assert_eq!(blocks(least), minimum_blocks(1));
         assert_eq!(blocks(Nanos(least.0 - 10)), minimum_blocks(1) - 1);
     }
 
     #[test]
     fn forecast_names_what_is_provable() {
-        let design = forecast(&plan(Nanos::secs(60)), Nanos::millis(200), Nanos(0), Some(0.06));
+        let design = forecast(&plan(Nanos::secs(60)), Nanos::millis(200), Some(0.06));
         assert!(design.smallest_provable_share.is_some_and(|g| (0.02..0.06).contains(&g)));
         let for_10 = design.budget_for_10_percent_ns.unwrap();
         assert!(for_10 < Nanos::secs(20) && for_10 > Nanos::secs(5), "{for_10}");
-        let unknown = forecast(&plan(Nanos::secs(60)), Nanos::millis(200), Nanos(0), None);
+        let unknown = forecast(&plan(Nanos::secs(60)), Nanos::millis(200), None);
         assert_eq!(unknown.smallest_provable_share, None);
+    }
+
+    #[test]
+    fn a_few_blocks_too_many_for_the_milder_p_are_not_run() {
+        let design = |secs| forecast(&plan(Nanos::secs(secs)), Nanos::secs(1), Some(0.06));
+        let [nineteen, twenty] = [design(4 + 3 * 19), design(4 + 3 * 20)];
+        assert_eq!((nineteen.blocks, twenty.blocks), (19, 19));
+        assert!(design(4 + 3 * 60).blocks == 60);
     }
 }

@@ -80,15 +80,6 @@ impl<'a, B: Bench> Runner<'a, B> {
         if self.allowance_ns() == 0 { Err(Halt::Budget) } else { Ok(()) }
     }
 
-    /// Prepares the machine for a block.
-    pub(crate) fn prepare(&mut self) -> Result<(), Halt> {
-        self.check()?;
-        self.bench.before_block().map_err(|failure| match failure {
-            RunFailure::Failed(why) => Halt::Control(format!("before a block: {why}")),
-            other => ours(other),
-        })
-    }
-
     /// One run of `arm`; `None` when the arm failed, now or earlier.
     pub(crate) fn point(&mut self, arm: &ArmId, tally: Tally) -> Result<Option<Point>, Halt> {
         if self.failed.contains_key(arm) {

@@ -25,8 +25,8 @@ const NO_ROOM: &str = "the budget has no room for the combination beside its par
 #[derive(Debug, Default)]
 pub(crate) struct Screening {
     pub(crate) points: Vec<Point>,
-    /// Time that preparing a block took, all rounds together.
-    preparation_ns: u64,
+    /// Time that the canaries of a block took, all rounds together.
+    canary_ns: u64,
     rounds: u32,
     /// Clock time of the runs of each arm, start and reaping included.
     clock_ns: HashMap<String, Vec<u64>>,
@@ -48,13 +48,13 @@ impl Screening {
         let total = per_round.saturating_mul(SCREENING_RUNS);
         for round in 0..SCREENING_RUNS {
             let before = runner.bench.now();
-            runner.prepare()?;
+            runner.check()?;
             // Taken as in a block, so that the cost of a block is known.
             for _ in 0..2 {
                 runner.bench.canary();
                 runner.bench.weather();
             }
-            self.preparation_ns += runner.bench.now().0.saturating_sub(before.0);
+            self.canary_ns += runner.bench.now().0.saturating_sub(before.0);
             self.rounds += 1;
             runner.rng.shuffle(&mut ids);
             for (id, place) in ids.iter().zip(0..) {
@@ -121,8 +121,8 @@ impl Screening {
         let control_ns = self.clock_of(control).unwrap_or(0.0);
         let arms_ns: f64 =
             arms.iter().map(|arm| self.clock_of(&arm.id).unwrap_or(control_ns)).sum();
-        let preparation = self.preparation_ns as f64 / f64::from(self.rounds.max(1));
-        2.0 * control_ns + arms_ns + preparation
+        let canaries = self.canary_ns as f64 / f64::from(self.rounds.max(1));
+        2.0 * control_ns + arms_ns + canaries
     }
 
     /// Why an arm cannot be worth confirming, if so.

@@ -9,11 +9,10 @@
 mod machine;
 
 use machine::Machine;
+use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Design, Experiment, Point, Word};
-use pagewise_trial::{
-    Arm, ArmId, Bench, CONTROL_AGAIN, Canary, Kind, Plan, Progress, RunFailure, WeatherMark, run,
-};
+use pagewise_model::trial::{Experiment, Word};
+use pagewise_trial::{Arm, ArmId, CONTROL_AGAIN, Kind, Plan, RunFailure, run};
 
 fn arm(name: &str) -> Arm {
     Arm { id: ArmId(name.to_owned()), counted: false, barred: None }
@@ -56,6 +55,33 @@ fn seven_arms_that_do_nothing_are_hardly_ever_kept() {
     println!("false keeps {alarms}, false rejects {worst} of 1000");
     assert!(alarms <= 20, "{alarms} of 1000 keep a no-op");
     assert!(worst <= 20, "{worst} of 1000 reject a no-op");
+}
+
+/// Noise of mean 0 and deviation 1, three runs in ten at the slower of two speeds.
+fn two_modes(rng: &mut Rng) -> f64 {
+    let slow = if rng.uniform() < 0.3 { 0.7 } else { -0.3 };
+    (slow + 0.1 * rng.normal()) / (0.21f64 + 0.01).sqrt()
+}
+
+#[test]
+fn skewed_noise_and_two_modes_prove_nothing() {
+    type Draw = fn(&mut Rng) -> f64;
+    let noises: [(&str, Draw); 2] =
+        [("exponential", |rng| rng.exponential() - 1.0), ("two modes", two_modes)];
+    for (name, noise) in noises {
+        let (mut keeps, mut rejects) = (0, 0);
+        for seed in 0..1000 {
+            let mut machine = Machine::new(seed, Nanos::millis(100), 0.15);
+            machine.noise = noise;
+            let pair = Plan::pair(ArmId("A".into()), ArmId("b".into()), Nanos::secs(60), seed);
+            let word = word(&run(&mut machine, &pair), "b");
+            keeps += usize::from(word == Word::Keep);
+            rejects += usize::from(word == Word::Reject);
+        }
+        println!("{name}: false keeps {keeps}, false rejects {rejects} of 1000");
+        // Two are expected of each at p 0.002; seven are beyond three deviations.
+        assert!(keeps <= 6 && rejects <= 6, "{name}: {keeps} kept, {rejects} rejected");
+    }
 }
 
 /// Of 60 experiments with the one arm `effect` slower, those that end in `wanted`.
@@ -301,51 +327,42 @@ fn stolen_time_and_the_host_are_named() {
     assert!(experiment.warnings.iter().any(|w| w.contains("the speed of the CPU moved")));
 
     let mut machine = Machine::new(3, Nanos::millis(200), 0.02);
-    machine.effects = vec![("b", -0.2)];
-    machine.host = vec![("A", Nanos::millis(40))];
+    machine.host = vec![("A", (Nanos::millis(40), 1.0))];
     let experiment = run(&mut machine, &plan(&["b"], 3));
     assert_eq!(word(&experiment, "b"), Word::CannotTell);
     assert!(why(&experiment, "b").contains("host"), "{}", why(&experiment, "b"));
+    assert!(experiment.blocks.iter().all(|b| b.dropped.is_none() && b.host.is_some()));
+    assert!(experiment.warnings.iter().any(|w| w.contains("too many to be dropped")));
+}
+
+/// A host that takes from one side only, in fewer than half of its runs: too often to be dropped,
+/// and a median of what it took is 0.
+#[test]
+fn what_the_host_takes_from_one_side_proves_nothing() {
+    let (mut wrong, mut right) = (0, 0);
+    for seed in 0..100 {
+        let verdict = |arm: &'static str, often: f64, effect: f64| {
+            let mut machine = Machine::new(seed, Nanos::millis(200), 0.02);
+            machine.effects = vec![("b", effect)];
+            machine.host = vec![(arm, (Nanos::millis(60), often))];
+            word(&run(&mut machine, &Plan { kind: Kind::Direct, ..plan(&["b"], seed) }), "b")
+        };
+        wrong += usize::from(verdict("A", 0.3, 0.0) == Word::Keep);
+        wrong += usize::from(verdict("b", 0.3, 0.0) == Word::Reject);
+        wrong += usize::from(verdict("b", 0.15, 0.0) == Word::Reject);
+        right += usize::from(verdict("A", 0.3, -0.1) == Word::Keep);
+    }
+    println!("made by the host {wrong} of 300, own gain kept {right} of 100");
+    assert!(wrong <= 2, "{wrong} of 300 verdicts were made by the host");
+    assert!(right >= 95, "{right} of 100 gains beside it were kept");
 }
 
 #[test]
 fn two_speeds_are_told() {
-    struct TwoSpeeds(Machine);
-    impl Bench for TwoSpeeds {
-        fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure> {
-            self.0.effects = vec![("b", if self.0.rng.below(2) == 0 { 0.0 } else { 0.5 })];
-            self.0.run(arm)
-        }
-        fn before_block(&mut self) -> Result<(), RunFailure> {
-            self.0.before_block()
-        }
-        fn canary(&mut self) -> Canary {
-            self.0.canary()
-        }
-        fn weather(&mut self) -> WeatherMark {
-            self.0.weather()
-        }
-        fn now(&self) -> Nanos {
-            self.0.now()
-        }
-        fn interrupted(&self) -> bool {
-            false
-        }
-        fn progress(&mut self, progress: &Progress) {
-            self.0.progress(progress);
-        }
-        fn announce(&mut self, design: &Design) {
-            self.0.announce(design);
-        }
-        fn host_ns(&mut self, point: &Point) -> Nanos {
-            self.0.host_ns(point)
-        }
-        fn combine(&mut self, _: &ArmId, _: &ArmId) -> Result<Option<Arm>, RunFailure> {
-            Ok(None)
-        }
-    }
-    let mut bench = TwoSpeeds(Machine::new(3, Nanos::millis(200), 0.01));
-    let experiment = run(&mut bench, &Plan { kind: Kind::Direct, ..plan(&["b"], 3) });
-    assert_eq!(experiment.warnings.len(), 1, "{:?}", experiment.warnings);
-    assert!(experiment.warnings[0].starts_with("b runs at two speeds"));
+    let mut machine = Machine::new(3, Nanos::millis(200), 0.01);
+    machine.second_speeds = vec![("b", 0.5)];
+    let experiment = run(&mut machine, &Plan { kind: Kind::Direct, ..plan(&["b"], 3) });
+    let told = experiment.warnings.iter().filter(|w| w.contains("runs at two speeds"));
+    let told: Vec<&String> = told.collect();
+    assert!(told.len() == 1 && told[0].starts_with("b runs"), "{:?}", experiment.warnings);
 }

@@ -11,14 +11,17 @@ use crate::output::Baseline;
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, World};
+use pagewise_judge::stats::pooled_sd;
 use pagewise_model::Nanos;
 use pagewise_model::look::Look;
 use pagewise_model::plan::Dose;
 use pagewise_model::price::Prices;
 use pagewise_model::run::OutputCheck;
 use pagewise_model::trial::{Design, Experiment, Point};
+use pagewise_model::usage::Usage;
 use pagewise_trial as trial;
 use pagewise_trial::{ArmId, Bench, Canary, Kind, Plan, Progress, RunFailure, WeatherMark};
+use std::collections::HashMap;
 
 /// What an experiment starts from.
 #[derive(Debug)]
@@ -65,7 +68,7 @@ pub struct Tried {
 pub fn afford(request: &Request, kind: Kind, arms: usize, cost: Nanos) -> Result<(), Stop> {
     let budget = budget(request, cost);
     let screened = if kind == Kind::Screened { arms.max(1) } else { 1 };
-    let least = trial::least_budget(u32::try_from(screened).unwrap_or(u32::MAX), cost, Nanos(0));
+    let least = trial::least_budget(u32::try_from(screened).unwrap_or(u32::MAX), cost);
     if budget >= least {
         return Ok(());
     }
@@ -81,11 +84,19 @@ fn budget(request: &Request, cost: Nanos) -> Nanos {
 /// Runs the experiment.
 pub fn experiment(setup: Setup<'_>, world: &mut dyn World) -> Tried {
     let plan = plan(&setup);
-    let deviation = deviation(&plan.look_wall_ns);
-    world.tell(&Event::Design(&trial::forecast(&plan, setup.cost_ns, Nanos(0), deviation)));
-    let expectation = Expectation::of(setup.look, setup.prices);
-    let work = Work::of(&setup.look.runs);
-    let mut bench = WorldBench { expectation, work, setup, world, cold: 0, unconditioned: 0 };
+    let logs = plan.look_wall_ns.iter().map(|wall| (wall.0.max(1) as f64).ln()).collect();
+    let deviation = pooled_sd(&[logs]);
+    world.tell(&Event::Design(&trial::forecast(&plan, setup.cost_ns, deviation)));
+    let guest = world.machine().hypervisor.is_some();
+    let mut bench = WorldBench {
+        expectation: Expectation::of(setup.look, setup.prices, guest),
+        others: HashMap::new(),
+        work: Work::of(&setup.look.runs),
+        setup,
+        world,
+        cold: 0,
+        unconditioned: 0,
+    };
     let mut experiment = trial::run(&mut bench, &plan);
     experiment.warnings.extend(bench.warnings());
     let Setup { arms, doses, checks, .. } = bench.setup;
@@ -140,21 +151,11 @@ pub fn check(
     }
 }
 
-/// Run-to-run deviation of the logarithm of the time, from the few runs there are.
-fn deviation(walls: &[Nanos]) -> Option<f64> {
-    let logs: Vec<f64> = walls.iter().map(|w| (w.0.max(1) as f64).ln()).collect();
-    let n = logs.len();
-    if n < 2 {
-        return None;
-    }
-    let mean = logs.iter().sum::<f64>() / n as f64;
-    let squares: f64 = logs.iter().map(|l| (l - mean).powi(2)).sum();
-    Some((squares / (n - 1) as f64).sqrt())
-}
-
 struct WorldBench<'a, 'w> {
     setup: Setup<'a>,
     expectation: Expectation,
+    /// Runs so far of arms that are other programs, by name.
+    others: HashMap<String, Vec<Usage>>,
     work: Work,
     world: &'w mut dyn World,
     cold: u32,
@@ -224,6 +225,9 @@ impl Bench for WorldBench<'_, '_> {
         let arm = arm.ok_or_else(|| RunFailure::Failed(format!("no arm `{id}`")))?;
         let run = self.timed(&arm)?;
         self.check_work(&arm, &run)?;
+        if arm.command != self.setup.plain.command {
+            self.others.entry(arm.name.clone()).or_default().push(run.usage.clone());
+        }
         let control = arm.name == self.setup.plain.name;
         let idle = |other: &Arm| {
             self.expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))
@@ -238,10 +242,6 @@ impl Bench for WorldBench<'_, '_> {
             supervisor_ns: run.supervisor_ns,
             usage: run.usage,
         })
-    }
-
-    fn before_block(&mut self) -> Result<(), RunFailure> {
-        Ok(())
     }
 
     fn canary(&mut self) -> Canary {
@@ -269,7 +269,10 @@ impl Bench for WorldBench<'_, '_> {
     }
 
     fn host_ns(&mut self, point: &Point) -> Nanos {
-        self.expectation.host_ns(&point.usage, point.huge_faults)
+        match self.others.get(&point.arm) {
+            Some(runs) => self.expectation.host_ns_of_other(&point.usage, runs),
+            None => self.expectation.host_ns(&point.usage, point.huge_faults),
+        }
     }
 
     fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<trial::Arm>, RunFailure> {

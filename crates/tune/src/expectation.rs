@@ -1,11 +1,10 @@
 //! What plain runs let expect of another run: its faults and system time, by which the host's share
 //! and each mechanism's counter are read, and the work that every arm must do.
 
-use crate::look::median;
 use crate::world::{Arm, Timed};
 use pagewise_model::look::Look;
 use pagewise_model::price::Prices;
-use pagewise_model::usage::Usage;
+use pagewise_model::usage::{Usage, typical};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::Mechanism;
 
@@ -16,6 +15,10 @@ const COLD: Bytes = Bytes::mib(1);
 /// Faults must make up this share of the system time before what exceeds it is blamed on the
 /// host; otherwise it is the program's other kernel work that varies.
 const FAULTS_DOMINATE: f64 = 0.3;
+/// Runs of another program from which on its usual system time is known.
+const LEAST_OTHER_RUNS: usize = 3;
+/// Faults more or less than a plain run's that may be chance.
+const LEAST_FAULTS: u64 = 16;
 /// How far the bytes that a run moves may lie outside those of the plain runs, as a share.
 const WORK_SHARE: f64 = 0.10;
 /// And beyond that: a writer that its reader leaves has filled the pipe, of up to 1 MiB, in vain.
@@ -29,13 +32,15 @@ pub(crate) struct Expectation {
     fault_ns: f64,
     huge_fault_ns: f64,
     fault_bound: bool,
+    /// The machine is a guest: only then is there a host to blame.
+    guest: bool,
     device_read: Bytes,
 }
 
 impl Expectation {
-    pub(crate) fn of(look: &Look, prices: Option<&Prices>) -> Self {
+    pub(crate) fn of(look: &Look, prices: Option<&Prices>, guest: bool) -> Self {
         let runs = &look.runs;
-        let minor_faults = median(runs.iter().map(|u| u.minor_faults).collect());
+        let minor_faults = typical(runs, |u| u.minor_faults).unwrap_or(0.0) as u64;
         let fault_ns = prices.map_or(0.0, |p| p.anon_fault_ns.median);
         let huge_fault_ns = prices.and_then(|p| p.huge_fault_ns.known()).map_or(0.0, |p| p.median);
         // The least system time seen is the one with the least share of the host in it.
@@ -44,18 +49,44 @@ impl Expectation {
         let other_sys_ns = (sys - faults_ns).max(0.0);
         let fault_bound = faults_ns > FAULTS_DOMINATE * sys;
         let device_read = runs.iter().filter_map(|u| u.device_read_bytes).max().unwrap_or_default();
-        Self { minor_faults, other_sys_ns, fault_ns, huge_fault_ns, fault_bound, device_read }
+        Self {
+            minor_faults,
+            other_sys_ns,
+            fault_ns,
+            huge_fault_ns,
+            fault_bound,
+            guest,
+            device_read,
+        }
     }
 
-    /// System time of a run beyond what its work explains.
+    /// System time of a run of the program beyond what its work explains.
     pub(crate) fn host_ns(&self, usage: &Usage, huge_faults: u64) -> Nanos {
-        if !self.fault_bound {
+        if !(self.guest && self.fault_bound) {
             return Nanos(0);
         }
+        let huge_faults = self.own_huge_faults(usage, huge_faults);
         let small = usage.minor_faults.saturating_sub(huge_faults) as f64 * self.fault_ns;
         let huge = huge_faults as f64 * self.huge_fault_ns;
         let expected = (self.other_sys_ns + small + huge) * HOST_TOLERANCE;
         Nanos::from_f64(usage.sys_ns.0 as f64 - expected)
+    }
+
+    /// The same of a run of another program, of which nothing is known but its own `runs` so far.
+    pub(crate) fn host_ns_of_other(&self, usage: &Usage, runs: &[Usage]) -> Nanos {
+        let usual = typical(runs, |u| u.sys_ns.0).unwrap_or(0.0);
+        let faults_ns = typical(runs, |u| u.minor_faults).unwrap_or(0.0) * self.fault_ns;
+        let known = runs.len() >= LEAST_OTHER_RUNS && faults_ns > FAULTS_DOMINATE * usual;
+        if !(self.guest && known) {
+            return Nanos(0);
+        }
+        Nanos::from_f64(usage.sys_ns.0 as f64 - usual * HOST_TOLERANCE)
+    }
+
+    /// The machine's counter moves for others too; what this run's own faults went down by bounds
+    /// what of it can be this run's.
+    fn own_huge_faults(&self, usage: &Usage, huge_faults: u64) -> u64 {
+        huge_faults.min(self.minor_faults.saturating_sub(usage.minor_faults))
     }
 
     /// The run read from a device what the look found in the page cache.
@@ -67,11 +98,11 @@ impl Expectation {
     fn read(&self, mechanism: Mechanism, arm: &Arm, run: &Timed) -> u64 {
         let faults = run.usage.minor_faults;
         match mechanism {
-            // The machine's counter moves for others too; what this run's own faults went down
-            // by bounds what of it can be this run's.
-            Mechanism::HugeFaults => run.huge_faults.min(self.minor_faults.saturating_sub(faults)),
-            Mechanism::FaultsSaved => self.minor_faults.saturating_sub(faults),
-            Mechanism::FaultsAdded => faults.saturating_sub(self.minor_faults),
+            Mechanism::HugeFaults => self
+                .own_huge_faults(&run.usage, run.huge_faults)
+                .min(clear(self.minor_faults, faults)),
+            Mechanism::FaultsSaved => clear(self.minor_faults, faults),
+            Mechanism::FaultsAdded => clear(faults, self.minor_faults),
             Mechanism::Watched(name) => {
                 run.watched.iter().filter(|(watch, _)| watch == name).map(|(_, n)| n).sum()
             }
@@ -83,6 +114,11 @@ impl Expectation {
     pub(crate) fn counter(&self, arm: &Arm, run: &Timed) -> Option<u64> {
         arm.mechanism.iter().map(|m| self.read(*m, arm, run)).min()
     }
+}
+
+/// By how many faults `more` exceeds `less`; 0 where that may be chance.
+fn clear(more: u64, less: u64) -> u64 {
+    Some(more.saturating_sub(less)).filter(|faults| *faults >= LEAST_FAULTS).unwrap_or(0)
 }
 
 /// Bytes through read-like and write-like calls of the plain runs. The plain program's later runs
@@ -128,4 +164,77 @@ impl Work {
 fn widen(range: Option<(u64, u64)>, bytes: Option<Bytes>) -> Option<(u64, u64)> {
     let Some(Bytes(bytes)) = bytes else { return range };
     Some(range.map_or((bytes, bytes), |(least, most)| (least.min(bytes), most.max(bytes))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::usage::Ended;
+
+    fn idle() -> Usage {
+        Usage {
+            wall_ns: Nanos::secs(1),
+            user_ns: Nanos::secs(1),
+            sys_ns: Nanos(0),
+            peak_rss_bytes: Bytes(0),
+            minor_faults: 0,
+            major_faults: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            read_bytes: None,
+            written_bytes: None,
+            read_calls: None,
+            write_calls: None,
+            device_read_bytes: None,
+            ended: Ended::Exited(0),
+        }
+    }
+
+    fn expectation(guest: bool) -> Expectation {
+        Expectation {
+            minor_faults: 10_000,
+            other_sys_ns: 0.0,
+            fault_ns: 1000.0,
+            huge_fault_ns: 100_000.0,
+            fault_bound: true,
+            guest,
+            device_read: Bytes(0),
+        }
+    }
+
+    fn with_sys(sys_ms: u64, minor_faults: u64) -> Usage {
+        Usage { sys_ns: Nanos::millis(sys_ms), minor_faults, ..idle() }
+    }
+
+    #[test]
+    fn only_a_guest_has_a_host_to_blame() {
+        let run = with_sys(20, 10_000);
+        assert_eq!(expectation(true).host_ns(&run, 0), Nanos::millis(8));
+        assert_eq!(expectation(false).host_ns(&run, 0), Nanos(0));
+        let five = vec![with_sys(10, 10_000); 5];
+        assert_eq!(expectation(false).host_ns_of_other(&run, &five), Nanos(0));
+    }
+
+    #[test]
+    fn huge_faults_of_others_explain_nothing_of_a_run_that_saved_none() {
+        let run = with_sys(20, 10_000);
+        assert_eq!(expectation(true).host_ns(&run, 500), Nanos::millis(8));
+        let saved = with_sys(20, 9_900);
+        assert_eq!(expectation(true).host_ns(&saved, 500), Nanos::from_f64(20e6 - 1.2 * 19.8e6));
+    }
+
+    #[test]
+    fn another_program_is_held_against_its_own_system_time() {
+        let expectation = expectation(true);
+        let heavy = with_sys(50, 10_000);
+        let three = [with_sys(48, 20_000), with_sys(50, 20_000), with_sys(51, 20_000)];
+        assert_eq!(expectation.host_ns_of_other(&heavy, &three), Nanos(0));
+        assert_eq!(expectation.host_ns_of_other(&with_sys(70, 20_000), &three), Nanos::millis(10));
+        assert_eq!(expectation.host_ns_of_other(&with_sys(70, 20_000), &three[..2]), Nanos(0));
+    }
+
+    #[test]
+    fn a_handful_of_faults_is_no_sign() {
+        assert_eq!([clear(100, 99), clear(100, 84), clear(99, 100)], [0, 16, 0]);
+    }
 }

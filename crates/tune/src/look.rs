@@ -117,12 +117,6 @@ pub(crate) fn not_kept(run: &Captured, look: &[Usage]) -> Option<String> {
     })
 }
 
-/// The middle value, 0 of none.
-pub(crate) fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,6 @@
 //! The typical run: each quantity's median over the plain runs.
 
-use pagewise_model::Measured;
-use pagewise_model::usage::Usage;
+use pagewise_model::usage::{Usage, typical};
 
 /// Medians over the plain runs, times in ns, sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -20,10 +19,7 @@ pub(super) struct Typical {
 impl Typical {
     /// The medians of `runs`; `None` without a run.
     pub(super) fn of(runs: &[Usage]) -> Option<Self> {
-        let median = |value: fn(&Usage) -> u64| {
-            let values: Vec<f64> = runs.iter().map(|run| value(run) as f64).collect();
-            Measured::of(&values).map(|m| m.median)
-        };
+        let median = |value: fn(&Usage) -> u64| typical(runs, value);
         Some(Self {
             wall_ns: median(|r| r.wall_ns.0)?,
             user_ns: median(|r| r.user_ns.0)?,

@@ -1,19 +1,24 @@
-//! The statistics of an experiment: order statistics, a seeded generator, the exact signed-rank
-//! test, the Hodges-Lehmann estimate with its exact interval, and a test for two modes.
+//! The statistics of an experiment: a seeded generator, a pooled spread, the exact signed-rank
+//! test, the randomisation test within blocks, the Hodges-Lehmann estimate with its exact interval,
+//! and a test for two modes.
 //!
 //! Everything works on plain `f64` values, in practice logarithms of time ratios, one per block.
 //! Values that are not finite are the caller's to exclude; where one slips through, functions
 //! that return `Option` return `None`. Nothing assumes normal noise: run times are skewed and
 //! heavy-tailed (Maricq et al., OSDI 2018), so ranks are used throughout.
 
+mod aligned_rank;
 mod modes;
-mod order;
 mod rng;
 mod signed_rank;
+mod spread;
 mod walsh;
 
+pub(crate) use aligned_rank::deviations_below;
+pub use aligned_rank::{AlignedRank, BlockLogs, aligned_rank};
 pub use modes::{Modes, find_two_modes};
-pub use order::{mad, median, pooled_sd};
 pub use rng::Rng;
+pub(crate) use signed_rank::normal_upper_tail;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};
+pub use spread::pooled_sd;
 pub use walsh::{Shift, hodges_lehmann, kth_walsh_average, lower_bound, shift};

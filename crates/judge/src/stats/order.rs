@@ -1,4 +1,4 @@
-//! Median, median absolute deviation and pooled spread.
+//! Median and pooled spread.
 
 /// The median; `None` without values or when one is not finite.
 #[must_use]
@@ -15,14 +15,6 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
     let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     Some(f64::midpoint(lower, upper))
-}
-
-/// The median of the distances from the median (not scaled to a standard deviation).
-#[must_use]
-pub fn mad(values: &[f64]) -> Option<f64> {
-    let centre = median(values)?;
-    let distances: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();
-    median(&distances)
 }
 
 /// Standard deviation within groups, pooled over groups: the run-to-run spread when each group
@@ -50,7 +42,6 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[1.0, f64::NAN]), None);
-        assert_eq!(mad(&[1.0, 2.0, 3.0, 100.0, 2.0]), Some(1.0));
     }
 
     #[test]

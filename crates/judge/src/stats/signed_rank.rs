@@ -96,7 +96,7 @@ fn tails_normal(ranks: &[usize], positive: f64) -> (f64, f64) {
 ///
 /// Zelen and Severo's approximation (Abramowitz and Stegun 26.2.17), absolute error below 7.5e-8,
 /// replaced beyond 4 by the asymptotic series, whose relative error there is below 1%.
-fn normal_upper_tail(z: f64) -> f64 {
+pub(crate) fn normal_upper_tail(z: f64) -> f64 {
     if z < 0.0 {
         return 1.0 - normal_upper_tail(-z);
     }

@@ -106,9 +106,10 @@ fn from_key(key: i128) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{median, signed_rank};
+    use super::super::signed_rank;
     use super::*;
     use crate::stats::Rng;
+    use pagewise_model::measured::median;
 
     fn all_averages(values: &[f64]) -> Vec<f64> {
         let mut averages = Vec::new();

@@ -190,11 +190,14 @@ pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> Effect {
         ratio,
         ratio_low: low,
         ratio_high: high,
+        repeat_low: low - 0.02,
+        repeat_high: high + 0.02,
         p_faster: if ratio < 1.0 { 0.002 } else { 0.9 },
         p_slower: if ratio < 1.0 { 0.99 } else { 0.004 },
         control_ratio: 1.002,
         control_p: 0.7,
         blocks: 9,
+        with_host: None,
     }
 }
 
@@ -227,6 +230,7 @@ pub(crate) fn block(dropped: Option<&str>) -> Block {
         points: vec![point("plain", 1000), point("plain'", 1010), point("heap-huge", 520)],
         weather: Weather::default(),
         dropped: dropped.map(Into::into),
+        host: None,
     }
 }
 

@@ -14,14 +14,18 @@ pub(crate) struct Machine {
     pub(crate) clock_ns: u64,
     /// Usual time of the control.
     pub(crate) run_ns: f64,
-    /// Deviation of the logarithm of the time, strays included.
+    /// Deviation of the logarithm of the time.
     pub(crate) sd: f64,
+    /// Noise of mean 0 and deviation 1.
+    pub(crate) noise: fn(&mut Rng) -> f64,
     /// Slow-down per hour, as a logarithm.
     pub(crate) drift: f64,
     /// Stolen time comes every so often for 400 ms and slows all by a third; 0 for never.
     pub(crate) steal_every_ns: u64,
     /// Change of the logarithm of the time, by arm.
     pub(crate) effects: Vec<(&'static str, f64)>,
+    /// Further change in half of the runs, by arm.
+    pub(crate) second_speeds: Vec<(&'static str, f64)>,
     /// Exit status, by arm.
     pub(crate) statuses: Vec<(&'static str, i32)>,
     /// Arms that cannot be run.
@@ -32,8 +36,10 @@ pub(crate) struct Machine {
     pub(crate) together: Result<Option<String>, RunFailure>,
     /// Counter readings by arm, in its own runs and in the control's.
     pub(crate) counters: Vec<(&'static str, u64, u64)>,
-    /// Host time by arm.
-    pub(crate) host: Vec<(&'static str, Nanos)>,
+    /// Host time by arm, and the share of its runs that are hit. It adds to their time.
+    pub(crate) host: Vec<(&'static str, (Nanos, f64))>,
+    /// Host time of the last run.
+    pub(crate) hit: Nanos,
     /// The user interrupts after so many runs.
     pub(crate) patience: usize,
     /// All runs take so much longer once screening is over.
@@ -49,25 +55,23 @@ impl Machine {
             clock_ns: 1 << 40,
             run_ns: run.0 as f64,
             sd,
+            noise: Rng::heavy_tailed,
             drift: 0.5,
             steal_every_ns: 0,
             effects: vec![],
+            second_speeds: vec![],
             statuses: vec![],
             broken: vec![],
             breaks_at: usize::MAX,
             together: Ok(None),
             counters: vec![],
             host: vec![],
+            hit: Nanos(0),
             patience: usize::MAX,
             slump: 1.0,
             order: vec![],
             announced: None,
         }
-    }
-
-    fn noise(&mut self) -> f64 {
-        let width = if self.rng.uniform() < 0.1 { 3.0 } else { 1.0 };
-        self.sd * width * self.rng.normal() / 1.8f64.sqrt()
     }
 
     fn slowness(&self) -> f64 {
@@ -111,9 +115,15 @@ impl Bench for Machine {
             return Err(RunFailure::Failed("no such file".to_owned()));
         }
         let hours = (self.clock_ns - (1 << 40)) as f64 / 3.6e12;
-        let log = of(&self.effects, name).unwrap_or(0.0) + self.noise() + self.drift * hours;
+        let second = of(&self.second_speeds, name).filter(|_| self.rng.below(2) == 0);
+        let log = of(&self.effects, name).unwrap_or(0.0)
+            + second.unwrap_or(0.0)
+            + self.sd * (self.noise)(&mut self.rng)
+            + self.drift * hours;
         let slump = if self.announced.is_some() { self.slump } else { 1.0 };
-        let wall = Nanos::from_f64(self.run_ns * log.exp() * self.slowness() * slump);
+        let (host, often) = of(&self.host, name).unwrap_or_default();
+        self.hit = if self.rng.uniform() < often { host } else { Nanos(0) };
+        let wall = Nanos::from_f64(self.run_ns * log.exp() * self.slowness() * slump) + self.hit;
         self.clock_ns += wall.0 + 1_000_000;
         let own = self.counters.iter().find(|(counted, ..)| *counted == name);
         let idle = self.counters.iter().map(|(counted, _, idle)| ((*counted).to_owned(), *idle));
@@ -125,10 +135,6 @@ impl Bench for Machine {
             huge_faults: 0,
             supervisor_ns: Nanos(1000),
         })
-    }
-    fn before_block(&mut self) -> Result<(), RunFailure> {
-        self.clock_ns += 5_000_000;
-        Ok(())
     }
     fn canary(&mut self) -> Canary {
         let time = |noise: f64, slow: f64| Nanos::from_f64(1e6 * (1.0 + noise) * slow);
@@ -155,8 +161,8 @@ impl Bench for Machine {
     fn announce(&mut self, design: &Design) {
         assert!(self.announced.replace(design.clone()).is_none(), "announced twice");
     }
-    fn host_ns(&mut self, point: &Point) -> Nanos {
-        of(&self.host, &point.arm).unwrap_or(Nanos(0))
+    fn host_ns(&mut self, _: &Point) -> Nanos {
+        self.hit
     }
     fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<Arm>, RunFailure> {
         let both = |a: &str, b: &str| (first.0 == a && second.0 == b).then_some(());
