@@ -282,14 +282,34 @@ fn a_killed_session_leaves_no_child_and_its_scratch_goes_with_the_next() {
 }
 
 #[test]
-fn an_interrupted_session_ends_with_what_is_known() {
+fn a_session_interrupted_in_its_first_run_leaves_nothing() {
     let _turn = only_turn();
     let place = Place::new();
     let Some(child) = started(&place) else { return };
     kill_process_group(pid_of(&child), Signal::INT).unwrap();
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(130));
-    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!(document["outcome"]["outcome"], "interrupted");
+    assert!(done.stdout.is_empty(), "nothing was known: {}", said(&done.stdout));
     assert!(place.alive().is_empty() && place.scratches().is_empty());
+    let saved = place.pagewise(&["history"]).output().unwrap();
+    assert!(
+        !said(&saved.stdout).contains("-sh"),
+        "an empty run was saved: {}",
+        said(&saved.stdout)
+    );
+}
+
+#[test]
+fn what_is_known_outlives_an_early_end() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let made = || {
+        let words = ["tune", "--json", "--budget", "1ms", "--arm", "mine=true", "--", "true"];
+        place.pagewise(&words)
+    };
+    let Some(done) = experiment(made) else { return };
+    assert_eq!(done.status.code(), Some(2));
+    assert!(said(&done.stderr).contains("budget too small"), "{}", said(&done.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(document["diagnosis"].is_object() && document["outcome"].is_null());
 }
