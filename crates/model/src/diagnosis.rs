@@ -63,6 +63,8 @@ pub enum Basis {
     UpperBound,
     /// Hardware counters.
     Counters,
+    /// CPU samples times their period.
+    Samples,
 }
 
 /// One page cost of the program.

@@ -86,6 +86,7 @@ fn cost_table(costs: &[Cost], style: &Style) -> String {
             Basis::CountsTimesPrice => ("counted", Tone::Faint),
             Basis::UpperBound => ("at most, estimate", Tone::Warn),
             Basis::Counters => ("hardware counters", Tone::Faint),
+            Basis::Samples => ("sampled", Tone::Faint),
         };
         let cells = vec![
             cost.kind.label().into(),

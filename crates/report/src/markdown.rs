@@ -75,6 +75,7 @@ fn costs(diagnosis: &Diagnosis) -> String {
             Basis::CountsTimesPrice => "counted",
             Basis::UpperBound => "at most, estimate",
             Basis::Counters => "hardware counters",
+            Basis::Samples => "sampled",
         };
         let (kind, share) = (cost.kind.label(), percent(cost.time_share));
         out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));

@@ -9,8 +9,8 @@
 //! 4. what is still open is tried against the last-resort rules (system call entry, TLB flush).
 //!
 //! Rules are data ([`rules::RULES`]); one rule lists the names of several kernel generations, and
-//! [`dead_rules`] tells which rules match nothing on a kernel, so that a renamed symbol shows up as
-//! a warning and not as a bucket that is silently 0. Compiler suffixes (`.constprop.0`, `.isra.0`,
+//! [`dead_rules`] tells which rules match nothing on a kernel: a test holds them against recorded
+//! symbol lists, so that a renamed symbol fails there and is not a bucket that is silently 0. Compiler suffixes (`.constprop.0`, `.isra.0`,
 //! `.part.0`, `.cold`) and the allocation-profiling suffix `_noprof` are stripped first.
 //!
 //! Not seen: functions inlined into their callers, and work with interrupts off, which a timer

@@ -9,7 +9,7 @@
 
 use super::Estimate;
 use crate::activity;
-use pagewise_model::diagnosis::{Activity, Cost, CostKind, KernelTime};
+use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, KernelTime};
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ pub(super) fn reclaim(samples: &Fact<Sorted>) -> Option<Estimate> {
     let count = samples.count(&[Activity::Reclaim]);
     let evidence = format!("{count} samples x {}", samples.period_ns);
     let ns = samples.ns(&[Activity::Reclaim]);
-    (count > 0).then(|| Estimate::priced(CostKind::Reclaim, ns, evidence))
+    (count > 0).then(|| Estimate { kind: CostKind::Reclaim, ns, basis: Basis::Samples, evidence })
 }
 
 /// One sentence for each sum on which counts and samples differ by more than a fifth.

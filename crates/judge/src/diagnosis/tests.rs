@@ -365,6 +365,7 @@ fn samples_contradict_counts_only_where_it_matters() {
     let copies = agreed.cost(CostKind::FileCopies).unwrap();
     assert_eq!(copies.sampled_ns, Fact::Known(Nanos::millis(220)));
     assert_eq!(ns(&agreed, CostKind::Reclaim), 30_000_000);
+    assert_eq!(agreed.cost(CostKind::Reclaim).map(|c| c.basis), Some(Basis::Samples));
     let shares = agreed.kernel_time.known().unwrap();
     let all = 220.0 + 10.0 + 30.0 + 500.0;
     assert_eq!(shares.activity_share[&Activity::Copy], 220.0 / all);
