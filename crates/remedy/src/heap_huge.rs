@@ -1,6 +1,6 @@
 //! `heap-huge`: the heap on transparent huge pages.
 //!
-//! Two ways, chosen by the allocator that was found:
+//! Two ways, chosen by the allocator that was found (in the look, or in the program's file):
 //! - `glibc`, `jemalloc`, `mimalloc`: the allocator's own switch (`tunable`: of all three). glibc 2.35 and later: `glibc.malloc.hugetlb=1`
 //!   (madvise on each new piece of heap, static programs too); jemalloc: `thp:always`; mimalloc:
 //!   `MIMALLOC_ALLOW_LARGE_OS_PAGES=1`. Nothing of ours stays beside the program.
@@ -14,6 +14,7 @@
 //! sparsely gets slower, which is why it is only kept after proof.
 
 use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::target::Target;
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Allocator, ProcessSeen};
@@ -42,6 +43,8 @@ const SWITCHED: [(&str, Allocator); 3] = [
 ];
 /// Parameter for the switches of all of them.
 const ALL: &str = "tunable";
+/// Parameter for the advice from outside.
+const INJECT: &str = "inject";
 
 fn switch(allocator: Allocator) -> Vec<EnvMerge> {
     match allocator {
@@ -78,7 +81,7 @@ impl HeapHuge {
         // mapping up to huge pages could push the machine into reclaim.
         let growth_limit_bytes = Bytes(machine.memory_bytes.0 / 4);
         let watches = vec![Watch::AdviseHuge { min_bytes: INJECT_MIN, growth_limit_bytes }];
-        self.with("inject", Settings { watches, ..Settings::default() })
+        self.with(INJECT, Settings { watches, ..Settings::default() })
     }
 
     /// Why huge pages cannot help on this machine at all.
@@ -104,9 +107,12 @@ fn small_bytes(process: &ProcessSeen) -> u64 {
 /// The allocator of a process has a switch. A glibc of which it is not known is taken to have
 /// one: the arm's counter tells.
 fn has_switch(process: &ProcessSeen) -> bool {
-    let old_glibc =
-        process.allocator == Allocator::Glibc && process.glibc_huge_tunable == Some(false);
-    !old_glibc && SWITCHED.iter().any(|(_, switched)| *switched == process.allocator)
+    switch_works(process.allocator, process.glibc_huge_tunable)
+}
+
+fn switch_works(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> bool {
+    let old_glibc = allocator == Allocator::Glibc && glibc_huge_tunable == Some(false);
+    !old_glibc && SWITCHED.iter().any(|(_, switched)| *switched == allocator)
 }
 
 impl Remedy for HeapHuge {
@@ -117,13 +123,13 @@ impl Remedy for HeapHuge {
         "the heap on 2 MiB pages: one fault and one TLB entry instead of 512"
     }
     fn parameters(&self) -> &'static str {
-        "glibc, jemalloc, mimalloc (joined by +), tunable (all, default), inject"
+        "glibc, jemalloc, mimalloc (joined by +), tunable (all of them), inject;\n    without one, tunable or inject by the program's allocator"
     }
 
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
         match parameter {
             "" | ALL => Ok(self.switches(ALL, SWITCHED.iter().map(|(_, a)| *a))),
-            "inject" => Ok(self.inject(machine)),
+            INJECT => Ok(self.inject(machine)),
             names => {
                 let known =
                     |name| SWITCHED.iter().find(|(known, _)| *known == name).map(|(_, a)| *a);
@@ -134,6 +140,12 @@ impl Remedy for HeapHuge {
                 Ok(self.switches(names, found.into_iter()))
             }
         }
+    }
+
+    fn parameter_for(&self, target: &dyn Fn() -> Target) -> &'static str {
+        let target = target();
+        // All switches and not the one: what the program starts may use another allocator.
+        if switch_works(target.allocator, target.glibc_huge_tunable) { ALL } else { INJECT }
     }
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
@@ -185,7 +197,7 @@ impl Remedy for HeapHuge {
                     .to_owned(),
             );
         }
-        if dose.parameter == "inject" {
+        if dose.parameter == INJECT {
             notes.push(
                 "pagewise stays beside the program and stops it for a fraction of a millisecond \
                  at each new large mapping; another tracer cannot attach at that moment"

@@ -16,6 +16,8 @@ mod place;
 pub mod receipt;
 mod registry;
 mod systemd;
+mod target;
 pub mod watch;
 
 pub use registry::{Evidence, Mechanism, Remedy, RemedyError, all, find, parse_list};
+pub use target::Target;

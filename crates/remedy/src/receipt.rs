@@ -218,7 +218,7 @@ fn environment_alone(settings: &Settings) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::tests_support::machine;
+    use crate::registry::tests_support::parse;
 
     fn here() -> Here {
         Here {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn of(list: &str, input: Option<&str>, here: &Here, command: &[&str]) -> Receipt {
-        let doses = crate::parse_list(list, &machine()).expect("a known remedy");
+        let doses = parse(list).expect("a known remedy");
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let quote = |w: &[u8]| {
             let text = String::from_utf8_lossy(w).into_owned();

@@ -1,5 +1,6 @@
 //! What every remedy has, and the list of them.
 
+use crate::target::Target;
 use pagewise_model::diagnosis::{CostKind, Diagnosis};
 use pagewise_model::look::{Look, ProcessSeen, Traced};
 use pagewise_model::machine::Machine;
@@ -62,6 +63,11 @@ pub trait Remedy: Sync {
     /// # Errors
     /// A sentence that says what the parameter must be.
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String>;
+    /// The parameter to take for a program of which nothing but its file was seen, where none was
+    /// typed; empty for the default.
+    fn parameter_for(&self, _target: &dyn Fn() -> Target) -> &'static str {
+        ""
+    }
     /// Whether it fits, with the doses to try.
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate;
     /// How success is read.
@@ -152,11 +158,16 @@ pub enum RemedyError {
     Twice(String),
 }
 
-/// Doses from a comma-separated list `name[=parameter],...`; an empty list is no dose.
+/// Doses from a comma-separated list `name[=parameter],...`; an empty list is no dose. `target` is
+/// asked only where a parameter that was not typed depends on the program.
 ///
 /// # Errors
 /// Names the first entry that cannot be used.
-pub fn parse_list(list: &str, machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
+pub fn parse_list(
+    list: &str,
+    machine: &Machine,
+    target: &dyn Fn() -> Target,
+) -> Result<Vec<Dose>, RemedyError> {
     let mut doses: Vec<Dose> = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|e| !e.is_empty()) {
         let (name, parameter) = entry.split_once('=').unwrap_or((entry, ""));
@@ -167,6 +178,7 @@ pub fn parse_list(list: &str, machine: &Machine) -> Result<Vec<Dose>, RemedyErro
         if doses.iter().any(|d| d.remedy == name) {
             return Err(RemedyError::Twice(name.to_owned()));
         }
+        let parameter = if parameter.is_empty() { remedy.parameter_for(target) } else { parameter };
         let dose = remedy
             .dose(parameter, machine)
             .map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })?;
@@ -177,8 +189,25 @@ pub fn parse_list(list: &str, machine: &Machine) -> Result<Vec<Dose>, RemedyErro
 
 #[cfg(test)]
 pub(crate) mod tests_support {
+    use super::{Dose, RemedyError, Target};
+    use pagewise_model::look::Allocator;
     use pagewise_model::machine::Machine;
     use pagewise_model::{Bytes, Fact, PageSize};
+
+    /// Doses of `list` for a program on glibc.
+    pub(crate) fn parse(list: &str) -> Result<Vec<Dose>, RemedyError> {
+        parse_for(list, Allocator::Glibc, Some(true))
+    }
+
+    /// Doses of `list` for a program on this allocator.
+    pub(crate) fn parse_for(
+        list: &str,
+        allocator: Allocator,
+        glibc_huge_tunable: Option<bool>,
+    ) -> Result<Vec<Dose>, RemedyError> {
+        let target = || Target { allocator, glibc_huge_tunable };
+        crate::parse_list(list, &machine(), &target)
+    }
 
     /// A two-CPU machine with THP on request.
     pub(crate) fn machine() -> Machine {
@@ -202,22 +231,38 @@ pub(crate) mod tests_support {
 
 #[cfg(test)]
 mod tests {
-    use super::tests_support::machine;
+    use super::tests_support::{machine, parse, parse_for};
     use super::*;
+    use pagewise_model::look::Allocator;
 
     #[test]
     fn lists_are_parsed_and_refused_by_name() {
-        let doses = parse_list("pipe-grow=256K, heap-small", &machine()).unwrap();
+        let doses = parse("pipe-grow=256K, heap-small").unwrap();
         assert_eq!(
             doses.iter().map(Dose::spec).collect::<Vec<_>>(),
             ["pipe-grow=256K", "heap-small"]
         );
-        assert!(parse_list("", &machine()).unwrap().is_empty());
-        let unknown = parse_list("heap-hugo", &machine()).unwrap_err().to_string();
+        assert!(parse("").unwrap().is_empty());
+        let unknown = parse("heap-hugo").unwrap_err().to_string();
         assert!(unknown.contains("heap-huge") && unknown.contains("malloc-keep"), "{unknown}");
-        assert!(parse_list("heap-small=3", &machine()).is_err());
-        assert!(parse_list("place,place=apart", &machine()).is_err());
-        assert!(parse_list("pipe-grow=3M", &machine()).is_err());
+        assert!(parse("heap-small=3").is_err());
+        assert!(parse("place,place=apart").is_err());
+        assert!(parse("pipe-grow=3M").is_err());
+    }
+
+    #[test]
+    fn without_a_parameter_heap_huge_goes_by_the_allocator() {
+        let spec =
+            |allocator, tunable| parse_for("heap-huge", allocator, tunable).unwrap()[0].spec();
+        for switched in [Allocator::Glibc, Allocator::Jemalloc, Allocator::Mimalloc] {
+            assert_eq!(spec(switched, None), "heap-huge=tunable");
+        }
+        assert_eq!(spec(Allocator::Glibc, Some(false)), "heap-huge=inject");
+        for other in [Allocator::Go, Allocator::Musl, Allocator::Tcmalloc, Allocator::Unknown] {
+            assert_eq!(spec(other, None), "heap-huge=inject");
+        }
+        let typed = parse_for("heap-huge=tunable", Allocator::Go, None).unwrap();
+        assert_eq!(typed[0].spec(), "heap-huge=tunable");
     }
 
     #[test]

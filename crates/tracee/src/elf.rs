@@ -44,6 +44,14 @@ pub fn of_process(pid: i32) -> Result<ElfSeen, SysError> {
     Ok(ElfSeen { allocator, ..seen })
 }
 
+/// Looks at the executable `path`, which is no script.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn of_executable(path: &Path) -> Result<ElfSeen, SysError> {
+    of_one_file(path)
+}
+
 /// Looks at the executable of process `pid` alone, before its libraries are mapped.
 ///
 /// # Errors

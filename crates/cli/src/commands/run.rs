@@ -4,15 +4,17 @@ use crate::args::Run;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_model::plan::{Dose, Settings};
+use pagewise_remedy::Target;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::passthrough;
 use pagewise_tracee::watcher::WatchReport;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Doses from a list as typed.
-pub(super) fn doses(list: &str) -> Result<Vec<Dose>, Failure> {
+/// Doses for `command` from a list as typed.
+pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failure> {
     let machine = pagewise_kernel::machine::machine();
-    pagewise_remedy::parse_list(list, &machine).map_err(|error| {
+    pagewise_remedy::parse_list(list, &machine, &|| Target::of(command)).map_err(|error| {
         Failure::usage(error.to_string())
             .with_help("pagewise run --list says what each remedy takes")
     })
@@ -27,7 +29,7 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.command.is_empty() {
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
-    let doses = if args.with.is_empty() { Vec::new() } else { doses(&args.with)? };
+    let doses = if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
     let settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
     if !launch.settings.needs_supervision() {

@@ -20,7 +20,7 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     request.own_arms = args.arms.iter().map(|arm| own_arm(arm)).collect::<Result<_, _>>()?;
     refuse_arms(&request)?;
     if let Some(list) = &args.only {
-        request.only = Some(super::run::doses(list)?);
+        request.only = Some(super::run::doses(list, &request.command)?);
     }
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;

@@ -1,0 +1,99 @@
+//! The program a remedy is put on without a look at its run: what its file says.
+//!
+//! A script is followed to its interpreter, through `env` too; text without a `#!` line goes to the
+//! shell. Not seen: programs that the program starts, and an allocator preloaded into it.
+
+use pagewise_model::look::Allocator;
+use pagewise_tracee::launch::Launch;
+use pagewise_tracee::{elf, glibc};
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Interpreters of interpreters that are followed, as many as the kernel follows.
+const DEEPEST: usize = 5;
+/// As much of a `#!` line as the kernel reads.
+const LINE: u64 = 256;
+
+/// What is known of a program before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Who serves malloc.
+    pub allocator: Allocator,
+    /// Whether its glibc knows the tunable for huge pages, as far as that could be read.
+    pub glibc_huge_tunable: Option<bool>,
+}
+
+impl Target {
+    /// The program that `command` starts; an allocator is unknown where the file is not found or
+    /// cannot be read.
+    #[must_use]
+    pub fn of(command: &[OsString]) -> Self {
+        let file = Launch::experiment(command.to_vec()).file().ok().and_then(|f| binary(f, 0));
+        let allocator =
+            file.as_ref().and_then(|f| elf::of_executable(f).ok()).map(|seen| seen.allocator);
+        Self {
+            allocator: allocator.unwrap_or(Allocator::Unknown),
+            glibc_huge_tunable: file.and_then(|f| glibc::has_huge_tunable(&f)),
+        }
+    }
+}
+
+/// The file whose code runs when `file` is started.
+fn binary(file: PathBuf, depth: usize) -> Option<PathBuf> {
+    let head = head(&file)?;
+    let next = match interpreter(&head) {
+        Some(next) => next,
+        None if head.contains(&0) => return Some(file),
+        None => PathBuf::from("/bin/sh"),
+    };
+    if depth == DEEPEST { None } else { binary(next, depth + 1) }
+}
+
+fn head(file: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(file).ok()?.take(LINE).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// What a `#!` line starts; of `env NAME`, the program of that name.
+fn interpreter(head: &[u8]) -> Option<PathBuf> {
+    let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let first = Path::new(OsStr::from_bytes(words.next()?));
+    let is_setting = |word: &&[u8]| word.starts_with(b"-") || word.contains(&b'=');
+    if first.file_name() == Some(OsStr::new("env"))
+        && let Some(name) = words.find(|word| !is_setting(word))
+    {
+        return Launch::experiment(vec![OsStr::from_bytes(name).to_owned()]).file().ok();
+    }
+    Some(first.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_its_interpreter() {
+        assert_eq!(interpreter(b"#! /bin/sh -e\n").as_deref(), Some(Path::new("/bin/sh")));
+        assert_eq!(interpreter(b"\x7fELF"), None);
+        let named = interpreter(b"#!/usr/bin/env -S A=1 sh\n").expect("a shell in PATH");
+        assert!(named.is_absolute() && named.ends_with("sh"), "{}", named.display());
+        let circle = std::env::temp_dir().join(format!("pagewise-circle-{}", std::process::id()));
+        std::fs::write(&circle, format!("#!{}\n", circle.display())).unwrap();
+        let end = binary(circle.clone(), 0);
+        std::fs::remove_file(circle).unwrap();
+        assert_eq!(end, None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_unknown() {
+        let none = Target { allocator: Allocator::Unknown, glibc_huge_tunable: None };
+        assert_eq!(Target::of(&["/nonexistent/program".into()]), none);
+        assert_eq!(Target::of(&[]), none);
+        let shell = Target::of(&["sh".into()]);
+        assert_ne!(shell.allocator, Allocator::Go);
+    }
+}
