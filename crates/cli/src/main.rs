@@ -15,6 +15,7 @@ mod tools;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -41,8 +42,13 @@ fn usage(error: &clap::Error) -> ExitCode {
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let asked = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-            let _printed = error.print();
-            if asked { ExitCode::SUCCESS } else { ExitCode::from(failure::USAGE) }
+            match error.print().and_then(|()| std::io::stdout().flush()) {
+                Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+                    terminal::unwritten(&why).tell()
+                }
+                _ if asked => ExitCode::SUCCESS,
+                _ => ExitCode::from(failure::USAGE),
+            }
         }
         _ => {
             let (line, help) = shorten(&error.to_string());

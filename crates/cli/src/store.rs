@@ -4,13 +4,21 @@ use crate::failure::Failure;
 use pagewise_kernel::dirs;
 use pagewise_model::run::Run;
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Saved runs beyond this many are removed, oldest first.
 const KEPT: usize = 500;
+
+/// Runs that may begin in the same millisecond with the same name.
+const MOST_ALIKE: u32 = 1000;
+
+/// What link(2) says where there are no links.
+const EPERM: i32 = rustix::io::Errno::PERM.raw_os_error();
+const ENOTSUP: i32 = rustix::io::Errno::NOTSUP.raw_os_error();
+const ENOSYS: i32 = rustix::io::Errno::NOSYS.raw_os_error();
 
 /// Largest file that is read as a saved run: no run comes near it.
 const LARGEST: u64 = 256 << 20;
@@ -23,13 +31,46 @@ fn directory() -> Result<PathBuf, Failure> {
     Ok(runs)
 }
 
-/// Saves `run` under its identifier; the whole file or nothing.
-pub(crate) fn save(run: &Run) -> Result<PathBuf, Failure> {
-    let directory = directory()?;
-    let path = directory.join(format!("{}.json", run.id));
-    write_whole(&path, &run.to_json())?;
-    forget_oldest(&directory);
-    Ok(path)
+/// Saves `run` under its identifier; the whole file or nothing. Where another run has taken the
+/// identifier, this one gets another, with a number at its end.
+pub(crate) fn save(run: &mut Run) -> Result<(), Failure> {
+    save_in(&directory()?, run)
+}
+
+fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
+    let id = run.id.clone();
+    let mut made = Ok(());
+    for n in 1..=MOST_ALIKE {
+        if n > 1 {
+            run.id = format!("{id}-{n}");
+        }
+        let path = directory.join(format!("{}.json", run.id));
+        made = create(&path, &run.to_json())
+            .map_err(|e| (e.kind(), format!("cannot save `{}`: {e}", path.display())));
+        if !matches!(made, Err((ErrorKind::AlreadyExists, _))) {
+            break;
+        }
+    }
+    forget_oldest(directory);
+    made.map_err(|(_, why)| Failure::usage(why))
+}
+
+/// Makes a file that was not there, whole at once: link(2) refuses a name that is taken. Where the
+/// file system has no links, a rename has to do.
+fn create(path: &Path, text: &str) -> std::io::Result<()> {
+    let part = write_part(path, text, None)?;
+    let made = match fs::hard_link(&part, path) {
+        Err(e) if matches!(e.raw_os_error(), Some(EPERM | ENOTSUP | ENOSYS)) => {
+            return fs::rename(&part, path).inspect_err(|_| remove(&part));
+        }
+        made => made,
+    };
+    remove(&part);
+    made
+}
+
+fn remove(part: &Path) {
+    let _gone = fs::remove_file(part);
 }
 
 /// Writes a file so that it is there whole or not at all. What is no regular file (a pipe, a
@@ -63,6 +104,12 @@ fn is_open_as(there: &fs::Metadata, stream: impl AsFd) -> bool {
 /// Writes beside `path`, for the owner alone, and renames. The new name is never an existing one
 /// and no link is followed: `O_EXCL`, see open(2).
 fn replace(path: &Path, text: &str, mode: Option<fs::Permissions>) -> std::io::Result<()> {
+    let part = write_part(path, text, mode)?;
+    fs::rename(&part, path).inspect_err(|_| remove(&part))
+}
+
+/// The text in a file beside `path`, on the disk.
+fn write_part(path: &Path, text: &str, mode: Option<fs::Permissions>) -> std::io::Result<PathBuf> {
     let stamp = pagewise_kernel::clock::now().0;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = path.with_file_name(format!(".{name}.{}-{stamp}.part", std::process::id()));
@@ -70,12 +117,14 @@ fn replace(path: &Path, text: &str, mode: Option<fs::Permissions>) -> std::io::R
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| mode.map_or(Ok(()), |mode| file.set_permissions(mode)))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _gone = fs::remove_file(&part);
+        .and_then(|()| file.sync_all());
+    match written {
+        Ok(()) => Ok(part),
+        Err(error) => {
+            remove(&part);
+            Err(error)
+        }
     }
-    written
 }
 
 fn forget_oldest(directory: &Path) {
@@ -146,4 +195,36 @@ pub(crate) fn all() -> Result<Vec<Run>, Failure> {
             .tell();
     }
     Ok(runs)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use pagewise_model::run::RunKind;
+
+    #[test]
+    fn runs_of_one_moment_are_all_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let save = |warning: u64| {
+            let mut run = Run::new(RunKind::Profile, "1-true".to_owned(), warning, Vec::new());
+            save_in(directory.path(), &mut run).unwrap();
+            run.id
+        };
+        let (mut ids, mut started) = (Vec::new(), Vec::new());
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..8)
+                .map(|w| scope.spawn(move || (0..8).map(|n| save(8 * w + n)).collect::<Vec<_>>()))
+                .collect();
+            ids.extend(workers.into_iter().flat_map(|worker| worker.join().unwrap()));
+        });
+        for id in &ids {
+            let run = read(&directory.path().join(format!("{id}.json"))).unwrap();
+            assert_eq!(&run.id, id);
+            started.push(run.started_unix_ns);
+        }
+        started.sort_unstable();
+        assert_eq!(started, (0..64).collect::<Vec<_>>());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 64);
+    }
 }

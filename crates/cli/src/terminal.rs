@@ -58,11 +58,14 @@ fn speaks_utf8() -> bool {
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::usage(format!("cannot write standard output: {e}")))
-        }
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(unwritten(&e)),
         _ => Ok(()),
     }
+}
+
+/// Standard output takes no more.
+pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot write standard output: {error}"))
 }
 
 /// Prints one line on standard error. When that is closed there is nobody left to tell.

@@ -124,7 +124,7 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Examples:
   pagewise profile -- git log -p
-  pagewise profile --traced --save kept.json -- make -j2
+  pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
 
 The report goes to standard error, after the program's own output. With --json
@@ -145,6 +145,9 @@ pub(crate) struct Profile {
     /// Run the program a second time under tracing, for the kinds of faults and copies
     #[arg(long)]
     pub(crate) traced: bool,
+    /// It is safe to run the program again, whatever it writes; needed for --traced
+    #[arg(long)]
+    pub(crate) rerun_safe: bool,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

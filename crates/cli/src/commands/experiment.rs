@@ -14,6 +14,7 @@ use pagewise_tune::world::Event;
 use pagewise_tune::{Request, StdoutTo, Stop};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,6 +30,12 @@ const LISTED: [&str; 6] = [
     "MALLOC_ARENA_MAX",
 ];
 
+/// Those of the listed variables that are set.
+pub(super) fn environment() -> Vec<(String, String)> {
+    let value = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
+    LISTED.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
+}
+
 /// Nanoseconds since 1970 and an identifier made of them and the program's name.
 pub(super) fn identity(command: &[OsString]) -> (u64, String) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -42,7 +49,8 @@ pub(super) fn identity(command: &[OsString]) -> (u64, String) {
         .filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c))
         .take(24)
         .collect();
-    // Milliseconds sort by time; profiles that start within the same one differ in their process.
+    // Milliseconds sort by time; profiles that start within the same one differ in their process,
+    // and saving tells apart what is left (process ids of two containers).
     (started, format!("{}-{}-{name}", started / 1_000_000, std::process::id()))
 }
 
@@ -51,7 +59,7 @@ pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<R
     if command.is_empty() {
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
-    refuse_piped_input(args)?;
+    refuse_piped_input(args.input.as_deref())?;
     if let Some(file) = &args.input {
         std::fs::File::open(file)
             .map_err(|e| Failure::usage(format!("cannot read input `{}`: {e}", file.display())))?;
@@ -85,9 +93,9 @@ pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<R
 }
 
 /// A program is run many times; what comes through a pipe can be read once.
-fn refuse_piped_input(args: &ExperimentArgs) -> Result<(), Failure> {
+pub(super) fn refuse_piped_input(input: Option<&Path>) -> Result<(), Failure> {
     use rustix::fs::FileType;
-    if args.input.is_some() {
+    if input.is_some() {
         return Ok(());
     }
     let kind = rustix::fs::fstat(std::io::stdin()).map(|s| FileType::from_raw_mode(s.st_mode));
@@ -208,10 +216,7 @@ pub(super) fn conclude(
     stop: Option<Stop>,
     args: &ExperimentArgs,
 ) -> Result<ExitCode, Failure> {
-    run.environment = LISTED
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
-        .collect();
+    run.environment = environment();
     let worth = run.diagnosis.is_some() || run.experiment.is_some();
     let end = match stop {
         Some(stop) if !worth => return Err(failure(&stop)),

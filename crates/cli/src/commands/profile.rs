@@ -1,6 +1,8 @@
 //! `pagewise profile`
 
-use super::experiment::{SUPERVISE, identity, keep, own_exe};
+use super::experiment::{
+    SUPERVISE, environment, identity, keep, own_exe, refuse_piped_input, stop_flag,
+};
 use crate::args::Profile;
 use crate::failure::Failure;
 use crate::{store, terminal};
@@ -12,7 +14,9 @@ use pagewise_model::{Fact, Nanos};
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tracee::supervise::Supervisor;
+use pagewise_tune::request::run_of;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 /// Runs the program once, its own streams untouched, and says where its page work went. The
 /// report goes to standard error, so that the program's output stays what it is; with `--json`
@@ -21,13 +25,17 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     if args.command.is_empty() {
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
+    if args.traced {
+        allow_second_run(args)?;
+    }
     let start = clock::now();
     let launch = launch(args);
     // Before two seconds are spent on prices.
     launch.check()?;
     let (started, id) = identity(&args.command);
-    let text = args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let mut run = Run::new(RunKind::Profile, id, started, text);
+    let mut run = run_of(RunKind::Profile, id, started, &args.command);
+    run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
+    run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
     let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
     let options = Options { budget_ns: Nanos::secs(2), cache, fresh: false };
@@ -50,6 +58,17 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         error.tell();
     }
     passthrough::end_like(ended)
+}
+
+/// A second run needs the input once more, and the word of the user: the first one is not traced,
+/// so that nothing has looked at what it does.
+fn allow_second_run(args: &Profile) -> Result<(), Failure> {
+    refuse_piped_input(args.input.as_deref())?;
+    if args.rerun_safe {
+        return Ok(());
+    }
+    Err(Failure::usage("--traced runs the program a second time, which may not be safe")
+        .with_help("--rerun-safe if running it again does no harm"))
 }
 
 fn launch(args: &Profile) -> Launch {
@@ -85,7 +104,10 @@ fn traced(args: &Profile) -> Fact<Traced> {
     let traced = || -> Result<Traced, String> {
         let exe = own_exe().map_err(|failure| failure.to_string())?;
         let mut supervisor = Supervisor::start(&exe, &SUPERVISE).map_err(|e| e.to_string())?;
-        supervisor.traced(&launch, &[], &|| false).map_err(|e| e.to_string())
+        // An interrupt from here on ends this run, not the report of the one before.
+        let stop = stop_flag().map_err(|failure| failure.to_string())?;
+        let interrupted = || stop.load(Ordering::Relaxed);
+        supervisor.traced(&launch, &[], &interrupted).map_err(|e| e.to_string())
     };
     traced().map_or_else(Fact::missing, Fact::Known)
 }
