@@ -39,11 +39,14 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     Ok(if slower { ExitCode::from(1) } else { code })
 }
 
-/// Proven slower, or refused before times could be compared: it ended or wrote otherwise.
 fn is_slower(run: &Run) -> bool {
     let verdict = run.experiment.as_ref().and_then(|e| e.verdicts.first());
-    verdict
-        .is_some_and(|v| v.word == Word::Reject && v.effect.as_ref().is_none_or(|e| e.ratio > 1.0))
+    verdict.is_some_and(|v| fails(v.word, v.effect.as_ref().map(|e| e.ratio)))
+}
+
+/// Proven slower, or refused before times could be compared: it ended or wrote otherwise.
+fn fails(word: Word, ratio: Option<f64>) -> bool {
+    word == Word::Reject && ratio.is_none_or(|ratio| ratio > 1.0)
 }
 
 fn split(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>), Failure> {
@@ -70,40 +73,15 @@ fn names(given: &[String]) -> Result<(String, String), Failure> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use pagewise_model::run::RunKind;
-
-    fn verdict(word: &str, ratio: Option<f64>) -> Run {
-        let effect = ratio.map(|r| {
-            serde_json::json!({
-                "ratio": r, "ratio_low": r, "ratio_high": r, "p_faster": 0.5, "p_slower": 0.5,
-                "blocks": 9, "control_ratio": 1.0, "control_p": 0.5
-            })
-        });
-        let mut run = Run::new(RunKind::Ab, "x".into(), 0, Vec::new());
-        let experiment = serde_json::json!({
-            "design": {
-                "seed": 1, "budget_ns": 1, "screened": [], "confirmed": ["second"], "blocks": 9
-            },
-            "screening": [], "blocks": [], "warnings": [], "interrupted": false,
-            "verdicts": [{
-                "arm": "second", "word": word, "why": "", "effect": effect, "cpu_ratio": null,
-                "peak_rss_change_bytes": null, "supervisor_ns": 0
-            }]
-        });
-        run.experiment = Some(serde_json::from_value(experiment).unwrap());
-        run
-    }
 
     #[test]
     fn a_second_command_that_fails_is_no_pass() {
-        assert!(is_slower(&verdict("reject", Some(1.2))));
-        assert!(is_slower(&verdict("reject", None)));
-        assert!(!is_slower(&verdict("reject", Some(0.8))));
-        assert!(!is_slower(&verdict("keep", Some(0.8))));
-        assert!(!is_slower(&verdict("cannot_tell", None)));
-        assert!(!is_slower(&Run::new(RunKind::Ab, "x".into(), 0, Vec::new())));
+        assert!(fails(Word::Reject, Some(1.2)));
+        assert!(fails(Word::Reject, None));
+        assert!(!fails(Word::Reject, Some(0.8)));
+        assert!(!fails(Word::Keep, Some(0.8)));
+        assert!(!fails(Word::CannotTell, None));
     }
 }
