@@ -1,6 +1,6 @@
 //! Calls injected into live programs: nothing that the program computes or waits for may change.
 //!
-//! Runs itself as the programs to inject into; the first argument names the role.
+//! Runs itself as the programs to inject into; `--role` names which.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 #![allow(unsafe_code, reason = "the programs under test use raw registers and calls")]
 
@@ -19,14 +19,15 @@ use std::time::{Duration, Instant};
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let number = |index: usize| args.get(index).and_then(|a| a.parse::<u64>().ok()).unwrap_or(0);
-    match args.get(1).map(String::as_str) {
+    let role = args.get(2).filter(|_| args[1] == "--role");
+    match role.map(String::as_str) {
         Some("map") => target::map(),
         Some("work") => target::work(false),
         Some("signals") => target::work(true),
         Some("waits") => target::waits(),
         Some("vfork") => target::vfork(),
         Some("other-stack") => target::other_stack(),
-        Some("inject-forever") => inject_forever(number(2) as i32, number(3), number(4)),
+        Some("inject-forever") => inject_forever(number(3) as i32, number(4), number(5)),
         _ => run_all(&args[1..]),
     }
 }
@@ -63,7 +64,7 @@ struct Target {
 impl Target {
     fn start(role: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg(role)
+            .args(["--role", role])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -221,7 +222,7 @@ fn a_killed_tracer_leaves_the_target_whole() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..200 {
         let mut injector = Command::new(std::env::current_exe().unwrap())
-            .args(["inject-forever", &target.pid().to_string()])
+            .args(["--role", "inject-forever", &target.pid().to_string()])
             .args([start.to_string(), length.to_string()])
             .stdout(Stdio::piped())
             .spawn()

@@ -110,6 +110,9 @@ pub(super) fn harm(number: i64, args: [u64; 6]) -> Harm {
 pub(super) fn harm_done(regs: &Regs) -> Harm {
     let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
     match regs.rax as i64 {
+        // On its way back into a sleep that was interrupted before (or it has such a number by
+        // chance): a signal frame would end the sleep with EINTR.
+        RESTART_SYSCALL => Harm::LateAnew,
         _ if (regs.orig_rax as i64) < 0 => Harm::None,
         ERESTART_RESTARTBLOCK => harm(regs.orig_rax as i64, args),
         EINTR if is_plain_eintr(regs) && may_be_late(regs.orig_rax as i64, args) => Harm::Late,
@@ -203,6 +206,11 @@ mod tests {
         assert_eq!(harm_done(&asleep), Harm::LateAnew);
         let again = regs(RESTART_SYSCALL, ERESTART_RESTARTBLOCK);
         assert_eq!(harm_done(&again), Harm::LateAnew);
+        for orig in [-1, libc::SYS_nanosleep] {
+            let on_its_way_back = regs(orig, RESTART_SYSCALL);
+            assert_eq!(harm_done(&on_its_way_back), Harm::LateAnew);
+            assert_eq!(resume(&on_its_way_back, Sleep::Continue).rip, 0x1000);
+        }
     }
 
     #[test]
