@@ -314,7 +314,7 @@ fn a_thread_in_vfork_is_not_waited_for() {
 
 fn refusals_are_named() {
     let gone = advise(Owner::Other, i32::MAX, 0, 4096).unwrap_err();
-    assert!(gone.to_string().contains("/proc/2147483647/status"), "{gone}");
+    assert!(matches!(gone, InjectError::Gone), "{gone}");
     let kernel_thread = advise(Owner::Other, 2, 0, 4096).unwrap_err();
     assert!(matches!(kernel_thread, InjectError::Gone | InjectError::Sys(_)), "{kernel_thread}");
     let mut target = Target::start("map");

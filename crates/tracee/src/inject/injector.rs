@@ -7,7 +7,7 @@ use super::subject::{Subject, has_pending_signal};
 use super::{Advised, InjectError, Method, Owner, Refusal, threads};
 use crate::ptrace::{Halt, Regs, Stopped, collect};
 use pagewise_kernel::error::SysError;
-use pagewise_kernel::proc::status::{self, Status};
+use pagewise_kernel::proc::status;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,9 @@ impl Injector {
         tid: i32,
         what: (Method, Call),
     ) -> Result<(i64, Advised), InjectError> {
+        if self.owed.contains(&tid) {
+            return Err(Refusal::Busy.into());
+        }
         let begin = Instant::now();
         let mut thread = match Stopped::halt(tid, OPTIONS)? {
             Halt::Stopped(thread) => thread,
@@ -131,10 +134,9 @@ impl Injector {
     }
 }
 
-/// True for a process that has given up its memory; one of the kernel's has none either.
+/// True for a process that is gone or has given up its memory; one of the kernel's has none either.
 fn is_ending(pid: i32) -> bool {
-    let has_no_memory = |status: Status| status.vm_size.is_none();
-    status::read(pid).is_ok_and(has_no_memory)
+    status::read(pid).map_or_else(|error| error.is_gone(), |status| status.vm_size.is_none())
 }
 
 /// Has a thread as it stopped issue the call again that our stop alone has ended.
