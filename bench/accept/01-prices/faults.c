@@ -1,6 +1,8 @@
 /* Exactly N page faults of one kind, made unlike the calibration: several mappings, downwards or
- * in steps of three pages. Usage: faults anon|cow|huge|file N [FILE]; anon N in base pages, cow N
- * after a fork, huge N in huge pages, file N in windows of 16 pages of FILE. */
+ * in steps of three pages. Usage: faults anon|fork|huge N, faults child|parent N ALL,
+ * faults file N FILE. anon: N base pages; fork: N base pages, then the same again after a fork;
+ * child and parent: ALL base pages (the same for every N) and a fork, then only N writes that copy,
+ * by the one or the other; huge: N huge pages; file: N windows of 16 pages of FILE. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,14 +32,36 @@ static void touch(char **parts, long pages)
                 parts[part][i * PAGE + 8] = 7;
 }
 
-static void base_pages(long n, int cow)
+static void map_parts(char **parts, long pages)
 {
-    char *parts[PARTS];
-    long pages = n / PARTS;
     for (int i = 0; i < PARTS; i++) parts[i] = map(pages * PAGE, MADV_NOHUGEPAGE);
     touch(parts, pages);
-    if (!cow) return;
-    if (fork() == 0) { touch(parts, pages); _exit(0); }
+}
+
+static void base_pages(long n, int forked)
+{
+    char *parts[PARTS];
+    map_parts(parts, n / PARTS);
+    if (!forked) return;
+    if (fork() == 0) { touch(parts, n / PARTS); _exit(0); }
+    wait(NULL);
+}
+
+/* Only the copies differ between one N and another. The child lives until the writer is done, so
+ * that every page has two owners when it is written. */
+static void copies(long n, long all, int by_child)
+{
+    char *parts[PARTS], c;
+    int ends[2];
+    map_parts(parts, all / PARTS);
+    if (n > all || pipe(ends) != 0) { fputs("faults: N above ALL, or no pipe\n", stderr); exit(1); }
+    pid_t child = fork();
+    if ((child == 0) == by_child) touch(parts, n / PARTS);
+    if (child == 0) {
+        close(ends[1]);
+        _exit(read(ends[0], &c, 1) != 0);
+    }
+    close(ends[1]);
     wait(NULL);
 }
 
@@ -70,7 +94,9 @@ int main(int argc, char **argv)
     if (argc < 3) return 2;
     long n = atol(argv[2]);
     if (!strcmp(argv[1], "anon")) base_pages(n, 0);
-    else if (!strcmp(argv[1], "cow")) base_pages(n, 1);
+    else if (!strcmp(argv[1], "fork")) base_pages(n, 1);
+    else if (!strcmp(argv[1], "child") && argc > 3) copies(n, atol(argv[3]), 1);
+    else if (!strcmp(argv[1], "parent") && argc > 3) copies(n, atol(argv[3]), 0);
     else if (!strcmp(argv[1], "huge")) huge_pages(n);
     else if (!strcmp(argv[1], "file") && argc > 3) file_windows(n, argv[3]);
     else return 2;

@@ -9,12 +9,12 @@
 use crate::error::PriceError;
 use crate::prices::{
     anon::Anon, chase, cow::Cow, file_copy::FileCopy, file_fault::FileFault, host, huge::Huge,
-    map_unmap::MapUnmap, pipe_copy::PipeCopy, scratch, spawn::Spawn, syscall::Syscall,
+    map_unmap::MapUnmap, pipe_copy::PipeSeries, scratch, spawn::Spawn, syscall::Syscall,
     wakeup::Wakeup, zero::Zero,
 };
 use crate::prior::{self, MachineKey};
 use crate::sample::{Series, Stop};
-use pagewise_kernel::{affinity, limits, machine};
+use pagewise_kernel::{affinity, limits, machine, page_size};
 use pagewise_model::price::{ChasePoint, Prices};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ struct Table {
     file_fault: Series<FileFault>,
     cow: Series<Cow>,
     huge: Series<Huge>,
-    pipe_copy: Series<PipeCopy>,
+    pipe_copy: PipeSeries,
     file_copy: Series<FileCopy>,
     syscall: Series<Syscall>,
     map_unmap: Series<MapUnmap>,
@@ -126,9 +126,11 @@ impl Table {
     fn start(most: Bytes, dir: &Path, own: u32, cpus: &[u32]) -> Result<Self, PriceError> {
         let fit = |wanted: Bytes| usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX);
         let file_len = fit(FILE_SET).next_multiple_of(scratch::BLOCK);
-        let file = Rc::new(scratch::create_cached(dir, file_len)?);
+        let file = Rc::new(scratch::create_cached(dir, file_len, scratch::BLOCK)?);
+        let page = usize::try_from(page_size::base().bytes()).unwrap_or(scratch::BLOCK);
+        let paged = Rc::new(scratch::create_cached(dir, file_len, page)?);
         // These two fork: first, so that their children share no page with what the others write.
-        let file_fault = Series::start(FileFault::new(Rc::clone(&file), file_len));
+        let file_fault = Series::start(FileFault::new(paged, file_len));
         let cow = Series::start(Cow::new(Rc::clone(&file), file_len / 2));
         let other = cpus.iter().copied().find(|&cpu| cpu != own);
         let cross = other.map(Wakeup::with_partner_on);
@@ -139,7 +141,7 @@ impl Table {
             file_fault,
             cow,
             huge: Series::start(Ok(Huge)),
-            pipe_copy: Series::start(PipeCopy::new()),
+            pipe_copy: PipeSeries::start(),
             file_copy: Series::start(Ok(FileCopy::new(file, file_len))),
             syscall: Series::start(Ok(Syscall)),
             map_unmap: Series::start(Ok(MapUnmap)),
@@ -190,7 +192,7 @@ impl Table {
             file_fault_pages,
             cow_fault_ns: self.cow.finish()?,
             huge_fault_ns: self.huge.finish_fact(),
-            pipe_copy_kib_ns: self.pipe_copy.finish()?,
+            pipe_transfers: self.pipe_copy.finish()?,
             file_copy_kib_ns: self.file_copy.finish()?,
             syscall_ns: self.syscall.finish()?,
             map_unmap_ns: self.map_unmap.finish()?,

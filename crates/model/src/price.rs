@@ -18,6 +18,15 @@ pub struct ChasePoint {
     pub huge_ns: Fact<Measured>,
 }
 
+/// One size of transfer through a pipe: a write and the reading of what it wrote.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipePoint {
+    /// Bytes of one transfer.
+    pub transfer_bytes: Bytes,
+    /// ns of one transfer: both calls, both copies, the pipe's pages. Nobody sleeps.
+    pub transfer_ns: Measured,
+}
+
 /// Prices of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
@@ -27,7 +36,8 @@ pub struct Prices {
     /// Zeroing part of `anon_fault_ns`: clearing one base page in the kernel, estimated by a
     /// same-size clear in user space.
     pub zero_page_ns: Measured,
-    /// One fault on a cached file mapping, which maps a window of pages (fault-around).
+    /// One fault on a cached file mapping, which maps a window of pages (fault-around). The cache
+    /// holds the file in base pages, as a start from disk leaves programs and libraries.
     pub file_fault_ns: Measured,
     /// Pages such a fault maps.
     pub file_fault_pages: f64,
@@ -35,8 +45,9 @@ pub struct Prices {
     pub cow_fault_ns: Measured,
     /// First touch of one transparent huge page; missing where THP is off.
     pub huge_fault_ns: Fact<Measured>,
-    /// Copying one KiB into and out of a pipe (both copies), 64 KiB at a time, same core.
-    pub pipe_copy_kib_ns: Measured,
+    /// Transfers through a pipe on one core, by growing size; between two sizes the time grows
+    /// with the bytes.
+    pub pipe_transfers: Vec<PipePoint>,
     /// Copying one KiB out of the page cache by read(2), 64 KiB at a time.
     pub file_copy_kib_ns: Measured,
     /// Entering and leaving the kernel by a trivial system call.

@@ -7,7 +7,7 @@ use pagewise_model::look::{
     WalkCounts,
 };
 use pagewise_model::measured::Measured;
-use pagewise_model::price::ChasePoint;
+use pagewise_model::price::{ChasePoint, PipePoint};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ fn prices() -> Prices {
         base_ns: exactly(base),
         huge_ns: Fact::Known(exactly(huge)),
     };
+    let transfer =
+        |bytes: u64, ns: f64| PipePoint { transfer_bytes: Bytes(bytes), transfer_ns: exactly(ns) };
     Prices {
         anon_fault_ns: exactly(600.0),
         zero_page_ns: exactly(100.0),
@@ -47,7 +49,11 @@ fn prices() -> Prices {
         file_fault_pages: 16.0,
         cow_fault_ns: exactly(800.0),
         huge_fault_ns: Fact::Known(exactly(80_000.0)),
-        pipe_copy_kib_ns: exactly(200.0),
+        pipe_transfers: vec![
+            transfer(1, 300.0),
+            transfer(8 << 10, 500.0),
+            transfer(64 << 10, 12_800.0),
+        ],
         file_copy_kib_ns: exactly(50.0),
         syscall_ns: exactly(100.0),
         map_unmap_ns: exactly(2000.0),
@@ -238,6 +244,32 @@ fn bytes_go_to_pipes_only_where_two_processes_share_one() {
     assert_eq!(ns(&piped, CostKind::FileCopies), 100 * 1024 * 50);
     assert!(with(vec![pipe(&[1], &[2], true)]).cost(CostKind::PipeCopies).is_none());
     assert!(with(vec![pipe(&[1], &[1], false)]).cost(CostKind::PipeCopies).is_none());
+}
+
+#[test]
+fn a_transfer_is_priced_by_its_size() {
+    let mut run = usage(1000, 100, 900);
+    run.read_bytes = Some(Bytes::mib(100));
+    run.written_bytes = Some(Bytes::mib(100));
+    let pipe = PipeSeen {
+        inode: 1,
+        capacity_bytes: Bytes::kib(64),
+        writers: vec![1],
+        readers: vec![2],
+        inherited: false,
+    };
+    let mut look = look(run, vec![process(1), process(2)]);
+    if let Fact::Known(traced) = &mut look.traced {
+        traced.pipes = vec![pipe];
+    }
+    let mut at = |calls: u64| {
+        look.runs.iter_mut().for_each(|run| run.write_calls = Some(calls));
+        ns(&judge(&look), CostKind::PipeCopies) / calls.max(1)
+    };
+    assert_eq!(at(12_800), 500, "8 KiB, as priced");
+    assert_eq!(at(3_200), 500 + 24 * 12_300 / 56, "32 KiB, between 8 and 64");
+    assert_eq!(at(400), 51_200, "256 KiB, as four times 64");
+    assert_eq!(at(0), 100 * 16 * 12_800, "unknown: 64 KiB");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! The kernel counts bytes through read-like and write-like calls, not where they went. In a tree
 //! with pipes between its processes, what goes through them is written once and read once inside
-//! the tree, so it is at most the smaller of the two sums, and is taken as that. All other bytes
-//! are file data. A voluntary context switch is one wake-up: the program stopped and was woken.
+//! the tree, so it is at most the smaller of the two sums, and is taken as that, in transfers of the
+//! size of the tree's mean write. All other bytes are file data. A voluntary context switch is one wake-up: the program stopped and was woken.
 
 use super::typical::Typical;
 use super::{Estimate, micros};
@@ -11,7 +11,10 @@ use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Look, MapChurn, PipeSeen};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::Prices;
+use pagewise_model::price::{PipePoint, Prices};
+
+/// Bytes of a KiB.
+const KIB: f64 = 1024.0;
 
 pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Vec<Estimate> {
     let traced = look.traced.known();
@@ -19,17 +22,37 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Vec<Estim
     let piped = if has_pipes { run.read_bytes.min(run.written_bytes) } else { 0.0 };
     let filed = run.read_bytes + run.written_bytes - 2.0 * piped;
     let copies = |kind, bytes: f64, kib_ns: f64| {
-        (bytes > 0.0).then(|| {
+        (bytes > 0.0 && kib_ns > 0.0).then(|| {
             let evidence = format!("{} x {} per KiB", Bytes(bytes as u64), micros(kib_ns));
-            Estimate::priced(kind, bytes / Bytes::kib(1).0 as f64 * kib_ns, evidence)
+            Estimate::priced(kind, bytes / KIB * kib_ns, evidence)
         })
     };
+    let mean_write = (run.write_calls > 0.0).then(|| run.written_bytes / run.write_calls);
+    let pipe_kib_ns = price_pipe_kib(&prices.pipe_transfers, mean_write);
     let mut estimates = Vec::new();
-    estimates.extend(copies(CostKind::PipeCopies, piped, prices.pipe_copy_kib_ns.median));
+    estimates.extend(copies(CostKind::PipeCopies, piped, pipe_kib_ns));
     estimates.extend(copies(CostKind::FileCopies, filed, prices.file_copy_kib_ns.median));
     let churns = traced.iter().flat_map(|t| &t.processes).map(|p| &p.churn);
     estimates.extend(map_unmap(churns, prices));
     estimates
+}
+
+/// ns per KiB in transfers of `bytes`: on the line between the two priced sizes around it, beyond
+/// the largest (and where the size is unknown) that one's. 0 without prices.
+fn price_pipe_kib(points: &[PipePoint], bytes: Option<f64>) -> f64 {
+    let size = |point: &PipePoint| point.transfer_bytes.0 as f64;
+    let Some(largest) = points.last() else { return 0.0 };
+    let bytes = bytes.map_or(size(largest), |bytes| bytes.clamp(1.0, size(largest).max(1.0)));
+    let above = points.iter().position(|point| size(point) >= bytes);
+    let (high, low) = match above {
+        Some(at) if at > 0 => (&points[at], &points[at - 1]),
+        Some(_) => (&points[0], &points[0]),
+        None => (largest, largest),
+    };
+    let width = size(high) - size(low);
+    let way = if width > 0.0 { (bytes - size(low)) / width } else { 0.0 };
+    let rise = high.transfer_ns.median - low.transfer_ns.median;
+    (low.transfer_ns.median + way * rise) / bytes * KIB
 }
 
 /// Both ends are held inside the tree, by different processes.

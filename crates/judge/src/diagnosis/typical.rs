@@ -14,6 +14,8 @@ pub(super) struct Typical {
     /// 0 where `/proc/PID/io` could not be read: then copies have no evidence.
     pub(super) read_bytes: f64,
     pub(super) written_bytes: f64,
+    /// 0 where they were not counted.
+    pub(super) write_calls: f64,
 }
 
 impl Typical {
@@ -29,6 +31,7 @@ impl Typical {
             voluntary_switches: median(|r| r.voluntary_switches)?,
             read_bytes: median(|r| r.read_bytes.map_or(0, |b| b.0))?,
             written_bytes: median(|r| r.written_bytes.map_or(0, |b| b.0))?,
+            write_calls: median(|r| r.write_calls.unwrap_or(0))?,
         })
     }
 

@@ -1,22 +1,29 @@
-//! Copying through a pipe, ns per KiB.
+//! Transfers through a pipe, ns per transfer.
 //!
-//! One thread writes 64 KiB into a pipe of the default size and reads them back: both copies, the
-//! allocation and freeing of the pipe's pages, two system calls (fs/pipe.c). Nobody sleeps, so
-//! wake-ups are not in it. A new pipe holds less where this user's pipes pass
-//! `fs.pipe-user-pages-soft` (two pages) or base pages are few; then as much as it holds goes
-//! through at a time, as in the pipes that this user's programs get. Not seen: the transfer between
-//! the caches of two cores.
+//! One thread writes a block into a pipe of the default size and reads it back: both copies, the
+//! allocation and freeing of the pipe's pages, two system calls (fs/pipe.c). Three sizes, because
+//! the parts do not grow together: one byte is nearly all calls; a pipe keeps two pages when they
+//! are emptied (`tmp_page`), so up to two pages only copying is added; from there on each page is
+//! allocated and charged anew, which costs more than its copies. Between the sizes the time is
+//! linear in the bytes, to about 15%. Nobody sleeps, so wake-ups are not in it. A new pipe holds
+//! less than 64 KiB where this user's pipes pass `fs.pipe-user-pages-soft` (two pages) or base pages
+//! are few; then as much as it holds is the largest transfer, as in the pipes that this user's
+//! programs get. Not seen: the transfer between the caches of two cores.
 
 use super::scratch::BLOCK;
 use crate::error::PriceError;
-use crate::sample::{Probe, time_cpu};
-use pagewise_kernel::SysError;
+use crate::sample::{Probe, Series, time_cpu};
+use pagewise_kernel::{SysError, page_size};
+use pagewise_model::Bytes;
+use pagewise_model::price::PipePoint;
 use std::os::fd::OwnedFd;
 
-/// Bytes of one repeat.
-const AMOUNT: usize = 128 * BLOCK;
+/// Blocks of one repeat.
+const BLOCKS: usize = 128;
+/// Pages that a pipe keeps for its next writes.
+const KEPT_PAGES: usize = 2;
 
-/// The probe.
+/// The probe of one size.
 #[derive(Debug)]
 pub(crate) struct PipeCopy {
     reader: OwnedFd,
@@ -25,15 +32,15 @@ pub(crate) struct PipeCopy {
 }
 
 impl PipeCopy {
-    /// A pipe and a buffer.
-    pub(crate) fn new() -> Result<Self, PriceError> {
-        Self::through(pagewise_kernel::pipe::pipe()?)
+    /// A pipe and a buffer of `len` bytes.
+    fn new(len: usize) -> Result<Self, PriceError> {
+        Ok(Self::through(pagewise_kernel::pipe::pipe()?, len)?)
     }
 
     /// A buffer for this pipe: a write of more than the pipe holds would wait for ever.
-    fn through((reader, writer): (OwnedFd, OwnedFd)) -> Result<Self, PriceError> {
+    fn through((reader, writer): (OwnedFd, OwnedFd), len: usize) -> Result<Self, SysError> {
         let capacity = pagewise_kernel::pipe::capacity(&writer)?;
-        let len = usize::try_from(capacity.0).map_or(BLOCK, |capacity| capacity.min(BLOCK));
+        let len = usize::try_from(capacity.0).map_or(len, |capacity| capacity.min(len));
         Ok(Self { reader, writer, buffer: vec![0x5a; len] })
     }
 
@@ -53,25 +60,54 @@ impl Probe for PipeCopy {
     const NAME: &'static str = "the pipe copy";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let blocks = AMOUNT / self.buffer.len();
-        let (ns, done) = time_cpu(|| (0..blocks).try_for_each(|_| self.copy_block()));
+        let (ns, done) = time_cpu(|| (0..BLOCKS).try_for_each(|_| self.copy_block()));
         done?;
-        Ok(ns * 1024.0 / (blocks * self.buffer.len()) as f64)
+        Ok(ns / BLOCKS as f64)
+    }
+}
+
+/// Repeats of all sizes.
+#[derive(Debug)]
+pub(crate) struct PipeSeries(Vec<Series<PipeCopy>>);
+
+impl PipeSeries {
+    /// Starts a series of each size, smallest first.
+    pub(crate) fn start() -> Self {
+        let page = usize::try_from(page_size::base().bytes()).unwrap_or(BLOCK);
+        let sizes = [1, KEPT_PAGES * page, BLOCK];
+        Self(sizes.into_iter().map(|len| Series::start(PipeCopy::new(len))).collect())
+    }
+
+    /// Takes one repeat of each size.
+    pub(crate) fn step(&mut self) {
+        self.0.iter_mut().for_each(Series::step);
+    }
+
+    /// The prices, by growing size.
+    pub(crate) fn finish(self) -> Result<Vec<PipePoint>, PriceError> {
+        let mut points = Vec::with_capacity(self.0.len());
+        for series in self.0 {
+            let size = series.probe().map_or(0, |probe| probe.buffer.len() as u64);
+            let transfer_ns = series.finish()?;
+            points.push(PipePoint { transfer_bytes: Bytes(size), transfer_ns });
+        }
+        // Where a pipe holds two pages only, or these are 64 KiB, two of the sizes are one.
+        points.dedup_by(|next, before| next.transfer_bytes <= before.transfer_bytes);
+        Ok(points)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_kernel::{page_size, pipe};
-    use pagewise_model::Bytes;
+    use pagewise_kernel::pipe;
 
     #[test]
     fn a_shrunk_pipe_has_a_price() {
         let ends = pipe::pipe().expect("a pipe");
         let two_pages = Bytes(2 * page_size::base().bytes());
         let held = pipe::set_capacity(&ends.1, two_pages).expect("smaller");
-        let mut probe = PipeCopy::through(ends).expect("a probe");
+        let mut probe = PipeCopy::through(ends, BLOCK).expect("a probe");
         assert_eq!(probe.buffer.len() as u64, held.0);
         assert!(probe.measure_once().expect("a price") > 0.0);
     }

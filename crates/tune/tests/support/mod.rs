@@ -2,7 +2,7 @@
 
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen, SideEffect, Traced};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::Prices;
+use pagewise_model::price::{PipePoint, Prices};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 use pagewise_remedy::receipt::Here;
@@ -166,7 +166,10 @@ impl World for Fake {
             file_fault_pages: 16.0,
             cow_fault_ns: measured(1200.0),
             huge_fault_ns: Fact::Known(measured(60_000.0)),
-            pipe_copy_kib_ns: measured(200.0),
+            pipe_transfers: vec![PipePoint {
+                transfer_bytes: Bytes::kib(64),
+                transfer_ns: measured(12_800.0),
+            }],
             file_copy_kib_ns: measured(80.0),
             syscall_ns: measured(100.0),
             map_unmap_ns: measured(1500.0),
