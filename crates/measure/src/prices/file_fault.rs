@@ -92,7 +92,9 @@ mod tests {
     #[test]
     fn a_file_that_is_shortened_ends_the_price_and_nothing_else() {
         let len = 16 * scratch::BLOCK;
-        let file = Rc::new(scratch::create_cached(&std::env::temp_dir(), len).expect("a file"));
+        let file = Rc::new(
+            scratch::create_cached(&std::env::temp_dir(), len, scratch::BLOCK).expect("a file"),
+        );
         let mut faults = FileFault::new(Rc::clone(&file), len).expect("a probe");
         let mut copies = Cow::new(Rc::clone(&file), len).expect("a probe");
         assert!(faults.pages_per_fault() >= 1.0);
