@@ -15,5 +15,5 @@
 pub mod copy;
 mod end;
 
-pub use copy::{Copied, Copy, CopyError, Fan, Side, Way, copy};
+pub use copy::{Copied, Copy, CopyError, Fan, Side, Step, Way, copy};
 pub use end::{End, Kind};

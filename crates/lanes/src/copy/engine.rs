@@ -3,11 +3,12 @@
 use super::calls::Calls;
 use super::outlet::Outlet;
 use super::route::Way;
-use super::{BUFFER, Copied, CopyError, PIPE, Side};
+use super::{BUFFER, Copied, CopyError, PIPE, Side, Step};
 use crate::end::{End, Kind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 /// Most bytes asked of one call that needs no buffer: large enough that its cost does not show,
 /// small enough that progress is seen.
@@ -26,21 +27,23 @@ pub(super) struct Engine<'a, C, P> {
     from: BorrowedFd<'a>,
     source: Kind,
     outlet: Outlet<'a, C>,
-    limit: Option<u64>,
     progress: P,
+    /// Most bytes to move.
+    pub(super) limit: Option<u64>,
+    /// Whether the time on either side is taken.
+    pub(super) is_timed: bool,
 }
 
-impl<'a, C: Calls, P: FnMut(u64)> Engine<'a, C, P> {
+impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     /// A copy from a source that was looked at.
     pub(super) fn new(
         calls: &'a C,
         (from, source): (BorrowedFd<'a>, End),
         to: BorrowedFd<'a>,
-        limit: Option<u64>,
         progress: P,
     ) -> Self {
         let outlet = Outlet { calls, to, moved: 0 };
-        Self { from, source: source.kind, outlet, limit, progress }
+        Self { from, source: source.kind, outlet, progress, limit: None, is_timed: false }
     }
 
     /// Tries the ways in order.
@@ -51,9 +54,9 @@ impl<'a, C: Calls, P: FnMut(u64)> Engine<'a, C, P> {
             let left = match way {
                 Way::ReadWrite => self.by_read_write(),
                 Way::Broker => self.by_broker(),
-                Way::Splice => self.by_one_call(C::splice),
-                Way::Sendfile => self.by_one_call(C::sendfile),
-                Way::FileRange => self.by_one_call(C::copy_file_range),
+                Way::Splice => self.by_one_call(way, C::splice),
+                Way::Sendfile => self.by_one_call(way, C::sendfile),
+                Way::FileRange => self.by_one_call(way, C::copy_file_range),
             }?;
             if self.outlet.moved > before {
                 last = way;
@@ -71,6 +74,21 @@ impl<'a, C: Calls, P: FnMut(u64)> Engine<'a, C, P> {
         way == Way::ReadWrite || self.room(1) == 0 || self.source != Kind::Regular
     }
 
+    /// Tells what was moved between the given moments.
+    fn tell(&mut self, way: Way, [start, middle, end]: [Option<Instant>; 3]) {
+        let between = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
+            (Some(from), Some(to)) => to.duration_since(from),
+            _ => Duration::ZERO,
+        };
+        let (source, sink) = (between(start, middle), between(middle, end));
+        (self.progress)(Step { moved: self.outlet.moved, way, source, sink });
+    }
+
+    /// The time, where it is taken.
+    fn now(&self) -> Option<Instant> {
+        self.is_timed.then(Instant::now)
+    }
+
     /// How many of `most` bytes the limit leaves.
     fn room(&self, most: usize) -> usize {
         let left = self.limit.map_or(u64::MAX, |limit| limit - self.outlet.moved.min(limit));
@@ -81,6 +99,7 @@ impl<'a, C: Calls, P: FnMut(u64)> Engine<'a, C, P> {
     /// are waited for, once, before the call counts as refused.
     fn by_one_call(
         &mut self,
+        way: Way,
         call: impl Fn(&C, BorrowedFd<'_>, BorrowedFd<'_>, usize) -> Result<usize, Errno>,
     ) -> Result<Left, CopyError> {
         let mut waited = false;
@@ -93,7 +112,7 @@ impl<'a, C: Calls, P: FnMut(u64)> Engine<'a, C, P> {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     self.outlet.moved += n as u64;
-                    (self.progress)(self.outlet.moved);
+                    self.tell(way, [None; 3]);
                     waited = false;
                 }
                 Err(Errno::INTR) => {}
@@ -123,10 +142,14 @@ impl<'a, C: Calls, P: FnMut(u64)> Engine<'a, C, P> {
             if most == 0 {
                 return Ok(Left::Ended);
             }
+            let start = self.now();
             match calls.splice(self.from, writing.as_fd(), most) {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
-                    if !self.outlet.splice_all(&reading, n, &mut self.progress)? {
+                    let middle = self.now();
+                    let is_spliced = self.outlet.splice_all(&reading, n)?;
+                    self.tell(Way::Broker, [start, middle, self.now()]);
+                    if !is_spliced {
                         return Ok(Left::Refused);
                     }
                 }
@@ -143,10 +166,14 @@ impl<'a, C: Calls, P: FnMut(u64)> Engine<'a, C, P> {
             if most == 0 {
                 return Ok(Left::Ended);
             }
-            match self.outlet.read(self.from, &mut buffer[..most])? {
-                0 => return Ok(Left::Ended),
-                n => self.outlet.write_all(&buffer[..n], &mut self.progress)?,
+            let start = self.now();
+            let n = self.outlet.read(self.from, &mut buffer[..most])?;
+            if n == 0 {
+                return Ok(Left::Ended);
             }
+            let middle = self.now();
+            self.outlet.write_all(&buffer[..n])?;
+            self.tell(Way::ReadWrite, [start, middle, self.now()]);
         }
     }
 }

@@ -159,8 +159,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             };
             given[index] = copied;
             let to = &second.0;
-            let is_empty =
-                self.serve(index, |outlet| outlet.splice_all(to, copied, |_| {}).map(drop))?;
+            let is_empty = self.serve(index, |outlet| outlet.splice_all(to, copied).map(drop))?;
             match self.pipe() {
                 _ if is_empty => {}
                 Some((fresh, _)) => *second = fresh,
@@ -170,8 +169,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
                 return self.by_hand(first, held, &given);
             }
         }
-        let is_empty =
-            self.serve(last, |outlet| outlet.splice_all(first, held, |_| {}).map(drop))?;
+        let is_empty = self.serve(last, |outlet| outlet.splice_all(first, held).map(drop))?;
         Ok(if is_empty { Shared::Whole } else { Shared::Stale })
     }
 
@@ -191,7 +189,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             }
         }
         for (index, given) in given.iter().enumerate() {
-            self.serve(index, |outlet| outlet.write_all(&bytes[*given..], |_| {}))?;
+            self.serve(index, |outlet| outlet.write_all(&bytes[*given..]))?;
         }
         Ok(Shared::ByHand)
     }
@@ -224,7 +222,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             }
             self.moved += n as u64;
             for index in 0..self.outlets.len() {
-                self.serve(index, |outlet| outlet.write_all(&buffer[..n], |_| {}))?;
+                self.serve(index, |outlet| outlet.write_all(&buffer[..n]))?;
             }
         }
         Ok(self.moved)

@@ -22,6 +22,7 @@ use calls::{Calls, Kernel};
 use engine::Engine;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 pub use fan::Fan;
 pub use route::Way;
@@ -73,6 +74,19 @@ pub struct Copied {
     pub way: Way,
 }
 
+/// Bytes that have just been moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes moved so far, these included.
+    pub moved: u64,
+    /// The way that moved these.
+    pub way: Way,
+    /// Time spent in calls on the source, where [`Copy::tell_sides`] asked for it.
+    pub source: Duration,
+    /// Time spent in calls on the sink, likewise.
+    pub sink: Duration,
+}
+
 /// A copy to be made: [`copy()`] with choices.
 ///
 /// # Examples
@@ -97,12 +111,20 @@ pub struct Copy<'a> {
     live: bool,
     limit: Option<u64>,
     grow: bool,
+    sides: bool,
 }
 
 impl<'a> Copy<'a> {
     /// A copy from `from` to `to` until the end of the source.
     pub fn new(from: &'a impl AsFd, to: &'a impl AsFd) -> Self {
-        Self { from: from.as_fd(), to: to.as_fd(), live: false, limit: None, grow: true }
+        Self {
+            from: from.as_fd(),
+            to: to.as_fd(),
+            live: false,
+            limit: None,
+            grow: true,
+            sides: false,
+        }
     }
 
     /// Hands a file's page cache to a pipe or socket by reference, without copying it.
@@ -130,6 +152,14 @@ impl<'a> Copy<'a> {
         self
     }
 
+    /// Tells in each [`Step`] the time spent waiting for and moving on either side, and moves by
+    /// ways that can tell: through a pipe of our own, or by read and write.
+    #[must_use]
+    pub fn tell_sides(mut self) -> Self {
+        self.sides = true;
+        self
+    }
+
     /// Copies.
     ///
     /// # Errors
@@ -140,16 +170,16 @@ impl<'a> Copy<'a> {
         self.run_watched(|_| {})
     }
 
-    /// Copies and calls `progress` with the bytes moved so far, after each call that moved some.
+    /// Copies and calls `progress` after each call that moved some bytes.
     ///
     /// # Errors
     ///
     /// As [`Copy::run`].
-    pub fn run_watched(self, progress: impl FnMut(u64)) -> Result<Copied, CopyError> {
+    pub fn run_watched(self, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
         self.run_on(&Kernel, progress)
     }
 
-    fn run_on(self, calls: &impl Calls, progress: impl FnMut(u64)) -> Result<Copied, CopyError> {
+    fn run_on(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
         let told = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
         let from = End::of(self.from).map_err(|e| told(Side::Source, e))?;
         let to = End::of(self.to).map_err(|e| told(Side::Sink, e))?;
@@ -157,8 +187,11 @@ impl<'a> Copy<'a> {
             // A pipe that stays small is slower and nothing else.
             let _capacity = calls.grow(self.to, PIPE);
         }
-        let ways = route::ways(from, to, self.live);
-        Engine::new(calls, (self.from, from), self.to, self.limit, progress).run(ways)
+        let ways = route::ways(from, to, self.live, self.sides);
+        let mut engine = Engine::new(calls, (self.from, from), self.to, progress);
+        engine.limit = self.limit;
+        engine.is_timed = self.sides;
+        engine.run(ways)
     }
 }
 

@@ -26,18 +26,16 @@ impl<'a, C: Calls> Outlet<'a, C> {
         &mut self,
         pipe: &OwnedFd,
         mut held: usize,
-        mut progress: impl FnMut(u64),
     ) -> Result<bool, CopyError> {
         while held > 0 {
             match self.calls.splice(pipe.as_fd(), self.to, held) {
                 Ok(n) if n > 0 => {
                     self.moved += n as u64;
-                    progress(self.moved);
                     held -= n;
                 }
                 Err(Errno::INTR) => {}
                 Ok(_) | Err(_) => {
-                    self.drain(pipe, held, progress)?;
+                    self.drain(pipe, held)?;
                     return Ok(false);
                 }
             }
@@ -46,12 +44,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
     }
 
     /// Writes the `held` bytes of our pipe out by hand.
-    fn drain(
-        &mut self,
-        pipe: &OwnedFd,
-        mut held: usize,
-        mut progress: impl FnMut(u64),
-    ) -> Result<(), CopyError> {
+    fn drain(&mut self, pipe: &OwnedFd, mut held: usize) -> Result<(), CopyError> {
         let mut buffer = vec![0; held.min(BUFFER)];
         while held > 0 {
             let most = held.min(buffer.len());
@@ -59,7 +52,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
             if n == 0 {
                 return Err(self.error(Side::Source, "read", Errno::IO));
             }
-            self.write_all(&buffer[..n], &mut progress)?;
+            self.write_all(&buffer[..n])?;
             held -= n;
         }
         Ok(())
@@ -78,17 +71,12 @@ impl<'a, C: Calls> Outlet<'a, C> {
     }
 
     /// Writes all of `bytes`.
-    pub(super) fn write_all(
-        &mut self,
-        mut bytes: &[u8],
-        mut progress: impl FnMut(u64),
-    ) -> Result<(), CopyError> {
+    pub(super) fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), CopyError> {
         while !bytes.is_empty() {
             match self.calls.write(self.to, bytes) {
                 Ok(0) => return Err(self.error(Side::Sink, "write", Errno::NOSPC)),
                 Ok(n) => {
                     self.moved += n as u64;
-                    progress(self.moved);
                     bytes = &bytes[n..];
                 }
                 Err(Errno::INTR) => {}

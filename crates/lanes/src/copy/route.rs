@@ -23,8 +23,17 @@ pub enum Way {
     ReadWrite,
 }
 
-/// The ways to try, in order; the last is always [`Way::ReadWrite`].
-pub(crate) fn ways(from: End, to: End, live: bool) -> &'static [Way] {
+/// The ways to try, in order; the last is always [`Way::ReadWrite`]. With `sides`, only ways that
+/// are calls of one side each.
+pub(crate) fn ways(from: End, to: End, live: bool, sides: bool) -> &'static [Way] {
+    match freely(from, to, live) {
+        [Way::Splice | Way::Sendfile, ..] if sides => &[Way::Broker, Way::ReadWrite],
+        [Way::FileRange, ..] if sides => &[Way::ReadWrite],
+        ways => ways,
+    }
+}
+
+fn freely(from: End, to: End, live: bool) -> &'static [Way] {
     use Kind::{Device, Pipe, Regular, Socket};
     if to.append {
         return &[Way::ReadWrite];
@@ -58,7 +67,7 @@ mod tests {
     fn every_pair_ends_in_read_and_write() {
         for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
             for live in [false, true] {
-                assert_eq!(ways(end(from), end(to), live).last(), Some(&Way::ReadWrite));
+                assert_eq!(ways(end(from), end(to), live, !live).last(), Some(&Way::ReadWrite));
             }
         }
     }
@@ -66,8 +75,16 @@ mod tests {
     #[test]
     fn a_file_goes_by_reference_only_when_asked() {
         for to in [Kind::Pipe, Kind::Socket] {
-            assert_eq!(ways(end(Kind::Regular), end(to), false), [Way::ReadWrite]);
-            assert_ne!(ways(end(Kind::Regular), end(to), true), [Way::ReadWrite]);
+            assert_eq!(ways(end(Kind::Regular), end(to), false, false), [Way::ReadWrite]);
+            assert_ne!(ways(end(Kind::Regular), end(to), true, false), [Way::ReadWrite]);
+        }
+    }
+
+    #[test]
+    fn sides_are_told_apart_only_by_calls_of_one_side() {
+        for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
+            let ways = ways(end(from), end(to), true, true);
+            assert!(ways.iter().all(|way| matches!(way, Way::Broker | Way::ReadWrite)));
         }
     }
 
@@ -75,10 +92,10 @@ mod tests {
     fn appending_and_terminals_are_never_spliced() {
         for kind in KINDS {
             assert_eq!(
-                ways(end(kind), End { kind: Kind::Regular, append: true }, true),
+                ways(end(kind), End { kind: Kind::Regular, append: true }, true, false),
                 [Way::ReadWrite]
             );
-            assert_eq!(ways(end(Kind::Terminal), end(kind), true), [Way::ReadWrite]);
+            assert_eq!(ways(end(Kind::Terminal), end(kind), true, false), [Way::ReadWrite]);
         }
     }
 }
