@@ -170,3 +170,52 @@ fn a_reader_that_leaves_ends_the_tools_by_signal() {
         assert_eq!(child.wait().unwrap().signal(), Some(13), "{tool}");
     }
 }
+
+#[test]
+fn meter_passes_all_on_and_counts_it() {
+    let place = tempfile::tempdir().unwrap();
+    let content = Draw(3).bytes(b"abc\n", 3_000_001);
+    fs::write(place.path().join("f"), &content).unwrap();
+    let lines = content.iter().filter(|byte| **byte == b'\n').count();
+    let meter = |arguments: &[&str], input: &[u8]| {
+        let mut command = ours("meter");
+        command.args(arguments);
+        run(command, place.path(), input)
+    };
+    for arguments in [&["-q"][..], &["-q", "-C"], &["-q", "-B", "777"], &["-q", "f"], &["-q", "-Y"]]
+    {
+        let output = meter(arguments, &content);
+        assert!(output.stdout == content, "{arguments:?}");
+        assert!(output.stderr.is_empty() && output.status.success(), "{arguments:?}");
+    }
+    let counted = meter(&["-n", "-l"], &content);
+    let last = String::from_utf8_lossy(&counted.stderr).lines().last().map(str::to_owned);
+    assert_eq!(last, Some(lines.to_string()));
+    let stopped = meter(&["-q", "-S", "-s", "1K", "f", "-"], &content);
+    assert!(stopped.stdout == content[..1024]);
+    let json = meter(&["--json", "-N", "x"], &content);
+    let value: serde_json::Value = serde_json::from_slice(&json.stderr).unwrap();
+    assert_eq!((&value["bytes"], &value["name"]), (&content.len().into(), &"x".into()));
+    assert_eq!(value["last"], true);
+}
+
+#[test]
+fn meter_ends_with_the_bits_of_pv() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("f"), b"some text\n").unwrap();
+    let tool = format!("{PAGEWISE} meter");
+    let status = |line: &str| {
+        let output = shell(&format!("{line}; exit $?"), &tool, place.path());
+        output.status.code()
+    };
+    assert_eq!(status("TOOL -q f"), Some(0));
+    assert_eq!(status("TOOL -q missing f > out"), Some(2));
+    assert_eq!(fs::read(place.path().join("out")).unwrap(), b"some text\n");
+    assert_eq!(status("TOOL -q f >> f"), Some(4));
+    assert_eq!(status("TOOL -q f > /dev/full"), Some(16));
+    assert_eq!(status("TOOL -q ."), Some(16));
+    assert_eq!(status("TOOL -q missing ."), Some(18));
+    assert_eq!(status("TOOL --no-such-option"), Some(1));
+    assert_eq!(status("TOOL -q -d 1:99999"), Some(2));
+    assert_eq!(status("timeout -s INT 0.3 TOOL -q < /dev/zero > /dev/null; wait"), Some(124));
+}

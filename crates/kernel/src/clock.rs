@@ -25,6 +25,18 @@ fn read(clock: ClockId) -> Nanos {
     Nanos(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
+/// Seconds since midnight where the user is (`localtime_r(3)`); none where the C library cannot tell.
+#[must_use]
+pub fn local_time_of_day() -> Option<u32> {
+    let now = clock_gettime(ClockId::Realtime).tv_sec;
+    // SAFETY: a tm is plain integers and a nullable pointer.
+    let mut broken: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: reads a live time and fills a live tm of ours.
+    let known = !unsafe { libc::localtime_r(&raw const now, &raw mut broken) }.is_null();
+    let seconds = (broken.tm_hour * 60 + broken.tm_min) * 60 + broken.tm_sec;
+    known.then_some(seconds).and_then(|seconds| u32::try_from(seconds).ok())
+}
+
 /// Ticks from boot to the start of process `pid`.
 pub fn process_start(pid: i32) -> Result<u64, SysError> {
     stat::read(pid).map(|s| s.start_ticks)

@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Concatenate files, like cat, by the fastest safe way
     #[command(disable_help_flag = true)]
     Cat(Tool),
+    /// Copy files or standard input and show the progress, like pv
+    #[command(disable_help_flag = true)]
+    Meter(Tool),
     /// Copy standard input to files and standard output, like tee, by reference
     #[command(disable_help_flag = true)]
     Tee(Tool),

@@ -29,6 +29,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
         Command::Cat(args) => Ok(tools::cat(args.arguments)),
+        Command::Meter(args) => Ok(tools::meter(args.arguments)),
         Command::Tee(args) => Ok(tools::tee(args.arguments)),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::manual(&args),

@@ -1,4 +1,5 @@
-//! The tools for pipelines: `cat` and `tee`, as `pagewise cat` or by a link of that name.
+//! The tools for pipelines: `cat`, `meter` and `tee`, as `pagewise cat` or by a link of that
+//! name.
 //!
 //! They start before the command line of the other commands is built: a tool in a pipeline is
 //! started thousands of times by scripts. Messages, exit statuses and behaviour at a closed pipe
@@ -6,6 +7,7 @@
 
 mod cat;
 mod message;
+mod meter;
 mod tee;
 
 use std::ffi::OsString;
@@ -13,12 +15,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) use cat::run as cat;
+pub(crate) use meter::run as meter;
 pub(crate) use tee::run as tee;
 
 /// A tool: its arguments, its exit status.
 pub(crate) type Tool = fn(Vec<OsString>) -> ExitCode;
 
-const TOOLS: [(&str, Tool); 2] = [("cat", cat::run), ("tee", tee::run)];
+const TOOLS: [(&str, Tool); 3] = [("cat", cat::run), ("meter", meter::run), ("tee", tee::run)];
 
 fn named(name: &OsString) -> Option<Tool> {
     let name = Path::new(name).file_name()?;

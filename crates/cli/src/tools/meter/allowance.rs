@@ -1,0 +1,75 @@
+//! The rate limit (`-L`): how many bytes may be moved now.
+//!
+//! A tenth of a second's worth at a time, at least one byte, and never more than that is saved up
+//! while the other side waits: the rate over any second is within a tenth of what was asked.
+
+use std::time::{Duration, Instant};
+
+/// Steps in a second.
+const STEPS: u64 = 10;
+
+/// Bytes a second that may be moved.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    rate: u64,
+    since: Instant,
+    /// Bytes moved at `since`.
+    base: u64,
+}
+
+impl Allowance {
+    pub(super) fn new(rate: u64) -> Self {
+        Self { rate, since: Instant::now(), base: 0 }
+    }
+
+    /// Sleeps until there is room, and gives it; `moved` counts all bytes so far.
+    pub(super) fn wait(&mut self, moved: u64) -> u64 {
+        loop {
+            let room = self.room(moved, Instant::now());
+            if room > 0 {
+                return room;
+            }
+            std::thread::sleep(Duration::from_millis(1000 / STEPS / 4));
+        }
+    }
+
+    fn room(&mut self, moved: u64, now: Instant) -> u64 {
+        let step = (self.rate / STEPS).max(1);
+        let earned = (now.duration_since(self.since).as_secs_f64() * self.rate as f64) as u64;
+        let room = (self.base + earned).saturating_sub(moved);
+        if room > step {
+            // What was not used is not saved up.
+            (self.base, self.since) = (moved, now - Duration::from_millis(1000 / STEPS));
+            return step;
+        }
+        let least = step.min((self.rate / STEPS / 2).max(1));
+        if room >= least { room } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_kept_and_pauses_are_not_made_up() {
+        for rate in [1, 7, 1000, 1 << 20, 10 << 30] {
+            let mut allowance = Allowance::new(rate);
+            let start = allowance.since;
+            let mut moved = 0;
+            for tick in 0..4000 {
+                let now = start + Duration::from_millis(25 * tick);
+                // The other side waits from the 20th to the 60th second.
+                if !(800..2400).contains(&tick) {
+                    moved += allowance.room(moved, now);
+                }
+            }
+            let expected = rate as f64 * 60.0;
+            let share = moved as f64 / expected;
+            assert!(
+                (0.9..1.1).contains(&share) || (moved as f64 - expected).abs() <= 2.0,
+                "{rate}: {share}"
+            );
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The display: a thread that wakes at the interval, reads the figures and writes to standard
+//! error. It never touches the data's descriptors.
+
+use super::asked::{Asked, Form, Unit};
+use super::gauge::{self, Moment};
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// What is known at one moment, whoever moves the data.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Figures {
+    /// Bytes or lines so far.
+    pub(super) done: u64,
+    /// Nanoseconds spent on either side.
+    pub(super) source_ns: u64,
+    pub(super) sink_ns: u64,
+    pub(super) last_written: Vec<u8>,
+}
+
+/// The state of a display.
+#[derive(Debug)]
+pub(super) struct Display<'a> {
+    asked: &'a Asked,
+    start: Instant,
+    /// Moments within the window of the average, oldest first.
+    past: VecDeque<(Instant, u64)>,
+    last: (Instant, u64),
+    sides: (u64, u64),
+    beat: usize,
+    width: usize,
+    is_shown: bool,
+    rates: Rates,
+}
+
+/// Rates of all intervals, for `--stats`.
+#[derive(Debug, Default)]
+struct Rates {
+    count: u64,
+    sum: f64,
+    squares: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Rates {
+    fn add(&mut self, rate: f64) {
+        self.least = if self.count == 0 { rate } else { self.least.min(rate) };
+        self.most = self.most.max(rate);
+        self.count += 1;
+        self.sum += rate;
+        self.squares += rate * rate;
+    }
+
+    /// Mean and deviation.
+    fn centre(&self) -> (f64, f64) {
+        let count = self.count.max(1) as f64;
+        let mean = self.sum / count;
+        (mean, (self.squares / count - mean * mean).max(0.0).sqrt())
+    }
+}
+
+/// The width of the terminal, 80 columns where it is none.
+fn width(asked: &Asked) -> usize {
+    let of_terminal = rustix::termios::tcgetwinsize(std::io::stderr()).ok().map(|size| size.ws_col);
+    let columns = asked.width.or(of_terminal.filter(|columns| *columns > 0)).unwrap_or(80);
+    usize::from(columns).max(1)
+}
+
+/// Whether the terminal is ours to write to: in the background it belongs to somebody else.
+fn is_in_front() -> bool {
+    let error = std::io::stderr();
+    match rustix::termios::tcgetpgrp(error.as_fd()) {
+        Ok(front) => front == rustix::process::getpgrp(),
+        Err(_) => true,
+    }
+}
+
+impl<'a> Display<'a> {
+    pub(super) fn new(asked: &'a Asked, start: Instant) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let is_shown = match asked.form {
+            Form::Quiet => false,
+            Form::Line => is_terminal || asked.forces,
+            Form::Numeric | Form::Json => true,
+        };
+        Self {
+            asked,
+            start,
+            past: VecDeque::from([(start, 0)]),
+            last: (start, 0),
+            sides: (0, 0),
+            beat: 0,
+            width: width(asked),
+            is_shown,
+            rates: Rates::default(),
+        }
+    }
+
+    /// The clock starts again, as with `-W`.
+    pub(super) fn restart(&mut self, start: Instant) {
+        (self.start, self.last) = (start, (start, 0));
+        self.past = VecDeque::from([(start, 0)]);
+    }
+
+    /// Draws the figures of now.
+    pub(super) fn draw(&mut self, figures: &Figures) {
+        let moment = self.moment(figures, Instant::now());
+        if self.is_shown && moment.elapsed >= self.asked.delay {
+            self.write(&moment, false);
+        }
+    }
+
+    /// Draws the last figures and ends the line.
+    pub(super) fn finish(&mut self, figures: &Figures) {
+        let mut moment = self.moment(figures, Instant::now());
+        let seconds = moment.elapsed.as_secs_f64();
+        if seconds > 0.0 {
+            // The last figure of a transfer is its mean.
+            (moment.rate, moment.average) =
+                (moment.done as f64 / seconds, moment.done as f64 / seconds);
+        }
+        if self.is_shown && moment.elapsed >= self.asked.delay {
+            self.write(&moment, true);
+        }
+    }
+
+    fn moment(&mut self, figures: &Figures, now: Instant) -> Moment {
+        let since_last = now.duration_since(self.last.0).as_secs_f64();
+        let rate = figures.done.saturating_sub(self.last.1) as f64 / since_last.max(1e-9);
+        self.rates.add(rate);
+        self.last = (now, figures.done);
+        self.past.push_back((now, figures.done));
+        while self.past.len() > 2 && now.duration_since(self.past[1].0) >= self.asked.window {
+            self.past.pop_front();
+        }
+        let (then, before) = self.past[0];
+        let window = now.duration_since(then).as_secs_f64().max(1e-9);
+        let source = figures.source_ns.saturating_sub(self.sides.0) as f64;
+        let sink = figures.sink_ns.saturating_sub(self.sides.1) as f64;
+        self.sides = (figures.source_ns, figures.sink_ns);
+        self.beat += 1;
+        Moment {
+            done: figures.done,
+            elapsed: now.duration_since(self.start),
+            rate,
+            average: figures.done.saturating_sub(before) as f64 / window,
+            source_share: (source + sink > 0.0).then(|| source / (source + sink)),
+            last_written: figures.last_written.clone(),
+            clock: self
+                .asked
+                .shown
+                .finish
+                .then(pagewise_kernel::clock::local_time_of_day)
+                .flatten(),
+            beat: self.beat,
+        }
+    }
+
+    fn write(&mut self, moment: &Moment, is_last: bool) {
+        let text = match self.asked.form {
+            Form::Numeric => format!("{}\n", numeric(self.asked, moment)),
+            Form::Json => format!("{}\n", json(self.asked, moment, is_last)),
+            Form::Quiet => return,
+            Form::Line if !is_in_front() && !self.asked.forces => return,
+            Form::Line => {
+                let end = if is_last { "\n" } else { "" };
+                let (line, width) = (gauge::line(self.asked, moment, self.width), self.width);
+                format!("\r{line:width$}{end}")
+            }
+        };
+        // A display that nobody sees is no reason to stop the data.
+        let _shown = std::io::stderr().write_all(text.as_bytes());
+    }
+
+    /// What `--stats` prints at the end.
+    pub(super) fn statistics(&self) -> String {
+        let (mean, deviation) = self.rates.centre();
+        let text = |value: f64| gauge::amount(value, self.asked).trim_start().to_owned();
+        format!(
+            "rate min/avg/max/mdev = {}/{}/{}/{} per second\n",
+            text(self.rates.least),
+            text(mean),
+            text(self.rates.most),
+            text(deviation)
+        )
+    }
+}
+
+/// The line of `-n`: with `-t`, `-b`, `-r` the figures asked for, else the percentage, or the
+/// count where no size is known.
+fn numeric(asked: &Asked, moment: &Moment) -> String {
+    let shown = asked.shown;
+    let mut figures = Vec::new();
+    if shown.timer {
+        figures.push(format!("{:.4}", moment.elapsed.as_secs_f64()));
+    }
+    if shown.bytes {
+        let factor = if asked.unit == Unit::Bits { 8 } else { 1 };
+        figures.push((moment.done * factor).to_string());
+    }
+    if shown.rate {
+        figures.push(format!("{:.4}", moment.rate));
+    }
+    if !shown.bytes && !shown.rate {
+        figures.push(gauge::percent(asked, moment).unwrap_or(moment.done).to_string());
+    }
+    figures.join(" ")
+}
+
+/// One object; keys end in their unit.
+fn json(asked: &Asked, moment: &Moment, is_last: bool) -> String {
+    let per = if asked.unit == Unit::Lines { "lines" } else { "bytes" };
+    let mut object = serde_json::json!({
+        "elapsed_s": moment.elapsed.as_secs_f64(),
+        per: moment.done,
+        format!("{per}_per_s"): moment.rate,
+        format!("average_{per}_per_s"): moment.average,
+        "source_share": moment.source_share,
+        "percent": gauge::percent(asked, moment),
+        "last": is_last,
+    });
+    if let (Some(name), Some(members)) = (&asked.name, object.as_object_mut()) {
+        members.insert("name".to_owned(), name.clone().into());
+    }
+    object.to_string()
+}
+
+/// How long the display sleeps before it looks again for the first byte.
+pub(super) const GLANCE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_their_spread() {
+        let mut rates = Rates::default();
+        [1.0, 3.0].iter().for_each(|rate| rates.add(*rate));
+        assert_eq!((rates.least, rates.most), (1.0, 3.0));
+        assert_eq!(rates.centre(), (2.0, 1.0));
+    }
+
+    #[test]
+    fn numbers_are_what_was_asked_for() {
+        let asked = Asked { size: Some(400), ..Asked::default() };
+        let moment =
+            Moment { done: 100, rate: 50.0, elapsed: Duration::from_secs(2), ..Moment::default() };
+        assert_eq!(numeric(&asked, &moment), "25");
+        assert_eq!(numeric(&Asked::default(), &moment), "100");
+        let mut asked = asked;
+        (asked.shown.bytes, asked.shown.timer) = (true, true);
+        assert_eq!(numeric(&asked, &moment), "2.0000 100");
+    }
+
+    #[test]
+    fn json_names_its_units() {
+        let asked = Asked { name: Some("a\"b".to_owned()), ..Asked::default() };
+        let text = json(&asked, &Moment { done: 7, ..Moment::default() }, true);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["bytes"], 7);
+        assert_eq!(value["name"], "a\"b");
+        assert_eq!(value["percent"], serde_json::Value::Null);
+    }
+}

@@ -1,0 +1,326 @@
+//! The figures of a moment as text: a line for people, a number or a JSON object for programs.
+//!
+//! Pure. Amounts have three digits and a unit of 1024 (1000 with `-k`), times are h:mm:ss, rates a
+//! second. What is not known is shown as `--`, never as 0.
+
+use super::asked::{Asked, Shown, Unit};
+use std::time::Duration;
+
+/// What is known at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Moment {
+    /// Bytes or lines so far.
+    pub(super) done: u64,
+    pub(super) elapsed: Duration,
+    /// Units a second since the last moment.
+    pub(super) rate: f64,
+    /// Units a second over the window of `-m`.
+    pub(super) average: f64,
+    /// Share of the time that was spent on the source's side.
+    pub(super) source_share: Option<f64>,
+    pub(super) last_written: Vec<u8>,
+    /// Local time of the day, in seconds since midnight.
+    pub(super) clock: Option<u32>,
+    /// Places the bar has moved where no size is known.
+    pub(super) beat: usize,
+}
+
+/// The line, at most `width` columns of it.
+pub(super) fn line(asked: &Asked, moment: &Moment, width: usize) -> String {
+    let layout = asked.format.clone().unwrap_or_else(|| layout(asked));
+    let parts = parts(&layout);
+    let fixed: usize =
+        parts.iter().map(|part| text(asked, moment, part, None).chars().count()).sum();
+    let room = width.saturating_sub(fixed);
+    let whole: String = parts.iter().map(|part| text(asked, moment, part, Some(room))).collect();
+    whole.chars().take(width).collect()
+}
+
+/// The format that the options for what is shown stand for.
+fn layout(asked: &Asked) -> String {
+    let Shown { bytes, timer, rate, average, sides, bar, eta, finish } = asked.shown;
+    let wanted = [
+        (asked.name.is_some(), "%N:"),
+        (bytes, "%b"),
+        (sides, "%T"),
+        (timer, "%t"),
+        (rate, "[%r]"),
+        (average, "[%a]"),
+        (bar, "%p"),
+        (eta && asked.size.is_some(), "%e"),
+        (finish && asked.size.is_some(), "%I"),
+        (asked.last_written.is_some(), "%A"),
+    ];
+    let chosen: Vec<&str> = wanted.iter().filter(|(is, _)| *is).map(|(_, part)| *part).collect();
+    chosen.join(" ")
+}
+
+/// A piece of a format.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    Plain(String),
+    Figure(char),
+}
+
+/// Sequences of `-F` with names instead of letters.
+const NAMED: [(&str, char); 11] = [
+    ("progress", 'p'),
+    ("timer", 't'),
+    ("eta", 'e'),
+    ("fineta", 'I'),
+    ("rate", 'r'),
+    ("average-rate", 'a'),
+    ("bytes", 'b'),
+    ("transferred", 'b'),
+    ("buffer-percent", 'T'),
+    ("last-written", 'A'),
+    ("name", 'N'),
+];
+
+fn parts(layout: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut plain = String::new();
+    let mut rest = layout;
+    while let Some(at) = rest.find('%') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let name = rest.strip_prefix('{').and_then(|r| r.split_once('}'));
+        let named = name.and_then(|(name, after)| {
+            NAMED.iter().find(|(known, _)| *known == name).map(|(_, letter)| (*letter, after))
+        });
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let letter = rest[digits..].chars().next();
+        match (named, letter) {
+            (Some((figure, after)), _) => {
+                parts.push(Part::Plain(std::mem::take(&mut plain)));
+                parts.push(Part::Figure(figure));
+                rest = after;
+            }
+            (None, Some('%')) => {
+                plain.push('%');
+                rest = &rest[digits + 1..];
+            }
+            (None, Some(figure @ ('p' | 't' | 'e' | 'I' | 'r' | 'a' | 'b' | 'T' | 'A' | 'N'))) => {
+                parts.push(Part::Plain(std::mem::take(&mut plain)));
+                parts.push(Part::Figure(figure));
+                rest = &rest[digits + 1..];
+            }
+            _ => plain.push('%'),
+        }
+    }
+    plain.push_str(rest);
+    parts.push(Part::Plain(plain));
+    parts
+}
+
+/// The text of a part; the bar takes the `room` that the others leave, and none without it.
+fn text(asked: &Asked, moment: &Moment, part: &Part, room: Option<usize>) -> String {
+    let rate = |rate: f64| format!("{}/s", amount(rate, asked));
+    match part {
+        Part::Plain(text) => text.clone(),
+        Part::Figure('b') => amount(moment.done as f64, asked),
+        Part::Figure('t') => clock(moment.elapsed.as_secs()),
+        Part::Figure('r') => rate(moment.rate),
+        Part::Figure('a') => rate(moment.average),
+        Part::Figure('p') => room.map_or_else(String::new, |room| bar(asked, moment, room)),
+        Part::Figure('e') => format!("ETA {}", left(asked, moment).map_or("--".to_owned(), clock)),
+        Part::Figure('I') => format!("FIN {}", finish(asked, moment)),
+        Part::Figure('T') => match moment.source_share {
+            Some(share) => format!("{{in {:.0}%}}", share * 100.0),
+            None => "{in --}".to_owned(),
+        },
+        Part::Figure('A') => readable(&moment.last_written, asked.last_written.unwrap_or(16)),
+        Part::Figure('N') => asked.name.clone().unwrap_or_default(),
+        Part::Figure(_) => String::new(),
+    }
+}
+
+/// Three digits and a unit, four columns and the unit wide.
+pub(super) fn amount(value: f64, asked: &Asked) -> String {
+    let (value, unit) = match asked.unit {
+        Unit::Bytes => (value, "B"),
+        Unit::Bits => (value * 8.0, "b"),
+        Unit::Lines => (value, ""),
+    };
+    let is_decimal = asked.is_decimal || asked.unit == Unit::Lines;
+    let base = if is_decimal { 1000.0 } else { 1024.0 };
+    let mut scaled = value;
+    let mut prefix = 0;
+    while scaled >= 999.5 && prefix < 6 {
+        scaled /= base;
+        prefix += 1;
+    }
+    let prefix = ["", "K", "M", "G", "T", "P", "E"][prefix];
+    let binary = if is_decimal || prefix.is_empty() { "" } else { "i" };
+    let decimals = if prefix.is_empty() {
+        0
+    } else if scaled < 9.995 {
+        2
+    } else if scaled < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{scaled:4.decimals$}{prefix}{binary}{unit}")
+}
+
+/// Hours, minutes, seconds, with days where there are any.
+fn clock(seconds: u64) -> String {
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let rest = format!("{:02}:{:02}", seconds / 60 % 60, seconds % 60);
+    if days > 0 { format!("{days}:{hours:02}:{rest}") } else { format!("{hours}:{rest}") }
+}
+
+/// Share of the size that is done.
+fn share(asked: &Asked, moment: &Moment) -> Option<f64> {
+    asked.size.filter(|size| *size > 0).map(|size| moment.done as f64 / size as f64)
+}
+
+/// Percent of the size, for `-n`.
+pub(super) fn percent(asked: &Asked, moment: &Moment) -> Option<u64> {
+    share(asked, moment).map(|share| (share * 100.0) as u64)
+}
+
+/// Seconds to the end at the average rate so far.
+fn left(asked: &Asked, moment: &Moment) -> Option<u64> {
+    let size = asked.size?;
+    let rate = moment.done as f64 / moment.elapsed.as_secs_f64();
+    let seconds = size.saturating_sub(moment.done) as f64 / rate;
+    (rate > 0.0 && seconds < 1e9).then_some(seconds.ceil() as u64)
+}
+
+fn finish(asked: &Asked, moment: &Moment) -> String {
+    match (left(asked, moment), moment.clock) {
+        (Some(left), Some(now)) => {
+            let then = (u64::from(now) + left) % 86_400;
+            format!("{:02}:{:02}:{:02}", then / 3600, then / 60 % 60, then % 60)
+        }
+        _ => "--".to_owned(),
+    }
+}
+
+fn bar(asked: &Asked, moment: &Moment, room: usize) -> String {
+    match share(asked, moment) {
+        Some(share) => {
+            let tail = format!(" {:3.0}%", share * 100.0);
+            let inner = room.saturating_sub(tail.len() + 2);
+            let filled = (share.min(1.0) * inner as f64) as usize;
+            let body = if asked.has_blocks {
+                format!("{}{}", "█".repeat(filled), " ".repeat(inner - filled))
+            } else if filled < inner {
+                format!("{}>{}", "=".repeat(filled), " ".repeat(inner - filled - 1))
+            } else {
+                "=".repeat(inner)
+            };
+            format!("[{body}]{tail}")
+        }
+        None => {
+            let inner = room.saturating_sub(2);
+            if inner < 3 {
+                return String::new();
+            }
+            let turn = 2 * (inner - 3).max(1);
+            let at = (moment.beat % turn).min(turn - moment.beat % turn).min(inner - 3);
+            format!("[{}<=>{}]", " ".repeat(at), " ".repeat(inner - 3 - at))
+        }
+    }
+}
+
+/// The last bytes, with a dot for what does not print.
+fn readable(bytes: &[u8], count: usize) -> String {
+    let shown = bytes[bytes.len().saturating_sub(count)..].iter();
+    let text: String =
+        shown.map(|b| if (32..127).contains(b) { *b as char } else { '.' }).collect();
+    format!("{text:count$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(done: u64, seconds: u64) -> Moment {
+        let rate = done as f64 / seconds.max(1) as f64;
+        let elapsed = Duration::from_secs(seconds);
+        Moment { done, elapsed, rate, average: rate, ..Moment::default() }
+    }
+
+    fn usual(size: Option<u64>) -> Asked {
+        let shown = Shown {
+            bytes: true,
+            timer: true,
+            rate: true,
+            bar: true,
+            eta: true,
+            ..Shown::default()
+        };
+        Asked { shown, size, ..Asked::default() }
+    }
+
+    #[test]
+    fn the_line_fills_the_width_and_no_more() {
+        for width in [20, 40, 80, 200] {
+            for size in [None, Some(200 << 20), Some(0)] {
+                let text = line(&usual(size), &moment(100 << 20, 2), width);
+                assert!(text.chars().count() <= width, "{text}");
+            }
+        }
+        let text = line(&usual(Some(200 << 20)), &moment(100 << 20, 2), 60);
+        assert_eq!(text, " 100MiB 0:00:02 [50.0MiB/s] [======>      ]  50% ETA 0:00:02");
+    }
+
+    #[test]
+    fn amounts_have_three_digits() {
+        let asked = Asked::default();
+        for (bytes, text) in [
+            (0.0, "   0B"),
+            (1023.0, "1.00KiB"),
+            (1024.0, "1.00KiB"),
+            (10.0 * 1024.0, "10.0KiB"),
+            (1024.0 * 1024.0 * 999.0, " 999MiB"),
+            (1024.0 * 1024.0 * 1023.9, "1.00GiB"),
+        ] {
+            assert_eq!(amount(bytes, &asked), text);
+        }
+        let lines = Asked { unit: Unit::Lines, ..Asked::default() };
+        assert_eq!(amount(2_500_000.0, &lines), "2.50M");
+        let bits = Asked { unit: Unit::Bits, is_decimal: true, ..Asked::default() };
+        assert_eq!(amount(1_000.0, &bits), "8.00Kb");
+    }
+
+    #[test]
+    fn formats_take_letters_and_names() {
+        let asked = Asked {
+            format: Some("%N|%{bytes}|%5A|100%%|%q|%{nothing}".to_owned()),
+            name: Some("in".to_owned()),
+            last_written: Some(5),
+            ..Asked::default()
+        };
+        let now = Moment { last_written: b"ab\ncdefg".to_vec(), ..moment(2048, 1) };
+        assert_eq!(line(&asked, &now, 80), "in|2.00KiB|cdefg|100%|%q|%{nothing}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_a_number() {
+        let asked = usual(Some(1 << 30));
+        assert!(line(&asked, &moment(0, 3), 80).contains("ETA --"));
+        let sides = Asked { format: Some("%T".to_owned()), ..Asked::default() };
+        assert_eq!(line(&sides, &moment(1, 1), 80), "{in --}");
+    }
+
+    #[test]
+    fn days_are_shown() {
+        assert_eq!(clock(59), "0:00:59");
+        assert_eq!(clock(90_061), "1:01:01:01");
+    }
+
+    #[test]
+    fn the_beat_goes_to_and_fro_within_the_bar() {
+        let asked = usual(None);
+        for beat in 0..500 {
+            let now = Moment { beat, ..moment(1, 1) };
+            let text = line(&asked, &now, 60);
+            assert_eq!(text.chars().count(), 60);
+            assert!(text.contains("<=>"));
+        }
+    }
+}

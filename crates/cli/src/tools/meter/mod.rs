@@ -1,0 +1,261 @@
+//! `pagewise meter`: what goes through a pipe, and how fast. pv's options and exit bits, over the
+//! copy engine of `pagewise-lanes`.
+//!
+//! The data is moved by this thread, the display is a second one; see [`flow`] for why it does not
+//! disturb the pipeline. Beyond pv: which side waits (`-T`), JSON lines, and with `--stats` the CPU
+//! time for each GiB and how much passed by reference.
+
+mod allowance;
+mod asked;
+mod draw;
+mod flow;
+mod gauge;
+mod watch;
+
+use super::message::{misused, print, reason, tell, version};
+use asked::{Asked, Instead, Unit};
+use draw::{Display, Figures, GLANCE};
+use flow::{NOT_OPENED, Tally};
+use pagewise_kernel::start::{restore_pipe_signal, was_closed};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Exit bit of pv: something that was asked for beside the transfer could not be done.
+const NOT_DONE: u8 = 1;
+
+const HELP: &str = "\
+Usage: pagewise meter [OPTION]... [FILE]...
+Copy FILE(s), or standard input, to standard output and show the progress.
+
+What is shown (default: -b -t -r -p -e):
+  -p, --progress           bar        -t, --timer         time since the start
+  -e, --eta                time left  -I, --fineta        time of day at the end
+  -r, --rate               rate now   -a, --average-rate  mean rate
+  -b, --bytes              amount     -T, --buffer-percent
+                                      share of the time that the source takes:
+                                      {in 90%} waits for the producer
+  -A, --last-written NUM   the last NUM bytes
+  -F, --format FORMAT      %p %t %e %I %r %a %b %T %A %N or %{name}
+  -N, --name NAME          before all
+How it is shown:
+  -n, --numeric            numbers, a line each        --json  objects, a line each
+  -q, --quiet              nothing         -8, --bits          bits
+  -k, --si                 units of 1000   -l, --line-mode     lines
+  -0, --null               lines end in a null byte (with -l)
+  -i, --interval SEC       between updates (1; at least 0.1)
+  -m, --average-rate-window SEC            -W, --wait          start at first byte
+  -D, --delay-start SEC    show nothing before
+  -w, --width NUM          -H, --height NUM (no effect on one line)
+  -u, --bar-style STYLE    plain, block    -f, --force         though no terminal
+  -c, --cursor             (accepted)      -v, --stats         summary at the end
+What is moved:
+  -s, --size SIZE          size expected; @FILE: size of FILE
+  -S, --stop-at-size       stop there      -L, --rate-limit RATE
+  -B, --buffer-size BYTES  copy through a buffer of this size
+  -C, --no-splice          copy            -E, --skip-errors   zeroes for bad sectors
+  -Y, --sync               to the disk after each write
+  -o, --output FILE        instead of standard output
+  -d, --watchfd PID[:FD]   show how far another process is in a file
+  -P, --pidfile FILE       our process id, while we run
+
+Exit status: 0, or the sum of 1 (other), 2 (a file could not be opened), 4 (an
+input is the output), 16 (moving failed), 32 (a signal ended it).
+
+Examples:
+  pagewise meter big.tar | tar x
+  zcat big.gz | pagewise meter -T -N unpacked | sort > sorted
+";
+
+/// Runs the tool.
+pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+    match asked::parse(arguments) {
+        Ok(asked) => measure(&asked),
+        Err(Instead::Help) => print("meter", HELP),
+        Err(Instead::Version) => print("meter", &version("meter")),
+        Err(Instead::Wrong(what)) => misused("meter", &what),
+    }
+}
+
+fn measure(asked: &Asked) -> ExitCode {
+    restore_pipe_signal();
+    let mut bits = 0;
+    let own = match &asked.pid_file {
+        Some(path) => PidFile::new(path).inspect_err(|error| {
+            tell("meter", &format!("{}: {}", path.display(), reason(error)));
+            bits |= NOT_DONE;
+        }),
+        None => Ok(PidFile::default()),
+    };
+    if let Err(error) = end_on_signals() {
+        tell("meter", &format!("signals: {}", reason(&error)));
+        bits |= NOT_DONE;
+    }
+    bits |= match asked.watched {
+        Some(watched) if watch::run(asked, watched) => 0,
+        Some(_) => NOT_OPENED,
+        None => transfer(asked),
+    };
+    drop(own);
+    ExitCode::from(bits)
+}
+
+/// A file that holds our process id while we run.
+#[derive(Debug, Default)]
+struct PidFile(Option<std::path::PathBuf>);
+
+impl PidFile {
+    fn new(path: &std::path::Path) -> io::Result<Self> {
+        std::fs::write(path, format!("{}\n", std::process::id()))?;
+        Ok(Self(Some(path.to_owned())))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Gone already, or the directory was taken away: nothing is left to do.
+            let _removed = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Ends the line and the process, with pv's bit, when somebody asks for it.
+fn end_on_signals() -> io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        if signals.forever().next().is_some() {
+            // The line stays; what is moved is blocked in a call that no flag would end.
+            let _ended = io::stderr().write_all(b"\n");
+            #[expect(clippy::exit, reason = "the transfer blocks in the kernel")]
+            std::process::exit(i32::from(flow::SIGNALLED));
+        }
+    })?;
+    Ok(())
+}
+
+/// The output, and how it is called in messages.
+fn output(asked: &Asked) -> io::Result<File> {
+    match &asked.output {
+        Some(path) => File::create(path),
+        None if was_closed(1) => Err(rustix::io::Errno::BADF.into()),
+        None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+    }
+}
+
+fn transfer(asked: &Asked) -> u8 {
+    let output = match output(asked) {
+        Ok(output) => output,
+        Err(error) => {
+            let name =
+                asked.output.as_ref().map_or("standard output".into(), |p| p.to_string_lossy());
+            tell("meter", &format!("{name}: {}", reason(&error)));
+            return NOT_OPENED;
+        }
+    };
+    let asked = &Asked { size: asked.size.or_else(|| size_of_files(asked)), ..asked.clone() };
+    let (tally, start) = (Tally::default(), Instant::now());
+    let mut display = Display::new(asked, start);
+    let bits = std::thread::scope(|scope| {
+        let shown = scope.spawn(|| show(asked, &tally, &mut display));
+        let bits = flow::run(asked, output.as_fd(), &tally);
+        shown.thread().unpark();
+        if shown.join().is_err() { bits | NOT_DONE } else { bits }
+    });
+    if asked.stats {
+        // A summary that nobody sees is no reason to fail.
+        let _told = io::stderr().write_all(summary(&tally, &display, start.elapsed()).as_bytes());
+    }
+    bits
+}
+
+/// Sizes of all inputs together, where each is a file that has one.
+fn size_of_files(asked: &Asked) -> Option<u64> {
+    if asked.unit == Unit::Lines {
+        return None;
+    }
+    let size = |found: io::Result<std::fs::Metadata>| {
+        found.ok().filter(|f| f.is_file() && f.len() > 0).map(|f| f.len())
+    };
+    if asked.files.is_empty() {
+        let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        return size(input.and_then(|input| input.metadata()));
+    }
+    asked.files.iter().map(|file| size(std::fs::metadata(file))).sum()
+}
+
+fn figures(asked: &Asked, tally: &Tally) -> Figures {
+    let done = if asked.unit == Unit::Lines { &tally.lines } else { &tally.bytes };
+    Figures {
+        done: done.load(Relaxed),
+        source_ns: tally.source_ns.load(Relaxed),
+        sink_ns: tally.sink_ns.load(Relaxed),
+        last_written: tally.last_written.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+    }
+}
+
+/// The display's thread.
+fn show(asked: &Asked, tally: &Tally, display: &mut Display<'_>) {
+    if asked.waits {
+        while tally.first.get().is_none() && !tally.is_over.load(Relaxed) {
+            std::thread::park_timeout(GLANCE);
+        }
+        display.restart(tally.first.get().copied().unwrap_or_else(Instant::now));
+    }
+    let mut next = Instant::now() + asked.interval;
+    while !tally.is_over.load(Relaxed) {
+        let now = Instant::now();
+        if now >= next {
+            display.draw(&figures(asked, tally));
+            next += asked.interval;
+        }
+        std::thread::park_timeout(next.saturating_duration_since(now));
+    }
+    display.finish(&figures(asked, tally));
+}
+
+/// What `--stats` says at the end.
+fn summary(tally: &Tally, display: &Display<'_>, elapsed: Duration) -> String {
+    let bytes = tally.bytes.load(Relaxed);
+    let gib = bytes as f64 / f64::from(1 << 30);
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let cpu = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
+    let share = |part: u64, whole: u64| match whole {
+        0 => "--".to_owned(),
+        _ => format!("{:.0}%", part as f64 / whole as f64 * 100.0),
+    };
+    let (source, sink) = (tally.source_ns.load(Relaxed), tally.sink_ns.load(Relaxed));
+    let per_gib = if bytes == 0 { "--".to_owned() } else { format!("{:.3}", cpu / gib) };
+    format!(
+        "{}{gib:.3} GiB in {:.3} s; {per_gib} CPU-seconds/GiB; {} by reference; \
+         source {} of the time, sink {}\n",
+        display.statistics(),
+        elapsed.as_secs_f64(),
+        share(tally.spliced.load(Relaxed), bytes),
+        share(source, source + sink),
+        share(sink, source + sink),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_files_add_up_or_are_not_known() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name).into_os_string();
+        std::fs::write(path("a"), [0; 10]).unwrap();
+        std::fs::write(path("b"), [0; 5]).unwrap();
+        let asked = |files: &[OsString]| Asked { files: files.to_vec(), ..Asked::default() };
+        assert_eq!(size_of_files(&asked(&[path("a"), path("b")])), Some(15));
+        assert_eq!(size_of_files(&asked(&[path("a"), "/proc/self/stat".into()])), None);
+        assert_eq!(size_of_files(&asked(&[path("a"), path("none")])), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! `-d PID[:FD]`: the progress of another process by `/proc/PID/fdinfo`, without touching it.
+//!
+//! The position of a regular file open there is the progress, its size the end. Ends when the
+//! descriptor is closed or the process ends. What is read with `pread(2)` or through a mapping
+//! moves no position and is not seen.
+
+use super::super::message::tell;
+use super::asked::Asked;
+use super::draw::{Display, Figures};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// A regular file that another process has open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Open {
+    fd: u32,
+    path: PathBuf,
+    size: u64,
+}
+
+/// Position in the file, while it is open.
+fn position(pid: u32, fd: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
+}
+
+fn open(pid: u32, fd: u32) -> Option<Open> {
+    let link = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
+    let found = fs::metadata(&link).ok()?;
+    let path = fs::read_link(&link).ok()?;
+    found.is_file().then_some(Open { fd, path, size: found.len() })
+}
+
+/// The file asked for, or the largest that the process has open.
+fn choose(pid: u32, fd: Option<u32>) -> Option<Open> {
+    if let Some(fd) = fd {
+        return open(pid, fd);
+    }
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter_map(|fd| open(pid, fd)).max_by_key(|open| open.size)
+}
+
+/// Watches until the file is closed; false when there is none to watch.
+pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
+    let Some(watched) = choose(pid, fd) else {
+        let what = match fd {
+            Some(fd) => format!("descriptor {fd} of process {pid} is no open regular file"),
+            None if Path::new(&format!("/proc/{pid}")).exists() => {
+                format!("process {pid} has no regular file open that may be seen")
+            }
+            None => format!("process {pid} does not exist"),
+        };
+        tell("meter", &what);
+        return false;
+    };
+    let name = watched.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let asked = Asked {
+        size: asked.size.or(Some(watched.size)),
+        name: asked.name.clone().or(name),
+        ..asked.clone()
+    };
+    let start = Instant::now();
+    let mut display = Display::new(&asked, start);
+    let mut figures = Figures::default();
+    while let Some(at) = position(pid, watched.fd).filter(|_| still(pid, &watched)) {
+        figures.done = at;
+        display.draw(&figures);
+        std::thread::sleep(asked.interval);
+    }
+    display.finish(&figures);
+    true
+}
+
+/// Whether the descriptor is still of the same file.
+fn still(pid: u32, watched: &Open) -> bool {
+    fs::read_link(format!("/proc/{pid}/fd/{}", watched.fd)).is_ok_and(|path| path == watched.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek, SeekFrom};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_position_is_seen_and_the_largest_file_chosen() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 40).unwrap();
+        file.seek(SeekFrom::Start(700)).unwrap();
+        file.read_exact(&mut [0; 50]).unwrap();
+        let (pid, fd) = (std::process::id(), file.as_raw_fd() as u32);
+        assert_eq!(position(pid, fd), Some(750));
+        let found = choose(pid, None).unwrap();
+        assert_eq!((found.fd, found.size), (fd, 1 << 40));
+        assert!(still(pid, &found));
+        assert_eq!(choose(pid, Some(9999)), None);
+    }
+}
