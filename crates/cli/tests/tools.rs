@@ -49,9 +49,12 @@ fn run(mut command: Command, place: &Path, input: &[u8]) -> Output {
     command.current_dir(place).env("LC_ALL", "C");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A tool that ends early does not read all.
-    let _taken = child.stdin.take().unwrap().write_all(input);
-    let mut output = child.wait_with_output().unwrap();
+    let mut to_child = child.stdin.take().unwrap();
+    let mut output = std::thread::scope(|scope| {
+        // A tool that ends early does not read all.
+        scope.spawn(move || drop(to_child.write_all(input)));
+        child.wait_with_output().unwrap()
+    });
     let text = String::from_utf8_lossy(&output.stderr);
     output.stderr = text.replace("/usr/bin/", "").replace("'pagewise ", "'").into_bytes();
     output
@@ -217,5 +220,5 @@ fn meter_ends_with_the_bits_of_pv() {
     assert_eq!(status("TOOL -q missing ."), Some(18));
     assert_eq!(status("TOOL --no-such-option"), Some(1));
     assert_eq!(status("TOOL -q -d 1:99999"), Some(2));
-    assert_eq!(status("timeout -s INT 0.3 TOOL -q < /dev/zero > /dev/null; wait"), Some(124));
+    assert_eq!(status("timeout -s INT 0.3 TOOL -q < /dev/zero > /dev/null"), Some(124));
 }

@@ -104,7 +104,7 @@ pub(super) fn reclaim(samples: &Fact<Sorted>) -> Option<Estimate> {
     let count = samples.count(&[Activity::Reclaim]);
     let evidence = format!("{count} samples x {}", samples.period_ns);
     let ns = samples.ns(&[Activity::Reclaim]);
-    (count > 0).then(|| Estimate { kind: CostKind::Reclaim, ns, basis: Basis::Samples, evidence })
+    (count > 0).then_some(Estimate { kind: CostKind::Reclaim, ns, basis: Basis::Samples, evidence })
 }
 
 /// One sentence for each sum on which counts and samples differ by more than a fifth.
