@@ -151,6 +151,9 @@ pub struct Diagnosis {
     pub costs: Vec<Cost>,
     /// Share (0..1) of wall time that removing all page costs and wake-ups could give at most.
     pub ceiling_share: f64,
+    /// Costs that could not be bounded and are not in the ceiling, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_in_ceiling: Vec<String>,
     /// System time per fault above the session's price: what the host charged, share of CPU time.
     pub host_share: Fact<f64>,
     /// Where the samples fell; missing without samples.

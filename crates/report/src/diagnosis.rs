@@ -2,6 +2,7 @@
 //!
 //! Shares are of CPU time, those of wake-ups of wall time. A bound is marked "at most, estimate".
 
+use crate::headline::without;
 use crate::number::{bar, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
@@ -45,7 +46,10 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
 
 fn ceiling(diagnosis: &Diagnosis) -> String {
     let share = percent(diagnosis.ceiling_share);
-    format!("removing all of it could save at most {share} of wall time (estimate)")
+    format!(
+        "removing all of it could save at most {share} of wall time (estimate){}",
+        without(diagnosis)
+    )
 }
 
 /// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.

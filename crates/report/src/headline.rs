@@ -3,6 +3,7 @@
 use crate::number::{change, counted, interval, percent, times_as_fast};
 use crate::page::Page;
 use crate::style::{Style, Tone};
+use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Effect, Verdict, Word};
 
@@ -48,10 +49,20 @@ fn profile_headline(run: &Run) -> String {
         return "no diagnosis was made".to_owned();
     };
     let ceiling = percent(diagnosis.ceiling_share);
-    let costs = format!("page costs and wake-ups: at most {ceiling} of wall time (estimate)");
+    let without = without(diagnosis);
+    let costs =
+        format!("page costs and wake-ups: at most {ceiling} of wall time (estimate){without}");
     match diagnosis.costs.first() {
         Some(cost) => format!("{costs}; the largest: {}", cost.kind.label()),
         None => costs,
+    }
+}
+
+/// What the ceiling does not have in it, as the end of a sentence.
+pub(crate) fn without(diagnosis: &Diagnosis) -> String {
+    match diagnosis.not_in_ceiling.as_slice() {
+        [] => String::new(),
+        costs => format!(", without {}: not seen", costs.join(" and ")),
     }
 }
 

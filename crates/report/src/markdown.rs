@@ -2,7 +2,7 @@
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
 use crate::experiment::{short_word, with_host};
-use crate::headline::headline;
+use crate::headline::{headline, without};
 use crate::number::{change, interval, p_value, percent, signed_bytes};
 use crate::shell::start_line;
 use crate::text::escape;
@@ -81,7 +81,8 @@ fn costs(diagnosis: &Diagnosis) -> String {
         out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));
     }
     let ceiling = percent(diagnosis.ceiling_share);
-    out.push_str(&format!("\nCeiling: at most {ceiling} of wall time (estimate).\n\n"));
+    let without = without(diagnosis);
+    out.push_str(&format!("\nCeiling: at most {ceiling} of wall time (estimate){without}.\n\n"));
     out
 }
 

@@ -201,8 +201,19 @@ impl<'a> Session<'a> {
                 ceiling * 100.0
             )
         };
-        self.run.outcome = Some(Outcome::NothingToGain { why });
+        self.run.outcome = Some(match self.not_in_ceiling() {
+            None => Outcome::NothingToGain { why },
+            Some(costs) => {
+                Outcome::CannotTell { why: format!("{why}, but {costs} could not be seen") }
+            }
+        });
         Ok(Step::Done)
+    }
+
+    /// Costs that the ceiling leaves out.
+    fn not_in_ceiling(&self) -> Option<String> {
+        let costs = &self.run.diagnosis.as_ref()?.not_in_ceiling;
+        (!costs.is_empty()).then(|| costs.join(" and "))
     }
 
     /// Runs two plain commands and each arm untimed, and compares what they put out.

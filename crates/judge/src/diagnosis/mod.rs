@@ -47,6 +47,7 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
         return Diagnosis {
             costs: Vec::new(),
             ceiling_share: 0.0,
+            not_in_ceiling: Vec::new(),
             host_share: Fact::missing("the program was not run"),
             kernel_time: Fact::missing("the program was not run"),
             disagreements: Vec::new(),
@@ -73,7 +74,18 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     estimates.retain(|e| e.ns.round() >= 1.0);
     let costs = costs(&estimates, &run, &samples);
     let disagreements = second_opinion::disagreements(&costs, &samples, run.cpu_ns());
-    Diagnosis { costs, ceiling_share, host_share, kernel_time, disagreements }
+    let not_in_ceiling = not_seen(look, prices);
+    Diagnosis { costs, ceiling_share, not_in_ceiling, host_share, kernel_time, disagreements }
+}
+
+/// Costs of which nothing is known, not even that they are small.
+fn not_seen(look: &Look, prices: &Prices) -> Vec<String> {
+    let has_bytes = look.runs.iter().all(|run| run.read_bytes.is_some());
+    let costs = [
+        (has_bytes, "copies"),
+        (translation::is_seen(look, prices), CostKind::AddressTranslation.label()),
+    ];
+    costs.iter().filter(|(seen, _)| !seen).map(|(_, name)| (*name).to_owned()).collect()
 }
 
 fn total(estimates: &[Estimate]) -> f64 {

@@ -32,6 +32,18 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Es
     bound(pattern, run, &prices.chase)
 }
 
+/// Whether the cost is known or bounded: by counters, by the accesses seen, or because all of the
+/// program's memory is within the TLB's reach.
+pub(super) fn is_seen(look: &Look, prices: &Prices) -> bool {
+    let curve = Curve::of(&prices.chase);
+    if look.walks.known().is_some() || (!curve.0.is_empty() && curve.reach().is_none()) {
+        return true;
+    }
+    let peak = look.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0);
+    let pattern = look.traced.known().and_then(|traced| traced.pattern.known());
+    curve.reach().is_some_and(|reach| peak <= reach || pattern.is_some())
+}
+
 fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
     let active = walks.data_walk_cycles.saturating_add(walks.code_walk_cycles);
     let share = super::share(active as f64, walks.cycles as f64);

@@ -162,6 +162,7 @@ pub(crate) fn diagnosis() -> Diagnosis {
             ),
         ],
         ceiling_share: 0.44,
+        not_in_ceiling: Vec::new(),
         host_share: Fact::missing("no price of host memory"),
         kernel_time: Fact::Known(KernelTime {
             activity_share: [(Activity::Fault, 0.14), (Activity::Zeroing, 0.25)].into(),

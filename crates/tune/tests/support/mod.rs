@@ -2,7 +2,7 @@
 
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen, SideEffect, Traced};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::{PipePoint, Prices};
+use pagewise_model::price::{ChasePoint, PipePoint, Prices};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 use pagewise_remedy::receipt::Here;
@@ -67,6 +67,8 @@ pub(crate) struct Fake {
     pub(crate) leftovers: u32,
     /// The arm that never ends.
     pub(crate) hangs: Option<&'static str>,
+    /// Whether loads on huge pages have a price.
+    pub(crate) priced_chase: bool,
     /// Timed runs after which our own machinery fails.
     pub(crate) breaks_after: usize,
     /// Memory limits that arms were given.
@@ -99,6 +101,7 @@ impl Default for Fake {
             huge_reads: Bytes::kib(8),
             leftovers: 0,
             hangs: None,
+            priced_chase: true,
             breaks_after: usize::MAX,
             memory_limits: Vec::new(),
             captured: 0,
@@ -176,7 +179,15 @@ impl World for Fake {
             wakeup_cross_ns: Fact::Known(measured(5000.0)),
             wakeup_same_ns: measured(1500.0),
             spawn_ns: Fact::Known(measured(800_000.0)),
-            chase: Vec::new(),
+            chase: vec![ChasePoint {
+                set_bytes: Bytes::mib(64),
+                base_ns: measured(100.0),
+                huge_ns: if self.priced_chase {
+                    Fact::Known(measured(60.0))
+                } else {
+                    Fact::missing("huge pages are off")
+                },
+            }],
             host_fault_extra_ns: Fact::missing("no guest"),
             prior: false,
         })
