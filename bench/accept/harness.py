@@ -141,11 +141,15 @@ class Series:
     is not kept: it fails the part in which it happened and is made again in the next."""
 
     def __init__(self, name, settings, arguments):
-        self.path = ROOT / "target" / "accept" / f"{name}.part"
         self.head = [settings, program_line(arguments.pagewise)]
+        # Another series has another file: a short one does not write over a long one.
+        mark = hashlib.sha256("\n".join(self.head).encode()).hexdigest()[:8]
+        self.path = ROOT / "target" / "accept" / f"{name}-{mark}.part"
         self.done = {}
         if arguments.resume:
             self.load(arguments.resume)
+        elif self.path.exists():
+            self.path.replace(self.path.with_suffix(".part.old"))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         print(f"each run is kept in {self.path}; go on with --continue {self.path}", flush=True)
 

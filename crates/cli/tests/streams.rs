@@ -82,19 +82,18 @@ fn an_interrupt_in_the_second_run_leaves_the_report_of_the_first() {
         .process_group(0)
         .spawn()
         .unwrap();
-    let second_runs = || {
-        let children = Command::new("pgrep").args(["-x", "sleep"]).output().unwrap().stdout;
-        said(&children).lines().any(|pid| {
-            let cwd = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            said(&cwd).contains(&place.mark())
-        })
+    let is_second = |process: &std::path::Path| {
+        let name = std::fs::read(process.join("comm")).unwrap_or_default();
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        name == b"sleep\n" && said(&environment).contains(&place.mark())
     };
-    for _ in 0..3000 {
-        if second_runs() {
-            break;
-        }
+    let second_runs =
+        || std::fs::read_dir("/proc").unwrap().flatten().any(|entry| is_second(&entry.path()));
+    let seen = (0..3000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-    }
+        second_runs()
+    });
+    assert!(seen, "the second run did not start");
     kill_process_group(Pid::from_child(&child), Signal::INT).unwrap();
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(4), "{}", said(&done.stderr));

@@ -89,8 +89,11 @@ fn cat_shows_what_gnu_cat_shows() {
         }
         match draw.below(8) {
             0 => arguments.push("missing".to_owned()),
+            2 => arguments.push("mis sing\n\u{1}$".to_owned()),
+            3 => arguments.push("it's missing".to_owned()),
+            4 => arguments.push("--show-e".to_owned()),
             1 => arguments.insert(0, ".".to_owned()),
-            2 => arguments.push("-".to_owned()),
+            5 => arguments.push("-".to_owned()),
             _ => {}
         }
         let input = draw.bytes(b"in\n", 50);
@@ -151,6 +154,9 @@ fn tee_ends_as_gnu_tee_ends() {
         "seq 100000 | TOOL /dev/full | cksum; echo ${PIPESTATUS[1]}",
         "seq 100000 | TOOL -p g | head -n 1; echo ${PIPESTATUS[1]}; cksum < g",
         "seq 1000000 | TOOL | head -n 1; echo ${PIPESTATUS[1]}",
+        "trap '' PIPE; seq 1000000 2> /dev/null | TOOL | head -n 1; echo ${PIPESTATUS[1]}",
+        "seq 10 | TOOL 'a b'/c; echo ${PIPESTATUS[1]}",
+        "rm -f z; seq 10 | TOOL --app z; cksum < z",
         "seq 1000000 | TOOL --output-error=exit-nopipe | head -n 1; echo ${PIPESTATUS[1]}",
         "TOOL --output-error=never < /dev/null 2> /dev/null; echo $?",
         "TOOL < .",
@@ -216,7 +222,16 @@ fn meter_ends_with_the_bits_of_pv() {
     assert_eq!(fs::read(place.path().join("out")).unwrap(), b"some text\n");
     assert_eq!(status("TOOL -q f >> f"), Some(4));
     assert_eq!(status("TOOL -q f > /dev/full"), Some(16));
-    assert_eq!(status("TOOL -q ."), Some(16));
+    assert_eq!(status("TOOL -q . | wc -c; exit ${PIPESTATUS[0]}"), Some(16));
+    assert_eq!(status("TOOL -q /dev/zero | head -c 9; exit ${PIPESTATUS[0]}"), Some(0));
+    assert_eq!(status("TOOL -q <&-"), Some(2));
+    assert_eq!(status("TOOL -q -o f f"), Some(4));
+    assert_eq!(fs::read(place.path().join("f")).unwrap(), b"some text\n");
+    assert_eq!(status("TOOL -q -o longer < f; TOOL -q f -o longer; cmp f longer"), Some(0));
+    assert_eq!(
+        status("TOOL -n -i 0.1 -s 1G -S /dev/zero 2>&- > copy; wc -c < copy | grep -qx 1073741824"),
+        Some(0)
+    );
     assert_eq!(status("TOOL -q missing ."), Some(18));
     assert_eq!(status("TOOL --no-such-option"), Some(1));
     assert_eq!(status("TOOL -q -d 1:99999"), Some(2));

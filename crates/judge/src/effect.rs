@@ -22,6 +22,8 @@ use pagewise_model::trial::{AllBlocks, Effect};
 pub const DRIFT: f64 = 0.010;
 /// Pairs of runs in the later repeat whose outcome is foretold.
 pub const REPEAT_BLOCKS: f64 = 20.0;
+/// Variance of a pair's difference over that of a run less the mean of two.
+const PAIR_VARIANCE: f64 = 4.0 / 3.0;
 /// Deviations within which 95% of a normal distribution lie.
 const NORMAL_95: f64 = 1.96;
 
@@ -64,10 +66,11 @@ pub(crate) fn estimate(blocks: &[BlockLogs], all: &[BlockLogs]) -> Option<Effect
 }
 
 /// How far from the estimate a later repeat of [`REPEAT_BLOCKS`] pairs may come out (95%): by this
-/// session's error, by the repeat's own, which is larger where it has fewer blocks, and by drift.
+/// session's error, by the repeat's own, which is larger where it has fewer blocks and for a pair
+/// (variance 2 of a run's) than for a block with two controls (1.5), and by drift.
 fn repeat_half_width(session: &Shift, blocks: usize) -> f64 {
     let half = (session.high - session.low) / 2.0;
-    let errors = half.powi(2) * (1.0 + blocks as f64 / REPEAT_BLOCKS);
+    let errors = half.powi(2) * (1.0 + blocks as f64 / REPEAT_BLOCKS * PAIR_VARIANCE);
     (errors + (NORMAL_95 * DRIFT).powi(2)).sqrt()
 }
 
@@ -170,8 +173,12 @@ mod tests {
         for _ in 0..1000 {
             let [here, there] = [0; 2].map(|_: i32| DRIFT * rng.normal() / 2f64.sqrt());
             let effect = estimate(&session(&mut rng, 24, 0.03, -0.2 + here), &[]).unwrap();
-            let repeat = estimate(&session(&mut rng, 20, 0.03, -0.2 + there), &[]).unwrap();
-            within += u32::from((effect.repeat_low..=effect.repeat_high).contains(&repeat.ratio));
+            let pairs: Vec<f64> = session(&mut rng, 20, 0.03, -0.2 + there)
+                .iter()
+                .map(|[plain, _, arm]| arm - plain)
+                .collect();
+            let repeat = hodges_lehmann(&pairs).unwrap().exp();
+            within += u32::from((effect.repeat_low..=effect.repeat_high).contains(&repeat));
         }
         assert!((925..=985).contains(&within), "{within} of 1000");
     }

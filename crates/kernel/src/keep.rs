@@ -6,8 +6,8 @@
 //! [`Keeper`] maps a file and lets the kernel enter the pages that the cache holds already
 //! (`mincore(2)`, then `MADV_POPULATE_READ`): nothing is read from a device, and a file that is
 //! shortened meanwhile is an error of the call instead of `SIGBUS`, because the mapping itself is
-//! never touched. Files of others that this account may not write show no residency; of those the
-//! whole is entered.
+//! never touched. Of files of others that this account may not write `mincore` calls every page cached;
+//! those are asked for page by page with reads that must not wait (`preadv2(2)`, RWF_NOWAIT).
 //!
 //! Only regular files are opened: opening a FIFO waits for its other end, opening a device may do
 //! something. Cost: one mapping per file, 8 bytes of page table and about 50 ns per page. No memory
@@ -22,6 +22,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::ffi::c_void;
 use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Pages whose residency is asked for in one call.
@@ -44,7 +46,7 @@ impl Keeper {
     /// Holds what the page cache has of `path`, if it is a regular file that may be read, is not
     /// empty and fits the room that is left; says whether all of that is held.
     pub fn hold(&mut self, path: &Path) -> bool {
-        let Some(held) = open_regular(path).and_then(|(file, len)| Held::map(&file, len)) else {
+        let Some(held) = open_regular(path).and_then(|(file, len)| Held::map(file, len)) else {
             return false;
         };
         let (entered, whole) = held.enter_cached(self.room);
@@ -75,14 +77,25 @@ fn open_regular(path: &Path) -> Option<(File, usize)> {
 struct Held {
     start: *mut c_void,
     len: usize,
+    /// The file, where `mincore` does not answer for it.
+    foreign: Option<File>,
+}
+
+/// Whether `mincore` tells this account the truth about a file (mm/mincore.c, `can_do_mincore`).
+fn is_answered_for(file: &File) -> bool {
+    let user = rustix::process::geteuid();
+    let is_own = file.metadata().is_ok_and(|found| found.uid() == user.as_raw());
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    user.is_root() || is_own || rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 impl Held {
-    fn map(file: &File, len: usize) -> Option<Self> {
+    fn map(file: File, len: usize) -> Option<Self> {
         let (flags, prot) = (MapFlags::SHARED, ProtFlags::READ);
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, prot, flags, file, 0) }.ok()?;
-        Some(Self { start, len })
+        let start = unsafe { mmap(std::ptr::null_mut(), len, prot, flags, &file, 0) }.ok()?;
+        let foreign = (!is_answered_for(&file)).then_some(file);
+        Some(Self { start, len, foreign })
     }
 
     /// Enters cached pages into the page table, at most `room`: how much, and whether that is all.
@@ -108,6 +121,10 @@ impl Held {
     fn cached_pages(&self, offset: usize) -> Option<Vec<bool>> {
         let page = page_size::base().bytes() as usize;
         let len = (self.len - offset).min(WINDOW * page);
+        if let Some(file) = &self.foreign {
+            let pages = (offset..offset + len).step_by(page);
+            return Some(pages.map(|at| is_cached(file, at as u64)).collect());
+        }
         let mut bytes = vec![0_u8; len.div_ceil(page)];
         let from = self.start.wrapping_byte_add(offset);
         // SAFETY: the range is this mapping's own, `bytes` has one byte for each of its pages, is
@@ -131,6 +148,13 @@ impl Drop for Held {
         let unmapped = unsafe { munmap(self.start, self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of an owned mapping");
     }
+}
+
+/// Whether the byte at `offset` can be read without waiting for a device.
+fn is_cached(file: &File, offset: u64) -> bool {
+    let mut byte = [0];
+    let mut into = [std::io::IoSliceMut::new(&mut byte)];
+    rustix::io::preadv2(file, &mut into, offset, rustix::io::ReadWriteFlags::NOWAIT).is_ok()
 }
 
 /// The ranges of `flags` that are set.

@@ -6,9 +6,10 @@
 //! on a kernel version.
 //!
 //! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
-//! nothing prints. What a sink does with pages that it got by reference is not seen; therefore only
-//! pages that nobody can change afterwards are handed over by reference, unless the caller asks for
-//! [`Copy::live`].
+//! nothing prints. What a sink does with pages that it got by reference is not seen; therefore a
+//! file is copied into pipes and sockets unless the caller asks for [`Copy::live`]. What came through
+//! a pipe or socket is passed on by reference; [`Copy::copying`] is for a writer that changes what it
+//! handed over.
 
 #![forbid(unsafe_code)]
 

@@ -126,6 +126,11 @@ fn planned(arm: &Arm, checks: &[OutputCheck]) -> trial::Arm {
     }
 }
 
+/// The limits of an arm: one with a command of its own may need more memory than the program does.
+fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
+    Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
+}
+
 /// Runs an arm untimed and holds what it puts out against plain runs. An arm that cannot run is
 /// unequal, for the reason that is told.
 ///
@@ -137,7 +142,7 @@ pub fn check(
     arm: &Arm,
     limits: &Limits,
 ) -> Result<OutputCheck, Stop> {
-    match world.captured(arm, limits) {
+    match world.captured(arm, &limits_of(arm, limits)) {
         Ok(run) => Ok(base.check(&arm.name, &run)),
         Err(stop) => match stop.into_failure() {
             RunFailure::Interrupted => Err(Stop::Interrupted),
@@ -174,8 +179,7 @@ impl WorldBench<'_, '_> {
 
     /// Limits of an arm. What a program of the user's own needs is not known from the plain one.
     fn limits(&self, arm: &Arm) -> Limits {
-        let memory = self.setup.limits.memory.filter(|_| !arm.mechanism.is_empty());
-        Limits { memory, ..self.setup.limits }
+        limits_of(arm, &self.setup.limits)
     }
 
     fn timed(&mut self, arm: &Arm) -> Result<Timed, RunFailure> {
@@ -280,8 +284,8 @@ impl Bench for WorldBench<'_, '_> {
         let Some(both) = doses.and_then(|(a, b)| choose::combine(a, b)) else { return Ok(None) };
         let arm = choose::arm(self.setup.request, &both);
         if let Some(base) = self.setup.base {
-            let limits = self.limits(&arm);
-            let check = check(self.world, base, &arm, &limits).map_err(Stop::into_failure)?;
+            let limits = &self.setup.limits;
+            let check = check(self.world, base, &arm, limits).map_err(Stop::into_failure)?;
             self.setup.checks.push(check);
         }
         let planned = planned(&arm, &self.setup.checks);

@@ -166,7 +166,10 @@ impl<'a> Live<'a> {
         let interrupted = raised(&self.stop);
         let prepared = self.shell(request.prepare.as_deref(), "--prepare", &interrupted);
         let done = prepared.and_then(|()| work(self));
-        let cleaned = self.shell(request.cleanup.as_deref(), "--cleanup", &|| false);
+        let cleaned = match self.shell(request.cleanup.as_deref(), "--cleanup", &|| false) {
+            Err(Stop::Broken(_)) => clean_alone(request.cleanup.as_deref()),
+            cleaned => cleaned,
+        };
         done.and_then(|value| cleaned.map(|()| value))
     }
 
@@ -184,12 +187,12 @@ impl<'a> Live<'a> {
         if ended.success() { Ok(()) } else { Err(Stop::Around { which, ended }) }
     }
 
-    /// Touches and frees memory so that the host backs it. A machine that cannot give the memory
-    /// leaves the run as it is, and that is told; the host's share is measured all the same.
+    /// Touches and frees memory so that the host backs it. A machine that cannot give all of it
+    /// leaves the run as it is or prepared in part, and that is told; the host's share is measured all the same.
     fn condition(&mut self, bytes: Bytes) -> Result<bool, Stop> {
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         match self.runs.condition(bytes.min(room), &raised(&self.stop)) {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(bytes <= room),
             Err(SuperviseError::Launch(LaunchError::Call { call, .. })) if call == "mmap" => {
                 Ok(false)
             }
@@ -234,6 +237,18 @@ impl<'a> Live<'a> {
 fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
     let flag = Arc::clone(flag);
     move || flag.load(Ordering::Relaxed)
+}
+
+/// `--cleanup` without a supervisor, which is dead: what `--prepare` changed must not stay.
+fn clean_alone(command: Option<&str>) -> Result<(), Stop> {
+    let Some(command) = command else { return Ok(()) };
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", command]).stdin(std::process::Stdio::null());
+    match shell.stdout(std::process::Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Stop::Broken(format!("--cleanup failed: {status}"))),
+        Err(error) => Err(Stop::Broken(format!("--cleanup was not run: {error}"))),
+    }
 }
 
 fn stopped(error: SuperviseError) -> Stop {

@@ -91,7 +91,7 @@ fn a_program_without_page_costs_is_left_alone() {
 
 #[test]
 fn what_could_not_be_seen_is_not_nothing_to_gain() {
-    let anon = Bytes::kib(64);
+    let anon = Bytes::mib(64);
     let mut world = Fake { faults: 40, anon, priced_chase: false, ..Fake::default() };
     let (run, stop) = run(&request(), &mut world);
     assert!(stop.is_none());

@@ -12,7 +12,7 @@ Examples:
   pagewise ab --name old --name new --fail-if-slower -- ./old --- ./new
 
 Exit codes: 0 a verdict, 1 with --fail-if-slower: the second is proven slower,
-or ends or writes otherwise than the first; 2 usage or failure, 3 cannot tell
+or ends otherwise than the first; 2 usage or failure, 3 cannot tell
 or another experiment runs, 126 cannot be executed, 127 not found,
 130 interrupted.")]
 pub(crate) struct Ab {

@@ -1,7 +1,7 @@
 //! `pagewise tee`: GNU tee's options, messages and exit statuses, over the fan-out of
 //! `pagewise-lanes`: what comes through a pipe is handed to all outputs by reference.
 
-use super::message::{misused, print, reason, tell, version};
+use super::message::{complete, misused, print, quoted, reason, tell, version};
 use pagewise_kernel::start::{restore_pipe_signal, was_closed};
 use pagewise_lanes::{CopyError, Fan, Side};
 use rustix::io::Errno;
@@ -39,6 +39,9 @@ Examples:
   zcat big.gz | pagewise tee >(sha256sum >sum) >(wc -c >size) >/dev/null
 ";
 
+/// The long options.
+const LONG: [&str; 5] = ["append", "ignore-interrupts", "output-error", "help", "version"];
+
 /// What a write error does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Mode {
@@ -59,15 +62,13 @@ impl Mode {
             ("exit", Self::Exit),
             ("exit-nopipe", Self::ExitNopipe),
         ];
-        let mut matching = modes.iter().filter(|(mode, _)| mode.starts_with(name));
-        match (modes.iter().find(|(mode, _)| *mode == name), matching.next(), matching.next()) {
-            (Some((_, mode)), ..) | (None, Some((_, mode)), None) => Some(*mode),
-            _ => None,
-        }
+        let known = modes.map(|(mode, _)| mode);
+        let whole = complete(name, &known)?;
+        modes.iter().find(|(mode, _)| *mode == whole).map(|(_, mode)| *mode)
     }
 
     fn tells(self, errno: Errno) -> bool {
-        errno != Errno::PIPE || matches!(self, Self::Warn | Self::Exit | Self::Signal)
+        errno != Errno::PIPE || matches!(self, Self::Warn | Self::Exit)
     }
 
     fn ends(self, errno: Errno) -> bool {
@@ -117,6 +118,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let wrong = |error: lexopt::Error| Instead::Wrong(error.to_string());
     while let Some(argument) = parser.next().map_err(wrong)? {
+        let argument = match argument {
+            Long(name) => Long(complete(name, &LONG).unwrap_or(name)),
+            other => other,
+        };
         match argument {
             Short('a') | Long("append") => asked.append = true,
             Short('i') | Long("ignore-interrupts") => asked.ignore_interrupts = true,
@@ -158,9 +163,9 @@ fn fan_out(asked: &Asked) -> ExitCode {
         let mut options = File::options();
         options.create(true).append(asked.append).write(true).truncate(!asked.append);
         match options.open(name) {
-            Ok(file) => files.push((file, name.display().to_string())),
+            Ok(file) => files.push((file, quoted(name))),
             Err(error) => {
-                tell("tee", &format!("{}: {}", name.display(), reason(&error)));
+                tell("tee", &format!("{}: {}", quoted(name), reason(&error)));
                 all_well = false;
                 if matches!(asked.mode, Mode::Exit | Mode::ExitNopipe) {
                     return ExitCode::FAILURE;
@@ -184,7 +189,10 @@ fn pass(mode: Mode, files: &[(File, String)]) -> bool {
         tell("tee", "read error: Bad file descriptor");
         return false;
     }
-    let mut all_well = true;
+    let mut all_well = !was_closed(1);
+    if was_closed(1) {
+        tell("tee", "'standard output': Bad file descriptor");
+    }
     let result = Fan::new(&input, &sinks).run(|sink, error: CopyError| {
         if mode.tells(error.errno) {
             tell("tee", &format!("{}: {}", name(sink), reason(&error.errno.into())));

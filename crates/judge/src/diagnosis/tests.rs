@@ -448,5 +448,7 @@ fn what_was_not_seen_is_not_in_the_ceiling_and_named() {
     run.read_bytes = None;
     assert_eq!(judge(&look(run, vec![process(1)])).not_in_ceiling, ["copies"]);
     let unpriced = Prices { chase: Vec::new(), ..prices() };
+    let small = look(usage(1000, 900, 10), vec![process(1)]);
+    assert!(diagnose(&small, &unpriced, &machine()).not_in_ceiling.is_empty());
     assert_eq!(diagnose(&seen, &unpriced, &machine()).not_in_ceiling, ["address translation"]);
 }

@@ -21,6 +21,9 @@ use pagewise_model::price::{ChasePoint, Prices};
 const PLAIN_NS: f64 = 0.4;
 /// Fewer jumps than one in so many bursts are strays of a program that walks in order.
 const STRAY_BURSTS: u64 = 4;
+/// Memory that the second-level TLB of any machine of the last ten years reaches (1024 base pages
+/// and more), so that no price is needed to call its cost small.
+const ALWAYS_REACHED: Bytes = Bytes::mib(4);
 /// Base pages must be slower than huge ones by this factor for a set to be beyond the TLB's reach.
 const BEYOND_REACH: f64 = 1.10;
 
@@ -36,10 +39,11 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Es
 /// program's memory is within the TLB's reach.
 pub(super) fn is_seen(look: &Look, prices: &Prices) -> bool {
     let curve = Curve::of(&prices.chase);
-    if look.walks.known().is_some() || (!curve.0.is_empty() && curve.reach().is_none()) {
+    let peak = look.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0);
+    let is_never_slower = !curve.0.is_empty() && curve.reach().is_none();
+    if look.walks.known().is_some() || is_never_slower || peak <= ALWAYS_REACHED.0 {
         return true;
     }
-    let peak = look.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0);
     let pattern = look.traced.known().and_then(|traced| traced.pattern.known());
     curve.reach().is_some_and(|reach| peak <= reach || pattern.is_some())
 }

@@ -58,7 +58,8 @@ impl Calls for Kernel {
         to: BorrowedFd<'_>,
         most: usize,
     ) -> Result<usize, Errno> {
-        rustix::pipe::splice(from, None, to, None, most, SpliceFlags::MORE)
+        // Not SPLICE_F_MORE: it would hold the last part of a message back in a TCP sink.
+        rustix::pipe::splice(from, None, to, None, most, SpliceFlags::empty())
     }
 
     fn tee(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {

@@ -112,6 +112,7 @@ pub struct Copy<'a> {
     limit: Option<u64>,
     grow: bool,
     sides: bool,
+    copying: bool,
 }
 
 impl<'a> Copy<'a> {
@@ -124,6 +125,7 @@ impl<'a> Copy<'a> {
             limit: None,
             grow: true,
             sides: false,
+            copying: false,
         }
     }
 
@@ -149,6 +151,14 @@ impl<'a> Copy<'a> {
     #[must_use]
     pub fn keep_capacity(mut self) -> Self {
         self.grow = false;
+        self
+    }
+
+    /// Takes a copy of everything at once: for a source whose writer handed over pages by
+    /// reference (`vmsplice(2)`) and may change them before the sink's reader has them.
+    #[must_use]
+    pub fn copying(mut self) -> Self {
+        self.copying = true;
         self
     }
 
@@ -187,7 +197,10 @@ impl<'a> Copy<'a> {
             // A pipe that stays small is slower and nothing else.
             let _capacity = calls.grow(self.to, PIPE);
         }
-        let ways = route::ways(from, to, self.live, self.sides);
+        let ways = match self.copying {
+            true => &[Way::ReadWrite][..],
+            false => route::ways(from, to, self.live, self.sides),
+        };
         let mut engine = Engine::new(calls, (self.from, from), self.to, progress);
         engine.limit = self.limit;
         engine.is_timed = self.sides;

@@ -1,10 +1,11 @@
 //! Which ways a copy may take, best first: a pure function of its two ends.
 //!
-//! Pages are handed on by reference only where nobody can change them afterwards: pages in a pipe
-//! belong to the kernel, and a device such as /dev/null keeps none. The pages of a regular file are
-//! its page cache: a later write, truncation or punched hole would change what a pipe or socket
-//! still holds, so a file is copied into those unless the caller asked for `live`. Whether the
-//! kernel really allows a way is found by trying it.
+//! The pages of a regular file are its page cache: a later write, truncation or punched hole would
+//! change what a pipe or socket still holds, so a file is copied into those unless the caller asked
+//! for `live`. What is in a pipe or socket already is passed on by reference: data that was written
+//! there belongs to the kernel. Only a writer that put its own memory or a file there by reference
+//! (vmsplice, splice) and changes it afterwards is seen to do so for longer than without us;
+//! `copying` shields from that. Whether the kernel really allows a way is found by trying it.
 
 use crate::end::{End, Kind};
 

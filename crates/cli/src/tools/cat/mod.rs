@@ -4,7 +4,7 @@
 
 mod style;
 
-use super::message::{misused, print, reason, tell, version};
+use super::message::{complete, misused, print, quoted, reason, tell, version};
 use pagewise_kernel::start::{restore_pipe_signal, was_closed};
 use pagewise_lanes::{Copy, CopyError, Side};
 use rustix::io::Errno;
@@ -41,6 +41,19 @@ Examples:
   pagewise cat big.log | grep error
 ";
 
+/// The long options.
+const LONG: [&str; 9] = [
+    "show-all",
+    "number-nonblank",
+    "show-ends",
+    "number",
+    "squeeze-blank",
+    "show-tabs",
+    "show-nonprinting",
+    "help",
+    "version",
+];
+
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
@@ -74,6 +87,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let wrong = |error: lexopt::Error| Instead::Wrong(error.to_string());
     while let Some(argument) = parser.next().map_err(wrong)? {
+        let argument = match argument {
+            Long(name) => Long(complete(name, &LONG).unwrap_or(name)),
+            other => other,
+        };
         let style = &mut asked.style;
         match argument {
             Short('A') | Long("show-all") => {
@@ -116,7 +133,7 @@ fn concatenate(asked: &Asked) -> ExitCode {
         match one(file, asked, &mut styled) {
             Ok(()) => {}
             Err(Failed::Source(error)) => {
-                tell("cat", &format!("{}: {}", file.display(), reason(&error)));
+                tell("cat", &format!("{}: {}", quoted(file), reason(&error)));
                 all_well = false;
             }
             Err(Failed::Sink(error)) => return end_by_sink(&error),

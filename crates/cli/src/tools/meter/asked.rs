@@ -20,6 +20,15 @@ const REFUSED: [(&str, &str); 8] = [
     ("gauge", "--progress shows the rate where no size is known"),
 ];
 
+/// Most bytes of a buffer (`-B`).
+const LARGEST_BUFFER: usize = 1 << 30;
+
+/// Most bytes that `-A` shows.
+const MOST_SHOWN: usize = 1000;
+
+/// Longest interval; a longer one would be beyond what a clock can add.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1_000_000);
+
 /// What is shown, in pv's order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shown {
@@ -198,6 +207,15 @@ fn finish(mut asked: Asked) -> Result<Asked, Instead> {
     if asked.rate_limit == Some(0) || asked.buffer == Some(0) {
         return wrong("a rate limit and a buffer size must be above 0");
     }
+    if asked.buffer.is_some_and(|size| size > LARGEST_BUFFER) {
+        return wrong("a buffer size is at most 1G");
+    }
+    if asked.last_written.is_some_and(|count| count > MOST_SHOWN) {
+        return wrong("--last-written shows at most 1000 bytes");
+    }
+    if asked.stops && asked.unit == Unit::Lines {
+        return wrong("--stop-at-size counts bytes and does not go with --line-mode");
+    }
     if asked.stops && asked.size.is_none() {
         return wrong("--stop-at-size needs --size");
     }
@@ -292,7 +310,7 @@ fn takes_value(name: &str, parser: &mut lexopt::Parser, asked: &mut Asked) -> Re
         "last-written" => asked.last_written = Some(number(name, &text()?)?),
         "format" => asked.format = Some(text()?.to_string_lossy().into_owned()),
         "name" => asked.name = Some(text()?.to_string_lossy().into_owned()),
-        "interval" => asked.interval = seconds(name, &text()?)?.max(Duration::from_millis(100)),
+        "interval" => asked.interval = interval(name, &text()?)?,
         "delay-start" => asked.delay = seconds(name, &text()?)?,
         "average-rate-window" => asked.window = seconds(name, &text()?)?,
         "width" => asked.width = Some(number(name, &text()?)?),
@@ -328,6 +346,11 @@ fn seconds(what: &str, text: &OsStr) -> Result<Duration, Instead> {
     let value: Option<f64> = text.to_str().and_then(|t| t.parse().ok());
     let parsed = value.and_then(|v| Duration::try_from_secs_f64(v).ok());
     parsed.ok_or_else(|| unfit(what, text, "seconds"))
+}
+
+/// Between a tenth of a second, as pv has it, and what a clock can add.
+fn interval(what: &str, text: &OsStr) -> Result<Duration, Instead> {
+    Ok(seconds(what, text)?.clamp(Duration::from_millis(100), LONGEST_INTERVAL))
 }
 
 /// PID or PID:FD.
@@ -406,6 +429,10 @@ mod tests {
     #[test]
     fn what_belongs_together_is_checked() {
         assert!(wrong(&["-S"]).contains("--size"));
+        assert!(wrong(&["-S", "-l", "-s", "9"]).contains("counts bytes"));
+        assert!(wrong(&["-B", "100T"]).contains("at most 1G"));
+        assert!(wrong(&["-A", "70000"]).contains("at most"));
+        assert_eq!(parsed(&["-i", "1e19"]).unwrap().interval, LONGEST_INTERVAL);
         assert!(wrong(&["-0"]).contains("--line-mode"));
         assert!(wrong(&["-L", "0"]).contains("above 0"));
         assert!(wrong(&["-d", "1", "file"]).contains("no files"));

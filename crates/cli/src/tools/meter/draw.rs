@@ -30,6 +30,8 @@ pub(super) struct Display<'a> {
     sides: (u64, u64),
     beat: usize,
     width: usize,
+    /// Done before the start.
+    base: u64,
     is_shown: bool,
     rates: Rates,
 }
@@ -93,9 +95,17 @@ impl<'a> Display<'a> {
             sides: (0, 0),
             beat: 0,
             width: width(asked),
+            base: 0,
             is_shown,
             rates: Rates::default(),
         }
+    }
+
+    /// What was done before we looked is not ours: rates start from it.
+    pub(super) fn start_from(&mut self, done: u64) {
+        self.base = done;
+        self.last.1 = done;
+        self.past = VecDeque::from([(self.start, done)]);
     }
 
     /// The clock starts again, as with `-W`.
@@ -118,8 +128,8 @@ impl<'a> Display<'a> {
         let seconds = moment.elapsed.as_secs_f64();
         if seconds > 0.0 {
             // The last figure of a transfer is its mean.
-            (moment.rate, moment.average) =
-                (moment.done as f64 / seconds, moment.done as f64 / seconds);
+            let mean = moment.done.saturating_sub(self.base) as f64 / seconds;
+            (moment.rate, moment.average) = (mean, mean);
         }
         if self.is_shown && moment.elapsed >= self.asked.delay {
             self.write(&moment, true);
@@ -129,7 +139,10 @@ impl<'a> Display<'a> {
     fn moment(&mut self, figures: &Figures, now: Instant) -> Moment {
         let since_last = now.duration_since(self.last.0).as_secs_f64();
         let rate = figures.done.saturating_sub(self.last.1) as f64 / since_last.max(1e-9);
-        self.rates.add(rate);
+        // The last piece of an interval says little of the rate.
+        if since_last >= self.asked.interval.as_secs_f64() / 2.0 || self.rates.count == 0 {
+            self.rates.add(rate);
+        }
         self.last = (now, figures.done);
         self.past.push_back((now, figures.done));
         while self.past.len() > 2 && now.duration_since(self.past[1].0) >= self.asked.window {
@@ -143,6 +156,7 @@ impl<'a> Display<'a> {
         self.beat += 1;
         Moment {
             done: figures.done,
+            base: self.base,
             elapsed: now.duration_since(self.start),
             rate,
             average: figures.done.saturating_sub(before) as f64 / window,
@@ -201,7 +215,8 @@ fn numeric(asked: &Asked, moment: &Moment) -> String {
         figures.push((moment.done * factor).to_string());
     }
     if shown.rate {
-        figures.push(format!("{:.4}", moment.rate));
+        let factor = if asked.unit == Unit::Bits { 8.0 } else { 1.0 };
+        figures.push(format!("{:.4}", moment.rate * factor));
     }
     if !shown.bytes && !shown.rate {
         figures.push(gauge::percent(asked, moment).unwrap_or(moment.done).to_string());

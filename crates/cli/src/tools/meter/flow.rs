@@ -4,10 +4,11 @@
 //! polled or asked for its content and the time on either side is known. Lines, `-A`, `-B` and
 //! `-C` need the bytes in our memory: read and write then.
 
-use super::super::message::{reason, tell};
+use super::super::message::{quoted, reason, tell};
 use super::allowance::Allowance;
 use super::asked::{Asked, Unit};
-use pagewise_lanes::{Copy, CopyError, Kind, Side, Step, Way};
+use pagewise_kernel::start::was_closed;
+use pagewise_lanes::{Copy, CopyError, Side, Step, Way};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -92,7 +93,9 @@ struct Flow<'a> {
 impl Flow<'_> {
     /// Moves one input; false when none after it can be moved.
     fn one(&mut self, name: &OsStr) -> bool {
-        let input = if name == "-" {
+        let input = if name == "-" && was_closed(0) {
+            Err(Errno::BADF.into())
+        } else if name == "-" {
             io::stdin().as_fd().try_clone_to_owned().map(File::from)
         } else {
             File::open(name)
@@ -100,13 +103,13 @@ impl Flow<'_> {
         let input = match input {
             Ok(input) => input,
             Err(error) => {
-                tell("meter", &format!("{}: {}", name.display(), reason(&error)));
+                tell("meter", &format!("{}: {}", quoted(name), reason(&error)));
                 self.bits |= NOT_OPENED;
                 return true;
             }
         };
         if self.is_output(&input) {
-            tell("meter", &format!("{}: input file is output file", name.display()));
+            tell("meter", &format!("{}: input file is output file", quoted(name)));
             self.bits |= IS_OUTPUT;
             return true;
         }
@@ -114,11 +117,15 @@ impl Flow<'_> {
             match self.pass(&input) {
                 Ok(()) => return true,
                 Err(error) if error.side == Side::Source && self.skips(&input, error) => {}
+                // The reader has what it wanted.
+                Err(error) if error.side == Side::Sink && error.errno == Errno::PIPE => {
+                    return false;
+                }
                 Err(error) => {
                     self.bits |= NOT_MOVED;
                     let side = match error.side {
-                        Side::Source => name.to_string_lossy(),
-                        Side::Sink => "write error".into(),
+                        Side::Source => quoted(name),
+                        Side::Sink => "write error".to_owned(),
                     };
                     tell("meter", &format!("{side}: {}", reason(&error.errno.into())));
                     return error.side == Side::Source;
@@ -146,10 +153,12 @@ impl Flow<'_> {
             return false;
         }
         let Ok(at) = input.stream_position() else { return false };
-        let past = (at / SECTOR + 1) * SECTOR;
+        let end = input.metadata().map_or(u64::MAX, |found| found.len().max(at + 1));
+        let past = ((at / SECTOR + 1) * SECTOR).min(end);
         let zeroes = vec![0; (past - at) as usize];
         let is_past = self.write(&zeroes).is_ok() && input.seek(SeekFrom::Start(past)).is_ok();
         if is_past {
+            self.tally.add(past - at, Way::ReadWrite, Duration::ZERO, Duration::ZERO);
             tell(
                 "meter",
                 &format!("skipped {} bytes at {at}: {}", past - at, reason(&Errno::IO.into())),
@@ -202,8 +211,6 @@ impl Flow<'_> {
     fn by_hand(&mut self, input: &File) -> Result<(), CopyError> {
         let size = self.asked.buffer.unwrap_or(pagewise_lanes::copy::BUFFER);
         let mut buffer = vec![0; size];
-        let is_terminal =
-            pagewise_lanes::End::of(input).is_ok_and(|end| end.kind == Kind::Terminal);
         while let Some(room) = self.room() {
             let most = usize::try_from(room).map_or(size, |room| room.min(size));
             let start = Instant::now();
@@ -222,9 +229,6 @@ impl Flow<'_> {
             let (source, sink) = (middle - start, middle.elapsed());
             self.tally.add(n as u64, Way::ReadWrite, source, sink);
             self.account(&buffer[..n]);
-            if is_terminal && n == 0 {
-                return Ok(());
-            }
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub(super) struct Moment {
     /// Bytes or lines so far.
     pub(super) done: u64,
+    /// Of those, done before the start.
+    pub(super) base: u64,
     pub(super) elapsed: Duration,
     /// Units a second since the last moment.
     pub(super) rate: f64,
@@ -130,7 +132,7 @@ fn text(asked: &Asked, moment: &Moment, part: &Part, room: Option<usize>) -> Str
             None => "{in --}".to_owned(),
         },
         Part::Figure('A') => readable(&moment.last_written, asked.last_written.unwrap_or(16)),
-        Part::Figure('N') => asked.name.clone().unwrap_or_default(),
+        Part::Figure('N') => printable(asked.name.as_deref().unwrap_or_default()),
         Part::Figure(_) => String::new(),
     }
 }
@@ -184,7 +186,7 @@ pub(super) fn percent(asked: &Asked, moment: &Moment) -> Option<u64> {
 /// Seconds to the end at the average rate so far.
 fn left(asked: &Asked, moment: &Moment) -> Option<u64> {
     let size = asked.size?;
-    let rate = moment.done as f64 / moment.elapsed.as_secs_f64();
+    let rate = moment.done.saturating_sub(moment.base) as f64 / moment.elapsed.as_secs_f64();
     let seconds = size.saturating_sub(moment.done) as f64 / rate;
     (rate > 0.0 && seconds < 1e9).then_some(seconds.ceil() as u64)
 }
@@ -224,6 +226,11 @@ fn bar(asked: &Asked, moment: &Moment, room: usize) -> String {
             format!("[{}<=>{}]", " ".repeat(at), " ".repeat(inner - 3 - at))
         }
     }
+}
+
+/// A name, with a question mark for what would steer the terminal.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The last bytes, with a dot for what does not print.
@@ -291,12 +298,12 @@ mod tests {
     fn formats_take_letters_and_names() {
         let asked = Asked {
             format: Some("%N|%{bytes}|%5A|100%%|%q|%{nothing}".to_owned()),
-            name: Some("in".to_owned()),
+            name: Some("i\u{1b}n".to_owned()),
             last_written: Some(5),
             ..Asked::default()
         };
         let now = Moment { last_written: b"ab\ncdefg".to_vec(), ..moment(2048, 1) };
-        assert_eq!(line(&asked, &now, 80), "in|2.00KiB|cdefg|100%|%q|%{nothing}");
+        assert_eq!(line(&asked, &now, 80), "i?n|2.00KiB|cdefg|100%|%q|%{nothing}");
     }
 
     #[test]

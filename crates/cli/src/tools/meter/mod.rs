@@ -16,11 +16,13 @@ use super::message::{misused, print, reason, tell, version};
 use asked::{Asked, Instead, Unit};
 use draw::{Display, Figures, GLANCE};
 use flow::{NOT_OPENED, Tally};
-use pagewise_kernel::start::{restore_pipe_signal, was_closed};
+use pagewise_kernel::start::{ignored, was_closed};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -83,16 +85,14 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn measure(asked: &Asked) -> ExitCode {
-    restore_pipe_signal();
     let mut bits = 0;
-    let own = match &asked.pid_file {
-        Some(path) => PidFile::new(path).inspect_err(|error| {
-            tell("meter", &format!("{}: {}", path.display(), reason(error)));
-            bits |= NOT_DONE;
-        }),
-        None => Ok(PidFile::default()),
-    };
-    if let Err(error) = end_on_signals() {
+    if let Some(path) = &asked.pid_file
+        && let Err(error) = std::fs::write(path, format!("{}\n", std::process::id()))
+    {
+        tell("meter", &format!("{}: {}", path.display(), reason(&error)));
+        bits |= NOT_DONE;
+    }
+    if let Err(error) = end_on_signals(asked.pid_file.clone()) {
         tell("meter", &format!("signals: {}", reason(&error)));
         bits |= NOT_DONE;
     }
@@ -101,38 +101,30 @@ fn measure(asked: &Asked) -> ExitCode {
         Some(_) => NOT_OPENED,
         None => transfer(asked),
     };
-    drop(own);
+    remove(asked.pid_file.as_deref());
     ExitCode::from(bits)
 }
 
-/// A file that holds our process id while we run.
-#[derive(Debug, Default)]
-struct PidFile(Option<std::path::PathBuf>);
-
-impl PidFile {
-    fn new(path: &std::path::Path) -> io::Result<Self> {
-        std::fs::write(path, format!("{}\n", std::process::id()))?;
-        Ok(Self(Some(path.to_owned())))
+/// Takes the file with our process id away.
+fn remove(pid_file: Option<&Path>) {
+    if let Some(path) = pid_file {
+        // Gone already, or the directory was taken away: nothing is left to do.
+        let _removed = std::fs::remove_file(path);
     }
 }
 
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // Gone already, or the directory was taken away: nothing is left to do.
-            let _removed = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Ends the line and the process, with pv's bit, when somebody asks for it.
-fn end_on_signals() -> io::Result<()> {
+/// Ends the line and the process, with pv's bit, when somebody asks for it. Signals that were
+/// ignored at the start (nohup) stay ignored.
+fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let heard = |signal: &i32| ignored() & (1 << (signal - 1)) == 0;
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(heard);
+    let mut signals = signal_hook::iterator::Signals::new(wanted)?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if signals.forever().next().is_some() {
             // The line stays; what is moved is blocked in a call that no flag would end.
             let _ended = io::stderr().write_all(b"\n");
+            remove(pid_file.as_deref());
             #[expect(clippy::exit, reason = "the transfer blocks in the kernel")]
             std::process::exit(i32::from(flow::SIGNALLED));
         }
@@ -143,7 +135,8 @@ fn end_on_signals() -> io::Result<()> {
 /// The output, and how it is called in messages.
 fn output(asked: &Asked) -> io::Result<File> {
     match &asked.output {
-        Some(path) => File::create(path),
+        // Not emptied before it is known that it is no input.
+        Some(path) => File::options().write(true).create(true).truncate(false).open(path),
         None if was_closed(1) => Err(rustix::io::Errno::BADF.into()),
         None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
     }
@@ -159,6 +152,10 @@ fn transfer(asked: &Asked) -> u8 {
             return NOT_OPENED;
         }
     };
+    if asked.output.is_some() && !is_input(asked, &output) {
+        // What cannot be cut (a pipe, a device) has no old content.
+        let _cut = output.set_len(0);
+    }
     let asked = &Asked { size: asked.size.or_else(|| size_of_files(asked)), ..asked.clone() };
     let (tally, start) = (Tally::default(), Instant::now());
     let mut display = Display::new(asked, start);
@@ -173,6 +170,19 @@ fn transfer(asked: &Asked) -> u8 {
         let _told = io::stderr().write_all(summary(&tally, &display, start.elapsed()).as_bytes());
     }
     bits
+}
+
+/// Whether one of the inputs is the output.
+fn is_input(asked: &Asked, output: &File) -> bool {
+    let Ok(to) = output.metadata() else { return false };
+    let is_it = |found: io::Result<std::fs::Metadata>| {
+        found.is_ok_and(|from| (from.dev(), from.ino()) == (to.dev(), to.ino()))
+    };
+    if asked.files.is_empty() {
+        let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        return is_it(input.and_then(|input| input.metadata()));
+    }
+    asked.files.iter().any(|file| is_it(std::fs::metadata(file)))
 }
 
 /// Sizes of all inputs together, where each is a file that has one.
@@ -213,7 +223,8 @@ fn show(asked: &Asked, tally: &Tally, display: &mut Display<'_>) {
         let now = Instant::now();
         if now >= next {
             display.draw(&figures(asked, tally));
-            next += asked.interval;
+            // After a pause (Ctrl-Z) what was missed is not made up.
+            next = (next + asked.interval).max(now);
         }
         std::thread::park_timeout(next.saturating_duration_since(now));
     }

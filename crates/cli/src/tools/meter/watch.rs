@@ -57,13 +57,15 @@ pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
     };
     let name = watched.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let asked = Asked {
-        size: asked.size.or(Some(watched.size)),
+        // A file that is being written has no end yet.
+        size: asked.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
         name: asked.name.clone().or(name),
         ..asked.clone()
     };
     let start = Instant::now();
     let mut display = Display::new(&asked, start);
     let mut figures = Figures::default();
+    display.start_from(position(pid, watched.fd).unwrap_or_default());
     while let Some(at) = position(pid, watched.fd).filter(|_| still(pid, &watched)) {
         figures.done = at;
         display.draw(&figures);
@@ -71,6 +73,13 @@ pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
     }
     display.finish(&figures);
     true
+}
+
+/// Whether the descriptor is open for writing (the last octal digit of fdinfo's `flags:`).
+fn is_written(pid: u32, fd: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.is_some_and(|flags| !flags.trim().ends_with(['0', '4']))
 }
 
 /// Whether the descriptor is still of the same file.
