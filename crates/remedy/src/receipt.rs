@@ -30,8 +30,8 @@ pub struct Here {
 }
 
 impl Here {
-    /// This process' surroundings, for `command`; what cannot be told stays empty and is left out
-    /// of the receipt.
+    /// This process' surroundings, for `command`; what cannot be told stays empty, and there is no
+    /// drop-in that needs it.
     #[must_use]
     pub fn now(command: &[OsString]) -> Self {
         let pagewise = std::env::current_exe().unwrap_or_default();
@@ -43,6 +43,16 @@ impl Here {
             program: Launch::experiment(command.to_vec()).file().unwrap_or_default(),
             directory: std::env::current_dir().unwrap_or_default(),
         }
+    }
+
+    /// The first of the paths that a unit needs and that could not be told.
+    fn unknown(&self) -> Option<&'static str> {
+        let paths = [
+            ("pagewise", &self.pagewise),
+            ("the program", &self.program),
+            ("the directory", &self.directory),
+        ];
+        paths.into_iter().find(|(_, path)| path.as_os_str().is_empty()).map(|(what, _)| what)
     }
 
     fn value(&self, name: &str) -> Option<&OsStr> {
@@ -109,9 +119,9 @@ impl Start<'_> {
             lines.push(format!("StandardInput=file:{file}"));
         }
         if settings.needs_supervision() {
-            // pagewise is the unit's main process: the program below it may speak to systemd, and
-            // a stop reaches the program once, through pagewise, which hands it on.
-            lines.extend(["NotifyAccess=all".to_owned(), "KillMode=mixed".to_owned()]);
+            // pagewise is the unit's main process: the program below it may speak to systemd. How a
+            // stop is sent stays the unit's own: by any KillMode= it reaches the program once.
+            lines.push("NotifyAccess=all".to_owned());
         }
         Ok(lines)
     }
@@ -142,9 +152,8 @@ impl Start<'_> {
         // Where pagewise starts the program it adds to what the user has, as in a shell.
         lines.extend(self.assignments(settings, !starts_pagewise)?);
         if starts_pagewise {
-            if self.here.pagewise.as_os_str().is_empty() || self.here.program.as_os_str().is_empty()
-            {
-                return Err("the paths of pagewise and the program are not known".to_owned());
+            if let Some(what) = self.here.unknown() {
+                return Err(format!("the path of {what} is not known"));
             }
             lines.extend(self.service(list, settings)?);
         } else if let Some(cpus) = &settings.cpus {
@@ -295,8 +304,7 @@ mod tests {
                 "ExecStart=/opt/pagewise run --with pipe-grow=1024K -- /usr/bin/sort \"50%% $$x\"",
                 "WorkingDirectory=/work dir",
                 "StandardInput=file:/work dir/in put",
-                "NotifyAccess=all",
-                "KillMode=mixed"
+                "NotifyAccess=all"
             ]
         );
         assert!(!r.notes.is_empty());
@@ -311,6 +319,23 @@ mod tests {
         assert!(r.systemd.is_empty());
         assert!(r.notes.iter().any(|n| n.contains("no systemd drop-in: an argument holds")));
         assert!(r.command.contains("a\nb"));
+    }
+
+    #[test]
+    fn a_drop_in_needs_all_paths() {
+        let unknown = [
+            ("pagewise", Here { pagewise: PathBuf::new(), ..here() }),
+            ("the program", Here { program: PathBuf::new(), ..here() }),
+            ("the directory", Here { directory: PathBuf::new(), ..here() }),
+        ];
+        for (what, here) in unknown {
+            let r = of("pipe-grow", Some("input"), &here, &["sort"]);
+            assert!(r.systemd.is_empty(), "{:?}", r.systemd);
+            let note = format!("no systemd drop-in: the path of {what} is not known");
+            assert!(r.notes.contains(&note), "{:?}", r.notes);
+            let settings_alone = of("malloc-keep=64M", None, &here, &["sort"]);
+            assert!(!settings_alone.systemd.is_empty());
+        }
     }
 
     #[test]

@@ -21,7 +21,8 @@ const LINE: u64 = 256;
 pub struct Target {
     /// Who serves malloc.
     pub allocator: Allocator,
-    /// Whether its glibc knows the tunable for huge pages, as far as that could be read.
+    /// Whether the glibc that serves malloc knows the tunable for huge pages, as far as that could
+    /// be read.
     pub glibc_huge_tunable: Option<bool>,
 }
 
@@ -31,12 +32,11 @@ impl Target {
     #[must_use]
     pub fn of(command: &[OsString]) -> Self {
         let file = Launch::experiment(command.to_vec()).file().ok().and_then(|f| binary(f, 0));
-        let allocator =
-            file.as_ref().and_then(|f| elf::of_executable(f).ok()).map(|seen| seen.allocator);
-        Self {
-            allocator: allocator.unwrap_or(Allocator::Unknown),
-            glibc_huge_tunable: file.and_then(|f| glibc::has_huge_tunable(&f)),
-        }
+        let seen = file.as_ref().and_then(|f| elf::of_executable(f).ok());
+        let allocator = seen.map_or(Allocator::Unknown, |seen| seen.allocator);
+        let glibc = file.filter(|_| allocator == Allocator::Glibc);
+        let glibc_huge_tunable = glibc.and_then(|f| glibc::has_huge_tunable(&f));
+        Self { allocator, glibc_huge_tunable }
     }
 }
 
@@ -86,6 +86,20 @@ mod tests {
         let end = binary(circle.clone(), 0);
         std::fs::remove_file(circle).unwrap();
         assert_eq!(end, None);
+    }
+
+    #[test]
+    fn only_where_glibc_serves_malloc_its_tunables_are_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = std::env::temp_dir().join(format!("pagewise-other-{}", std::process::id()));
+        std::fs::write(&file, b"\x7fELF\0glibc.malloc.trim_threshold\0").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        let seen = Target::of(&[file.clone().into()]);
+        let asked = glibc::has_huge_tunable(&file);
+        std::fs::remove_file(file).unwrap();
+        assert_eq!(asked, Some(false));
+        assert_ne!(seen.allocator, Allocator::Glibc);
+        assert_eq!(seen.glibc_huge_tunable, None);
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 
 /// Whether the file with these bytes names the tunable among others.
 fn names_huge(bytes: &[u8]) -> Option<bool> {
-    let has = |name: &[u8]| bytes.windows(name.len()).any(|window| window == name);
+    let has = |name: &[u8]| memchr::memmem::find(bytes, name).is_some();
     if has(HUGE) { Some(true) } else { has(EVERY).then_some(false) }
 }
 

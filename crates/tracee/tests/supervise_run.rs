@@ -360,8 +360,9 @@ fn a_traced_run_keeps_its_limits() {
     assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("within 0.2 s")));
     let mut launch = touching(20_000);
     launch.memory_limit_bytes = Some(Bytes::mib(40));
-    let refused = supervisor.traced(&launch, &[], &|| false);
-    assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("40.0 MiB")));
+    let refused = supervisor.traced(&launch, &[PathBuf::from("/one")], &|| false);
+    let Err(SuperviseError::Trace(why)) = &refused else { panic!("{refused:?}") };
+    assert!(why.contains("40.0 MiB") && why.ends_with("; it had spared `/one`"), "{why}");
     launch.memory_limit_bytes = Some(Bytes::mib(400));
     launch.timeout_ns = Some(Nanos::secs(1));
     let ended = supervisor.traced(&launch, &[], &|| false);

@@ -8,9 +8,9 @@ use super::pipes::Pipes;
 use super::thread::{Pending, Thread};
 use super::{TraceError, TraceOptions, churn, interrupt};
 use pagewise_kernel::proc::{stat, status};
+use pagewise_model::Fact;
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
-use pagewise_model::{Fact, Nanos};
 use pagewise_tracee::ptrace::{Regs, Stop, request};
 use pagewise_tracee::wait;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,8 +28,6 @@ pub(super) enum Mode {
 pub(super) struct Engine {
     root: i32,
     mode: Mode,
-    /// Where the look ends in any case, and how long that is.
-    deadline: Option<(Instant, Nanos)>,
     threads: HashMap<i32, Thread>,
     images: BTreeMap<i32, Image>,
     /// Every id that was a process or a thread of the tree.
@@ -52,16 +50,10 @@ const ALERT: Duration = Duration::from_micros(50);
 
 impl Engine {
     /// For the tree of `root`, which is seized and has not run yet.
-    pub(super) fn new(
-        root: i32,
-        mode: Mode,
-        options: &TraceOptions,
-        timeout: Option<Nanos>,
-    ) -> Self {
+    pub(super) fn new(root: i32, mode: Mode, options: &TraceOptions) -> Self {
         let mut engine = Self {
             root,
             mode,
-            deadline: timeout.and_then(|t| Some((Instant::now().checked_add(t.duration())?, t))),
             threads: HashMap::new(),
             images: BTreeMap::new(),
             ids: HashSet::new(),
@@ -95,8 +87,7 @@ impl Engine {
         let mut alert_until = Instant::now();
         while !self.threads.is_empty() {
             let stepping = self.sampler.as_ref().is_some_and(Sampler::is_active);
-            let block = !stepping && self.deadline.is_none();
-            if let Some((tid, stop)) = request::wait(-1, block)? {
+            if let Some((tid, stop)) = request::wait(-1, !stepping)? {
                 self.handle(tid, stop)?;
                 alert_until = Instant::now() + ALERT;
             } else {
@@ -106,12 +97,6 @@ impl Engine {
                 } else {
                     std::thread::sleep(NAP);
                 }
-            }
-            if let Some((at, limit)) = self.deadline
-                && Instant::now() >= at
-            {
-                let effects = std::mem::take(&mut self.effects).into_found();
-                return Err(TraceError::Timeout { limit, effects });
             }
         }
         Ok(())
@@ -476,7 +461,7 @@ mod tests {
 
     fn engine() -> (i32, Engine) {
         let pid = std::process::id() as i32;
-        (pid, Engine::new(pid, Mode::Filter, &TraceOptions::default(), None))
+        (pid, Engine::new(pid, Mode::Filter, &TraceOptions::default()))
     }
 
     #[test]

@@ -27,8 +27,7 @@ mod thread;
 
 use engine::{Engine, Mode};
 use pagewise_kernel::error::SysError;
-use pagewise_model::Nanos;
-use pagewise_model::look::{SideEffect, Traced};
+use pagewise_model::look::Traced;
 use pagewise_tracee::launch::{self, Launch, LaunchError, PreExec};
 use pagewise_tracee::ptrace::request;
 use pagewise_tracee::supervise::SuperviseError;
@@ -57,34 +56,12 @@ pub enum TraceError {
         /// The executable.
         path: String,
     },
-    /// It ran longer than its time limit.
-    #[error("it did not end within {limit} under tracing and was killed{}", had_done(.effects))]
-    Timeout {
-        /// The limit.
-        limit: Nanos,
-        /// What it had done to the outside by then.
-        effects: Vec<SideEffect>,
-    },
     /// A call of ours failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// The tracing thread ended without a result.
     #[error("the tracing thread ended without a result")]
     Lost,
-}
-
-/// The first effects, as the end of a sentence.
-fn had_done(effects: &[SideEffect]) -> String {
-    const SHOWN: usize = 3;
-    if effects.is_empty() {
-        return String::new();
-    }
-    let shown = effects.iter().take(SHOWN).map(|e| format!("{} `{}`", e.action, e.subject));
-    let rest = match effects.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("; by then it {}{rest}", shown.collect::<Vec<_>>().join(", "))
 }
 
 impl From<TraceError> for SuperviseError {
@@ -104,7 +81,8 @@ pub fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseErr
     Ok(traced_run(launch, &TraceOptions { scratch: scratch.to_vec(), pattern: true })?)
 }
 
-/// Runs `launch` under tracing to its end.
+/// Runs `launch` under tracing to its end. Its limits are the supervisor's, which ends the tree when
+/// one is broken.
 ///
 /// # Errors
 /// See [`TraceError`]; no process of the tree is left behind.
@@ -126,10 +104,7 @@ fn run_in(launch: &Launch, options: &TraceOptions, mode: Mode) -> Result<Traced,
     };
     let child = launch::spawn(launch, &pre_exec)?;
     std::thread::scope(|scope| {
-        scope
-            .spawn(move || trace(child, launch, options, mode))
-            .join()
-            .unwrap_or(Err(TraceError::Lost))
+        scope.spawn(move || trace(child, options, mode)).join().unwrap_or(Err(TraceError::Lost))
     })
 }
 
@@ -145,13 +120,12 @@ const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
 
 fn trace(
     child: launch::Suspended,
-    launch: &Launch,
     options: &TraceOptions,
     mode: Mode,
 ) -> Result<Traced, TraceError> {
     let pid = child.pid();
     request::seize(pid, EVENTS)?;
-    let mut engine = Engine::new(pid, mode, options, launch.timeout_ns);
+    let mut engine = Engine::new(pid, mode, options);
     let running = child.release_unconfirmed()?;
     let served = engine.serve();
     if served.is_err() {

@@ -1,5 +1,6 @@
 //! Mappings of the target as injection needs them, from `/proc/PID/maps` (proc(5)), and the two
-//! places in its code that a call runs through: a `syscall; ret` in the vDSO and a signal restorer.
+//! places in its code that a call runs through: a `syscall; ret`, in the vDSO where that has one and
+//! in the C library, the program or another file where not, and a signal restorer.
 //!
 //! A restorer is the two instructions `mov $15, %eax; syscall` (`rt_sigreturn`): glibc's and musl's
 //! `__restore_rt`, the Go runtime's `sigreturn`. Any place with these bytes serves. The search

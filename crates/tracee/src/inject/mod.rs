@@ -4,11 +4,11 @@
 //! way to them: some tens of microseconds on an idle machine, and longer where the two wait for a
 //! CPU. What takes long (mappings, code) is read before. By the *frame* method a signal
 //! frame that restores the thread is written into unused stack, then one `PTRACE_SETREGS` makes the
-//! thread execute a `syscall; ret` of its vDSO with that frame on top: it makes the call, returns
-//! into a restorer, and `rt_sigreturn` brings everything back. That single request is the commit:
-//! before it nothing has changed, after it the thread needs nobody. The tracer may be killed at
-//! any moment. Signals are blocked for the call only after the commit, as the frame brings the mask
-//! back.
+//! thread execute a `syscall; ret` of the code that it has mapped with that frame on top: it makes
+//! the call, returns into a restorer, and `rt_sigreturn` brings everything back. That single request
+//! is the commit: before it nothing has changed, after it the thread needs nobody. The tracer may be
+//! killed at any moment. Signals are blocked for the call only after the commit, as the frame brings
+//! the mask back.
 //!
 //! Where no restorer or no stack is found, and for threads in a sleep that a frame would start
 //! anew, programs that pagewise itself started are served by setting registers, running the call,
