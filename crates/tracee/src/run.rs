@@ -4,7 +4,8 @@
 //! The loop sleeps in `poll(2)` on the program's pidfd until the program ends, somebody wants to
 //! stop it, or the next watcher or limit is due; there are no other wake-ups of ours. After the
 //! start-up a watcher rests for twenty times the CPU time its look took, however soon it wants to look
-//! again. Wall time runs from the byte that lets the program go to the pidfd's event; `exec` lies inside.
+//! again; letting go what the look has left standing is not put off. Wall time runs from the byte
+//! that lets the program go to the pidfd's event; `exec` lies inside.
 //!
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
@@ -84,9 +85,17 @@ pub fn run(
     let cpu_before = wait::own_cpu_time();
     let mut tree = Tree::new(running.pid(), running.helpers());
     let mut limits = Limits::of(launch);
-    let Some(wall) = supervise(&running, &mut tree, &mut watchers, &mut limits, stop) else {
+    let end = supervise(&running, &mut tree, &mut watchers, &mut limits, stop);
+    if !matches!(end, End::Seen(_)) {
         kill(&running, &mut tree).check(launch.shown())?;
-        return Ok(Outcome::Stopped);
+    }
+    let wall = match end {
+        End::Seen(wall) => wall,
+        End::Late => running.started().elapsed().into(),
+        End::Told => {
+            let _killed = wait::reap(running.pid());
+            return Ok(Outcome::Stopped);
+        }
     };
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let leftovers = launch.own_session.then(|| tree.kill_leftovers());
@@ -116,6 +125,13 @@ pub fn run(
 pub(crate) struct Scheduled {
     pub(crate) watcher: Box<dyn Watcher>,
     due: Option<Nanos>,
+    settle_due: Option<Nanos>,
+}
+
+impl Scheduled {
+    fn at_once(watcher: Box<dyn Watcher>) -> Self {
+        Self { watcher, due: Some(Nanos(0)), settle_due: None }
+    }
 }
 
 /// The watchers of `launch`, each due at once.
@@ -130,7 +146,7 @@ pub(crate) fn watchers(
     // Before `exec` the child holds what we hold and what it was given, and nothing of its own.
     let foreign_pipes = [own_pid(), child.pid()].into_iter().flat_map(pipes_of).collect();
     let context = Context { pid: child.pid(), foreign_pipes };
-    let schedule = |watch| Scheduled { watcher: make(watch, &context), due: Some(Nanos(0)) };
+    let schedule = |watch| Scheduled::at_once(make(watch, &context));
     launch.settings.watches.iter().map(schedule).collect()
 }
 
@@ -145,7 +161,7 @@ fn pipes_of(pid: i32) -> HashSet<u64> {
 /// takes no more than a twentieth of a CPU, however many processes there are to look at.
 const REST: u64 = 20;
 
-/// Until then looks may follow each other as fast as the watcher wants.
+/// Until then a rest is as long as the look and no longer.
 const START_UP: Nanos = Nanos::millis(20);
 
 /// The clocks that watchers go by.
@@ -164,6 +180,9 @@ pub(crate) fn tick(
     clocks: &Clocks<'_>,
 ) -> Option<Nanos> {
     let now = (clocks.since_start)();
+    for one in watchers.iter_mut().filter(|one| one.settle_due.is_some_and(|due| due <= now)) {
+        one.settle_due = one.watcher.settle(now);
+    }
     let is_due = |one: &Scheduled| one.due.is_some_and(|due| due <= now);
     if watchers.iter().any(is_due) {
         let since = |begin: Nanos| Nanos((clocks.cpu)().0.saturating_sub(begin.0));
@@ -175,22 +194,33 @@ pub(crate) fn tick(
             let wanted = one.watcher.tick(tree, (clocks.since_start)());
             let took = refresh + since(begin);
             let end = (clocks.since_start)();
-            let rested = end + Nanos(took.0.saturating_mul(REST));
-            one.due = wanted.map(|due| if end < START_UP { due } else { due.max(rested) });
+            let rest = if end < START_UP { 1 } else { REST };
+            let rested = end + Nanos(took.0.saturating_mul(rest));
+            one.due = wanted.map(|due| due.max(rested));
+            one.settle_due = one.watcher.settle(end);
         }
     }
-    watchers.iter().filter_map(|w| w.due).min()
+    watchers.iter().flat_map(|one| [one.due, one.settle_due]).flatten().min()
 }
 
-/// Waits for the end of the program; `None` when `stop` became readable first, or the program did
-/// not end when it was killed for a broken limit.
+/// Until when a program was stayed beside.
+enum End {
+    /// It ended, after so long.
+    Seen(Nanos),
+    /// It was killed for a broken limit and has not ended for so long.
+    Late,
+    /// Something arrived on the descriptor that stops it.
+    Told,
+}
+
+/// Waits for the end of the program, until `stop` becomes readable.
 fn supervise(
     running: &Running,
     tree: &mut Tree,
     watchers: &mut [Scheduled],
     limits: &mut Limits,
     stop: Option<BorrowedFd<'_>>,
-) -> Option<Nanos> {
+) -> End {
     let since_start = || Nanos::from(running.started().elapsed());
     let clocks = Clocks { since_start: &since_start, cpu: &pagewise_kernel::clock::thread_cpu };
     let mut give_up = None;
@@ -206,26 +236,29 @@ fn supervise(
         fds.extend(stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         sleep(&mut fds, timeout);
         let wall = since_start();
-        if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
-            return Some(wall);
+        let is_ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        if is_ready(0) {
+            return End::Seen(wall);
         }
-        let stopped = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        if stopped || give_up.is_some_and(|at| wall >= at) {
-            return None;
+        if is_ready(1) {
+            return End::Told;
+        }
+        if give_up.is_some_and(|at| wall >= at) {
+            return End::Late;
         }
     }
 }
 
-/// Kills the whole tree and waits for the program, but not for ever.
+/// Kills the whole tree and waits for the end of the program, but not for ever. What has ended is
+/// still to be reaped.
 fn kill(running: &Running, tree: &mut Tree) -> Killed {
     let mut done = tree.kill();
     let mut fds = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
     sleep(&mut fds, Some(Nanos::from(tree::KILL_PATIENCE)));
     let [ended] = fds;
-    if ended.revents().is_empty() && !wait::reap_if_ended(running.pid()) {
+    if ended.revents().is_empty() {
         done.alive += 1;
     } else {
-        let _killed = wait::reap(running.pid());
         done.killed += 1;
     }
     done
@@ -273,8 +306,7 @@ mod tests {
     #[test]
     fn watchers_are_called_when_due_and_not_before() {
         let mut tree = Tree::new(1, []);
-        let scheduled =
-            |step| Scheduled { watcher: Box::new(Every { step, calls: 0 }), due: Some(Nanos(0)) };
+        let scheduled = |step| Scheduled::at_once(Box::new(Every { step, calls: 0 }));
         let mut all = [scheduled(10), scheduled(25)];
         let mut at = |now| {
             let clocks = Clocks { since_start: &|| Nanos(now), cpu: &|| Nanos(0) };
@@ -309,13 +341,57 @@ mod tests {
     fn a_slow_look_is_followed_by_a_long_rest() {
         let clock = Rc::new(Cell::new(Nanos(0)));
         let mut tree = Tree::new(1, []);
-        let mut all = [Scheduled { watcher: Box::new(Slow(clock.clone())), due: Some(Nanos(0)) }];
+        let mut all = [Scheduled::at_once(Box::new(Slow(clock.clone())))];
         let mut at = |now: Nanos| {
             let clocks = Clocks { since_start: &|| now, cpu: &|| clock.get() };
             tick(&mut all, &mut tree, &clocks)
         };
         assert_eq!(at(Nanos(0)), Some(Nanos::millis(5)), "the program starts up");
+        assert_eq!(at(Nanos::millis(19)), Some(Nanos::millis(24)));
         let start = Nanos::secs(1);
         assert_eq!(at(start), Some(start + Nanos::millis(20 * 2)));
+    }
+
+    /// Like [`Slow`], and leaves something standing for 3 ms after each look.
+    struct Owed {
+        slow: Slow,
+        looks: u64,
+        until: Nanos,
+    }
+
+    impl Watcher for Owed {
+        fn name(&self) -> &str {
+            "owed"
+        }
+        fn tick(&mut self, tree: &Tree, now: Nanos) -> Option<Nanos> {
+            self.looks += 1;
+            self.until = now + Nanos::millis(3);
+            self.slow.tick(tree, now)
+        }
+        fn settle(&mut self, now: Nanos) -> Option<Nanos> {
+            (now < self.until).then(|| now + Nanos::millis(1))
+        }
+        fn finish(&mut self) -> WatchReport {
+            WatchReport { counter: self.looks, ..WatchReport::default() }
+        }
+    }
+
+    #[test]
+    fn what_was_left_standing_is_settled_during_the_rest() {
+        let clock = Rc::new(Cell::new(Nanos(0)));
+        let mut tree = Tree::new(1, []);
+        let owed = Owed { slow: Slow(clock.clone()), looks: 0, until: Nanos(0) };
+        let mut all = [Scheduled::at_once(Box::new(owed))];
+        let start = Nanos::secs(1);
+        let mut at = |millis| {
+            let now = start + Nanos::millis(millis);
+            let clocks = Clocks { since_start: &|| now, cpu: &|| clock.get() };
+            tick(&mut all, &mut tree, &clocks).map(|due| Nanos(due.0 - start.0))
+        };
+        assert_eq!(at(0), Some(Nanos::millis(1)));
+        assert_eq!(at(1), Some(Nanos::millis(2)));
+        assert_eq!(at(2), Some(Nanos::millis(3)));
+        assert_eq!(at(3), Some(Nanos::millis(40)), "nothing stands any more");
+        assert_eq!(all[0].watcher.finish().counter, 1, "settling is no look");
     }
 }

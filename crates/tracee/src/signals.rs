@@ -4,7 +4,8 @@
 //! whole foreground group and so to the program too: it is dropped. What a process sends is kept
 //! for [`witness::GRACE`] and then handed on, unless the [`Witness`] has received it as well: then
 //! it went to our group or cgroup, and the program has its own. What the program itself sends to
-//! us, as its parent, is dropped.
+//! us, as its parent, is dropped. The witness is asked after a signal that was dropped as well: one
+//! that stayed with it would hide the next of its number.
 
 use crate::child::SignalState;
 use crate::launch::{LaunchError, Running};
@@ -115,24 +116,29 @@ impl Caught {
             let from_program = u32::try_from(running.pid()) == Ok(info.ssi_pid);
             if signal == libc::SIGCHLD {
                 if has_stopped(running.pid()) {
+                    // The program has just stopped; what makes us go on takes a stop signal from
+                    // the witness, so that ours would pass for one to us alone.
+                    self.kept.retain(|sent| sent.signal != libc::SIGTSTP);
                     wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
                 }
-            } else if info.ssi_code <= 0 && !from_program {
+                continue;
+            }
+            self.due.get_or_insert(now + witness::GRACE);
+            if info.ssi_code <= 0 && !from_program {
                 // A code above 0 is the kernel's, such as a terminal's: the program got its own.
                 let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
                 self.kept.push(Sent { signal, value });
-                self.due.get_or_insert(now + witness::GRACE);
             }
         }
     }
 
-    /// Hands on what was sent to us alone, once the time has come.
+    /// Hands on what was sent to us alone, once the time has come, and empties the witness.
     pub(crate) fn pass_on(&mut self, running: &Running, now: Nanos) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
         self.due = None;
-        let witnessed = self.witness.as_ref().and_then(Witness::ask);
+        let witnessed = self.witness.as_ref().and_then(|witness| witness.ask(running.pid()));
         if witnessed.is_none() {
             self.witness = None;
         }
@@ -180,12 +186,17 @@ fn restore(state: &SignalState) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
 }
 
-/// Whether our child `pid` has been stopped since this was last asked.
+/// Whether our child `pid` has been stopped since this was last asked. A stop that an injector is
+/// owed is left to it: where it was taken away the thread would stand still for ever.
 fn has_stopped(pid: i32) -> bool {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
-    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     let Some(pid) = rustix::process::Pid::from_raw(pid) else { return false };
-    matches!(waitid(WaitId::Pid(pid), options), Ok(Some(status)) if status.stopped())
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    let is_stopped = |options| {
+        let status = waitid(WaitId::Pid(pid), options);
+        matches!(status, Ok(Some(status)) if status.stopped())
+    };
+    is_stopped(options | WaitIdOptions::NOWAIT) && is_stopped(options)
 }
 
 #[cfg(test)]
@@ -215,6 +226,36 @@ mod tests {
         Sent { signal, value: Some(42) }.hand_on(pid);
         let (status, _) = wait::reap(pid).unwrap();
         assert_eq!(wait::ended(status), pagewise_model::usage::Ended::Exited(42));
+    }
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+    fn a_stop_for_an_injector_is_left_to_it() {
+        use crate::ptrace::{Stop, request};
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let wait_for = |state| {
+            let start = std::time::Instant::now();
+            while pagewise_kernel::proc::stat::read(pid).unwrap().state != state {
+                assert!(start.elapsed() < std::time::Duration::from_secs(20), "it never came");
+                std::thread::yield_now();
+            }
+        };
+        if let Err(error) = request::seize(pid, 0) {
+            println!("SKIP a_stop_for_an_injector_is_left_to_it: {error}");
+        } else {
+            request::interrupt(pid).unwrap();
+            wait_for('t');
+            assert!(!has_stopped(pid));
+            assert_eq!(request::poll_stop(pid).unwrap(), Some(Stop::Interrupted));
+            request::detach(pid, 0).unwrap();
+            wait::kill(pid, libc::SIGSTOP);
+            wait_for('T');
+            assert!(has_stopped(pid) && !has_stopped(pid));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

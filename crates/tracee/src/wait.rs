@@ -46,9 +46,10 @@ pub(crate) fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
     collect(pid, 0).and_then(|done| done.ok_or_else(|| io::Error::from(io::ErrorKind::WouldBlock)))
 }
 
-/// Removes our child `pid` if it has ended.
+/// Removes our child `pid` if it has ended. Of one that is traced by us its stops are told as well.
 pub(crate) fn reap_if_ended(pid: i32) -> bool {
-    matches!(collect(pid, libc::WNOHANG), Ok(Some(_)))
+    let is_end = |status| libc::WIFEXITED(status) || libc::WIFSIGNALED(status);
+    matches!(collect(pid, libc::WNOHANG), Ok(Some((status, _))) if is_end(status))
 }
 
 fn collect(pid: i32, flags: i32) -> io::Result<Option<(i32, libc::rusage)>> {
@@ -143,6 +144,33 @@ pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<Usage, L
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+    fn a_stop_of_a_traced_child_is_not_its_end() {
+        use crate::ptrace::request;
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        if let Err(error) = request::seize(pid, 0) {
+            println!("SKIP a_stop_of_a_traced_child_is_not_its_end: {error}");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        }
+        request::interrupt(pid).unwrap();
+        let start = std::time::Instant::now();
+        while proc::stat::read(pid).unwrap().state != 't' {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "it does not stop");
+            std::thread::yield_now();
+        }
+        assert!(!reap_if_ended(pid));
+        child.kill().unwrap();
+        while !reap_if_ended(pid) {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "it does not end");
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn status_words_are_decoded() {

@@ -7,6 +7,7 @@
 //! (`siginfo_t` is the same), and the sender tells it neither: a script without job control that
 //! says `kill $!` and timeout(1) are both the leader of our group. So a third process is asked: it
 //! blocks all signals, and what is pending in it was sent to it too, which nobody does on purpose.
+//! What the kernel or the program itself sends is never handed on, and so not counted.
 //!
 //! The kernel signals a group in one step; a manager goes through a cgroup one process after the
 //! other, so the witness is asked [`GRACE`] later.
@@ -68,9 +69,10 @@ impl Witness {
         }
     }
 
-    /// What it has received since it was last asked; `None` when it does not answer.
-    pub(crate) fn ask(&self) -> Option<Counts> {
-        rustix::io::write(&self.socket, b"?").ok()?;
+    /// What it has received since it was last asked, from processes other than `program`; `None`
+    /// when it does not answer.
+    pub(crate) fn ask(&self, program: i32) -> Option<Counts> {
+        rustix::io::write(&self.socket, &program.to_ne_bytes()).ok()?;
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         crate::run::sleep(&mut fds, Some(PATIENCE));
         let [fd] = fds;
@@ -96,9 +98,9 @@ fn testify(socket: BorrowedFd<'_>, parent: u32) -> ! {
         let all = every_signal();
         // SAFETY: reads a live sigset_t; the old mask is not asked for.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut()) };
-        let mut question = [0];
-        while rustix::io::read(socket, &mut question) == Ok(1) {
-            let counts = take_pending(&all);
+        let mut program = [0; size_of::<i32>()];
+        while rustix::io::read(socket, &mut program) == Ok(program.len()) {
+            let counts = take_pending(&all, i32::from_ne_bytes(program));
             let _gone = rustix::io::write(socket, &counts);
         }
     }
@@ -114,16 +116,22 @@ fn every_signal() -> libc::sigset_t {
     set
 }
 
-/// Takes all that is pending.
-fn take_pending(set: &libc::sigset_t) -> Counts {
+/// Takes all that is pending; counts what processes other than `program` have sent.
+fn take_pending(set: &libc::sigset_t, program: i32) -> Counts {
     let mut counts = [0_u8; SIGNALS];
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     loop {
-        // SAFETY: reads a live set and a live timespec; the details are not asked for.
-        let signal = unsafe { libc::sigtimedwait(set, ptr::null_mut(), &raw const now) };
+        // SAFETY: a siginfo_t is plain integers and pointers, all of which may be zero.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: reads a live set and a live timespec and writes a live siginfo_t.
+        let signal = unsafe { libc::sigtimedwait(set, &raw mut info, &raw const now) };
         let index = usize::try_from(signal).ok().and_then(|n| n.checked_sub(1));
         let Some(count) = index.and_then(|n| counts.get_mut(n)) else { return counts };
-        *count = count.saturating_add(1);
+        // SAFETY: filled or zero; where a process sent the signal this field names it.
+        let sender = unsafe { info.si_pid() };
+        if info.si_code <= 0 && sender != program {
+            *count = count.saturating_add(1);
+        }
     }
 }
 
@@ -134,16 +142,36 @@ mod tests {
     #[test]
     fn it_says_what_it_received_once() {
         let witness = Witness::start().unwrap();
-        assert_eq!(witness.ask(), Some([0; SIGNALS]));
+        assert_eq!(witness.ask(0), Some([0; SIGNALS]));
         let real_time = libc::SIGRTMIN() + 3;
         for signal in [libc::SIGTERM, libc::SIGTERM, real_time, real_time] {
             wait::kill(witness.pid, signal);
         }
-        let counts = witness.ask().unwrap();
+        let counts = witness.ask(0).unwrap();
         let count = |signal: i32| counts[usize::try_from(signal).unwrap() - 1];
         assert_eq!((count(libc::SIGTERM), count(real_time), count(libc::SIGINT)), (1, 2, 0));
-        assert_eq!(witness.ask(), Some([0; SIGNALS]));
+        assert_eq!(witness.ask(0), Some([0; SIGNALS]));
         wait::kill(witness.pid, libc::SIGKILL);
-        assert_eq!(witness.ask(), None);
+        assert_eq!(witness.ask(0), None);
+    }
+
+    #[test]
+    fn what_the_kernel_or_the_program_sent_is_taken_and_not_counted() {
+        use std::os::fd::AsRawFd;
+        let witness = Witness::start().unwrap();
+        // Its answer says that it has blocked all signals.
+        assert_eq!(witness.ask(0), Some([0; SIGNALS]));
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        // SAFETY: names who gets the signals of a socket of ours.
+        assert_eq!(unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETOWN, witness.pid) }, 0);
+        // SAFETY: asks for a SIGIO whenever a socket of ours becomes readable.
+        assert_eq!(unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC) }, 0);
+        rustix::io::write(&theirs, b"x").unwrap();
+        wait::kill(witness.pid, libc::SIGTERM);
+        assert_eq!(witness.ask(pagewise_kernel::proc::own_pid()), Some([0; SIGNALS]));
+        // A signal still pending would hide another of its number.
+        wait::kill(witness.pid, libc::SIGIO);
+        wait::kill(witness.pid, libc::SIGTERM);
+        assert_eq!(witness.ask(0).map(|counts| counts.iter().sum()), Some(2_u8));
     }
 }

@@ -126,15 +126,16 @@ fn variables_that_name_us_name_the_program() {
 
 /// A program under `through` that says which signals it hears, and its lines.
 fn listening() -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut command = agent(
-        "through",
-        &[
-            "sh",
-            "-c",
-            "for s in INT QUIT ABRT USR1 TERM 36; do trap \"echo $s\" $s; done; \
-                       trap 'exit 9' HUP; echo ready; while :; do sleep 0.05 & wait; done",
-        ],
+    listening_after("echo ready")
+}
+
+/// The same; when it listens it does `first`, which says that it is ready.
+fn listening_after(first: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let script = format!(
+        "for s in INT QUIT ABRT USR1 USR2 TERM 36; do trap \"echo $s\" $s; done; \
+         trap 'exit 9' HUP; {first}; while :; do sleep 0.05 & wait; done"
     );
+    let mut command = agent("through", &["sh", "-c", &script]);
     let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     assert_eq!(line(&mut out), "ready");
@@ -162,7 +163,7 @@ fn a_signal_sent_to_us_reaches_the_program() {
 #[test]
 fn a_signal_sent_to_the_group_reaches_the_program_once() {
     let (mut child, mut out) = listening();
-    let group = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let group = group(&child);
     let mut heard = Vec::new();
     for round in 1..=3 {
         rustix::process::kill_process_group(group, rustix::process::Signal::TERM).unwrap();
@@ -181,6 +182,49 @@ fn a_signal_sent_to_the_group_reaches_the_program_once() {
     out.read_to_string(&mut rest).unwrap();
     heard.extend(rest.lines().map(str::to_owned));
     assert_eq!(heard.iter().filter(|name| *name == "TERM").count(), 3, "{heard:?}");
+}
+
+fn group(child: &Child) -> rustix::process::Pid {
+    rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_stop_sent_to_the_group_reaches_the_program_once() {
+    use rustix::process::{Signal, kill_process_group};
+    // Only the first one stops it.
+    let stop = "trap 'echo TSTP; [ \"$n\" ] || { n=1; kill -STOP $$; }' TSTP; echo ready";
+    let (mut child, mut out) = listening_after(stop);
+    let us = i32::try_from(child.id()).unwrap();
+    kill_process_group(group(&child), Signal::TSTP).unwrap();
+    assert_eq!(line(&mut out), "TSTP");
+    wait_for(|| state(us) == Some('T'));
+    kill_process_group(group(&child), Signal::CONT).unwrap();
+    // Handed on after what was kept before it.
+    signal(child.id(), Signal::USR1);
+    assert_eq!(line(&mut out), "USR1");
+    signal(child.id(), Signal::HUP);
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn a_signal_is_not_taken_for_one_that_the_program_sent_before() {
+    use rustix::process::{Signal, kill_process_group};
+    // When we stop with it we have seen what it sent to the group.
+    let (mut child, mut out) = listening_after("echo ready; kill -s USR2 0; kill -STOP $$");
+    let us = i32::try_from(child.id()).unwrap();
+    assert_eq!(line(&mut out), "USR2");
+    wait_for(|| state(us) == Some('T'));
+    kill_process_group(group(&child), Signal::CONT).unwrap();
+    signal(child.id(), Signal::USR2);
+    let last = Command::new("kill").args(["-s", "36", &us.to_string()]).status().unwrap();
+    assert!(last.success());
+    assert_eq!(line(&mut out), "USR2");
+    assert_eq!(line(&mut out), "36");
+    signal(child.id(), Signal::HUP);
+    assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 
 #[test]

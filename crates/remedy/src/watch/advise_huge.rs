@@ -5,15 +5,15 @@
 //! begun another program. Mappings present at the first look of a process count as new: what they
 //! already hold stays small, what is touched later becomes huge.
 //!
-//! Looks come every 4 ms while mappings appear and every 16 ms after a second without, from the end
-//! of one to the begin of the next, and never more than one part in 21 of the time: a tree with very
-//! many mappings is looked at less often. A process that refuses for a reason that passes is tried
-//! again, later each time.
+//! Looks come every 4 ms while mappings appear and every 16 ms after a second without; a tree with
+//! very many mappings is looked at less often (`run` in tracee). A thread whose stop comes late is
+//! let go within a millisecond of it, or after the look that is being made. A process that refuses
+//! for a reason that passes is tried again, later each time.
 //!
 //! Not seen: a mapping that is freed and made again at the same address between two looks (also
 //! by an exec of the same file without address randomisation) keeps its small pages.
 
-use super::{Look, Rhythm};
+use super::Rhythm;
 use pagewise_kernel::proc::{maps, status};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::inject::{InjectError, Injector, Method, Owner};
@@ -24,7 +24,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// Pause between two looks after the set-up phase: a mapping is advised within 5 ms of its birth.
 const STEADY: Nanos = Nanos::millis(4);
-/// The same while a thread may stand still until it is let go.
+/// Pause between two attempts to let go a thread that may stand still until then.
 const OWED_PAUSE: Nanos = Nanos::millis(1);
 /// A process that refuses for good this often is left alone.
 const PATIENCE: u32 = 8;
@@ -226,8 +226,6 @@ impl Watcher for AdviseHuge {
     }
 
     fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
-        let look = Look::begin(since_start);
-        self.injector.settle();
         self.limit_reached = self.limit_reached || self.over_limit(tree);
         self.forget(tree);
         if !self.limit_reached {
@@ -235,11 +233,12 @@ impl Watcher for AdviseHuge {
                 self.visit(*pid, since_start);
             }
         }
-        if self.injector.settle() {
-            return Some(look.end() + OWED_PAUSE);
-        }
         let quiet = Nanos(since_start.0.saturating_sub(self.last_new.0));
-        (!self.limit_reached).then(|| look.next(Rhythm { steady: STEADY }, quiet))
+        (!self.limit_reached).then(|| Rhythm { steady: STEADY }.next(since_start, quiet))
+    }
+
+    fn settle(&mut self, since_start: Nanos) -> Option<Nanos> {
+        self.injector.settle().then(|| since_start + OWED_PAUSE)
     }
 
     fn finish(&mut self) -> WatchReport {

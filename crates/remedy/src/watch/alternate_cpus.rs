@@ -1,6 +1,6 @@
 //! Watcher of `place=apart`: processes joined by pipes take turns over the given CPUs.
 
-use super::{Look, Rhythm};
+use super::Rhythm;
 use pagewise_model::Nanos;
 use pagewise_tracee::pipes::ends;
 use pagewise_tracee::placement::{Placer, edges, place};
@@ -32,14 +32,13 @@ impl Watcher for AlternateCpus {
     }
 
     fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
-        let look = Look::begin(since_start);
         for (pid, cpu) in self.placer.assign(&edges(&ends(tree), &self.foreign)) {
             match place(pid, cpu) {
                 Ok(threads) => self.placed += u64::from(threads > 0),
                 Err(_gone_or_refused) => self.refused += 1,
             }
         }
-        Some(look.next(Rhythm { steady: STEADY }, since_start))
+        Some(Rhythm { steady: STEADY }.next(since_start, since_start))
     }
 
     fn finish(&mut self) -> WatchReport {

@@ -1,6 +1,6 @@
 //! Watcher of `pipe-grow`: grows each new pipe between processes of the tree, once.
 
-use super::{Look, Rhythm};
+use super::Rhythm;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::pipes::{Ledger, grow_all};
 use pagewise_tracee::tree::Tree;
@@ -26,12 +26,11 @@ impl Watcher for GrowPipes {
     }
 
     fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos> {
-        let look = Look::begin(since_start);
         if self.ledger.limit_reached() {
             return None;
         }
         grow_all(tree, &mut self.ledger);
-        Some(look.next(Rhythm { steady: STEADY }, since_start))
+        Some(Rhythm { steady: STEADY }.next(since_start, since_start))
     }
 
     fn finish(&mut self) -> WatchReport {

@@ -81,11 +81,7 @@ fn by_frame(
     request::set_sigmask(tid, u64::MAX)?;
     let result = run_call(thread, subject.sites.call)?;
     // On through the return and the restorer: when it is let go nothing of ours is in use.
-    for _ in 0..2 {
-        if thread.run_to_syscall()? != Stop::Syscall {
-            return Err(InjectError::Unseen);
-        }
-    }
+    pass_call(thread)?;
     if marked {
         // What is not cleared is not used again: nothing to report.
         let _unused = write_memory(subject.pid, frame.base, &vec![0; frame.bytes.len()]);
@@ -113,6 +109,13 @@ fn by_registers(
 
 /// Runs a prepared thread over the call; its result.
 fn run_call(thread: &mut Stopped, site: u64) -> Result<i64, InjectError> {
+    pass_call(thread)?;
+    let regs = thread.regs()?;
+    if regs.rip == site + 2 { Ok(regs.rax as i64) } else { Err(InjectError::Unseen) }
+}
+
+/// Runs a thread into a call and out of it.
+fn pass_call(thread: &mut Stopped) -> Result<(), InjectError> {
     for _ in 0..2 {
         match thread.run_to_syscall()? {
             Stop::Syscall => {}
@@ -120,6 +123,29 @@ fn run_call(thread: &mut Stopped, site: u64) -> Result<i64, InjectError> {
             _ => return Err(InjectError::Unseen),
         }
     }
-    let regs = thread.regs()?;
-    if regs.rip == site + 2 { Ok(regs.rax as i64) } else { Err(InjectError::Unseen) }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use crate::ptrace::Halt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_target_that_ends_in_a_call_is_gone() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        match Stopped::halt(pid, OPTIONS) {
+            Ok(Halt::Stopped(mut thread)) => {
+                drop(child.stdin.take());
+                let error = std::iter::repeat_with(|| pass_call(&mut thread)).find_map(Result::err);
+                assert!(matches!(error, Some(InjectError::Gone)), "{error:?}");
+            }
+            other => println!("SKIP a_target_that_ends_in_a_call_is_gone: {other:?}"),
+        }
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
 }

@@ -9,6 +9,7 @@ use super::{InjectError, Method, Owner, Refusal};
 use pagewise_kernel::proc::{self, stat};
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 /// How often a thread's timeout may be started anew in its life.
 const MOST_LATE: u32 = 3;
@@ -50,7 +51,9 @@ pub(super) fn plan(
     let mut ranked: Vec<Ranked> = usable.flat_map(|one| ranked(subject, owner, one)).collect();
     ranked.sort_unstable();
     if ranked.is_empty() {
-        return Err(Refusal::Waiting.into());
+        let is_of_it = |tid: &i32| Path::new(&format!("/proc/{}/task/{tid}", subject.pid)).exists();
+        let is_owed = owed.iter().any(is_of_it);
+        return Err(if is_owed { Refusal::Busy } else { Refusal::Waiting }.into());
     }
     Ok(ranked.into_iter().map(|(_, _, tid, method)| (tid, method)).collect())
 }
@@ -133,6 +136,21 @@ mod tests {
         );
         let waits = [seen(10, Some(libc::SYS_epoll_wait)), seen(11, Some(libc::SYS_close))];
         assert_eq!(order(&native, Owner::Other, &waits), [frame(10)]);
+    }
+
+    #[test]
+    fn a_program_whose_only_thread_is_still_to_stop_is_busy() {
+        use std::process::{Command, Stdio};
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let target = Subject { pid, ..subject(Some(1), false) };
+        let planned = |owed: &[i32]| plan(&target, Owner::Other, owed, &HashMap::new());
+        let owed = planned(&[pid]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(matches!(owed, Err(InjectError::Refused(Refusal::Busy))), "{owed:?}");
+        let gone = planned(&[pid]);
+        assert!(matches!(gone, Err(InjectError::Refused(Refusal::Waiting))), "{gone:?}");
     }
 
     #[test]
