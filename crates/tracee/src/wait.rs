@@ -170,6 +170,7 @@ mod tests {
             assert!(start.elapsed() < std::time::Duration::from_secs(20), "it does not end");
             std::thread::yield_now();
         }
+        assert!(child.wait().is_err(), "it has been reaped");
     }
 
     #[test]
