@@ -191,8 +191,9 @@ fn group(child: &Child) -> rustix::process::Pid {
 #[test]
 fn a_stop_sent_to_the_group_reaches_the_program_once() {
     use rustix::process::{Signal, kill_process_group};
-    // Only the first one stops it.
-    let stop = "trap 'echo TSTP; [ \"$n\" ] || { n=1; kill -STOP $$; }' TSTP; echo ready";
+    // Only the first one stops it, when we have taken ours and have not handed it on yet.
+    let stop =
+        "trap 'echo TSTP; [ \"$n\" ] || { n=1; sleep 0.005; kill -STOP $$; }' TSTP; echo ready";
     let (mut child, mut out) = listening_after(stop);
     let us = i32::try_from(child.id()).unwrap();
     kill_process_group(group(&child), Signal::TSTP).unwrap();
