@@ -10,12 +10,14 @@ use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Plain timed runs of the look: two, for the spread.
 const RUNS: usize = 2;
-/// Memory touched and freed before a run, relative to the program's peak. Freed pages merge with
-/// their neighbours and the program takes others than those just touched: what is in place must be
-/// well more than it needs. See docs/decisions/006-conditioning-before-each-run.md.
-const CONDITION_FACTOR: u64 = 2;
-/// The least that is touched: what a small program takes comes from anywhere in free memory.
-const CONDITION_LEAST: Bytes = Bytes::mib(256);
+/// Memory touched and freed before a run beyond the program's peak: as much again, within bounds.
+/// Freed pages merge with their neighbours and the program takes others than those just touched:
+/// what is in place must be well more than it needs. See
+/// docs/decisions/006-conditioning-before-each-run.md. The least:
+const SURPLUS_LEAST: Bytes = Bytes::mib(256);
+/// The most that is touched beyond the peak: touching takes time, and a large program's pages are
+/// most of what is free and near.
+const SURPLUS_MOST: Bytes = Bytes::mib(512);
 /// A run may take so many times the slowest plain one: a program slower than that hangs.
 const TIME_FACTOR: u64 = 10;
 /// The least time it may take: a short program stumbles over much that is not its own.
@@ -25,7 +27,7 @@ const FIRST_LEAST: Nanos = Nanos::secs(60);
 /// Memory that an arm may take, relative to the program's peak.
 const MEMORY_FACTOR: f64 = 1.25;
 /// And beyond that: no more than conditioning takes anyway.
-const MEMORY_SLACK: Bytes = CONDITION_LEAST;
+const MEMORY_SLACK: Bytes = SURPLUS_LEAST;
 /// A kept output may be so much smaller than what the look wrote: what a program writes varies.
 const KEPT_SHARE: f64 = 0.9;
 /// And so much beyond that: a writer that its reader leaves has filled the pipe in vain.
@@ -72,7 +74,7 @@ pub(crate) fn time(
 /// from different parts of it, so that otherwise each arm would pay for the host in its own way.
 pub(crate) fn conditioned(runs: &[Usage]) -> Bytes {
     let peak = runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
-    Bytes(peak.saturating_mul(CONDITION_FACTOR)).max(CONDITION_LEAST)
+    Bytes(peak.saturating_add(peak.clamp(SURPLUS_LEAST.0, SURPLUS_MOST.0)))
 }
 
 /// Limits of the first plain run: no more than a traced life suggests.
@@ -142,9 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_largest_peak_is_conditioned_and_never_little() {
+    fn more_than_the_largest_peak_is_conditioned_and_never_little() {
         assert_eq!(conditioned(&[]), Bytes::mib(256));
-        assert_eq!(conditioned(&[with_peak(Bytes::mib(40))]), Bytes::mib(256));
+        assert_eq!(conditioned(&[with_peak(Bytes::mib(40))]), Bytes::mib(296));
+        assert_eq!(conditioned(&[with_peak(Bytes::gib(4))]), Bytes::mib(4096 + 512));
         let runs = [with_peak(Bytes::mib(300)), with_peak(Bytes::mib(200))];
         assert_eq!(conditioned(&runs), Bytes::mib(600));
         assert_eq!(conditioned(&[with_peak(Bytes(u64::MAX))]), Bytes(u64::MAX));

@@ -104,10 +104,12 @@ impl Curve {
         Self(points)
     }
 
-    /// The smallest set for which huge pages are clearly faster.
+    /// The largest set below the first for which huge pages are clearly faster: between the two
+    /// somewhere the TLB's reach ends, and an upper bound takes the nearer; none where huge pages
+    /// are never faster.
     fn reach(&self) -> Option<u64> {
-        let beyond = self.0.iter().find(|(_, base, huge)| *base > huge * BEYOND_REACH);
-        beyond.map(|(set, ..)| *set as u64)
+        let beyond = self.0.iter().position(|(_, base, huge)| *base > huge * BEYOND_REACH)?;
+        Some(beyond.checked_sub(1).map_or(0, |before| self.0[before].0 as u64))
     }
 
     /// Both times for a set of `bytes`: linear in its logarithm between points, flat outside.
