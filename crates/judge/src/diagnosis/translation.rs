@@ -24,7 +24,7 @@ const STRAY_BURSTS: u64 = 4;
 /// Memory that the second-level TLB of any machine of the last ten years reaches (1024 base pages
 /// and more), so that no price is needed to call its cost small.
 const ALWAYS_REACHED: Bytes = Bytes::mib(4);
-/// Base pages must be slower than huge ones by this factor for a set to be beyond the TLB's reach.
+/// Base pages must be slower than huge ones by this factor over some set for translation to count.
 const BEYOND_REACH: f64 = 1.10;
 
 pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Estimate> {
@@ -104,12 +104,11 @@ impl Curve {
         Self(points)
     }
 
-    /// The largest set below the first for which huge pages are clearly faster: between the two
-    /// somewhere the TLB's reach ends, and an upper bound takes the nearer; none where huge pages
-    /// are never faster.
+    /// What is taken to be within the TLB's reach for an upper bound: little, as loads on base pages
+    /// get slower long before they are clearly so. None where huge pages are never clearly faster.
     fn reach(&self) -> Option<u64> {
-        let beyond = self.0.iter().position(|(_, base, huge)| *base > huge * BEYOND_REACH)?;
-        Some(beyond.checked_sub(1).map_or(0, |before| self.0[before].0 as u64))
+        let beyond = self.0.iter().any(|(_, base, huge)| *base > huge * BEYOND_REACH);
+        beyond.then_some(ALWAYS_REACHED.0)
     }
 
     /// Both times for a set of `bytes`: linear in its logarithm between points, flat outside.
