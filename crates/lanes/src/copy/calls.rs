@@ -1,10 +1,23 @@
 //! The system calls that the engine makes, behind a trait so that tests can refuse any of them at
-//! any moment (`read(2)`, `write(2)`, `splice(2)`, `sendfile(2)`, `copy_file_range(2)`, `poll(2)`).
+//! any moment (`read(2)`, `write(2)`, those of [`Transfer`], `poll(2)`).
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// A call that moves bytes from one descriptor to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    /// `splice(2)`; one side is a pipe.
+    Splice,
+    /// `tee(2)`: both sides are pipes, and the bytes stay in the first.
+    Tee,
+    /// `sendfile(2)`.
+    Sendfile,
+    /// `copy_file_range(2)`.
+    FileRange,
+}
 
 /// What the kernel is asked for. Counts are bytes; 0 from a source means its end.
 pub(crate) trait Calls {
@@ -12,21 +25,10 @@ pub(crate) trait Calls {
     fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno>;
     /// `write(2)`.
     fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno>;
-    /// `splice(2)`; one side is a pipe.
-    fn splice(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize)
-    -> Result<usize, Errno>;
-    /// `tee(2)`: both sides are pipes, and the bytes stay in the first.
-    fn tee(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno>;
-    /// `sendfile(2)`.
-    fn sendfile(
+    /// At most `most` bytes from one to the other without passing user space.
+    fn transfer(
         &self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
-        most: usize,
-    ) -> Result<usize, Errno>;
-    /// `copy_file_range(2)`.
-    fn copy_file_range(
-        &self,
+        how: Transfer,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         most: usize,
@@ -52,36 +54,21 @@ impl Calls for Kernel {
         rustix::io::write(to, bytes)
     }
 
-    fn splice(
+    fn transfer(
         &self,
+        how: Transfer,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         most: usize,
     ) -> Result<usize, Errno> {
         // Not SPLICE_F_MORE: it would hold the last part of a message back in a TCP sink.
-        rustix::pipe::splice(from, None, to, None, most, SpliceFlags::empty())
-    }
-
-    fn tee(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
-        rustix::pipe::tee(from, to, most, SpliceFlags::empty())
-    }
-
-    fn sendfile(
-        &self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
-        most: usize,
-    ) -> Result<usize, Errno> {
-        rustix::fs::sendfile(to, from, None, most)
-    }
-
-    fn copy_file_range(
-        &self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
-        most: usize,
-    ) -> Result<usize, Errno> {
-        rustix::fs::copy_file_range(from, None, to, None, most)
+        let flags = SpliceFlags::empty();
+        match how {
+            Transfer::Splice => rustix::pipe::splice(from, None, to, None, most, flags),
+            Transfer::Tee => rustix::pipe::tee(from, to, most, flags),
+            Transfer::Sendfile => rustix::fs::sendfile(to, from, None, most),
+            Transfer::FileRange => rustix::fs::copy_file_range(from, None, to, None, most),
+        }
     }
 
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {

@@ -1,6 +1,6 @@
 //! The loop of a copy: one way after the other until the end of the source or an error of a side.
 
-use super::calls::Calls;
+use super::calls::{Calls, Transfer};
 use super::outlet::Outlet;
 use super::route::Way;
 use super::{BUFFER, Copied, CopyError, PIPE, Side, Step};
@@ -54,9 +54,9 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             let left = match way {
                 Way::ReadWrite => self.by_read_write(),
                 Way::Broker => self.by_broker(),
-                Way::Splice => self.by_one_call(way, C::splice),
-                Way::Sendfile => self.by_one_call(way, C::sendfile),
-                Way::FileRange => self.by_one_call(way, C::copy_file_range),
+                Way::Splice => self.by_one_call(way, Transfer::Splice),
+                Way::Sendfile => self.by_one_call(way, Transfer::Sendfile),
+                Way::FileRange => self.by_one_call(way, Transfer::FileRange),
             }?;
             if self.outlet.moved > before {
                 last = way;
@@ -97,18 +97,14 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
 
     /// A way that is one call from the source to the sink. EAGAIN does not say whose it is: both
     /// are waited for, once, before the call counts as refused.
-    fn by_one_call(
-        &mut self,
-        way: Way,
-        call: impl Fn(&C, BorrowedFd<'_>, BorrowedFd<'_>, usize) -> Result<usize, Errno>,
-    ) -> Result<Left, CopyError> {
+    fn by_one_call(&mut self, way: Way, how: Transfer) -> Result<Left, CopyError> {
         let mut waited = false;
         loop {
             let most = self.room(MOST);
             if most == 0 {
                 return Ok(Left::Ended);
             }
-            match call(self.outlet.calls, self.from, self.outlet.to, most) {
+            match self.outlet.calls.transfer(how, self.from, self.outlet.to, most) {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     self.outlet.moved += n as u64;
@@ -143,7 +139,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 return Ok(Left::Ended);
             }
             let start = self.now();
-            match calls.splice(self.from, writing.as_fd(), most) {
+            match calls.transfer(Transfer::Splice, self.from, writing.as_fd(), most) {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     let middle = self.now();

@@ -6,7 +6,7 @@
 //! not, or anything is refused, the bytes in our pipe are read and written by hand and so is the
 //! rest. Sinks are served in turn, and the slowest sets the pace, as in tee(1).
 
-use super::calls::{Calls, Kernel};
+use super::calls::{Calls, Kernel, Transfer};
 use super::outlet::Outlet;
 use super::{BUFFER, CopyError, PIPE, Side};
 use crate::end::{End, Kind};
@@ -113,12 +113,13 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             return Ok(());
         };
         while self.outlets.iter().any(Option::is_some) {
-            let n = match self.calls.splice(self.from, first.1.as_fd(), capacity) {
-                Ok(0) => return Ok(()),
-                Ok(n) => n,
-                Err(Errno::INTR) => continue,
-                Err(_) => return Ok(()),
-            };
+            let n =
+                match self.calls.transfer(Transfer::Splice, self.from, first.1.as_fd(), capacity) {
+                    Ok(0) => return Ok(()),
+                    Ok(n) => n,
+                    Err(Errno::INTR) => continue,
+                    Err(_) => return Ok(()),
+                };
             self.moved += n as u64;
             match self.share(&first.0, &mut second, n)? {
                 Shared::Whole => {}
@@ -154,7 +155,8 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             if self.outlets[index].is_none() {
                 continue;
             }
-            let Ok(copied) = self.calls.tee(first.as_fd(), second.1.as_fd(), held) else {
+            let (from, to) = (first.as_fd(), second.1.as_fd());
+            let Ok(copied) = self.calls.transfer(Transfer::Tee, from, to, held) else {
                 return self.by_hand(first, held, &given);
             };
             given[index] = copied;

@@ -2,7 +2,7 @@
 //! short: the sink must hold the source's bytes exactly, or their beginning and an error of the
 //! side that was refused.
 
-use super::calls::{Calls, Kernel};
+use super::calls::{Calls, Kernel, Transfer};
 use super::{Copied, Copy, CopyError, Fan, Side};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -20,10 +20,7 @@ const SIZE: usize = 700_001;
 enum Call {
     Read,
     Write,
-    Splice,
-    Tee,
-    Sendfile,
-    FileRange,
+    Transfer(Transfer),
     Pipe,
     Grow,
 }
@@ -31,10 +28,10 @@ enum Call {
 const CALLS: [Call; 8] = [
     Call::Read,
     Call::Write,
-    Call::Splice,
-    Call::Tee,
-    Call::Sendfile,
-    Call::FileRange,
+    Call::Transfer(Transfer::Splice),
+    Call::Transfer(Transfer::Tee),
+    Call::Transfer(Transfer::Sendfile),
+    Call::Transfer(Transfer::FileRange),
     Call::Pipe,
     Call::Grow,
 ];
@@ -95,35 +92,14 @@ impl Calls for Faulty {
         Kernel.write(to, &bytes[..self.size(Call::Write, bytes.len())?])
     }
 
-    fn splice(
+    fn transfer(
         &self,
+        how: Transfer,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
         most: usize,
     ) -> Result<usize, Errno> {
-        Kernel.splice(from, to, self.size(Call::Splice, most)?)
-    }
-
-    fn tee(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
-        Kernel.tee(from, to, self.size(Call::Tee, most)?)
-    }
-
-    fn sendfile(
-        &self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
-        most: usize,
-    ) -> Result<usize, Errno> {
-        Kernel.sendfile(from, to, self.size(Call::Sendfile, most)?)
-    }
-
-    fn copy_file_range(
-        &self,
-        from: BorrowedFd<'_>,
-        to: BorrowedFd<'_>,
-        most: usize,
-    ) -> Result<usize, Errno> {
-        Kernel.copy_file_range(from, to, self.size(Call::FileRange, most)?)
+        Kernel.transfer(how, from, to, self.size(Call::Transfer(how), most)?)
     }
 
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {

@@ -1,7 +1,7 @@
 //! The sink's side of a copy: all of some bytes, from memory or from a pipe of our own, into one
 //! descriptor, waiting where it answers EAGAIN, with errors that are the sink's.
 
-use super::calls::Calls;
+use super::calls::{Calls, Transfer};
 use super::{BUFFER, CopyError, Side};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
         mut held: usize,
     ) -> Result<bool, CopyError> {
         while held > 0 {
-            match self.calls.splice(pipe.as_fd(), self.to, held) {
+            match self.calls.transfer(Transfer::Splice, pipe.as_fd(), self.to, held) {
                 Ok(n) if n > 0 => {
                     self.moved += n as u64;
                     held -= n;
