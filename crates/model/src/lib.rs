@@ -12,6 +12,7 @@
 
 pub mod capability;
 pub mod diagnosis;
+pub mod ladder;
 pub mod look;
 pub mod machine;
 pub mod measured;

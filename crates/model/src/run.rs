@@ -1,10 +1,11 @@
-//! The saved run: one JSON document per `tune`, `ab`, `profile` or `doctor`.
+//! The saved run: one JSON document per `tune`, `ab`, `profile`, `doctor` or `bench`.
 //!
 //! `schema` is raised whenever a reader of the former version would misread a file. Readers
 //! refuse newer schemas by number and accept unknown keys.
 
 use crate::capability::Checkup;
 use crate::diagnosis::Diagnosis;
+use crate::ladder::Ladder;
 use crate::look::Look;
 use crate::machine::Machine;
 use crate::plan::{Candidate, Dose, Receipt};
@@ -28,6 +29,8 @@ pub enum RunKind {
     Profile,
     /// `pagewise doctor`.
     Doctor,
+    /// `pagewise bench`.
+    Bench,
 }
 
 /// Where standard output went in timed runs, the same for all arms.
@@ -123,6 +126,9 @@ pub struct Run {
     pub receipt: Option<Receipt>,
     /// `doctor`'s findings.
     pub checkup: Option<Checkup>,
+    /// The ladder of `bench pipe`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ladder: Option<Ladder>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -174,6 +180,7 @@ impl Run {
             experiment: None,
             receipt: None,
             checkup: None,
+            ladder: None,
             outcome: None,
             warnings: Vec::new(),
         }

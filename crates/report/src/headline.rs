@@ -4,6 +4,7 @@ use crate::number::{change, counted, interval, percent, times_as_fast};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use pagewise_model::diagnosis::Diagnosis;
+use pagewise_model::ladder::{Consumption, Point};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Effect, Verdict, Word};
 
@@ -29,6 +30,7 @@ pub fn headline(run: &Run) -> String {
         RunKind::Profile => profile_headline(run),
         RunKind::Ab => ab_headline(run),
         RunKind::Tune => tune_headline(run),
+        RunKind::Bench => bench_headline(run),
     }
 }
 
@@ -42,6 +44,20 @@ pub(crate) fn headline_section(run: &Run, style: &Style) -> String {
     };
     page.para(&headline(run), 0, tone);
     page.finish()
+}
+
+fn bench_headline(run: &Run) -> String {
+    let Some(ladder) = &run.ladder else {
+        return "no ladder was measured".to_owned();
+    };
+    let rated = |point: &Point| Some((point.rate()?.median, point.rung.name.clone()));
+    let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);
+    match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((rate, name)) => {
+            format!("pipes: at most {rate:.1} GiB/s by reference, with nobody looking ({name})")
+        }
+        None => "pipes: nothing could be measured by reference".to_owned(),
+    }
 }
 
 fn profile_headline(run: &Run) -> String {

@@ -41,6 +41,7 @@ pub(crate) const fn kind_label(kind: RunKind) -> &'static str {
         RunKind::Ab => "ab",
         RunKind::Profile => "profile",
         RunKind::Doctor => "doctor",
+        RunKind::Bench => "bench",
     }
 }
 

@@ -24,7 +24,9 @@ pub fn render(run: &Run, style: &Style) -> String {
                 page.append(&doctor_section(checkup, style));
             }
         }
-        RunKind::Tune | RunKind::Ab | RunKind::Profile => examined(run, &mut page),
+        RunKind::Tune | RunKind::Ab | RunKind::Profile | RunKind::Bench => {
+            examined(run, &mut page);
+        }
     }
     page.section(&notes_section(run, style));
     page.finish()

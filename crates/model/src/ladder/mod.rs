@@ -1,0 +1,174 @@
+//! A ladder of pipe techniques as it was measured: what each way to move bytes from one process to
+//! another gives on one machine.
+//!
+//! A [`Rung`] is a technique with all its settings. A [`Point`] is a rung under one
+//! [`Consumption`]: what becomes of the bytes at the far end decides what a figure means, so no
+//! figure is without it. A [`Sample`] is one repeat, that is one fresh pair of processes. The
+//! [`Yardsticks`] of the same minute say what the memory itself gives.
+//!
+//! Rates are GiB/s on the wall clock, from the arrival of the first bytes to that of the last. CPU
+//! time is what the kernel charged to the two processes; a process that only empties the socket of
+//! a forwarding consumer is not in it. Machine, prices and version stand in the saved run around it
+//! (`run::Run`).
+
+mod rung;
+mod sample;
+
+pub use rung::{Buffers, Pages, Placement, Reader, Rung, Wait, Writer};
+pub use sample::{EndUsage, Sample};
+
+use crate::measured::{Fact, Measured};
+use crate::units::{Bytes, Nanos, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// What becomes of the bytes at the far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Consumption {
+    /// Nobody looks at them: a splicing reader throws references away, a copying one does not read
+    /// its buffer. Always headed *by reference*.
+    Untouched,
+    /// The consumer reads every byte and checks it against the sequence that the producer wrote.
+    Touched,
+    /// They are passed on to an AF_UNIX socket, which a third process empties.
+    ForwardedSocket,
+    /// They are passed on to a file in the page cache.
+    ForwardedFile,
+}
+
+impl Consumption {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 4] =
+        [Self::Untouched, Self::Touched, Self::ForwardedSocket, Self::ForwardedFile];
+
+    /// The heading of its rows.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Untouched => "untouched, by reference",
+            Self::Touched => "touched",
+            Self::ForwardedSocket => "forwarded to a socket",
+            Self::ForwardedFile => "forwarded to a file",
+        }
+    }
+}
+
+/// One rung under one consumption.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The technique and its settings, as asked for.
+    pub rung: Rung,
+    /// What became of the bytes.
+    pub consumption: Consumption,
+    /// No reader of any kind can see bytes change after they were handed over ([`Rung::is_safe`]).
+    pub safe: bool,
+    /// How the far end took the bytes: a splicing reader cannot look at them and reads instead.
+    pub reader: Reader,
+    /// CPU of the writing process; none where it was left free.
+    pub writer_cpu: Option<u32>,
+    /// CPU of the reading process.
+    pub reader_cpu: Option<u32>,
+    /// What the pipe really held.
+    pub pipe_bytes: Bytes,
+    /// Page size of the producer's buffer as the kernel showed it, never as it was asked for.
+    pub page_bytes: Fact<PageSize>,
+    /// Whether the consumer found the sequence whole, in every repeat; missing where it did not
+    /// look.
+    pub verified: Fact<bool>,
+    /// The repeats, in the order of their numbers.
+    pub samples: Vec<Sample>,
+    /// Why there are no samples, or fewer than asked for.
+    pub refused: Option<String>,
+}
+
+impl Point {
+    /// A point without samples, for `reason`.
+    #[must_use]
+    pub fn refused(rung: Rung, consumption: Consumption, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self {
+            safe: rung.is_safe(),
+            reader: rung.reader_for(consumption),
+            rung,
+            consumption,
+            writer_cpu: None,
+            reader_cpu: None,
+            pipe_bytes: Bytes(0),
+            page_bytes: Fact::missing(reason.clone()),
+            verified: Fact::missing(reason.clone()),
+            samples: Vec::new(),
+            refused: Some(reason),
+        }
+    }
+
+    /// `of` over the repeats: median and spread; none without repeats or where one gives nothing.
+    #[must_use]
+    pub fn measured(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Measured> {
+        let values: Option<Vec<f64>> = self.samples.iter().map(of).collect();
+        Measured::of(&values?)
+    }
+
+    /// GiB/s.
+    #[must_use]
+    pub fn rate(&self) -> Option<Measured> {
+        self.measured(Sample::gib_per_s)
+    }
+}
+
+/// What the memory itself gives, taken in between the repeats of the ladder, in GiB/s.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Yardsticks {
+    /// One core copies a buffer larger than the caches to another (bytes copied, once counted).
+    pub memcpy_gib_per_s: Fact<Measured>,
+    /// One core reads a buffer larger than the caches.
+    pub read_gib_per_s: Fact<Measured>,
+    /// One core reads what another core has just written and still has in its caches.
+    pub cross_core_gib_per_s: Fact<Measured>,
+}
+
+/// How the machine answers a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It holds here.
+    Confirmed,
+    /// It does not hold here.
+    Refuted,
+    /// The points of this ladder do not tell.
+    CannotTell,
+}
+
+/// A claim about pipes, set beside what this machine says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The claim.
+    pub claim: String,
+    /// The answer.
+    pub answer: Answer,
+    /// The figures that the answer rests on.
+    pub why: String,
+}
+
+/// A measured ladder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ladder {
+    /// Seed of the order in which the repeats were run.
+    pub seed: u64,
+    /// Repeats asked for.
+    pub repeats: u32,
+    /// Bytes of each repeat as asked for; none where each rung moved what filled its time.
+    pub asked_bytes: Option<Bytes>,
+    /// Time that one repeat was sized for, where no bytes were asked for.
+    pub repeat_ns: Option<Nanos>,
+    /// Whether the points are a grid over buffer and pipe sizes instead of a ladder.
+    pub sweep: bool,
+    /// Every rung under every consumption, in the order of the ladder.
+    pub points: Vec<Point>,
+    /// What the memory itself gives.
+    pub yardsticks: Yardsticks,
+    /// Claims and what this machine says.
+    pub claims: Vec<Claim>,
+}
+
+#[cfg(test)]
+mod tests;

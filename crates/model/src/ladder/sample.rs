@@ -1,0 +1,95 @@
+//! One repeat: one fresh pair of processes.
+
+use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// What one end of the pipe did and used between the start and its last byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EndUsage {
+    /// Bytes that it moved.
+    pub bytes: Bytes,
+    /// CPU time in user mode.
+    pub user_ns: Nanos,
+    /// CPU time in the kernel.
+    pub sys_ns: Nanos,
+    /// Times it gave up the CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times the CPU was taken away.
+    pub involuntary_switches: u64,
+    /// Page faults served without I/O.
+    pub minor_faults: u64,
+    /// Calls that move bytes, including those that moved none.
+    pub calls: u64,
+    /// Pipe slots that the bytes took: pages that each call's bytes touch, in the producer.
+    pub slots: u64,
+    /// Calls that came back because the other end was not ready.
+    pub spins: u64,
+    /// Times it went to sleep by poll(2), by its own decision.
+    pub blocks: u64,
+}
+
+impl EndUsage {
+    /// CPU time, user and kernel.
+    #[must_use]
+    pub fn cpu_ns(&self) -> Nanos {
+        self.user_ns + self.sys_ns
+    }
+}
+
+/// One repeat of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Number of the repeat, from 0.
+    pub repeat: u32,
+    /// Place in the order in which all repeats of the ladder were run, from 0.
+    pub place: u32,
+    /// Bytes that went through.
+    pub bytes: Bytes,
+    /// Bytes that arrived while the clock ran: all but those whose arrival started it.
+    pub timed_bytes: Bytes,
+    /// From the arrival of the first bytes to that of the last.
+    pub wall_ns: Nanos,
+    /// The producer.
+    pub writer: EndUsage,
+    /// The consumer.
+    pub reader: EndUsage,
+}
+
+impl Sample {
+    /// GiB/s on the wall clock; none where no time passed.
+    #[must_use]
+    pub fn gib_per_s(&self) -> Option<f64> {
+        let rate = gib(self.timed_bytes) / self.wall_ns.as_secs();
+        rate.is_finite().then_some(rate)
+    }
+
+    /// CPU-seconds of both ends for each GiB.
+    #[must_use]
+    pub fn cpu_s_per_gib(&self) -> Option<f64> {
+        let cpu = (self.writer.cpu_ns() + self.reader.cpu_ns()).as_secs();
+        self.per_gib(cpu)
+    }
+
+    /// Times that an end slept and was woken, for each GiB.
+    #[must_use]
+    pub fn wakeups_per_gib(&self) -> Option<f64> {
+        self.per_gib((self.writer.voluntary_switches + self.reader.voluntary_switches) as f64)
+    }
+
+    /// Wall time for each slot of the pipe.
+    #[must_use]
+    pub fn ns_per_slot(&self) -> Option<f64> {
+        let slots = self.writer.slots as f64 * self.timed_bytes.0 as f64 / self.bytes.0 as f64;
+        let ns = self.wall_ns.0 as f64 / slots;
+        ns.is_finite().then_some(ns)
+    }
+
+    fn per_gib(&self, value: f64) -> Option<f64> {
+        let share = value / gib(self.bytes);
+        share.is_finite().then_some(share)
+    }
+}
+
+fn gib(bytes: Bytes) -> f64 {
+    bytes.0 as f64 / Bytes::gib(1).0 as f64
+}
