@@ -5,6 +5,8 @@
 //! is of; [`Fan`] gives the same bytes to many. [`End`] tells what a descriptor is; the choice of the way rests on it and on trying, never
 //! on a kernel version.
 //!
+//! [`pipe`] has the ends of a pipe, to write to and read from, that grow it and wait well.
+//!
 //! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
 //! nothing prints. What a sink does with pages that it got by reference is not seen; therefore a
 //! file is copied into pipes and sockets unless the caller asks for [`Copy::live`]. What came through
@@ -15,6 +17,7 @@
 
 pub mod copy;
 mod end;
+pub mod pipe;
 
 pub use copy::{Copied, Copy, CopyError, Fan, Side, Step, Way, copy};
 pub use end::{End, Kind};

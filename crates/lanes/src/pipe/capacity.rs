@@ -1,0 +1,47 @@
+//! Growing a pipe within the user's limits (`fcntl(2)` F_SETPIPE_SZ, `pipe(7)`).
+//!
+//! An unprivileged user may ask for /proc/sys/fs/pipe-max-size bytes a pipe, 1 MiB by default, and
+//! holds at most pipe-user-pages-soft pages in all pipes together: 64 pipes of 1 MiB. Past that
+//! every growth is EPERM and new pipes have two slots. All of them work, only slower, so nothing
+//! here is an error: half as much is asked for until the kernel agrees or the pipe has that much.
+//! A pipe is never shrunk. Costs one call where the pipe is large enough, two where it grows.
+
+use std::os::fd::AsFd;
+
+/// Grows a pipe to `most` bytes or as near to it as allowed; gives the capacity that it has then,
+/// which the kernel rounds up to a power of two of pages, or 0 for what is no pipe.
+pub(crate) fn grow(pipe: impl AsFd, most: usize) -> usize {
+    let pipe = pipe.as_fd();
+    let Ok(has) = rustix::pipe::fcntl_getpipe_size(pipe) else { return 0 };
+    sizes(most, has)
+        .find_map(|size| rustix::pipe::fcntl_setpipe_size(pipe, size).ok())
+        .unwrap_or(has)
+}
+
+/// What to ask for, in order.
+fn sizes(most: usize, has: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(most), |size| Some(size / 2)).take_while(move |size| *size > has)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    #[test]
+    fn asks_for_less_until_the_pipe_has_it() {
+        let asked: Vec<usize> = sizes(1024 * KIB, 64 * KIB).collect();
+        assert_eq!(asked, [1024 * KIB, 512 * KIB, 256 * KIB, 128 * KIB]);
+        assert_eq!(sizes(64 * KIB, 64 * KIB).count(), 0);
+        assert_eq!(sizes(0, 0).count(), 0);
+    }
+
+    #[test]
+    fn grows_and_never_shrinks() {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        assert_eq!(grow(&writer, 256 * KIB), 256 * KIB);
+        assert_eq!(grow(&writer, 64 * KIB), 256 * KIB);
+        assert_eq!(grow(std::fs::File::open("/dev/null").unwrap(), 64 * KIB), 0);
+    }
+}

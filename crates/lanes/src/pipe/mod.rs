@@ -1,0 +1,186 @@
+//! The two ends of a pipe, as fast as is safe: [`Writer`] and [`Reader`].
+//!
+//! What makes pipes slow is less the copying than the waiting: a pipe of 64 KiB is full after some
+//! 20 us, and then one side sleeps and the other must wake it, which between two processors costs
+//! longer than the copy. So an end grows its pipe as far as the user's limits allow
+//! ([`Options::capacity`]), and waits by [`Wait::Adaptive`]: it spins while the peer is about to
+//! act and sleeps while it is not. Data that does not change goes by reference
+//! ([`Writer::send`]), data that is given away too ([`Writer::give`]); everything else is copied.
+//!
+//! Any descriptor will do. What is no pipe gets ordinary calls, which sleep. Units are bytes. The
+//! flags of a descriptor are left as they are: one with O_NONBLOCK is waited for by `poll(2)`.
+//! Signals are told as std does (`ErrorKind::Interrupted` from single calls, repeated by
+//! `write_all` and the like), and so is a reader that is gone (`ErrorKind::BrokenPipe`). Making an end
+//! costs two `fstat` and `fcntl` calls, and one or two to grow the pipe.
+//!
+//! An end does not see its peer: whether that copies, forwards or keeps what it gets, and on which
+//! processor it runs, is only guessed from waits.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! let (mut reader, mut writer) = pagewise_lanes::pipe::pair()?;
+//! let producer = std::thread::spawn(move || {
+//!     let bytes = vec![7; 100_000];
+//!     (0..100).try_for_each(|_| writer.write_all(&bytes))
+//! });
+//! let mut all = Vec::new();
+//! reader.read_to_end(&mut all)?;
+//! producer.join().unwrap()?;
+//! assert_eq!(all.len(), 10_000_000);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod attempt;
+pub(crate) mod capacity;
+mod patience;
+mod reader;
+mod waiter;
+mod writer;
+
+use crate::copy::PIPE;
+use crate::end::{End, Kind};
+use attempt::Attempt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+use waiter::Waiter;
+
+pub use reader::Reader;
+pub use writer::Writer;
+
+/// How an end waits for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wait {
+    /// Sleeps in its calls, as `read(2)` and `write(2)` do.
+    Block,
+    /// Spins while that has been rewarded lately, for 50 us at most, and sleeps otherwise.
+    #[default]
+    Adaptive,
+    /// Never sleeps: takes a whole processor, and both where the two ends share one.
+    Busy,
+}
+
+/// What the waits of one end came to. A writer waits for room, so its peer is the slower side; a
+/// reader waits for data, likewise. [`Wait::Block`] leaves waiting to the kernel, and then nothing
+/// is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WaitCounts {
+    /// Waits that ended while spinning.
+    pub spins: u64,
+    /// Waits that ended in a sleep.
+    pub sleeps: u64,
+    /// Time spun, rewarded or in vain.
+    pub spun: Duration,
+    /// Time from falling asleep to the end of the call that slept.
+    pub slept: Duration,
+}
+
+/// How ends are made.
+///
+/// # Examples
+///
+/// ```
+/// use pagewise_lanes::pipe::{Options, Wait};
+/// let (reader, writer) = Options::new().wait(Wait::Block).capacity(256 * 1024).pair()?;
+/// assert!(writer.capacity() <= 256 * 1024);
+/// assert_eq!(reader.capacity(), writer.capacity());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    wait: Wait,
+    capacity: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// Adaptive waits and a pipe of 1 MiB.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { wait: Wait::default(), capacity: PIPE }
+    }
+
+    /// How to wait for the other end.
+    #[must_use]
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Grows a pipe to `bytes`, or as near to that as the user's limits allow. No pipe is made
+    /// smaller, and 0 leaves every one as it is.
+    #[must_use]
+    pub fn capacity(mut self, bytes: usize) -> Self {
+        self.capacity = bytes;
+        self
+    }
+
+    /// An end that writes to `fd`.
+    ///
+    /// # Errors
+    ///
+    /// What `fstat(2)` says of the descriptor.
+    pub fn writer(self, fd: impl Into<OwnedFd>) -> io::Result<Writer> {
+        self.end(fd.into()).map(Writer::over)
+    }
+
+    /// An end that reads from `fd`.
+    ///
+    /// # Errors
+    ///
+    /// What `fstat(2)` says of the descriptor.
+    pub fn reader(self, fd: impl Into<OwnedFd>) -> io::Result<Reader> {
+        self.end(fd.into()).map(Reader::over)
+    }
+
+    /// Both ends of a new pipe; they are not inherited by programs that are started.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE, ENFILE.
+    pub fn pair(self) -> io::Result<(Reader, Writer)> {
+        let (reader, writer) = io::pipe()?;
+        // The writer grows it, and the reader is told of what came out.
+        let writer = self.writer(writer)?;
+        Ok((self.reader(reader)?, writer))
+    }
+
+    fn end(self, fd: OwnedFd) -> io::Result<Base> {
+        let end = End::of(&fd)?;
+        let is_pipe = end.kind == Kind::Pipe;
+        let capacity = if is_pipe { capacity::grow(&fd, self.capacity) } else { 0 };
+        let attempt = if is_pipe { Attempt::Flag } else { Attempt::Never };
+        Ok(Base { fd, end, capacity, attempt, waiter: Waiter::new(self.wait) })
+    }
+}
+
+/// Both ends of a new pipe, with [`Options::new`].
+///
+/// # Errors
+///
+/// As [`Options::pair`].
+pub fn pair() -> io::Result<(Reader, Writer)> {
+    Options::new().pair()
+}
+
+/// What both ends have.
+#[derive(Debug)]
+struct Base {
+    fd: OwnedFd,
+    end: End,
+    capacity: usize,
+    attempt: Attempt,
+    waiter: Waiter,
+}
+
+/// A descriptor like a standard stream, as one of our own.
+fn duplicate(stream: impl AsFd) -> io::Result<OwnedFd> {
+    stream.as_fd().try_clone_to_owned()
+}

@@ -1,0 +1,187 @@
+//! The end that reads.
+//!
+//! `read` copies what is there (`preadv2(2)` with RWF_NOWAIT, then `read(2)`); [`Reader::skip`]
+//! throws away without touching a byte, by `splice(2)` to /dev/null; [`Reader::copy_to`] hands
+//! everything to the copy engine. A reader takes what is in the pipe however little it is: it
+//! never waits for more.
+
+use super::waiter::Moment;
+use super::{Attempt, Base, Options, WaitCounts, duplicate};
+use crate::copy::{BUFFER, Copied, CopyError, copy};
+use crate::end::{End, Kind};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Most bytes asked of one splice: more than any pipe holds by default.
+const MOST: usize = 1 << 30;
+
+/// The end of a pipe that reads, or any other descriptor.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let (from, mut to) = std::io::pipe()?;
+/// to.write_all(b"head: body")?;
+/// drop(to);
+/// let mut reader = pagewise_lanes::pipe::Reader::new(from)?;
+/// assert_eq!(reader.skip(6)?, 6);
+/// let mut rest = String::new();
+/// reader.read_to_string(&mut rest)?;
+/// assert_eq!(rest, "body");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader {
+    base: Base,
+    /// Where skipped bytes go, once some were.
+    null: Option<File>,
+}
+
+impl Reader {
+    pub(super) fn over(base: Base) -> Self {
+        Self { base, null: None }
+    }
+
+    /// Reads from `fd` with [`Options::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::reader`].
+    pub fn new(fd: impl Into<OwnedFd>) -> io::Result<Self> {
+        Options::new().reader(fd)
+    }
+
+    /// Reads from standard input, by a descriptor of its own; what `std::io::stdin` has read
+    /// ahead is not seen.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE, and as [`Options::reader`].
+    pub fn stdin() -> io::Result<Self> {
+        Self::new(duplicate(io::stdin())?)
+    }
+
+    /// What it reads from.
+    #[must_use]
+    pub fn end(&self) -> End {
+        self.base.end
+    }
+
+    /// Bytes that the pipe holds at most; 0 for what is no pipe.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.base.capacity
+    }
+
+    /// What its waits for data came to.
+    #[must_use]
+    pub fn waits(&self) -> WaitCounts {
+        self.base.waiter.counts()
+    }
+
+    /// Moves everything that is left to `to`, by the fastest safe way.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Copy::run`].
+    pub fn copy_to(&mut self, to: &impl AsFd) -> Result<Copied, CopyError> {
+        copy(&self.base.fd, to)
+    }
+
+    /// Throws the next `bytes` away and gives their number, which is smaller only at the end.
+    /// What is in a pipe is not touched.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read(2)`; what was skipped before is gone.
+    pub fn skip(&mut self, bytes: u64) -> io::Result<u64> {
+        let mut skipped = 0;
+        while skipped < bytes {
+            let most = usize::try_from(bytes - skipped).map_or(MOST, |left| left.min(MOST));
+            match self.splice_to_null(most) {
+                Some(Ok(0)) => break,
+                Some(Ok(n)) => skipped += n as u64,
+                Some(Err(_)) => {}
+                None => return Ok(skipped + self.skip_by_reading(bytes - skipped)?),
+            }
+        }
+        Ok(skipped)
+    }
+
+    fn skip_by_reading(&mut self, bytes: u64) -> io::Result<u64> {
+        let mut left = self.by_ref().take(bytes);
+        let mut buffer = vec![0; BUFFER];
+        let mut skipped = 0;
+        loop {
+            match left.read(&mut buffer) {
+                Ok(0) => return Ok(skipped),
+                Ok(n) => skipped += n as u64,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Bytes thrown away, or EINTR; nothing where that needs reading, which also tells errors
+    /// better.
+    fn splice_to_null(&mut self, most: usize) -> Option<Result<usize, Errno>> {
+        if self.base.end.kind != Kind::Pipe {
+            return None;
+        }
+        if self.null.is_none() {
+            self.null = File::options().write(true).open("/dev/null").ok();
+        }
+        let (fd, null) = (self.base.fd.as_fd(), self.null.as_ref()?);
+        let answer = self.base.waiter.run(true, (fd, PollFlags::IN), |moment| {
+            let flags = match moment {
+                Moment::Now => SpliceFlags::NONBLOCK,
+                Moment::Sleeping => SpliceFlags::empty(),
+            };
+            rustix::pipe::splice(fd, None, null, None, most, flags)
+        });
+        match answer {
+            Ok(_) | Err(Errno::INTR) => Some(answer),
+            Err(_) => None,
+        }
+    }
+
+    fn read_some(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        loop {
+            let Base { fd, attempt, waiter, .. } = &mut self.base;
+            let (fd, can_attempt) = (fd.as_fd(), attempt.is_possible());
+            let answer = waiter.run(can_attempt, (fd, PollFlags::IN), |moment| match moment {
+                Moment::Now => attempt.read(fd, into),
+                Moment::Sleeping => rustix::io::read(fd, &mut *into),
+            });
+            match answer {
+                Err(errno) if waiter.attempts() && attempt.is_refused(errno) => {
+                    *attempt = Attempt::without_flag(fd);
+                }
+                _ => return answer,
+            }
+        }
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(self.read_some(into)?)
+    }
+}
+
+impl AsFd for Reader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.base.fd.as_fd()
+    }
+}
+
+impl From<Reader> for OwnedFd {
+    fn from(reader: Reader) -> Self {
+        reader.base.fd
+    }
+}

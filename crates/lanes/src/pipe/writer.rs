@@ -1,0 +1,117 @@
+//! The end that writes.
+//!
+//! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that sleeps is given no
+//! more than PIPE_BUF bytes at a time where waits are adaptive: it returns as soon as there is room,
+//! and the rest is attempted without sleeping again. Writes of up to PIPE_BUF bytes stay atomic,
+//! as `pipe(7)` promises; longer ones never were.
+
+use super::waiter::Moment;
+use super::{Attempt, Base, Options, WaitCounts, duplicate};
+use crate::end::End;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::pipe::PIPE_BUF;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The end of a pipe that writes, or any other descriptor.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::Write;
+/// let mut writer = pagewise_lanes::pipe::Writer::stdout()?;
+/// writer.write_all(b"to whatever standard output is\n")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer {
+    base: Base,
+}
+
+impl Writer {
+    pub(super) fn over(base: Base) -> Self {
+        Self { base }
+    }
+
+    /// Writes to `fd` with [`Options::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::writer`].
+    pub fn new(fd: impl Into<OwnedFd>) -> io::Result<Self> {
+        Options::new().writer(fd)
+    }
+
+    /// Writes to standard output, by a descriptor of its own and past the buffer of
+    /// `std::io::stdout`, which is to be flushed before.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE, and as [`Options::writer`].
+    pub fn stdout() -> io::Result<Self> {
+        Self::new(duplicate(io::stdout())?)
+    }
+
+    /// What it writes to.
+    #[must_use]
+    pub fn end(&self) -> End {
+        self.base.end
+    }
+
+    /// Bytes that the pipe holds at most; 0 for what is no pipe.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.base.capacity
+    }
+
+    /// What its waits for room came to.
+    #[must_use]
+    pub fn waits(&self) -> WaitCounts {
+        self.base.waiter.counts()
+    }
+
+    fn write_some(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        loop {
+            let Base { fd, attempt, waiter, .. } = &mut self.base;
+            let fd = fd.as_fd();
+            let can_attempt = attempt.is_possible();
+            let piece = match can_attempt && waiter.attempts() {
+                true => &bytes[..bytes.len().min(PIPE_BUF)],
+                false => bytes,
+            };
+            let answer = waiter.run(can_attempt, (fd, PollFlags::OUT), |moment| match moment {
+                Moment::Now => attempt.write(fd, bytes),
+                Moment::Sleeping => rustix::io::write(fd, piece),
+            });
+            match answer {
+                Err(errno) if waiter.attempts() && attempt.is_refused(errno) => {
+                    *attempt = Attempt::without_flag(fd);
+                }
+                _ => return answer,
+            }
+        }
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.write_some(bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Writer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.base.fd.as_fd()
+    }
+}
+
+impl From<Writer> for OwnedFd {
+    fn from(writer: Writer) -> Self {
+        writer.base.fd
+    }
+}
