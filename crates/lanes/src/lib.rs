@@ -6,6 +6,8 @@
 //! on a kernel version.
 //!
 //! [`pipe`] has the ends of a pipe, to write to and read from, that grow it and wait well.
+//! [`buffer`] holds bytes that can be handed to a pipe by reference and never change afterwards;
+//! [`probe`] asks this kernel what is really shared.
 //!
 //! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
 //! nothing prints. What a sink does with pages that it got by reference is not seen; therefore a
@@ -13,11 +15,13 @@
 //! a pipe or socket is passed on by reference; [`Copy::copying`] is for a writer that changes what it
 //! handed over.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod buffer;
 pub mod copy;
 mod end;
 pub mod pipe;
+pub mod probe;
 
 pub use copy::{Copied, Copy, CopyError, Fan, Side, Step, Way, copy};
 pub use end::{End, Kind};

@@ -1,0 +1,236 @@
+//! Bytes that never change again: a write-sealed memfd, spliced any number of times.
+//!
+//! The memory is filled first and then frozen, and only what is frozen can be sent. By rule it is a
+//! memfd under the seals F_SEAL_WRITE, GROW, SHRINK and SEAL (`fcntl(2)`, `memfd_create(2)`): from
+//! then on the kernel refuses every write, writable mapping, hole and truncation, by whomever, so
+//! that references handed out (`splice(2)` with an offset of its own) show the same bytes for ever.
+//! The seal is set before the first send, because the kernel refuses it (EBUSY) while anybody holds
+//! references to the pages. Where memfd or seals are not allowed, or on request, it is private memory whose
+//! right to be written is taken away (`mprotect(2)`) and which is sent by `vmsplice(2)`; here it is this
+//! type, not the kernel, that keeps other code of the process from writing.
+//!
+//! From a sixteenth of a huge page up, content is put on huge pages, where each slot of a pipe costs
+//! less to fill: MADV_COLLAPSE (`madvise(2)`, Linux 6.1) does that without privilege and whatever the
+//! setting for shared memory is. [`Frozen::page_size`] proves it. Content is then padded with
+//! zeroes in memory, not in what is sent, to whole huge pages.
+//!
+//! Not seen: whether a receiver has read the bytes. Overhead: making one costs some 50 us, the
+//! faults of its pages, and with huge pages one copy more; sending costs one slot of the pipe a base
+//! page and no copy.
+
+use super::proof;
+use super::region::{Pages, Region};
+use super::sealed::{Loose, Sealed};
+use super::send::{SendError, Sent, send_all, write};
+use super::still::Still;
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// What keeps frozen bytes from changing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Store {
+    /// A memfd that the kernel has sealed.
+    Sealed,
+    /// Private memory of this process without the right to be written.
+    Private,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Sealed(Sealed),
+    Private(Still),
+}
+
+#[derive(Debug)]
+struct Inner {
+    memory: Memory,
+    len: usize,
+}
+
+/// Bytes that never change again, to be sent by reference any number of times, from any thread;
+/// clones are handles to the same bytes.
+///
+/// # Examples
+///
+/// ```
+/// use pagewise_lanes::buffer::{Frozen, Sent};
+/// use std::io::Read;
+/// let hello = Frozen::new(b"hello, world\n")?;
+/// let (mut reader, writer) = std::io::pipe()?;
+/// for _ in 0..3 {
+///     hello.send(&writer, 7..13)?;
+/// }
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "world\nworld\nworld\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Frozen(Arc<Inner>);
+
+impl Frozen {
+    /// Freezes a copy of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Frozen::build`].
+    pub fn new(bytes: &[u8]) -> Result<Self, Errno> {
+        Self::build(bytes.len(), |space| space.copy_from_slice(bytes))
+    }
+
+    /// Freezes `len` bytes that `fill` writes; they are zero before.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM. Where a sealed memfd is refused, private memory serves instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagewise_lanes::buffer::Frozen;
+    /// let numbers = Frozen::build(4096, |space| {
+    ///     for (number, byte) in space.iter_mut().enumerate() {
+    ///         *byte = number as u8;
+    ///     }
+    /// })?;
+    /// assert_eq!(numbers.as_bytes()[4095], 255);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn build(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
+        let Ok(mut loose) = Loose::new(len, pages_for(len)) else {
+            return Self::build_private(len, fill);
+        };
+        fill(&mut loose.memory().as_mut_bytes()[..len]);
+        loose.memory().collapse();
+        match loose.seal()? {
+            Ok(sealed) => Ok(Self::of(Memory::Sealed(sealed), len)),
+            Err(copy) => Self::still(copy, len),
+        }
+    }
+
+    /// As [`Frozen::build`], in private memory from the start: sent by `vmsplice(2)`, and without a
+    /// descriptor.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM.
+    pub fn build_private(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
+        let mut memory = Region::anonymous(len, pages_for(len))?;
+        fill(&mut memory.as_mut_bytes()[..len]);
+        Self::still(memory, len)
+    }
+
+    fn still(mut memory: Region, len: usize) -> Result<Self, Errno> {
+        memory.collapse();
+        Ok(Self::of(Memory::Private(Still::new(memory)?), len))
+    }
+
+    fn of(memory: Memory, len: usize) -> Self {
+        Self(Arc::new(Inner { memory, len }))
+    }
+
+    fn memory(&self) -> &Region {
+        match &self.0.memory {
+            Memory::Sealed(sealed) => sealed.memory(),
+            Memory::Private(still) => still.memory(),
+        }
+    }
+
+    /// The bytes. Sound as a plain slice, for nobody can write or shorten them any more: no
+    /// SIGBUS, no change behind the reader's back.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.memory().as_bytes()[..self.0.len]
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// What keeps the bytes from changing.
+    #[must_use]
+    pub fn store(&self) -> Store {
+        match self.0.memory {
+            Memory::Sealed(_) => Store::Sealed,
+            Memory::Private(_) => Store::Private,
+        }
+    }
+
+    /// The sealed memfd, to be passed to other processes (`unix(7)`, SCM_RIGHTS), which can map it and
+    /// trust it once they have checked its seals.
+    #[must_use]
+    pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0.memory {
+            Memory::Sealed(sealed) => Some(sealed.file()),
+            Memory::Private(_) => None,
+        }
+    }
+
+    /// Bytes of the smallest page that a part of the content lies on, as the kernel maps it now.
+    ///
+    /// # Errors
+    ///
+    /// What reading `/proc/self/smaps` gives.
+    pub fn page_size(&self) -> std::io::Result<usize> {
+        proof::page_size(self.memory())
+    }
+
+    /// Sends `bytes` of the content to any descriptor, all of them, waiting where it is full: into a
+    /// pipe by reference, elsewhere and where the kernel refuses that, by `write(2)`.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a range beyond the content; what `write(2)` gives. EPIPE comes with SIGPIPE
+    /// unless the caller ignores it, as Rust programs do.
+    pub fn send(&self, to: impl AsFd, bytes: Range<usize>) -> Result<Sent, SendError> {
+        if bytes.start > bytes.end || bytes.end > self.0.len {
+            return Err(SendError { call: "send", errno: Errno::INVAL, taken: 0 });
+        }
+        let (to, len) = (to.as_fd(), bytes.len());
+        let call = match self.store() {
+            Store::Sealed => "splice",
+            Store::Private => "vmsplice",
+        };
+        send_all(to, len, call, Sent::first(to), |taken, by| {
+            self.send_some(to, bytes.start + taken..bytes.end, SpliceFlags::empty(), by, |bytes| {
+                write(to, bytes)
+            })
+        })
+    }
+
+    /// Sends some of `bytes`, which lie within the content, by one call: by reference, where `flags`
+    /// says whether to wait, or by `write` once that was refused. `by` starts as [`Sent::first`]
+    /// says of `to` and tells afterwards how they went.
+    pub(crate) fn send_some(
+        &self,
+        to: BorrowedFd<'_>,
+        bytes: Range<usize>,
+        flags: SpliceFlags,
+        by: &mut Sent,
+        write: impl FnOnce(&[u8]) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let range = bytes.clone();
+        let refer = || match &self.0.memory {
+            Memory::Sealed(sealed) => sealed.splice(to, range, flags),
+            Memory::Private(still) => still.vmsplice(to, range, flags),
+        };
+        by.some(refer, || write(&self.as_bytes()[bytes]))
+    }
+}
+
+/// Small content would only waste a huge page.
+fn pages_for(len: usize) -> Pages {
+    if len >= Pages::Huge.size() / 16 { Pages::Huge } else { Pages::Base }
+}

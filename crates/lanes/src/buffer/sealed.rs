@@ -1,0 +1,115 @@
+//! A memfd in its two lives: loose, while it is filled, then sealed.
+//!
+//! A sealed one has F_SEAL_WRITE, GROW, SHRINK and SEAL (`fcntl(2)`): no write, no new writable
+//! mapping, no hole, no truncation, and no seal can be taken off. F_SEAL_WRITE is refused with
+//! EBUSY while a writable mapping exists or anyone holds references to pages, for which the kernel waits up
+//! to some 0.1 s (mm/memfd.c).
+
+#![allow(unsafe_code, reason = "file mappings as bytes, which the seals make sound")]
+
+use super::region::{Pages, Region};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A memfd of our own that is being filled. Its descriptor is never given away.
+#[derive(Debug)]
+pub(super) struct Loose {
+    file: OwnedFd,
+    memory: Region,
+}
+
+/// A memfd that nobody can change, and its bytes.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    file: OwnedFd,
+    view: Region,
+}
+
+impl Loose {
+    /// At least `len` bytes of zeroes.
+    pub(super) fn new(len: usize, pages: Pages) -> Result<Self, Errno> {
+        let whole = len.max(1).checked_next_multiple_of(pages.size()).ok_or(Errno::NOMEM)?;
+        let file = memfd()?;
+        rustix::fs::ftruncate(&file, whole as u64)?;
+        // SAFETY: the file was made here, is as long as the region, and its only descriptor stays
+        // in this value, which does nothing to it before the region is gone.
+        let memory = unsafe { Region::of_file(file.as_fd(), whole, pages) }?;
+        Ok(Self { file, memory })
+    }
+
+    /// The memory to fill.
+    pub(super) fn memory(&mut self) -> &mut Region {
+        &mut self.memory
+    }
+
+    /// Seals the file. Where the kernel refuses (a filter, or a child that was forked while the
+    /// region was being mapped and holds it), a private copy of the bytes is given back.
+    pub(super) fn seal(self) -> Result<Result<Sealed, Region>, Errno> {
+        let Self { file, memory } = self;
+        let (len, pages) = (memory.len(), memory.pages());
+        drop(memory);
+        let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+        if rustix::fs::fcntl_add_seals(&file, seals).is_err() {
+            let mut copy = Region::anonymous(len, pages)?;
+            read_exact(file.as_fd(), copy.as_mut_bytes())?;
+            return Ok(Err(copy));
+        }
+        // SAFETY: the seals just set forbid everybody to write, shorten or punch the file, for
+        // ever.
+        let view = unsafe { Region::view(file.as_fd(), len, pages) }?;
+        Ok(Ok(Sealed { file, view }))
+    }
+}
+
+impl Sealed {
+    /// The bytes.
+    pub(super) fn memory(&self) -> &Region {
+        &self.view
+    }
+
+    /// The descriptor.
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// `splice(2)` with an offset of our own: hands some of `bytes` to a pipe by reference.
+    pub(super) fn splice(
+        &self,
+        to: BorrowedFd<'_>,
+        bytes: Range<usize>,
+        flags: SpliceFlags,
+    ) -> Result<usize, Errno> {
+        let mut at = bytes.start as u64;
+        rustix::pipe::splice(&self.file, Some(&mut at), to, None, bytes.len(), flags)
+    }
+}
+
+/// A memfd that can be sealed; without the right to be executed where the kernel knows that flag
+/// (Linux 6.3).
+fn memfd() -> Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match rustix::fs::memfd_create(c"frozen", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(c"frozen", flags),
+        other => other,
+    }
+}
+
+/// Fills `into` from the beginning of a file.
+fn read_exact(file: BorrowedFd<'_>, mut into: &mut [u8]) -> Result<(), Errno> {
+    let mut at = 0;
+    while !into.is_empty() {
+        match rustix::io::pread(file, &mut *into, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => {
+                at += n as u64;
+                into = &mut into[n..];
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What all buffers share in handing bytes over: by which way they went, what an error tells, and
+//! the loop that goes on until everything is taken.
+//!
+//! By reference is tried first. Whatever the kernel answers but EINTR, EAGAIN and EPIPE counts as
+//! "not this way": EPERM, EINVAL, ENOSYS, EOPNOTSUPP from a filter or a kernel that has no such call, EBADF and
+//! EINVAL from what is no pipe. From then on bytes are copied by `write(2)`, whose error is then the
+//! one told.
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
+
+/// How bytes went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sent {
+    /// References to the pages were handed over.
+    ByReference,
+    /// At least the last bytes were copied by `write(2)`: the kernel refused the other way.
+    Copied,
+}
+
+impl Sent {
+    /// The way to try first: by reference, unless `to` cannot be written at all. The check keeps
+    /// vmsplice from what it does at the reading end of a pipe: fill the memory it is given.
+    pub(crate) fn first(to: BorrowedFd<'_>) -> Self {
+        match rustix::fs::fcntl_getfl(to) {
+            Ok(flags) if flags & OFlags::RWMODE != OFlags::RDONLY => Self::ByReference,
+            _ => Self::Copied,
+        }
+    }
+
+    /// Sends some bytes: by `refer`, or by `write` once that was refused.
+    pub(super) fn some(
+        &mut self,
+        refer: impl FnOnce() -> Result<usize, Errno>,
+        write: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if *self == Self::ByReference {
+            match refer() {
+                Ok(n) if n > 0 => return Ok(n),
+                Err(errno @ (Errno::INTR | Errno::AGAIN | Errno::PIPE)) => return Err(errno),
+                Ok(_) | Err(_) => *self = Self::Copied,
+            }
+        }
+        write()
+    }
+}
+
+/// Bytes that were not all taken. Those counted are with the receiver, exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`{call}` failed after {taken} bytes: {errno}")]
+pub struct SendError {
+    /// The call, as its man page names it.
+    pub call: &'static str,
+    /// What the kernel answered.
+    pub errno: Errno,
+    /// Bytes taken until then.
+    pub taken: usize,
+}
+
+impl From<SendError> for std::io::Error {
+    fn from(error: SendError) -> Self {
+        Self::new(Self::from(error.errno).kind(), error)
+    }
+}
+
+/// Sends `len` bytes, blocking: `some` is told how many are gone and sends some more. `call` names
+/// the way by reference.
+pub(super) fn send_all(
+    to: BorrowedFd<'_>,
+    len: usize,
+    call: &'static str,
+    mut by: Sent,
+    mut some: impl FnMut(usize, &mut Sent) -> Result<usize, Errno>,
+) -> Result<Sent, SendError> {
+    let mut taken = 0;
+    while taken < len {
+        match some(taken, &mut by) {
+            Ok(n) => taken += n,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                wait(to).map_err(|errno| SendError { call: "poll", errno, taken })?;
+            }
+            Err(errno) => {
+                let call = if by == Sent::Copied { "write" } else { call };
+                return Err(SendError { call, errno, taken });
+            }
+        }
+    }
+    Ok(by)
+}
+
+/// Some of `bytes` by `write(2)`.
+pub(super) fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    match rustix::io::write(to, bytes)? {
+        0 if !bytes.is_empty() => Err(Errno::NOSPC),
+        n => Ok(n),
+    }
+}
+
+/// Waits until a descriptor with O_NONBLOCK takes bytes again.
+fn wait(to: BorrowedFd<'_>) -> Result<(), Errno> {
+    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(to, PollFlags::OUT)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,44 @@
+//! Private memory that is never written again: its right to be written is taken away
+//! (`mprotect(2)`), and no function of this type gives the memory back while it is mapped.
+//!
+//! References to its pages (`vmsplice(2)`) therefore show the same bytes for ever, also after the
+//! memory is unmapped or the process has ended, as each holds its page. Forked children share the
+//! memory and cannot write it either.
+
+#![allow(unsafe_code, reason = "vmsplice of memory that this type keeps as it is")]
+
+use super::region::Region;
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+/// Memory that never changes again.
+#[derive(Debug)]
+pub(super) struct Still(Region);
+
+impl Still {
+    /// Stills an anonymous region.
+    pub(super) fn new(mut memory: Region) -> Result<Self, Errno> {
+        memory.forbid_writing()?;
+        Ok(Self(memory))
+    }
+
+    /// The bytes.
+    pub(super) fn memory(&self) -> &Region {
+        &self.0
+    }
+
+    /// Hands some of `bytes` to a pipe by reference.
+    pub(super) fn vmsplice(
+        &self,
+        to: BorrowedFd<'_>,
+        bytes: Range<usize>,
+        flags: SpliceFlags,
+    ) -> Result<usize, Errno> {
+        // SAFETY: the region is owned by `self`, which gives no `&mut` to it, and is mapped read
+        // only, so its bytes never change; for the same reason the kernel answers EFAULT at the
+        // reading end of a pipe instead of writing there.
+        unsafe { self.0.vmsplice(to, bytes, flags) }
+    }
+}

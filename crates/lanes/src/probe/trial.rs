@@ -1,0 +1,183 @@
+//! One question: a page of A is moved, its source overwritten with B, and the sink read.
+//!
+//! All descriptors are our own and do not block, so that nothing hangs where a call takes less than
+//! it says.
+
+#![allow(unsafe_code, reason = "vmsplice of memory that is meant to be overwritten")]
+
+use super::{Sink, Source};
+use crate::buffer::region::{Pages, Region};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, SpliceFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+const A: u8 = 0xa5;
+const B: u8 = 0x5a;
+
+/// Whether a page of `source` that was moved to `sink` shows what is written to the source then.
+pub(super) fn shares(source: Source, sink: Sink, page: usize) -> Result<bool, Errno> {
+    let mut origin = Origin::new(source, page)?;
+    origin.write(A)?;
+    let outlet = Outlet::new(sink)?;
+    let moved = origin.move_to(&outlet, page)?;
+    origin.write(B)?;
+    let mut found = vec![0; moved];
+    outlet.read(&mut found)?;
+    match found.iter().all(|byte| [A, B].contains(byte)) {
+        true if moved > 0 => Ok(found.contains(&B)),
+        _ => Err(Errno::IO),
+    }
+}
+
+/// The page that is moved, and how.
+struct Origin {
+    source: Source,
+    place: Place,
+}
+
+enum Place {
+    Memory(Region),
+    File(OwnedFd, Vec<u8>),
+}
+
+impl Origin {
+    fn new(source: Source, page: usize) -> Result<Self, Errno> {
+        let place = match source {
+            Source::Private => Place::Memory(Region::anonymous(page, Pages::Base)?),
+            Source::Shared => {
+                let file = memfd()?;
+                rustix::fs::ftruncate(&file, page as u64)?;
+                // SAFETY: the file was just made, is as long as the region, and nobody else knows it.
+                Place::Memory(unsafe { Region::of_file(file.as_fd(), page, Pages::Base) }?)
+            }
+            Source::Memfd | Source::Tee | Source::Pipe => Place::File(memfd()?, vec![0; page]),
+            Source::File | Source::Sendfile => Place::File(regular()?, vec![0; page]),
+        };
+        Ok(Self { source, place })
+    }
+
+    fn write(&mut self, value: u8) -> Result<(), Errno> {
+        match &mut self.place {
+            Place::Memory(region) => region.as_mut_bytes().fill(value),
+            Place::File(file, bytes) => {
+                bytes.fill(value);
+                if rustix::io::pwrite(&*file, bytes, 0)? != bytes.len() {
+                    return Err(Errno::IO);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves at most `page` bytes; how many.
+    fn move_to(&self, outlet: &Outlet, page: usize) -> Result<usize, Errno> {
+        let flags = SpliceFlags::NONBLOCK;
+        match &self.place {
+            Place::Memory(region) => outlet.through_pipe(|pipe| {
+                // SAFETY: `pipe` is a writing end of our own, and what is read from it is expected
+                // to change.
+                unsafe { region.vmsplice(pipe, 0..page, flags) }
+            }),
+            Place::File(file, _) => {
+                let from_file = |pipe: BorrowedFd<'_>| {
+                    rustix::pipe::splice(file, Some(&mut 0), pipe, None, page, flags)
+                };
+                match self.source {
+                    Source::Sendfile => {
+                        rustix::fs::sendfile(outlet.entry(), file, Some(&mut 0), page)
+                    }
+                    Source::Tee | Source::Pipe => {
+                        let (reading, writing) = pipe()?;
+                        let n = from_file(writing.as_fd())?;
+                        outlet.through_pipe(|pipe| match self.source {
+                            Source::Tee => rustix::pipe::tee(&reading, pipe, n, flags),
+                            _ => rustix::pipe::splice(&reading, None, pipe, None, n, flags),
+                        })
+                    }
+                    _ => outlet.through_pipe(from_file),
+                }
+            }
+        }
+    }
+}
+
+/// A sink: bytes go into `entry` and come out of `exit`.
+enum Outlet {
+    Pipe { exit: OwnedFd, entry: OwnedFd },
+    Socket { exit: OwnedFd, entry: OwnedFd },
+    File(OwnedFd),
+}
+
+impl Outlet {
+    fn new(sink: Sink) -> Result<Self, Errno> {
+        Ok(match sink {
+            Sink::Pipe => {
+                let (exit, entry) = pipe()?;
+                Self::Pipe { exit, entry }
+            }
+            Sink::Socket => {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let (exit, entry) =
+                    rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                Self::Socket { exit, entry }
+            }
+            Sink::File => Self::File(regular()?),
+        })
+    }
+
+    fn entry(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Pipe { entry, .. } | Self::Socket { entry, .. } => entry.as_fd(),
+            Self::File(file) => file.as_fd(),
+        }
+    }
+
+    /// Lets `put` fill a pipe: the sink itself, or one that is emptied into the sink by splice.
+    fn through_pipe(
+        &self,
+        put: impl FnOnce(BorrowedFd<'_>) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if let Self::Pipe { entry, .. } = self {
+            return put(entry.as_fd());
+        }
+        let (reading, writing) = pipe()?;
+        let n = put(writing.as_fd())?;
+        rustix::pipe::splice(&reading, None, self.entry(), None, n, SpliceFlags::NONBLOCK)
+    }
+
+    /// Reads as many bytes as were moved.
+    fn read(&self, into: &mut [u8]) -> Result<(), Errno> {
+        let mut at = 0;
+        while at < into.len() {
+            let n = match self {
+                Self::Pipe { exit, .. } | Self::Socket { exit, .. } => {
+                    rustix::io::read(exit, &mut into[at..])
+                }
+                Self::File(file) => rustix::io::pread(file, &mut into[at..], at as u64),
+            };
+            match n {
+                Ok(0) => return Err(Errno::IO),
+                Ok(n) => at += n,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+}
+
+fn memfd() -> Result<OwnedFd, Errno> {
+    rustix::fs::memfd_create(c"probe", MemfdFlags::CLOEXEC)
+}
+
+/// A file without a name, where temporary files are.
+fn regular() -> Result<OwnedFd, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)
+}
