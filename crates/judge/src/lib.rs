@@ -8,6 +8,7 @@
 pub mod activity;
 pub mod diagnosis;
 mod effect;
+pub mod ladder;
 mod mechanism;
 pub mod power;
 pub mod stats;

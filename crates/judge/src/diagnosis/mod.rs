@@ -23,6 +23,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
 use pagewise_model::{Fact, Nanos};
 use second_opinion::Sorted;
+pub(crate) use second_opinion::disagree;
 use typical::Typical;
 
 /// One cost before bounds and shares.

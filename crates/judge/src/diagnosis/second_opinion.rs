@@ -107,6 +107,12 @@ pub(super) fn reclaim(samples: &Fact<Sorted>) -> Option<Estimate> {
     (count > 0).then_some(Estimate { kind: CostKind::Reclaim, ns, basis: Basis::Samples, evidence })
 }
 
+/// Two estimates of one cost differ by more than can be let pass, in a program of this CPU time.
+pub(crate) fn disagree(counted: f64, sampled: f64, cpu_ns: f64) -> bool {
+    let larger = counted.max(sampled);
+    (counted - sampled).abs() > TOLERANCE * larger && larger > WORTH_A_SENTENCE * cpu_ns
+}
+
 /// One sentence for each sum on which counts and samples differ by more than a fifth.
 pub(super) fn disagreements(costs: &[Cost], samples: &Fact<Sorted>, cpu_ns: f64) -> Vec<String> {
     let Some(samples) = samples.known() else { return Vec::new() };
@@ -114,9 +120,7 @@ pub(super) fn disagreements(costs: &[Cost], samples: &Fact<Sorted>, cpu_ns: f64)
         let of_kinds = costs.iter().filter(|c| kinds.contains(&c.kind));
         let counted: f64 = of_kinds.map(|c| c.cost_ns.0 as f64).sum();
         let sampled = samples.ns(activities);
-        let larger = counted.max(sampled);
-        let differ = (counted - sampled).abs() > TOLERANCE * larger;
-        (differ && larger > WORTH_A_SENTENCE * cpu_ns).then(|| {
+        disagree(counted, sampled, cpu_ns).then(|| {
             let (counted, sampled) = (Nanos::from_f64(counted), Nanos::from_f64(sampled));
             format!("{name}: {counted} by counts and prices, {sampled} by samples")
         })

@@ -11,9 +11,13 @@
 //! a forwarding consumer is not in it. Machine, prices and version stand in the saved run around it
 //! (`run::Run`).
 
+mod judgement;
 mod rung;
 mod sample;
 
+pub use judgement::{
+    Account, Advice, Comparison, Judgement, Pace, Part, PartBasis, ReferencePrices, Step, Work,
+};
 pub use rung::{Buffers, Pages, Placement, Reader, Rung, Wait, Writer};
 pub use sample::{EndUsage, Sample};
 
@@ -168,6 +172,9 @@ pub struct Ladder {
     pub yardsticks: Yardsticks,
     /// Claims and what this machine says.
     pub claims: Vec<Claim>,
+    /// What is concluded from the points; none where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
 }
 
 #[cfg(test)]

@@ -89,6 +89,18 @@ pub enum Pages {
     HugeTlb,
 }
 
+impl Pages {
+    /// As it is shown.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Base => "base pages",
+            Self::Huge => "huge pages",
+            Self::HugeTlb => "hugetlb pages",
+        }
+    }
+}
+
 /// What an end does while the other is not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -214,5 +226,22 @@ impl Rung {
             (Reader::Splice, Consumption::Touched) => Reader::Read,
             (reader, _) => reader,
         }
+    }
+
+    /// The technique without its sizes and switches: `vmsplice/splice, huge pages, busy`.
+    #[must_use]
+    pub fn technique(&self) -> String {
+        let mut text = format!("{}/{}", self.writer.label(), self.reader.label());
+        for (said, part) in [
+            (self.pages != Pages::Base, self.pages.label()),
+            (self.wait != Wait::Block, self.wait.label()),
+            (self.placement != Placement::TwoCores, self.placement.label()),
+        ] {
+            if said {
+                text.push_str(", ");
+                text.push_str(part);
+            }
+        }
+        text
     }
 }

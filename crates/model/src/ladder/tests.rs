@@ -70,6 +70,7 @@ fn a_ladder_there_and_back_in_keys_with_units() {
             answer: Answer::Refuted,
             why: "1.0 to 5.0".to_owned(),
         }],
+        judgement: None,
     };
     let text = serde_json::to_string(&ladder).unwrap();
     assert_eq!(serde_json::from_str::<Ladder>(&text).unwrap(), ladder);

@@ -1,0 +1,242 @@
+//! The account of one point: time of both ends for each GiB, and what it is made of.
+//!
+//! Counts are the medians over the repeats. The time asleep is what the clock says less the CPU time
+//! that the kernel charged; wake-ups are part of it (as many as ends gave up the CPU, at the price
+//! of a hand-over, and never more than was slept), the rest is waiting. On one CPU nobody sleeps
+//! beside a working end, so there a wake-up is CPU time and has its full price. An end that spins
+//! waits as well: by as many calls as came back with nothing.
+
+use super::prices::{UnitPrices, known};
+use pagewise_model::ladder::{
+    Account, Consumption, Part, PartBasis, Placement, Point, Reader, Sample, Wait, Work, Writer,
+};
+use pagewise_model::measured::median;
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+
+/// Counts for each GiB.
+pub(super) struct Counts {
+    /// Wall time of both ends, nanoseconds.
+    total: f64,
+    /// CPU time of both ends, nanoseconds.
+    pub(super) cpu: f64,
+    user: f64,
+    slots: f64,
+    /// Calls that moved bytes, or slept until they could.
+    calls: f64,
+    pub(super) spins: f64,
+    blocks: f64,
+    switches: f64,
+    faults: f64,
+}
+
+impl Counts {
+    pub(super) fn of(point: &Point) -> Option<Self> {
+        let ends = if on_one_cpu(point) { 1.0 } else { 2.0 };
+        let middle = |of: &dyn Fn(&Sample) -> Option<f64>| {
+            let values: Option<Vec<f64>> = point.samples.iter().map(of).collect();
+            median(&values?)
+        };
+        let each = |of: fn(&Sample) -> u64| middle(&|s| per_gib(of(s), s.bytes));
+        let spins = each(|s| s.writer.spins + s.reader.spins)?;
+        Some(Self {
+            total: ends * middle(&|s| per_gib(s.wall_ns.0, s.timed_bytes))?,
+            cpu: each(|s| (s.writer.cpu_ns() + s.reader.cpu_ns()).0)?,
+            user: each(|s| (s.writer.user_ns + s.reader.user_ns).0)?,
+            slots: each(|s| s.writer.slots)?,
+            calls: (each(|s| s.writer.calls + s.reader.calls)? - spins).max(0.0),
+            spins,
+            blocks: each(|s| s.writer.blocks + s.reader.blocks)?,
+            switches: each(|s| s.writer.voluntary_switches + s.reader.voluntary_switches)?,
+            faults: each(|s| s.writer.minor_faults + s.reader.minor_faults)?,
+        })
+    }
+
+    /// Time that both ends were off their CPUs.
+    fn asleep(&self) -> f64 {
+        (self.total - self.cpu).max(0.0)
+    }
+}
+
+fn per_gib(count: u64, bytes: Bytes) -> Option<f64> {
+    let share = count as f64 * Bytes::gib(1).0 as f64 / bytes.0 as f64;
+    share.is_finite().then_some(share)
+}
+
+/// Both ends have one CPU between them.
+fn on_one_cpu(point: &Point) -> bool {
+    match (point.writer_cpu, point.reader_cpu) {
+        (Some(writer), Some(reader)) => writer == reader,
+        _ => point.rung.placement == Placement::SameCore,
+    }
+}
+
+/// Parts so far.
+struct Ledger {
+    parts: Vec<Part>,
+    not_priced: Vec<Work>,
+}
+
+impl Ledger {
+    /// `count` things at `price` each; without a price the kind is named.
+    fn priced(&mut self, work: Work, count: f64, what: &str, price: Option<f64>) {
+        if count <= 0.0 {
+            return;
+        }
+        let Some(price) = price else {
+            if !self.not_priced.contains(&work) {
+                self.not_priced.push(work);
+            }
+            return;
+        };
+        let evidence = format!("{} {what} x {}", count_text(count), price_text(price));
+        let basis = PartBasis::CountsTimesPrice;
+        self.parts.push(Part { work, per_gib_ns: count * price, basis, evidence });
+    }
+
+    fn accounted(&mut self, work: Work, per_gib_ns: f64, evidence: &str) {
+        if per_gib_ns > 0.0 {
+            let (basis, evidence) = (PartBasis::Accounted, evidence.to_owned());
+            self.parts.push(Part { work, per_gib_ns, basis, evidence });
+        }
+    }
+}
+
+/// The account of `point`, which is number `at`; `None` without usable repeats.
+pub(super) fn account(
+    at: usize,
+    point: &Point,
+    prices: &UnitPrices,
+    base: PageSize,
+) -> Option<Account> {
+    let counts = Counts::of(point)?;
+    let mut ledger = Ledger { parts: Vec::new(), not_priced: Vec::new() };
+    enter_copies(&mut ledger, point, prices);
+    enter_pages(&mut ledger, point, &counts, prices, base);
+    enter_calls(&mut ledger, point, &counts, prices);
+    enter_faults(&mut ledger, point, &counts, prices, base);
+    enter_sleep(&mut ledger, point, &counts, prices);
+    ledger.accounted(Work::User, counts.user, "CPU time in user mode");
+    let explained: f64 = ledger.parts.iter().map(|p| p.per_gib_ns).sum();
+    Some(Account {
+        point: at,
+        per_gib_ns: counts.total,
+        parts: ledger.parts,
+        unexplained_per_gib_ns: counts.total - explained,
+        not_priced: ledger.not_priced,
+        samples: Fact::missing("no kernel samples were taken of this point"),
+        disagreements: Vec::new(),
+    })
+}
+
+fn enter_copies(ledger: &mut Ledger, point: &Point, prices: &UnitPrices) {
+    let into = f64::from(u8::from(copies_in(point.rung.writer)));
+    let out = f64::from(u8::from(point.reader.copies()));
+    let onward = match point.consumption {
+        Consumption::ForwardedFile => 1.0,
+        // A splice to a socket goes by reference; what was read is copied once more.
+        Consumption::ForwardedSocket => out,
+        Consumption::Untouched | Consumption::Touched => 0.0,
+    };
+    ledger.priced(Work::Copy, into + out + onward, "GiB", prices.copy_gib);
+    if !on_one_cpu(point) && out + onward > 0.0 {
+        ledger.priced(Work::CacheTransfer, 1.0, "GiB", prices.cross_gib);
+    }
+}
+
+fn copies_in(writer: Writer) -> bool {
+    matches!(writer, Writer::Write | Writer::IoUring)
+}
+
+fn enter_pages(
+    ledger: &mut Ledger,
+    point: &Point,
+    counts: &Counts,
+    prices: &UnitPrices,
+    base: PageSize,
+) {
+    let reference = &prices.reference;
+    let huge = is_huge(point, base);
+    let pick = |base, huge_price| known(if huge { huge_price } else { base });
+    match point.rung.writer {
+        Writer::Write | Writer::IoUring => {
+            ledger.priced(Work::PageAllocation, counts.slots, "pages", prices.page);
+            return;
+        }
+        Writer::Vmsplice | Writer::GiveDropped => {
+            let pin = pick(&reference.pin_base_ns, &reference.pin_huge_ns);
+            ledger.priced(Work::Pinning, counts.slots, "pages", pin);
+        }
+        Writer::SpliceFrozen => {
+            let find = pick(&reference.cache_base_ns, &reference.cache_huge_ns);
+            ledger.priced(Work::Pinning, counts.slots, "pages", find);
+        }
+        Writer::TeeSeed => {}
+    }
+    // A seed pipe's slots are filled twice: in the copy of the seed and in the pipe itself.
+    let times = if point.rung.writer == Writer::TeeSeed { 2.0 } else { 1.0 };
+    ledger.priced(Work::Slots, times * counts.slots, "slots", known(&reference.slot_ns));
+}
+
+fn is_huge(point: &Point, base: PageSize) -> bool {
+    point.page_bytes.known().is_some_and(|page| page.bytes() > base.bytes())
+}
+
+fn enter_calls(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &UnitPrices) {
+    let forwarding = matches!(
+        (point.consumption, point.reader),
+        (Consumption::ForwardedSocket | Consumption::ForwardedFile, Reader::Read)
+    );
+    let polls = if point.rung.wait == Wait::Poll { counts.calls } else { counts.blocks };
+    ledger.priced(Work::Entry, counts.calls + polls, "calls", prices.entry);
+    ledger.priced(Work::Locks, counts.calls, "calls", prices.lock);
+    let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
+    ledger.priced(Work::Waiting, counts.spins, "calls in vain", spin);
+    if forwarding {
+        // What the far side of a copying forwarder costs beyond the copy has no price.
+        ledger.priced(Work::PageAllocation, counts.slots, "pages", None);
+    }
+}
+
+fn enter_faults(
+    ledger: &mut Ledger,
+    point: &Point,
+    counts: &Counts,
+    prices: &UnitPrices,
+    base: PageSize,
+) {
+    let price = if is_huge(point, base) { prices.fault_huge } else { prices.fault_base };
+    ledger.priced(Work::Faults, counts.faults, "faults", price);
+}
+
+fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &UnitPrices) {
+    let asleep = counts.asleep();
+    if on_one_cpu(point) {
+        ledger.priced(Work::Wakeups, counts.switches, "wake-ups", prices.wakeup_same);
+        return ledger.accounted(Work::Waiting, asleep, "both ends asleep, by the clock");
+    }
+    let Some(price) = prices.wakeup_cross.filter(|_| counts.switches > 0.0) else {
+        ledger.priced(Work::Wakeups, counts.switches, "wake-ups", None);
+        return ledger.accounted(Work::Waiting, asleep, "asleep, by the clock");
+    };
+    let woken = counts.switches * price;
+    ledger.priced(Work::Wakeups, counts.switches, "wake-ups", Some(price));
+    if let Some(part) = ledger.parts.last_mut().filter(|_| woken > asleep) {
+        part.per_gib_ns = asleep;
+        part.evidence.push_str("; capped by the time asleep");
+    }
+    ledger.accounted(Work::Waiting, asleep - woken, "asleep beyond the wake-ups, by the clock");
+}
+
+/// `262144`, `0.50`: a count for each GiB.
+fn count_text(count: f64) -> String {
+    if count >= 10.0 || (count - count.round()).abs() < 1e-9 {
+        format!("{count:.0}")
+    } else {
+        format!("{count:.2}")
+    }
+}
+
+/// `12.3 ns`, `1.2 us`: prices below 100 ns with a decimal.
+fn price_text(ns: f64) -> String {
+    if ns < 100.0 { format!("{ns:.1} ns") } else { Nanos::from_f64(ns).to_string() }
+}
