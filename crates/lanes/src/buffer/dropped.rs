@@ -20,7 +20,6 @@
 use super::proof;
 use super::region::{Pages, Region};
 use super::send::{SendError, Sent, send_all, write};
-use crate::probe;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -117,20 +116,14 @@ impl Dropped {
             return Err(SendError { call: "give", errno: Errno::INVAL, taken: 0 });
         }
         let to = to.as_fd();
-        send_all(to, len, "vmsplice", Self::first(to), |taken, by| {
+        send_all(to, len, "vmsplice", Sent::first_of_memory(to), |taken, by| {
             self.give_some(to, len - taken, SpliceFlags::empty(), by, |bytes| write(to, bytes))
         })
     }
 
-    /// The way to try first: a copy where vmsplice makes one anyway, for `write(2)` then gives the
-    /// same with a promise; else see [`Sent::first`].
-    pub(crate) fn first(to: BorrowedFd<'_>) -> Sent {
-        if probe::vmsplice_shares() { Sent::first(to) } else { Sent::Copied }
-    }
-
     /// Gives some of the first `len` bytes left, of which there must be as many, by one call: by
     /// reference, where `flags` says whether to wait, or by `write` once that was refused. `by`
-    /// starts as [`Dropped::first`] says of `to` and tells afterwards how they went.
+    /// starts as [`Sent::first_of_memory`] says of `to` and tells afterwards how they went.
     pub(crate) fn give_some(
         &mut self,
         to: BorrowedFd<'_>,
@@ -142,7 +135,7 @@ impl Dropped {
         let (bytes, memory) = (self.given..self.given + len, &self.memory);
         let range = bytes.clone();
         let refer = || {
-            // SAFETY: `to` can be written, as `Dropped::first` has seen. The bytes taken are counted
+            // SAFETY: `to` can be written, as `Sent::first` has seen. The bytes taken are counted
             // as given below, and given bytes are lent to nobody for writing until their pages
             // have been replaced. The rest of the range stays ours.
             unsafe { memory.vmsplice(to, range, flags) }

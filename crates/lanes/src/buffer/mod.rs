@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`Frozen`] | nobody can write them: sealed by the kernel, or read only | what is sent again and again |
 //! | [`Dropped`] | whoever gave them has other pages afterwards | new data in large pieces |
+//! | [`acked`] | they are lent again when its own reader has copied them | a reader of ours |
 //! | `std::io::Write` | they are copied | everything else |
 //!
 //! All sizes are bytes. Memory is mapped, never heap, so no allocator can reuse it; it is not inherited by
@@ -17,6 +18,7 @@
 //!
 //! Not seen by any of them: when a reader is done, and what it does with the bytes.
 
+pub mod acked;
 mod dropped;
 mod frozen;
 mod proof;

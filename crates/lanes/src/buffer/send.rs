@@ -6,6 +6,7 @@
 //! EINVAL from what is no pipe. From then on bytes are copied by `write(2)`, whose error is then the
 //! one told.
 
+use crate::probe;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -28,6 +29,12 @@ impl Sent {
             Ok(flags) if flags & OFlags::RWMODE != OFlags::RDONLY => Self::ByReference,
             _ => Self::Copied,
         }
+    }
+
+    /// The way to try first with memory that would have to be kept: a copy where vmsplice makes one
+    /// anyway, as `write(2)` then gives the same with a promise.
+    pub(crate) fn first_of_memory(to: BorrowedFd<'_>) -> Self {
+        if probe::vmsplice_copies() { Self::Copied } else { Self::first(to) }
     }
 
     /// Sends some bytes: by `refer`, or by `write` once that was refused.

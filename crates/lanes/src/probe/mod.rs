@@ -130,10 +130,10 @@ pub fn truths() -> &'static [Truth] {
     })
 }
 
-/// Whether `vmsplice(2)` of private memory into a pipe shares pages; asked once in a process.
-pub(crate) fn vmsplice_shares() -> bool {
-    static SHARES: OnceLock<bool> = OnceLock::new();
-    *SHARES.get_or_init(|| ask(Source::Private, Sink::Pipe) == Answer::Shared)
+/// Whether `vmsplice(2)` of private memory into a pipe makes a copy; asked once in a process.
+pub(crate) fn vmsplice_copies() -> bool {
+    static COPIES: OnceLock<bool> = OnceLock::new();
+    *COPIES.get_or_init(|| ask(Source::Private, Sink::Pipe) == Answer::Copied)
 }
 
 #[cfg(test)]

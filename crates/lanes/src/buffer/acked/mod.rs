@@ -1,0 +1,61 @@
+//! A ring of regions shared with a reader that says what it has copied.
+//!
+//! The writer fills a region, hands it to a pipe by reference (`vmsplice(2)`), and goes on with the
+//! next. It gets a region back for writing only when the reader has acknowledged its last byte: [`Reader`]
+//! copies out of the pipe (`read(2)`) and then adds the bytes to a count that both share. So each
+//! byte is copied once instead of twice, and no page is ever replaced.
+//!
+//! **Safe against that reader only.** [`ring`] makes both halves and never shows the pipe, so that
+//! nobody else can take slots out of it by `splice(2)` or `tee(2)`, which would live on unseen. Any other
+//! peer goes through [`Writer::over`], which is `unsafe` and says what the peer has to promise.
+//! Threads share the halves as they are; for another process [`Reader::into_files`] and
+//! [`Reader::from_files`] pass one half as two descriptors.
+//!
+//! Sizes are bytes. Writing waits while all regions are on their way: it looks some hundred times and then sleeps (`futex(2)`), at
+//! most 10 ms at a time to see whether the reader is gone, which is EPIPE as in any pipe.
+//! Regions together should hold at least the pipe and two regions more, or the writer waits for the
+//! reader where a pipe would still have room. Where the kernel refuses references, `write(2)` copies.
+
+mod account;
+mod reader;
+mod writer;
+
+use super::region::Pages;
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+pub use reader::{Acknowledger, Reader};
+pub use writer::{Space, Writer};
+
+/// Makes a ring of `regions` regions of `size` bytes each, rounded up to whole pages, with both its
+/// halves.
+///
+/// # Errors
+///
+/// EINVAL for no region; ENOMEM, EMFILE; what `memfd_create(2)` gives where it is not allowed.
+///
+/// # Examples
+///
+/// ```
+/// use pagewise_lanes::buffer::{Pages, acked};
+/// use std::io::Read;
+/// let (mut writer, mut reader) = acked::ring(4, 64 * 1024, Pages::Base)?;
+/// let consumer = std::thread::spawn(move || {
+///     let mut text = String::new();
+///     reader.read_to_string(&mut text).map(|_| text)
+/// });
+/// for word in ["each ", "region ", "comes ", "back ", "when ", "copied"] {
+///     let mut space = writer.space()?;
+///     space[..word.len()].copy_from_slice(word.as_bytes());
+///     space.send(word.len())?;
+/// }
+/// drop(writer);
+/// assert_eq!(consumer.join().unwrap()?, "each region comes back when copied");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn ring(regions: usize, size: usize, pages: Pages) -> Result<(Writer, Reader), Errno> {
+    let (exit, entry) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    crate::pipe::capacity::grow(&entry, regions.saturating_mul(size).min(crate::copy::PIPE));
+    let (writer, acknowledger) = Writer::between(entry, regions, size, pages)?;
+    Ok((writer, Reader::new(exit, acknowledger)))
+}

@@ -1,0 +1,75 @@
+//! The half that copies out and acknowledges.
+
+use super::account::Account;
+use rustix::io::Errno;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
+/// Tells the writer of a ring how much may be written again.
+#[derive(Debug)]
+pub struct Acknowledger(pub(super) Account);
+
+impl Acknowledger {
+    /// Acknowledges the next `bytes` bytes, in the order in which they were sent. More than were
+    /// sent count for nothing before they are.
+    pub fn acknowledge(&self, bytes: usize) {
+        self.0.add(bytes as u64);
+    }
+}
+
+/// The reading half of a ring. Reads by copying; it does not show its descriptor.
+#[derive(Debug)]
+pub struct Reader {
+    pipe: Option<OwnedFd>,
+    acknowledger: Acknowledger,
+}
+
+impl Reader {
+    pub(super) fn new(pipe: OwnedFd, acknowledger: Acknowledger) -> Self {
+        Self { pipe: Some(pipe), acknowledger }
+    }
+
+    /// The half as two descriptors, for another process (`unix(7)`, SCM_RIGHTS, or inherited): the
+    /// pipe and the shared count, for [`Reader::from_files`] there.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE; the ring is then at its end.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may read from the pipe but one [`Reader`] made of these two, and nobody else write to the count:
+    /// bytes that are spliced or teed out of the pipe change when their region is written again.
+    #[allow(unsafe_code, reason = "a contract that only the caller can keep")]
+    pub unsafe fn into_files(mut self) -> Result<[OwnedFd; 2], Errno> {
+        let pipe = self.pipe.take().ok_or(Errno::BADF)?;
+        Ok([pipe, self.acknowledger.0.file()?])
+    }
+
+    /// The half that [`Reader::into_files`] gave out.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the second is not a shared count; what `mmap(2)` gives.
+    pub fn from_files([pipe, count]: [OwnedFd; 2]) -> Result<Self, Errno> {
+        Ok(Self::new(pipe, Acknowledger(Account::open(count)?)))
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let Some(pipe) = &self.pipe else { return Ok(0) };
+        let n = rustix::io::read(pipe, into)?;
+        self.acknowledger.acknowledge(n);
+        Ok(n)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // A writer that sleeps then finds the pipe closed at once.
+        if self.pipe.take().is_some() {
+            self.acknowledger.0.ring();
+        }
+    }
+}

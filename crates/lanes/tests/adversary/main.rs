@@ -1,0 +1,100 @@
+//! An adversarial reader against every buffer: it splices what it gets onward, tees it, sends it
+//! through a socket, lets it lie, hands it to a forked child, closes the pipe early, and compares
+//! only after the writer has gone on filling its memory. Not one byte may have changed; the same reader
+//! must catch the double buffer of which an emptied pipe is the only proof.
+//!
+//! `PAGEWISE_ADVERSARY_ROUNDS` sets the rounds for each kind of buffer; each prints one line.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and prints its figures"
+)]
+
+mod attack;
+mod block;
+mod ring;
+mod schemes;
+
+use attack::Adversary;
+use pagewise_lanes::buffer::Pages;
+use pagewise_lanes::probe::{Answer, Sink, Source, ask};
+use schemes::{Copied, DoubleBuffer, Drops, Freezes, Scheme};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Forked children inherit the pipes of other tests and would keep them open: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Rounds for each kind of buffer, unless the environment says more.
+const ROUNDS: u64 = 4_000;
+
+fn rounds() -> u64 {
+    let asked = std::env::var("PAGEWISE_ADVERSARY_ROUNDS");
+    asked.ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS)
+}
+
+fn survives(name: &str, scheme: &mut impl Scheme) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (start, rounds) = (Instant::now(), rounds());
+    let tally = Adversary::new(scheme.pipe_size(), scheme.lag()).run(scheme, rounds, u64::MAX);
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "ADVERSARY {name}: rounds {} blocks compared {} changed {} by reference {} seconds {seconds:.2}",
+        tally.rounds, tally.compared, tally.changed, tally.by_reference
+    );
+    assert_eq!((tally.rounds, tally.changed), (rounds, 0));
+    assert!(tally.compared > rounds / 2, "{tally:?}");
+}
+
+#[test]
+fn frozen_bytes_never_change() {
+    survives("frozen-sealed", &mut Freezes::sealed());
+    survives("frozen-private", &mut Freezes::private());
+}
+
+#[test]
+fn dropped_bytes_never_change() {
+    survives("dropped-base", &mut Drops::new(Pages::Base));
+    survives("dropped-huge", &mut Drops::new(Pages::Huge));
+}
+
+#[test]
+fn copied_bytes_never_change() {
+    survives("copied", &mut Copied::default());
+}
+
+#[test]
+fn ring_bytes_never_change() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (start, rounds) = (Instant::now(), rounds());
+    let tally = ring::run(rounds);
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "ADVERSARY acked: rounds {} blocks compared {} changed {} by reference {} seconds {seconds:.2}",
+        tally.rounds, tally.compared, tally.changed, tally.by_reference
+    );
+    assert_eq!((tally.rounds, tally.changed), (rounds, 0));
+    assert!(tally.compared > rounds / 2, "{tally:?}");
+}
+
+/// The test of the tests: what is known to be unsafe is found out at once.
+#[test]
+fn the_double_buffer_is_caught() {
+    if ask(Source::Private, Sink::Pipe) != Answer::Shared {
+        println!("SKIP the_double_buffer_is_caught: vmsplice does not share pages here");
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut scheme = DoubleBuffer::new();
+    let start = Instant::now();
+    let tally = Adversary::new(scheme.pipe_size(), scheme.lag()).run(&mut scheme, 10_000, 1);
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "ADVERSARY double-buffer: rounds {} blocks compared {} changed {} by reference {} seconds {seconds:.4}",
+        tally.rounds, tally.compared, tally.changed, tally.by_reference
+    );
+    assert!(tally.changed > 0, "{tally:?}");
+}

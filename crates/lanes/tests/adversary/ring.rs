@@ -1,0 +1,92 @@
+//! The ring against its own reader at its worst: reads of odd sizes, pauses, children forked while
+//! regions are on their way, and readers that leave early.
+
+#![allow(unsafe_code, reason = "fork, which is one of the attacks")]
+
+use crate::attack::{Tally, wait};
+use crate::block::{Block, Dice, fill};
+use pagewise_lanes::buffer::acked::{self, Reader, Writer};
+use pagewise_lanes::buffer::{Pages, Sent};
+use rustix::io::Errno;
+use std::io::Read;
+use std::sync::mpsc::Receiver;
+
+/// Bytes of a region; four of them.
+const REGION: usize = 40_960;
+/// Rounds of one ring before its reader leaves.
+const LIFE: u64 = 20_000;
+
+pub fn run(rounds: u64) -> Tally {
+    let mut tally = Tally::default();
+    while tally.rounds < rounds {
+        let left = (rounds - tally.rounds).min(LIFE);
+        let pages = if tally.rounds % 2 == 0 { Pages::Base } else { Pages::Huge };
+        let (writer, reader) = acked::ring(4, REGION, pages).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let consumer = std::thread::spawn(move || consume(reader, &told));
+        produce(writer, left, &mut tally, |block| tell.send(block).unwrap());
+        drop(tell);
+        let (compared, changed) = consumer.join().unwrap();
+        tally.compared += compared;
+        tally.changed += changed;
+    }
+    leaving_early();
+    tally
+}
+
+fn produce(mut writer: Writer, rounds: u64, tally: &mut Tally, mut tell: impl FnMut(Block)) {
+    let mut dice = Dice(0xacced);
+    for _ in 0..rounds {
+        let block = Block::new(tally.rounds, dice.len());
+        let mut space = writer.space().unwrap();
+        fill(tally.rounds, &mut space[..block.len()]);
+        tell(block.clone());
+        let sent = space.send(block.len()).unwrap();
+        tally.rounds += 1;
+        tally.by_reference += u64::from(sent == Sent::ByReference);
+        if dice.roll(2_000) == 0 {
+            // SAFETY: the child only ends itself.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: ends the child without running anything of the parent's.
+                unsafe { libc::_exit(0) };
+            }
+            assert!(pid > 0 && wait(pid));
+        }
+    }
+}
+
+/// Reads all blocks in pieces; how many there were, and how many had changed.
+fn consume(mut reader: Reader, told: &Receiver<Block>) -> (u64, u64) {
+    let mut dice = Dice(0x9ead);
+    let (mut compared, mut changed) = (0, 0);
+    for block in told {
+        let mut bytes = vec![0; block.len()];
+        let middle = dice.roll(block.len() as u64) as usize;
+        reader.read_exact(&mut bytes[..middle]).unwrap();
+        if dice.roll(500) == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        reader.read_exact(&mut bytes[middle..]).unwrap();
+        compared += 1;
+        changed += u64::from(bytes != block.bytes());
+    }
+    (compared, changed)
+}
+
+/// A writer that waits for a reader that leaves is told, and does not wait for ever.
+fn leaving_early() {
+    let (mut writer, mut reader) = acked::ring(2, 4096, Pages::Base).unwrap();
+    let consumer = std::thread::spawn(move || {
+        reader.read_exact(&mut [0; 5_000]).unwrap();
+    });
+    let errno = loop {
+        match writer.space().map(|space| space.send(4096)) {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => break error.errno,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(errno, Errno::PIPE);
+    consumer.join().unwrap();
+}

@@ -1,0 +1,169 @@
+//! The writers: each safe kind of buffer, used as hard as its type allows, and the known bad one.
+
+#![allow(unsafe_code, reason = "the known bad scheme is what no safe function can do")]
+
+use crate::block::{Block, Dice, fill};
+use pagewise_lanes::buffer::{Dropped, Frozen, Pages, SendError, Sent};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::pipe::{IoSliceRaw, SpliceFlags};
+use std::io::{PipeWriter, Write};
+
+/// A way to send blocks.
+pub trait Scheme {
+    /// Sends a block of its choice, the `round`th, and says which.
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>);
+
+    /// The capacity that it wants of the pipe, in bytes.
+    fn pipe_size(&self) -> usize {
+        1 << 20
+    }
+
+    /// How many blocks may lie in the pipe when the next is sent.
+    fn lag(&self) -> usize {
+        4
+    }
+}
+
+/// A few frozen contents, sent in pieces, dropped and made anew while pieces are on their way.
+pub struct Freezes {
+    build: fn(u64) -> Frozen,
+    contents: Vec<(u64, Frozen)>,
+    dice: Dice,
+}
+
+impl Freezes {
+    pub fn sealed() -> Self {
+        Self::new(|seed| Frozen::build(CONTENT, |space| fill(seed, space)).unwrap())
+    }
+
+    pub fn private() -> Self {
+        Self::new(|seed| Frozen::build_private(CONTENT, |space| fill(seed, space)).unwrap())
+    }
+
+    fn new(build: fn(u64) -> Frozen) -> Self {
+        let contents = (0..3).map(|seed| (seed, build(seed))).collect();
+        Self { build, contents, dice: Dice(0x5eed) }
+    }
+}
+
+/// Bytes of one frozen content: on base pages.
+const CONTENT: usize = 90_000;
+
+impl Scheme for Freezes {
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+        let which = self.dice.roll(3) as usize;
+        if self.dice.roll(100) == 0 {
+            self.contents[which] = (round, (self.build)(round));
+        }
+        let (seed, frozen) = &self.contents[which];
+        let len = self.dice.len();
+        let start = self.dice.roll((CONTENT - len) as u64) as usize;
+        let block = Block { seed: *seed, range: start..start + len };
+        (block.clone(), frozen.send(to, block.range))
+    }
+}
+
+/// A region that is overwritten wherever it lets itself be, renewed and replaced at random.
+pub struct Drops {
+    region: Dropped,
+    pages: Pages,
+    dice: Dice,
+}
+
+impl Drops {
+    pub fn new(pages: Pages) -> Self {
+        Self { region: Dropped::new(REGION, pages).unwrap(), pages, dice: Dice(0xd09) }
+    }
+}
+
+/// Bytes of a region.
+const REGION: usize = 128 * 1024;
+
+impl Scheme for Drops {
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+        let region = &mut self.region;
+        match self.dice.roll(200) {
+            0 => *region = Dropped::new(REGION, self.pages).unwrap(),
+            1..10 => region.renew().unwrap(),
+            10..20 => {
+                let rest = region.as_mut_slice();
+                let len = rest.len().min(REGION);
+                rest[..len].fill(0xaa);
+            }
+            _ => {}
+        }
+        let block = Block::new(round, self.dice.len());
+        fill(round, &mut region.space(block.len()).unwrap()[..block.len()]);
+        let sent = region.give(to, block.len());
+        (block, sent)
+    }
+}
+
+/// `write(2)`, by the standard library.
+#[derive(Default)]
+pub struct Copied(Vec<u8>);
+
+impl Scheme for Copied {
+    fn send(&mut self, round: u64, mut to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+        let block = Block::new(round, 1 + (round * 7919 % 40_000) as usize);
+        self.0.resize(block.len(), 0);
+        fill(round, &mut self.0);
+        let sent = to.write_all(&self.0).map(|()| Sent::Copied).map_err(|_| SendError {
+            call: "write",
+            errno: Errno::PIPE,
+            taken: 0,
+        });
+        (block, sent)
+    }
+}
+
+/// The known bad: two halves of one buffer in turn, the pipe as large as one half. When the splice of
+/// one half has returned, the other has left the pipe and is filled again.
+pub struct DoubleBuffer {
+    start: *mut u8,
+}
+
+const HALF: usize = 65_536;
+
+impl DoubleBuffer {
+    pub fn new() -> Self {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let null = std::ptr::null_mut();
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(null, 2 * HALF, rights, MapFlags::PRIVATE).unwrap()
+        };
+        Self { start: start.cast() }
+    }
+}
+
+impl Drop for DoubleBuffer {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this size, and not used any more.
+        unsafe { rustix::mm::munmap(self.start.cast(), 2 * HALF).unwrap() };
+    }
+}
+
+impl Scheme for DoubleBuffer {
+    fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
+        let half = self.start.wrapping_add(round as usize % 2 * HALF);
+        // SAFETY: half of the mapping of `new`, which only this value writes.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(half, HALF) };
+        fill(round, bytes);
+        let parts = [IoSliceRaw::from_slice(bytes)];
+        // SAFETY: the memory is readable and `to` can be written. That the bytes change later is
+        // what this scheme gets wrong.
+        let sent = unsafe { rustix::pipe::vmsplice(to, &parts, SpliceFlags::empty()) };
+        let error = |errno| SendError { call: "vmsplice", errno, taken: 0 };
+        (Block::new(round, HALF), sent.map(|_| Sent::ByReference).map_err(error))
+    }
+
+    fn pipe_size(&self) -> usize {
+        HALF
+    }
+
+    fn lag(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,200 @@
+//! Every newer call refused, as a container's filter or another kernel would: what is sent arrives
+//! exactly, and the way is told. A seccomp filter holds for the thread that installs it (`seccomp(2)`).
+
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a filter is installed by hand; a test fails by panicking and says what it skipped"
+)]
+
+use pagewise_lanes::buffer::{Dropped, Frozen, Pages, Sent, Store, acked};
+use pagewise_lanes::probe::{Answer, Sink, Source, ask};
+use rustix::io::Errno;
+use std::io::{PipeReader, PipeWriter, Read};
+
+const ERRNOS: [Errno; 4] = [Errno::PERM, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP];
+const ADVICE: u32 = 2; // the argument of madvise(2) that says what
+const COMMAND: u32 = 1; // the argument of fcntl(2) that says what
+
+/// A call that the filter refuses, if need be only with this value of an argument.
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    call: libc::c_long,
+    argument: Option<(u32, u32)>,
+}
+
+impl Refused {
+    const fn every(call: libc::c_long) -> Self {
+        Self { call, argument: None }
+    }
+}
+
+const VMSPLICE: Refused = Refused::every(libc::SYS_vmsplice);
+const SPLICE: Refused = Refused::every(libc::SYS_splice);
+const MEMFD: Refused = Refused::every(libc::SYS_memfd_create);
+const SEAL: Refused =
+    Refused { call: libc::SYS_fcntl, argument: Some((COMMAND, libc::F_ADD_SEALS as u32)) };
+const COLLAPSE: Refused =
+    Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_COLLAPSE as u32)) };
+const DONTNEED: Refused =
+    Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_DONTNEED as u32)) };
+
+/// Refuses a call in this thread from now on; whether that is possible.
+fn install(refused: Refused, errno: Errno) -> bool {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW};
+    let load = |offset| statement(BPF_LD | BPF_W | BPF_ABS, offset);
+    let is = |value, skip| jump(BPF_JMP | BPF_JEQ | BPF_K, value, skip);
+    let (index, value) = refused.argument.unwrap_or((0, 0));
+    let refuse = libc::SECCOMP_RET_ERRNO | errno.raw_os_error() as u32;
+    let checks = usize::from(refused.argument.is_some());
+    // Offsets of `nr` and of the low half of an argument in `struct seccomp_data`.
+    let mut program = vec![load(0), is(refused.call as u32, 1 + 2 * checks as u8)];
+    if checks == 1 {
+        program.extend([load(16 + 8 * index), is(value, 1)]);
+    }
+    program.push(statement(BPF_RET | BPF_K, refuse));
+    program.push(statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: takes no pointer.
+    let no_new = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: `filter` describes a program that lives until the call returns.
+    let set = unsafe { libc::syscall(libc::SYS_seccomp, mode, 0, &raw const filter) };
+    no_new == 0 && set == 0
+}
+
+fn statement(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// Goes on where equal, skips `skip` statements where not.
+fn jump(code: u32, k: u32, skip: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: skip, k }
+}
+
+/// Runs `body` in a thread where `refused` fails, once for each errno.
+fn under(refused: Refused, body: fn(Errno)) {
+    for errno in ERRNOS {
+        let thread = std::thread::spawn(move || {
+            if install(refused, errno) {
+                body(errno);
+            } else {
+                eprintln!("SKIP {refused:?}: no seccomp filter can be installed");
+            }
+        });
+        thread.join().unwrap();
+    }
+}
+
+const LEN: usize = 50_000;
+
+fn content() -> Vec<u8> {
+    (0..LEN).map(|at| ((at * 7) >> 2) as u8).collect()
+}
+
+fn pipe() -> (PipeReader, PipeWriter) {
+    std::io::pipe().unwrap()
+}
+
+fn assert_arrives(mut reader: PipeReader, writer: PipeWriter, expected: &[u8]) {
+    drop(writer);
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got).unwrap();
+    assert!(got == expected, "{} bytes arrived of {}", got.len(), expected.len());
+}
+
+/// How frozen bytes go, from either store.
+fn frozen() -> [(Store, Sent); 2] {
+    let content = content();
+    let fill = |space: &mut [u8]| space.copy_from_slice(&content);
+    let both = [Frozen::build(LEN, fill), Frozen::build_private(LEN, fill)];
+    both.map(|frozen| {
+        let frozen = frozen.unwrap();
+        let (reader, writer) = pipe();
+        let sent = frozen.send(&writer, 3..LEN).unwrap();
+        assert_arrives(reader, writer, &content[3..]);
+        (frozen.store(), sent)
+    })
+}
+
+/// How dropped bytes go; every round has its own.
+fn dropped() -> Sent {
+    let mut region = Dropped::new(20_000, Pages::Base).unwrap();
+    let (reader, writer) = pipe();
+    let mut last = Sent::ByReference;
+    for round in 0..4 {
+        region.space(10_000).unwrap()[..10_000].fill(round);
+        last = region.give(&writer, 10_000).unwrap();
+    }
+    region.renew().unwrap();
+    region.as_mut_slice().fill(0xff);
+    let expected: Vec<u8> = (0..4).flat_map(|round| [round; 10_000]).collect();
+    assert_arrives(reader, writer, &expected);
+    last
+}
+
+#[test]
+fn without_vmsplice_memory_is_copied() {
+    under(VMSPLICE, |errno| {
+        assert_eq!(frozen(), [(Store::Sealed, Sent::ByReference), (Store::Private, Sent::Copied)]);
+        assert_eq!(dropped(), Sent::Copied);
+        assert_eq!(ask(Source::Private, Sink::Pipe), Answer::Refused(errno));
+        assert_eq!(ask(Source::Shared, Sink::Socket), Answer::Refused(errno));
+    });
+}
+
+#[test]
+fn without_vmsplice_a_ring_is_copied() {
+    under(VMSPLICE, |_| {
+        let (mut writer, mut reader) = acked::ring(2, 4096, Pages::Base).unwrap();
+        for round in 0..6_u8 {
+            let mut space = writer.space().unwrap();
+            space.fill(round);
+            assert_eq!(space.send(3_000).unwrap(), Sent::Copied);
+        }
+        drop(writer);
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        assert!(got == (0..6_u8).flat_map(|round| [round; 3_000]).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn without_splice_a_sealed_file_is_copied() {
+    under(SPLICE, |errno| {
+        assert_eq!(frozen(), [(Store::Sealed, Sent::Copied), (Store::Private, Sent::ByReference)]);
+        assert_eq!(dropped(), Sent::ByReference);
+        assert_eq!(ask(Source::Memfd, Sink::Pipe), Answer::Refused(errno));
+    });
+}
+
+#[test]
+fn without_memfd_or_seals_private_memory_serves() {
+    for refused in [MEMFD, SEAL] {
+        under(refused, |_| {
+            assert_eq!(frozen(), [(Store::Private, Sent::ByReference); 2]);
+            assert_eq!(dropped(), Sent::ByReference);
+        });
+    }
+    under(MEMFD, |errno| {
+        assert_eq!(ask(Source::Memfd, Sink::Pipe), Answer::Refused(errno));
+        assert_eq!(acked::ring(2, 4096, Pages::Base).unwrap_err(), errno);
+    });
+}
+
+#[test]
+fn without_collapse_pages_stay_small_and_bytes_exact() {
+    under(COLLAPSE, |_| {
+        let frozen = Frozen::build(4 << 20, |space| space[5] = 1).unwrap();
+        if frozen.store() == Store::Sealed {
+            assert!(frozen.page_size().is_ok());
+        }
+        assert_eq!((frozen.as_bytes()[5], frozen.as_bytes()[4_000_000]), (1, 0));
+    });
+}
+
+#[test]
+fn without_dontneed_pages_are_mapped_anew() {
+    under(DONTNEED, |_| assert_eq!(dropped(), Sent::ByReference));
+}
