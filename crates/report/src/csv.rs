@@ -10,9 +10,13 @@ const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,pe
 minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
-/// All timed points of a run: the plain runs of the look, screening, blocks.
+/// All timed points of a run: the plain runs of the look, screening, blocks; the repeats of a
+/// ladder.
 #[must_use]
 pub fn csv(run: &Run) -> String {
+    if let Some(ladder) = &run.ladder {
+        return crate::ladder::csv(ladder);
+    }
     let mut out = HEADER.to_owned();
     for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {
         push(&mut out, ["look", "", &i.to_string(), "plain", ""], usage, None);
@@ -64,7 +68,7 @@ fn push(out: &mut String, lead: [&str; 5], u: &Usage, point: Option<&Point>) {
     out.push('\n');
 }
 
-fn field(text: &str) -> String {
+pub(crate) fn field(text: &str) -> String {
     let text = escape(text);
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }

@@ -21,6 +21,7 @@ mod doctor;
 mod experiment;
 mod headline;
 mod history;
+pub mod ladder;
 mod look;
 mod markdown;
 pub mod number;

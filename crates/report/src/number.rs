@@ -94,6 +94,25 @@ pub fn signed_bytes(change: i64) -> String {
     format!("{sign}{}", Bytes(change.unsigned_abs()))
 }
 
+/// A size that is a whole number of its unit, as sizes of buffers and pipes are: `64 KiB`.
+#[must_use]
+pub fn whole_size(size: Bytes) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let whole = units.iter().find(|(shift, _)| size.0 > 0 && size.0.is_multiple_of(1 << shift));
+    whole.map_or_else(|| size.to_string(), |(shift, unit)| format!("{} {unit}", size.0 >> shift))
+}
+
+/// A rate or another figure with three digits: `1.01`, `12.3`, `209`.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    match value.abs() {
+        v if !v.is_finite() => UNKNOWN.to_owned(),
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 /// A probability: four decimals where they matter, three where not.
 #[must_use]
 pub fn p_value(p: f64) -> String {

@@ -37,6 +37,9 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     if !run.command.is_empty() {
         page.single(&start_line(run), 2, Tone::Faint);
     }
+    if let Some(ladder) = &run.ladder {
+        page.section(&crate::ladder::section(ladder, style));
+    }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));
     }

@@ -49,8 +49,10 @@ impl From<&str> for Cell {
 }
 
 struct Row {
+    /// Laid out lines above the row.
+    above: String,
     cells: Vec<Cell>,
-    /// Laid out lines under the row.
+    /// Laid out lines under it.
     under: String,
 }
 
@@ -72,9 +74,14 @@ impl Table {
     }
 
     /// The same with lines, already laid out, under it.
-    pub(crate) fn row_with(&mut self, mut cells: Vec<Cell>, under: String) {
+    pub(crate) fn row_with(&mut self, cells: Vec<Cell>, under: String) {
+        self.row_between(String::new(), cells, under);
+    }
+
+    /// The same with lines above it as well: the heading of a group of rows.
+    pub(crate) fn row_between(&mut self, above: String, mut cells: Vec<Cell>, under: String) {
         cells.resize_with(self.columns.len(), || Cell::from(""));
-        self.rows.push(Row { cells, under });
+        self.rows.push(Row { above, cells, under });
     }
 
     /// The table as lines, two cells from the left; empty when it has no rows.
@@ -91,6 +98,7 @@ impl Table {
             out.push_str(&self.line(&titles.collect::<Vec<_>>(), &widths, gap, style));
         }
         for row in &self.rows {
+            out.push_str(&row.above);
             out.push_str(&self.line(&row.cells, &widths, gap, style));
             out.push_str(&row.under);
         }

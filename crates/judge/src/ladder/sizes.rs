@@ -7,7 +7,7 @@
 //! named, and whether the grid bears it out; the grid decides.
 
 use super::compare::compare;
-use pagewise_model::ladder::{Advice, Consumption, Ladder, Pace, Point, Rung};
+use pagewise_model::ladder::{Advice, Consumption, Ladder, Pace, Point};
 use pagewise_model::{Bytes, Fact};
 
 /// Share of the best rate that is still as good, where the repeats cannot tell the two apart.
@@ -22,24 +22,17 @@ pub(super) struct Grid<'a> {
 pub(super) fn grids(ladder: &Ladder) -> Vec<Grid<'_>> {
     let mut grids: Vec<Grid<'_>> = Vec::new();
     for point in ladder.points.iter().filter(|p| p.rate().is_some()) {
-        match grids.iter_mut().find(|grid| is_alike(grid.points[0], point)) {
+        let is_alike = |grid: &&mut Grid<'_>| {
+            let first = grid.points[0];
+            first.consumption == point.consumption && first.rung.is_alike(&point.rung)
+        };
+        match grids.iter_mut().find(is_alike) {
             Some(grid) => grid.points.push(point),
             None => grids.push(Grid { points: vec![point] }),
         }
     }
     grids.retain(|grid| grid.points.len() > 1);
     grids
-}
-
-/// The same but for sizes and name.
-fn is_alike(a: &Point, b: &Point) -> bool {
-    let bare = |point: &Point| Rung {
-        name: String::new(),
-        buffer_bytes: Bytes(0),
-        pipe_bytes: None,
-        ..point.rung.clone()
-    };
-    a.consumption == b.consumption && bare(a) == bare(b)
 }
 
 impl Grid<'_> {

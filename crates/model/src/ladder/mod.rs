@@ -130,6 +130,20 @@ pub struct Yardsticks {
     pub cross_core_gib_per_s: Fact<Measured>,
 }
 
+impl Yardsticks {
+    /// Above the speed at which one core reads memory this much is no longer noise.
+    const TOLERATED: f64 = 1.05;
+
+    /// A point whose bytes were touched passed faster than one core can read: the figure is not to
+    /// be believed without a reason.
+    #[must_use]
+    pub fn is_implausible(&self, point: &Point) -> bool {
+        let memory = self.read_gib_per_s.known().map(|rate| rate.max * Self::TOLERATED);
+        let rate = point.rate().filter(|_| point.consumption == Consumption::Touched);
+        rate.zip(memory).is_some_and(|(rate, memory)| rate.median > memory)
+    }
+}
+
 /// How the machine answers a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -244,4 +244,16 @@ impl Rung {
         }
         text
     }
+
+    /// The same technique with the same switches, whatever the sizes and the name.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let bare = |rung: &Self| Self {
+            name: String::new(),
+            buffer_bytes: Bytes(0),
+            pipe_bytes: None,
+            ..rung.clone()
+        };
+        bare(self) == bare(other)
+    }
 }

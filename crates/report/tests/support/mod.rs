@@ -1,6 +1,8 @@
 //! Constructed facts: round numbers that come from no machine.
 #![allow(dead_code, reason = "each test file uses a part of these builders")]
 
+pub(crate) mod ladder;
+
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
 use pagewise_model::look::{

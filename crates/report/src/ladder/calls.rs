@@ -1,0 +1,176 @@
+//! The call graph of kernel samples: who called whom, with the share of all samples.
+//!
+//! Stacks come leaf first and are joined from their outermost frame inwards. A frame whose samples
+//! all lie in one callee stands on one line with it, so that chains of wrappers do not hide the
+//! branching. Rare branches are left out: below [`SHOWN`] of all samples.
+
+use super::chart::escape_markup;
+use crate::number::percent;
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use pagewise_model::look::Samples;
+use std::fmt::Write as _;
+
+/// Smallest share of all samples that has a line.
+const SHOWN: f64 = 0.02;
+/// Frames joined at most on one line, so that deep stacks stay readable.
+const JOINED: usize = 4;
+/// Frames of one stack, as many as the kernel records (`PERF_MAX_STACK_DEPTH`): a saved file may hold
+/// anything.
+const FRAMES: usize = 127;
+/// Deepest line; what lies deeper is in its ancestor's share.
+const DEEPEST: usize = 12;
+
+/// A frame with those it called.
+#[derive(Debug, Default)]
+struct Node {
+    symbol: String,
+    count: u64,
+    callees: Vec<Node>,
+}
+
+impl Node {
+    fn add(&mut self, frames: &mut dyn Iterator<Item = &str>, count: u64) {
+        self.count = self.count.saturating_add(count);
+        let Some(symbol) = frames.next() else { return };
+        let at = self.callees.iter().position(|c| c.symbol == symbol).unwrap_or_else(|| {
+            self.callees.push(Self { symbol: symbol.to_owned(), ..Self::default() });
+            self.callees.len() - 1
+        });
+        self.callees[at].add(frames, count);
+    }
+}
+
+/// All stacks under one root.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: Node,
+    total: u64,
+}
+
+/// One line of the graph.
+struct Line<'a> {
+    depth: usize,
+    text: String,
+    share: f64,
+    node: &'a Node,
+}
+
+impl Tree {
+    pub(super) fn of(samples: &Samples) -> Self {
+        let mut root = Node::default();
+        for stack in &samples.stacks {
+            let frames = stack.symbols.iter().rev().map(String::as_str);
+            root.add(&mut frames.take(FRAMES), stack.count);
+        }
+        Self { root, total: samples.total() }
+    }
+
+    /// The graph as indented lines.
+    pub(super) fn terminal(&self, style: &Style) -> String {
+        let mut page = Page::new(style);
+        for top in self.branches(&self.root, 0) {
+            self.terminal_under(&top, &mut page);
+        }
+        page.finish()
+    }
+
+    fn terminal_under(&self, line: &Line<'_>, page: &mut Page<'_>) {
+        let text = format!("{} {}", percent(line.share), line.text);
+        page.single(&text, 6 + 2 * line.depth, Tone::Faint);
+        for callee in self.branches(line.node, line.depth + 1) {
+            self.terminal_under(&callee, page);
+        }
+    }
+
+    /// The graph as nested lists that open by symbol.
+    pub(super) fn html(&self) -> String {
+        let mut out = String::new();
+        for top in self.branches(&self.root, 0) {
+            self.html_under(&top, &mut out);
+        }
+        out
+    }
+
+    fn html_under(&self, line: &Line<'_>, out: &mut String) {
+        let text = escape_markup(&line.text);
+        let share = escape_markup(&percent(line.share));
+        let callees = self.branches(line.node, line.depth + 1);
+        // Writing to a String cannot fail.
+        let _ = if callees.is_empty() {
+            writeln!(out, "<div class=\"leaf\"><b>{share}</b> {text}</div>")
+        } else {
+            let open = if line.depth < 2 { " open" } else { "" };
+            writeln!(out, "<details{open}><summary><b>{share}</b> {text}</summary>")
+        };
+        if !callees.is_empty() {
+            for callee in &callees {
+                self.html_under(callee, out);
+            }
+            out.push_str("</details>\n");
+        }
+    }
+
+    /// The branches under `node` that are worth a line, the most frequent first.
+    fn branches<'a>(&self, node: &'a Node, depth: usize) -> Vec<Line<'a>> {
+        if self.total == 0 || depth > DEEPEST {
+            return Vec::new();
+        }
+        let share = |node: &Node| node.count as f64 / self.total as f64;
+        let mut kept: Vec<&Node> = node.callees.iter().filter(|c| share(c) >= SHOWN).collect();
+        kept.sort_by_key(|c| std::cmp::Reverse(c.count));
+        let line = |start: &'a Node| {
+            let mut names = vec![start.symbol.as_str()];
+            let mut node = start;
+            while let [only] = node.callees.as_slice() {
+                if only.count != node.count || names.len() == JOINED {
+                    break;
+                }
+                names.push(&only.symbol);
+                node = only;
+            }
+            Line { depth, text: names.join(" > "), share: share(start), node }
+        };
+        kept.into_iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::look::KernelStack;
+
+    fn samples() -> Samples {
+        let stack = |symbols: &[&str], count| KernelStack {
+            symbols: symbols.iter().map(ToString::to_string).collect(),
+            count,
+        };
+        Samples {
+            user: 20,
+            stacks: vec![
+                stack(&["_copy_to_iter", "anon_pipe_read", "vfs_read", "entry"], 50),
+                stack(&["mutex_lock", "anon_pipe_read", "vfs_read", "entry"], 20),
+                stack(&["<b>\u{202e}", "entry"], 9),
+                stack(&["rare", "entry"], 1),
+            ],
+            ..Samples::default()
+        }
+    }
+
+    #[test]
+    fn stacks_are_joined_from_outside_and_rare_ones_left_out() {
+        let text = Tree::of(&samples()).terminal(&Style::default());
+        let want = "      80% entry\n        70% vfs_read > anon_pipe_read\n          50% \
+                    _copy_to_iter\n          20% mutex_lock\n        9.0% <b>\\u{202e}\n";
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn the_page_opens_by_symbol_and_escapes_it() {
+        let html = Tree::of(&samples()).html();
+        assert!(html.starts_with("<details open><summary><b>80%</b> entry</summary>"), "{html}");
+        assert!(html.contains("<b>9.0%</b> &lt;b&gt;\\u{202e}</div>"), "{html}");
+        assert_eq!(html.matches("<details").count(), html.matches("</details>").count());
+        assert_eq!(Tree::of(&Samples::default()).html(), "");
+    }
+}

@@ -1,0 +1,137 @@
+//! Axes: where a value stands, and which values are labelled.
+//!
+//! Linear from 0 as long as the smallest value can still be seen beside the largest; beyond
+//! [`SEEN_BESIDE`] logarithmic, and then bars would start nowhere, so points are drawn.
+
+/// Ratio of largest to smallest up to which both are read from one linear axis.
+const SEEN_BESIDE: f64 = 12.0;
+/// Labelled values aimed at on a linear axis.
+const TICKS: f64 = 6.0;
+
+/// A range of values along a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Axis {
+    /// From 0 to `most`, a label every `step`.
+    Linear { most: f64, step: f64 },
+    /// From `least` to `most`, each step the same ratio.
+    Log { least: f64, most: f64 },
+}
+
+impl Axis {
+    /// The axis that suits `values`; those that are not above 0 do not count.
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
+        let values = values.filter(|v| v.is_finite() && *v > 0.0);
+        let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
+        if most <= 0.0 {
+            return Self::Linear { most: 1.0, step: 0.2 };
+        }
+        if most <= least * SEEN_BESIDE {
+            let step = nice_step(most / TICKS);
+            return Self::Linear { most: (most / step).ceil() * step, step };
+        }
+        Self::Log { least: round_down(least), most: round_up(most) }
+    }
+
+    /// Where `value` stands, from 0 to 1.
+    pub(super) fn place(self, value: f64) -> f64 {
+        let at = match self {
+            Self::Linear { most, .. } => value / most,
+            Self::Log { least, most } if value > 0.0 => (value / least).ln() / (most / least).ln(),
+            Self::Log { .. } => 0.0,
+        };
+        if at.is_finite() { at.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    pub(super) const fn is_log(self) -> bool {
+        matches!(self, Self::Log { .. })
+    }
+
+    /// The values that are labelled.
+    pub(super) fn ticks(self) -> Vec<f64> {
+        match self {
+            Self::Linear { most, step } => {
+                let count = (most / step).round().clamp(0.0, 100.0) as u32;
+                (0..=count).map(|i| f64::from(i) * step).collect()
+            }
+            Self::Log { least, most } => {
+                let all = log_ticks(least, most, &[1.0, 2.0, 5.0]);
+                if all.len() > 12 { log_ticks(least, most, &[1.0]) } else { all }
+            }
+        }
+    }
+}
+
+/// The next of 1, 2, 2.5, 5 times a power of ten that is not below `step`.
+fn nice_step(step: f64) -> f64 {
+    let decade = 10_f64.powf(step.log10().floor());
+    let nice = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * decade);
+    nice.into_iter().find(|n| *n >= step * (1.0 - 1e-9)).unwrap_or(10.0 * decade)
+}
+
+fn round_down(value: f64) -> f64 {
+    let decade = 10_f64.powf(value.log10().floor());
+    let steps = [5.0, 2.0, 1.0].map(|m| m * decade);
+    steps.into_iter().find(|n| *n <= value * (1.0 + 1e-9)).unwrap_or(decade)
+}
+
+fn round_up(value: f64) -> f64 {
+    let decade = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|m| m * decade);
+    steps.into_iter().find(|n| *n >= value * (1.0 - 1e-9)).unwrap_or(10.0 * decade)
+}
+
+fn log_ticks(least: f64, most: f64, steps: &[f64]) -> Vec<f64> {
+    let (first, last) = (least.log10().floor() as i32, most.log10().ceil() as i32);
+    (first..=last)
+        .flat_map(|power| steps.iter().map(move |m| m * 10_f64.powi(power)))
+        .filter(|v| *v >= least * (1.0 - 1e-9) && *v <= most * (1.0 + 1e-9))
+        .collect()
+}
+
+/// A labelled value without decimals that say nothing.
+pub(super) fn tick_label(value: f64) -> String {
+    if value >= 10.0 || (value - value.round()).abs() < 1e-9 {
+        format!("{value:.0}")
+    } else {
+        let shown = format!("{value:.2}");
+        shown.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_values_are_linear_from_zero() {
+        let axis = Axis::of([3.7, 12.7, 32.8].into_iter());
+        assert_eq!(axis, Axis::Linear { most: 40.0, step: 10.0 });
+        assert_eq!(axis.ticks(), [0.0, 10.0, 20.0, 30.0, 40.0]);
+        assert!((axis.place(10.0) - 0.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn far_values_are_logarithmic() {
+        let axis = Axis::of([1.1, 60.0].into_iter());
+        assert_eq!(axis, Axis::Log { least: 1.0, most: 100.0 });
+        assert_eq!(axis.ticks(), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+        assert!((axis.place(10.0) - 0.5).abs() < 1e-12);
+        assert!(axis.is_log());
+    }
+
+    #[test]
+    fn nothing_to_show_is_no_error() {
+        for axis in [Axis::of([].into_iter()), Axis::of([0.0, f64::NAN, -1.0].into_iter())] {
+            assert!(axis.ticks().len() > 1);
+            assert!((0.0..=1.0).contains(&axis.place(f64::INFINITY)));
+        }
+    }
+
+    #[test]
+    fn labels_are_short() {
+        assert_eq!(tick_label(0.5), "0.5");
+        assert_eq!(tick_label(2.5), "2.5");
+        assert_eq!(tick_label(0.0), "0");
+        assert_eq!(tick_label(50.0), "50");
+    }
+}

@@ -1,0 +1,287 @@
+//! Groups of rows along one axis: the ladder. Each row is a value with its range over the repeats.
+//!
+//! Every row has its own label, so colour is not needed to read it; a row without a value says why.
+//! Yardsticks are vertical lines with their names above the plot, on as many levels as keep them
+//! apart. On a linear axis rows are bars from 0, on a logarithmic one points.
+
+use super::axis::{Axis, tick_label};
+use super::canvas::{Anchor, At, Canvas, FONT, SMALL, text_width};
+use crate::number::three_digits;
+use crate::text::shorten;
+
+const WIDTH: f64 = 920.0;
+const LEFT: f64 = 132.0;
+const RIGHT: f64 = 150.0;
+const MARGIN: f64 = 20.0;
+const ROW: f64 = 19.0;
+const BAR: f64 = 12.0;
+const HEADER: f64 = 24.0;
+const GAP: f64 = 12.0;
+/// Height of one level of yardstick names, and of one line of a footer.
+const LEVEL: f64 = 15.0;
+
+/// A median with the smallest and largest repeat.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Range {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) label: &'static str,
+    /// Which of the colours of series.
+    pub(crate) series: usize,
+    /// The value, or why there is none.
+    pub(crate) value: Result<Range, String>,
+}
+
+/// Rows under a heading.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) title: String,
+    pub(crate) detail: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A value that all rows are held against.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Mark {
+    pub(crate) label: String,
+    pub(crate) value: f64,
+}
+
+/// The whole picture.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    /// Unit of all values.
+    pub(crate) unit: &'static str,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) marks: Vec<Mark>,
+    /// Lines under the plot.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Where the plot lies.
+struct Plot {
+    axis: Axis,
+    top: f64,
+    bottom: f64,
+}
+
+impl Plot {
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.axis.place(value) * (WIDTH - LEFT - RIGHT)
+    }
+}
+
+impl Bars {
+    /// The picture as SVG.
+    pub(crate) fn draw(&self) -> String {
+        let values = self.groups.iter().flat_map(|g| &g.rows).filter_map(|r| r.value.as_ref().ok());
+        let marks = self.marks.iter().map(|m| m.value);
+        let axis = Axis::of(values.flat_map(|v| [v.least, v.median, v.most]).chain(marks));
+        let mut plot = Plot { axis, top: 0.0, bottom: 0.0 };
+        let levels = self.mark_levels(&plot);
+        let level_count = levels.iter().max().map_or(0, |most| most + 1);
+        plot.top = 66.0 + level_count as f64 * LEVEL + 6.0;
+        plot.bottom = plot.top + self.groups.iter().map(height).sum::<f64>();
+        let mut canvas = Canvas::new();
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0));
+        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL));
+        draw_axis(&mut canvas, &plot, self.unit);
+        self.draw_marks(&mut canvas, &plot, &levels);
+        let mut y = plot.top;
+        for group in &self.groups {
+            draw_group(&mut canvas, &plot, group, y, self.unit);
+            y += height(group);
+        }
+        let mut y = plot.bottom + 46.0;
+        for note in &self.notes {
+            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y), &fit(note, SMALL));
+            y += LEVEL;
+        }
+        canvas.finish(At(WIDTH, y + 6.0), &self.title)
+    }
+
+    /// The level of each yardstick's name: the lowest on which it touches no other.
+    fn mark_levels(&self, plot: &Plot) -> Vec<usize> {
+        let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
+        let mut levels = Vec::with_capacity(self.marks.len());
+        for mark in &self.marks {
+            let half = text_width(&mark_text(mark), SMALL) / 2.0 + 4.0;
+            let centre = mark_centre(plot, mark);
+            let (from, to) = (centre - half, centre + half);
+            let free = |spans: &Vec<(f64, f64)>| spans.iter().all(|s| to < s.0 || from > s.1);
+            let level = taken.iter().position(free).unwrap_or(taken.len());
+            if level == taken.len() {
+                taken.push(Vec::new());
+            }
+            taken[level].push((from, to));
+            levels.push(level);
+        }
+        levels
+    }
+
+    fn draw_marks(&self, canvas: &mut Canvas, plot: &Plot, levels: &[usize]) {
+        for (mark, level) in self.marks.iter().zip(levels) {
+            let (x, y) = (plot.x(mark.value), plot.top - 8.0 - *level as f64 * LEVEL);
+            canvas.line("pw-mark", At(x, y + 3.0), At(x, plot.bottom));
+            let centre = At(mark_centre(plot, mark), y);
+            canvas.text("pw-mark-text pw-halo", Anchor::Middle, centre, &mark_text(mark));
+        }
+    }
+}
+
+fn mark_text(mark: &Mark) -> String {
+    format!("{} {}", mark.label, three_digits(mark.value))
+}
+
+/// The middle of a yardstick's name: over its line, but within the picture.
+fn mark_centre(plot: &Plot, mark: &Mark) -> f64 {
+    let half = text_width(&mark_text(mark), SMALL) / 2.0;
+    plot.x(mark.value).clamp(MARGIN + half, (WIDTH - MARGIN - half).max(MARGIN + half))
+}
+
+fn height(group: &Group) -> f64 {
+    HEADER + group.rows.len() as f64 * ROW + GAP
+}
+
+/// `text` cut so that it stays in the picture.
+fn fit(text: &str, size: f64) -> String {
+    let room = (WIDTH - 2.0 * MARGIN) / text_width("x", size);
+    shorten(text, room as usize, true)
+}
+
+fn draw_axis(canvas: &mut Canvas, plot: &Plot, unit: &str) {
+    for tick in plot.axis.ticks() {
+        let x = plot.x(tick);
+        canvas.line("pw-grid", At(x, plot.top), At(x, plot.bottom));
+        let label = At(x, plot.bottom + 16.0);
+        canvas.text("pw-faint", Anchor::Middle, label, &tick_label(tick));
+    }
+    canvas.line("pw-axis", At(LEFT, plot.bottom), At(WIDTH - RIGHT, plot.bottom));
+    let scale = if plot.axis.is_log() { ", logarithmic" } else { "" };
+    let at = At(WIDTH - RIGHT + 24.0, plot.bottom + 16.0);
+    canvas.text("pw-faint", Anchor::Start, at, &format!("{unit}{scale}"));
+}
+
+fn draw_group(canvas: &mut Canvas, plot: &Plot, group: &Group, top: f64, unit: &str) {
+    let title = fit(&group.title, FONT);
+    let at = At(MARGIN, top + 15.0);
+    canvas.text("pw-strong pw-halo", Anchor::Start, at, &title);
+    let x = MARGIN + text_width(&title, FONT) * 1.08 + 12.0;
+    let room = ((WIDTH - MARGIN - x) / text_width("x", SMALL)).max(0.0) as usize;
+    let detail = shorten(&group.detail, room, true);
+    canvas.text("pw-faint pw-halo", Anchor::Start, At(x, top + 15.0), &detail);
+    for (i, row) in group.rows.iter().enumerate() {
+        let middle = top + HEADER + (i as f64 + 0.5) * ROW;
+        let at = At(LEFT - 10.0, middle + 4.0);
+        canvas.text("pw-faint", Anchor::End, at, row.label);
+        match &row.value {
+            Ok(range) => draw_range(canvas, plot, row, *range, middle, unit),
+            Err(why) => {
+                let room = (WIDTH - MARGIN - LEFT) / text_width("x", SMALL);
+                let text = shorten(&format!("not measured: {why}"), room as usize, true);
+                let at = At(LEFT + 6.0, middle + 4.0);
+                canvas.text("pw-faint pw-halo", Anchor::Start, at, &text);
+            }
+        }
+    }
+}
+
+fn draw_range(canvas: &mut Canvas, plot: &Plot, row: &Row, range: Range, y: f64, unit: &str) {
+    let (least, median, most) = (plot.x(range.least), plot.x(range.median), plot.x(range.most));
+    let series = format!("pw-s{}", row.series);
+    let hover = format!(
+        "{}: {} {unit}, repeats {} to {}",
+        row.label,
+        three_digits(range.median),
+        three_digits(range.least),
+        three_digits(range.most)
+    );
+    if plot.axis.is_log() {
+        canvas.line("pw-leader", At(LEFT, y), At(least.min(median), y));
+        draw_whisker(canvas, least, most, y);
+        canvas.circle(&series, At(median, y), BAR / 2.0, &hover);
+    } else {
+        canvas.rect(&series, At(LEFT, y - BAR / 2.0), At(median - LEFT, BAR), &hover);
+        draw_whisker(canvas, least, most, y);
+    }
+    let x = most.max(median) + if plot.axis.is_log() { 11.0 } else { 7.0 };
+    let text = three_digits(range.median);
+    canvas.text("pw-ink pw-halo", Anchor::Start, At(x, y + 4.5), &text);
+    if range.most > range.least {
+        let spread = format!("{}–{}", three_digits(range.least), three_digits(range.most));
+        let x = x + text_width(&text, FONT) + 6.0;
+        canvas.text("pw-faint pw-halo", Anchor::Start, At(x, y + 4.5), &spread);
+    }
+}
+
+/// A line over the range with caps; nothing where it would be shorter than it is thick.
+fn draw_whisker(canvas: &mut Canvas, least: f64, most: f64, y: f64) {
+    if most - least < 2.0 {
+        return;
+    }
+    canvas.line("pw-whisker", At(least, y), At(most, y));
+    for x in [least, most] {
+        canvas.line("pw-whisker", At(x, y - 3.5), At(x, y + 3.5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ladder(marks: Vec<Mark>) -> Bars {
+        let row = |median| Row {
+            label: "touched",
+            series: 1,
+            value: Ok(Range { median, least: median * 0.9, most: median * 1.1 }),
+        };
+        let missing = Row { label: "forwarded", series: 2, value: Err("no <socket>".into()) };
+        Bars {
+            title: "A & B".into(),
+            subtitle: "here".into(),
+            unit: "GiB/s",
+            groups: vec![Group {
+                title: "write".into(),
+                detail: "4 KiB".into(),
+                rows: vec![row(1.0), row(5.0), missing],
+            }],
+            marks,
+            notes: vec!["a note".into()],
+        }
+    }
+
+    #[test]
+    fn rows_without_a_value_say_why() {
+        let svg = ladder(Vec::new()).draw();
+        assert!(svg.contains("not measured: no &lt;socket&gt;") && svg.contains("A &amp; B"));
+        assert_eq!(svg.matches("<rect class=\"pw-s1\"").count(), 2, "{svg}");
+    }
+
+    #[test]
+    fn names_of_yardsticks_never_touch() {
+        let mark = |label: &str, value| Mark { label: label.into(), value };
+        let bars = ladder(vec![
+            mark("copy of memory", 4.0),
+            mark("reading memory", 4.1),
+            mark("between cores", 1.0),
+        ]);
+        let plot = Plot { axis: Axis::of([1.0, 5.0].into_iter()), top: 0.0, bottom: 0.0 };
+        assert_eq!(bars.mark_levels(&plot), [0, 1, 0]);
+    }
+
+    #[test]
+    fn far_values_are_points() {
+        let mut bars = ladder(Vec::new());
+        bars.groups[0].rows[1].value = Ok(Range { median: 60.0, least: 55.0, most: 61.0 });
+        let svg = bars.draw();
+        assert!(svg.contains("logarithmic") && svg.matches("<circle").count() == 2, "{svg}");
+    }
+}

@@ -1,0 +1,222 @@
+//! An SVG picture under construction: shapes by class, text escaped, numbers that are numbers.
+//!
+//! Coordinates are CSS pixels from the top left. Every picture carries its own style with fixed
+//! colours for a light background and, where the viewer says that it prefers dark, for a dark one;
+//! the background is part of the picture, so text is readable wherever it is put. Class names begin
+//! with `pw-` because a style inside an SVG that stands in a page holds for the whole page. Colours
+//! of series are those of Okabe and Ito, told apart by all common kinds of colour blindness.
+//!
+//! Fonts are the viewer's: widths are estimated on the wide side ([`text_width`]).
+
+use crate::text::{cells, escape};
+use std::fmt::Write as _;
+
+/// Font size of labels and values.
+pub(super) const FONT: f64 = 13.0;
+/// Font size of what is said beside them.
+pub(super) const SMALL: f64 = 11.0;
+/// Width of one character as a share of the font size, wide for a sans-serif.
+const CHARACTER: f64 = 0.58;
+
+const STYLE: &str = "\
+.pw{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;font-size:13px}\
+.pw-bg{fill:#fff}.pw-ink{fill:#1f2328}.pw-faint{fill:#59636e;font-size:11px}\
+.pw-title{fill:#1f2328;font-size:17px;font-weight:600}.pw-strong{fill:#1f2328;font-weight:600}\
+.pw-grid{stroke:#d1d9e0;stroke-width:1}.pw-axis{stroke:#818b98;stroke-width:1}\
+.pw-whisker{stroke:#1f2328;stroke-width:1.5;fill:none}.pw-leader{stroke:#d1d9e0;stroke-dasharray:1 4}\
+.pw-mark{stroke:#8250df;stroke-width:1.2;stroke-dasharray:5 3}.pw-mark-text{fill:#8250df;font-size:11px}\
+.pw-halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}\
+.pw-s0{fill:#0072b2}.pw-s1{fill:#d55e00}.pw-s2{fill:#009e73}.pw-s3{fill:#cc79a7}\
+.pw-s4{fill:#e69f00}.pw-s5{fill:#56b4e9}.pw-s6{fill:#937860}.pw-s7{fill:#8d6bc4}\
+.pw-s8{fill:#d8c94a}.pw-idle{fill:#b9c6d3}.pw-rest{fill:#7a828c}\
+.pw-on{fill:#0b0d10;font-size:11px}.pw-label{fill:#1f2328;font-size:11px}\
+.pw-none{fill:#f6f8fa;stroke:#d1d9e0}.pw-best{fill:none;stroke:#d55e00;stroke-width:2.5}\
+@media (prefers-color-scheme:dark){\
+.pw-bg{fill:#0d1117}.pw-ink,.pw-title,.pw-strong{fill:#e6edf3}.pw-faint{fill:#9198a1}\
+.pw-grid{stroke:#2f353d}.pw-axis{stroke:#656c76}.pw-whisker{stroke:#e6edf3}.pw-leader{stroke:#3d444d}\
+.pw-mark{stroke:#ab7df8}.pw-mark-text{fill:#ab7df8}.pw-halo{stroke:#0d1117}\
+.pw-s0{fill:#3b9ede}.pw-s1{fill:#f0883e}.pw-s2{fill:#2bb98c}.pw-label{fill:#e6edf3}\
+.pw-none{fill:#151b23;stroke:#2f353d}.pw-best{stroke:#f0883e}}";
+
+/// Which end of a text its position is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Anchor {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Middle => "middle",
+            Self::End => "end",
+        }
+    }
+}
+
+/// A point of the picture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct At(pub(super) f64, pub(super) f64);
+
+/// Shapes so far.
+pub(super) struct Canvas {
+    body: String,
+}
+
+impl Canvas {
+    pub(super) const fn new() -> Self {
+        Self { body: String::new() }
+    }
+
+    /// A rectangle of this size; `hover` is told by viewers that show titles.
+    pub(super) fn rect(&mut self, class: &str, at: At, size: At, hover: &str) {
+        let (At(x, y), At(width, height)) = (at, size);
+        let shape = format!(
+            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
+            number(x),
+            number(y),
+            number(width.max(0.0)),
+            number(height.max(0.0))
+        );
+        self.push(&shape, "rect", hover);
+    }
+
+    /// The same in a colour of its own, for scales of many colours.
+    pub(super) fn cell(&mut self, colour: &str, at: At, size: At, hover: &str) {
+        let (At(x, y), At(width, height)) = (at, size);
+        let shape = format!(
+            "<rect fill=\"{colour}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
+            number(x),
+            number(y),
+            number(width),
+            number(height)
+        );
+        self.push(&shape, "rect", hover);
+    }
+
+    pub(super) fn line(&mut self, class: &str, from: At, to: At) {
+        self.add(&format!(
+            "<line class=\"{class}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n",
+            number(from.0),
+            number(from.1),
+            number(to.0),
+            number(to.1)
+        ));
+    }
+
+    pub(super) fn circle(&mut self, class: &str, at: At, radius: f64, hover: &str) {
+        let (x, y) = (number(at.0), number(at.1));
+        let shape =
+            format!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{}\"", number(radius));
+        self.push(&shape, "circle", hover);
+    }
+
+    pub(super) fn text(&mut self, class: &str, anchor: Anchor, at: At, text: &str) {
+        self.add(&format!(
+            "<text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>\n",
+            number(at.0),
+            number(at.1),
+            anchor.name(),
+            escape_markup(text)
+        ));
+    }
+
+    /// The same in a colour of its own.
+    pub(super) fn label(&mut self, colour: &str, at: At, text: &str) {
+        self.add(&format!(
+            "<text fill=\"{colour}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+            number(at.0),
+            number(at.1),
+            escape_markup(text)
+        ));
+    }
+
+    /// The picture of this size, named `title` for those who do not see it.
+    pub(super) fn finish(self, size: At, title: &str) -> String {
+        let (width, height) = (number(size.0), number(size.1));
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"pw\" role=\"img\" \
+             width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
+             <title>{}</title>\n<style>{STYLE}</style>\n\
+             <rect class=\"pw-bg\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
+            escape_markup(title),
+            self.body
+        )
+    }
+
+    fn push(&mut self, open: &str, name: &str, hover: &str) {
+        if hover.is_empty() {
+            self.add(&format!("{open}/>\n"));
+        } else {
+            self.add(&format!("{open}><title>{}</title></{name}>\n", escape_markup(hover)));
+        }
+    }
+
+    fn add(&mut self, element: &str) {
+        // Writing to a String cannot fail.
+        let _ = self.body.write_str(element);
+    }
+}
+
+/// Width of `text` at this font size, at most in most fonts.
+pub(super) fn text_width(text: &str, size: f64) -> f64 {
+    cells(text) as f64 * size * CHARACTER
+}
+
+/// A coordinate with one decimal; what is no number is 0.
+fn number(value: f64) -> String {
+    let value = if value.is_finite() { value } else { 0.0 };
+    let shown = format!("{value:.1}");
+    shown.strip_suffix(".0").map_or_else(|| shown.clone(), str::to_owned)
+}
+
+/// Text that others wrote for HTML and SVG: nothing hostile ([`escape`]), no markup, and none of the
+/// two characters that XML forbids.
+pub(crate) fn escape_markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in escape(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\u{fffe}' | '\u{ffff}' => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_of_others_is_text() {
+        assert_eq!(
+            escape_markup("a<b>&\"'\x1b\u{202e}\u{ffff}"),
+            "a&lt;b&gt;&amp;&quot;&#39;\\x1b\\u{202e}\\u{ffff}"
+        );
+    }
+
+    #[test]
+    fn coordinates_are_short_and_finite() {
+        assert_eq!(number(12.0), "12");
+        assert_eq!(number(12.34), "12.3");
+        assert_eq!(number(f64::NAN), "0");
+    }
+
+    #[test]
+    fn a_picture_is_complete() {
+        let mut canvas = Canvas::new();
+        canvas.rect("pw-s0", At(1.0, 2.0), At(-3.0, 4.0), "a<b");
+        canvas.text("pw-ink", Anchor::End, At(1.0, 2.0), "x & y");
+        let svg = canvas.finish(At(10.0, 20.0), "t");
+        assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains("width=\"0\" height=\"4\"><title>a&lt;b</title></rect>"), "{svg}");
+        assert!(svg.contains(">x &amp; y</text>"), "{svg}");
+    }
+}

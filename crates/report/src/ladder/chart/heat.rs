@@ -1,0 +1,190 @@
+//! A table of colours: one value for each pair of sizes, one panel for each mode.
+//!
+//! Each cell holds its figure, so the colour only leads the eye to it. Colours run from dark blue to
+//! yellow in steps of equal lightness (the viridis scale), on the logarithm of the value over all
+//! panels, so that panels can be compared. The best cell of a panel has a frame; a cell without a
+//! value has no colour and says why to those who point at it.
+
+use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
+use crate::number::three_digits;
+use crate::text::shorten;
+
+const CELL: At = At(56.0, 27.0);
+const LEFT: f64 = 92.0;
+const MARGIN: f64 = 20.0;
+const TOP: f64 = 62.0;
+const NARROWEST: f64 = 480.0;
+/// Height of a panel beside its cells: title, axis labels, gap.
+const AROUND: f64 = 74.0;
+
+/// Nine points of the viridis scale, dark to light.
+const COLOURS: [(u8, u8, u8); 9] = [
+    (68, 1, 84),
+    (71, 44, 122),
+    (59, 81, 139),
+    (44, 113, 142),
+    (33, 144, 141),
+    (39, 173, 129),
+    (92, 200, 99),
+    (170, 220, 50),
+    (253, 231, 37),
+];
+
+/// One table of values, row by row; a missing one has its reason.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<String>,
+    pub(crate) cells: Vec<Vec<Result<f64, String>>>,
+}
+
+/// All panels.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Heat {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) unit: &'static str,
+    /// What the columns are sizes of.
+    pub(crate) columns_are: &'static str,
+    /// What the rows are sizes of.
+    pub(crate) rows_are: &'static str,
+    pub(crate) panels: Vec<Panel>,
+}
+
+impl Heat {
+    /// The picture as SVG.
+    pub(crate) fn draw(&self) -> String {
+        let widest = self.panels.iter().map(|p| p.columns.len()).max().unwrap_or(0);
+        let width = (LEFT + widest as f64 * CELL.0 + MARGIN).max(NARROWEST);
+        let fit = |text: &str, size: f64| {
+            shorten(text, ((width - 2.0 * MARGIN) / text_width("x", size)) as usize, true)
+        };
+        let mut canvas = Canvas::new();
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0));
+        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL));
+        let (least, most) = self.bounds();
+        let mut y = TOP;
+        for panel in &self.panels {
+            self.draw_panel(&mut canvas, panel, y, (least, most));
+            y += AROUND + panel.rows.len() as f64 * CELL.1;
+        }
+        canvas.finish(At(width, y), &self.title)
+    }
+
+    /// Smallest and largest value over all panels.
+    fn bounds(&self) -> (f64, f64) {
+        let cells = self.panels.iter().flat_map(|p| p.cells.iter().flatten());
+        let values = cells.filter_map(|c| c.as_ref().ok()).filter(|v| v.is_finite() && **v > 0.0);
+        values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(*v), b.max(*v)))
+    }
+
+    fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, top: f64, bounds: (f64, f64)) {
+        canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &panel.title);
+        let head = top + 36.0;
+        let corner = format!("{} \u{2193}  {} \u{2192}", self.rows_are, self.columns_are);
+        let at = At(MARGIN + text_width(&panel.title, 14.5) + 14.0, top + 16.0);
+        canvas.text("pw-faint", Anchor::Start, at, &format!("{} ({corner})", self.unit));
+        for (i, column) in panel.columns.iter().enumerate() {
+            let at = At(LEFT + (i as f64 + 0.5) * CELL.0, head);
+            canvas.text("pw-faint", Anchor::Middle, at, column);
+        }
+        let best = best_cell(panel);
+        for (r, row) in panel.rows.iter().enumerate() {
+            let y = head + 6.0 + r as f64 * CELL.1;
+            canvas.text("pw-faint", Anchor::End, At(LEFT - 8.0, y + CELL.1 / 2.0 + 4.0), row);
+            for (c, value) in panel.cells.get(r).into_iter().flatten().enumerate() {
+                let at = At(LEFT + c as f64 * CELL.0, y);
+                let column = panel.columns.get(c).map_or("", String::as_str);
+                let place = format!("{} {row}, {} {column}", self.rows_are, self.columns_are);
+                draw_cell(canvas, at, value, bounds, &place);
+            }
+        }
+        if let Some((r, c)) = best {
+            let at = At(LEFT + c as f64 * CELL.0, head + 6.0 + r as f64 * CELL.1);
+            canvas.rect("pw-best", At(at.0 + 1.0, at.1 + 1.0), At(CELL.0 - 3.0, CELL.1 - 3.0), "");
+        }
+    }
+}
+
+fn draw_cell(
+    canvas: &mut Canvas,
+    at: At,
+    value: &Result<f64, String>,
+    (least, most): (f64, f64),
+    place: &str,
+) {
+    let size = At(CELL.0 - 1.0, CELL.1 - 1.0);
+    let middle = At(at.0 + size.0 / 2.0, at.1 + size.1 / 2.0 + 4.5);
+    match value {
+        Ok(value) => {
+            let share = if most > least { (value / least).ln() / (most / least).ln() } else { 1.0 };
+            let (fill, ink) = colour(share);
+            canvas.cell(&fill, at, size, &format!("{place}: {}", three_digits(*value)));
+            canvas.label(ink, middle, &three_digits(*value));
+        }
+        Err(why) => {
+            canvas.rect("pw-none", at, size, &format!("{place}: {why}"));
+            canvas.text("pw-faint", Anchor::Middle, middle, "\u{2013}");
+        }
+    }
+}
+
+/// Row and column of the largest value of a panel with several.
+fn best_cell(panel: &Panel) -> Option<(usize, usize)> {
+    let known = panel.cells.iter().enumerate().flat_map(|(r, row)| {
+        row.iter().enumerate().filter_map(move |(c, v)| Some(((r, c), *v.as_ref().ok()?)))
+    });
+    let all: Vec<((usize, usize), f64)> = known.collect();
+    let best = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (all.len() > 1).then_some(best.0)
+}
+
+/// The colour at `share` (0..1) of the scale, and that of text on it.
+fn colour(share: f64) -> (String, &'static str) {
+    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    let at = share * (COLOURS.len() - 1) as f64;
+    let low = (at.floor() as usize).min(COLOURS.len() - 2);
+    let (a, b, way) = (COLOURS[low], COLOURS[low + 1], at - low as f64);
+    let mix = |a: u8, b: u8| (f64::from(a) + way * (f64::from(b) - f64::from(a))).round() as u8;
+    let (red, green, blue) = (mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2));
+    // Lightness as the eye weighs the parts (ITU-R BT.601).
+    let light = 0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue);
+    (format!("#{red:02x}{green:02x}{blue:02x}"), if light > 128.0 { "#1f2328" } else { "#fff" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_readable_on_every_colour() {
+        assert_eq!(colour(0.0), ("#440154".to_owned(), "#fff"));
+        assert_eq!(colour(1.0), ("#fde725".to_owned(), "#1f2328"));
+        assert_eq!(colour(f64::NAN).0, "#440154");
+    }
+
+    #[test]
+    fn the_best_is_framed_and_the_missing_says_why() {
+        let panel = Panel {
+            title: "write".into(),
+            columns: vec!["64 KiB".into(), "1 MiB".into()],
+            rows: vec!["256 KiB".into()],
+            cells: vec![vec![Err("over <the> limit".into()), Ok(5.0)]],
+        };
+        let mut two = panel.clone();
+        two.cells[0][0] = Ok(1.0);
+        assert_eq!((best_cell(&panel), best_cell(&two)), (None, Some((0, 1))));
+        let heat = Heat {
+            title: "t".into(),
+            subtitle: String::new(),
+            unit: "GiB/s",
+            columns_are: "pipe",
+            rows_are: "buffer",
+            panels: vec![panel, two],
+        };
+        let svg = heat.draw();
+        assert!(svg.contains("over &lt;the&gt; limit"), "{svg}");
+        assert_eq!(svg.matches("class=\"pw-best\"").count(), 1, "{svg}");
+    }
+}

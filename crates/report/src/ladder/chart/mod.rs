@@ -1,0 +1,12 @@
+//! Charts as SVG, by a renderer of our own: no fonts, no scripts, nothing from outside.
+
+mod axis;
+mod bars;
+mod canvas;
+mod heat;
+mod stack;
+
+pub(super) use bars::{Bars, Group, Mark, Range, Row};
+pub(super) use canvas::escape_markup;
+pub(super) use heat::{Heat, Panel};
+pub(super) use stack::{Segment, Stack, Stacks};

@@ -1,0 +1,139 @@
+//! Rows of one length, each divided into its parts: where the time of each rung goes.
+//!
+//! Rows are shares of their own total, because totals differ by more than a picture can hold; the
+//! total stands at the end of each row, so that equal shares are not taken for equal times. A share
+//! that has room for it holds its percentage, and every one tells its name to those who point at it.
+
+use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
+use crate::number::percent;
+use crate::text::shorten;
+
+const WIDTH: f64 = 920.0;
+const LEFT: f64 = 150.0;
+const RIGHT: f64 = 110.0;
+const MARGIN: f64 = 20.0;
+const TOP: f64 = 62.0;
+const ROW: f64 = 26.0;
+const BAR: f64 = 18.0;
+const LEGEND: f64 = 18.0;
+
+/// One part of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Segment {
+    /// Which of the names.
+    pub(crate) name: usize,
+    pub(crate) value: f64,
+    /// Value and evidence for those who point at it.
+    pub(crate) hover: String,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stack {
+    pub(crate) label: String,
+    pub(crate) segments: Vec<Segment>,
+    /// What the whole row is.
+    pub(crate) total: String,
+}
+
+/// The whole picture.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stacks {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    /// Names of the parts with the class of their colour.
+    pub(crate) names: Vec<(&'static str, &'static str)>,
+    pub(crate) rows: Vec<Stack>,
+}
+
+impl Stacks {
+    /// The picture as SVG.
+    pub(crate) fn draw(&self) -> String {
+        let fit = |text: &str, size: f64, room: f64| {
+            shorten(text, (room / text_width("x", size)) as usize, true)
+        };
+        let room = WIDTH - 2.0 * MARGIN;
+        let mut canvas = Canvas::new();
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, room));
+        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, room));
+        let mut y = TOP;
+        for row in &self.rows {
+            let label = fit(&row.label, SMALL, LEFT - MARGIN - 8.0);
+            let base = y + BAR / 2.0 + 4.5;
+            canvas.text("pw-label", Anchor::End, At(LEFT - 8.0, base), &label);
+            draw_row(&mut canvas, row, y, &self.names);
+            canvas.text("pw-ink", Anchor::Start, At(WIDTH - RIGHT + 8.0, base), &row.total);
+            y += ROW;
+        }
+        y = self.draw_legend(&mut canvas, y + 12.0);
+        canvas.finish(At(WIDTH, y + 8.0), &self.title)
+    }
+
+    /// The names that occur, in as many lines as they take; where the last one ends.
+    fn draw_legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
+        let (mut x, mut y) = (LEFT, top);
+        let occurs = |at: usize| {
+            let mut segments = self.rows.iter().flat_map(|row| &row.segments);
+            segments.any(|s| s.name == at && s.value > 0.0)
+        };
+        let named = self.names.iter().enumerate().filter(|(at, _)| occurs(*at));
+        for (_, (name, class)) in named {
+            let width = 18.0 + text_width(name, SMALL) + 14.0;
+            if x + width > WIDTH - MARGIN {
+                (x, y) = (LEFT, y + LEGEND);
+            }
+            canvas.rect(class, At(x, y), At(11.0, 11.0), "");
+            canvas.text("pw-faint", Anchor::Start, At(x + 16.0, y + 9.5), name);
+            x += width;
+        }
+        y + LEGEND
+    }
+}
+
+fn draw_row(canvas: &mut Canvas, row: &Stack, y: f64, names: &[(&str, &str)]) {
+    let whole: f64 = row.segments.iter().map(|s| s.value.max(0.0)).sum();
+    if whole <= 0.0 {
+        return;
+    }
+    let mut x = LEFT;
+    for segment in row.segments.iter().filter(|s| s.value > 0.0) {
+        let share = segment.value / whole;
+        let width = share * (WIDTH - LEFT - RIGHT);
+        let (name, class) = names.get(segment.name).copied().unwrap_or(("", "pw-rest"));
+        let text = percent(share);
+        let hover = format!("{name}: {text}, {}", segment.hover);
+        canvas.rect(class, At(x, y), At((width - 1.0).max(0.4), BAR), &hover);
+        if text_width(&text, SMALL) + 6.0 < width {
+            let at = At(x + width / 2.0, y + BAR / 2.0 + 4.0);
+            canvas.text("pw-on", Anchor::Middle, at, &text);
+        }
+        x += width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_row_and_the_total_stands_beside_it() {
+        let segment = |name, value| Segment { name, value, hover: "3 x <1>".into() };
+        let stacks = Stacks {
+            title: "t".into(),
+            subtitle: String::new(),
+            names: vec![("copies", "pw-s0"), ("locks", "pw-s1"), ("none", "pw-s2")],
+            rows: vec![
+                Stack {
+                    label: "a".into(),
+                    segments: vec![segment(0, 3.0), segment(1, 1.0), segment(2, 0.0)],
+                    total: "4 s".into(),
+                },
+                Stack { label: "b".into(), segments: vec![], total: String::new() },
+            ],
+        };
+        let svg = stacks.draw();
+        assert!(svg.contains("<title>copies: 75%, 3 x &lt;1&gt;</title>"), "{svg}");
+        assert!(svg.contains(">25%</text>") && svg.contains(">4 s</text>"), "{svg}");
+        assert!(!svg.contains(">none</text>"), "{svg}");
+    }
+}

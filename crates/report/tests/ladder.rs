@@ -1,0 +1,165 @@
+//! Ladders as terminal text, CSV, chart and page: constructed ones against reviewed texts in
+//! `tests/golden`, written anew with `UPDATE_GOLDEN`; and hostile ones.
+#![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
+
+mod support;
+
+use pagewise_model::Fact;
+use pagewise_model::ladder::{Consumption, Ladder, Point, Reader, Writer};
+use pagewise_report::ladder::{csv, html, section, svg};
+use pagewise_report::text::{cells, is_hostile};
+use pagewise_report::{Style, render};
+use proptest::prelude::*;
+use support::PLAIN;
+use support::ladder::{bench, ladder, point, rung, sweep};
+
+const HOSTILE: &str = "</title><script>alert(1)</script>\x1b]0;x\x07\u{202e}\" onload='x' & , \n";
+
+fn check(name: &str, got: &str) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, got).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    assert_eq!(got, want, "{name} changed:\n{got}");
+}
+
+#[test]
+fn the_ladder_as_text() {
+    check("ladder.txt", &section(&ladder(), &PLAIN));
+    assert!(render(&bench(ladder()), &PLAIN).contains(&section(&ladder(), &PLAIN)));
+}
+
+#[test]
+fn a_sweep_as_text() {
+    let text = section(&sweep(), &PLAIN);
+    assert!(text.contains("pipe 256 KiB is as good") && text.contains("the sweep: "), "{text}");
+}
+
+#[test]
+fn every_repeat_as_csv() {
+    let text = csv(&ladder());
+    check("ladder.csv", &text);
+    let fields = |line: &str| line.split(',').count();
+    let header = fields(text.lines().next().unwrap());
+    assert!(text.lines().all(|line| fields(line) == header), "{text}");
+    assert_eq!(pagewise_report::csv(&bench(ladder())), text);
+}
+
+#[test]
+fn the_charts() {
+    check("ladder.svg", &svg(&ladder(), "an example machine"));
+    check("sweep.svg", &svg(&sweep(), "an example machine"));
+}
+
+#[test]
+fn the_page() {
+    let page = html(&bench(ladder()));
+    check("ladder.html", &page);
+    for part in ["http://", "https://", "<script", "<link", "@import", "url("] {
+        let namespace = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!namespace.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn what_nobody_looked_at_is_headed_by_reference() {
+    let text = section(&ladder(), &PLAIN);
+    assert_eq!(text.matches("    by reference").count(), 2, "{text}");
+    assert!(svg(&ladder(), "").contains(">by reference</text>"));
+    assert!(csv(&ladder()).contains(",by reference,"));
+}
+
+#[test]
+fn figures_that_cannot_be_and_wrong_bytes_are_told() {
+    let mut wrong = ladder();
+    assert!(section(&wrong, &PLAIN).contains("implausible"), "25 touched against 20 of memory");
+    wrong.points[1].verified = Fact::Known(false);
+    assert!(section(&wrong, &PLAIN).contains("did not find the bytes that were sent"));
+    let page = html(&bench(wrong));
+    assert!(page.contains("implausible") && page.contains("wrong bytes"));
+}
+
+fn hostile() -> Ladder {
+    let mut ladder = ladder();
+    ladder.points[0].rung.name = HOSTILE.into();
+    ladder.points[1].rung.name = HOSTILE.into();
+    ladder.points[2].refused = Some(HOSTILE.into());
+    ladder.points[3].page_bytes = Fact::missing(HOSTILE);
+    ladder.yardsticks.memcpy_gib_per_s = Fact::missing(HOSTILE);
+    ladder.claims[0].claim = HOSTILE.into();
+    ladder.claims[0].why = HOSTILE.into();
+    let judgement = ladder.judgement.as_mut().unwrap();
+    judgement.accounts[1].disagreements = vec![HOSTILE.into()];
+    judgement.accounts[1].parts[0].evidence = HOSTILE.into();
+    if let Fact::Known(samples) = &mut judgement.accounts[1].samples {
+        samples.stacks[0].symbols = vec![HOSTILE.into(); 1000];
+    }
+    judgement.accounts[0].samples = Fact::missing(HOSTILE);
+    ladder
+}
+
+#[test]
+fn text_of_others_is_text_everywhere() {
+    let mut run = bench(hostile());
+    run.command = vec![HOSTILE.into()];
+    run.warnings = vec![HOSTILE.into()];
+    run.pagewise = HOSTILE.into();
+    for text in [section(&hostile(), &PLAIN), csv(&hostile()), svg(&hostile(), HOSTILE), html(&run)]
+    {
+        let bad: Vec<char> = text.chars().filter(|&c| c != '\n' && is_hostile(c)).collect();
+        assert!(bad.is_empty(), "{bad:?} in\n{text}");
+    }
+    for text in [svg(&hostile(), HOSTILE), html(&run)] {
+        assert!(!text.contains("<script") && !text.contains("\" onload"), "{text}");
+        assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    }
+}
+
+#[test]
+fn points_that_are_not_there_are_no_panic() {
+    let mut cut = ladder();
+    cut.points.truncate(1);
+    assert!(section(&cut, &PLAIN).contains("by reference"));
+    assert!(html(&bench(cut)).contains("not known"));
+}
+
+/// Every element that is opened is closed in its order.
+fn assert_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap();
+        let name = tag.split([' ', '\n']).next().unwrap();
+        if let Some(closed) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(closed), "{svg}");
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+proptest! {
+    #[test]
+    fn any_rates_give_a_whole_picture_and_lines_within_the_width(
+        rates in prop::collection::vec(prop_oneof![1e-9..1e9f64, Just(0.0), Just(f64::NAN)], 0..6),
+        name in "\\PC{0,30}",
+        width in 40usize..90,
+    ) {
+        let rungs = rates.iter().map(|rate| {
+            let rung = rung(&name, Writer::Write, Reader::Read);
+            point(&rung, Consumption::Untouched, *rate)
+        });
+        let mut any = ladder();
+        any.points = rungs.collect::<Vec<Point>>();
+        any.judgement = None;
+        let picture = svg(&any, &name);
+        prop_assert!(!picture.contains("NaN") && !picture.contains("inf"));
+        assert_well_formed(&picture);
+        any.sweep = true;
+        assert_well_formed(&svg(&any, &name));
+        let style = Style { width, ..PLAIN };
+        let text = section(&any, &style);
+        prop_assert!(text.lines().all(|l| cells(l) <= width.min(80)), "{text}");
+    }
+}
