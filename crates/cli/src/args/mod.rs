@@ -3,12 +3,15 @@
 
 mod ab;
 mod experiment;
+mod links;
 mod tune;
 
 pub(crate) use ab::Ab;
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
+pub(crate) use links::Links;
 pub(crate) use tune::Tune;
 
+use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -69,14 +72,16 @@ pub(crate) enum Command {
     /// List saved runs
     History(History),
     /// Concatenate files, like cat, by the fastest safe way
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = CAT_HELP)]
     Cat(Tool),
     /// Copy files or standard input and show the progress, like pv
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = METER_HELP)]
     Meter(Tool),
     /// Copy standard input to files and standard output, like tee, by reference
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = TEE_HELP)]
     Tee(Tool),
+    /// Put cat, meter and tee under their usual names into a directory
+    Links(Links),
     /// Print the completion script of a shell
     Completions(Completions),
     /// Print the manual page, or that of one command

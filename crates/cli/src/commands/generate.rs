@@ -2,8 +2,9 @@
 
 use crate::args::{Cli, Completions, Man};
 use crate::failure::Failure;
-use crate::terminal;
+use crate::{terminal, tools};
 use clap::CommandFactory;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Prints a shell's completion script.
@@ -35,10 +36,23 @@ pub(super) fn manual(args: &Man) -> Result<ExitCode, Failure> {
             })?
         }
     };
+    let help = tools::help(page.get_name());
     let mut text = Vec::new();
-    clap_mangen::Man::new(page)
-        .render(&mut text)
-        .map_err(|e| Failure::usage(format!("cannot write the manual page: {e}")))?;
+    let page = clap_mangen::Man::new(page);
+    let rendered = match help {
+        Some(help) => tool_page(&page, help, &mut text),
+        None => page.render(&mut text),
+    };
+    rendered.map_err(|e| Failure::usage(format!("cannot write the manual page: {e}")))?;
     terminal::print(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page of a tool, which reads its own command line: its help as it is, lines kept (`.nf`).
+fn tool_page(page: &clap_mangen::Man, help: &str, to: &mut Vec<u8>) -> io::Result<()> {
+    page.render_title(to)?;
+    page.render_name_section(to)?;
+    let text = help.replace('\\', "\\e").replace('-', "\\-");
+    // No line begins with a dot or a quote, which roff would take for a request.
+    writeln!(to, ".SH DESCRIPTION\n.nf\n{text}.fi")
 }

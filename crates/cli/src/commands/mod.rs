@@ -6,6 +6,7 @@ mod doctor;
 mod experiment;
 mod generate;
 mod history;
+mod links;
 mod profile;
 mod run;
 mod show;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Cat(args) => Ok(tools::cat(args.arguments)),
         Command::Meter(args) => Ok(tools::meter(args.arguments)),
         Command::Tee(args) => Ok(tools::tee(args.arguments)),
+        Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::manual(&args),
         Command::Supervise(args) => Ok(supervise::run(&args)),

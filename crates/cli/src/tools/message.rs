@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
 
 /// A line on standard error that names the tool.
 pub(super) fn tell(tool: &str, text: &str) {
@@ -72,38 +71,6 @@ fn escape(byte: u8) -> String {
     }
 }
 
-/// The long option that `name` is, whole or as the beginning of one only.
-pub(super) fn complete<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let mut beginning = known.iter().filter(|option| option.starts_with(name));
-    let whole = known.iter().find(|option| **option == name);
-    match (whole, beginning.next(), beginning.next()) {
-        (Some(option), ..) | (None, Some(option), None) => Some(option),
-        _ => None,
-    }
-}
-
-/// A usage error, told.
-pub(super) fn misused(tool: &str, what: &str) -> ExitCode {
-    tell(tool, &format!("{what}\nTry 'pagewise {tool} --help' for more information."));
-    ExitCode::FAILURE
-}
-
-/// Help or version, printed.
-pub(super) fn print(tool: &str, text: &str) -> ExitCode {
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tell(tool, &format!("write error: {}", reason(&error)));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// The line that `--version` prints.
-pub(super) fn version(tool: &str) -> String {
-    format!("{tool} (pagewise) {}\n", env!("CARGO_PKG_VERSION"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,15 +90,5 @@ mod tests {
         }
         assert_eq!(quoted(OsStr::from_bytes(b"a\xffb")), "'a'$'\\377''b'");
         assert_eq!(quoted(OsStr::new("a\n\n")), "'a'$'\\n\\n'");
-    }
-
-    #[test]
-    fn an_option_may_be_cut_while_it_is_the_only_one() {
-        let known = ["show-all", "show-ends", "squeeze-blank", "show"];
-        assert_eq!(complete("sq", &known), Some("squeeze-blank"));
-        assert_eq!(complete("show-e", &known), Some("show-ends"));
-        assert_eq!(complete("show", &known), Some("show"));
-        assert_eq!(complete("sho", &known), None);
-        assert_eq!(complete("x", &known), None);
     }
 }

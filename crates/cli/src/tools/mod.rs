@@ -6,42 +6,64 @@
 //! are those of the GNU tool of the name.
 
 mod cat;
+mod command_line;
+mod files;
+pub(crate) mod links;
 mod message;
 mod meter;
 mod tee;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) use cat::run as cat;
-pub(crate) use meter::run as meter;
-pub(crate) use tee::run as tee;
+pub(crate) use cat::{HELP as CAT_HELP, run as cat};
+pub(crate) use meter::{HELP as METER_HELP, run as meter};
+pub(crate) use tee::{HELP as TEE_HELP, run as tee};
 
 /// A tool: its arguments, its exit status.
 pub(crate) type Tool = fn(Vec<OsString>) -> ExitCode;
 
 const TOOLS: [(&str, Tool); 3] = [("cat", cat::run), ("meter", meter::run), ("tee", tee::run)];
 
-fn named(name: &OsString) -> Option<Tool> {
-    let name = Path::new(name).file_name()?;
-    TOOLS.iter().find(|(tool, _)| name == *tool).map(|(_, run)| *run)
+/// Names that are a tool's only when the program itself is started by them.
+const ALSO: [(&str, Tool); 1] = [("pv", meter::run)];
+
+fn named(name: &OsStr, names: impl IntoIterator<Item = (&'static str, Tool)>) -> Option<Tool> {
+    names.into_iter().find(|(tool, _)| name == *tool).map(|(_, run)| run)
 }
 
 /// The tool that this process was started as, and its arguments.
 pub(crate) fn find(arguments: impl Iterator<Item = OsString>) -> Option<(Tool, Vec<OsString>)> {
     let mut arguments = arguments.peekable();
     let program = arguments.next()?;
-    if let Some(tool) = named(&program) {
+    let linked = Path::new(&program).file_name()?;
+    if let Some(tool) = named(linked, TOOLS.into_iter().chain(ALSO)) {
         return Some((tool, arguments.collect()));
     }
-    let tool = arguments.next_if(|word| !word.as_encoded_bytes().contains(&b'/'))?;
-    named(&tool).map(|run| (run, arguments.collect()))
+    let tool = named(&arguments.next()?, TOOLS)?;
+    Some((tool, arguments.collect()))
+}
+
+/// The help of a tool.
+pub(crate) fn help(tool: &str) -> Option<&'static str> {
+    let all = [("cat", CAT_HELP), ("meter", METER_HELP), ("tee", TEE_HELP)];
+    all.into_iter().find(|(name, _)| *name == tool).map(|(_, help)| help)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_fits_a_terminal_and_a_manual_page() {
+        for (tool, _) in TOOLS {
+            for line in help(tool).unwrap().lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+                assert!(!line.starts_with(['.', '\'']), "{line}");
+            }
+        }
+    }
 
     fn arguments(words: &[&str]) -> Option<Vec<OsString>> {
         find(words.iter().map(OsString::from)).map(|(_, rest)| rest)
@@ -50,7 +72,9 @@ mod tests {
     #[test]
     fn a_tool_is_found_by_link_or_command() {
         assert_eq!(arguments(&["/usr/local/bin/cat", "-n"]), Some(vec!["-n".into()]));
+        assert_eq!(arguments(&["pv", "-n"]), Some(vec!["-n".into()]));
         assert_eq!(arguments(&["pagewise", "cat", "a"]), Some(vec!["a".into()]));
+        assert_eq!(arguments(&["pagewise", "pv"]), None);
         assert_eq!(arguments(&["pagewise", "tune", "--", "cat"]), None);
         assert_eq!(arguments(&["pagewise", "./cat"]), None);
         assert_eq!(arguments(&["pagewise"]), None);

@@ -1,19 +1,20 @@
 //! `pagewise tee`: GNU tee's options, messages and exit statuses, over the fan-out of
 //! `pagewise-lanes`: what comes through a pipe is handed to all outputs by reference.
 
-use super::message::{complete, misused, print, quoted, reason, tell, version};
-use pagewise_kernel::start::{restore_pipe_signal, was_closed};
+use super::command_line::{Completed, Instead, complete, in_full};
+use super::files;
+use super::message::{quoted, reason, tell};
+use pagewise_kernel::start::restore_pipe_signal;
 use pagewise_lanes::{CopyError, Fan, Side};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-const HELP: &str = "\
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
 Usage: pagewise tee [OPTION]... [FILE]...
 Copy standard input to each FILE, and also to standard output.
 
@@ -62,8 +63,9 @@ impl Mode {
             ("exit", Self::Exit),
             ("exit-nopipe", Self::ExitNopipe),
         ];
-        let known = modes.map(|(mode, _)| mode);
-        let whole = complete(name, &known)?;
+        let Completed::One(whole) = complete(name, &modes.map(|(mode, _)| mode)) else {
+            return None;
+        };
         modes.iter().find(|(mode, _)| *mode == whole).map(|(_, mode)| *mode)
     }
 
@@ -89,14 +91,6 @@ struct Asked {
     files: Vec<OsString>,
 }
 
-/// What to do instead.
-#[derive(Debug, PartialEq, Eq)]
-enum Instead {
-    Help,
-    Version,
-    Wrong(String),
-}
-
 /// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match parse(arguments) {
@@ -106,9 +100,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
             }
             fan_out(&asked)
         }
-        Err(Instead::Help) => print("tee", HELP),
-        Err(Instead::Version) => print("tee", &version("tee")),
-        Err(Instead::Wrong(what)) => misused("tee", &what),
+        Err(instead) => instead.serve("tee", HELP),
     }
 }
 
@@ -116,12 +108,8 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
     use lexopt::prelude::{Long, Short, Value};
     let mut asked = Asked::default();
     let mut parser = lexopt::Parser::from_args(arguments);
-    let wrong = |error: lexopt::Error| Instead::Wrong(error.to_string());
-    while let Some(argument) = parser.next().map_err(wrong)? {
-        let argument = match argument {
-            Long(name) => Long(complete(name, &LONG).unwrap_or(name)),
-            other => other,
-        };
+    while let Some(argument) = parser.next()? {
+        let argument = in_full(argument, &LONG)?;
         match argument {
             Short('a') | Long("append") => asked.append = true,
             Short('i') | Long("ignore-interrupts") => asked.ignore_interrupts = true,
@@ -135,8 +123,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
             Long("help") => return Err(Instead::Help),
             Long("version") => return Err(Instead::Version),
             Value(file) => asked.files.push(file),
-            Short(letter) => return Err(Instead::Wrong(format!("invalid option -- '{letter}'"))),
-            Long(name) => return Err(Instead::Wrong(format!("unrecognized option '--{name}'"))),
+            unknown => return Err(Instead::unknown(&unknown)),
         }
     }
     Ok(asked)
@@ -158,12 +145,21 @@ fn fan_out(asked: &Asked) -> ExitCode {
         }
     }
     let mut all_well = true;
-    let mut files = Vec::new();
+    let mut outputs = Vec::new();
+    // Where it was closed: not open for writing, so that the first byte, and none before it, gets
+    // the same EBADF.
+    match files::standard_output().or_else(|_closed| File::open("/dev/null")) {
+        Ok(output) => outputs.push((output, "'standard output'".to_owned())),
+        Err(error) => {
+            tell("tee", &format!("'standard output': {}", reason(&error)));
+            all_well = false;
+        }
+    }
     for name in &asked.files {
         let mut options = File::options();
         options.create(true).append(asked.append).write(true).truncate(!asked.append);
         match options.open(name) {
-            Ok(file) => files.push((file, quoted(name))),
+            Ok(file) => outputs.push((file, quoted(name))),
             Err(error) => {
                 tell("tee", &format!("{}: {}", quoted(name), reason(&error)));
                 all_well = false;
@@ -173,29 +169,24 @@ fn fan_out(asked: &Asked) -> ExitCode {
             }
         }
     }
-    if pass(asked.mode, &files) && all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if pass(asked.mode, &outputs) && all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Moves everything; whether it went without an error that counts.
-fn pass(mode: Mode, files: &[(File, String)]) -> bool {
-    let (input, output) = (io::stdin(), io::stdout());
-    let sinks: Vec<BorrowedFd<'_>> =
-        std::iter::once(output.as_fd()).chain(files.iter().map(|(file, _)| file.as_fd())).collect();
-    let name = |sink: usize| match sink.checked_sub(1) {
-        None => "'standard output'",
-        Some(file) => files[file].1.as_str(),
+/// Moves everything to the outputs, which have names; whether it went without an error that
+/// counts.
+fn pass(mode: Mode, outputs: &[(File, String)]) -> bool {
+    let input = match files::open("-".as_ref()) {
+        Ok(input) => input,
+        Err(error) => {
+            tell("tee", &format!("read error: {}", reason(&error)));
+            return false;
+        }
     };
-    if was_closed(0) {
-        tell("tee", "read error: Bad file descriptor");
-        return false;
-    }
-    let mut all_well = !was_closed(1);
-    if was_closed(1) {
-        tell("tee", "'standard output': Bad file descriptor");
-    }
+    let sinks: Vec<&File> = outputs.iter().map(|(file, _)| file).collect();
+    let mut all_well = true;
     let result = Fan::new(&input, &sinks).run(|sink, error: CopyError| {
         if mode.tells(error.errno) {
-            tell("tee", &format!("{}: {}", name(sink), reason(&error.errno.into())));
+            tell("tee", &format!("{}: {}", outputs[sink].1, reason(&error.errno.into())));
             all_well = false;
         }
         !mode.ends(error.errno)

@@ -54,6 +54,8 @@ pub struct Status {
     pub cpus: Vec<u32>,
     /// Effective capabilities, one bit each.
     pub capabilities: u64,
+    /// Times that this thread (for a process: its main thread) went to sleep.
+    pub voluntary_switches: Option<u64>,
 }
 
 /// The fields found in `text`.
@@ -100,6 +102,7 @@ fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
         b"THP_enabled" => status.thp_enabled = Some(value == b"1"),
         b"Cpus_allowed_list" => status.cpus = parse_list(value),
         b"CapEff" => status.capabilities = hex(value).unwrap_or(0),
+        b"voluntary_ctxt_switches" => status.voluntary_switches = number(value),
         _ => {}
     }
 }

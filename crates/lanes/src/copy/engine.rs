@@ -8,6 +8,7 @@ use crate::end::{End, Kind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Most bytes asked of one call that needs no buffer: large enough that its cost does not show,
@@ -30,6 +31,8 @@ pub(super) struct Engine<'a, C, P> {
     progress: P,
     /// Most bytes to move.
     pub(super) limit: Option<u64>,
+    /// Nothing more is moved once it is true.
+    pub(super) stop: Option<&'a AtomicBool>,
     /// Whether the time on either side is taken.
     pub(super) is_timed: bool,
 }
@@ -43,7 +46,8 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         progress: P,
     ) -> Self {
         let outlet = Outlet { calls, to, moved: 0 };
-        Self { from, source: source.kind, outlet, progress, limit: None, is_timed: false }
+        let source = source.kind;
+        Self { from, source, outlet, progress, limit: None, stop: None, is_timed: false }
     }
 
     /// Tries the ways in order.
@@ -89,8 +93,11 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         self.is_timed.then(Instant::now)
     }
 
-    /// How many of `most` bytes the limit leaves.
+    /// How many of `most` bytes the limit leaves; none once it is to stop.
     fn room(&self, most: usize) -> usize {
+        if self.stop.is_some_and(|stop| stop.load(Relaxed)) {
+            return 0;
+        }
         let left = self.limit.map_or(u64::MAX, |limit| limit - self.outlet.moved.min(limit));
         usize::try_from(left).map_or(most, |left| left.min(most))
     }

@@ -22,6 +22,7 @@ use calls::{Calls, Kernel};
 use engine::Engine;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use fan::Fan;
@@ -113,6 +114,7 @@ pub struct Copy<'a> {
     grow: bool,
     sides: bool,
     copying: bool,
+    stop: Option<&'a AtomicBool>,
 }
 
 impl<'a> Copy<'a> {
@@ -126,6 +128,7 @@ impl<'a> Copy<'a> {
             grow: true,
             sides: false,
             copying: false,
+            stop: None,
         }
     }
 
@@ -144,6 +147,26 @@ impl<'a> Copy<'a> {
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = Some(bytes);
+        self
+    }
+
+    /// Ends, as at a limit, after the step in which `stop` has become true.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// let zero = std::fs::File::open("/dev/zero")?;
+    /// let null = std::fs::File::options().write(true).open("/dev/null")?;
+    /// let stop = AtomicBool::new(false);
+    /// let copy = pagewise_lanes::Copy::new(&zero, &null).until(&stop);
+    /// let copied = copy.run_watched(|step| stop.store(step.moved > 1_000_000, Relaxed))?;
+    /// assert!(copied.bytes > 1_000_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn until(mut self, stop: &'a AtomicBool) -> Self {
+        self.stop = Some(stop);
         self
     }
 
@@ -203,6 +226,7 @@ impl<'a> Copy<'a> {
         };
         let mut engine = Engine::new(calls, (self.from, from), self.to, progress);
         engine.limit = self.limit;
+        engine.stop = self.stop;
         engine.is_timed = self.sides;
         engine.run(ways)
     }

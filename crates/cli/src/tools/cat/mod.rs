@@ -4,19 +4,19 @@
 
 mod style;
 
-use super::message::{complete, misused, print, quoted, reason, tell, version};
-use pagewise_kernel::start::{restore_pipe_signal, was_closed};
+use super::command_line::{Instead, in_full};
+use super::files;
+use super::message::{quoted, reason, tell};
+use pagewise_kernel::start::restore_pipe_signal;
 use pagewise_lanes::{Copy, CopyError, Side};
-use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::io::{self, Seek};
 use std::process::ExitCode;
 use style::{Style, Styled};
 
-const HELP: &str = "\
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
 Usage: pagewise cat [OPTION]... [FILE]...
 Concatenate FILE(s) to standard output; without FILE, or when FILE is -, read
 standard input.
@@ -31,8 +31,9 @@ standard input.
   -T, --show-tabs          display TAB characters as ^I
   -u                       (ignored)
   -v, --show-nonprinting   use ^ and M- notation, except for LFD and TAB
-      --live               hand files to a pipe by reference: faster, and what
-                           the reader gets changes when the file does
+      --live               hand files to a pipe by reference: faster, but what
+                           the reader gets changes with the file until it is
+                           read: only for files that nobody writes
       --help               display this help and exit
       --version            output version information and exit
 
@@ -41,15 +42,16 @@ Examples:
   pagewise cat big.log | grep error
 ";
 
-/// The long options.
-const LONG: [&str; 9] = [
-    "show-all",
+/// The long options, in GNU's order.
+const LONG: [&str; 10] = [
     "number-nonblank",
-    "show-ends",
     "number",
     "squeeze-blank",
-    "show-tabs",
     "show-nonprinting",
+    "show-ends",
+    "show-tabs",
+    "show-all",
+    "live",
     "help",
     "version",
 ];
@@ -62,22 +64,12 @@ struct Asked {
     files: Vec<OsString>,
 }
 
-/// What to do instead of copying.
-#[derive(Debug, PartialEq, Eq)]
-enum Instead {
-    Help,
-    Version,
-    Wrong(String),
-}
-
 /// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     restore_pipe_signal();
     match parse(arguments) {
         Ok(asked) => concatenate(&asked),
-        Err(Instead::Help) => print("cat", HELP),
-        Err(Instead::Version) => print("cat", &version("cat")),
-        Err(Instead::Wrong(what)) => misused("cat", &what),
+        Err(instead) => instead.serve("cat", HELP),
     }
 }
 
@@ -85,12 +77,8 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
     use lexopt::prelude::{Long, Short, Value};
     let mut asked = Asked::default();
     let mut parser = lexopt::Parser::from_args(arguments);
-    let wrong = |error: lexopt::Error| Instead::Wrong(error.to_string());
-    while let Some(argument) = parser.next().map_err(wrong)? {
-        let argument = match argument {
-            Long(name) => Long(complete(name, &LONG).unwrap_or(name)),
-            other => other,
-        };
+    while let Some(argument) = parser.next()? {
+        let argument = in_full(argument, &LONG)?;
         let style = &mut asked.style;
         match argument {
             Short('A') | Long("show-all") => {
@@ -109,28 +97,25 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
             Long("help") => return Err(Instead::Help),
             Long("version") => return Err(Instead::Version),
             Value(file) => asked.files.push(file),
-            Short(letter) => {
-                return Err(Instead::Wrong(format!("invalid option -- '{letter}'")));
-            }
-            Long(name) => {
-                return Err(Instead::Wrong(format!("unrecognized option '--{name}'")));
-            }
+            unknown => return Err(Instead::unknown(&unknown)),
         }
     }
+    asked.files = files::or_standard_input(asked.files);
     Ok(asked)
 }
 
 fn concatenate(asked: &Asked) -> ExitCode {
-    if was_closed(1) {
-        tell("cat", "standard output: Bad file descriptor");
-        return ExitCode::FAILURE;
-    }
-    let standard_input = [OsString::from("-")];
-    let files = if asked.files.is_empty() { &standard_input[..] } else { &asked.files };
+    let output = match files::standard_output() {
+        Ok(output) => output,
+        Err(error) => {
+            tell("cat", &format!("standard output: {}", reason(&error)));
+            return ExitCode::FAILURE;
+        }
+    };
     let mut styled = Styled::new(asked.style);
     let mut all_well = true;
-    for file in files {
-        match one(file, asked, &mut styled) {
+    for file in &asked.files {
+        match one(file, asked, &mut styled, &output) {
             Ok(()) => {}
             Err(Failed::Source(error)) => {
                 tell("cat", &format!("{}: {}", quoted(file), reason(&error)));
@@ -141,8 +126,8 @@ fn concatenate(asked: &Asked) -> ExitCode {
     }
     let mut held = Vec::new();
     styled.finish(&mut held);
-    if let Err(error) = write_all(&held) {
-        return end_by_sink(&error);
+    if let Err(errno) = files::write_all(&output, &held) {
+        return end_by_sink(&errno.into());
     }
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -163,70 +148,32 @@ impl From<CopyError> for Failed {
     }
 }
 
-fn one(name: &OsStr, asked: &Asked, styled: &mut Styled) -> Result<(), Failed> {
-    if name == "-" {
-        if was_closed(0) {
-            return Err(Failed::Source(Errno::BADF.into()));
-        }
-        let input = io::stdin();
-        return pass(
-            &File::from(input.as_fd().try_clone_to_owned().map_err(Failed::Source)?),
-            asked,
-            styled,
-        );
-    }
-    pass(&File::open(name).map_err(Failed::Source)?, asked, styled)
-}
-
-fn pass(input: &File, asked: &Asked, styled: &mut Styled) -> Result<(), Failed> {
-    refuse_own_output(input)?;
+fn one(name: &OsStr, asked: &Asked, styled: &mut Styled, output: &File) -> Result<(), Failed> {
+    let input = files::open(name).map_err(Failed::Source)?;
+    refuse_own_output(&input, output)?;
     if asked.style.is_plain() {
-        let output = io::stdout();
-        let copy = Copy::new(input, &output);
+        let copy = Copy::new(&input, output);
         let copy = if asked.live { copy.live() } else { copy };
         return Ok(copy.run().map(drop)?);
     }
     let (mut chunk, mut out) = (vec![0; pagewise_lanes::copy::BUFFER], Vec::new());
-    let mut input = input;
     loop {
-        match input.read(&mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(n) => styled.show(&chunk[..n], &mut out),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Failed::Source(error)),
+        match files::read(&input, &mut chunk).map_err(|errno| Failed::Source(errno.into()))? {
+            0 => return Ok(()),
+            n => styled.show(&chunk[..n], &mut out),
         }
-        write_all(&out).map_err(Failed::Sink)?;
+        files::write_all(output, &out).map_err(|errno| Failed::Sink(errno.into()))?;
         out.clear();
     }
 }
 
 /// A file that is appended to itself would fill the disk.
-fn refuse_own_output(input: &File) -> Result<(), Failed> {
-    let Ok(output) = io::stdout().as_fd().try_clone_to_owned().map(File::from) else {
-        return Ok(());
-    };
-    let (Ok(from), Ok(to)) = (input.metadata(), output.metadata()) else { return Ok(()) };
-    let is_same = from.dev() == to.dev() && from.ino() == to.ino();
-    let is_file = to.is_file() && !to.file_type().is_fifo();
-    if is_same
-        && is_file
-        && io::Seek::stream_position(&mut &*input).map_err(Failed::Source)? < from.len()
+fn refuse_own_output(mut input: &File, output: &File) -> Result<(), Failed> {
+    let Ok(found) = input.metadata() else { return Ok(()) };
+    if files::is_output(&found, output)
+        && input.stream_position().map_err(Failed::Source)? < found.len()
     {
         return Err(Failed::Source(io::Error::other("input file is output file")));
-    }
-    Ok(())
-}
-
-/// Writes past the line buffer of the standard library.
-fn write_all(bytes: &[u8]) -> io::Result<()> {
-    let output = io::stdout();
-    let mut left = bytes;
-    while !left.is_empty() {
-        match rustix::io::write(&output, left) {
-            Ok(n) => left = &left[n..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
     }
     Ok(())
 }
@@ -255,8 +202,8 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_named() {
-        assert_eq!(parsed(&["-z"]), Err(Instead::Wrong("invalid option -- 'z'".to_owned())));
-        let long = Instead::Wrong("unrecognized option '--colour'".to_owned());
-        assert_eq!(parsed(&["--colour"]), Err(long));
+        let wrong = |text: &str| Err(Instead::wrong(text));
+        assert_eq!(parsed(&["-z"]), wrong("invalid option -- 'z'"));
+        assert_eq!(parsed(&["--colour"]), wrong("unrecognized option '--colour'"));
     }
 }

@@ -18,8 +18,9 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    pub(super) fn new(rate: u64) -> Self {
-        Self { rate, since: Instant::now(), base: 0 }
+    /// From now on, where `moved` bytes are no part of it.
+    pub(super) fn new(rate: u64, moved: u64) -> Self {
+        Self { rate, since: Instant::now(), base: moved }
     }
 
     /// Sleeps until there is room, and gives it; `moved` counts all bytes so far.
@@ -54,7 +55,7 @@ mod tests {
     #[test]
     fn the_rate_is_kept_and_pauses_are_not_made_up() {
         for rate in [1, 7, 1000, 1 << 20, 10 << 30] {
-            let mut allowance = Allowance::new(rate);
+            let mut allowance = Allowance::new(rate, 0);
             let start = allowance.since;
             let mut moved = 0;
             for tick in 0..4000 {

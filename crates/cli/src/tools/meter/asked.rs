@@ -3,21 +3,27 @@
 //! Sizes take pv's suffixes: K, M, G, T are powers of 1024 (of 1000 with `-k`), rates are bytes a
 //! second. Seconds may have a fraction.
 
+use super::super::command_line::Instead;
+use super::super::files;
+use super::value;
 use lexopt::prelude::{Long, Short, Value};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of pv that are not offered, and what serves instead.
-const REFUSED: [(&str, &str); 8] = [
-    ("remote", "start it with the options it is to have"),
+const REFUSED: [(&str, &str); 11] = [
+    ("cursor", "--name tells the lines of several meters apart, --json keeps them apart"),
     ("query", "--json to a file gives the same figures"),
     ("direct-io", "it moves through pipes, which O_DIRECT does not speed up"),
     ("sparse", "cp --sparse=always makes sparse copies"),
     ("discard", "redirect to /dev/null"),
     ("store-and-forward", "use a temporary file"),
     ("error-skip-block", "--skip-errors skips by what can be read"),
-    ("gauge", "--progress shows the rate where no size is known"),
+    ("gauge", "--rate shows the same figure as a number"),
+    ("height", "it draws one line, whatever the height"),
+    ("extra-display", "--json to a file serves other displays"),
+    ("monitor", "put one meter before the command and one after it"),
 ];
 
 /// Most bytes of a buffer (`-B`).
@@ -25,9 +31,6 @@ const LARGEST_BUFFER: usize = 1 << 30;
 
 /// Most bytes that `-A` shows.
 const MOST_SHOWN: usize = 1000;
-
-/// Longest interval; a longer one would be beyond what a clock can add.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(1_000_000);
 
 /// What is shown, in pv's order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,6 +68,19 @@ pub(super) enum Form {
     Json,
     /// Nothing (`-q`).
     Quiet,
+}
+
+/// What the bar is made of (`-u`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Bar {
+    #[default]
+    Plain,
+    /// Full blocks.
+    Block,
+    /// Blocks down to an eighth of a column.
+    Granular,
+    /// Full blocks, a shade for the part of a column, a light one for the rest.
+    Shaded,
 }
 
 /// What a unit of progress is.
@@ -106,17 +122,20 @@ pub(super) struct Asked {
     /// Never splices (`-C`).
     pub(super) copies: bool,
     pub(super) skips_errors: bool,
+    /// Tells of the first that is skipped in a file only (`-EE`).
+    pub(super) tells_once: bool,
     pub(super) syncs: bool,
     pub(super) width: Option<u16>,
     /// Shows although standard error is no terminal (`-f`).
     pub(super) forces: bool,
-    /// Block characters in the bar (`-u block`).
-    pub(super) has_blocks: bool,
+    pub(super) bar: Bar,
     pub(super) stats: bool,
     pub(super) output: Option<PathBuf>,
     pub(super) pid_file: Option<PathBuf>,
     /// Another process and its descriptor, to be watched (`-d`).
     pub(super) watched: Option<(u32, Option<u32>)>,
+    /// A running meter that is to go on with these options (`-R`).
+    pub(super) remote: Option<u32>,
     pub(super) files: Vec<OsString>,
 }
 
@@ -141,39 +160,61 @@ impl Default for Asked {
             buffer: None,
             copies: false,
             skips_errors: false,
+            tells_once: false,
             syncs: false,
             width: None,
             forces: false,
-            has_blocks: false,
+            bar: Bar::default(),
             stats: false,
             output: None,
             pid_file: None,
             watched: None,
+            remote: None,
             files: Vec::new(),
         }
     }
 }
 
-/// What to do instead.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Instead {
-    Help,
-    Version,
-    Wrong(String),
-}
-
-impl From<lexopt::Error> for Instead {
-    fn from(error: lexopt::Error) -> Self {
-        Self::Wrong(error.to_string())
-    }
-}
-
 /// Reads a command line.
 pub(super) fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
-    let mut asked = Asked::default();
-    let mut size = None;
-    let mut rate = None;
-    let mut buffer = None;
+    finish(read(Asked::default(), arguments)?)
+}
+
+/// What a running meter goes on with after these arguments came to it (`-R`): what they do not
+/// name stays as it is.
+pub(super) fn change(current: &Asked, arguments: Vec<OsString>) -> Result<Asked, Instead> {
+    let start = Asked { shown: Shown::default(), format: None, ..current.clone() };
+    let mut changed = read(start, arguments)?;
+    if changed.shown.is_nothing() && changed.format.is_none() {
+        (changed.shown, changed.format) = (current.shown, current.format.clone());
+    }
+    changed.remote = None;
+    let fixed = Asked {
+        shown: current.shown,
+        form: current.form,
+        is_decimal: current.is_decimal,
+        format: current.format.clone(),
+        name: current.name.clone(),
+        interval: current.interval,
+        window: current.window,
+        size: current.size,
+        rate_limit: current.rate_limit,
+        width: current.width,
+        bar: current.bar,
+        ..changed.clone()
+    };
+    if fixed != *current {
+        return Err(Instead::wrong(
+            "only -p -t -e -I -r -a -b -T -F -n -q --json -k -N -i -m -w -u -s -L can be changed \
+             while it runs",
+        ));
+    }
+    finish(changed)
+}
+
+/// Adds what the arguments say to `asked`.
+fn read(mut asked: Asked, arguments: Vec<OsString>) -> Result<Asked, Instead> {
+    let (mut size, mut rate, mut buffer) = (None, None, None);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         if shows(&argument, &mut asked) || switches(&argument, &mut asked) {
@@ -194,18 +235,26 @@ pub(super) fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
         }
     }
     // `-k` may come after the sizes that it changes.
-    asked.size = size.map(|text| size_of(&text, asked.is_decimal)).transpose()?;
-    asked.rate_limit = rate.map(|text| count("rate", &text, asked.is_decimal)).transpose()?;
-    let buffer = buffer.map(|text| count("buffer size", &text, asked.is_decimal)).transpose()?;
-    asked.buffer = buffer.and_then(|n| usize::try_from(n).ok());
-    finish(asked)
+    if let Some(text) = size {
+        asked.size = Some(value::size(&text, asked.is_decimal)?);
+    }
+    if let Some(text) = rate {
+        // No rate is no limit.
+        let rate = value::count("rate", &text, asked.is_decimal)?;
+        asked.rate_limit = Some(rate).filter(|rate| *rate > 0);
+    }
+    if let Some(text) = buffer {
+        let size = value::count("buffer size", &text, asked.is_decimal)?;
+        asked.buffer = Some(usize::try_from(size).unwrap_or(usize::MAX));
+    }
+    Ok(asked)
 }
 
 /// Checks what only the whole line tells, and sets what follows from it.
 fn finish(mut asked: Asked) -> Result<Asked, Instead> {
-    let wrong = |text: &str| Err(Instead::Wrong(text.to_owned()));
-    if asked.rate_limit == Some(0) || asked.buffer == Some(0) {
-        return wrong("a rate limit and a buffer size must be above 0");
+    let wrong = |text: &str| Err(Instead::wrong(text));
+    if asked.buffer == Some(0) {
+        return wrong("a buffer size must be above 0");
     }
     if asked.buffer.is_some_and(|size| size > LARGEST_BUFFER) {
         return wrong("a buffer size is at most 1G");
@@ -222,11 +271,11 @@ fn finish(mut asked: Asked) -> Result<Asked, Instead> {
     if asked.watched.is_some() && !asked.files.is_empty() {
         return wrong("--watchfd takes no files");
     }
-    if asked.is_null_ended && asked.unit != Unit::Lines {
-        return wrong("--null needs --line-mode");
-    }
     if asked.shown.is_nothing() && asked.form != Form::Numeric {
         asked.shown = Shown::usual();
+    }
+    if asked.watched.is_none() {
+        asked.files = files::or_standard_input(asked.files);
     }
     Ok(asked)
 }
@@ -256,15 +305,15 @@ fn switches(argument: &lexopt::Arg<'_>, asked: &mut Asked) -> bool {
         Short('q') | Long("quiet") => asked.form = Form::Quiet,
         Short('8') | Long("bits") => asked.unit = Unit::Bits,
         Short('l') | Long("line-mode") => asked.unit = Unit::Lines,
-        Short('0') | Long("null") => asked.is_null_ended = true,
+        Short('0') | Long("null") => (asked.is_null_ended, asked.unit) = (true, Unit::Lines),
         Short('k') | Long("si") => asked.is_decimal = true,
         Short('W') | Long("wait") => asked.waits = true,
         Short('f') | Long("force") => asked.forces = true,
-        // Lines of several meters are kept apart by the terminal's own cursor (`-N` names them).
-        Short('c') | Long("cursor") => {}
         Short('v') | Long("stats") => asked.stats = true,
         Short('C') | Long("no-splice") => asked.copies = true,
-        Short('E') | Long("skip-errors") => asked.skips_errors = true,
+        Short('E') | Long("skip-errors") => {
+            (asked.tells_once, asked.skips_errors) = (asked.skips_errors, true);
+        }
         Short('S') | Long("stop-at-size") => asked.stops = true,
         Short('Y') | Long("sync") => asked.syncs = true,
         _ => return false,
@@ -289,15 +338,18 @@ fn short_name(letter: char) -> Result<String, Instead> {
         ('d', "watchfd"),
         ('R', "remote"),
         ('Q', "query"),
+        ('c', "cursor"),
         ('K', "direct-io"),
+        ('M', "monitor"),
         ('O', "sparse"),
         ('X', "discard"),
         ('U', "store-and-forward"),
+        ('x', "extra-display"),
         ('Z', "error-skip-block"),
         ('g', "gauge"),
     ];
     let name = names.iter().find(|(short, _)| *short == letter).map(|(_, name)| (*name).to_owned());
-    name.ok_or_else(|| Instead::Wrong(format!("invalid option -- '{letter}'")))
+    name.ok_or_else(|| Instead::unknown(&Short(letter)))
 }
 
 /// Options with a value, and those that are refused.
@@ -307,89 +359,21 @@ fn takes_value(name: &str, parser: &mut lexopt::Parser, asked: &mut Asked) -> Re
     }
     let mut text = || parser.value();
     match name {
-        "last-written" => asked.last_written = Some(number(name, &text()?)?),
+        "last-written" => asked.last_written = Some(value::number(name, &text()?)?),
         "format" => asked.format = Some(text()?.to_string_lossy().into_owned()),
         "name" => asked.name = Some(text()?.to_string_lossy().into_owned()),
-        "interval" => asked.interval = interval(name, &text()?)?,
-        "delay-start" => asked.delay = seconds(name, &text()?)?,
-        "average-rate-window" => asked.window = seconds(name, &text()?)?,
-        "width" => asked.width = Some(number(name, &text()?)?),
-        // The height of the terminal plays no part in one line.
-        "height" => drop(number::<u16>(name, &text()?)?),
-        "bar-style" => asked.has_blocks = bar_style(&text()?)?,
+        "interval" => asked.interval = value::interval(name, &text()?)?,
+        "delay-start" => asked.delay = value::seconds(name, &text()?)?,
+        "average-rate-window" => asked.window = value::seconds(name, &text()?)?,
+        "width" => asked.width = Some(value::number(name, &text()?)?),
+        "bar-style" => asked.bar = value::bar(&text()?)?,
         "output" => asked.output = Some(text()?.into()),
         "pidfile" => asked.pid_file = Some(text()?.into()),
-        "watchfd" => asked.watched = Some(watched(&text()?)?),
-        _ => return Err(Instead::Wrong(format!("unrecognized option '--{name}'"))),
+        "watchfd" => asked.watched = Some(value::watched(&text()?)?),
+        "remote" => asked.remote = Some(value::number("process", &text()?)?),
+        unknown => return Err(Instead::unknown(&Long(unknown))),
     }
     Ok(())
-}
-
-fn bar_style(text: &OsStr) -> Result<bool, Instead> {
-    match text.to_str() {
-        Some("plain") => Ok(false),
-        Some("block" | "granular" | "shaded") => Ok(true),
-        _ => Err(unfit("bar style", text, "plain, block, granular, shaded")),
-    }
-}
-
-fn unfit(what: &str, text: &OsStr, wanted: &str) -> Instead {
-    Instead::Wrong(format!("'{}' is no {what} ({wanted})", text.display()))
-}
-
-fn number<T: std::str::FromStr>(what: &str, text: &OsStr) -> Result<T, Instead> {
-    let parsed = text.to_str().and_then(|t| t.parse().ok());
-    parsed.ok_or_else(|| unfit(what, text, "a whole number"))
-}
-
-fn seconds(what: &str, text: &OsStr) -> Result<Duration, Instead> {
-    let value: Option<f64> = text.to_str().and_then(|t| t.parse().ok());
-    let parsed = value.and_then(|v| Duration::try_from_secs_f64(v).ok());
-    parsed.ok_or_else(|| unfit(what, text, "seconds"))
-}
-
-/// Between a tenth of a second, as pv has it, and what a clock can add.
-fn interval(what: &str, text: &OsStr) -> Result<Duration, Instead> {
-    Ok(seconds(what, text)?.clamp(Duration::from_millis(100), LONGEST_INTERVAL))
-}
-
-/// PID or PID:FD.
-fn watched(text: &OsStr) -> Result<(u32, Option<u32>), Instead> {
-    let parts = text.to_str().map(|t| t.split_once(':').map_or((t, None), |(p, f)| (p, Some(f))));
-    let parsed = parts.and_then(|(pid, fd)| {
-        let fd = fd.map(str::parse).transpose().ok()?;
-        Some((pid.parse().ok()?, fd))
-    });
-    parsed.ok_or_else(|| unfit("process", text, "PID or PID:FD"))
-}
-
-/// A size in bytes, or `@FILE` for the size of a file.
-fn size_of(text: &OsStr, is_decimal: bool) -> Result<u64, Instead> {
-    match text.to_str().and_then(|t| t.strip_prefix('@')) {
-        None => count("size", text, is_decimal),
-        Some(path) => match std::fs::metadata(path) {
-            Ok(found) => Ok(found.len()),
-            Err(error) => Err(Instead::Wrong(format!("{path}: {}", super::reason(&error)))),
-        },
-    }
-}
-
-/// A number with a suffix of pv's.
-fn count(what: &str, text: &OsStr, is_decimal: bool) -> Result<u64, Instead> {
-    let wrong = || unfit(what, text, "a number, and K, M, G or T");
-    let text = text.to_str().ok_or_else(wrong)?.trim_end_matches(['B', 'i', 'b']);
-    let (digits, power) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1),
-        Some((at, 'm' | 'M')) => (&text[..at], 2),
-        Some((at, 'g' | 'G')) => (&text[..at], 3),
-        Some((at, 't' | 'T')) => (&text[..at], 4),
-        _ => (text, 0),
-    };
-    let value: f64 = digits.parse().map_err(|_| wrong())?;
-    let base: f64 = if is_decimal { 1000.0 } else { 1024.0 };
-    let bytes = value * base.powi(power);
-    let is_count = bytes.is_finite() && (0.0..u64::MAX as f64).contains(&bytes);
-    if is_count { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
 #[cfg(test)]
@@ -421,9 +405,6 @@ mod tests {
         assert_eq!(parsed(&["-s", "1.5K", "-k"]).unwrap().size, Some(1500));
         assert_eq!(parsed(&["-L2g"]).unwrap().rate_limit, Some(2 << 30));
         assert_eq!(parsed(&["--size=4KiB"]).unwrap().size, Some(4096));
-        for bad in ["x", "", "-1", "1Q", "1e400"] {
-            assert!(wrong(&["-s", bad]).contains("is no size"), "{bad}");
-        }
     }
 
     #[test]
@@ -432,9 +413,9 @@ mod tests {
         assert!(wrong(&["-S", "-l", "-s", "9"]).contains("counts bytes"));
         assert!(wrong(&["-B", "100T"]).contains("at most 1G"));
         assert!(wrong(&["-A", "70000"]).contains("at most"));
-        assert_eq!(parsed(&["-i", "1e19"]).unwrap().interval, LONGEST_INTERVAL);
-        assert!(wrong(&["-0"]).contains("--line-mode"));
-        assert!(wrong(&["-L", "0"]).contains("above 0"));
+        assert!(wrong(&["-B", "0"]).contains("above 0"));
+        assert_eq!(parsed(&["-0"]).unwrap().unit, Unit::Lines);
+        assert_eq!(parsed(&["-L", "0"]).unwrap().rate_limit, None);
         assert!(wrong(&["-d", "1", "file"]).contains("no files"));
     }
 
@@ -444,15 +425,23 @@ mod tests {
             let text = wrong(&[&format!("--{name}")]);
             assert!(text.contains(name) && text.contains(instead), "{text}");
         }
-        assert!(wrong(&["-R", "1"]).contains("--remote"));
+        assert!(wrong(&["-X"]).contains("--discard"));
         assert_eq!(wrong(&["-z"]), "invalid option -- 'z'");
         assert_eq!(wrong(&["--colour"]), "unrecognized option '--colour'");
     }
 
     #[test]
-    fn a_process_may_come_with_a_descriptor() {
-        assert_eq!(parsed(&["-d", "12:3"]).unwrap().watched, Some((12, Some(3))));
-        assert_eq!(parsed(&["-d", "12"]).unwrap().watched, Some((12, None)));
-        assert!(wrong(&["-d", "x:3"]).contains("PID:FD"));
+    fn a_running_meter_keeps_what_is_not_named() {
+        let current = parsed(&["-tb", "-L", "1K", "-N", "x", "-S", "-s", "1M", "file"]).unwrap();
+        let changed = |words: &[&str]| change(&current, words.iter().map(OsString::from).collect());
+        let faster = changed(&["-R", "1", "-L", "2K"]).unwrap();
+        assert_eq!(faster, Asked { rate_limit: Some(2048), ..current.clone() });
+        let shown = changed(&["-R1", "-p", "-L0"]).unwrap();
+        assert!(shown.shown.bar && !shown.shown.timer && shown.rate_limit.is_none());
+        assert_eq!(changed(&["-n"]).unwrap().form, Form::Numeric);
+        for fixed in [&["-l"][..], &["-C"], &["-W"], &["other"], &["-d", "1"], &["-o", "f"]] {
+            let told = changed(fixed);
+            assert!(matches!(&told, Err(Instead::Wrong(text)) if text.contains("-L")), "{told:?}");
+        }
     }
 }

@@ -2,10 +2,13 @@
 //! error. It never touches the data's descriptors.
 
 use super::asked::{Asked, Form, Unit};
+use super::control::Control;
+use super::cost::Cost;
 use super::gauge::{self, Moment};
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What is known at one moment, whoever moves the data.
@@ -17,22 +20,24 @@ pub(super) struct Figures {
     pub(super) source_ns: u64,
     pub(super) sink_ns: u64,
     pub(super) last_written: Vec<u8>,
+    /// What moving them has cost, where the form tells it.
+    pub(super) cost: Option<Cost>,
 }
 
 /// The state of a display.
 #[derive(Debug)]
 pub(super) struct Display<'a> {
-    asked: &'a Asked,
+    control: &'a Control,
+    /// The options of this update.
+    asked: Arc<Asked>,
     start: Instant,
     /// Moments within the window of the average, oldest first.
     past: VecDeque<(Instant, u64)>,
     last: (Instant, u64),
     sides: (u64, u64),
     beat: usize,
-    width: usize,
     /// Done before the start.
     base: u64,
-    is_shown: bool,
     rates: Rates,
 }
 
@@ -70,9 +75,13 @@ fn width(asked: &Asked) -> usize {
     usize::from(columns).max(1)
 }
 
-/// Whether the terminal is ours to write to: in the background it belongs to somebody else.
+/// Whether standard error is a terminal that is ours to write to: in the background it belongs to
+/// somebody else.
 fn is_in_front() -> bool {
     let error = std::io::stderr();
+    if !error.is_terminal() {
+        return false;
+    }
     match rustix::termios::tcgetpgrp(error.as_fd()) {
         Ok(front) => front == rustix::process::getpgrp(),
         Err(_) => true,
@@ -80,23 +89,16 @@ fn is_in_front() -> bool {
 }
 
 impl<'a> Display<'a> {
-    pub(super) fn new(asked: &'a Asked, start: Instant) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        let is_shown = match asked.form {
-            Form::Quiet => false,
-            Form::Line => is_terminal || asked.forces,
-            Form::Numeric | Form::Json => true,
-        };
+    pub(super) fn new(control: &'a Control, start: Instant) -> Self {
         Self {
-            asked,
+            control,
+            asked: control.asked(),
             start,
             past: VecDeque::from([(start, 0)]),
             last: (start, 0),
             sides: (0, 0),
             beat: 0,
-            width: width(asked),
             base: 0,
-            is_shown,
             rates: Rates::default(),
         }
     }
@@ -116,14 +118,16 @@ impl<'a> Display<'a> {
 
     /// Draws the figures of now.
     pub(super) fn draw(&mut self, figures: &Figures) {
+        self.asked = self.control.asked();
         let moment = self.moment(figures, Instant::now());
-        if self.is_shown && moment.elapsed >= self.asked.delay {
-            self.write(&moment, false);
+        if moment.elapsed >= self.asked.delay {
+            self.write(&moment, figures, false);
         }
     }
 
     /// Draws the last figures and ends the line.
     pub(super) fn finish(&mut self, figures: &Figures) {
+        self.asked = self.control.asked();
         let mut moment = self.moment(figures, Instant::now());
         let seconds = moment.elapsed.as_secs_f64();
         if seconds > 0.0 {
@@ -131,8 +135,8 @@ impl<'a> Display<'a> {
             let mean = moment.done.saturating_sub(self.base) as f64 / seconds;
             (moment.rate, moment.average) = (mean, mean);
         }
-        if self.is_shown && moment.elapsed >= self.asked.delay {
-            self.write(&moment, true);
+        if moment.elapsed >= self.asked.delay {
+            self.write(&moment, figures, true);
         }
     }
 
@@ -172,15 +176,17 @@ impl<'a> Display<'a> {
         }
     }
 
-    fn write(&mut self, moment: &Moment, is_last: bool) {
-        let text = match self.asked.form {
-            Form::Numeric => format!("{}\n", numeric(self.asked, moment)),
-            Form::Json => format!("{}\n", json(self.asked, moment, is_last)),
+    fn write(&self, moment: &Moment, figures: &Figures, is_last: bool) {
+        let asked = &self.asked;
+        let text = match asked.form {
             Form::Quiet => return,
-            Form::Line if !is_in_front() && !self.asked.forces => return,
+            Form::Numeric => format!("{}\n", numeric(asked, moment)),
+            Form::Json => format!("{}\n", json(asked, moment, figures.cost, is_last)),
+            Form::Line if !asked.forces && !is_in_front() => return,
             Form::Line => {
                 let end = if is_last { "\n" } else { "" };
-                let (line, width) = (gauge::line(self.asked, moment, self.width), self.width);
+                let width = width(asked);
+                let line = gauge::line(asked, moment, width);
                 format!("\r{line:width$}{end}")
             }
         };
@@ -191,7 +197,7 @@ impl<'a> Display<'a> {
     /// What `--stats` prints at the end.
     pub(super) fn statistics(&self) -> String {
         let (mean, deviation) = self.rates.centre();
-        let text = |value: f64| gauge::amount(value, self.asked).trim_start().to_owned();
+        let text = |value: f64| gauge::amount(value, &self.asked).trim_start().to_owned();
         format!(
             "rate min/avg/max/mdev = {}/{}/{}/{} per second\n",
             text(self.rates.least),
@@ -225,7 +231,7 @@ fn numeric(asked: &Asked, moment: &Moment) -> String {
 }
 
 /// One object; keys end in their unit.
-fn json(asked: &Asked, moment: &Moment, is_last: bool) -> String {
+fn json(asked: &Asked, moment: &Moment, cost: Option<Cost>, is_last: bool) -> String {
     let per = if asked.unit == Unit::Lines { "lines" } else { "bytes" };
     let mut object = serde_json::json!({
         "elapsed_s": moment.elapsed.as_secs_f64(),
@@ -236,8 +242,16 @@ fn json(asked: &Asked, moment: &Moment, is_last: bool) -> String {
         "percent": gauge::percent(asked, moment),
         "last": is_last,
     });
-    if let (Some(name), Some(members)) = (&asked.name, object.as_object_mut()) {
-        members.insert("name".to_owned(), name.clone().into());
+    if let Some(members) = object.as_object_mut() {
+        if let Some(name) = &asked.name {
+            members.insert("name".to_owned(), name.clone().into());
+        }
+        if let Some(cost) = cost {
+            members.insert("waits_for".to_owned(), cost.waits_for().into());
+            members.insert("cpu_s_per_gib".to_owned(), cost.cpu_s_per_gib().into());
+            members.insert("wakeups_per_gib".to_owned(), cost.wakeups_per_gib().into());
+            members.insert("by_reference_share".to_owned(), cost.by_reference_share().into());
+        }
     }
     object.to_string()
 }
@@ -272,8 +286,14 @@ mod tests {
     #[test]
     fn json_names_its_units() {
         let asked = Asked { name: Some("a\"b".to_owned()), ..Asked::default() };
-        let text = json(&asked, &Moment { done: 7, ..Moment::default() }, true);
+        let cost = Cost { bytes: 1 << 30, cpu_s: 0.5, ..Cost::default() };
+        let text = json(&asked, &Moment { done: 7, ..Moment::default() }, Some(cost), true);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&value["cpu_s_per_gib"], &value["by_reference_share"]),
+            (&0.5.into(), &0.0.into())
+        );
+        assert_eq!(value["wakeups_per_gib"], serde_json::Value::Null);
         assert_eq!(value["bytes"], 7);
         assert_eq!(value["name"], "a\"b");
         assert_eq!(value["percent"], serde_json::Value::Null);

@@ -4,19 +4,18 @@
 //! polled or asked for its content and the time on either side is known. Lines, `-A`, `-B` and
 //! `-C` need the bytes in our memory: read and write then.
 
+use super::super::files;
 use super::super::message::{quoted, reason, tell};
 use super::allowance::Allowance;
 use super::asked::{Asked, Unit};
-use pagewise_kernel::start::was_closed;
+use super::control::Control;
 use pagewise_lanes::{Copy, CopyError, Side, Step, Way};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::io::{Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Exit bits of pv: a file could not be opened.
@@ -67,12 +66,13 @@ impl Tally {
 }
 
 /// Moves all inputs to `output`; pv's exit bits.
-pub(super) fn run(asked: &Asked, output: BorrowedFd<'_>, tally: &Tally) -> u8 {
+pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
+    let asked = control.asked();
+    let allowance = asked.rate_limit.map(|rate| Allowance::new(rate, 0));
+    let asked_first = Arc::clone(&asked);
     let mut flow =
-        Flow { asked, output, tally, allowance: asked.rate_limit.map(Allowance::new), bits: 0 };
-    let standard_input = ["-".into()];
-    let files = if asked.files.is_empty() { &standard_input[..] } else { &asked.files };
-    for name in files {
+        Flow { control, asked: asked_first, output, tally, allowance, has_told: false, bits: 0 };
+    for name in &asked.files {
         if !flow.one(name) {
             break;
         }
@@ -83,24 +83,21 @@ pub(super) fn run(asked: &Asked, output: BorrowedFd<'_>, tally: &Tally) -> u8 {
 
 /// The inputs on their way.
 struct Flow<'a> {
-    asked: &'a Asked,
-    output: BorrowedFd<'a>,
+    control: &'a Control,
+    /// The options in force when they were last looked at.
+    asked: Arc<Asked>,
+    output: &'a File,
     tally: &'a Tally,
     allowance: Option<Allowance>,
+    /// No more is told of what cannot be read in this input.
+    has_told: bool,
     bits: u8,
 }
 
 impl Flow<'_> {
     /// Moves one input; false when none after it can be moved.
     fn one(&mut self, name: &OsStr) -> bool {
-        let input = if name == "-" && was_closed(0) {
-            Err(Errno::BADF.into())
-        } else if name == "-" {
-            io::stdin().as_fd().try_clone_to_owned().map(File::from)
-        } else {
-            File::open(name)
-        };
-        let input = match input {
+        let input = match files::open(name) {
             Ok(input) => input,
             Err(error) => {
                 tell("meter", &format!("{}: {}", quoted(name), reason(&error)));
@@ -108,11 +105,12 @@ impl Flow<'_> {
                 return true;
             }
         };
-        if self.is_output(&input) {
+        if input.metadata().is_ok_and(|found| files::is_output(&found, self.output)) {
             tell("meter", &format!("{}: input file is output file", quoted(name)));
             self.bits |= IS_OUTPUT;
             return true;
         }
+        self.has_told = false;
         loop {
             match self.pass(&input) {
                 Ok(()) => return true,
@@ -134,42 +132,32 @@ impl Flow<'_> {
         }
     }
 
-    /// A regular file that is both would grow for ever.
-    fn is_output(&self, input: &File) -> bool {
-        let of = |fd: BorrowedFd<'_>| {
-            fd.try_clone_to_owned().ok().and_then(|fd| File::from(fd).metadata().ok())
-        };
-        match (of(input.as_fd()), of(self.output)) {
-            (Some(from), Some(to)) => {
-                to.is_file() && (from.dev(), from.ino()) == (to.dev(), to.ino())
-            }
-            _ => false,
-        }
-    }
-
     /// Writes zeroes for a sector that cannot be read and goes past it, with `-E`.
     fn skips(&mut self, mut input: &File, error: CopyError) -> bool {
         if !self.asked.skips_errors || error.errno != Errno::IO {
             return false;
         }
         let Ok(at) = input.stream_position() else { return false };
-        let end = input.metadata().map_or(u64::MAX, |found| found.len().max(at + 1));
-        let past = ((at / SECTOR + 1) * SECTOR).min(end);
-        let zeroes = vec![0; (past - at) as usize];
-        let is_past = self.write(&zeroes).is_ok() && input.seek(SeekFrom::Start(past)).is_ok();
+        // A device says nothing of its size here.
+        let end = input.metadata().map_or(0, |found| found.len());
+        let end = if end > at { end } else { u64::MAX };
+        let count = (SECTOR - at % SECTOR).min(end - at).min(self.room().unwrap_or_default());
+        let zeroes = [0; SECTOR as usize];
+        let is_past = self.write(&zeroes[..count as usize]).is_ok()
+            && input.seek(SeekFrom::Start(at + count)).is_ok();
         if is_past {
-            self.tally.add(past - at, Way::ReadWrite, Duration::ZERO, Duration::ZERO);
-            tell(
-                "meter",
-                &format!("skipped {} bytes at {at}: {}", past - at, reason(&Errno::IO.into())),
-            );
+            self.tally.add(count, Way::ReadWrite, Duration::ZERO, Duration::ZERO);
+            if !std::mem::replace(&mut self.has_told, self.asked.tells_once) {
+                let why = reason(&Errno::IO.into());
+                tell("meter", &format!("skipped {count} bytes at {at}: {why}"));
+            }
             self.bits |= NOT_MOVED;
         }
         is_past
     }
 
     fn pass(&mut self, input: &File) -> Result<(), CopyError> {
-        let asked = self.asked;
+        let asked = &self.asked;
         let needs_bytes = asked.unit == Unit::Lines
             || asked.last_written.is_some()
             || asked.copies
@@ -180,6 +168,12 @@ impl Flow<'_> {
     /// Bytes that may be moved now; sleeps until there are some. None when all have been.
     fn room(&mut self) -> Option<u64> {
         let moved = self.tally.bytes.load(Relaxed);
+        if self.control.is_new.swap(false, Relaxed) {
+            let before = std::mem::replace(&mut self.asked, self.control.asked());
+            if before.rate_limit != self.asked.rate_limit {
+                self.allowance = self.asked.rate_limit.map(|rate| Allowance::new(rate, moved));
+            }
+        }
         let size = self.asked.size.filter(|_| self.asked.stops);
         let left = size.map_or(u64::MAX, |size| size.saturating_sub(moved));
         if left == 0 {
@@ -190,18 +184,19 @@ impl Flow<'_> {
 
     fn by_reference(&mut self, input: &File) -> Result<(), CopyError> {
         while let Some(room) = self.room() {
-            let (tally, asked, output) = (self.tally, self.asked, self.output);
+            let (tally, output, syncs) = (self.tally, self.output, self.asked.syncs);
+            let is_new = &self.control.is_new;
+            let copy = Copy::new(input, output).limit(room).until(is_new).tell_sides();
             let mut before = 0;
-            let copied =
-                Copy::new(input, &output).limit(room).tell_sides().run_watched(|step| {
-                    let Step { moved, way, source, sink } = step;
-                    tally.add(moved - before, way, source, sink);
-                    before = moved;
-                    if asked.syncs {
-                        sync(output);
-                    }
-                })?;
-            if copied.bytes < room {
+            let copied = copy.run_watched(|step| {
+                let Step { moved, way, source, sink } = step;
+                tally.add(moved - before, way, source, sink);
+                before = moved;
+                if syncs {
+                    sync(output);
+                }
+            })?;
+            if copied.bytes < room && !is_new.load(Relaxed) {
                 return Ok(());
             }
         }
@@ -214,16 +209,11 @@ impl Flow<'_> {
         while let Some(room) = self.room() {
             let most = usize::try_from(room).map_or(size, |room| room.min(size));
             let start = Instant::now();
-            let n = match rustix::io::read(input, &mut buffer[..most]) {
-                Ok(0) => return Ok(()),
-                Ok(n) => n,
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => {
-                    await_ready(input.as_fd(), rustix::event::PollFlags::IN);
-                    continue;
-                }
-                Err(errno) => return Err(self.error(Side::Source, "read", errno)),
-            };
+            let n = files::read(input, &mut buffer[..most])
+                .map_err(|errno| self.error(Side::Source, "read", errno))?;
+            if n == 0 {
+                return Ok(());
+            }
             let middle = Instant::now();
             self.write(&buffer[..n])?;
             let (source, sink) = (middle - start, middle.elapsed());
@@ -251,26 +241,12 @@ impl Flow<'_> {
         CopyError { side, call, errno, moved: self.tally.bytes.load(Relaxed) }
     }
 
-    fn write(&self, mut bytes: &[u8]) -> Result<(), CopyError> {
-        while !bytes.is_empty() {
-            match rustix::io::write(self.output, bytes) {
-                Ok(n) => bytes = &bytes[n..],
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => await_ready(self.output, rustix::event::PollFlags::OUT),
-                Err(errno) => return Err(self.error(Side::Sink, "write", errno)),
-            }
-        }
-        Ok(())
+    fn write(&self, bytes: &[u8]) -> Result<(), CopyError> {
+        files::write_all(self.output, bytes).map_err(|errno| self.error(Side::Sink, "write", errno))
     }
 }
 
-/// Waits for a descriptor that answered EAGAIN; the call after it tells what is wrong.
-fn await_ready(fd: BorrowedFd<'_>, ready: rustix::event::PollFlags) {
-    let mut list = [rustix::event::PollFd::from_borrowed_fd(fd, ready)];
-    let _told = rustix::event::poll(&mut list, None);
-}
-
 /// Has what was written put on the disk; what is no file cannot be.
-fn sync(output: BorrowedFd<'_>) {
+fn sync(output: &File) {
     let _synced = rustix::fs::fdatasync(output);
 }

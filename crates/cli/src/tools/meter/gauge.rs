@@ -3,7 +3,7 @@
 //! Pure. Amounts have three digits and a unit of 1024 (1000 with `-k`), times are h:mm:ss, rates a
 //! second. What is not known is shown as `--`, never as 0.
 
-use super::asked::{Asked, Shown, Unit};
+use super::asked::{Asked, Bar, Shown, Unit};
 use std::time::Duration;
 
 /// What is known at one moment.
@@ -206,14 +206,7 @@ fn bar(asked: &Asked, moment: &Moment, room: usize) -> String {
         Some(share) => {
             let tail = format!(" {:3.0}%", share * 100.0);
             let inner = room.saturating_sub(tail.len() + 2);
-            let filled = (share.min(1.0) * inner as f64) as usize;
-            let body = if asked.has_blocks {
-                format!("{}{}", "█".repeat(filled), " ".repeat(inner - filled))
-            } else if filled < inner {
-                format!("{}>{}", "=".repeat(filled), " ".repeat(inner - filled - 1))
-            } else {
-                "=".repeat(inner)
-            };
+            let body = body(asked.bar, share.min(1.0) * inner as f64, inner);
             format!("[{body}]{tail}")
         }
         None => {
@@ -226,6 +219,32 @@ fn bar(asked: &Asked, moment: &Moment, room: usize) -> String {
             format!("[{}<=>{}]", " ".repeat(at), " ".repeat(inner - 3 - at))
         }
     }
+}
+
+/// `done` of `inner` columns, in the style asked for.
+fn body(style: Bar, done: f64, inner: usize) -> String {
+    let filled = (done as usize).min(inner);
+    let parts = match style {
+        Bar::Plain | Bar::Block => "",
+        Bar::Granular => "▏▎▍▌▋▊▉",
+        Bar::Shaded => "▒▓",
+    };
+    let (full, rest) = match style {
+        Bar::Plain => ("=", " "),
+        Bar::Shaded => ("█", "░"),
+        Bar::Block | Bar::Granular => ("█", " "),
+    };
+    let steps = parts.chars().count() + 1;
+    let part = ((done - filled as f64) * steps as f64) as usize;
+    let edge = match (style, part.checked_sub(1)) {
+        _ if filled == inner => String::new(),
+        (Bar::Plain, _) => ">".to_owned(),
+        (_, part) => {
+            part.and_then(|part| parts.chars().nth(part)).map_or(rest.to_owned(), String::from)
+        }
+    };
+    let blank = inner - filled - edge.chars().count();
+    format!("{}{edge}{}", full.repeat(filled), rest.repeat(blank))
 }
 
 /// A name, with a question mark for what would steer the terminal.
@@ -312,6 +331,20 @@ mod tests {
         assert!(line(&asked, &moment(0, 3), 80).contains("ETA --"));
         let sides = Asked { format: Some("%T".to_owned()), ..Asked::default() };
         assert_eq!(line(&sides, &moment(1, 1), 80), "{in --}");
+    }
+
+    #[test]
+    fn bars_show_parts_of_a_column() {
+        assert_eq!(body(Bar::Plain, 2.9, 4), "==> ");
+        assert_eq!(body(Bar::Block, 2.9, 4), "██  ");
+        assert_eq!(body(Bar::Granular, 2.5, 4), "██▌ ");
+        assert_eq!(body(Bar::Granular, 2.1, 4), "██  ");
+        assert_eq!(body(Bar::Shaded, 2.7, 4), "██▓░");
+        for style in [Bar::Plain, Bar::Block, Bar::Granular, Bar::Shaded] {
+            for done in 0..=100 {
+                assert_eq!(body(style, f64::from(done) / 10.0, 10).chars().count(), 10);
+            }
+        }
     }
 
     #[test]

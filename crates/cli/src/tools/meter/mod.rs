@@ -7,31 +7,37 @@
 
 mod allowance;
 mod asked;
+mod control;
+mod cost;
 mod draw;
 mod flow;
 mod gauge;
+mod remote;
+mod value;
 mod watch;
 
-use super::message::{misused, print, reason, tell, version};
-use asked::{Asked, Instead, Unit};
+use super::files;
+use super::message::{reason, tell};
+use asked::{Asked, Form, Unit};
+use control::Control;
+use cost::Cost;
 use draw::{Display, Figures, GLANCE};
 use flow::{NOT_OPENED, Tally};
-use pagewise_kernel::start::{ignored, was_closed};
+use pagewise_kernel::start::ignored;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Exit bit of pv: something that was asked for beside the transfer could not be done.
 const NOT_DONE: u8 = 1;
 
-const HELP: &str = "\
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
 Usage: pagewise meter [OPTION]... [FILE]...
 Copy FILE(s), or standard input, to standard output and show the progress.
 
@@ -49,38 +55,58 @@ How it is shown:
   -n, --numeric            numbers, a line each        --json  objects, a line each
   -q, --quiet              nothing         -8, --bits          bits
   -k, --si                 units of 1000   -l, --line-mode     lines
-  -0, --null               lines end in a null byte (with -l)
+  -0, --null               lines end in a null byte (implies -l)
   -i, --interval SEC       between updates (1; at least 0.1)
   -m, --average-rate-window SEC            -W, --wait          start at first byte
   -D, --delay-start SEC    show nothing before
-  -w, --width NUM          -H, --height NUM (no effect on one line)
-  -u, --bar-style STYLE    plain, block    -f, --force         though no terminal
-  -c, --cursor             (accepted)      -v, --stats         summary at the end
+  -w, --width NUM          of the line     -f, --force         though no terminal
+  -u, --bar-style STYLE    plain, block, granular, shaded
+  -v, --stats              at the end: spread of the rate, CPU time and wake-ups
+                           for each GiB, share by reference, which side waits
 What is moved:
-  -s, --size SIZE          size expected; @FILE: size of FILE
-  -S, --stop-at-size       stop there      -L, --rate-limit RATE
+  -s, --size SIZE          size expected; @PATH: size of a file or directory
+  -S, --stop-at-size       stop there      -L, --rate-limit RATE   (0: none)
   -B, --buffer-size BYTES  copy through a buffer of this size
-  -C, --no-splice          copy            -E, --skip-errors   zeroes for bad sectors
+  -C, --no-splice          copy
+  -E, --skip-errors        zeroes for what cannot be read; -EE tells of it once a
+                           file
   -Y, --sync               to the disk after each write
   -o, --output FILE        instead of standard output
+Others:
   -d, --watchfd PID[:FD]   show how far another process is in a file
+  -R, --remote PID         have that meter go on with these options instead
   -P, --pidfile FILE       our process id, while we run
 
-Exit status: 0, or the sum of 1 (other), 2 (a file could not be opened), 4 (an
-input is the output), 16 (moving failed), 32 (a signal ended it).
+Not offered of pv's options: -c -g -H -K -M -O -Q -U -X -Z -x; each is refused
+with what serves instead.
+
+Exit status: 0, or the sum of 1 (-R or -P could not be served, or signals not be
+handled), 2 (a file could not be opened), 4 (an input is the output), 16 (moving
+failed), 32 (a signal ended it).
 
 Examples:
   pagewise meter big.tar | tar x
   zcat big.gz | pagewise meter -T -N unpacked | sort > sorted
+  pagewise meter -R \"$(pgrep -n pagewise)\" -L 50M
 ";
 
 /// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
-    match asked::parse(arguments) {
+    match asked::parse(arguments.clone()) {
+        Ok(Asked { remote: Some(pid), .. }) => control_other(pid, &arguments),
         Ok(asked) => measure(&asked),
-        Err(Instead::Help) => print("meter", HELP),
-        Err(Instead::Version) => print("meter", &version("meter")),
-        Err(Instead::Wrong(what)) => misused("meter", &what),
+        Err(instead) => instead.serve("meter", HELP),
+    }
+}
+
+/// Has another meter go on with our options.
+fn control_other(pid: u32, arguments: &[OsString]) -> ExitCode {
+    match remote::send(pid, arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            tell("meter", &why);
+            ExitCode::from(NOT_DONE)
+        }
     }
 }
 
@@ -137,8 +163,7 @@ fn output(asked: &Asked) -> io::Result<File> {
     match &asked.output {
         // Not emptied before it is known that it is no input.
         Some(path) => File::options().write(true).create(true).truncate(false).open(path),
-        None if was_closed(1) => Err(rustix::io::Errno::BADF.into()),
-        None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        None => files::standard_output(),
     }
 }
 
@@ -156,33 +181,32 @@ fn transfer(asked: &Asked) -> u8 {
         // What cannot be cut (a pipe, a device) has no old content.
         let _cut = output.set_len(0);
     }
-    let asked = &Asked { size: asked.size.or_else(|| size_of_files(asked)), ..asked.clone() };
+    let asked = Asked { size: asked.size.or_else(|| size_of_files(asked)), ..asked.clone() };
+    let control = Arc::new(Control::new(asked));
+    // Where nobody can be listened to, nobody can be told either; `-R` names that there.
+    let _listens = remote::listen(Arc::clone(&control));
     let (tally, start) = (Tally::default(), Instant::now());
-    let mut display = Display::new(asked, start);
+    let mut display = Display::new(&control, start);
     let bits = std::thread::scope(|scope| {
-        let shown = scope.spawn(|| show(asked, &tally, &mut display));
-        let bits = flow::run(asked, output.as_fd(), &tally);
+        let shown = scope.spawn(|| show(&control, &tally, &mut display));
+        let bits = flow::run(&control, &output, &tally);
         shown.thread().unpark();
         if shown.join().is_err() { bits | NOT_DONE } else { bits }
     });
-    if asked.stats {
+    if control.asked().stats {
+        let cost = Cost::now(&tally).summary(start.elapsed());
         // A summary that nobody sees is no reason to fail.
-        let _told = io::stderr().write_all(summary(&tally, &display, start.elapsed()).as_bytes());
+        let _told = io::stderr().write_all((display.statistics() + &cost).as_bytes());
     }
     bits
 }
 
 /// Whether one of the inputs is the output.
 fn is_input(asked: &Asked, output: &File) -> bool {
-    let Ok(to) = output.metadata() else { return false };
-    let is_it = |found: io::Result<std::fs::Metadata>| {
-        found.is_ok_and(|from| (from.dev(), from.ino()) == (to.dev(), to.ino()))
-    };
-    if asked.files.is_empty() {
-        let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-        return is_it(input.and_then(|input| input.metadata()));
-    }
-    asked.files.iter().any(|file| is_it(std::fs::metadata(file)))
+    asked
+        .files
+        .iter()
+        .any(|name| files::metadata(name).is_ok_and(|found| files::is_output(&found, output)))
 }
 
 /// Sizes of all inputs together, where each is a file that has one.
@@ -190,14 +214,11 @@ fn size_of_files(asked: &Asked) -> Option<u64> {
     if asked.unit == Unit::Lines {
         return None;
     }
-    let size = |found: io::Result<std::fs::Metadata>| {
-        found.ok().filter(|f| f.is_file() && f.len() > 0).map(|f| f.len())
+    let size = |name: &OsString| {
+        let found = files::metadata(name).ok().filter(|found| found.is_file() && found.len() > 0);
+        found.map(|found| found.len())
     };
-    if asked.files.is_empty() {
-        let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-        return size(input.and_then(|input| input.metadata()));
-    }
-    asked.files.iter().map(|file| size(std::fs::metadata(file))).sum()
+    asked.files.iter().map(size).sum()
 }
 
 fn figures(asked: &Asked, tally: &Tally) -> Figures {
@@ -207,51 +228,32 @@ fn figures(asked: &Asked, tally: &Tally) -> Figures {
         source_ns: tally.source_ns.load(Relaxed),
         sink_ns: tally.sink_ns.load(Relaxed),
         last_written: tally.last_written.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        cost: (asked.form == Form::Json).then(|| Cost::now(tally)),
     }
 }
 
 /// The display's thread.
-fn show(asked: &Asked, tally: &Tally, display: &mut Display<'_>) {
-    if asked.waits {
+fn show(control: &Control, tally: &Tally, display: &mut Display<'_>) {
+    if control.asked().waits {
         while tally.first.get().is_none() && !tally.is_over.load(Relaxed) {
             std::thread::park_timeout(GLANCE);
         }
         display.restart(tally.first.get().copied().unwrap_or_else(Instant::now));
     }
-    let mut next = Instant::now() + asked.interval;
+    let mut last = Instant::now();
     while !tally.is_over.load(Relaxed) {
-        let now = Instant::now();
+        let (asked, now) = (control.asked(), Instant::now());
+        let next = last + asked.interval;
         if now >= next {
-            display.draw(&figures(asked, tally));
+            display.draw(&figures(&asked, tally));
             // After a pause (Ctrl-Z) what was missed is not made up.
-            next = (next + asked.interval).max(now);
+            last = next.max(now.checked_sub(asked.interval).unwrap_or(now));
         }
-        std::thread::park_timeout(next.saturating_duration_since(now));
+        // A shorter interval may come from another meter meanwhile.
+        let pause = (last + asked.interval).saturating_duration_since(now);
+        std::thread::park_timeout(pause.min(Duration::from_secs(1)));
     }
-    display.finish(&figures(asked, tally));
-}
-
-/// What `--stats` says at the end.
-fn summary(tally: &Tally, display: &Display<'_>, elapsed: Duration) -> String {
-    let bytes = tally.bytes.load(Relaxed);
-    let gib = bytes as f64 / f64::from(1 << 30);
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let cpu = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
-    let share = |part: u64, whole: u64| match whole {
-        0 => "--".to_owned(),
-        _ => format!("{:.0}%", part as f64 / whole as f64 * 100.0),
-    };
-    let (source, sink) = (tally.source_ns.load(Relaxed), tally.sink_ns.load(Relaxed));
-    let per_gib = if bytes == 0 { "--".to_owned() } else { format!("{:.3}", cpu / gib) };
-    format!(
-        "{}{gib:.3} GiB in {:.3} s; {per_gib} CPU-seconds/GiB; {} by reference; \
-         source {} of the time, sink {}\n",
-        display.statistics(),
-        elapsed.as_secs_f64(),
-        share(tally.spliced.load(Relaxed), bytes),
-        share(source, source + sink),
-        share(sink, source + sink),
-    )
+    display.finish(&figures(&control.asked(), tally));
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use super::super::message::tell;
 use super::asked::Asked;
+use super::control::Control;
 use super::draw::{Display, Figures};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,14 +57,13 @@ pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
         return false;
     };
     let name = watched.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let asked = Asked {
+    let control = Control::new(Asked {
         // A file that is being written has no end yet.
         size: asked.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
         name: asked.name.clone().or(name),
         ..asked.clone()
-    };
-    let start = Instant::now();
-    let mut display = Display::new(&asked, start);
+    });
+    let mut display = Display::new(&control, Instant::now());
     let mut figures = Figures::default();
     display.start_from(position(pid, watched.fd).unwrap_or_default());
     while let Some(at) = position(pid, watched.fd).filter(|_| still(pid, &watched)) {

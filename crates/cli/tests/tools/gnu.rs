@@ -1,31 +1,11 @@
 //! `cat` and `tee` beside those of the machine: same output, same messages, same exit status, on
 //! inputs and options drawn from a fixed seed. Without the peer the tests say SKIP.
 
-#![allow(clippy::unwrap_used, reason = "a failing test panics")]
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
-
+use super::{Draw, PAGEWISE, ours, run, shell};
 use std::fs;
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-const PAGEWISE: &str = env!("CARGO_BIN_EXE_pagewise");
-
-/// Draws from a fixed sequence.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % most
-    }
-
-    fn bytes(&mut self, alphabet: &[u8], count: usize) -> Vec<u8> {
-        (0..count).map(|_| alphabet[self.below(alphabet.len())]).collect()
-    }
-}
 
 /// The machine's tool of this name.
 fn peer(tool: &str) -> Option<PathBuf> {
@@ -36,28 +16,6 @@ fn peer(tool: &str) -> Option<PathBuf> {
         eprintln!("SKIP {tool}: no GNU {tool} to compare with (apt: coreutils)");
     }
     is_gnu.then_some(path)
-}
-
-fn ours(tool: &str) -> Command {
-    let mut command = Command::new(PAGEWISE);
-    command.arg(tool);
-    command
-}
-
-/// Runs a command in `place` with `input`; its messages name the tool as GNU's do.
-fn run(mut command: Command, place: &Path, input: &[u8]) -> Output {
-    command.current_dir(place).env("LC_ALL", "C");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut to_child = child.stdin.take().unwrap();
-    let mut output = std::thread::scope(|scope| {
-        // A tool that ends early does not read all.
-        scope.spawn(move || drop(to_child.write_all(input)));
-        child.wait_with_output().unwrap()
-    });
-    let text = String::from_utf8_lossy(&output.stderr);
-    output.stderr = text.replace("/usr/bin/", "").replace("'pagewise ", "'").into_bytes();
-    output
 }
 
 fn same(theirs: &Output, ours: &Output, what: &str) {
@@ -106,13 +64,6 @@ fn cat_shows_what_gnu_cat_shows() {
     }
 }
 
-/// What a shell says and how it ends, with `TOOL` standing for the program.
-fn shell(line: &str, program: &str, place: &Path) -> Output {
-    let mut command = Command::new("bash");
-    command.args(["-c", &line.replace("TOOL", program)]);
-    run(command, place, b"")
-}
-
 #[test]
 fn cat_ends_as_gnu_cat_ends() {
     let Some(gnu) = peer("cat") else { return };
@@ -125,6 +76,8 @@ fn cat_ends_as_gnu_cat_ends() {
         "TOOL < . ",
         "TOOL -z",
         "TOOL --no-such-option",
+        "TOOL --show",
+        "TOOL --number=3",
         "TOOL f >&-",
         "TOOL <&- 2> /dev/null; echo $?",
         "yes | TOOL | head -n 1; echo ${PIPESTATUS[1]}",
@@ -159,6 +112,11 @@ fn tee_ends_as_gnu_tee_ends() {
         "rm -f z; seq 10 | TOOL --app z; cksum < z",
         "seq 1000000 | TOOL --output-error=exit-nopipe | head -n 1; echo ${PIPESTATUS[1]}",
         "TOOL --output-error=never < /dev/null 2> /dev/null; echo $?",
+        "TOOL -z",
+        "TOOL --append=1",
+        "seq 10 | TOOL j >&-; echo $?; cksum < j",
+        "TOOL k >&- < /dev/null; echo $?",
+        "TOOL l <&- 2> /dev/null; echo $?; cksum < l",
         "TOOL < .",
         "seq 100000 | TOOL >(cksum > h) >(cksum > i) | cksum; sleep 0.3; cat h i",
     ];
@@ -178,62 +136,4 @@ fn a_reader_that_leaves_ends_the_tools_by_signal() {
         drop(child.stdout.take());
         assert_eq!(child.wait().unwrap().signal(), Some(13), "{tool}");
     }
-}
-
-#[test]
-fn meter_passes_all_on_and_counts_it() {
-    let place = tempfile::tempdir().unwrap();
-    let content = Draw(3).bytes(b"abc\n", 3_000_001);
-    fs::write(place.path().join("f"), &content).unwrap();
-    let lines = content.iter().filter(|byte| **byte == b'\n').count();
-    let meter = |arguments: &[&str], input: &[u8]| {
-        let mut command = ours("meter");
-        command.args(arguments);
-        run(command, place.path(), input)
-    };
-    for arguments in [&["-q"][..], &["-q", "-C"], &["-q", "-B", "777"], &["-q", "f"], &["-q", "-Y"]]
-    {
-        let output = meter(arguments, &content);
-        assert!(output.stdout == content, "{arguments:?}");
-        assert!(output.stderr.is_empty() && output.status.success(), "{arguments:?}");
-    }
-    let counted = meter(&["-n", "-l"], &content);
-    let last = String::from_utf8_lossy(&counted.stderr).lines().last().map(str::to_owned);
-    assert_eq!(last, Some(lines.to_string()));
-    let stopped = meter(&["-q", "-S", "-s", "1K", "f", "-"], &content);
-    assert!(stopped.stdout == content[..1024]);
-    let json = meter(&["--json", "-N", "x"], &content);
-    let value: serde_json::Value = serde_json::from_slice(&json.stderr).unwrap();
-    assert_eq!((&value["bytes"], &value["name"]), (&content.len().into(), &"x".into()));
-    assert_eq!(value["last"], true);
-}
-
-#[test]
-fn meter_ends_with_the_bits_of_pv() {
-    let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join("f"), b"some text\n").unwrap();
-    let tool = format!("{PAGEWISE} meter");
-    let status = |line: &str| {
-        let output = shell(&format!("{line}; exit $?"), &tool, place.path());
-        output.status.code()
-    };
-    assert_eq!(status("TOOL -q f"), Some(0));
-    assert_eq!(status("TOOL -q missing f > out"), Some(2));
-    assert_eq!(fs::read(place.path().join("out")).unwrap(), b"some text\n");
-    assert_eq!(status("TOOL -q f >> f"), Some(4));
-    assert_eq!(status("TOOL -q f > /dev/full"), Some(16));
-    assert_eq!(status("TOOL -q . | wc -c; exit ${PIPESTATUS[0]}"), Some(16));
-    assert_eq!(status("TOOL -q /dev/zero | head -c 9; exit ${PIPESTATUS[0]}"), Some(0));
-    assert_eq!(status("TOOL -q <&-"), Some(2));
-    assert_eq!(status("TOOL -q -o f f"), Some(4));
-    assert_eq!(fs::read(place.path().join("f")).unwrap(), b"some text\n");
-    assert_eq!(status("TOOL -q -o longer < f; TOOL -q f -o longer; cmp f longer"), Some(0));
-    assert_eq!(
-        status("TOOL -n -i 0.1 -s 1G -S /dev/zero 2>&- > copy; wc -c < copy | grep -qx 1073741824"),
-        Some(0)
-    );
-    assert_eq!(status("TOOL -q missing ."), Some(18));
-    assert_eq!(status("TOOL --no-such-option"), Some(1));
-    assert_eq!(status("TOOL -q -d 1:99999"), Some(2));
-    assert_eq!(status("timeout -s INT 0.3 TOOL -q < /dev/zero > /dev/null"), Some(124));
 }

@@ -1,0 +1,28 @@
+//! `pagewise links`
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `pagewise links`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mkdir -p ~/.local/lib/pagewise && pagewise links ~/.local/lib/pagewise
+  PATH=~/.local/lib/pagewise:\"$PATH\" make
+  pagewise links --remove ~/.local/lib/pagewise
+
+What is not a link to a pagewise is never overwritten and never removed.")]
+pub(crate) struct Links {
+    /// The directory, which must exist
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Make a link `pv` to the meter too
+    #[arg(long)]
+    pub(crate) pv: bool,
+    /// Replace links that lead to another pagewise
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Remove the links instead
+    #[arg(long, conflicts_with_all = ["pv", "force"])]
+    pub(crate) remove: bool,
+}

@@ -1,0 +1,55 @@
+//! `pagewise links`
+
+use crate::args;
+use crate::failure::Failure;
+use crate::terminal;
+use crate::tools::links::{Done, Links};
+use pagewise_report::shell::quote_bytes;
+use pagewise_report::text::escape;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The links made by default.
+const USUAL: [&str; 3] = ["cat", "meter", "tee"];
+/// With the name that takes pv's place.
+const WITH_PV: [&str; 4] = ["cat", "meter", "tee", "pv"];
+
+/// Makes or removes the links.
+pub(super) fn run(args: &args::Links) -> Result<ExitCode, Failure> {
+    let links = Links::to_this_program(&args.directory)?;
+    let names = if args.pv { &WITH_PV[..] } else { &USUAL[..] };
+    let done = match args.remove {
+        true => links.remove(&WITH_PV)?,
+        false => links.make(names, args.force)?,
+    };
+    let program = links.program.display();
+    let line = |(path, done): &(PathBuf, Done)| {
+        let path = path.display();
+        let text = match done {
+            Done::Made => format!("made {path} -> {program}"),
+            Done::Replaced => format!("replaced {path} -> {program}"),
+            Done::Kept => format!("kept {path} -> {program}"),
+            Done::Removed => format!("removed {path}"),
+            Done::Left => format!("left {path}: it is not ours"),
+        };
+        escape(&text) + "\n"
+    };
+    let text: String = done.iter().map(line).collect();
+    if args.remove {
+        let directory = escape(&links.directory.to_string_lossy());
+        let nothing = format!("no links in {directory}\n");
+        terminal::print(if done.is_empty() { &nothing } else { &text })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let next = match links.are_found(names, &path) {
+        true => "a shell takes them first\n".to_owned(),
+        false => {
+            let directory = quote_bytes(links.directory.as_os_str().as_bytes());
+            format!("to use them:  export PATH={directory}:\"$PATH\"\n")
+        }
+    };
+    terminal::print(&format!("{text}{next}"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,141 @@
+//! What the command lines of the tools share: the beginnings of long options, the words of
+//! `getopt_long(3)` for what is wrong (scripts compare them), and what help and version do.
+
+use super::message::{reason, tell};
+use lexopt::Arg;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// What to do instead of the tool's work.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Instead {
+    Help,
+    Version,
+    /// Bad usage, and what is wrong.
+    Wrong(String),
+}
+
+impl From<lexopt::Error> for Instead {
+    fn from(error: lexopt::Error) -> Self {
+        use lexopt::Error::{MissingValue, UnexpectedValue};
+        Self::Wrong(match error {
+            MissingValue { option: Some(option) } => match option.strip_prefix("--") {
+                Some(_) => format!("option '{option}' requires an argument"),
+                None => format!("option requires an argument -- '{}'", option.trim_matches('-')),
+            },
+            UnexpectedValue { option, .. } => {
+                format!("option '{option}' doesn't allow an argument")
+            }
+            other => other.to_string(),
+        })
+    }
+}
+
+impl Instead {
+    /// Bad usage.
+    pub(super) fn wrong(text: impl Into<String>) -> Self {
+        Self::Wrong(text.into())
+    }
+
+    /// An option that the tool does not have.
+    pub(super) fn unknown(argument: &Arg<'_>) -> Self {
+        Self::Wrong(match argument {
+            Arg::Short(letter) => format!("invalid option -- '{letter}'"),
+            Arg::Long(name) => format!("unrecognized option '--{name}'"),
+            Arg::Value(value) => format!("extra operand '{}'", value.display()),
+        })
+    }
+
+    /// Does it; the exit status.
+    pub(super) fn serve(self, tool: &str, help: &str) -> ExitCode {
+        match self {
+            Self::Help => print(tool, help),
+            Self::Version => {
+                print(tool, &format!("{tool} (pagewise) {}\n", env!("CARGO_PKG_VERSION")))
+            }
+            Self::Wrong(what) => {
+                let next = format!("Try 'pagewise {tool} --help' for more information.");
+                tell(tool, &format!("{what}\n{next}"));
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn print(tool: &str, text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(tool, &format!("write error: {}", reason(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The option with its name in full, where the beginning of one known option was given.
+pub(super) fn in_full<'a>(argument: Arg<'a>, known: &[&'static str]) -> Result<Arg<'a>, Instead> {
+    let Arg::Long(name) = argument else { return Ok(argument) };
+    match complete(name, known) {
+        Completed::One(whole) => Ok(Arg::Long(whole)),
+        Completed::None => Ok(Arg::Long(name)),
+        Completed::Many(options) => {
+            let names: String = options.iter().map(|option| format!(" '--{option}'")).collect();
+            Err(Instead::Wrong(format!("option '--{name}' is ambiguous; possibilities:{names}")))
+        }
+    }
+}
+
+/// What the beginning of a name may stand for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Completed {
+    None,
+    One(&'static str),
+    Many(Vec<&'static str>),
+}
+
+/// The names that begin with `name`; one that is `name` is meant alone.
+pub(super) fn complete(name: &str, known: &[&'static str]) -> Completed {
+    if let Some(whole) = known.iter().find(|option| **option == name) {
+        return Completed::One(whole);
+    }
+    let begun: Vec<_> = known.iter().copied().filter(|option| option.starts_with(name)).collect();
+    match begun[..] {
+        [] => Completed::None,
+        [option] => Completed::One(option),
+        _ => Completed::Many(begun),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_may_be_cut_while_it_is_the_only_one() {
+        let known = ["show-all", "show-ends", "squeeze-blank", "show"];
+        assert_eq!(complete("sq", &known), Completed::One("squeeze-blank"));
+        assert_eq!(complete("show-e", &known), Completed::One("show-ends"));
+        assert_eq!(complete("show", &known), Completed::One("show"));
+        assert_eq!(complete("show-", &known), Completed::Many(vec!["show-all", "show-ends"]));
+        assert_eq!(complete("x", &known), Completed::None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_words_of_getopt() {
+        let wrong = |word: &str, has_value: bool| {
+            let mut parser = lexopt::Parser::from_args([word]);
+            let _option = parser.next().unwrap();
+            let error = match has_value {
+                true => parser.value().unwrap_err(),
+                false => parser.next().unwrap_err(),
+            };
+            match Instead::from(error) {
+                Instead::Wrong(text) => text,
+                other => panic!("{word} gave {other:?}"),
+            }
+        };
+        assert_eq!(wrong("-s", true), "option requires an argument -- 's'");
+        assert_eq!(wrong("--size", true), "option '--size' requires an argument");
+        assert_eq!(wrong("--all=1", false), "option '--all' doesn't allow an argument");
+    }
+}

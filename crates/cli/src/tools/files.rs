@@ -1,0 +1,119 @@
+//! The files that the tools read and write. `-` and no name at all stand for standard input.
+//!
+//! The standard descriptors are duplicated (`dup(2)`, so position and flags stay shared) and used
+//! without the standard library's buffers; one that was closed at the start is an error here, as
+//! in C, although the Rust runtime has opened /dev/null in its place. A descriptor that somebody
+//! made non-blocking is waited for by `poll(2)` when it says EAGAIN, never before, and keeps its
+//! flags.
+
+use pagewise_kernel::start::was_closed;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+
+/// The name of standard input.
+const STANDARD: &str = "-";
+
+/// The files asked for, or standard input where none is named.
+pub(super) fn or_standard_input(files: Vec<OsString>) -> Vec<OsString> {
+    if files.is_empty() { vec![STANDARD.into()] } else { files }
+}
+
+fn standard_input() -> io::Result<File> {
+    if was_closed(0) {
+        return Err(Errno::BADF.into());
+    }
+    io::stdin().as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// Standard output, as a file of our own.
+pub(super) fn standard_output() -> io::Result<File> {
+    if was_closed(1) {
+        return Err(Errno::BADF.into());
+    }
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// Opens a file for reading.
+pub(super) fn open(name: &OsStr) -> io::Result<File> {
+    if name == STANDARD { standard_input() } else { File::open(name) }
+}
+
+/// What is known of a file without opening it.
+pub(super) fn metadata(name: &OsStr) -> io::Result<Metadata> {
+    if name == STANDARD { standard_input()?.metadata() } else { std::fs::metadata(name) }
+}
+
+/// Whether `input` is the regular file `output`: copying would then feed on itself.
+pub(super) fn is_output(input: &Metadata, output: &File) -> bool {
+    output.metadata().is_ok_and(|output| {
+        output.is_file() && (input.dev(), input.ino()) == (output.dev(), output.ino())
+    })
+}
+
+/// Reads some bytes; none at the end.
+pub(super) fn read(file: &File, buffer: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match rustix::io::read(file, &mut *buffer) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => await_ready(file.as_fd(), PollFlags::IN),
+            done => return done,
+        }
+    }
+}
+
+/// Writes all of `bytes`.
+pub(super) fn write_all(file: &File, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => await_ready(file.as_fd(), PollFlags::OUT),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a descriptor that answered EAGAIN; the call after it tells what is wrong.
+fn await_ready(fd: BorrowedFd<'_>, ready: PollFlags) {
+    let mut list = [PollFd::from_borrowed_fd(fd, ready)];
+    let _told = poll(&mut list, None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_descriptor_that_does_not_block_is_waited_for() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        let writer = File::from(std::os::fd::OwnedFd::from(writer));
+        let bytes: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
+        let mut got = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                write_all(&writer, &bytes).unwrap();
+                drop(writer);
+            });
+            reader.read_to_end(&mut got).unwrap();
+        });
+        assert!(got == bytes);
+    }
+
+    #[test]
+    fn only_a_regular_file_feeds_on_itself() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("f");
+        let file = File::create(&path).unwrap();
+        assert!(is_output(&metadata(path.as_os_str()).unwrap(), &file));
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        assert!(!is_output(&metadata("/dev/null".as_ref()).unwrap(), &null));
+    }
+}

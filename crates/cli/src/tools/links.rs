@@ -1,0 +1,239 @@
+//! The tools under their usual names: symbolic links in a directory that the user chose.
+//!
+//! Each link leads to this program's file, which tells by the name it is started under which tool
+//! is meant. Nothing else is changed, so taking the links away is all of the undo. What counts as
+//! ours is a link to this file or to another one called `pagewise`; anything else of a name that is
+//! wanted is an error, found before the first link is made. `symlink(2)` never overwrites, and a
+//! link that is replaced is so by `rename(2)`: at no moment is a name missing.
+
+use crate::failure::Failure;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// What a directory has under a name.
+#[derive(Debug, PartialEq, Eq)]
+enum Entry {
+    Nothing,
+    /// A link to this program.
+    Ours,
+    /// A link to another file called `pagewise`, there or gone.
+    OtherPagewise(PathBuf),
+    Foreign,
+}
+
+/// What became of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    Made,
+    /// In place of one to another pagewise.
+    Replaced,
+    /// There already.
+    Kept,
+    Removed,
+    /// Not ours, and left as it is.
+    Left,
+}
+
+/// A directory for links to a program.
+#[derive(Debug)]
+pub(crate) struct Links {
+    /// Without symbolic links and relative parts, as PATH needs it.
+    pub(crate) directory: PathBuf,
+    /// The file that they lead to.
+    pub(crate) program: PathBuf,
+}
+
+impl Links {
+    /// Links to the running program in a directory that exists.
+    pub(crate) fn to_this_program(directory: &Path) -> Result<Self, Failure> {
+        let refused = |why: String| Failure::usage(format!("{}: {why}", directory.display()));
+        let found = directory.canonicalize().map_err(|error| {
+            refused(error.to_string()).with_help(format!("mkdir -p {}", directory.display()))
+        })?;
+        if !found.is_dir() {
+            return Err(refused("not a directory".to_owned()));
+        }
+        if found.as_os_str().as_bytes().contains(&b':') {
+            let failure = refused("PATH separates directories by `:`".to_owned());
+            return Err(failure.with_help("choose a directory without `:` in its name"));
+        }
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::usage(format!("this program's file is not known: {error}"))
+        })?;
+        Ok(Self { directory: found, program })
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry, Failure> {
+        let path = self.directory.join(name);
+        let target = match path.read_link() {
+            Ok(target) => self.directory.join(target),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entry::Nothing),
+            // EINVAL: there is something, and it is no link.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Entry::Foreign),
+            Err(error) => return Err(failed("readlink", &path, &error)),
+        };
+        let is_ours = target.canonicalize().is_ok_and(|target| target == self.program);
+        Ok(match target.file_name() == Some(OsStr::new("pagewise")) {
+            _ if is_ours => Entry::Ours,
+            true => Entry::OtherPagewise(target),
+            false => Entry::Foreign,
+        })
+    }
+
+    /// Makes links of these names, or none; with `force` in place of links to another pagewise.
+    pub(crate) fn make(
+        &self,
+        names: &[&'static str],
+        force: bool,
+    ) -> Result<Vec<(PathBuf, Done)>, Failure> {
+        let mut wanted = Vec::new();
+        for name in names {
+            let path = self.directory.join(name);
+            let done = match self.entry(name)? {
+                Entry::Nothing => Done::Made,
+                Entry::Ours => Done::Kept,
+                Entry::OtherPagewise(_) if force => Done::Replaced,
+                Entry::OtherPagewise(other) => {
+                    let (path, other) = (path.display(), other.display());
+                    return Err(Failure::usage(format!("{path} leads to another one, {other}"))
+                        .with_help("--force replaces it"));
+                }
+                Entry::Foreign => {
+                    return Err(Failure::usage(format!("{} is not ours", path.display()))
+                        .with_help("choose a directory of its own for the links"));
+                }
+            };
+            wanted.push((path, done));
+        }
+        for (at, (path, done)) in wanted.iter().enumerate() {
+            if let Err(failure) = self.put(path, *done) {
+                // What this call made before goes again.
+                for (path, _) in wanted[..at].iter().filter(|(_, done)| *done == Done::Made) {
+                    let _gone = std::fs::remove_file(path);
+                }
+                return Err(failure);
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn put(&self, path: &Path, done: Done) -> Result<(), Failure> {
+        if done == Done::Made {
+            return symlink(&self.program, path).map_err(|error| failed("symlink", path, &error));
+        }
+        if done != Done::Replaced {
+            return Ok(());
+        }
+        let fresh = self.directory.join(format!(".pagewise-link-{}", std::process::id()));
+        symlink(&self.program, &fresh).map_err(|error| failed("symlink", &fresh, &error))?;
+        std::fs::rename(&fresh, path).map_err(|error| {
+            let _gone = std::fs::remove_file(&fresh);
+            failed("rename", path, &error)
+        })
+    }
+
+    /// Takes away the links of these names that lead to this or another pagewise.
+    pub(crate) fn remove(&self, names: &[&'static str]) -> Result<Vec<(PathBuf, Done)>, Failure> {
+        let mut done = Vec::new();
+        for name in names {
+            let path = self.directory.join(name);
+            match self.entry(name)? {
+                Entry::Nothing => {}
+                Entry::Foreign => done.push((path, Done::Left)),
+                Entry::Ours | Entry::OtherPagewise(_) => {
+                    std::fs::remove_file(&path).map_err(|error| failed("unlink", &path, &error))?;
+                    done.push((path, Done::Removed));
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether a shell with this PATH takes the links of all these names.
+    pub(crate) fn are_found(&self, names: &[&'static str], path: &OsStr) -> bool {
+        let first = |name: &&str| {
+            std::env::split_paths(path).find(|directory| directory.join(name).is_file())
+        };
+        let is_here = |directory: PathBuf| {
+            directory.canonicalize().is_ok_and(|found| found == self.directory)
+        };
+        names.iter().all(|name| first(name).is_some_and(is_here))
+    }
+}
+
+fn failed(call: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("{call} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 2] = ["cat", "tee"];
+
+    fn links(place: &Path) -> Links {
+        let directory = place.join("links");
+        std::fs::create_dir(&directory).unwrap();
+        let program = place.join("pagewise");
+        std::fs::write(&program, "").unwrap();
+        let real = |path: PathBuf| path.canonicalize().unwrap();
+        Links { directory: real(directory), program: real(program) }
+    }
+
+    fn done(outcome: &[(PathBuf, Done)]) -> Vec<Done> {
+        outcome.iter().map(|(_, done)| *done).collect()
+    }
+
+    #[test]
+    fn links_are_made_once_and_all_of_them_go() {
+        let place = tempfile::tempdir().unwrap();
+        let links = links(place.path());
+        assert_eq!(done(&links.make(&NAMES, false).unwrap()), [Done::Made, Done::Made]);
+        assert_eq!(done(&links.make(&NAMES, true).unwrap()), [Done::Kept, Done::Kept]);
+        assert!(links.are_found(&NAMES, links.directory.as_os_str()));
+        let path = std::env::join_paths([place.path(), links.directory.as_path()]).unwrap();
+        assert!(links.are_found(&NAMES, &path));
+        std::fs::write(place.path().join("tee"), "").unwrap();
+        assert!(!links.are_found(&NAMES, &path));
+        assert_eq!(done(&links.remove(&NAMES).unwrap()), [Done::Removed, Done::Removed]);
+        assert_eq!(links.directory.read_dir().unwrap().count(), 0);
+        assert!(links.remove(&NAMES).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_ours_stays_and_nothing_is_made_beside_it() {
+        let place = tempfile::tempdir().unwrap();
+        let links = links(place.path());
+        let tee = links.directory.join("tee");
+        for make in [
+            |tee: &Path| std::fs::write(tee, "theirs"),
+            |tee: &Path| symlink("/usr/bin/tee", tee),
+            |tee: &Path| std::fs::create_dir(tee),
+        ] {
+            make(&tee).unwrap();
+            for force in [false, true] {
+                assert!(links.make(&NAMES, force).unwrap_err().to_string().contains("not ours"));
+            }
+            assert!(!links.directory.join("cat").exists());
+            assert_eq!(done(&links.remove(&NAMES).unwrap()), [Done::Left]);
+            assert!(tee.symlink_metadata().is_ok());
+            std::fs::remove_file(&tee).or_else(|_| std::fs::remove_dir(&tee)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_link_to_another_pagewise_is_replaced_when_forced() {
+        let place = tempfile::tempdir().unwrap();
+        let links = links(place.path());
+        let cat = links.directory.join("cat");
+        symlink("/gone/pagewise", &cat).unwrap();
+        let told = links.make(&NAMES, false).unwrap_err().to_string();
+        assert!(told.contains("/gone/pagewise"), "{told}");
+        assert_eq!(done(&links.make(&NAMES, true).unwrap()), [Done::Replaced, Done::Made]);
+        assert_eq!(cat.read_link().unwrap(), links.program);
+        assert_eq!(links.directory.read_dir().unwrap().count(), 2);
+    }
+}

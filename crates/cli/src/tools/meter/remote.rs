@@ -1,0 +1,127 @@
+//! `-R PID`: another meter changes what a running one shows and how fast it goes.
+//!
+//! A meter listens on a socket whose abstract name (unix(7)) holds its process id: nothing is left
+//! in the file system, and the name ends with the process. The other sends its command line, words
+//! ended by null bytes, and is told what was wrong, or nothing. Each looks at who is on the other
+//! side (SO_PEERCRED): a change is taken from the same user or root alone, an answer from the
+//! process that was meant. Abstract names are seen within one network namespace only.
+//!
+//! Overhead: a thread that sleeps in `accept(2)`, and four calls at the start. Where it cannot
+//! listen a meter runs on without.
+
+use super::super::command_line::Instead;
+use super::asked::change;
+use super::control::Control;
+use rustix::net::sockopt::socket_peercred;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest command line that is taken, in bytes.
+const LONGEST: u64 = 1 << 16;
+
+/// Longest time that either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn address(pid: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("pagewise-meter-{pid}"))
+}
+
+/// Listens for changes until the process ends.
+pub(super) fn listen(control: Arc<Control>) -> io::Result<()> {
+    let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+    std::thread::Builder::new().name("remote".to_owned()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // One that went away before its answer has none.
+            let _answered = answer(stream, &control);
+        }
+    })?;
+    Ok(())
+}
+
+fn answer(mut stream: UnixStream, control: &Control) -> io::Result<()> {
+    let sender = socket_peercred(&stream)?.uid;
+    if sender != rustix::process::geteuid() && !sender.is_root() {
+        return stream.write_all(b"it belongs to another user");
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    (&stream).take(LONGEST).read_to_end(&mut line)?;
+    let words = line.split_inclusive(|byte| *byte == 0);
+    let words =
+        words.map(|word| OsString::from_vec(word.strip_suffix(&[0]).unwrap_or(word).into()));
+    match change(&control.asked(), words.collect()) {
+        Ok(asked) => control.set(asked),
+        Err(Instead::Wrong(text)) => stream.write_all(text.as_bytes())?,
+        Err(Instead::Help | Instead::Version) => stream.write_all(b"nothing to change")?,
+    }
+    Ok(())
+}
+
+/// Has the meter of process `pid` go on with `arguments`; the error says why it does not.
+pub(super) fn send(pid: u32, arguments: &[OsString]) -> Result<(), String> {
+    let unreachable = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            format!("process {pid} is no meter that can be reached")
+        }
+        _ => format!("process {pid} cannot be reached: {error}"),
+    };
+    let stream = address(pid).and_then(|address| UnixStream::connect_addr(&address));
+    let stream = stream.map_err(unreachable)?;
+    let peer = socket_peercred(&stream).map_err(|errno| unreachable(errno.into()))?;
+    if u32::try_from(peer.pid.as_raw_pid()) != Ok(pid) {
+        return Err(format!("process {pid} is no meter that can be reached"));
+    }
+    let said = ask(&stream, arguments).map_err(unreachable)?;
+    if said.is_empty() { Ok(()) } else { Err(format!("process {pid}: {said}")) }
+}
+
+fn ask(mut stream: &UnixStream, arguments: &[OsString]) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    for word in arguments {
+        line.extend_from_slice(word.as_bytes());
+        line.push(0);
+    }
+    stream.write_all(&line)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut said = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut said)?;
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asked::{Asked, parse};
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_change_arrives_and_a_wrong_one_is_told() {
+        let asked = parse(words("-L 1K -N name")).unwrap();
+        let control = Arc::new(Control::new(asked.clone()));
+        listen(Arc::clone(&control)).unwrap();
+        let here = std::process::id();
+        assert_eq!(send(here, &words("-L 3K")), Ok(()));
+        assert!(control.is_new.load(std::sync::atomic::Ordering::Relaxed));
+        assert_eq!(*control.asked(), Asked { rate_limit: Some(3072), ..asked.clone() });
+        let told = send(here, &words("-l")).unwrap_err();
+        assert!(told.contains("can be changed"), "{told}");
+        let told = send(here, &words("--no-such")).unwrap_err();
+        assert!(told.contains("unrecognized option '--no-such'"), "{told}");
+        assert_eq!(control.asked().rate_limit, Some(3072));
+    }
+
+    #[test]
+    fn a_process_that_is_no_meter_is_named() {
+        assert!(send(1, &words("-L 3K")).unwrap_err().contains("process 1 is no meter"));
+    }
+}

@@ -1,0 +1,62 @@
+//! `links`: the tools by their usual names, and all of it undone.
+
+use super::{PAGEWISE, run};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn links(place: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(PAGEWISE);
+    command.arg("links").args(words);
+    run(command, place, b"")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+#[test]
+fn a_shell_takes_the_tools_by_their_usual_names() {
+    let place = tempfile::tempdir().unwrap();
+    let bin = place.path().join("a bin");
+    fs::create_dir(&bin).unwrap();
+    let made = links(place.path(), &["--pv", "a bin"]);
+    assert!(made.status.success() && said(&made).contains("export PATH='"), "{}", said(&made));
+    let line = "cat --version; tee --version; meter --version; pv --version; seq 9 | cat -n | tee f \
+                | pv -q | cksum; cksum < f";
+    let mut shell = Command::new("bash");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    shell.args(["-c", line]).env("PATH", &path);
+    let text = said(&run(shell, place.path(), b""));
+    let names: Vec<&str> = text.lines().filter(|line| line.contains("(pagewise)")).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    let wanted =
+        ["cat", "tee", "meter", "meter"].map(|name| format!("{name} (pagewise) {version}"));
+    assert_eq!(names, wanted, "{text}");
+    let sums: Vec<&str> = text.lines().skip(4).collect();
+    assert!(sums.len() == 2 && sums[0] == sums[1], "{text}");
+    let mut again = Command::new(PAGEWISE);
+    again.args(["links", "a bin"]).env("PATH", &path);
+    let again = said(&run(again, place.path(), b""));
+    assert!(again.contains("kept ") && again.contains("takes them first"), "{again}");
+    let gone = links(place.path(), &["--remove", "a bin"]);
+    assert_eq!(said(&gone).lines().filter(|line| line.starts_with("removed ")).count(), 4);
+    assert_eq!(bin.read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_of_the_name_is_an_error_with_the_next_step() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("tee"), "theirs").unwrap();
+    for words in [&["."][..], &["--force", "."]] {
+        let told = links(place.path(), words);
+        assert_eq!(told.status.code(), Some(2));
+        let text = said(&told);
+        assert!(text.contains("tee is not ours") && text.contains("help: "), "{text}");
+    }
+    assert_eq!(fs::read(place.path().join("tee")).unwrap(), b"theirs");
+    assert_eq!(place.path().read_dir().unwrap().count(), 1);
+    let missing = links(place.path(), &["nowhere"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(said(&missing).contains("help: mkdir -p nowhere"), "{}", said(&missing));
+}

@@ -1,0 +1,81 @@
+//! The tools for pipelines as their users meet them.
+
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+mod gnu;
+mod limits;
+mod links;
+mod meter;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PAGEWISE: &str = env!("CARGO_BIN_EXE_pagewise");
+
+/// Draws from a fixed sequence.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % most
+    }
+
+    fn bytes(&mut self, alphabet: &[u8], count: usize) -> Vec<u8> {
+        (0..count).map(|_| alphabet[self.below(alphabet.len())]).collect()
+    }
+}
+
+fn ours(tool: &str) -> Command {
+    let mut command = Command::new(PAGEWISE);
+    command.arg(tool);
+    command
+}
+
+/// Runs a command in `place` with `input`; its messages name the tool as GNU's do.
+fn run(mut command: Command, place: &Path, input: &[u8]) -> Output {
+    command.current_dir(place).env("LC_ALL", "C");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut to_child = child.stdin.take().unwrap();
+    let mut output = std::thread::scope(|scope| {
+        // A tool that ends early does not read all.
+        scope.spawn(move || drop(to_child.write_all(input)));
+        child.wait_with_output().unwrap()
+    });
+    let text = String::from_utf8_lossy(&output.stderr);
+    output.stderr = text.replace("/usr/bin/", "").replace("'pagewise ", "'").into_bytes();
+    output
+}
+
+/// What a shell says and how it ends, with `TOOL` standing for the program.
+fn shell(line: &str, program: &str, place: &Path) -> Output {
+    let mut command = Command::new("bash");
+    command.args(["-c", &line.replace("TOOL", program)]);
+    run(command, place, b"")
+}
+
+/// Waits for something that must come, and gives up when it does not come for a minute.
+fn await_some<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
+/// The end of a child that must end; one that does not is killed.
+fn end(mut child: Child) -> ExitStatus {
+    let ended = await_some(|| child.try_wait().unwrap());
+    ended.unwrap_or_else(|| {
+        child.kill().unwrap();
+        panic!("{child:?} does not end")
+    })
+}

@@ -1,0 +1,210 @@
+//! `meter`: what it counts and tells, what other processes it watches and obeys.
+
+use super::{Draw, PAGEWISE, await_some, end, ours, run, shell};
+use std::fs;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+#[test]
+fn meter_passes_all_on_and_counts_it() {
+    let place = tempfile::tempdir().unwrap();
+    let content = Draw(3).bytes(b"abc\n", 3_000_001);
+    fs::write(place.path().join("f"), &content).unwrap();
+    let lines = content.iter().filter(|byte| **byte == b'\n').count();
+    let meter = |arguments: &[&str], input: &[u8]| {
+        let mut command = ours("meter");
+        command.args(arguments);
+        run(command, place.path(), input)
+    };
+    for arguments in [&["-q"][..], &["-q", "-C"], &["-q", "-B", "777"], &["-q", "f"], &["-q", "-Y"]]
+    {
+        let output = meter(arguments, &content);
+        assert!(output.stdout == content, "{arguments:?}");
+        assert!(output.stderr.is_empty() && output.status.success(), "{arguments:?}");
+    }
+    let counted = meter(&["-n", "-l"], &content);
+    let last = String::from_utf8_lossy(&counted.stderr).lines().last().map(str::to_owned);
+    assert_eq!(last, Some(lines.to_string()));
+    let stopped = meter(&["-q", "-S", "-s", "1K", "f", "-"], &content);
+    assert!(stopped.stdout == content[..1024]);
+    let json = meter(&["--json", "-N", "x"], &content);
+    let value: serde_json::Value = serde_json::from_slice(&json.stderr).unwrap();
+    assert_eq!((&value["bytes"], &value["name"]), (&content.len().into(), &"x".into()));
+    assert_eq!(value["last"], true);
+}
+
+#[test]
+fn meter_ends_with_the_bits_of_pv() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("f"), b"some text\n").unwrap();
+    let tool = format!("{PAGEWISE} meter");
+    let status = |line: &str| {
+        let output = shell(&format!("{line}; exit $?"), &tool, place.path());
+        output.status.code()
+    };
+    assert_eq!(status("TOOL -q f"), Some(0));
+    assert_eq!(status("TOOL -q missing f > out"), Some(2));
+    assert_eq!(fs::read(place.path().join("out")).unwrap(), b"some text\n");
+    assert_eq!(status("TOOL -q f >> f"), Some(4));
+    assert_eq!(status("TOOL -q f > /dev/full"), Some(16));
+    assert_eq!(status("TOOL -q . | wc -c; exit ${PIPESTATUS[0]}"), Some(16));
+    assert_eq!(status("TOOL -q /dev/zero | head -c 9; exit ${PIPESTATUS[0]}"), Some(0));
+    assert_eq!(status("TOOL -q <&-"), Some(2));
+    assert_eq!(status("TOOL -q -o f f"), Some(4));
+    assert_eq!(fs::read(place.path().join("f")).unwrap(), b"some text\n");
+    assert_eq!(status("TOOL -q -o longer < f; TOOL -q f -o longer; cmp f longer"), Some(0));
+    assert_eq!(
+        status("TOOL -n -i 0.1 -s 1G -S /dev/zero 2>&- > copy; wc -c < copy | grep -qx 1073741824"),
+        Some(0)
+    );
+    assert_eq!(status("TOOL -q missing ."), Some(18));
+    assert_eq!(status("TOOL --no-such-option"), Some(1));
+    assert_eq!(status("TOOL -q -d 1:99999"), Some(2));
+    assert_eq!(status("timeout -s INT 0.3 TOOL -q < /dev/zero > /dev/null"), Some(124));
+}
+
+/// A meter that would take hours, and its output.
+fn slow_meter(place: &Path, words: &[&str]) -> Child {
+    let out = fs::File::create(place.join("out")).unwrap();
+    let mut command = ours("meter");
+    command.args(words).current_dir(place).stdin(fs::File::open("/dev/zero").unwrap());
+    command.stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Sends options to a meter that may not listen yet.
+fn send(to: &Child, words: &[&str]) -> std::process::Output {
+    await_some(|| {
+        let mut command = ours("meter");
+        let sent = command.arg("-R").arg(to.id().to_string()).args(words).output().unwrap();
+        (!String::from_utf8_lossy(&sent.stderr).contains("is no meter")).then_some(sent)
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_running_meter_obeys_another() {
+    let place = tempfile::tempdir().unwrap();
+    let running = slow_meter(place.path(), &["-q", "-L", "10", "-S", "-s", "3M"]);
+    let refused = send(&running, &["-C"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("can be changed"), "{refused:?}");
+    assert!(send(&running, &["-L", "0", "-N", "x", "--json", "-i", "0.1"]).status.success());
+    let told = running.stderr.as_ref().is_some();
+    let ended = running.wait_with_output().unwrap();
+    assert!(ended.status.success() && told);
+    assert_eq!(fs::metadata(place.path().join("out")).unwrap().len(), 3 << 20);
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["name"], &last["bytes"]), (&"x".into(), &(3 << 20).into()));
+    let nobody = ours("meter").args(["-R", "1", "-L", "1"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(1));
+}
+
+#[test]
+fn a_pid_file_is_there_while_it_runs() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("pid");
+    let running = slow_meter(place.path(), &["-q", "-L", "10", "-S", "-s", "1K", "-P", "pid"]);
+    let found = await_some(|| fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n')));
+    assert_eq!(found, Some(format!("{}\n", running.id())));
+    assert!(send(&running, &["-L", "0"]).status.success());
+    assert!(end(running).success());
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_progress_of_another_process_is_watched() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("watched");
+    fs::write(&path, vec![0; 1000]).unwrap();
+    let mut file = fs::File::open(&path).unwrap();
+    file.seek(SeekFrom::Start(500)).unwrap();
+    let target = format!("{}:{}", std::process::id(), file.as_raw_fd());
+    let mut command = ours("meter");
+    command.args(["-n", "-i", "0.1", "-d", &target]).stderr(Stdio::piped());
+    let mut watching = command.spawn().unwrap();
+    let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "50");
+    file.seek(SeekFrom::Start(750)).unwrap();
+    assert!(lines.by_ref().any(|line| line.unwrap() == "75"));
+    drop(file);
+    assert!(end(watching).success());
+    let none = ours("meter").args(["-d", &target]).output().unwrap();
+    assert_eq!(none.status.code(), Some(2));
+}
+
+#[test]
+fn what_cannot_be_read_becomes_zeroes_when_asked() {
+    let place = tempfile::tempdir().unwrap();
+    // Nothing is mapped at address 0, and reading it there is EIO.
+    let source = "/proc/self/mem";
+    let skipped = |option: &str| {
+        let mut command = ours("meter");
+        command.args(["-q", option, "-S", "-s", "1300", source]);
+        run(command, place.path(), b"")
+    };
+    let (each, once) = (skipped("-E"), skipped("-EE"));
+    for output in [&each, &once] {
+        assert_eq!(output.stdout, vec![0; 1300]);
+        assert_eq!(output.status.code(), Some(16));
+    }
+    let told = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(told(&each).lines().count(), 3, "{}", told(&each));
+    assert!(told(&each).contains("skipped 276 bytes at 1024"), "{}", told(&each));
+    assert_eq!(told(&once).lines().count(), 1, "{}", told(&once));
+    let plain =
+        shell("TOOL -q /proc/self/mem; exit $?", &format!("{PAGEWISE} meter"), place.path());
+    assert!(plain.stdout.is_empty() && plain.status.code() == Some(16));
+}
+
+#[test]
+fn the_end_is_told_with_its_cost() {
+    let place = tempfile::tempdir().unwrap();
+    let content = vec![7; 4 << 20];
+    let meter = |words: &[&str]| {
+        let mut command = ours("meter");
+        command.args(words);
+        let output = run(command, place.path(), &content);
+        assert!(output.stdout == content, "{words:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let stats = meter(&["-q", "-v"]);
+    for word in ["rate min/avg/max/mdev", "0.004 GiB", "CPU-seconds/GiB", "wake-ups/GiB"] {
+        assert!(stats.contains(word), "{stats}");
+    }
+    assert!(meter(&["-q", "-v", "-C"]).contains("0% by reference"));
+    let json: serde_json::Value = serde_json::from_str(meter(&["--json"]).trim()).unwrap();
+    for key in ["cpu_s_per_gib", "wakeups_per_gib", "by_reference_share"] {
+        assert!(json[key].is_number(), "{json}");
+    }
+    assert_eq!(meter(&["-n", "-D", "1000"]), "");
+    assert_eq!(meter(&["-n", "-s", "8M"]), "50\n");
+}
+
+#[test]
+fn the_users_pipes_are_not_polled() {
+    let place = tempfile::tempdir().unwrap();
+    let calls = "trace=poll,ppoll,select,pselect6,epoll_wait,epoll_pwait,ioctl";
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o", "calls", "-e", calls, "--", PAGEWISE, "meter", "-q", "-i", "0.1"]);
+    if Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("SKIP the_users_pipes_are_not_polled: no strace");
+        return;
+    }
+    let output = run(command, place.path(), &vec![1; 8 << 20]);
+    if output.stdout.is_empty() {
+        eprintln!(
+            "SKIP the_users_pipes_are_not_polled: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
+    assert_eq!(output.stdout.len(), 8 << 20);
+    let calls = fs::read_to_string(place.path().join("calls")).unwrap();
+    let polls = calls.lines().filter(|line| line.contains("poll(") || line.contains("select"));
+    // One, of the standard descriptors, is the Rust runtime's before `main`.
+    assert!(polls.count() <= 1, "{calls}");
+    assert!(!calls.contains("FIONREAD"), "{calls}");
+}
