@@ -52,14 +52,17 @@ What is shown (default: -b -t -r -p -e):
   -F, --format FORMAT      %p %t %e %I %r %a %b %T %A %N or %{name}
   -N, --name NAME          before all
 How it is shown:
-  -n, --numeric            numbers, a line each        --json  objects, a line each
+  -n, --numeric            numbers, a line each
+      --json               objects, a line each
   -q, --quiet              nothing         -8, --bits          bits
   -k, --si                 units of 1000   -l, --line-mode     lines
   -0, --null               lines end in a null byte (implies -l)
   -i, --interval SEC       between updates (1; at least 0.1)
-  -m, --average-rate-window SEC            -W, --wait          start at first byte
+  -m, --average-rate-window SEC            of -a
+  -W, --wait               the clock starts at the first byte
   -D, --delay-start SEC    show nothing before
-  -w, --width NUM          of the line     -f, --force         though no terminal
+  -w, --width NUM          of the line
+  -f, --force              though standard error is no terminal
   -u, --bar-style STYLE    plain, block, granular, shaded
   -v, --stats              at the end: spread of the rate, CPU time and wake-ups
                            for each GiB, share by reference, which side waits
@@ -68,8 +71,8 @@ What is moved:
   -S, --stop-at-size       stop there      -L, --rate-limit RATE   (0: none)
   -B, --buffer-size BYTES  copy through a buffer of this size
   -C, --no-splice          copy
-  -E, --skip-errors        zeroes for what cannot be read; -EE tells of it once a
-                           file
+  -E, --skip-errors        zeroes for what cannot be read; -EE tells of it
+                           once in a file
   -Y, --sync               to the disk after each write
   -o, --output FILE        instead of standard output
 Others:
