@@ -10,7 +10,7 @@ use crate::text::shorten;
 
 const WIDTH: f64 = 920.0;
 const LEFT: f64 = 150.0;
-const RIGHT: f64 = 110.0;
+const RIGHT: f64 = 150.0;
 const MARGIN: f64 = 20.0;
 const TOP: f64 = 62.0;
 const ROW: f64 = 26.0;
