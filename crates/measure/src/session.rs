@@ -8,9 +8,20 @@
 
 use crate::error::PriceError;
 use crate::prices::{
-    anon::Anon, chase, cow::Cow, file_copy::FileCopy, file_fault::FileFault, host, huge::Huge,
-    map_unmap::MapUnmap, pipe_copy::PipeSeries, scratch, spawn::Spawn, syscall::Syscall,
-    wakeup::Wakeup, zero::Zero,
+    anon::Anon,
+    chase,
+    cow::Cow,
+    file_fault::FileFault,
+    file_read::{self, FileReads},
+    host,
+    huge::Huge,
+    map_unmap::MapUnmap,
+    pipe_copy::{self, PipeTransfers},
+    scratch,
+    spawn::Spawn,
+    syscall::Syscall,
+    wakeup::Wakeup,
+    zero::Zero,
 };
 use crate::prior::{self, MachineKey};
 use crate::sample::{Series, Stop};
@@ -113,8 +124,8 @@ struct Table {
     file_fault: Series<FileFault>,
     cow: Series<Cow>,
     huge: Series<Huge>,
-    pipe_copy: PipeSeries,
-    file_copy: Series<FileCopy>,
+    pipe_copy: PipeTransfers,
+    file_reads: FileReads,
     syscall: Series<Syscall>,
     map_unmap: Series<MapUnmap>,
     cross: Series<Wakeup>,
@@ -141,10 +152,10 @@ impl Table {
             file_fault,
             cow,
             huge: Series::start(Ok(Huge)),
-            pipe_copy: PipeSeries::start(),
-            file_copy: Series::start(Ok(FileCopy::new(file, file_len))),
+            pipe_copy: pipe_copy::start(),
+            file_reads: file_read::start(&file, file_len),
             syscall: Series::start(Ok(Syscall)),
-            map_unmap: Series::start(Ok(MapUnmap)),
+            map_unmap: Series::start(MapUnmap::new()),
             cross: Series::start(cross.ok_or_else(one_cpu)),
             same: Series::start(Ok(Wakeup::with_partner_on(own))),
             spawn: Series::start(Spawn::new()),
@@ -174,7 +185,7 @@ impl Table {
         self.cow.step();
         self.huge.step();
         self.pipe_copy.step();
-        self.file_copy.step();
+        self.file_reads.step();
         self.syscall.step();
         self.map_unmap.step();
         self.cross.step();
@@ -193,7 +204,7 @@ impl Table {
             cow_fault_ns: self.cow.finish()?,
             huge_fault_ns: self.huge.finish_fact(),
             pipe_transfers: self.pipe_copy.finish()?,
-            file_copy_kib_ns: self.file_copy.finish()?,
+            file_reads: self.file_reads.finish()?,
             syscall_ns: self.syscall.finish()?,
             map_unmap_ns: self.map_unmap.finish()?,
             wakeup_cross_ns: self.cross.finish_fact(),

@@ -24,7 +24,6 @@ fn prices_are_sound_and_the_chase_is_kept() {
         ("zero page", &first.zero_page_ns),
         ("file fault", &first.file_fault_ns),
         ("cow fault", &first.cow_fault_ns),
-        ("file copy", &first.file_copy_kib_ns),
         ("syscall", &first.syscall_ns),
         ("map unmap", &first.map_unmap_ns),
         ("wakeup same", &first.wakeup_same_ns),
@@ -34,10 +33,11 @@ fn prices_are_sound_and_the_chase_is_kept() {
     if let Some(spawn) = first.spawn_ns.known() {
         assert_sound("spawn", spawn);
     }
-    let transfers = &first.pipe_transfers;
-    assert!(!transfers.is_empty());
-    assert!(transfers.is_sorted_by(|a, b| a.transfer_bytes < b.transfer_bytes));
-    transfers.iter().for_each(|point| assert_sound("pipe transfer", &point.transfer_ns));
+    for transfers in [&first.pipe_transfers, &first.file_reads] {
+        assert!(!transfers.is_empty());
+        assert!(transfers.is_sorted_by(|a, b| a.transfer_bytes < b.transfer_bytes));
+        transfers.iter().for_each(|point| assert_sound("transfer", &point.transfer_ns));
+    }
     assert!(first.file_fault_pages >= 1.0);
     assert!(first.zero_page_ns.median < first.anon_fault_ns.median);
     assert!(first.syscall_ns.median < first.anon_fault_ns.median);

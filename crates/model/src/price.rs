@@ -18,12 +18,12 @@ pub struct ChasePoint {
     pub huge_ns: Fact<Measured>,
 }
 
-/// One size of transfer through a pipe: a write and the reading of what it wrote.
+/// The price of one size of transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PipePoint {
+pub struct TransferPoint {
     /// Bytes of one transfer.
     pub transfer_bytes: Bytes,
-    /// ns of one transfer: both calls, both copies, the pipe's pages. Nobody sleeps.
+    /// ns of one transfer.
     pub transfer_ns: Measured,
 }
 
@@ -45,11 +45,14 @@ pub struct Prices {
     pub cow_fault_ns: Measured,
     /// First touch of one transparent huge page; missing where THP is off.
     pub huge_fault_ns: Fact<Measured>,
-    /// Transfers through a pipe on one core, by growing size; between two sizes the time grows
-    /// with the bytes.
-    pub pipe_transfers: Vec<PipePoint>,
-    /// Copying one KiB out of the page cache by read(2), 64 KiB at a time.
-    pub file_copy_kib_ns: Measured,
+    /// Transfers through a pipe on one core, by growing size: a write and the reading of what it
+    /// wrote, both calls, both copies, the pipe's pages; nobody sleeps. Between two sizes the time
+    /// grows with the bytes.
+    pub pipe_transfers: Vec<TransferPoint>,
+    /// Reads out of the page cache, by growing size; likewise. Empty in runs saved before there
+    /// was more than one size.
+    #[serde(default)]
+    pub file_reads: Vec<TransferPoint>,
     /// Entering and leaving the kernel by a trivial system call.
     pub syscall_ns: Measured,
     /// mmap + munmap of one untouched region, with the mapping work.

@@ -7,7 +7,7 @@ use pagewise_model::look::{
     WalkCounts,
 };
 use pagewise_model::measured::Measured;
-use pagewise_model::price::{ChasePoint, PipePoint};
+use pagewise_model::price::{ChasePoint, TransferPoint};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeMap;
@@ -40,8 +40,10 @@ fn prices() -> Prices {
         base_ns: exactly(base),
         huge_ns: Fact::Known(exactly(huge)),
     };
-    let transfer =
-        |bytes: u64, ns: f64| PipePoint { transfer_bytes: Bytes(bytes), transfer_ns: exactly(ns) };
+    let transfer = |bytes: u64, ns: f64| TransferPoint {
+        transfer_bytes: Bytes(bytes),
+        transfer_ns: exactly(ns),
+    };
     Prices {
         anon_fault_ns: exactly(600.0),
         zero_page_ns: exactly(100.0),
@@ -54,7 +56,7 @@ fn prices() -> Prices {
             transfer(8 << 10, 500.0),
             transfer(64 << 10, 12_800.0),
         ],
-        file_copy_kib_ns: exactly(50.0),
+        file_reads: vec![transfer(64 << 10, 6_400.0), transfer(256 << 10, 12_800.0)],
         syscall_ns: exactly(100.0),
         map_unmap_ns: exactly(2000.0),
         wakeup_cross_ns: Fact::Known(exactly(5000.0)),
@@ -270,6 +272,20 @@ fn a_transfer_is_priced_by_its_size() {
     assert_eq!(at(3_200), 500 + 24 * 12_300 / 56, "32 KiB, between 8 and 64");
     assert_eq!(at(400), 51_200, "256 KiB, as four times 64");
     assert_eq!(at(0), 100 * 16 * 12_800, "unknown: 64 KiB");
+}
+
+#[test]
+fn file_data_is_priced_by_the_size_of_the_mean_call() {
+    let mut run = usage(1000, 100, 900);
+    run.read_bytes = Some(Bytes::mib(100));
+    let mut at = |calls: u64| {
+        run.read_calls = Some(calls);
+        ns(&judge(&look(run.clone(), vec![process(1)])), CostKind::FileCopies) / calls.max(1)
+    };
+    assert_eq!(at(6_400), 6_400, "16 KiB, at most as the smallest size");
+    assert_eq!(at(1_600), 6_400, "64 KiB, as priced");
+    assert_eq!(at(640), 6_400 + 96 * 6_400 / 192, "160 KiB, between 64 and 256");
+    assert_eq!(at(100), 4 * 12_800, "1 MiB, as four times 256 KiB");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! The kernel counts bytes through read-like and write-like calls, not where they went. In a tree
 //! with pipes between its processes, what goes through them is written once and read once inside
 //! the tree, so it is at most the smaller of the two sums, and is taken as that, in transfers of the
-//! size of the tree's mean write. All other bytes are file data. A voluntary context switch is one wake-up: the program stopped and was woken.
+//! size of the tree's mean write. All other bytes are file data, in transfers of the size of the
+//! mean call. A voluntary context switch is one wake-up: the program stopped and was woken.
 
 use super::typical::Typical;
 use super::{Estimate, micros};
@@ -11,7 +12,7 @@ use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Look, MapChurn, PipeSeen};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::{PipePoint, Prices};
+use pagewise_model::price::{Prices, TransferPoint};
 
 /// Bytes of a KiB.
 const KIB: f64 = 1024.0;
@@ -28,10 +29,13 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Vec<Estim
         })
     };
     let mean_write = (run.write_calls > 0.0).then(|| run.written_bytes / run.write_calls);
-    let pipe_kib_ns = price_pipe_kib(&prices.pipe_transfers, mean_write);
+    let calls = run.read_calls + run.write_calls;
+    let mean_call = (calls > 0.0).then(|| (run.read_bytes + run.written_bytes) / calls);
+    let pipe_kib_ns = price_kib(&prices.pipe_transfers, mean_write);
+    let file_kib_ns = price_kib(&prices.file_reads, mean_call);
     let mut estimates = Vec::new();
     estimates.extend(copies(CostKind::PipeCopies, piped, pipe_kib_ns));
-    estimates.extend(copies(CostKind::FileCopies, filed, prices.file_copy_kib_ns.median));
+    estimates.extend(copies(CostKind::FileCopies, filed, file_kib_ns));
     let churns = traced.iter().flat_map(|t| &t.processes).map(|p| &p.churn);
     estimates.extend(map_unmap(churns, prices));
     estimates
@@ -39,8 +43,8 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Vec<Estim
 
 /// ns per KiB in transfers of `bytes`: on the line between the two priced sizes around it, beyond
 /// the largest (and where the size is unknown) that one's. 0 without prices.
-fn price_pipe_kib(points: &[PipePoint], bytes: Option<f64>) -> f64 {
-    let size = |point: &PipePoint| point.transfer_bytes.0 as f64;
+fn price_kib(points: &[TransferPoint], bytes: Option<f64>) -> f64 {
+    let size = |point: &TransferPoint| point.transfer_bytes.0 as f64;
     let Some(largest) = points.last() else { return 0.0 };
     let bytes = bytes.map_or(size(largest), |bytes| bytes.clamp(1.0, size(largest).max(1.0)));
     let above = points.iter().position(|point| size(point) >= bytes);

@@ -15,6 +15,7 @@ pub(super) struct Typical {
     pub(super) read_bytes: f64,
     pub(super) written_bytes: f64,
     /// 0 where they were not counted.
+    pub(super) read_calls: f64,
     pub(super) write_calls: f64,
 }
 
@@ -31,6 +32,7 @@ impl Typical {
             voluntary_switches: median(|r| r.voluntary_switches)?,
             read_bytes: median(|r| r.read_bytes.map_or(0, |b| b.0))?,
             written_bytes: median(|r| r.written_bytes.map_or(0, |b| b.0))?,
+            read_calls: median(|r| r.read_calls.unwrap_or(0))?,
             write_calls: median(|r| r.write_calls.unwrap_or(0))?,
         })
     }

@@ -49,7 +49,7 @@ impl Mapping {
     /// Maps every page for reading now.
     pub(crate) fn populate_read(&self) {
         if self.advise(Advice::LinuxPopulateRead).is_err() {
-            self.read_pages(1);
+            self.read_pages();
         }
     }
 
@@ -68,12 +68,25 @@ impl Mapping {
         }
     }
 
-    /// Reads one byte in each `window` of base pages, upwards.
-    pub(crate) fn read_pages(&self, window: usize) {
-        for offset in (0..self.len).step_by(page_bytes() * window.max(1)) {
+    /// Reads one byte in each base page, upwards.
+    pub(crate) fn read_pages(&self) {
+        self.read_at((0..self.len).step_by(page_bytes()));
+    }
+
+    /// Reads one byte in each `window` of base pages, neighbours far apart in time.
+    pub(crate) fn read_windows(&self, window: usize) {
+        let step = page_bytes() * window.max(1);
+        let count = self.len.div_ceil(step);
+        self.read_at((0..count).map(|nth| nth * stride(count) % count * step));
+    }
+
+    /// Reads one byte at each of these offsets, all below the length.
+    fn read_at(&self, offsets: impl Iterator<Item = usize>) {
+        for offset in offsets {
+            debug_assert!(offset < self.len, "inside the mapping");
             let at = self.start.cast::<u8>().wrapping_add(offset);
-            // SAFETY: offset < len, and both kinds of mapping are readable; where a file has no page
-            // for it, the kernel ends this process instead of the read.
+            // SAFETY: both callers stay below len, and both kinds of mapping are readable; where a
+            // file has no page for it, the kernel ends this process instead of the read.
             unsafe { at.read_volatile() };
         }
     }
@@ -85,6 +98,19 @@ impl Drop for Mapping {
         let unmapped = unsafe { rustix::mm::munmap(self.start, self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of an owned mapping");
     }
+}
+
+/// A step round `count` places that comes to each of them: without a common divisor, near the golden
+/// section, so that neighbours are visited far apart.
+fn stride(count: usize) -> usize {
+    let divisor = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let section = count * 5 / 8;
+    (section..count).find(|&step| divisor(step, count) == 1).unwrap_or(1)
 }
 
 /// The base page as a step of offsets.

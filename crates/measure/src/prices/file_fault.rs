@@ -2,8 +2,8 @@
 //!
 //! The kernel maps a window around each fault (`do_fault_around` in mm/memory.c,
 //! `fault_around_bytes`, more with large folios). How many pages that is comes from a pass over all
-//! pages with the faults counted by the kernel. The clock then runs over one touch in each window
-//! and over the unmapping: the first touches of the other pages are TLB misses, which are the
+//! pages with the faults counted by the kernel. The clock then runs over one touch in each window,
+//! in no order, as programs and libraries are entered, and over the unmapping: the first touches of the other pages are TLB misses, which are the
 //! program's own. The file is mapped several times over, as the
 //! same libraries are by one program after another: the kernel's descriptors of its pages are cold
 //! in the first pass and warm in the others. The cache holds the file in single base pages, as a
@@ -57,7 +57,7 @@ impl FileFault {
 fn count_pages(file: &File, len: usize) -> Result<f64, Errno> {
     let map = Mapping::private_file(file.as_fd(), len)?;
     let before = thread_faults()?;
-    map.read_pages(1);
+    map.read_pages();
     let faults = thread_faults()?.saturating_sub(before).max(1);
     Ok(len as f64 / page_size::base().bytes() as f64 / faults as f64)
 }
@@ -67,7 +67,7 @@ fn time_faults(file: &File, len: usize, window: usize) -> Result<f64, Errno> {
     let before = thread_faults()?;
     let (ns, done) = time_cpu(|| {
         (0..PASSES).try_for_each(|_| {
-            Mapping::private_file(file.as_fd(), len).map(|map| map.read_pages(window))
+            Mapping::private_file(file.as_fd(), len).map(|map| map.read_windows(window))
         })
     });
     done?;

@@ -11,17 +11,25 @@
 //! programs get. Not seen: the transfer between the caches of two cores.
 
 use super::scratch::BLOCK;
+use super::transfers::{Transfer, Transfers};
 use crate::error::PriceError;
-use crate::sample::{Probe, Series, time_cpu};
+use crate::sample::{Probe, time_cpu};
 use pagewise_kernel::{SysError, page_size};
-use pagewise_model::Bytes;
-use pagewise_model::price::PipePoint;
 use std::os::fd::OwnedFd;
 
 /// Blocks of one repeat.
 const BLOCKS: usize = 128;
 /// Pages that a pipe keeps for its next writes.
 const KEPT_PAGES: usize = 2;
+
+/// All sizes.
+pub(crate) type PipeTransfers = Transfers<PipeCopy>;
+
+/// Starts the series.
+pub(crate) fn start() -> PipeTransfers {
+    let page = usize::try_from(page_size::base().bytes()).unwrap_or(BLOCK);
+    Transfers::start([1, KEPT_PAGES * page, BLOCK].map(PipeCopy::new))
+}
 
 /// The probe of one size.
 #[derive(Debug)]
@@ -66,34 +74,9 @@ impl Probe for PipeCopy {
     }
 }
 
-/// Repeats of all sizes.
-#[derive(Debug)]
-pub(crate) struct PipeSeries(Vec<Series<PipeCopy>>);
-
-impl PipeSeries {
-    /// Starts a series of each size, smallest first.
-    pub(crate) fn start() -> Self {
-        let page = usize::try_from(page_size::base().bytes()).unwrap_or(BLOCK);
-        let sizes = [1, KEPT_PAGES * page, BLOCK];
-        Self(sizes.into_iter().map(|len| Series::start(PipeCopy::new(len))).collect())
-    }
-
-    /// Takes one repeat of each size.
-    pub(crate) fn step(&mut self) {
-        self.0.iter_mut().for_each(Series::step);
-    }
-
-    /// The prices, by growing size.
-    pub(crate) fn finish(self) -> Result<Vec<PipePoint>, PriceError> {
-        let mut points = Vec::with_capacity(self.0.len());
-        for series in self.0 {
-            let size = series.probe().map_or(0, |probe| probe.buffer.len() as u64);
-            let transfer_ns = series.finish()?;
-            points.push(PipePoint { transfer_bytes: Bytes(size), transfer_ns });
-        }
-        // Where a pipe holds two pages only, or these are 64 KiB, two of the sizes are one.
-        points.dedup_by(|next, before| next.transfer_bytes <= before.transfer_bytes);
-        Ok(points)
+impl Transfer for PipeCopy {
+    fn bytes(&self) -> usize {
+        self.buffer.len()
     }
 }
 
@@ -101,6 +84,7 @@ impl PipeSeries {
 mod tests {
     use super::*;
     use pagewise_kernel::pipe;
+    use pagewise_model::Bytes;
 
     #[test]
     fn a_shrunk_pipe_has_a_price() {

@@ -2,7 +2,7 @@
 
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen, SideEffect, Traced};
 use pagewise_model::machine::Machine;
-use pagewise_model::price::{ChasePoint, PipePoint, Prices};
+use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 use pagewise_remedy::receipt::Here;
@@ -169,11 +169,14 @@ impl World for Fake {
             file_fault_pages: 16.0,
             cow_fault_ns: measured(1200.0),
             huge_fault_ns: Fact::Known(measured(60_000.0)),
-            pipe_transfers: vec![PipePoint {
+            pipe_transfers: vec![TransferPoint {
                 transfer_bytes: Bytes::kib(64),
                 transfer_ns: measured(12_800.0),
             }],
-            file_copy_kib_ns: measured(80.0),
+            file_reads: vec![TransferPoint {
+                transfer_bytes: Bytes::kib(64),
+                transfer_ns: measured(5_120.0),
+            }],
             syscall_ns: measured(100.0),
             map_unmap_ns: measured(1500.0),
             wakeup_cross_ns: Fact::Known(measured(5000.0)),
