@@ -12,7 +12,7 @@
 
 use super::Known;
 use pagewise_model::ladder::{ReferencePrices, Yardsticks};
-use pagewise_model::price::{PipePoint, Prices};
+use pagewise_model::price::{Prices, TransferPoint};
 use pagewise_model::{Bytes, Fact};
 
 /// Prices in nanoseconds; none where there is no price.
@@ -87,14 +87,14 @@ pub(super) fn known(price: &Fact<f64>) -> Option<f64> {
 }
 
 /// One copy of one byte: half of what a byte adds to a transfer that needs no fresh pages.
-fn copy_byte_ns(transfers: &[PipePoint]) -> Option<f64> {
+fn copy_byte_ns(transfers: &[TransferPoint]) -> Option<f64> {
     let [small, kept, ..] = transfers else { return None };
     let bytes = kept.transfer_bytes.0.checked_sub(small.transfer_bytes.0)? as f64;
     above_zero((kept.transfer_ns.median - small.transfer_ns.median) / bytes / 2.0)
 }
 
 /// One fresh page: what a page adds to a transfer beyond its two copies.
-fn page_ns(transfers: &[PipePoint], copy_byte: Option<f64>, known: &Known<'_>) -> Option<f64> {
+fn page_ns(transfers: &[TransferPoint], copy_byte: Option<f64>, known: &Known<'_>) -> Option<f64> {
     let [_, kept, fresh, ..] = transfers else { return None };
     let bytes = fresh.transfer_bytes.0.checked_sub(kept.transfer_bytes.0)?;
     let copies = 2.0 * copy_byte? * bytes as f64;

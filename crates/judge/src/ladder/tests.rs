@@ -7,7 +7,7 @@ use pagewise_model::ladder::{
     Sample, Wait, Work, Writer, Yardsticks,
 };
 use pagewise_model::look::KernelStack;
-use pagewise_model::price::PipePoint;
+use pagewise_model::price::TransferPoint;
 use pagewise_model::{Measured, Nanos};
 
 const GIB: u64 = 1 << 30;
@@ -32,7 +32,7 @@ fn flat(value: f64) -> Measured {
 fn prices() -> Prices {
     let pair = 2.0 * (ENTRY + LOCK);
     let bytes = |n: u64| 2.0 * COPY * n as f64 / GIB as f64;
-    let transfer = |n: u64, pages: f64| PipePoint {
+    let transfer = |n: u64, pages: f64| TransferPoint {
         transfer_bytes: Bytes(n),
         transfer_ns: flat(pair + bytes(n - 1) + pages * PAGE),
     };
@@ -44,7 +44,7 @@ fn prices() -> Prices {
         cow_fault_ns: flat(700.0),
         huge_fault_ns: Fact::Known(flat(90_000.0)),
         pipe_transfers: vec![transfer(1, 0.0), transfer(8192, 0.0), transfer(65536, 14.0)],
-        file_copy_kib_ns: flat(60.0),
+        file_reads: Vec::new(),
         syscall_ns: flat(ENTRY),
         map_unmap_ns: flat(2_000.0),
         wakeup_cross_ns: Fact::Known(flat(WAKEUP + pair)),
