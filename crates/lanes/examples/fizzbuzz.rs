@@ -21,11 +21,8 @@ const FIXED: usize = 3;
 /// Bytes of a buffer, or one cycle less.
 const BUFFER: usize = 384 * 1024;
 
-/// Most digits of a number.
-const DIGITS: usize = 20;
-
-/// Those of fifteen numbers, the first of them divisible by 15, that are no words.
-const PLAIN: [usize; 8] = [1, 2, 4, 7, 8, 11, 13, 14];
+/// Numbers of a block of fifteen that are no words.
+const PLAIN: usize = 8;
 
 /// Where in a cycle's blocks of fifteen the thousands change: the block, and how many of its
 /// plain numbers come before.
@@ -53,53 +50,58 @@ fn format(first: u64, end: u64) -> io::Result<Vec<u8>> {
     Ok(lines)
 }
 
-/// A block of fifteen lines whose numbers have `D` digits.
-struct Block<const D: usize>;
+/// Lines of numbers with `N` leading digits and three more.
+struct Lines<const N: usize>;
 
-impl<const D: usize> Block<D> {
-    /// Where the plain numbers begin.
-    const STARTS: [usize; PLAIN.len()] = {
-        let (mut starts, mut next, mut at, mut line) = ([0; PLAIN.len()], 0, 0, 0);
+impl<const N: usize> Lines<N> {
+    /// Where in a block of fifteen the plain numbers begin.
+    const STARTS: [usize; PLAIN] = {
+        let (mut starts, mut next, mut at, mut line) = ([0; PLAIN], 0, 0, 0);
         while line < 15 {
             let word = word(line).len();
             if word == 0 {
                 starts[next] = at;
                 next += 1;
             }
-            at += if word == 0 { D + 1 } else { word };
+            at += if word == 0 { N + FIXED + 1 } else { word };
             line += 1;
         }
         starts
     };
 
-    /// Bytes of all lines.
-    const LEN: usize = Self::STARTS[PLAIN.len() - 1] + D + 1;
+    /// Bytes of a block, and of a cycle.
+    const BLOCK: usize = Self::STARTS[PLAIN - 1] + N + FIXED + 1;
+    const CYCLE: usize = Self::BLOCK * (CYCLE / 15) as usize;
 
-    /// Bytes of a cycle.
-    const CYCLE: usize = Self::LEN * (CYCLE / 15) as usize;
-
-    /// Sets the leading digits of the plain numbers from `from` up to `to`.
-    fn set(block: &mut [u8], leading: &Leading, from: usize, to: usize) {
-        let digits = &leading.0[DIGITS - (D - FIXED)..];
-        for start in &Self::STARTS[from..to] {
-            block[*start..start + D - FIXED].copy_from_slice(digits);
+    /// Sets the leading digits of all plain numbers of some blocks. Not inlined: the digits are
+    /// to be in memory, from where they are taken four or eight at a time, and not in a register each.
+    #[inline(never)]
+    fn set_blocks(blocks: &mut [u8], leading: &[u8; N]) {
+        for block in blocks.chunks_exact_mut(Self::BLOCK) {
+            for start in Self::STARTS {
+                block[start..start + N].copy_from_slice(leading);
+            }
         }
     }
 
     /// Sets the leading digits of a whole cycle and counts them on.
-    fn set_cycle(cycle: &mut [u8], leading: &mut Leading) {
-        let mut turns = TURNS.iter().peekable();
-        for (index, block) in cycle.chunks_exact_mut(Self::LEN).enumerate() {
-            match turns.next_if(|turn| turn.0 == index) {
-                None => Self::set(block, leading, 0, PLAIN.len()),
-                Some((_, before)) => {
-                    Self::set(block, leading, 0, *before);
-                    leading.count();
-                    Self::set(block, leading, *before, PLAIN.len());
+    fn set_cycle(cycle: &mut [u8], leading: &mut [u8; N]) {
+        let mut rest = cycle;
+        let mut done = 0;
+        for (turn, before) in TURNS {
+            let (blocks, behind) = rest.split_at_mut((turn - done) * Self::BLOCK);
+            Self::set_blocks(blocks, leading);
+            let (block, behind) = behind.split_at_mut(Self::BLOCK);
+            for (index, start) in Self::STARTS.into_iter().enumerate() {
+                if index == before {
+                    count(leading);
                 }
+                block[start..start + N].copy_from_slice(leading);
             }
+            (rest, done) = (behind, turn + 1);
         }
-        leading.count();
+        Self::set_blocks(rest, leading);
+        count(leading);
     }
 
     /// Writes the lines of whole cycles from `first` up to `end`.
@@ -107,7 +109,7 @@ impl<const D: usize> Block<D> {
         let at_once = (BUFFER / Self::CYCLE).max(1) as u64 * CYCLE;
         let at_once = at_once.min(end - first);
         let mut buffer = format(first, first + at_once)?;
-        let mut leading = Leading::of((first + at_once) / THOUSAND);
+        let mut leading = digits((first + at_once) / THOUSAND);
         let mut done = first;
         loop {
             to.write_all(&buffer)?;
@@ -124,51 +126,47 @@ impl<const D: usize> Block<D> {
     }
 }
 
-/// The digits before the last three, with zeroes before them.
-struct Leading([u8; DIGITS]);
-
-impl Leading {
-    fn of(mut number: u64) -> Self {
-        let mut digits = [b'0'; DIGITS];
-        for digit in digits.iter_mut().rev() {
-            *digit += (number % 10) as u8;
-            number /= 10;
-        }
-        Self(digits)
+/// The last digits of a number.
+fn digits<const N: usize>(mut number: u64) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for digit in digits.iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
     }
+    digits
+}
 
-    /// Adds one.
-    fn count(&mut self) {
-        for digit in self.0.iter_mut().rev() {
-            if *digit < b'9' {
-                *digit += 1;
-                return;
-            }
-            *digit = b'0';
+/// Adds one.
+fn count(digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        if *digit < b'9' {
+            *digit += 1;
+            return;
         }
+        *digit = b'0';
     }
 }
 
 /// Writes cycles of numbers with `digits` digits; with fewer than four there are none.
 fn write_cycles(digits: usize, first: u64, end: u64, to: &mut impl Write) -> io::Result<()> {
     match digits {
-        4 => Block::<4>::write(first, end, to),
-        5 => Block::<5>::write(first, end, to),
-        6 => Block::<6>::write(first, end, to),
-        7 => Block::<7>::write(first, end, to),
-        8 => Block::<8>::write(first, end, to),
-        9 => Block::<9>::write(first, end, to),
-        10 => Block::<10>::write(first, end, to),
-        11 => Block::<11>::write(first, end, to),
-        12 => Block::<12>::write(first, end, to),
-        13 => Block::<13>::write(first, end, to),
-        14 => Block::<14>::write(first, end, to),
-        15 => Block::<15>::write(first, end, to),
-        16 => Block::<16>::write(first, end, to),
-        17 => Block::<17>::write(first, end, to),
-        18 => Block::<18>::write(first, end, to),
-        19 => Block::<19>::write(first, end, to),
-        _ => Block::<DIGITS>::write(first, end, to),
+        4 => Lines::<1>::write(first, end, to),
+        5 => Lines::<2>::write(first, end, to),
+        6 => Lines::<3>::write(first, end, to),
+        7 => Lines::<4>::write(first, end, to),
+        8 => Lines::<5>::write(first, end, to),
+        9 => Lines::<6>::write(first, end, to),
+        10 => Lines::<7>::write(first, end, to),
+        11 => Lines::<8>::write(first, end, to),
+        12 => Lines::<9>::write(first, end, to),
+        13 => Lines::<10>::write(first, end, to),
+        14 => Lines::<11>::write(first, end, to),
+        15 => Lines::<12>::write(first, end, to),
+        16 => Lines::<13>::write(first, end, to),
+        17 => Lines::<14>::write(first, end, to),
+        18 => Lines::<15>::write(first, end, to),
+        19 => Lines::<16>::write(first, end, to),
+        _ => Lines::<17>::write(first, end, to),
     }
 }
 
@@ -236,9 +234,11 @@ mod tests {
 
     #[test]
     fn long_numbers_count_on() {
-        // Two buffers and a piece of a third, across a carry through all leading digits.
-        for (digits, first) in [(9, 300_000_000), (10, 9_999_999_000_u64.next_multiple_of(3_000))] {
-            let first = first - 80 * CYCLE;
+        // Some buffers and a piece of one, across a carry through many leading digits.
+        for (digits, round) in
+            [(9, 200_000_000_u64), (10, 4_000_000_000), (20, 11 * 10_u64.pow(18))]
+        {
+            let first = round.next_multiple_of(CYCLE) - 20 * CYCLE;
             let mut lines = Vec::new();
             write_cycles(digits, first, first + 50 * CYCLE, &mut lines).unwrap();
             assert!(lines == format(first, first + 50 * CYCLE).unwrap(), "{digits}");

@@ -7,6 +7,7 @@
 //! one before. The last line on standard error is one of numbers: bytes, ns of wall time and of CPU
 //! time of this process from the first byte on, waits that ended spinning and sleeping, ns of each.
 
+use pagewise_lanes::buffer::{Dropped, Frozen, Pages};
 use pagewise_lanes::pipe::{Options, Reader, Wait, WaitCounts, Writer};
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
@@ -102,6 +103,17 @@ fn produce(task: &Task) -> Result<()> {
         "write" => {
             let bytes = vec![b'x'; task.chunk];
             task.run(|most| Ok(writer.write_all(&bytes[..most]).map(|()| most as u64)?))
+        }
+        "send" => {
+            let bytes = Frozen::build(task.chunk, |space| space.fill(b'x'))?;
+            task.run(|most| Ok(writer.send(&bytes, 0..most).map(|_| most as u64)?))
+        }
+        "give" => {
+            let mut region = Dropped::new(2 * task.chunk, Pages::Huge)?;
+            task.run(|most| {
+                region.space(most)?[..most].fill(b'x');
+                Ok(writer.give(&mut region, most).map(|_| most as u64)?)
+            })
         }
         other => Err(format!("no way to produce: {other}").into()),
     }?;

@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use pagewise_lanes::Kind;
+use pagewise_lanes::buffer::{Dropped, Frozen, Pages, Sent};
 use pagewise_lanes::pipe::{self, Options, Reader, Wait, Writer};
 use proptest::prelude::*;
 use rustix::fs::OFlags;
@@ -89,6 +90,88 @@ proptest! {
             }
             assert_eq!(reader.skip(1).unwrap(), 0);
         });
+    }
+}
+
+/// What a reader gets of what `produce` writes.
+fn received(wait: Wait, capacity: usize, produce: impl FnOnce(&mut Writer) + Send) -> Vec<u8> {
+    let (reader, writer) = sized(capacity);
+    let options = Options::new().wait(wait).capacity(0);
+    let mut writer = options.writer(writer).unwrap();
+    let mut reader = options.reader(reader).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || produce(&mut writer));
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        got
+    })
+}
+
+#[test]
+fn frozen_bytes_arrive_as_often_as_they_are_sent() {
+    let bytes = pattern(1_300_000);
+    for frozen in [
+        Frozen::new(&bytes).unwrap(),
+        Frozen::build_private(bytes.len(), |space| space.copy_from_slice(&bytes)).unwrap(),
+    ] {
+        for (wait, capacity) in WAITS.into_iter().flat_map(|w| [(w, 8_192), (w, 1 << 20)]) {
+            let got = received(wait, capacity, |writer| {
+                writer.send(&frozen, 0..frozen.len()).unwrap();
+                writer.write_all(b"between").unwrap();
+                writer.send(&frozen, 999..700_001).unwrap();
+                assert_eq!(writer.send(&frozen, 0..1_300_001).unwrap_err().taken, 0);
+            });
+            let expected = [&bytes, &b"between"[..], &bytes[999..700_001]].concat();
+            assert!(got == expected, "{wait:?} {capacity}");
+        }
+    }
+}
+
+#[test]
+fn dropped_bytes_arrive_though_the_region_is_written_again() {
+    let bytes = pattern(1_000_000);
+    for (wait, capacity) in WAITS.into_iter().flat_map(|w| [(w, 8_192), (w, 1 << 20)]) {
+        let got = received(wait, capacity, |writer| {
+            let mut region = Dropped::new(100_000, Pages::Base).unwrap();
+            for piece in bytes.chunks(33_333) {
+                region.space(piece.len()).unwrap()[..piece.len()].copy_from_slice(piece);
+                writer.give(&mut region, piece.len()).unwrap();
+            }
+            assert_eq!(writer.give(&mut region, 1 << 30).unwrap_err().taken, 0);
+        });
+        assert!(got == bytes, "{wait:?} {capacity}");
+    }
+}
+
+#[test]
+fn what_is_no_pipe_gets_frozen_and_dropped_bytes_too() {
+    let bytes = pattern(300_000);
+    let mut file = tempfile::tempfile().unwrap();
+    let mut writer = Writer::new(file.try_clone().unwrap()).unwrap();
+    let frozen = Frozen::new(&bytes).unwrap();
+    let mut region = Dropped::new(bytes.len(), Pages::Base).unwrap();
+    region.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
+    assert_eq!(writer.send(&frozen, 0..bytes.len()).unwrap(), Sent::Copied);
+    assert_eq!(writer.give(&mut region, bytes.len()).unwrap(), Sent::Copied);
+    file.rewind().unwrap();
+    let mut got = Vec::new();
+    file.read_to_end(&mut got).unwrap();
+    assert!(got == [&bytes[..], &bytes[..]].concat());
+}
+
+#[test]
+fn a_reader_that_is_gone_is_told_by_references_too() {
+    let frozen = Frozen::new(&pattern(3_000_000)).unwrap();
+    for wait in WAITS {
+        let (mut reader, mut writer) = Options::new().wait(wait).pair().unwrap();
+        let sending = thread::spawn({
+            let frozen = frozen.clone();
+            move || writer.send(&frozen, 0..frozen.len()).unwrap_err()
+        });
+        reader.read_exact(&mut vec![0; 1_000_000]).unwrap();
+        drop(reader);
+        let error = std::io::Error::from(sending.join().unwrap());
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{wait:?}");
     }
 }
 

@@ -36,6 +36,7 @@ mod attempt;
 pub(crate) mod capacity;
 mod patience;
 mod reader;
+mod refer;
 mod waiter;
 mod writer;
 
@@ -55,7 +56,7 @@ pub use writer::Writer;
 pub enum Wait {
     /// Sleeps in its calls, as `read(2)` and `write(2)` do.
     Block,
-    /// Spins while that has been rewarded lately, for 50 us at most, and sleeps otherwise.
+    /// Spins while waits have been short lately, for 200 us at most, and sleeps otherwise.
     #[default]
     Adaptive,
     /// Never sleeps: takes a whole processor, and both where the two ends share one.

@@ -11,7 +11,6 @@ use crate::copy::{BUFFER, Copied, CopyError, copy};
 use crate::end::{End, Kind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::pipe::SpliceFlags;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -138,11 +137,7 @@ impl Reader {
         }
         let (fd, null) = (self.base.fd.as_fd(), self.null.as_ref()?);
         let answer = self.base.waiter.run(true, (fd, PollFlags::IN), |moment| {
-            let flags = match moment {
-                Moment::Now => SpliceFlags::NONBLOCK,
-                Moment::Sleeping => SpliceFlags::empty(),
-            };
-            rustix::pipe::splice(fd, None, null, None, most, flags)
+            rustix::pipe::splice(fd, None, null, None, most, moment.splice_flags())
         });
         match answer {
             Ok(_) | Err(Errno::INTR) => Some(answer),

@@ -15,6 +15,7 @@ use super::{Wait, WaitCounts};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,16 @@ pub(super) enum Moment {
     Now,
     /// It sleeps until something can be done.
     Sleeping,
+}
+
+impl Moment {
+    /// What says so to `splice(2)` and its like.
+    pub(super) fn splice_flags(self) -> SpliceFlags {
+        match self {
+            Self::Now => SpliceFlags::NONBLOCK,
+            Self::Sleeping => SpliceFlags::empty(),
+        }
+    }
 }
 
 /// What is waited for, where a call cannot sleep.
@@ -85,7 +96,7 @@ impl Waiter {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             let answer = call(Moment::Now);
             if !matches!(answer, Err(Errno::AGAIN)) {
-                self.patience.rewarded(spun);
+                self.patience.spun(spun);
                 self.counts.spins += 1;
                 self.counts.spun += spun;
                 return answer;
@@ -94,9 +105,9 @@ impl Waiter {
         }
         let answer = sleep(ready, call);
         let slept = start.elapsed() - spun;
-        match spun.is_zero() {
+        match budget.is_zero() {
             true => self.patience.slept(slept),
-            false => self.patience.disappointed(slept),
+            false => self.patience.spun(spun + slept),
         }
         self.counts.sleeps += 1;
         self.counts.spun += spun;
@@ -105,14 +116,10 @@ impl Waiter {
     }
 
     /// How long to spin in the wait that begins now.
-    fn budget(&mut self) -> Duration {
+    fn budget(&self) -> Duration {
         match self.wait {
             Wait::Block => Duration::ZERO,
             Wait::Busy => Duration::MAX,
-            Wait::Adaptive if self.patience.is_retry() && has_one_cpu() => {
-                self.patience.rest(true);
-                Duration::ZERO
-            }
             Wait::Adaptive => self.patience.budget(),
         }
     }
@@ -132,11 +139,6 @@ fn sleep<T>(
             answer => return answer,
         }
     }
-}
-
-/// Whether this thread may run on one processor only, where spinning keeps the peer from it.
-fn has_one_cpu() -> bool {
-    rustix::thread::sched_getaffinity(None).is_ok_and(|cpus| cpus.count() == 1)
 }
 
 #[cfg(test)]

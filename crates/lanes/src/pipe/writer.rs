@@ -5,8 +5,9 @@
 //! and the rest is attempted without sleeping again. Writes of up to PIPE_BUF bytes stay atomic,
 //! as `pipe(7)` promises; longer ones never were.
 
-use super::waiter::Moment;
+use super::waiter::{Moment, Waiter};
 use super::{Attempt, Base, Options, WaitCounts, duplicate};
+use crate::buffer::Sent;
 use crate::end::End;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -26,12 +27,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// ```
 #[derive(Debug)]
 pub struct Writer {
-    base: Base,
+    pub(super) base: Base,
+    /// How frozen bytes go, once some were sent.
+    pub(super) sending: Option<Sent>,
+    /// How dropped bytes go, once some were given.
+    pub(super) giving: Option<Sent>,
 }
 
 impl Writer {
     pub(super) fn over(base: Base) -> Self {
-        Self { base }
+        Self { base, sending: None, giving: None }
     }
 
     /// Writes to `fd` with [`Options::new`].
@@ -70,33 +75,38 @@ impl Writer {
     pub fn waits(&self) -> WaitCounts {
         self.base.waiter.counts()
     }
+}
 
-    fn write_some(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
-        loop {
-            let Base { fd, attempt, waiter, .. } = &mut self.base;
-            let fd = fd.as_fd();
-            let can_attempt = attempt.is_possible();
-            let piece = match can_attempt && waiter.attempts() {
-                true => &bytes[..bytes.len().min(PIPE_BUF)],
-                false => bytes,
-            };
-            let answer = waiter.run(can_attempt, (fd, PollFlags::OUT), |moment| match moment {
-                Moment::Now => attempt.write(fd, bytes),
-                Moment::Sleeping => rustix::io::write(fd, piece),
-            });
-            match answer {
-                Err(errno) if waiter.attempts() && attempt.is_refused(errno) => {
-                    *attempt = Attempt::without_flag(fd);
-                }
-                _ => return answer,
+/// Writes some bytes, at least one unless there are none.
+pub(super) fn write_some(
+    fd: BorrowedFd<'_>,
+    attempt: &mut Attempt,
+    waiter: &mut Waiter,
+    bytes: &[u8],
+) -> Result<usize, Errno> {
+    loop {
+        let can_attempt = attempt.is_possible();
+        let piece = match can_attempt && waiter.attempts() {
+            true => &bytes[..bytes.len().min(PIPE_BUF)],
+            false => bytes,
+        };
+        let answer = waiter.run(can_attempt, (fd, PollFlags::OUT), |moment| match moment {
+            Moment::Now => attempt.write(fd, bytes),
+            Moment::Sleeping => rustix::io::write(fd, piece),
+        });
+        match answer {
+            Err(errno) if waiter.attempts() && attempt.is_refused(errno) => {
+                *attempt = Attempt::without_flag(fd);
             }
+            _ => return answer,
         }
     }
 }
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(self.write_some(bytes)?)
+        let Base { fd, attempt, waiter, .. } = &mut self.base;
+        Ok(write_some(fd.as_fd(), attempt, waiter, bytes)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,0 +1,141 @@
+//! Bytes handed to a pipe by reference: the sides of [`Writer`] for [`Frozen`] and [`Dropped`].
+//!
+//! The calls (`splice(2)` from a sealed memfd, `vmsplice(2)`) are the buffers' own; here they are
+//! attempted with SPLICE_F_NONBLOCK and waited for as the writer waits for everything. A
+//! descriptor or kernel that refuses references is written to instead, and the writer remembers
+//! it. What a reader does with the references is not seen and need not be: these buffers never
+//! change. A slot of the pipe is used for every base page or part of one, so small pieces fill it
+//! as fast as large ones.
+
+use super::writer::write_some;
+use super::{Base, Writer};
+use crate::buffer::{Dropped, Frozen, SendError, Sent};
+use crate::end::Kind;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+
+impl Writer {
+    /// Sends a range of frozen bytes, all of it: by reference into a pipe, else as `write` does.
+    /// They can be sent again at once, here and elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a range beyond the content; what `write(2)` gives.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagewise_lanes::buffer::Frozen;
+    /// use std::io::Read;
+    /// let line = Frozen::new(b"y\n")?;
+    /// let (mut reader, mut writer) = pagewise_lanes::pipe::pair()?;
+    /// for _ in 0..3 {
+    ///     writer.send(&line, 0..2)?;
+    /// }
+    /// drop(writer);
+    /// let mut text = String::new();
+    /// reader.read_to_string(&mut text)?;
+    /// assert_eq!(text, "y\ny\ny\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn send(&mut self, from: &Frozen, bytes: Range<usize>) -> Result<Sent, SendError> {
+        if bytes.start > bytes.end || bytes.end > from.len() {
+            return Err(SendError { call: "send", errno: Errno::INVAL, taken: 0 });
+        }
+        let by = self.sending.get_or_insert(Sent::first(self.base.fd.as_fd()));
+        let base = &mut self.base;
+        all(bytes.len(), by, |taken, by| {
+            let rest = bytes.start + taken..bytes.end;
+            base.refer(*by, |fd, flags, write| from.send_some(fd, rest.clone(), flags, by, write))
+        })
+    }
+
+    /// Gives the first `len` bytes of a region's [`Dropped::as_mut_slice`] away, all of them: by
+    /// reference into a pipe of a kernel that shares pages, else by `write(2)`.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if there are fewer than `len`; what `write(2)` gives. The bytes not taken are the
+    /// first of [`Dropped::as_mut_slice`] then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagewise_lanes::buffer::{Dropped, Pages};
+    /// use std::io::Read;
+    /// let (mut reader, mut writer) = pagewise_lanes::pipe::pair()?;
+    /// let mut region = Dropped::new(64 * 1024, Pages::Base)?;
+    /// region.space(5)?[..5].copy_from_slice(b"never");
+    /// writer.give(&mut region, 5)?;
+    /// region.space(6)?[..6].copy_from_slice(b" again");
+    /// writer.give(&mut region, 6)?;
+    /// drop(writer);
+    /// let mut text = String::new();
+    /// reader.read_to_string(&mut text)?;
+    /// assert_eq!(text, "never again");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn give(&mut self, from: &mut Dropped, len: usize) -> Result<Sent, SendError> {
+        if len > from.as_mut_slice().len() {
+            return Err(SendError { call: "give", errno: Errno::INVAL, taken: 0 });
+        }
+        let first = || Dropped::first(self.base.fd.as_fd());
+        let by = self.giving.get_or_insert_with(first);
+        let base = &mut self.base;
+        all(len, by, |taken, by| {
+            base.refer(*by, |fd, flags, write| from.give_some(fd, len - taken, flags, by, write))
+        })
+    }
+}
+
+/// What a buffer calls where references are refused.
+type Copy<'a> = &'a mut dyn FnMut(&[u8]) -> Result<usize, Errno>;
+
+impl Base {
+    /// Makes one call of a buffer: by reference, waiting as the end waits, or by a copy that does.
+    fn refer(
+        &mut self,
+        by: Sent,
+        mut call: impl FnMut(BorrowedFd<'_>, SpliceFlags, Copy<'_>) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let Self { fd, end, attempt, waiter, .. } = self;
+        let fd = fd.as_fd();
+        match by {
+            Sent::ByReference => {
+                let is_pipe = end.kind == Kind::Pipe;
+                // Refused just now and nothing moved: the next round copies.
+                let mut again = |_: &[u8]| Err(Errno::INTR);
+                waiter.run(is_pipe, (fd, PollFlags::OUT), |moment| {
+                    call(fd, moment.splice_flags(), &mut again)
+                })
+            }
+            Sent::Copied => {
+                let mut copy = |bytes: &[u8]| write_some(fd, attempt, waiter, bytes);
+                call(fd, SpliceFlags::empty(), &mut copy)
+            }
+        }
+    }
+}
+
+/// Moves `len` bytes: `some` is told how many are gone and moves some more.
+fn all(
+    len: usize,
+    by: &mut Sent,
+    mut some: impl FnMut(usize, &mut Sent) -> Result<usize, Errno>,
+) -> Result<Sent, SendError> {
+    let mut taken = 0;
+    while taken < len {
+        match some(taken, by) {
+            Ok(n) => taken += n,
+            Err(Errno::INTR) => {}
+            Err(errno) => {
+                let call = if *by == Sent::Copied { "write" } else { "splice" };
+                return Err(SendError { call, errno, taken });
+            }
+        }
+    }
+    Ok(*by)
+}
