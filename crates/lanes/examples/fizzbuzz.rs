@@ -2,11 +2,12 @@
 //!
 //! The lines of 3000 numbers, a cycle, repeat: which are words, and the last three digits of those
 //! that are not (3000 is the least common multiple of 15 and 1000). Only the digits before those
-//! change, by one for each thousand. So a buffer of cycles is formatted once for each number of
-//! digits; from then on the leading digits are overwritten where they stand, which is one store for
-//! some sixteen bytes of output. The buffer stays within a core's second-level cache and is copied
-//! into the pipe by [`Writer`], so that it can be changed as soon as `write` returns.
+//! change, by one for each thousand. So one cycle is formatted for each number of digits; from
+//! then on the leading digits are overwritten where they stand, some sixteen bytes of output to a
+//! store. The cycle stays within a core's first two caches. From there it is copied to fresh huge
+//! pages, which are given to the pipe: no byte is written once the reader may see it.
 
+use pagewise_lanes::buffer::{Dropped, Pages};
 use pagewise_lanes::pipe::Writer;
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
@@ -18,8 +19,8 @@ const THOUSAND: u64 = 1_000;
 /// Digits at the end of a number that a cycle fixes.
 const FIXED: usize = 3;
 
-/// Bytes of a buffer, or one cycle less.
-const BUFFER: usize = 384 * 1024;
+/// Bytes given at once.
+const PIECE: usize = 256 * 1024;
 
 /// Numbers of a block of fifteen that are no words.
 const PLAIN: usize = 8;
@@ -69,9 +70,8 @@ impl<const N: usize> Lines<N> {
         starts
     };
 
-    /// Bytes of a block, and of a cycle.
+    /// Bytes of a block.
     const BLOCK: usize = Self::STARTS[PLAIN - 1] + N + FIXED + 1;
-    const CYCLE: usize = Self::BLOCK * (CYCLE / 15) as usize;
 
     /// Sets the leading digits of all plain numbers of some blocks. Not inlined: the digits are
     /// to be in memory, from where they are taken four or eight at a time, and not in a register each.
@@ -106,23 +106,13 @@ impl<const N: usize> Lines<N> {
 
     /// Writes the lines of whole cycles from `first` up to `end`.
     fn write(first: u64, end: u64, to: &mut impl Write) -> io::Result<()> {
-        let at_once = (BUFFER / Self::CYCLE).max(1) as u64 * CYCLE;
-        let at_once = at_once.min(end - first);
-        let mut buffer = format(first, first + at_once)?;
-        let mut leading = digits((first + at_once) / THOUSAND);
-        let mut done = first;
-        loop {
-            to.write_all(&buffer)?;
-            done += at_once.min(end - done);
-            let cycles = (end - done).min(at_once) / CYCLE;
-            if cycles == 0 {
-                return Ok(());
-            }
-            buffer.truncate(cycles as usize * Self::CYCLE);
-            for cycle in buffer.chunks_exact_mut(Self::CYCLE) {
-                Self::set_cycle(cycle, &mut leading);
-            }
+        let mut cycle = format(first, first + CYCLE)?;
+        let mut leading = digits(first / THOUSAND);
+        for _ in 0..(end - first) / CYCLE {
+            Self::set_cycle(&mut cycle, &mut leading);
+            to.write_all(&cycle)?;
         }
+        Ok(())
     }
 }
 
@@ -191,9 +181,43 @@ fn fizzbuzz(end: u64, to: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Standard output, given whole pieces of a region whose pages are new each time.
+struct Output {
+    writer: Writer,
+    region: Dropped,
+    /// Bytes at the start of what is left of the region that were not given yet.
+    held: usize,
+}
+
+impl Output {
+    fn new() -> io::Result<Self> {
+        let region = Dropped::new(PIECE, Pages::Huge)?;
+        Ok(Self { writer: Writer::stdout()?, region, held: 0 })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = bytes.len().min(PIECE - self.held);
+        self.region.space(PIECE)?[self.held..][..n].copy_from_slice(&bytes[..n]);
+        self.held += n;
+        if self.held == PIECE {
+            self.flush()?;
+        }
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.give(&mut self.region, self.held)?;
+        self.held = 0;
+        Ok(())
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let last: u64 = std::env::args().nth(1).map_or(Ok(u64::MAX - 1), |word| word.parse())?;
-    match fizzbuzz(last.saturating_add(1), &mut Writer::stdout()?) {
+    let mut output = Output::new()?;
+    match fizzbuzz(last.saturating_add(1), &mut output).and_then(|()| output.flush()) {
         // Whoever reads has had enough, as with yes(1).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         ended => Ok(ended?),

@@ -82,7 +82,7 @@ impl Writer {
         if len > from.as_mut_slice().len() {
             return Err(SendError { call: "give", errno: Errno::INVAL, taken: 0 });
         }
-        let first = || Dropped::first(self.base.fd.as_fd());
+        let first = || Sent::first_of_memory(self.base.fd.as_fd());
         let by = self.giving.get_or_insert_with(first);
         let base = &mut self.base;
         all(len, by, |taken, by| {
