@@ -20,7 +20,7 @@ const THOUSAND: u64 = 1_000;
 const FIXED: usize = 3;
 
 /// Bytes given at once.
-const PIECE: usize = 256 * 1024;
+const PIECE: usize = 512 * 1024;
 
 /// Numbers of a block of fifteen that are no words.
 const PLAIN: usize = 8;
