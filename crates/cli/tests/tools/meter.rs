@@ -208,3 +208,58 @@ fn the_users_pipes_are_not_polled() {
     assert!(polls.count() <= 1, "{calls}");
     assert!(!calls.contains("FIONREAD"), "{calls}");
 }
+
+/// What a terminal shows after it got these bytes: line feeds, carriage returns, cursor up and
+/// down, and the rest of a line cleared.
+fn screen(bytes: &str) -> Vec<String> {
+    let (mut lines, mut row, mut column) = (vec![Vec::new()], 0_usize, 0);
+    let mut rest = bytes.chars();
+    while let Some(letter) = rest.next() {
+        match letter {
+            '\n' => {
+                row += 1;
+                lines.resize_with(lines.len().max(row + 1), Vec::new);
+            }
+            '\r' => column = 0,
+            '\u{1b}' => {
+                assert_eq!(rest.next(), Some('['));
+                let (mut digits, mut end) = (String::new(), '0');
+                while end.is_ascii_digit() {
+                    end = rest.next().unwrap();
+                    digits.push(end);
+                }
+                let count: usize = digits.trim_end_matches(end).parse().unwrap_or(1);
+                match end {
+                    'A' => row -= count,
+                    'B' => row += count,
+                    'K' => lines[row].truncate(column),
+                    _ => panic!("CSI {digits}"),
+                }
+            }
+            letter => {
+                let line: &mut Vec<char> = &mut lines[row];
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = letter;
+                column += 1;
+            }
+        }
+    }
+    lines.iter().map(|line| line.iter().collect()).collect()
+}
+
+#[test]
+fn each_meter_of_a_pipeline_has_its_line() {
+    let place = tempfile::tempdir().unwrap();
+    let line = "export XDG_RUNTIME_DIR=$PWD; (seq 3000000 | TOOL -fcN first | TOOL -fcN second \
+                -i 0.1 | TOOL -fcN third > /dev/null) 2> drawn";
+    let ended = shell(line, &format!("{PAGEWISE} meter"), place.path());
+    assert!(ended.status.success(), "{ended:?}");
+    let drawn = screen(&fs::read_to_string(place.path().join("drawn")).unwrap());
+    let mut lines: Vec<&str> = drawn.iter().map(|line| line.trim()).collect();
+    assert_eq!(lines.pop(), Some(""), "the cursor ends below: {drawn:?}");
+    lines.sort_unstable();
+    let starts = ["first:", "second:", "third:"];
+    assert_eq!(lines.len(), starts.len(), "{drawn:?}");
+    assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{drawn:?}");
+    assert_eq!(place.path().read_dir().unwrap().count(), 1, "the list is gone");
+}

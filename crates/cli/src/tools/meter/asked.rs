@@ -12,8 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of pv that are not offered, and what serves instead.
-const REFUSED: [(&str, &str); 11] = [
-    ("cursor", "--name tells the lines of several meters apart, --json keeps them apart"),
+const REFUSED: [(&str, &str); 10] = [
     ("query", "--json to a file gives the same figures"),
     ("direct-io", "it moves through pipes, which O_DIRECT does not speed up"),
     ("sparse", "cp --sparse=always makes sparse copies"),
@@ -21,7 +20,7 @@ const REFUSED: [(&str, &str); 11] = [
     ("store-and-forward", "use a temporary file"),
     ("error-skip-block", "--skip-errors skips by what can be read"),
     ("gauge", "--rate shows the same figure as a number"),
-    ("height", "it draws one line, whatever the height"),
+    ("height", "lines are drawn where they are, whatever the height"),
     ("extra-display", "--json to a file serves other displays"),
     ("monitor", "put one meter before the command and one after it"),
 ];
@@ -129,6 +128,8 @@ pub(super) struct Asked {
     /// Shows although standard error is no terminal (`-f`).
     pub(super) forces: bool,
     pub(super) bar: Bar,
+    /// A line of its own beside other meters (`-c`).
+    pub(super) has_place: bool,
     pub(super) stats: bool,
     pub(super) output: Option<PathBuf>,
     pub(super) pid_file: Option<PathBuf>,
@@ -165,6 +166,7 @@ impl Default for Asked {
             width: None,
             forces: false,
             bar: Bar::default(),
+            has_place: false,
             stats: false,
             output: None,
             pid_file: None,
@@ -309,6 +311,7 @@ fn switches(argument: &lexopt::Arg<'_>, asked: &mut Asked) -> bool {
         Short('k') | Long("si") => asked.is_decimal = true,
         Short('W') | Long("wait") => asked.waits = true,
         Short('f') | Long("force") => asked.forces = true,
+        Short('c') | Long("cursor") => asked.has_place = true,
         Short('v') | Long("stats") => asked.stats = true,
         Short('C') | Long("no-splice") => asked.copies = true,
         Short('E') | Long("skip-errors") => {
@@ -338,7 +341,6 @@ fn short_name(letter: char) -> Result<String, Instead> {
         ('d', "watchfd"),
         ('R', "remote"),
         ('Q', "query"),
-        ('c', "cursor"),
         ('K', "direct-io"),
         ('M', "monitor"),
         ('O', "sparse"),

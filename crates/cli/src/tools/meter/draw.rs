@@ -1,9 +1,11 @@
 //! The display: a thread that wakes at the interval, reads the figures and writes to standard
 //! error. It never touches the data's descriptors.
 
+use super::super::message::{reason, tell};
 use super::asked::{Asked, Form, Unit};
 use super::control::Control;
 use super::cost::Cost;
+use super::cursor::Place;
 use super::gauge::{self, Moment};
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
@@ -30,6 +32,8 @@ pub(super) struct Display<'a> {
     control: &'a Control,
     /// The options of this update.
     asked: Arc<Asked>,
+    /// Our line beside those of other meters.
+    place: Option<Place>,
     start: Instant,
     /// Moments within the window of the average, oldest first.
     past: VecDeque<(Instant, u64)>,
@@ -68,6 +72,16 @@ impl Rates {
     }
 }
 
+/// A line beside other meters, where one was asked for and lines are drawn.
+fn place(asked: &Asked) -> Option<Place> {
+    let is_drawn = asked.form == Form::Line && (asked.forces || std::io::stderr().is_terminal());
+    if !asked.has_place || !is_drawn {
+        return None;
+    }
+    let told = |error| tell("meter", &format!("--cursor: {}", reason(&error)));
+    Place::take().map_err(told).ok()
+}
+
 /// The width of the terminal, 80 columns where it is none.
 fn width(asked: &Asked) -> usize {
     let of_terminal = rustix::termios::tcgetwinsize(std::io::stderr()).ok().map(|size| size.ws_col);
@@ -90,9 +104,11 @@ fn is_in_front() -> bool {
 
 impl<'a> Display<'a> {
     pub(super) fn new(control: &'a Control, start: Instant) -> Self {
+        let asked = control.asked();
         Self {
             control,
-            asked: control.asked(),
+            place: place(&asked),
+            asked,
             start,
             past: VecDeque::from([(start, 0)]),
             last: (start, 0),
@@ -138,6 +154,8 @@ impl<'a> Display<'a> {
         if moment.elapsed >= self.asked.delay {
             self.write(&moment, figures, true);
         }
+        // A list that cannot be left is left to the next meter, which sees that we have ended.
+        let _left = self.place.take().map(Place::leave);
     }
 
     fn moment(&mut self, figures: &Figures, now: Instant) -> Moment {
@@ -187,6 +205,10 @@ impl<'a> Display<'a> {
                 let end = if is_last { "\n" } else { "" };
                 let width = width(asked);
                 let line = gauge::line(asked, moment, width);
+                if let Some(place) = &self.place {
+                    let _shown = place.draw(&line, &mut std::io::stderr());
+                    return;
+                }
                 format!("\r{line:width$}{end}")
             }
         };

@@ -9,6 +9,7 @@ mod allowance;
 mod asked;
 mod control;
 mod cost;
+mod cursor;
 mod draw;
 mod flow;
 mod gauge;
@@ -63,6 +64,7 @@ How it is shown:
   -D, --delay-start SEC    show nothing before
   -w, --width NUM          of the line
   -f, --force              though standard error is no terminal
+  -c, --cursor             a line of its own beside the other meters of a pipeline
   -u, --bar-style STYLE    plain, block, granular, shaded
   -v, --stats              at the end: spread of the rate, CPU time and wake-ups
                            for each GiB, share by reference, which side waits
@@ -80,7 +82,7 @@ Others:
   -R, --remote PID         have that meter go on with these options instead
   -P, --pidfile FILE       our process id, while we run
 
-Not offered of pv's options: -c -g -H -K -M -O -Q -U -X -Z -x; each is refused
+Not offered of pv's options: -g -H -K -M -O -Q -U -X -Z -x; each is refused
 with what serves instead.
 
 Exit status: 0, or the sum of 1 (-R or -P could not be served, or signals not be
@@ -90,6 +92,7 @@ failed), 32 (a signal ended it).
 Examples:
   pagewise meter big.tar | tar x
   zcat big.gz | pagewise meter -T -N unpacked | sort > sorted
+  pagewise meter -cN in f | gzip | pagewise meter -cN out > f.gz
   pagewise meter -R \"$(pgrep -n pagewise)\" -L 50M
 ";
 
