@@ -16,7 +16,9 @@ use pagewise_model::plan::{Candidate, Dose, Settings, Watch};
 
 /// The most pipe memory that one run takes from the user's budget.
 const BUDGET: Bytes = Bytes::mib(16);
-/// Sizes tried when the evidence fits: nearly as good and steadier choices differ by machine.
+/// Sizes tried when the evidence fits. The larger is for bytes that pass by reference or are read
+/// once; the smaller stays within half of the second-level cache of today's machines, which is
+/// what a reader that goes through every byte wants. Which of them a program has is proven by trial.
 const TRIED: [Bytes; 2] = [Bytes::kib(256), Bytes::mib(1)];
 /// Name under which the watcher reports.
 pub(crate) const WATCH: &str = "grow-pipes";
