@@ -19,7 +19,7 @@ mod ring;
 mod schemes;
 
 use attack::Adversary;
-use pagewise_lanes::buffer::Pages;
+use pagewise_lanes::buffer::{Pages, Store};
 use pagewise_lanes::probe::{Answer, Sink, Source, ask};
 use schemes::{Copied, DoubleBuffer, Drops, Freezes, Scheme};
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +29,7 @@ use std::time::Instant;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Rounds for each kind of buffer, unless the environment says more.
-const ROUNDS: u64 = 4_000;
+const ROUNDS: u64 = 3_000;
 
 fn rounds() -> u64 {
     let asked = std::env::var("PAGEWISE_ADVERSARY_ROUNDS");
@@ -51,8 +51,11 @@ fn survives(name: &str, scheme: &mut impl Scheme) {
 
 #[test]
 fn frozen_bytes_never_change() {
-    survives("frozen-sealed", &mut Freezes::sealed());
-    survives("frozen-private", &mut Freezes::private());
+    let (small, large) = (90_000, 300_000); // the large lie on huge pages, where there are some
+    survives("frozen-sealed", &mut Freezes::new(small, Store::Sealed));
+    survives("frozen-sealed-large", &mut Freezes::new(large, Store::Sealed));
+    survives("frozen-private", &mut Freezes::new(small, Store::Private));
+    survives("frozen-private-large", &mut Freezes::new(large, Store::Private));
 }
 
 #[test]

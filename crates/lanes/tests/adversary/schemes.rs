@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "the known bad scheme is what no safe function can do")]
 
 use crate::block::{Block, Dice, fill};
-use pagewise_lanes::buffer::{Dropped, Frozen, Pages, SendError, Sent};
+use pagewise_lanes::buffer::{Dropped, Frozen, Pages, SendError, Sent, Store};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
@@ -27,38 +27,36 @@ pub trait Scheme {
 
 /// A few frozen contents, sent in pieces, dropped and made anew while pieces are on their way.
 pub struct Freezes {
-    build: fn(u64) -> Frozen,
+    len: usize,
+    store: Store,
     contents: Vec<(u64, Frozen)>,
     dice: Dice,
 }
 
 impl Freezes {
-    pub fn sealed() -> Self {
-        Self::new(|seed| Frozen::build(CONTENT, |space| fill(seed, space)).unwrap())
-    }
-
-    pub fn private() -> Self {
-        Self::new(|seed| Frozen::build_private(CONTENT, |space| fill(seed, space)).unwrap())
-    }
-
-    fn new(build: fn(u64) -> Frozen) -> Self {
-        let contents = (0..3).map(|seed| (seed, build(seed))).collect();
-        Self { build, contents, dice: Dice(0x5eed) }
+    /// Contents of `len` bytes.
+    pub fn new(len: usize, store: Store) -> Self {
+        let contents = (0..3).map(|seed| (seed, freeze(seed, len, store))).collect();
+        Self { len, store, contents, dice: Dice(0x5eed) }
     }
 }
 
-/// Bytes of one frozen content: on base pages.
-const CONTENT: usize = 90_000;
+fn freeze(seed: u64, len: usize, store: Store) -> Frozen {
+    match store {
+        Store::Sealed => Frozen::build(len, |space| fill(seed, space)).unwrap(),
+        Store::Private => Frozen::build_private(len, |space| fill(seed, space)).unwrap(),
+    }
+}
 
 impl Scheme for Freezes {
     fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
         let which = self.dice.roll(3) as usize;
-        if self.dice.roll(100) == 0 {
-            self.contents[which] = (round, (self.build)(round));
+        if self.dice.roll(200) == 0 {
+            self.contents[which] = (round, freeze(round, self.len, self.store));
         }
         let (seed, frozen) = &self.contents[which];
         let len = self.dice.len();
-        let start = self.dice.roll((CONTENT - len) as u64) as usize;
+        let start = self.dice.roll((self.len - len) as u64) as usize;
         let block = Block { seed: *seed, range: start..start + len };
         (block.clone(), frozen.send(to, block.range))
     }

@@ -1,0 +1,144 @@
+//! The two halves of a ring: in one process, in two, with a reader that is killed, and with
+//! acknowledgements of a peer's own.
+
+#![allow(unsafe_code, clippy::unwrap_used, reason = "fork; a test fails by panicking")]
+
+use pagewise_lanes::buffer::acked::{self, Reader, Writer};
+use pagewise_lanes::buffer::{Pages, Sent};
+use rustix::io::Errno;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+/// A forked child holds the pipes of other tests too: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs `body` in a forked child, which ends with 0 if it gives true.
+fn fork(body: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: the child runs `body` and ends itself. What it takes (memory, descriptors) works in
+    // a child of a process with threads: the C library resets its allocator at fork.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork");
+    if pid == 0 {
+        let is_well = catch_unwind(AssertUnwindSafe(body)).unwrap_or(false);
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(!is_well)) };
+    }
+    pid
+}
+
+fn wait(pid: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: `status` is valid for writes, and the child is ours.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    status
+}
+
+const SIZE: usize = 8_192;
+const ROUNDS: usize = 2_000;
+
+fn is_right(round: usize, bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == round as u8)
+}
+
+fn read_all(mut reader: Reader) -> bool {
+    let mut bytes = [0; SIZE];
+    let all =
+        (0..ROUNDS).all(|round| reader.read_exact(&mut bytes).is_ok() && is_right(round, &bytes));
+    all && matches!(reader.read(&mut bytes), Ok(0))
+}
+
+fn write_all(writer: &mut Writer) {
+    for round in 0..ROUNDS {
+        let mut space = writer.space().unwrap();
+        space.fill(round as u8);
+        space.send(SIZE).unwrap();
+    }
+}
+
+#[test]
+fn halves_work_in_two_processes() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut writer, reader) = acked::ring(3, SIZE, Pages::Base).unwrap();
+    // SAFETY: the child makes a reader of the files, and the parent closes them.
+    let files = unsafe { reader.into_files() }.unwrap();
+    let mut parts = Some((writer, files));
+    let pid = fork(|| {
+        let (writer, files) = parts.take().unwrap();
+        drop(writer);
+        read_all(Reader::from_files(files).unwrap())
+    });
+    let (back, files) = parts.take().unwrap();
+    writer = back;
+    drop(files);
+    write_all(&mut writer);
+    drop(writer);
+    assert_eq!(wait(pid), 0);
+}
+
+#[test]
+fn a_reader_that_is_killed_is_found_gone() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut writer, reader) = acked::ring(2, SIZE, Pages::Base).unwrap();
+    let mut reader = Some(reader);
+    let pid = fork(|| {
+        let mut reader = reader.take().unwrap();
+        reader.read_exact(&mut [0; 100]).unwrap();
+        // SAFETY: takes no pointer; the child ends itself without a chance to tell.
+        unsafe { libc::raise(libc::SIGKILL) };
+        false
+    });
+    // This process gives its end up; the child's is the last.
+    drop(reader.take());
+    let errno = loop {
+        match writer.space().map(|space| space.send(SIZE)) {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => break error.errno,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(errno, Errno::PIPE);
+    assert_eq!(libc::WTERMSIG(wait(pid)), libc::SIGKILL);
+}
+
+#[test]
+fn a_region_waits_for_its_acknowledgement() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut exit, entry) = std::io::pipe().unwrap();
+    // SAFETY: this test reads from the pipe itself, by copying, and acknowledges what it has.
+    let (mut writer, peer) = unsafe { Writer::over(entry.into(), 2, SIZE, Pages::Base) }.unwrap();
+    for round in 0..2 {
+        let mut space = writer.space().unwrap();
+        space.fill(round);
+        let sent = space.send(SIZE).unwrap();
+        if sent == Sent::Copied {
+            // Where bytes are copied a region is free at once.
+            assert!(writer.space().is_ok());
+            return;
+        }
+    }
+    let mut bytes = [0; SIZE];
+    exit.read_exact(&mut bytes).unwrap();
+    peer.acknowledge(SIZE - 1);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            writer.space().unwrap().fill(9);
+        });
+        exit.read_exact(&mut bytes).unwrap();
+        assert!(is_right(1, &bytes) && !waiting.is_finished());
+        peer.acknowledge(1);
+        waiting.join().unwrap();
+    });
+}
+
+#[test]
+fn what_cannot_be_a_ring_is_refused() {
+    assert_eq!(acked::ring(0, SIZE, Pages::Base).unwrap_err(), Errno::INVAL);
+    assert_eq!(acked::ring(usize::MAX, SIZE, Pages::Base).unwrap_err(), Errno::NOMEM);
+    let (exit, _entry) = std::io::pipe().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    assert_eq!(Reader::from_files([exit.into(), file.into()]).unwrap_err(), Errno::INVAL);
+    let (mut writer, _reader) = acked::ring(1, SIZE, Pages::Base).unwrap();
+    assert_eq!(writer.space().unwrap().send(SIZE + 1).unwrap_err().errno, Errno::INVAL);
+    assert_eq!(writer.size(), SIZE);
+}
