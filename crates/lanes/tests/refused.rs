@@ -1,5 +1,6 @@
 //! Every newer call refused, as a container's filter or another kernel would: what is sent arrives
-//! exactly, and the way is told. A seccomp filter holds for the thread that installs it (`seccomp(2)`).
+//! exactly, and the way is told. A seccomp filter holds for the thread that installs it
+//! (`seccomp(2)`).
 
 #![allow(
     unsafe_code,

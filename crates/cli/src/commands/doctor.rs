@@ -5,8 +5,10 @@ use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::{clock, dirs};
+use pagewise_lanes::probe::{Sink, Truth, truths};
 use pagewise_measure::Options;
 use pagewise_model::Nanos;
+use pagewise_model::capability::Trait;
 use pagewise_model::run::{Run, RunKind};
 use std::process::ExitCode;
 
@@ -16,7 +18,8 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     let (started, _) = identity(&[]);
     // Without an identifier: the findings are of this moment and not kept.
     let mut run = Run::new(RunKind::Doctor, String::new(), started, Vec::new());
-    let checkup = pagewise_kernel::doctor::checkup();
+    let mut checkup = pagewise_kernel::doctor::checkup();
+    checkup.traits.extend(Sink::ALL.map(|sink| sharing(sink, truths())));
     run.machine = Some(checkup.machine.clone());
     run.checkup = Some(checkup);
     if args.prices {
@@ -33,4 +36,43 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What this kernel shares with a sink, what it copies, what it refuses.
+fn sharing(sink: Sink, truths: &[Truth]) -> Trait {
+    let of_sink = || truths.iter().filter(|truth| truth.sink == sink);
+    let mut answers: Vec<String> = of_sink().map(|truth| truth.answer.to_string()).collect();
+    answers.sort_unstable();
+    answers.dedup();
+    let lists = answers.iter().rev().map(|answer| {
+        let sources = of_sink().filter(|truth| truth.answer.to_string() == *answer);
+        let names: Vec<String> = sources.map(|truth| truth.source.to_string()).collect();
+        format!("{answer}: {}", names.join(", "))
+    });
+    Trait {
+        group: "pages moved by reference".into(),
+        name: format!("into a {sink}"),
+        value: lists.collect::<Vec<_>>().join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_lanes::probe::{Answer, Source};
+
+    #[test]
+    fn sources_are_listed_by_answer() {
+        let truth = |source, answer| Truth { source, sink: Sink::Pipe, answer };
+        let other = Truth { sink: Sink::File, ..truth(Source::Tee, Answer::Copied) };
+        let truths = [
+            truth(Source::Private, Answer::Shared),
+            truth(Source::Memfd, Answer::Copied),
+            truth(Source::Pipe, Answer::Shared),
+            other,
+        ];
+        let found = sharing(Sink::Pipe, &truths);
+        assert_eq!(found.name, "into a pipe");
+        assert_eq!(found.value, "shared: memory (vmsplice), pipe (splice); copied: memfd (splice)");
+    }
 }

@@ -2,15 +2,16 @@
 //! write there again.
 //!
 //! `vmsplice(2)` puts references to the pages into the pipe. They stay what they were when given,
-//! because [`Dropped`] lets nobody write what was given: [`Dropped::as_mut_slice`] is only the rest,
-//! and when that is used up the pages are replaced by new ones (`madvise(2)`, MADV_DONTNEED). The
-//! old ones belong to whoever holds references, wherever the reader sends them on, and are freed with the last.
-//! Only bytes that the kernel has taken count as given; after a short count or an error the rest is still ours, and a region dropped
-//! half given is safe, because a reference holds its page. SPLICE_F_GIFT is never set: it gains nothing.
+//! because [`Dropped`] lets nobody write what was given: [`Dropped::as_mut_slice`] is only the
+//! rest, and when that is used up the pages are replaced by new ones (`madvise(2)`, MADV_DONTNEED).
+//! The old ones belong to whoever holds references, wherever the reader sends them on, and are
+//! freed with the last. Only bytes that the kernel has taken count as given; after a short count or
+//! an error the rest is still ours, and a region dropped half given is safe, because a reference
+//! holds its page. SPLICE_F_GIFT is never set: it gains nothing.
 //!
 //! The price against a copy by `write(2)` is a new zeroed page for each page given: worth it where
-//! huge pages make faults cheap or the reader passes the bytes on. Where the kernel copies anyway (the
-//! [probe](crate::probe) says so) `write(2)` is used, and pages stay.
+//! huge pages make faults cheap or the reader passes the bytes on. Where the kernel copies anyway
+//! (the [probe](crate::probe) says so) `write(2)` is used, and pages stay.
 //!
 //! Not seen: whether the reader has read. Memory in use is what readers hold, at most the
 //! pipe's capacity for readers that copy, plus the region.
@@ -68,8 +69,8 @@ impl Dropped {
         self.memory.len()
     }
 
-    /// The bytes not given yet, from which [`Dropped::give`] takes the first; the whole region after
-    /// all were given. What is in there beforehand is of no meaning.
+    /// The bytes not given yet, from which [`Dropped::give`] takes the first; the whole region
+    /// after all were given. What is in there beforehand is of no meaning.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.memory.as_mut_bytes()[self.given..]
     }
@@ -104,8 +105,8 @@ impl Dropped {
     }
 
     /// Gives the first `len` bytes of [`Dropped::as_mut_slice`] to any descriptor, all of them,
-    /// waiting where it is full: into a pipe by reference, elsewhere and where the kernel refuses that, by
-    /// `write(2)`.
+    /// waiting where it is full: into a pipe by reference, elsewhere and where the kernel refuses
+    /// that, by `write(2)`.
     ///
     /// # Errors
     ///

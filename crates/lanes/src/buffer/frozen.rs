@@ -5,18 +5,19 @@
 //! then on the kernel refuses every write, writable mapping, hole and truncation, by whomever, so
 //! that references handed out (`splice(2)` with an offset of its own) show the same bytes for ever.
 //! The seal is set before the first send, because the kernel refuses it (EBUSY) while anybody holds
-//! references to the pages. Where memfd or seals are not allowed, or on request, it is private memory whose
-//! right to be written is taken away (`mprotect(2)`) and which is sent by `vmsplice(2)`; here it is this
-//! type, not the kernel, that keeps other code of the process from writing.
+//! references to the pages. Where memfd or seals are not allowed, or on request, it is private
+//! memory whose right to be written is taken away (`mprotect(2)`) and which is sent by
+//! `vmsplice(2)`; here it is this type, not the kernel, that keeps other code of the process from
+//! writing.
 //!
-//! From a sixteenth of a huge page up, content is put on huge pages, where each slot of a pipe costs
-//! less to fill: MADV_COLLAPSE (`madvise(2)`, Linux 6.1) does that without privilege and whatever the
-//! setting for shared memory is. [`Frozen::page_size`] proves it. Content is then padded with
-//! zeroes in memory, not in what is sent, to whole huge pages.
+//! From a sixteenth of a huge page up, content is put on huge pages, where each slot of a pipe
+//! costs less to fill: MADV_COLLAPSE (`madvise(2)`, Linux 6.1) does that without privilege and
+//! whatever the setting for shared memory is. [`Frozen::page_size`] proves it. Content is then
+//! padded with zeroes in memory, not in what is sent, to whole huge pages.
 //!
 //! Not seen: whether a receiver has read the bytes. Overhead: making one costs some 50 us, the
-//! faults of its pages, and with huge pages one copy more; sending costs one slot of the pipe a base
-//! page and no copy.
+//! faults of its pages, and with huge pages one copy more; sending costs one slot of the pipe a
+//! base page and no copy.
 
 use super::proof;
 use super::region::{Pages, Region};
@@ -168,8 +169,8 @@ impl Frozen {
         }
     }
 
-    /// The sealed memfd, to be passed to other processes (`unix(7)`, SCM_RIGHTS), which can map it and
-    /// trust it once they have checked its seals.
+    /// The sealed memfd, to be passed to other processes (`unix(7)`, SCM_RIGHTS), which can map it
+    /// and trust it once they have checked its seals.
     #[must_use]
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0.memory {
@@ -187,8 +188,8 @@ impl Frozen {
         proof::page_size(self.memory())
     }
 
-    /// Sends `bytes` of the content to any descriptor, all of them, waiting where it is full: into a
-    /// pipe by reference, elsewhere and where the kernel refuses that, by `write(2)`.
+    /// Sends `bytes` of the content to any descriptor, all of them, waiting where it is full: into
+    /// a pipe by reference, elsewhere and where the kernel refuses that, by `write(2)`.
     ///
     /// # Errors
     ///
@@ -210,9 +211,9 @@ impl Frozen {
         })
     }
 
-    /// Sends some of `bytes`, which lie within the content, by one call: by reference, where `flags`
-    /// says whether to wait, or by `write` once that was refused. `by` starts as [`Sent::first`]
-    /// says of `to` and tells afterwards how they went.
+    /// Sends some of `bytes`, which lie within the content, by one call: by reference, where
+    /// `flags` says whether to wait, or by `write` once that was refused. `by` starts as
+    /// [`Sent::first`] says of `to` and tells afterwards how they went.
     pub(crate) fn send_some(
         &self,
         to: BorrowedFd<'_>,

@@ -8,8 +8,8 @@
 //!
 //! Huge pages are asked for by MADV_HUGEPAGE before memory is touched and by MADV_COLLAPSE (Linux
 //! 6.1) afterwards, which needs no privilege and works whatever
-//! `/sys/kernel/mm/transparent_hugepage` says. Both may be refused; [`super::proof`] tells what came
-//! of it. Overhead: two mmap and two madvise, about 5 us, plus the faults of the first touch.
+//! `/sys/kernel/mm/transparent_hugepage` says. Both may be refused; [`super::proof`] tells what
+//! came of it. Overhead: two mmap and two madvise, about 5 us, plus the faults of the first touch.
 
 #![allow(unsafe_code, reason = "memory that the kernel maps; one operation a block")]
 
@@ -208,9 +208,9 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// `to` must not be the reading end of a pipe, unless the memory is read only. Whoever holds the
-    /// references sees every later change of the bytes: the caller sees to it that there is none, or
-    /// that the holders expect it.
+    /// `to` must not be the reading end of a pipe, unless the memory is read only. Whoever holds
+    /// the references sees every later change of the bytes: the caller sees to it that there is
+    /// none, or that the holders expect it.
     pub(crate) unsafe fn vmsplice(
         &self,
         to: BorrowedFd<'_>,
@@ -218,8 +218,8 @@ impl Region {
         flags: SpliceFlags,
     ) -> Result<usize, Errno> {
         let bytes = [IoSliceRaw::from_slice(&self.as_bytes()[bytes])];
-        // SAFETY: the memory is mapped and readable, and only read, as `to` is no reading end by the
-        // contract of this function; what its pages show later is the caller's part of it.
+        // SAFETY: the memory is mapped and readable, and only read, as `to` is no reading end by
+        // the contract of this function; what its pages show later is the caller's part of it.
         unsafe { rustix::pipe::vmsplice(to, &bytes, flags) }
     }
 }

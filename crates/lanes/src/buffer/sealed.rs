@@ -2,8 +2,8 @@
 //!
 //! A sealed one has F_SEAL_WRITE, GROW, SHRINK and SEAL (`fcntl(2)`): no write, no new writable
 //! mapping, no hole, no truncation, and no seal can be taken off. F_SEAL_WRITE is refused with
-//! EBUSY while a writable mapping exists or anyone holds references to pages, for which the kernel waits up
-//! to some 0.1 s (mm/memfd.c).
+//! EBUSY while a writable mapping exists or anyone holds references to pages, for which the kernel
+//! waits up to some 0.1 s (mm/memfd.c).
 
 #![allow(unsafe_code, reason = "file mappings as bytes, which the seals make sound")]
 

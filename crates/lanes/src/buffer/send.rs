@@ -2,9 +2,9 @@
 //! the loop that goes on until everything is taken.
 //!
 //! By reference is tried first. Whatever the kernel answers but EINTR, EAGAIN and EPIPE counts as
-//! "not this way": EPERM, EINVAL, ENOSYS, EOPNOTSUPP from a filter or a kernel that has no such call, EBADF and
-//! EINVAL from what is no pipe. From then on bytes are copied by `write(2)`, whose error is then the
-//! one told.
+//! "not this way": EPERM, EINVAL, ENOSYS, EOPNOTSUPP from a filter or a kernel that has no such
+//! call, EBADF and EINVAL from what is no pipe. From then on bytes are copied by `write(2)`, whose
+//! error is then the one told.
 
 use crate::probe;
 use rustix::event::{PollFd, PollFlags};

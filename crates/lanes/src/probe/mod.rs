@@ -3,13 +3,13 @@
 //! For each source and sink, write A, move it, overwrite the source with B, read the sink: A means
 //! the kernel copied, B that both share the page. No version is asked for; a kernel whose vmsplice
 //! copies, a filter that refuses the call with EPERM, EINVAL, ENOSYS or EOPNOTSUPP, a sandbox with
-//! calls of its own: each gives its answer. Needs no privilege, touches one page per question, reads
-//! nothing but its own data and waits for nothing. Overhead: 20 to 100 us a question, under 5 ms for
-//! all; [`truths`] asks once in a process.
+//! calls of its own: each gives its answer. Needs no privilege, touches one page per question,
+//! reads nothing but its own data and waits for nothing. Overhead: 20 to 100 us a question, under 5
+//! ms for all; [`truths`] asks once in a process.
 //!
-//! A sealed memfd cannot be overwritten to ask; [`Source::Memfd`] is its twin without the seal, which
-//! goes the same way through the kernel. What is not seen: calls that copy some sizes and share others
-//! (one base page is moved), and filters installed later.
+//! A sealed memfd cannot be overwritten to ask; [`Source::Memfd`] is its twin without the seal,
+//! which goes the same way through the kernel. What is not seen: calls that copy some sizes and
+//! share others (one base page is moved), and filters installed later.
 
 mod trial;
 
@@ -87,6 +87,40 @@ impl Sink {
     pub const ALL: [Self; 3] = [Self::Pipe, Self::Socket, Self::File];
 }
 
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Private => "memory (vmsplice)",
+            Self::Shared => "shared memory (vmsplice)",
+            Self::Memfd => "memfd (splice)",
+            Self::File => "file (splice)",
+            Self::Sendfile => "file (sendfile)",
+            Self::Tee => "pipe (tee)",
+            Self::Pipe => "pipe (splice)",
+        })
+    }
+}
+
+impl std::fmt::Display for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pipe => "pipe",
+            Self::Socket => "Unix socket",
+            Self::File => "file",
+        })
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Shared => f.write_str("shared"),
+            Self::Copied => f.write_str("copied"),
+            Self::Refused(errno) => write!(f, "refused ({errno})"),
+        }
+    }
+}
+
 /// Asks one question now.
 ///
 /// # Examples
@@ -110,14 +144,9 @@ pub fn ask(source: Source, sink: Sink) -> Answer {
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::probe::{Answer, truths};
+/// use pagewise_lanes::probe::truths;
 /// for truth in truths() {
-///     let word = match truth.answer {
-///         Answer::Shared => "shared",
-///         Answer::Copied => "copied",
-///         Answer::Refused(_) => "refused",
-///     };
-///     println!("{:?} into {:?}: {word}", truth.source, truth.sink);
+///     println!("{} into a {}: {}", truth.source, truth.sink, truth.answer);
 /// }
 /// ```
 #[must_use]

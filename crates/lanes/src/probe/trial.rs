@@ -49,7 +49,8 @@ impl Origin {
             Source::Shared => {
                 let file = memfd()?;
                 rustix::fs::ftruncate(&file, page as u64)?;
-                // SAFETY: the file was just made, is as long as the region, and nobody else knows it.
+                // SAFETY: the file was just made, is as long as the region, and nobody else knows
+                // it.
                 Place::Memory(unsafe { Region::of_file(file.as_fd(), page, Pages::Base) }?)
             }
             Source::Memfd | Source::Tee | Source::Pipe => Place::File(memfd()?, vec![0; page]),

@@ -1,7 +1,7 @@
 //! An adversarial reader against every buffer: it splices what it gets onward, tees it, sends it
 //! through a socket, lets it lie, hands it to a forked child, closes the pipe early, and compares
-//! only after the writer has gone on filling its memory. Not one byte may have changed; the same reader
-//! must catch the double buffer of which an emptied pipe is the only proof.
+//! only after the writer has gone on filling its memory. Not one byte may have changed; the same
+//! reader must catch the double buffer of which an emptied pipe is the only proof.
 //!
 //! `PAGEWISE_ADVERSARY_ROUNDS` sets the rounds for each kind of buffer; each prints one line.
 

@@ -116,8 +116,8 @@ impl Scheme for Copied {
     }
 }
 
-/// The known bad: two halves of one buffer in turn, the pipe as large as one half. When the splice of
-/// one half has returned, the other has left the pipe and is filled again.
+/// The known bad: two halves of one buffer in turn, the pipe as large as one half. When the splice
+/// of one half has returned, the other has left the pipe and is filled again.
 pub struct DoubleBuffer {
     start: *mut u8,
 }

@@ -1,9 +1,9 @@
-//! The page that both halves of a ring share: how many bytes the reader has copied, and a bell for a
-//! writer that sleeps until it is more.
+//! The page that both halves of a ring share: how many bytes the reader has copied, and a bell for
+//! a writer that sleeps until it is more.
 //!
 //! A memfd under F_SEAL_SHRINK, GROW and SEAL (`fcntl(2)`), so that neither half can take the page
-//! from the other (SIGBUS). It holds two numbers and is only ever touched as atomics: a count
-//! of bytes, stored with release after the copy and loaded with acquire before the region is written
+//! from the other (SIGBUS). It holds two numbers and is only ever touched as atomics: a count of
+//! bytes, stored with release after the copy and loaded with acquire before the region is written
 //! again, and the bell, a `futex(2)` word that is 1 while the writer sleeps.
 //!
 //! Overhead: one store and one swap a read; a system call only when the writer sleeps.

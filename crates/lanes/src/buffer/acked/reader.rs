@@ -38,8 +38,9 @@ impl Reader {
     ///
     /// # Safety
     ///
-    /// Nobody may read from the pipe but one [`Reader`] made of these two, and nobody else write to the count:
-    /// bytes that are spliced or teed out of the pipe change when their region is written again.
+    /// Nobody may read from the pipe but one [`Reader`] made of these two, and nobody else write to
+    /// the count: bytes that are spliced or teed out of the pipe change when their region is
+    /// written again.
     #[allow(unsafe_code, reason = "a contract that only the caller can keep")]
     pub unsafe fn into_files(mut self) -> Result<[OwnedFd; 2], Errno> {
         let pipe = self.pipe.take().ok_or(Errno::BADF)?;

@@ -13,7 +13,8 @@ use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How often the count is looked at before the writer sleeps: some 10 us, less than a wake-up costs.
+/// How often the count is looked at before the writer sleeps: some 10 us, less than a wake-up
+/// costs.
 const LOOKS: u32 = 400;
 
 /// The longest sleep before the writer looks whether the reader is gone.
@@ -45,9 +46,10 @@ impl Writer {
     ///
     /// # Safety
     ///
-    /// Whoever reads from the pipe must not acknowledge a byte before it has been copied and no reference to its
-    /// page is left anywhere: not in this pipe, not where it was spliced or teed to. Else bytes
-    /// change after they were handed over. It is not undefined behaviour of this process, but wrong data.
+    /// Whoever reads from the pipe must not acknowledge a byte before it has been copied and no
+    /// reference to its page is left anywhere: not in this pipe, not where it was spliced or teed
+    /// to. Else bytes change after they were handed over. It is not undefined behaviour of this
+    /// process, but wrong data.
     pub unsafe fn over(
         pipe: OwnedFd,
         regions: usize,
