@@ -257,3 +257,12 @@ fn the_seal_tells_whether_references_remain() {
     read(&mut onward, n);
     assert_eq!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE), Ok(()));
 }
+
+#[test]
+fn what_cannot_be_had_is_an_error() {
+    for len in [usize::MAX, usize::MAX - 4095, 1 << 62] {
+        assert_eq!(Frozen::build(len, |_| ()).unwrap_err(), Errno::NOMEM);
+        assert_eq!(Frozen::build_private(len, |_| ()).unwrap_err(), Errno::NOMEM);
+        assert_eq!(Dropped::new(len, Pages::Huge).unwrap_err(), Errno::NOMEM);
+    }
+}

@@ -1,38 +1,19 @@
 //! The two halves of a ring: in one process, in two, with a reader that is killed, and with
 //! acknowledgements of a peer's own.
 
-#![allow(unsafe_code, clippy::unwrap_used, reason = "fork; a test fails by panicking")]
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    reason = "contracts that the tests keep; a test fails by panicking"
+)]
 
+mod child;
+
+use child::{alone, fork, wait};
 use pagewise_lanes::buffer::acked::{self, Reader, Writer};
 use pagewise_lanes::buffer::{Pages, Sent};
 use rustix::io::Errno;
 use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
-
-/// A forked child holds the pipes of other tests too: one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs `body` in a forked child, which ends with 0 if it gives true.
-fn fork(body: impl FnOnce() -> bool) -> libc::pid_t {
-    // SAFETY: the child runs `body` and ends itself. What it takes (memory, descriptors) works in
-    // a child of a process with threads: the C library resets its allocator at fork.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork");
-    if pid == 0 {
-        let is_well = catch_unwind(AssertUnwindSafe(body)).unwrap_or(false);
-        // SAFETY: ends the child without running anything of the parent's.
-        unsafe { libc::_exit(i32::from(!is_well)) };
-    }
-    pid
-}
-
-fn wait(pid: libc::pid_t) -> i32 {
-    let mut status = 0;
-    // SAFETY: `status` is valid for writes, and the child is ours.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    status
-}
 
 const SIZE: usize = 8_192;
 const ROUNDS: usize = 2_000;
@@ -58,7 +39,7 @@ fn write_all(writer: &mut Writer) {
 
 #[test]
 fn halves_work_in_two_processes() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (mut writer, reader) = acked::ring(3, SIZE, Pages::Base).unwrap();
     // SAFETY: the child makes a reader of the files, and the parent closes them.
     let files = unsafe { reader.into_files() }.unwrap();
@@ -78,7 +59,7 @@ fn halves_work_in_two_processes() {
 
 #[test]
 fn a_reader_that_is_killed_is_found_gone() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (mut writer, reader) = acked::ring(2, SIZE, Pages::Base).unwrap();
     let mut reader = Some(reader);
     let pid = fork(|| {
@@ -103,7 +84,7 @@ fn a_reader_that_is_killed_is_found_gone() {
 
 #[test]
 fn a_region_waits_for_its_acknowledgement() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (mut exit, entry) = std::io::pipe().unwrap();
     // SAFETY: this test reads from the pipe itself, by copying, and acknowledges what it has.
     let (mut writer, peer) = unsafe { Writer::over(entry.into(), 2, SIZE, Pages::Base) }.unwrap();

@@ -1,9 +1,8 @@
 //! The reader: takes each block out of the pipe in one of the ways that keep its pages alive, and
 //! compares it when the writer is some blocks further on.
 
-#![allow(unsafe_code, reason = "fork, which is one of the attacks")]
-
 use crate::block::{Block, Dice};
+use crate::child::{fork, wait};
 use crate::schemes::Scheme;
 use pagewise_lanes::buffer::Sent;
 use rustix::io::Errno;
@@ -176,15 +175,10 @@ impl Adversary {
         let block = block.first(n);
         let (mut gone, go) = std::io::pipe().unwrap();
         let (expected, mut bytes) = (block.bytes(), vec![0; n]);
-        // SAFETY: the child makes only async-signal-safe calls on memory that exists.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0, "fork");
-        if pid == 0 {
+        let pid = fork(|| {
             let is_told = gone.read_exact(&mut [0]).is_ok();
-            let is_same = reader.read_exact(&mut bytes).is_ok() && bytes == expected;
-            // SAFETY: ends the child without running anything of the parent's.
-            unsafe { libc::_exit(i32::from(!is_told || !is_same)) };
-        }
+            is_told && reader.read_exact(&mut bytes).is_ok() && bytes == expected
+        });
         self.held.push_back((block, Place::Child { pid, go }));
     }
 
@@ -203,18 +197,9 @@ impl Adversary {
             }
             Place::Child { pid, mut go } => {
                 go.write_all(b"!").unwrap();
-                wait(pid)
+                wait(pid) == 0
             }
         };
         self.tally.count(is_same);
     }
-}
-
-/// Whether a child ended with status 0.
-pub fn wait(pid: libc::pid_t) -> bool {
-    let mut status = 0;
-    // SAFETY: `status` is valid for writes, and the child is ours.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    assert_eq!(waited, pid, "waitpid");
-    status == 0
 }

@@ -15,6 +15,8 @@
 
 mod attack;
 mod block;
+#[path = "../child/mod.rs"]
+mod child;
 mod ring;
 mod schemes;
 
@@ -22,11 +24,7 @@ use attack::Adversary;
 use pagewise_lanes::buffer::{Pages, Store};
 use pagewise_lanes::probe::{Answer, Sink, Source, ask};
 use schemes::{Copied, DoubleBuffer, Drops, Freezes, Scheme};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-
-/// Forked children inherit the pipes of other tests and would keep them open: one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Rounds for each kind of buffer, unless the environment says more.
 const ROUNDS: u64 = 3_000;
@@ -37,7 +35,7 @@ fn rounds() -> u64 {
 }
 
 fn survives(name: &str, scheme: &mut impl Scheme) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = child::alone();
     let (start, rounds) = (Instant::now(), rounds());
     let tally = Adversary::new(scheme.pipe_size(), scheme.lag()).run(scheme, rounds, u64::MAX);
     let seconds = start.elapsed().as_secs_f64();
@@ -71,7 +69,7 @@ fn copied_bytes_never_change() {
 
 #[test]
 fn ring_bytes_never_change() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = child::alone();
     let (start, rounds) = (Instant::now(), rounds());
     let tally = ring::run(rounds);
     let seconds = start.elapsed().as_secs_f64();
@@ -90,7 +88,7 @@ fn the_double_buffer_is_caught() {
         println!("SKIP the_double_buffer_is_caught: vmsplice does not share pages here");
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = child::alone();
     let mut scheme = DoubleBuffer::new();
     let start = Instant::now();
     let tally = Adversary::new(scheme.pipe_size(), scheme.lag()).run(&mut scheme, 10_000, 1);

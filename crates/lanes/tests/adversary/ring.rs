@@ -1,10 +1,9 @@
 //! The ring against its own reader at its worst: reads of odd sizes, pauses, children forked while
 //! regions are on their way, and readers that leave early.
 
-#![allow(unsafe_code, reason = "fork, which is one of the attacks")]
-
-use crate::attack::{Tally, wait};
+use crate::attack::Tally;
 use crate::block::{Block, Dice, fill};
+use crate::child::{fork, wait};
 use pagewise_lanes::buffer::acked::{self, Reader, Writer};
 use pagewise_lanes::buffer::{Pages, Sent};
 use rustix::io::Errno;
@@ -45,13 +44,7 @@ fn produce(mut writer: Writer, rounds: u64, tally: &mut Tally, mut tell: impl Fn
         tally.rounds += 1;
         tally.by_reference += u64::from(sent == Sent::ByReference);
         if dice.roll(2_000) == 0 {
-            // SAFETY: the child only ends itself.
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
-                // SAFETY: ends the child without running anything of the parent's.
-                unsafe { libc::_exit(0) };
-            }
-            assert!(pid > 0 && wait(pid));
+            assert_eq!(wait(fork(|| true)), 0);
         }
     }
 }

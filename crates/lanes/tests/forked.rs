@@ -1,0 +1,45 @@
+//! Buffers and `fork(2)`: frozen bytes are the child's too, what can be written is not.
+
+#![allow(unsafe_code, clippy::unwrap_used, reason = "a signal by hand; a test fails by panicking")]
+
+mod child;
+
+use child::{alone, fork, wait};
+use pagewise_lanes::buffer::{Dropped, Frozen, Pages};
+use std::io::Read;
+
+const LEN: usize = 30_000;
+
+#[test]
+fn frozen_bytes_are_the_childs_too() {
+    let _alone = alone();
+    let fill = |space: &mut [u8]| space.fill(7);
+    for frozen in [Frozen::build(LEN, fill).unwrap(), Frozen::build_private(LEN, fill).unwrap()] {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        frozen.send(&writer, 0..10).unwrap();
+        let pid = fork(|| {
+            let is_same = frozen.as_bytes().iter().all(|byte| *byte == 7);
+            is_same && frozen.send(&writer, 10..LEN).is_ok()
+        });
+        drop(writer);
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        assert_eq!((wait(pid), got.len()), (0, LEN));
+        assert!(got.iter().all(|byte| *byte == 7));
+    }
+}
+
+#[test]
+fn a_child_does_not_inherit_what_can_be_written() {
+    let _alone = alone();
+    let mut region = Dropped::new(LEN, Pages::Base).unwrap();
+    region.as_mut_slice().fill(1);
+    let pid = fork(|| {
+        // SAFETY: sets the default, so that the runtime prints nothing.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+        region.as_mut_slice().fill(2);
+        true
+    });
+    assert_eq!(libc::WTERMSIG(wait(pid)), libc::SIGSEGV);
+    assert!(region.as_mut_slice().iter().all(|byte| *byte == 1));
+}
