@@ -11,12 +11,26 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 pub(crate) enum Transfer {
     /// `splice(2)`; one side is a pipe.
     Splice,
+    /// The same with SPLICE_F_NONBLOCK: EAGAIN where it would have to wait for a pipe.
+    SpliceNow,
     /// `tee(2)`: both sides are pipes, and the bytes stay in the first.
     Tee,
     /// `sendfile(2)`.
     Sendfile,
     /// `copy_file_range(2)`.
     FileRange,
+}
+
+impl Transfer {
+    /// The call as its man page names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Splice | Self::SpliceNow => "splice",
+            Self::Tee => "tee",
+            Self::Sendfile => "sendfile",
+            Self::FileRange => "copy_file_range",
+        }
+    }
 }
 
 /// What the kernel is asked for. Counts are bytes; 0 from a source means its end.
@@ -35,7 +49,7 @@ pub(crate) trait Calls {
     ) -> Result<usize, Errno>;
     /// A pipe of our own: reading end, writing end.
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno>;
-    /// Grows a pipe to `size` where the user's limits allow; the capacity it has then.
+    /// Grows a pipe to `size`, or as near as the user's limits allow; the capacity it has then.
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno>;
     /// Waits until a descriptor that answered EAGAIN is ready.
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno>;
@@ -65,6 +79,9 @@ impl Calls for Kernel {
         let flags = SpliceFlags::empty();
         match how {
             Transfer::Splice => rustix::pipe::splice(from, None, to, None, most, flags),
+            Transfer::SpliceNow => {
+                rustix::pipe::splice(from, None, to, None, most, SpliceFlags::NONBLOCK)
+            }
             Transfer::Tee => rustix::pipe::tee(from, to, most, flags),
             Transfer::Sendfile => rustix::fs::sendfile(to, from, None, most),
             Transfer::FileRange => rustix::fs::copy_file_range(from, None, to, None, most),
@@ -77,10 +94,14 @@ impl Calls for Kernel {
 
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
         let has = rustix::pipe::fcntl_getpipe_size(pipe)?;
-        if has >= size {
-            return Ok(has);
+        let mut asked = size;
+        while asked > has {
+            match rustix::pipe::fcntl_setpipe_size(pipe, asked) {
+                Ok(gets) => return Ok(gets),
+                Err(_) => asked /= 2,
+            }
         }
-        rustix::pipe::fcntl_setpipe_size(pipe, size).or(Ok(has))
+        Ok(has)
     }
 
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {

@@ -1,7 +1,10 @@
 //! The loop of a copy: one way after the other until the end of the source or an error of a side.
 
 use super::calls::{Calls, Transfer};
+use super::doubt::Doubt;
+use super::memory::Memory;
 use super::outlet::Outlet;
+use super::polling::{Polling, TRIES};
 use super::route::Way;
 use super::{BUFFER, Copied, CopyError, PIPE, Side, Step};
 use crate::end::{End, Kind};
@@ -15,12 +18,16 @@ use std::time::{Duration, Instant};
 /// small enough that progress is seen.
 const MOST: usize = 16 * PIPE;
 
+/// A pipe of our own that stays smaller than this (the user's soft limit gives two slots) costs more
+/// calls than reading and writing.
+const LEAST: usize = BUFFER / 4;
+
 /// How a way ended.
 enum Left {
     /// The source gave its end, or the limit is reached.
     Ended,
-    /// The kernel does not allow it here, or something failed whose side it cannot tell.
-    Refused,
+    /// The kernel does not allow it here, or something failed that the next way has to tell.
+    Refused(Option<Doubt>),
 }
 
 /// A copy at work.
@@ -35,28 +42,37 @@ pub(super) struct Engine<'a, C, P> {
     pub(super) stop: Option<&'a AtomicBool>,
     /// Whether the time on either side is taken.
     pub(super) is_timed: bool,
+    polling: Polling,
 }
 
 impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
-    /// A copy from a source that was looked at.
+    /// A copy from a source that was looked at; `capacity` is that of its pipe, or 0.
     pub(super) fn new(
         calls: &'a C,
-        (from, source): (BorrowedFd<'a>, End),
+        (from, source, capacity): (BorrowedFd<'a>, End, usize),
         to: BorrowedFd<'a>,
         progress: P,
     ) -> Self {
-        let outlet = Outlet { calls, to, moved: 0 };
-        let source = source.kind;
-        Self { from, source, outlet, progress, limit: None, stop: None, is_timed: false }
+        Self {
+            from,
+            source: source.kind,
+            outlet: Outlet { calls, to, moved: 0 },
+            progress,
+            limit: None,
+            stop: None,
+            is_timed: false,
+            polling: Polling::new(capacity),
+        }
     }
 
     /// Tries the ways in order.
     pub(super) fn run(mut self, ways: &[Way]) -> Result<Copied, CopyError> {
         let mut last = Way::ReadWrite;
+        let mut doubt = None;
         for &way in ways {
             let before = self.outlet.moved;
             let left = match way {
-                Way::ReadWrite => self.by_read_write(),
+                Way::ReadWrite => self.by_read_write(doubt),
                 Way::Broker => self.by_broker(),
                 Way::Splice => self.by_one_call(way, Transfer::Splice),
                 Way::Sendfile => self.by_one_call(way, Transfer::Sendfile),
@@ -65,8 +81,10 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             if self.outlet.moved > before {
                 last = way;
             }
-            if matches!(left, Left::Ended) && self.is_really_over(way) {
-                break;
+            match left {
+                Left::Ended if self.is_really_over(way) => break,
+                Left::Ended => doubt = None,
+                Left::Refused(told) => doubt = told,
             }
         }
         Ok(Copied { bytes: self.outlet.moved, way: last })
@@ -86,6 +104,27 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         };
         let (source, sink) = (between(start, middle), between(middle, end));
         (self.progress)(Step { moved: self.outlet.moved, way, source, sink });
+    }
+
+    /// Moves at most `most` bytes from the source by one call; a splice looks a few times before it
+    /// sleeps, where that is found to pay.
+    fn take(&mut self, how: Transfer, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
+        let calls = self.outlet.calls;
+        if how == Transfer::Splice && self.polling.is_on() {
+            for _ in 0..TRIES {
+                match calls.transfer(Transfer::SpliceNow, self.from, to, most) {
+                    Err(Errno::AGAIN) => std::thread::yield_now(),
+                    told => {
+                        self.polling.was_worth();
+                        return told;
+                    }
+                }
+            }
+            self.polling.was_vain();
+        }
+        let n = calls.transfer(how, self.from, to, most)?;
+        self.polling.note(n);
+        Ok(n)
     }
 
     /// The time, where it is taken.
@@ -111,7 +150,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             if most == 0 {
                 return Ok(Left::Ended);
             }
-            match self.outlet.calls.transfer(how, self.from, self.outlet.to, most) {
+            match self.take(how, self.outlet.to, most) {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     self.outlet.moved += n as u64;
@@ -125,9 +164,9 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                     waited = true;
                 }
                 Err(Errno::PIPE) => {
-                    return Err(self.outlet.error(Side::Sink, "splice", Errno::PIPE));
+                    return Err(self.outlet.error(Side::Sink, how.name(), Errno::PIPE));
                 }
-                Err(_) => return Ok(Left::Refused),
+                Err(errno) => return Ok(Left::Refused(Doubt::of_either(how, errno))),
             }
         }
     }
@@ -136,9 +175,10 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     /// the sink's, and what is in the pipe is never lost.
     fn by_broker(&mut self) -> Result<Left, CopyError> {
         let calls = self.outlet.calls;
-        let Ok((reading, writing)) = calls.pipe() else { return Ok(Left::Refused) };
-        let Ok(capacity) = calls.grow(writing.as_fd(), PIPE) else {
-            return Ok(Left::Refused);
+        let Ok((reading, writing)) = calls.pipe() else { return Ok(Left::Refused(None)) };
+        let capacity = match calls.grow(writing.as_fd(), PIPE) {
+            Ok(capacity) if capacity >= LEAST => capacity,
+            Ok(_) | Err(_) => return Ok(Left::Refused(None)),
         };
         loop {
             let most = self.room(capacity);
@@ -146,36 +186,40 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 return Ok(Left::Ended);
             }
             let start = self.now();
-            match calls.transfer(Transfer::Splice, self.from, writing.as_fd(), most) {
+            match self.take(Transfer::Splice, writing.as_fd(), most) {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     let middle = self.now();
                     let is_spliced = self.outlet.splice_all(&reading, n)?;
                     self.tell(Way::Broker, [start, middle, self.now()]);
                     if !is_spliced {
-                        return Ok(Left::Refused);
+                        return Ok(Left::Refused(None));
                     }
                 }
                 Err(Errno::INTR) => {}
-                Err(_) => return Ok(Left::Refused),
+                Err(errno) => {
+                    return Ok(Left::Refused(Doubt::of_source(Transfer::Splice, errno)));
+                }
             }
         }
     }
 
-    fn by_read_write(&mut self) -> Result<Left, CopyError> {
-        let mut buffer = vec![0; BUFFER];
+    /// Through our memory. `doubt` is what the way before met: it is the error when nothing comes.
+    fn by_read_write(&mut self, mut doubt: Option<Doubt>) -> Result<Left, CopyError> {
+        let mut buffer = Memory::new(BUFFER);
         loop {
             let most = self.room(BUFFER);
             if most == 0 {
                 return Ok(Left::Ended);
             }
             let start = self.now();
-            let n = self.outlet.read(self.from, &mut buffer[..most])?;
+            let n = self.outlet.read(self.from, &mut buffer.bytes()[..most])?;
             if n == 0 {
-                return Ok(Left::Ended);
+                return doubt.map_or(Ok(Left::Ended), |doubt| Err(doubt.error(self.outlet.moved)));
             }
+            doubt = None;
             let middle = self.now();
-            self.outlet.write_all(&buffer[..n])?;
+            self.outlet.write_all(&buffer.bytes()[..n])?;
             self.tell(Way::ReadWrite, [start, middle, self.now()]);
         }
     }

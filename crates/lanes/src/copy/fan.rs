@@ -7,6 +7,8 @@
 //! rest. Sinks are served in turn, and the slowest sets the pace, as in tee(1).
 
 use super::calls::{Calls, Kernel, Transfer};
+use super::doubt::Doubt;
+use super::memory::Memory;
 use super::outlet::Outlet;
 use super::{BUFFER, CopyError, PIPE, Side};
 use crate::end::{End, Kind};
@@ -66,19 +68,20 @@ impl<'a> Fan<'a> {
             errno,
             moved: 0,
         })?;
-        for sink in &self.to {
-            if End::of(sink).is_ok_and(|end| end.kind == Kind::Pipe) {
+        for end in std::iter::once(&self.from).chain(&self.to) {
+            if End::of(end).is_ok_and(|end| end.kind == Kind::Pipe) {
                 // A pipe that stays small is slower and nothing else.
-                let _capacity = calls.grow(*sink, PIPE);
+                let _capacity = calls.grow(*end, PIPE);
             }
         }
         let outlets = self.to.iter().map(|to| Some(Outlet { calls, to: *to, moved: 0 }));
         let mut spread =
             Spread { calls, from: self.from, outlets: outlets.collect(), failed, moved: 0 };
-        if !matches!(source.kind, Kind::Regular | Kind::Terminal | Kind::Other) {
-            spread.by_reference()?;
-        }
-        spread.by_copying()
+        let doubt = match source.kind {
+            Kind::Regular | Kind::Terminal | Kind::Other => None,
+            Kind::Pipe | Kind::Socket | Kind::Device => spread.by_reference()?,
+        };
+        spread.by_copying(doubt)
     }
 }
 
@@ -107,30 +110,30 @@ enum Shared {
 impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
     /// Moves bytes through our pipes until the source's end or a refusal; [`Self::by_copying`]
     /// goes on from there.
-    fn by_reference(&mut self) -> Result<(), CopyError> {
+    fn by_reference(&mut self) -> Result<Option<Doubt>, CopyError> {
         let (Some((mut first, mut capacity)), Some((mut second, _))) = (self.pipe(), self.pipe())
         else {
-            return Ok(());
+            return Ok(None);
         };
         while self.outlets.iter().any(Option::is_some) {
             let n =
                 match self.calls.transfer(Transfer::Splice, self.from, first.1.as_fd(), capacity) {
-                    Ok(0) => return Ok(()),
+                    Ok(0) => return Ok(None),
                     Ok(n) => n,
                     Err(Errno::INTR) => continue,
-                    Err(_) => return Ok(()),
+                    Err(errno) => return Ok(Doubt::of_source(Transfer::Splice, errno)),
                 };
             self.moved += n as u64;
             match self.share(&first.0, &mut second, n)? {
                 Shared::Whole => {}
-                Shared::ByHand => return Ok(()),
+                Shared::ByHand => return Ok(None),
                 Shared::Stale => {
-                    let Some(fresh) = self.pipe() else { return Ok(()) };
+                    let Some(fresh) = self.pipe() else { return Ok(None) };
                     (first, capacity) = fresh;
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A grown pipe of our own and its capacity.
@@ -215,16 +218,18 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
     }
 
     /// Reads once and writes to each, until the source's end or until no sink is left.
-    fn by_copying(mut self) -> Result<u64, CopyError> {
-        let mut buffer = vec![0; BUFFER];
+    /// `doubt` is what came before: it is the error when nothing comes.
+    fn by_copying(mut self, mut doubt: Option<Doubt>) -> Result<u64, CopyError> {
+        let mut buffer = Memory::new(BUFFER);
         while self.outlets.iter().any(Option::is_some) {
-            let n = self.reader().read(self.from, &mut buffer)?;
+            let n = self.reader().read(self.from, buffer.bytes())?;
             if n == 0 {
-                break;
+                return doubt.map_or(Ok(self.moved), |doubt| Err(doubt.error(self.moved)));
             }
+            doubt = None;
             self.moved += n as u64;
             for index in 0..self.outlets.len() {
-                self.serve(index, |outlet| outlet.write_all(&buffer[..n]))?;
+                self.serve(index, |outlet| outlet.write_all(&buffer.bytes()[..n]))?;
             }
         }
         Ok(self.moved)

@@ -7,17 +7,22 @@
 //! than `read` is asked once more of `read`, as some files (those of /proc) only give their bytes
 //! to it; a terminal, where that would ask the user twice, is only ever read.
 //!
-//! Our buffer is [`BUFFER`] bytes, our own pipe and a pipe written to are grown to [`PIPE`] where
-//! the user's limits allow. A descriptor with O_NONBLOCK is waited for and left as it was. Overhead
-//! before the first byte: two `fstat`, two `fcntl`, and one or two calls to grow a pipe.
+//! Our buffer is [`BUFFER`] bytes; our own pipe, a pipe written to and a pipe read from are grown to
+//! [`PIPE`], or as near as the user's limits allow; [`Copy::keep_capacity`] leaves both ends as they
+//! are. For small pieces in close order it looks a few times before it sleeps ([`polling`]). A descriptor with O_NONBLOCK is
+//! waited for and left as it was. Overhead before the first byte: two `fstat`, two `fcntl`, and one or
+//! two calls to grow each pipe.
 
 mod calls;
+mod doubt;
 mod engine;
 mod fan;
+mod memory;
 mod outlet;
+mod polling;
 mod route;
 
-use crate::end::End;
+use crate::end::{End, Kind};
 use calls::{Calls, Kernel};
 use engine::Engine;
 use rustix::io::Errno;
@@ -170,7 +175,7 @@ impl<'a> Copy<'a> {
         self
     }
 
-    /// Leaves the capacity of a pipe written to as it is.
+    /// Leaves the capacity of the pipes at both ends as it is.
     #[must_use]
     pub fn keep_capacity(mut self) -> Self {
         self.grow = false;
@@ -216,15 +221,18 @@ impl<'a> Copy<'a> {
         let told = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
         let from = End::of(self.from).map_err(|e| told(Side::Source, e))?;
         let to = End::of(self.to).map_err(|e| told(Side::Sink, e))?;
-        if self.grow && to.kind == crate::Kind::Pipe {
-            // A pipe that stays small is slower and nothing else.
-            let _capacity = calls.grow(self.to, PIPE);
-        }
+        let wanted = if self.grow { PIPE } else { 0 };
+        // A pipe that stays small, or does not tell its capacity, is slower and nothing else.
+        let grown = |fd, end: End| match end.kind {
+            Kind::Pipe => calls.grow(fd, wanted).unwrap_or(0),
+            _ => 0,
+        };
+        let (capacity, _) = (grown(self.from, from), grown(self.to, to));
         let ways = match self.copying {
             true => &[Way::ReadWrite][..],
             false => route::ways(from, to, self.live, self.sides),
         };
-        let mut engine = Engine::new(calls, (self.from, from), self.to, progress);
+        let mut engine = Engine::new(calls, (self.from, from, capacity), self.to, progress);
         engine.limit = self.limit;
         engine.stop = self.stop;
         engine.is_timed = self.sides;

@@ -2,6 +2,7 @@
 //! descriptor, waiting where it answers EAGAIN, with errors that are the sink's.
 
 use super::calls::{Calls, Transfer};
+use super::memory::Memory;
 use super::{BUFFER, CopyError, Side};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -45,14 +46,14 @@ impl<'a, C: Calls> Outlet<'a, C> {
 
     /// Writes the `held` bytes of our pipe out by hand.
     fn drain(&mut self, pipe: &OwnedFd, mut held: usize) -> Result<(), CopyError> {
-        let mut buffer = vec![0; held.min(BUFFER)];
+        let mut buffer = Memory::new(held.min(BUFFER));
         while held > 0 {
-            let most = held.min(buffer.len());
-            let n = self.read(pipe.as_fd(), &mut buffer[..most])?;
+            let most = held.min(BUFFER);
+            let n = self.read(pipe.as_fd(), &mut buffer.bytes()[..most])?;
             if n == 0 {
                 return Err(self.error(Side::Source, "read", Errno::IO));
             }
-            self.write_all(&buffer[..n])?;
+            self.write_all(&buffer.bytes()[..n])?;
             held -= n;
         }
         Ok(())
