@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn a_reset_is_kept_and_a_refusal_is_not() {
-        let reset = Doubt::of_source(Transfer::Splice, Errno::CONNRESET).map(|doubt| doubt.error(7));
+        let reset =
+            Doubt::of_source(Transfer::Splice, Errno::CONNRESET).map(|doubt| doubt.error(7));
         let (side, call, errno) = (Side::Source, "splice", Errno::CONNRESET);
         assert_eq!(reset, Some(CopyError { side, call, errno, moved: 7 }));
         assert_eq!(Doubt::of_either(Transfer::Sendfile, Errno::INVAL), None);
@@ -72,6 +73,9 @@ mod tests {
     #[test]
     fn a_full_sink_is_the_sinks() {
         let full = Doubt::of_either(Transfer::FileRange, Errno::NOSPC).map(|doubt| doubt.error(0));
-        assert_eq!(full.map(|error| (error.side, error.call)), Some((Side::Sink, "copy_file_range")));
+        assert_eq!(
+            full.map(|error| (error.side, error.call)),
+            Some((Side::Sink, "copy_file_range"))
+        );
     }
 }

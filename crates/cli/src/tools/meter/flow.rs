@@ -1,14 +1,15 @@
 //! Moving the data that `meter` measures, and the figures that the display reads meanwhile.
 //!
-//! Whatever can be spliced goes through a pipe of our own, so that neither of the user's pipes is
-//! polled or asked for its content and the time on either side is known. Lines, `-A`, `-B` and
-//! `-C` need the bytes in our memory: read and write then.
+//! Whatever can be spliced is, and neither of the user's pipes is polled or asked for its content.
+//! Where the time on either side is to be told, and only there, it goes through a pipe of our own.
+//! Lines, `-A`, `-B` and `-C` need the bytes in our memory: read and write then.
 
 use super::super::files;
 use super::super::message::{quoted, reason, tell};
 use super::allowance::Allowance;
 use super::asked::{Asked, Unit};
 use super::control::Control;
+use super::gauge;
 use pagewise_lanes::{Copy, CopyError, Side, Step, Way};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -186,7 +187,10 @@ impl Flow<'_> {
         while let Some(room) = self.room() {
             let (tally, output, syncs) = (self.tally, self.output, self.asked.syncs);
             let is_new = &self.control.is_new;
-            let copy = Copy::new(input, output).limit(room).until(is_new).tell_sides();
+            let mut copy = Copy::new(input, output).limit(room).until(is_new);
+            if gauge::tells_sides(&self.asked) {
+                copy = copy.tell_sides();
+            }
             let mut before = 0;
             let copied = copy.run_watched(|step| {
                 let Step { moved, way, source, sink } = step;

@@ -3,7 +3,7 @@
 //! Pure. Amounts have three digits and a unit of 1024 (1000 with `-k`), times are h:mm:ss, rates a
 //! second. What is not known is shown as `--`, never as 0.
 
-use super::asked::{Asked, Bar, Shown, Unit};
+use super::asked::{Asked, Bar, Form, Shown, Unit};
 use std::time::Duration;
 
 /// What is known at one moment.
@@ -55,6 +55,19 @@ fn layout(asked: &Asked) -> String {
     ];
     let chosen: Vec<&str> = wanted.iter().filter(|(is, _)| *is).map(|(_, part)| *part).collect();
     chosen.join(" ")
+}
+
+/// Whether anything that is shown needs the time spent on either side.
+pub(super) fn tells_sides(asked: &Asked) -> bool {
+    let is_shown = match asked.form {
+        Form::Quiet | Form::Numeric => false,
+        Form::Json => true,
+        Form::Line => {
+            let layout = asked.format.clone().unwrap_or_else(|| layout(asked));
+            parts(&layout).contains(&Part::Figure('T'))
+        }
+    };
+    asked.stats || is_shown
 }
 
 /// A piece of a format.
@@ -311,6 +324,19 @@ mod tests {
         assert_eq!(amount(2_500_000.0, &lines), "2.50M");
         let bits = Asked { unit: Unit::Bits, is_decimal: true, ..Asked::default() };
         assert_eq!(amount(1_000.0, &bits), "8.00Kb");
+    }
+
+    #[test]
+    fn the_time_of_each_side_is_taken_where_it_is_told() {
+        let with = |form, format: Option<&str>, stats| {
+            let format = format.map(str::to_owned);
+            tells_sides(&Asked { form, format, stats, ..Asked::default() })
+        };
+        assert!(with(Form::Json, None, false) && with(Form::Quiet, None, true));
+        assert!(with(Form::Line, Some("%b %T"), false));
+        assert!(with(Form::Line, Some("%{buffer-percent}"), false));
+        assert!(!with(Form::Line, None, false) && !with(Form::Line, Some("%b"), false));
+        assert!(!with(Form::Quiet, Some("%T"), false));
     }
 
     #[test]
