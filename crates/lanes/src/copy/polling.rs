@@ -22,7 +22,7 @@ pub(super) const TRIES: u32 = 16;
 const RATE: u128 = 1_000;
 
 /// Calls without a look after looks in vain: first and most.
-const PATIENCE: (u32, u32) = (16, 4_096);
+const PATIENCE: (u32, u32) = (1 << 4, 1 << 12);
 
 /// The flow of one source.
 #[derive(Debug)]
