@@ -43,12 +43,12 @@ fn freely(from: End, to: End, live: bool) -> &'static [Way] {
         (Regular, Regular) => &[Way::FileRange, Way::ReadWrite],
         (Regular, Pipe) if live => &[Way::Splice, Way::ReadWrite],
         (Regular, Socket) if live => &[Way::Sendfile, Way::ReadWrite],
-        (Regular | Socket | Device, Device) | (Socket, Regular | Socket) => {
-            &[Way::Broker, Way::ReadWrite]
-        }
-        (Pipe, Pipe | Regular | Socket | Device) | (Socket | Device, Pipe) => {
-            &[Way::Splice, Way::ReadWrite]
-        }
+        (Regular | Socket | Device, Device)
+        | (Socket, Regular | Socket)
+        // The copy into the file's pages would hold the lock of the source's pipe; its writer waits.
+        | (Pipe, Regular) => &[Way::Broker, Way::ReadWrite],
+        // The pages go back to where the writer takes its next ones from, or no byte is copied.
+        (Pipe, Pipe | Socket | Device) | (Socket | Device, Pipe) => &[Way::Splice, Way::ReadWrite],
         _ => &[Way::ReadWrite],
     }
 }
