@@ -57,7 +57,7 @@ struct Inner {
 /// # Examples
 ///
 /// ```
-/// use pagewise_lanes::buffer::{Frozen, Sent};
+/// use pagewise_lanes::buffer::Frozen;
 /// use std::io::Read;
 /// let hello = Frozen::new(b"hello, world\n")?;
 /// let (mut reader, writer) = std::io::pipe()?;

@@ -155,14 +155,22 @@ impl Region {
     /// Puts what is resident on huge pages, where they are wanted and the kernel allows.
     pub(crate) fn collapse(&mut self) {
         const TRIES: u32 = 3; // EAGAIN: a page was busy, on a list of another CPU for instance
-        for _ in 0..if self.pages == Pages::Huge { TRIES } else { 0 } {
-            // SAFETY: the range is memory that `self` owns; its content stays.
-            let done =
-                unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_COLLAPSE) };
-            let again = std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN);
-            if done == 0 || !again {
+        if self.pages == Pages::Base {
+            return;
+        }
+        for _ in 0..TRIES {
+            if self.try_collapse() != Err(Errno::AGAIN) {
                 break;
             }
+        }
+    }
+
+    fn try_collapse(&self) -> Result<(), Errno> {
+        let start = self.start.as_ptr().cast();
+        // SAFETY: the range is memory that `self` owns; its content stays.
+        match unsafe { libc::madvise(start, self.len, libc::MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         }
     }
 
