@@ -40,7 +40,7 @@ impl Sink {
             "socket" => Some(socket(Duration::ZERO)),
             "nonblock_socket" => Some(socket(LATE).nonblocking()),
             "tcp" => Some(tcp()),
-            "tty" => Some(tty()),
+            "tty" => tty(),
             "null" | "zero" => Some(device(&format!("/dev/{name}"), None)),
             "full" => Some(device("/dev/full", Some(Vec::new()))),
             "eventfd" => Some(event()),
@@ -131,15 +131,15 @@ fn tcp() -> Sink {
 }
 
 /// A terminal that changes no byte on its way out.
-fn tty() -> Sink {
-    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+fn tty() -> Option<Sink> {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).ok()?;
     grantpt(&controller).unwrap();
     unlockpt(&controller).unwrap();
     let user = ioctl_tiocgptpeer(&controller, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     let mut settings = tcgetattr(&user).unwrap();
     settings.make_raw();
     tcsetattr(&user, OptionalActions::Now, &settings).unwrap();
-    collected(user, Duration::ZERO, controller)
+    Some(collected(user, Duration::ZERO, controller))
 }
 
 fn device(path: &str, keeps: Option<Vec<u8>>) -> Sink {

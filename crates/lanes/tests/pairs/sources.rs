@@ -64,7 +64,7 @@ impl Source {
             "nonblock_socket" => Some(socket(LATE).nonblocking()),
             "tcp" => Some(tcp()),
             "reset" => Some(reset()),
-            "tty" => Some(tty()),
+            "tty" => tty(),
             "null" => Some(device("/dev/null", Vec::new(), None)),
             "zero" | "full" => Some(device(&format!("/dev/{name}"), vec![0; SIZE], Some(SIZE))),
             "urandom" => {
@@ -184,8 +184,8 @@ fn reset() -> Source {
 }
 
 /// A terminal on which lines were typed, and the end once.
-fn tty() -> Source {
-    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+fn tty() -> Option<Source> {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).ok()?;
     grantpt(&controller).unwrap();
     unlockpt(&controller).unwrap();
     let user = ioctl_tiocgptpeer(&controller, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -195,7 +195,7 @@ fn tty() -> Source {
     let text: String = (0..100).map(|line| format!("line {line} of what was typed\n")).collect();
     rustix::io::write(&controller, text.as_bytes()).unwrap();
     rustix::io::write(&controller, b"\x04").unwrap();
-    Source { held: Some(controller), ..plain(user, text.into_bytes()) }
+    Some(Source { held: Some(controller), ..plain(user, text.into_bytes()) })
 }
 
 fn device(path: &str, content: Vec<u8>, limit: Option<usize>) -> Source {
