@@ -70,11 +70,11 @@ pub enum Wait {
 pub struct WaitCounts {
     /// Waits that ended while spinning.
     pub spins: u64,
-    /// Waits that ended in a sleep.
+    /// Waits that ended in a sleep; while spinning rests, calls that took longer than 5 us.
     pub sleeps: u64,
     /// Time spun, rewarded or in vain.
     pub spun: Duration,
-    /// Time from falling asleep to the end of the call that slept.
+    /// Time of the calls that slept, after a spin from its end on.
     pub slept: Duration,
 }
 

@@ -22,8 +22,8 @@
 
 use std::time::Duration;
 
-/// Longest wait that is worth spinning for: what a wake-up costs.
-const SHORT: Duration = Duration::from_micros(50);
+/// Longest wait that is worth spinning for: what two wake-ups cost, the peer's and ours.
+const SHORT: Duration = Duration::from_micros(100);
 
 /// Longest spin.
 const MOST: Duration = Duration::from_micros(200);

@@ -2,12 +2,14 @@
 //!
 //! A wait begins when an attempt answers EAGAIN. While [`Patience`] allows, the attempt is repeated
 //! with pauses between (a processor hint, so that the peer on a sibling thread is not held up);
-//! after that the call itself sleeps in the kernel. `poll(2)` is never used on a pipe that can sleep
+//! after that the call itself sleeps in the kernel. Where patience does not allow a spin nothing is
+//! attempted: the call sleeps, and one that takes longer than [`NOTICEABLE`] counts as a wait. `poll(2)` is never used on a pipe that can sleep
 //! in a call: it would set the pipe's `poll_usage` mark for good, and every later write would
 //! wake the reader. Only where somebody set O_NONBLOCK, which is not ours to clear, poll is what
 //! is left.
 //!
-//! A wait costs one attempt of some 0.2 us more than sleeping at once, and two looks at the clock.
+//! A spin costs an attempt of some 0.2 us and two looks at the clock, a call that may sleep the two
+//! looks.
 //! What is waited for is not seen: the peer may be computing, or not be scheduled.
 
 use super::patience::Patience;
@@ -21,6 +23,10 @@ use std::time::{Duration, Instant};
 
 /// Processor hints between two attempts: about as long as an attempt takes.
 const PAUSES: u32 = 4;
+
+/// What a call must take to count as one that slept: longer than it takes to copy some pages,
+/// shorter than any sleep.
+const NOTICEABLE: Duration = Duration::from_micros(5);
 
 /// Whether a call may sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +68,7 @@ impl Waiter {
         self.counts
     }
 
-    /// Whether calls are first attempted without sleeping, where that is possible.
+    /// Whether calls are ever attempted without sleeping, where that is possible.
     pub(super) fn attempts(&self) -> bool {
         self.wait != Wait::Block
     }
@@ -78,19 +84,41 @@ impl Waiter {
         if !can_attempt || !self.attempts() {
             return sleep(ready, call);
         }
+        let budget = self.budget();
+        if budget.is_zero() {
+            return self.sleep_through(ready, call);
+        }
         match call(Moment::Now) {
-            Err(Errno::AGAIN) => self.wait_for(ready, call),
+            Err(Errno::AGAIN) => self.spin(budget, ready, call),
             answer => answer,
         }
     }
 
-    fn wait_for<T>(
+    /// A call while spinning rests.
+    fn sleep_through<T>(
         &mut self,
+        ready: Ready<'_>,
+        call: impl FnMut(Moment) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let start = Instant::now();
+        let answer = sleep(ready, call);
+        let took = start.elapsed();
+        if took >= NOTICEABLE {
+            self.patience.slept(took);
+            self.counts.sleeps += 1;
+            self.counts.slept += took;
+        }
+        answer
+    }
+
+    /// Attempts again and again while the budget lasts, then sleeps.
+    fn spin<T>(
+        &mut self,
+        budget: Duration,
         ready: Ready<'_>,
         mut call: impl FnMut(Moment) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let start = Instant::now();
-        let budget = self.budget();
         let mut spun = Duration::ZERO;
         while spun < budget {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
@@ -105,17 +133,19 @@ impl Waiter {
         }
         let answer = sleep(ready, call);
         let slept = start.elapsed() - spun;
-        match budget.is_zero() {
-            true => self.patience.slept(slept),
-            false => self.patience.spun(spun + slept),
-        }
+        self.patience.spun(spun + slept);
         self.counts.sleeps += 1;
         self.counts.spun += spun;
         self.counts.slept += slept;
         answer
     }
 
-    /// How long to spin in the wait that begins now.
+    /// Whether the next call is attempted without sleeping, where that is possible.
+    pub(super) fn spins(&self) -> bool {
+        !self.budget().is_zero()
+    }
+
+    /// How long the next wait may be spun for.
     fn budget(&self) -> Duration {
         match self.wait {
             Wait::Block => Duration::ZERO,

@@ -1,13 +1,15 @@
 //! The end that writes.
 //!
-//! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that sleeps is given no
-//! more than PIPE_BUF bytes at a time where waits are adaptive: it returns as soon as there is room,
-//! and the rest is attempted without sleeping again. Writes of up to PIPE_BUF bytes stay atomic,
+//! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that sleeps after a spin
+//! is given no more than PIPE_BUF bytes: it returns as soon as there is room, and the rest is
+//! attempted without sleeping again. While spinning rests it is given 256 KiB, so that waits are
+//! seen. Writes of up to PIPE_BUF bytes stay atomic,
 //! as `pipe(7)` promises; longer ones never were.
 
 use super::waiter::{Moment, Waiter};
 use super::{Attempt, Base, Options, WaitCounts, duplicate};
 use crate::buffer::Sent;
+use crate::copy::BUFFER;
 use crate::end::End;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -86,10 +88,12 @@ pub(super) fn write_some(
 ) -> Result<usize, Errno> {
     loop {
         let can_attempt = attempt.is_possible();
-        let piece = match can_attempt && waiter.attempts() {
-            true => &bytes[..bytes.len().min(PIPE_BUF)],
-            false => bytes,
+        let most = match can_attempt && waiter.attempts() {
+            true if waiter.spins() => PIPE_BUF,
+            true => BUFFER,
+            false => bytes.len(),
         };
+        let piece = &bytes[..bytes.len().min(most)];
         let answer = waiter.run(can_attempt, (fd, PollFlags::OUT), |moment| match moment {
             Moment::Now => attempt.write(fd, bytes),
             Moment::Sleeping => rustix::io::write(fd, piece),
