@@ -16,7 +16,7 @@
 //! error that favours one arm in every block alike, other than the host's share, which is measured
 //! apart.
 
-pub use crate::effect::{DRIFT, REPEAT_BLOCKS};
+pub use crate::effect::{DRIFT, DRIFT_SHARE, REPEAT_BLOCKS};
 use crate::effect::{Direction, describe, estimate, p_text, percent, turned};
 pub use crate::mechanism::{HELD_SHARE, Mechanism};
 use crate::stats::BlockLogs;
