@@ -146,17 +146,30 @@ pub struct SideEffect {
 pub struct AccessPattern {
     /// Bursts taken.
     pub bursts: u32,
-    /// Instructions stepped.
+    /// Instructions stepped, those left out that begin each burst.
     pub instructions: u64,
-    /// Memory operands whose address could be computed.
+    /// Their memory operands whose address could be computed.
     pub accesses: u64,
-    /// Accesses to a page that the burst had not touched and that is neither the same nor a
-    /// neighbour of the page this instruction touched before.
+    /// First uses, by them or for them, of a page far from all that the burst had used before.
     pub jumps: u64,
-    /// Bytes between the lowest and highest jump target, counted by mapping: the set jumped in.
+    /// First uses of a page next to one that the burst had used.
+    #[serde(default)]
+    pub next_pages: u64,
+    /// Resident memory of the mappings jumped to: the set jumped in.
     pub jump_span_bytes: Bytes,
     /// Of that set, what is already on huge pages.
     pub jump_huge_bytes: Bytes,
+}
+
+/// How fast programs of the tree come to use other base pages than the TLB keeps, by the accessed
+/// bits of their page tables while they run at full speed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// Moments from which on the pages used were counted.
+    pub probes: u32,
+    /// Pages that came into use per millisecond of CPU time, when as many had been used as the
+    /// smallest TLB keeps: mean over the time probed.
+    pub new_pages_per_ms: f64,
 }
 
 /// The traced look: what the tree did, seen with tracing on. Its times are never shown.
@@ -172,10 +185,18 @@ pub struct Traced {
     pub effects: Vec<SideEffect>,
     /// Access pattern of the user code; missing where it could not be stepped.
     pub pattern: Fact<AccessPattern>,
+    /// Growth of the footprint; missing where accessed bits could not be read.
+    #[serde(default = "not_recorded")]
+    pub footprint: Fact<Footprint>,
     /// Kinds of the descriptors that processes held at exit ("regular", "pipe", "socket", ...) with counts.
     pub descriptor_kinds: std::collections::BTreeMap<String, u64>,
     /// How it ended.
     pub ended: Ended,
+}
+
+/// For recordings of former versions.
+fn not_recorded() -> Fact<Footprint> {
+    Fact::missing("this recording does not have it")
 }
 
 /// The name of a frame whose address belongs to no known symbol.

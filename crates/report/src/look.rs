@@ -136,6 +136,11 @@ fn traced_items(traced: &Traced, page: &mut Page<'_>) {
         ),
         Fact::Missing(why) => page.item("accesses", &format!("not stepped: {why}")),
     }
+    if let Fact::Known(seen) = &traced.footprint {
+        let pages =
+            format!("{:.0} more pages came into use per ms of CPU time", seen.new_pages_per_ms);
+        page.item("footprint", &format!("{pages}, beyond those that the smallest TLB keeps"));
+    }
 }
 
 fn effects_text(effects: &[SideEffect]) -> String {

@@ -4,7 +4,7 @@
 //! time. Every cost carries its counts and prices ("262144 faults x 0.61 us"). Costs that the kernel
 //! charges as system time are bounded by the system time seen: when prices say more, all are
 //! scaled down together and say so. Address translation is measured by counters where they exist,
-//! and otherwise an upper bound ([`translation`]). Samples, where they exist, are the second opinion
+//! and otherwise by an upper bound ([`translation`]). Samples, where they exist, are the second opinion
 //! ([`second_opinion`]): they never replace a priced cost, they contradict it.
 //!
 //! Not seen: waiting for devices, work of kernel threads, user time lost to cold caches after a

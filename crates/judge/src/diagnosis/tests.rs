@@ -3,8 +3,8 @@
 use super::*;
 use pagewise_model::diagnosis::Activity;
 use pagewise_model::look::{
-    AccessPattern, Allocator, KernelStack, MapChurn, PipeSeen, ProcessSeen, Samples, Traced,
-    WalkCounts,
+    AccessPattern, Allocator, Footprint, KernelStack, MapChurn, PipeSeen, ProcessSeen, Samples,
+    Traced, WalkCounts,
 };
 use pagewise_model::measured::Measured;
 use pagewise_model::price::{ChasePoint, TransferPoint};
@@ -123,6 +123,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
             most_processes: 1,
             effects: Vec::new(),
             pattern: Fact::missing("not stepped"),
+            footprint: Fact::missing("not followed"),
             descriptor_kinds: BTreeMap::new(),
             ended: Ended::Exited(0),
         }),
@@ -131,17 +132,21 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
     }
 }
 
+/// With so many jumps among 1000 first uses of pages, 4000 of which come per ms, in memory of `span`.
 fn with_pattern(mut look: Look, jumps: u64, span: Bytes, huge: Bytes) -> Look {
     let pattern = AccessPattern {
         bursts: 10,
         instructions: 10_000,
         accesses: 3000,
         jumps,
+        next_pages: 1000 - jumps,
         jump_span_bytes: span,
         jump_huge_bytes: huge,
     };
+    look.runs.iter_mut().for_each(|run| run.peak_rss_bytes = span);
     if let Fact::Known(traced) = &mut look.traced {
         traced.pattern = Fact::Known(pattern);
+        traced.footprint = Fact::Known(Footprint { probes: 10, new_pages_per_ms: 4000.0 });
     }
     look
 }
@@ -329,13 +334,14 @@ fn a_random_walk_has_translation_first_and_a_sequential_one_none() {
     let random = judge(&with_pattern(plain.clone(), 800, Bytes::gib(1), Bytes(0)));
     let first = &random.costs[0];
     assert_eq!((first.kind, first.basis), (CostKind::AddressTranslation, Basis::UpperBound));
-    // 0.08 x 90 of 0.08 x 200 + 0.92 x 0.4 ns an instruction, 99% of them in user mode.
-    assert!((first.time_share - 0.99 * 7.2 / 16.368).abs() < 0.001, "{}", first.time_share);
-    assert!(first.evidence.starts_with("800 of 3000 accesses jump over 1.0 GiB; settled"));
+    // 0.8 x 4000 walks of 90 ns in each ms.
+    assert!((first.time_share - 0.288).abs() < 1e-6, "{}", first.time_share);
+    let evidence = "4000 new pages per ms, 80% of them by jumps, x 90 ns over 1.0 GiB; settled";
+    assert!(first.evidence.starts_with(evidence), "{}", first.evidence);
     let sequential = judge(&with_pattern(plain.clone(), 0, Bytes::gib(1), Bytes(0)));
     assert!(sequential.cost(CostKind::AddressTranslation).is_none());
     let strays = judge(&with_pattern(plain.clone(), 2, Bytes::gib(1), Bytes(0)));
-    assert!(strays.cost(CostKind::AddressTranslation).is_none());
+    assert!(strays.cost(CostKind::AddressTranslation).unwrap().time_share < 0.001);
     let huge = judge(&with_pattern(plain.clone(), 800, Bytes::gib(1), Bytes::gib(1)));
     assert!(huge.cost(CostKind::AddressTranslation).is_none());
     let within_reach = judge(&with_pattern(plain.clone(), 800, Bytes::mib(1), Bytes(0)));
@@ -353,8 +359,28 @@ fn the_bound_grows_between_chase_points_and_is_flat_after_the_last() {
         ns(&judge(&look), CostKind::AddressTranslation)
     };
     // Half-way (in the logarithm) from 256 MiB to 1 GiB: 170 against 105 ns.
-    assert_eq!(at(512), Nanos::from_f64(1e9 * 0.08 * 65.0 / (0.08 * 170.0 + 0.92 * 0.4)).0);
+    assert_eq!(at(512), Nanos::from_f64(1e3 * 0.8 * 4000.0 * 65.0).0);
     assert_eq!(at(1024), at(8192));
+}
+
+#[test]
+fn no_program_loses_more_than_one_that_only_chases() {
+    let mut look = with_pattern(look(usage(1000, 1000, 0), vec![]), 1000, Bytes::gib(1), Bytes(0));
+    if let Fact::Known(traced) = &mut look.traced {
+        traced.footprint = Fact::Known(Footprint { probes: 1, new_pages_per_ms: 1e6 });
+    }
+    assert_eq!(ns(&judge(&look), CostKind::AddressTranslation), 450_000_000);
+}
+
+#[test]
+fn where_too_little_was_stepped_every_new_page_may_be_a_jump_anywhere() {
+    let plain = look(usage(1000, 1000, 0), vec![]);
+    let mut look = with_pattern(plain, 0, Bytes::gib(1), Bytes(0));
+    assert_eq!(ns(&judge(&look), CostKind::AddressTranslation), 0);
+    if let Fact::Known(Traced { pattern: Fact::Known(pattern), .. }) = &mut look.traced {
+        pattern.instructions = 999;
+    }
+    assert_eq!(ns(&judge(&look), CostKind::AddressTranslation), 360_000_000);
 }
 
 #[test]
@@ -462,6 +488,11 @@ fn what_was_not_seen_is_not_in_the_ceiling_and_named() {
     assert_eq!(judge(&large).not_in_ceiling, ["address translation"]);
     let seen = with_pattern(large.clone(), 0, Bytes::mib(512), Bytes(0));
     assert!(judge(&seen).not_in_ceiling.is_empty());
+    let mut unfollowed = seen.clone();
+    if let Fact::Known(traced) = &mut unfollowed.traced {
+        traced.footprint = Fact::missing("no accessed bits");
+    }
+    assert_eq!(judge(&unfollowed).not_in_ceiling, ["address translation"]);
     run.peak_rss_bytes = Bytes::mib(1);
     assert!(judge(&look(run.clone(), vec![process(1)])).not_in_ceiling.is_empty());
     run.read_bytes = None;

@@ -3,24 +3,23 @@
 //! With hardware counters: cycles with a walk active over all cycles, of user time. Walks overlap
 //! with other work, so this too is more what they occupy than what they cost.
 //!
-//! Without: an upper bound. In single-stepped bursts some accesses *jump*: to a page that is neither
-//! the one before nor its neighbour. Over a set wider than the TLB reaches, each may miss. What
-//! a miss costs is the difference between a dependent load on base pages and on huge pages in a
-//! set of that size (the price list's chase). With j jumps per instruction and [`PLAIN_NS`] for every
-//! other instruction, their share of user time is `j dt / (j base + (1 - j) plain)`. Loads that do
-//! not depend on each other overlap and cost less: an experiment with huge pages settles it.
+//! Without: an upper bound, of how many walks times what one takes. How many: the rate at which other
+//! pages come into use than the smallest TLB keeps, by accessed bits ([`Footprint`]), less the part
+//! that goes on to the next page, by single-stepped bursts: that entry lies beside the last one and
+//! is fetched ahead. What one takes: the difference between a dependent load on base pages and on
+//! huge pages in a set as large as all memory that is not on huge pages (the price list's chase).
+//! Loads that do not depend on each other overlap and cost less, and smaller sets do as well: an
+//! experiment with huge pages settles it.
 
 use super::Estimate;
 use super::typical::Typical;
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::{Basis, CostKind};
-use pagewise_model::look::{AccessPattern, Look, WalkCounts};
+use pagewise_model::look::{AccessPattern, Footprint, Look, WalkCounts};
 use pagewise_model::price::{ChasePoint, Prices};
 
-/// Time of an instruction that does not jump: about one per cycle at 2.5 GHz.
-const PLAIN_NS: f64 = 0.4;
-/// Fewer jumps than one in so many bursts are strays of a program that walks in order.
-const STRAY_BURSTS: u64 = 4;
+/// Instructions below which nothing is known of where a program goes: then it may go anywhere.
+const FEWEST_STEPPED: u64 = 1000;
 /// Memory that the second-level TLB of any machine of the last ten years reaches (1024 base pages
 /// and more), so that no price is needed to call its cost small.
 const ALWAYS_REACHED: Bytes = Bytes::mib(4);
@@ -31,21 +30,36 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Es
     if let Some(walks) = look.walks.known() {
         return counted(walks, run);
     }
-    let pattern = look.traced.known()?.pattern.known()?;
-    bound(pattern, run, &prices.chase)
+    let (pattern, footprint) = seen(look)?;
+    let firsts = pattern.jumps.saturating_add(pattern.next_pages);
+    let jumping = match pattern.instructions {
+        FEWEST_STEPPED.. => super::share(pattern.jumps as f64, firsts as f64),
+        _ => 1.0,
+    };
+    let set = Bytes(peak(look).saturating_sub(pattern.jump_huge_bytes.0));
+    bound(footprint, jumping, set, run, &Curve::of(&prices.chase))
 }
 
-/// Whether the cost is known or bounded: by counters, by the accesses seen, or because all of the
+/// What the traced look saw of the pages used, if it saw both sides of it.
+fn seen(look: &Look) -> Option<(&AccessPattern, &Footprint)> {
+    let traced = look.traced.known()?;
+    traced.pattern.known().zip(traced.footprint.known())
+}
+
+/// Peak memory of the largest process.
+fn peak(look: &Look) -> u64 {
+    look.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0)
+}
+
+/// Whether the cost is known or bounded: by counters, by the pages used, or because all of the
 /// program's memory is within the TLB's reach.
 pub(super) fn is_seen(look: &Look, prices: &Prices) -> bool {
     let curve = Curve::of(&prices.chase);
-    let peak = look.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0);
     let is_never_slower = !curve.0.is_empty() && curve.reach().is_none();
-    if look.walks.known().is_some() || is_never_slower || peak <= ALWAYS_REACHED.0 {
+    if look.walks.known().is_some() || is_never_slower || peak(look) <= ALWAYS_REACHED.0 {
         return true;
     }
-    let pattern = look.traced.known().and_then(|traced| traced.pattern.known());
-    curve.reach().is_some_and(|reach| peak <= reach || pattern.is_some())
+    curve.reach().is_some() && seen(look).is_some()
 }
 
 fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
@@ -62,27 +76,31 @@ fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
     })
 }
 
-fn bound(pattern: &AccessPattern, run: &Typical, chase: &[ChasePoint]) -> Option<Estimate> {
-    let set = pattern.jump_span_bytes.0.saturating_sub(pattern.jump_huge_bytes.0);
-    let curve = Curve::of(chase);
-    let stray = pattern.jumps.saturating_mul(STRAY_BURSTS) < u64::from(pattern.bursts);
-    if set <= curve.reach()? || pattern.instructions == 0 || stray {
+/// The bound where a share `jumping` of the new pages lies anywhere in a `set` of base pages. The
+/// cost is at most what it is for a program that does nothing but dependent loads there.
+fn bound(
+    footprint: &Footprint,
+    jumping: f64,
+    set: Bytes,
+    run: &Typical,
+    curve: &Curve,
+) -> Option<Estimate> {
+    if set.0 <= curve.reach()? {
         return None;
     }
-    let (base_ns, huge_ns) = curve.at(set as f64)?;
-    let miss_ns = (base_ns - huge_ns).max(0.0);
-    let jumps = super::share(pattern.jumps as f64, pattern.instructions as f64);
-    let per_instruction = jumps * base_ns + (1.0 - jumps) * PLAIN_NS;
-    let ns = super::share(jumps * miss_ns, per_instruction) * run.user_ns;
+    let (base_ns, huge_ns) = curve.at(set.0 as f64)?;
+    let walk_ns = (base_ns - huge_ns).max(0.0);
+    let walks_per_ns = footprint.new_pages_per_ms / 1e6 * jumping;
+    let ns = (walks_per_ns * walk_ns).min(super::share(walk_ns, base_ns)) * run.cpu_ns();
     (ns > 0.0).then(|| Estimate {
         kind: CostKind::AddressTranslation,
         ns,
         basis: Basis::UpperBound,
         evidence: format!(
-            "{} of {} accesses jump over {}; settled by the heap-huge arm",
-            pattern.jumps,
-            pattern.accesses,
-            Bytes(set)
+            "{:.0} new pages per ms, {:.0}% of them by jumps, x {walk_ns:.0} ns over {set}; settled \
+             by the heap-huge arm",
+            footprint.new_pages_per_ms,
+            jumping * 100.0,
         ),
     })
 }

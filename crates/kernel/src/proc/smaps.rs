@@ -3,6 +3,9 @@
 //! The kernel walks the page tables under the mapping lock, so a read of a large process delays
 //! its faults. `AnonHugePages`, `FilePmdMapped` and `ShmemPmdMapped` count memory mapped by one
 //! middle-level entry (2 MiB with 4 KiB base pages); smaller multi-size folios do not show.
+//!
+//! `Referenced` counts pages with the accessed bit, which the processor sets when it walks the page
+//! table for a page that its TLB does not hold; [`clear_referenced`] clears it for all of a process.
 
 use super::maps::{self, Mapping};
 use super::{kilobytes, lines, named, pid_path, read_bytes};
@@ -16,6 +19,8 @@ pub struct Residency {
     pub rss: Bytes,
     /// Resident, shared pages divided by the number of processes that map them.
     pub pss: Bytes,
+    /// Resident pages marked as used since the marks were last cleared.
+    pub referenced: Bytes,
     /// Resident pages that belong to no file.
     pub anonymous: Bytes,
     /// Anonymous memory mapped huge.
@@ -37,6 +42,7 @@ impl Residency {
         let slot = match name {
             b"Rss" => &mut self.rss,
             b"Pss" => &mut self.pss,
+            b"Referenced" => &mut self.referenced,
             b"Anonymous" => &mut self.anonymous,
             b"AnonHugePages" => &mut self.anon_huge,
             b"FilePmdMapped" => &mut self.file_pmd,
@@ -62,6 +68,7 @@ impl std::ops::AddAssign for Residency {
     fn add_assign(&mut self, other: Self) {
         self.rss += other.rss;
         self.pss += other.pss;
+        self.referenced += other.referenced;
         self.anonymous += other.anonymous;
         self.anon_huge += other.anon_huge;
         self.file_pmd += other.file_pmd;
@@ -119,6 +126,15 @@ pub fn rollup(pid: i32) -> Result<Residency, SysError> {
         other => other,
     }
     .map(|text| sum(&text))
+}
+
+/// Clears the marks of use of all pages of process `pid` (`clear_refs` in `proc(5)`). The TLB is not
+/// flushed: a page that it holds is marked again only when it has been lost from there.
+///
+/// Reclaim takes what is not marked for unused, so this is for processes that are looked at.
+pub fn clear_referenced(pid: i32) -> Result<(), SysError> {
+    let path = pid_path(pid, "clear_refs");
+    std::fs::write(&path, "1").map_err(|e| SysError::new("write", path, e))
 }
 
 #[cfg(test)]

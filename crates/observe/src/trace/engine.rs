@@ -1,13 +1,16 @@
 //! The loop that serves the stops of a traced tree, and its bookkeeping of threads and images.
 
+mod sampling;
+
 use super::calls::{self, Kind};
 use super::effects::Effects;
+use super::footprint::Footprints;
 use super::image::{Image, count_descriptors, minor_faults, rights_of_its_own};
-use super::pattern::{self, BurstEnd, Sampler};
+use super::pattern::{self, Sampler};
 use super::pipes::Pipes;
 use super::thread::{Pending, Thread};
 use super::{TraceError, TraceOptions, churn, interrupt};
-use pagewise_kernel::proc::{stat, status};
+use pagewise_kernel::proc::status;
 use pagewise_model::Fact;
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
@@ -39,6 +42,7 @@ pub(super) struct Engine {
     effects: Effects,
     kinds: BTreeMap<String, u64>,
     sampler: Option<Sampler>,
+    footprints: Footprints,
     execed: bool,
     ended: Option<Ended>,
 }
@@ -64,6 +68,7 @@ impl Engine {
             effects: Effects::new(&options.scratch),
             kinds: BTreeMap::new(),
             sampler: options.pattern.then(Sampler::new),
+            footprints: Footprints::new(),
             execed: false,
             ended: None,
         };
@@ -136,6 +141,10 @@ impl Engine {
             pipes: self.pipes.into_found(),
             most_processes: self.most,
             effects: self.effects.into_found(),
+            footprint: match self.sampler {
+                Some(_) => self.footprints.finish(),
+                None => Fact::missing("not asked for"),
+            },
             pattern: self.sampler.map_or_else(|| Fact::missing("not asked for"), Sampler::finish),
             descriptor_kinds: self.kinds,
             ended,
@@ -399,60 +408,11 @@ impl Engine {
             churn::count_brk(&mut image.churn, before, now);
         }
     }
-
-    /// Takes a burst of single steps of a running thread, if it is time.
-    fn sample(&mut self) -> Result<(), TraceError> {
-        let Some(sampler) = self.sampler.as_mut().filter(|s| s.is_due()) else { return Ok(()) };
-        let running =
-            self.threads.iter().find(|(tid, thread)| thread.may_be_stepped() && is_running(**tid));
-        let Some((&tid, thread)) = running else {
-            sampler.put_off();
-            return Ok(());
-        };
-        let pid = thread.pid;
-        if !self.interrupt(tid) {
-            return Ok(());
-        }
-        // It may have entered a wait that no stop ends, such as that of vfork for a child, which in
-        // turn may wait for us: then its stop is served when it comes, like any other.
-        let Some(stop) = interrupt::wait_briefly(tid)? else { return Ok(()) };
-        let in_user_code = stop == Stop::Interrupted
-            && request::get_regs(tid)
-                .is_ok_and(|regs| (regs.orig_rax as i64) < 0 && regs.cs & 0xffff == 0x33);
-        if !in_user_code {
-            return self.handle(tid, stop);
-        }
-        let Some(sampler) = self.sampler.as_mut() else { return Ok(()) };
-        let end = sampler.burst(pid, tid);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.interrupted = false;
-            thread.stepped |= end == BurstEnd::Unfinished;
-        }
-        match end {
-            BurstEnd::Stop(stop) => self.handle(tid, stop)?,
-            BurstEnd::Done => self.go_on(tid, false),
-            BurstEnd::Unfinished => drop(self.interrupt(tid)),
-        }
-        Ok(())
-    }
-
-    /// Asks a thread to stop; false when it is gone.
-    fn interrupt(&mut self, tid: i32) -> bool {
-        let asked = request::interrupt(tid).is_ok();
-        if asked && let Some(thread) = self.threads.get_mut(&tid) {
-            thread.interrupted = true;
-        }
-        asked
-    }
 }
 
 /// A thread that was killed in between reports its end by itself.
 fn ignore_gone<T>(result: Result<T, pagewise_kernel::error::SysError>) {
     drop(result);
-}
-
-fn is_running(tid: i32) -> bool {
-    stat::read(tid).is_ok_and(|stat| stat.state == 'R')
 }
 
 #[cfg(test)]

@@ -8,20 +8,11 @@ use pagewise_tracee::ptrace::{Regs, fs_base, gs_base};
 /// Longest instruction.
 pub(super) const LONGEST: usize = 15;
 
-/// One access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Access {
-    /// First address.
-    pub(super) address: u64,
-    /// Relative to the stack pointer or the instruction: never a jump in the data.
-    pub(super) is_near: bool,
-}
-
 /// What stands at the instruction pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An instruction with these accesses.
-    Plain(Vec<Access>),
+    /// An instruction with operands at these addresses.
+    Plain(Vec<u64>),
     /// Enters the kernel or looks at the single-step flag: not to be stepped over.
     Leave,
 }
@@ -33,7 +24,6 @@ pub(super) fn decode(code: &[u8], regs: &Regs, factory: &mut InstructionInfoFact
     if instruction.is_invalid() || leaves(&instruction) {
         return Step::Leave;
     }
-    let relative = instruction.is_ip_rel_memory_operand();
     if repeats(&instruction) && regs.rcx == 0 {
         return Step::Plain(Vec::new());
     }
@@ -42,11 +32,7 @@ pub(super) fn decode(code: &[u8], regs: &Regs, factory: &mut InstructionInfoFact
         .used_memory()
         .iter()
         .filter(|memory| !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess))
-        .filter_map(|memory| {
-            let address = memory.virtual_address(0, |register, _, _| value(regs, register))?;
-            let is_near = relative || memory.base() == Register::RSP;
-            Some(Access { address, is_near })
-        })
+        .filter_map(|memory| memory.virtual_address(0, |register, _, _| value(regs, register)))
         .collect();
     Step::Plain(accesses)
 }
@@ -112,7 +98,7 @@ mod tests {
         decode(code, &regs, &mut InstructionInfoFactory::new())
     }
 
-    fn one(code: &[u8]) -> Access {
+    fn one(code: &[u8]) -> u64 {
         match step(code) {
             Step::Plain(accesses) if accesses.len() == 1 => accesses[0],
             other => panic!("{other:?}"),
@@ -122,15 +108,13 @@ mod tests {
     #[test]
     fn addresses_are_computed() {
         // mov rdx, [rax + rcx*8 + 16]
-        let access = one(&[0x48, 0x8b, 0x54, 0xc8, 0x10]);
-        assert_eq!(access, Access { address: 0x10_0030, is_near: false });
+        assert_eq!(one(&[0x48, 0x8b, 0x54, 0xc8, 0x10]), 0x10_0030);
         // mov rax, fs:[0x10]
-        assert_eq!(one(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0]).address, 0x50_0010);
+        assert_eq!(one(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0]), 0x50_0010);
         // mov rax, [rip + 1]
-        let relative = one(&[0x48, 0x8b, 0x05, 1, 0, 0, 0]);
-        assert_eq!(relative, Access { address: 0x1008, is_near: true });
+        assert_eq!(one(&[0x48, 0x8b, 0x05, 1, 0, 0, 0]), 0x1008);
         // push rax
-        assert_eq!(one(&[0x50]), Access { address: 0x6ff8, is_near: true });
+        assert_eq!(one(&[0x50]), 0x6ff8);
         // lea rax, [rax + rcx] and nop touch nothing
         assert_eq!(step(&[0x48, 0x8d, 0x04, 0x08]), Step::Plain(vec![]));
     }
@@ -141,7 +125,7 @@ mod tests {
         (regs.rip, regs.rsi, regs.rdi, regs.rcx) = (0x1000, 0x20_0000, 0x30_0000, 5);
         let decode =
             |regs: &Regs| match decode(&[0xf3, 0xa4], regs, &mut InstructionInfoFactory::new()) {
-                Step::Plain(accesses) => accesses.iter().map(|a| a.address).collect::<Vec<_>>(),
+                Step::Plain(accesses) => accesses,
                 Step::Leave => panic!("left"),
             };
         let mut both = decode(&regs);

@@ -1,28 +1,39 @@
-//! The pattern of data accesses, from short bursts of single-stepped user code.
+//! The pattern of page uses, from short bursts of single-stepped user code.
 //!
-//! About every 20 ms one running thread is stopped and stepped through some hundred instructions;
-//! the address of each memory operand is computed from the registers before the step. An access
-//! *jumps* when it goes to a page that the burst has not touched, away from the page that the same
-//! instruction touched before: table lookups and pointer chases do, loops over arrays do not. A
-//! step costs 10 to 25 us, a burst up to 10 ms; all bursts together at most about a second.
-//! Not seen: gathers and scatters, accesses inside system calls, phases between the bursts.
+//! Every 20 ms, later less often, one running thread is stopped and stepped through some thousand instructions; the
+//! pages of each instruction and of its memory operands are computed from the registers before the
+//! step. The first instructions of a burst only show what is in use ([`WARM`]). After them the first
+//! use of a page is a *jump*, or, beside a page that the burst has used, a step to a *next page*: loops
+//! over arrays only do the latter. A page that several bursts used is kept by any TLB and is neither.
+//!
+//! A step costs 10 to 25 us; all bursts together at most about a second or a quarter of the whole. Not seen: gathers and
+//! scatters, accesses inside system calls, which end a burst, and phases between the bursts.
 
-use super::operands_x86_64::{self as operands, Access, LONGEST, Step};
+use super::operands_x86_64::{self as operands, LONGEST, Step};
 use iced_x86::InstructionInfoFactory;
 use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{smaps, stat};
 use pagewise_model::look::AccessPattern;
 use pagewise_model::{Bytes, Fact, PageSize};
 use pagewise_tracee::ptrace::{Stop, read_memory, request};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Time between bursts, and before the first one.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The same, where it is longer, as a part of the program's life so far: 60 bursts then reach through
+/// more than a minute.
+const LATER: u32 = 8;
 const BURSTS: u32 = 60;
-const STEPS: u32 = 400;
-/// All stepping together.
+const STEPS: u32 = 1000;
+/// Instructions of a burst after which what a loop keeps in use has been seen.
+const WARM: u32 = 300;
+/// A page used in so many bursts is used all the time.
+const OFTEN: u32 = 3;
+/// All stepping together, in a short life.
 const BUDGET: Duration = Duration::from_secs(1);
+/// In a longer one a burst comes no sooner than all stepping is less than this part of it.
+const LIVES: u32 = 4;
 
 /// A step that lasts longer may wait for another thread of the tree, which may wait for us.
 const LONGEST_STEP: Duration = Duration::from_millis(20);
@@ -57,20 +68,28 @@ fn wait_for_step(tid: i32) -> BurstEnd {
     }
 }
 
-/// The part of one mapping that is jumped in.
+/// A page, by process and number.
+type Page = (i32, u64);
+/// A mapping, by process and first address.
+type Place = (i32, u64);
+
+/// The first use of a page by a burst that was warm.
 #[derive(Debug, Clone, Copy)]
-struct Range {
-    low: u64,
-    high: u64,
-    resident: Bytes,
-    huge: Bytes,
+struct FirstUse {
+    page: Page,
+    is_jump: bool,
+    place: Option<Place>,
 }
 
 /// Takes the bursts and keeps their sums.
 pub(super) struct Sampler {
     pattern: AccessPattern,
-    /// By process and first address of the mapping.
-    ranges: BTreeMap<(i32, u64), Range>,
+    first_uses: Vec<FirstUse>,
+    /// In how many bursts each page was used.
+    bursts_of: HashMap<Page, u32>,
+    /// Resident memory of mappings jumped to, and its part on huge pages.
+    places: BTreeMap<Place, (Bytes, Bytes)>,
+    begin: Instant,
     next: Instant,
     spent: Duration,
     factory: InstructionInfoFactory,
@@ -80,7 +99,10 @@ impl Sampler {
     pub(super) fn new() -> Self {
         Self {
             pattern: AccessPattern::default(),
-            ranges: BTreeMap::new(),
+            first_uses: Vec::new(),
+            bursts_of: HashMap::new(),
+            places: BTreeMap::new(),
+            begin: Instant::now(),
             next: Instant::now() + PAUSE,
             spent: Duration::ZERO,
             factory: InstructionInfoFactory::new(),
@@ -89,7 +111,7 @@ impl Sampler {
 
     /// True while there are bursts to take.
     pub(super) fn is_active(&self) -> bool {
-        self.pattern.bursts < BURSTS && self.spent < BUDGET
+        self.pattern.bursts < BURSTS
     }
 
     /// True when it is time for a burst.
@@ -110,19 +132,21 @@ impl Sampler {
         let ended_by = self.steps(tid, &mut burst);
         drop(beside);
         if !matches!(ended_by, BurstEnd::Stop(stop) if stop.is_end()) {
-            self.place(pid, &burst.targets);
+            self.take(pid, &burst);
         }
-        self.pattern.bursts += u32::from(burst.instructions > 0);
+        self.pattern.bursts += u32::from(!burst.touched.is_empty());
         self.pattern.instructions += burst.instructions;
         self.pattern.accesses += burst.accesses;
-        self.pattern.jumps += burst.targets.len() as u64;
         self.spent += begin.elapsed();
-        self.next = Instant::now() + PAUSE;
+        self.next = Instant::now() + PAUSE.max(self.begin.elapsed() / LATER);
+        if self.spent > BUDGET {
+            self.next = self.next.max(self.begin + self.spent * LIVES);
+        }
         ended_by
     }
 
     fn steps(&mut self, tid: i32, burst: &mut Burst) -> BurstEnd {
-        for _ in 0..STEPS {
+        for step in 0..STEPS {
             let Ok(regs) = request::get_regs(tid) else { return BurstEnd::Done };
             let code = burst.code.at(tid, regs.rip);
             let Step::Plain(accesses) = operands::decode(&code, &regs, &mut self.factory) else {
@@ -132,27 +156,30 @@ impl Sampler {
                 return BurstEnd::Done;
             }
             match wait_for_step(tid) {
-                BurstEnd::Stop(stop) if is_step(tid, stop) => burst.count(regs.rip, &accesses),
+                BurstEnd::Stop(stop) if is_step(tid, stop) => {
+                    burst.count(regs.rip, &accesses, step >= WARM);
+                }
                 other => return other,
             }
         }
         BurstEnd::Done
     }
 
-    /// Sorts the targets of jumps into the mappings they lie in.
-    fn place(&mut self, pid: i32, targets: &[u64]) {
-        if targets.is_empty() {
-            return;
+    /// Takes what a burst of process `pid` used, and the mappings that it jumped to.
+    fn take(&mut self, pid: i32, burst: &Burst) {
+        for page in &burst.touched {
+            *self.bursts_of.entry((pid, *page)).or_default() += 1;
         }
-        let entries = smaps::read(pid).unwrap_or_default();
-        for &target in targets {
-            let Some(entry) = entries.iter().find(|e| e.mapping.contains(target)) else { continue };
-            let (resident, huge) = (entry.residency.rss, entry.residency.huge());
-            let new = Range { low: target, high: target, resident, huge };
-            let range = self.ranges.entry((pid, entry.mapping.start)).or_insert(new);
-            range.low = range.low.min(target);
-            range.high = range.high.max(target);
-            (range.resident, range.huge) = (resident, huge);
+        let has_jumps = burst.first_uses.iter().any(|(_, is_jump)| *is_jump);
+        let entries = if has_jumps { smaps::read(pid).unwrap_or_default() } else { Vec::new() };
+        for &(page, is_jump) in &burst.first_uses {
+            let address = page * PageSize::BASE_4K.bytes();
+            let entry = entries.iter().find(|e| is_jump && e.mapping.contains(address));
+            let place = entry.map(|e| (pid, e.mapping.start));
+            if let (Some(place), Some(entry)) = (place, entry) {
+                self.places.insert(place, (entry.residency.rss, entry.residency.huge()));
+            }
+            self.first_uses.push(FirstUse { page: (pid, page), is_jump, place });
         }
     }
 
@@ -161,11 +188,19 @@ impl Sampler {
         if self.pattern.bursts == 0 {
             return Fact::missing("no thread ran in user code long enough to be stepped");
         }
-        let page = PageSize::BASE_4K.bytes();
-        for range in self.ranges.values() {
-            let span = Bytes(range.high - range.low + page).min(range.resident);
-            self.pattern.jump_span_bytes += span;
-            self.pattern.jump_huge_bytes += range.huge.min(span);
+        let mut jumped_in = BTreeSet::new();
+        for first in &self.first_uses {
+            if self.bursts_of.get(&first.page).is_some_and(|bursts| *bursts >= OFTEN) {
+                continue;
+            }
+            self.pattern.jumps += u64::from(first.is_jump);
+            self.pattern.next_pages += u64::from(!first.is_jump);
+            jumped_in.extend(first.place);
+        }
+        for place in jumped_in {
+            let (resident, huge) = self.places.get(&place).copied().unwrap_or_default();
+            self.pattern.jump_span_bytes += resident;
+            self.pattern.jump_huge_bytes += huge.min(resident);
         }
         Fact::Known(self.pattern)
     }
@@ -195,30 +230,28 @@ impl Drop for Beside {
     }
 }
 
-/// Sums of one burst.
+/// What one burst used.
 #[derive(Default)]
 struct Burst {
     instructions: u64,
     accesses: u64,
-    /// Addresses that were jumped to.
-    targets: Vec<u64>,
+    /// Pages used for the first time when warm, and whether by a jump.
+    first_uses: Vec<(u64, bool)>,
     touched: HashSet<u64>,
-    /// The page each operand touched last, by the address of its instruction and its place there.
-    before: HashMap<(u64, usize), u64>,
     code: Code,
 }
 
 impl Burst {
-    fn count(&mut self, ip: u64, accesses: &[Access]) {
-        self.instructions += 1;
-        self.accesses += accesses.len() as u64;
-        for (operand, access) in accesses.iter().enumerate() {
-            let page = access.address / PageSize::BASE_4K.bytes();
-            let is_new = self.touched.insert(page);
-            let before = self.before.insert((ip, operand), page);
-            let away = before.is_some_and(|before| before.abs_diff(page) > 1);
-            if is_new && away && !access.is_near {
-                self.targets.push(access.address);
+    fn count(&mut self, ip: u64, accesses: &[u64], is_warm: bool) {
+        if is_warm {
+            self.instructions += 1;
+            self.accesses += accesses.len() as u64;
+        }
+        for address in std::iter::once(&ip).chain(accesses) {
+            let page = address / PageSize::BASE_4K.bytes();
+            if self.touched.insert(page) && is_warm {
+                let beside = [page.wrapping_sub(1), page.wrapping_add(1)];
+                self.first_uses.push((page, !beside.iter().any(|p| self.touched.contains(p))));
             }
         }
     }
@@ -272,44 +305,52 @@ mod tests {
         assert_eq!(wait_for_step(pid), BurstEnd::Done);
     }
 
-    fn far(address: u64) -> Access {
-        Access { address, is_near: false }
+    /// Jumps and steps to a next page of a burst with these accesses by one instruction.
+    fn kinds(accesses: impl Iterator<Item = Vec<u64>>) -> (usize, usize) {
+        let mut burst = Burst::default();
+        for (step, accesses) in accesses.enumerate() {
+            burst.count(0x10, &accesses, step >= WARM as usize);
+        }
+        let jumps = burst.first_uses.iter().filter(|(_, is_jump)| *is_jump).count();
+        (jumps, burst.first_uses.len() - jumps)
     }
 
     #[test]
     fn walks_do_not_jump_and_lookups_do() {
-        let mut walk = Burst::default();
-        for index in 0..4000 {
-            walk.count(0x10, &[far(0x10_0000 + index * 8)]);
-        }
-        assert_eq!((walk.accesses, walk.targets.len()), (4000, 0));
-        let mut lookup = Burst::default();
-        for index in 0..100 {
-            lookup
-                .count(0x10, &[far(index * 0x51_0000), Access { address: 1 << 40, is_near: true }]);
-        }
-        // The first one has nothing before it, the near accesses are never jumps.
-        assert_eq!(lookup.targets.len(), 99);
-        lookup.count(0x10, &[far(0)]);
-        assert_eq!(lookup.targets.len(), 99);
+        assert_eq!(kinds((0..2348).map(|i| vec![0x10_0000 + i * 8])), (0, 4));
+        assert_eq!(kinds((0..400).map(|i| vec![i * 0x51_0000, 1 << 40])), (100, 0));
+        assert_eq!(kinds((0..400).map(|i| vec![(i % 200) * 0x51_0000])), (0, 0), "all seen before");
     }
 
     #[test]
     fn two_arrays_in_one_loop_do_not_jump() {
-        let mut burst = Burst::default();
-        for index in 0..2000 {
-            burst.count(0x10, &[far(0x10_0000 + index * 8)]);
-            burst.count(0x14, &[far(0x9000_0000 + index * 8)]);
-        }
-        assert_eq!(burst.targets.len(), 0);
+        let pairs = (0..1000).map(|i| vec![0x10_0000 + i * 8, 0x9000_0000 + i * 8]);
+        assert_eq!(kinds(pairs), (0, 2));
+        let turns =
+            (0..1000).map(|i| vec![if i % 2 == 0 { 0x10_0000 } else { 0x9000_0000 } + i * 8]);
+        assert_eq!(kinds(turns), (0, 2));
     }
 
     #[test]
-    fn a_copy_by_one_instruction_does_not_jump() {
+    fn an_instruction_that_is_done_once_may_jump() {
         let mut burst = Burst::default();
-        for index in 0..2000 {
-            burst.count(0x10, &[far(0x10_0000 + index * 8), far(0x9000_0000 + index * 8)]);
+        burst.count(0x10, &[], false);
+        burst.count(0x20, &[0x7000_0000], true);
+        burst.count(0x9_0000, &[0x7000_0008], true);
+        let pages: Vec<u64> = burst.first_uses.iter().map(|(page, _)| *page).collect();
+        assert_eq!(pages, [0x7_0000, 0x90], "data, and code");
+    }
+
+    #[test]
+    fn pages_that_several_bursts_use_are_kept() {
+        let mut sampler = Sampler::new();
+        for round in 0..3 {
+            let mut burst = Burst::default();
+            burst.count(0x10, &[0x5000_0000, 0x6000_0000 + round * 0x10_0000], true);
+            sampler.take(0, &burst);
+            sampler.pattern.bursts += 1;
         }
-        assert_eq!((burst.accesses, burst.targets.len()), (4000, 0));
+        let Fact::Known(pattern) = sampler.finish() else { panic!("three bursts") };
+        assert_eq!((pattern.jumps, pattern.next_pages), (3, 0));
     }
 }

@@ -6,8 +6,8 @@ pub(crate) mod ladder;
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
 use pagewise_model::look::{
-    AccessPattern, Allocator, KernelStack, Look, MapChurn, PipeSeen, ProcessSeen, Samples,
-    SideEffect, Traced, WalkCounts,
+    AccessPattern, Allocator, Footprint, KernelStack, Look, MapChurn, PipeSeen, ProcessSeen,
+    Samples, SideEffect, Traced, WalkCounts,
 };
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
@@ -105,6 +105,7 @@ pub(crate) fn traced_look() -> Look {
         instructions: 9000,
         accesses: 3000,
         jumps: 1200,
+        next_pages: 40,
         jump_span_bytes: Bytes::mib(48),
         jump_huge_bytes: Bytes(0),
     };
@@ -119,6 +120,7 @@ pub(crate) fn traced_look() -> Look {
             most_processes: 2,
             effects: vec![effect],
             pattern: Fact::Known(pattern),
+            footprint: Fact::Known(Footprint { probes: 8, new_pages_per_ms: 2100.0 }),
             descriptor_kinds: [("pipe".to_owned(), 2)].into(),
             ended: Ended::Exited(0),
         }),

@@ -88,6 +88,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
         most_processes: 0,
         effects: scratch.iter().map(effect).collect(),
         pattern: Fact::missing("not stepped"),
+        footprint: Fact::missing("not followed"),
         descriptor_kinds: kinds.collect::<BTreeMap<_, _>>(),
         ended,
     })

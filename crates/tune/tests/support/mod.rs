@@ -223,6 +223,7 @@ impl World for Fake {
             most_processes: 1,
             effects: self.effects.clone(),
             pattern: Fact::missing("not stepped"),
+            footprint: Fact::missing("not followed"),
             descriptor_kinds: Default::default(),
             ended: self.ended,
         };

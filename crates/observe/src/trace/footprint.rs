@@ -1,0 +1,283 @@
+//! How fast a program comes to use other pages than its TLB keeps, by the accessed bits of its page
+//! table.
+//!
+//! The *footprint* is the number of pages used within a time. A buffer that keeps the C pages used
+//! last misses at the rate at which the footprint grows where it is C (higher-order theory of
+//! locality, Xiang et al. 2013), and as that growth slows down with the footprint, the growth
+//! at a smaller C is an upper bound. C is that of the smallest TLB in question ([`KEPT`]).
+//!
+//! The processor sets the accessed bit of a page-table entry when it walks the table for it. All
+//! bits of the process are cleared (`clear_refs` in `proc(5)`), it runs on at full speed, and after
+//! 0.25, 0.5, 1, 2 and 4 ms of CPU time the bits that are set are counted (`Referenced` in `smaps`),
+//! while its thread is stopped. Memory on huge pages does not count, nor pages that faults brought in.
+//! Clearing flushes no TLB, so that pages which it still holds do not count until they are lost.
+//!
+//! A count costs some 50 ns per resident page; all of them together take at most about a second, or a
+//! quarter of the whole. Code pages count like data. Not seen: what a single walk takes, and that walks overlap.
+
+use pagewise_kernel::proc::{smaps, stat};
+use pagewise_kernel::{SysError, clock, page_size};
+use pagewise_model::look::Footprint;
+use pagewise_model::{Bytes, Fact, Nanos};
+use std::time::{Duration, Instant};
+
+/// CPU time after which pages are first counted; it doubles from count to count.
+const FIRST: Nanos = Nanos(250_000);
+/// And for the last time.
+const LAST: Nanos = Nanos::millis(4);
+/// A probe lasts no longer, as its thread may wait and as others wait for us.
+const LONGEST: Duration = Duration::from_millis(30);
+/// Entries of the smallest second-level TLB of the last ten years.
+const KEPT: u64 = 1024;
+/// Time that a probe stands for at least: the first one has none before it.
+const LEAST_TIME: Duration = Duration::from_millis(20);
+/// All clearing and counting together, in a short life.
+const BUDGET: Duration = Duration::from_secs(1);
+/// And in a longer one this part of it.
+const LIVES: u32 = 4;
+
+/// What is counted at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    /// Base pages used since the bits were cleared.
+    used: u64,
+    /// Base pages resident.
+    resident: u64,
+    faults: u64,
+    cpu: Nanos,
+}
+
+impl Count {
+    fn of(pid: i32) -> Result<Self, SysError> {
+        let cpu = clock::process_cpu(pid)?;
+        let faults = stat::read(pid)?.minor_faults;
+        let (mut used, mut resident) = (Bytes(0), Bytes(0));
+        for entry in smaps::read(pid)? {
+            let small = Bytes(entry.residency.rss.0.saturating_sub(entry.residency.huge().0));
+            used += entry.residency.referenced.min(small);
+            resident += small;
+        }
+        let page = page_size::base();
+        Ok(Self { used: used.pages(page), resident: resident.pages(page), faults, cpu })
+    }
+
+    /// Pages of before that were used, and CPU time, since the count `begin`.
+    fn since(&self, begin: &Self) -> (u64, Nanos) {
+        let faults = self.faults.saturating_sub(begin.faults);
+        let new = faults.max(self.resident.saturating_sub(begin.resident));
+        let used = self.used.saturating_sub(begin.used).saturating_sub(new);
+        (used, Nanos(self.cpu.0.saturating_sub(begin.cpu.0)))
+    }
+}
+
+/// The footprint from one moment on.
+#[derive(Debug)]
+pub(super) struct Probe {
+    pid: i32,
+    at: Instant,
+    begin: Count,
+    /// Pages and CPU time at the last count.
+    last: (u64, Nanos),
+    /// CPU time at which the next count is due.
+    next: Nanos,
+    is_over: bool,
+    /// Growth between the last two counts, in pages per ms of CPU time.
+    growth: Option<f64>,
+    spent: Duration,
+}
+
+impl Probe {
+    /// Begins with process `pid`, of which a thread is stopped.
+    pub(super) fn begin(pid: i32) -> Result<Self, SysError> {
+        let at = Instant::now();
+        smaps::clear_referenced(pid)?;
+        let begin = Count::of(pid)?;
+        let spent = at.elapsed();
+        Ok(Self {
+            pid,
+            at,
+            begin,
+            last: (0, Nanos(0)),
+            next: FIRST,
+            is_over: false,
+            growth: None,
+            spent,
+        })
+    }
+
+    /// How long the process should go on before the next count.
+    pub(super) fn pause(&self) -> Duration {
+        Nanos(self.next.0 - self.last.1.0).duration()
+    }
+
+    /// True while there is more to see.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.is_over && self.at.elapsed() < LONGEST
+    }
+
+    /// True when its process has run for as long as it should before the next count. A stop before
+    /// would take CPU time in which nothing is done.
+    pub(super) fn is_due(&self) -> bool {
+        clock::process_cpu(self.pid).is_ok_and(|cpu| cpu >= self.begin.cpu + self.next)
+    }
+
+    /// Counts, if it is time, where the thread is stopped.
+    pub(super) fn count(&mut self) {
+        if !self.is_due() {
+            return;
+        }
+        let at = Instant::now();
+        self.is_over = match Count::of(self.pid) {
+            Ok(count) => !self.take(count.since(&self.begin)),
+            Err(_) => true,
+        };
+        self.spent += at.elapsed();
+    }
+
+    /// The process goes another way.
+    pub(super) const fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Takes a count; true while there is more to see.
+    fn take(&mut self, now: (u64, Nanos)) -> bool {
+        let pages = now.0.saturating_sub(self.last.0);
+        let ns = now.1.0.saturating_sub(self.last.1.0);
+        self.growth = (ns > 0).then(|| pages as f64 * 1e6 / ns as f64).or(self.growth);
+        self.last = now;
+        self.next = Nanos(now.1.0 * 2);
+        now.0 < KEPT && now.1 < LAST
+    }
+}
+
+/// Keeps what the probes found.
+#[derive(Debug)]
+pub(super) struct Footprints {
+    begin: Instant,
+    /// Growths, and the time from the probe before.
+    growths: Vec<(f64, Duration)>,
+    since: Option<Instant>,
+    spent: Duration,
+    refused: Option<String>,
+}
+
+impl Footprints {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        let begin = Instant::now();
+        Self { begin, growths: Vec::new(), since: None, spent: Duration::ZERO, refused: None }
+    }
+
+    /// A probe of process `pid`, while there is time for one and none was refused.
+    pub(super) fn begin(&mut self, pid: i32) -> Option<Probe> {
+        let is_long = self.spent >= BUDGET && self.spent >= self.begin.elapsed() / LIVES;
+        if self.refused.is_some() || is_long {
+            return None;
+        }
+        match Probe::begin(pid) {
+            Ok(probe) => Some(probe),
+            Err(error) if error.is_gone() && !is_without_bits(pid) => None,
+            Err(error) => {
+                self.refused = Some(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Takes what `probe` found.
+    pub(super) fn take(&mut self, probe: &Probe) {
+        self.spent += probe.spent;
+        if let Some(growth) = probe.growth {
+            let before = self.since.replace(probe.at).unwrap_or(probe.at);
+            self.growths.push((growth, probe.at - before));
+        }
+    }
+
+    /// The mean over the time that was probed; missing where there was no probe.
+    pub(super) fn finish(self) -> Fact<Footprint> {
+        if self.growths.is_empty() {
+            let none = || "no thread ran long enough to be followed".to_owned();
+            return Fact::missing(self.refused.unwrap_or_else(none));
+        }
+        let time = |before: &Duration| before.max(&LEAST_TIME).as_secs_f64();
+        let all: f64 = self.growths.iter().map(|(_, before)| time(before)).sum();
+        let sum: f64 = self.growths.iter().map(|(growth, before)| growth * time(before)).sum();
+        let probes = u32::try_from(self.growths.len()).unwrap_or(u32::MAX);
+        Fact::Known(Footprint { probes, new_pages_per_ms: sum / all })
+    }
+}
+
+/// True for a process that is there in a kernel without `clear_refs` (`CONFIG_PROC_PAGE_MONITOR`).
+fn is_without_bits(pid: i32) -> bool {
+    stat::read(pid).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe() -> Probe {
+        let begin = Count { used: 3, resident: 5000, faults: 70, cpu: Nanos::millis(9) };
+        let (last, next, spent) = ((0, Nanos(0)), FIRST, Duration::ZERO);
+        let at = Instant::now();
+        Probe { pid: 0, at, begin, last, next, is_over: false, growth: None, spent }
+    }
+
+    #[test]
+    fn pages_of_faults_and_time_of_others_do_not_count() {
+        let begin = probe().begin;
+        let later =
+            |used, resident, faults| Count { used, resident, faults, cpu: Nanos::millis(11) };
+        assert_eq!(later(903, 5000, 70).since(&begin), (900, Nanos::millis(2)));
+        assert_eq!(later(903, 5000, 170).since(&begin).0, 800, "given back and faulted in again");
+        assert_eq!(later(903, 5160, 80).since(&begin).0, 740, "sixteen by each fault");
+        assert_eq!(later(2, 4000, 70).since(&begin).0, 0);
+    }
+
+    #[test]
+    fn growth_is_that_of_the_last_window() {
+        // Few pages, used again and again: nearly none are new in the end.
+        let mut hot = probe();
+        let counts = [(400, 250), (470, 500), (490, 1000), (498, 2000), (500, 4000)];
+        let steps = counts.map(|(pages, us)| hot.take((pages, Nanos(us * 1000))));
+        assert_eq!((steps, hot.growth), ([true, true, true, true, false], Some(1.0)));
+        // As many as fit soon: the growth up to there.
+        let mut wide = probe();
+        assert!(wide.take((900, Nanos(250_000))));
+        assert!(!wide.take((1400, Nanos(500_000))));
+        assert_eq!(wide.growth, Some(2000.0));
+    }
+
+    #[test]
+    fn counts_come_at_doubled_times() {
+        let mut probe = probe();
+        assert_eq!(probe.pause(), Duration::from_micros(250));
+        assert!(probe.take((10, Nanos(300_000))));
+        assert_eq!(probe.pause(), Duration::from_micros(300));
+    }
+
+    #[test]
+    fn what_is_refused_is_told_and_not_tried_again() {
+        let mut none = Footprints::new();
+        assert!(none.begin(i32::MAX).is_none() && none.refused.is_none(), "it is gone");
+        assert!(none.finish().reason().is_some_and(|why| why.contains("followed")));
+        let refused = Footprints { refused: Some("no".into()), ..Footprints::new() };
+        assert_eq!(refused.finish().reason(), Some("no"));
+    }
+
+    #[test]
+    fn a_probe_stands_for_the_time_before_it() {
+        let mut found = Footprints::new();
+        let begin = Instant::now();
+        for (pages, ms) in [(500, 0), (1500, 20), (900, 100)] {
+            let mut probe = probe();
+            probe.at = begin + Duration::from_millis(ms);
+            probe.take((pages, Nanos::millis(1)));
+            found.take(&probe);
+        }
+        let Fact::Known(footprint) = found.finish() else { panic!("three probes") };
+        assert_eq!(footprint.probes, 3);
+        let mean = (500.0 * 20.0 + 1500.0 * 20.0 + 900.0 * 80.0) / 120.0;
+        assert!((footprint.new_pages_per_ms - mean).abs() < 1e-9);
+    }
+}
