@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 pub mod capability;
+#[cfg(feature = "constructed")]
+pub mod constructed;
 pub mod diagnosis;
 pub mod ladder;
 pub mod look;

@@ -169,25 +169,10 @@ fn widen(range: Option<(u64, u64)>, bytes: Option<Bytes>) -> Option<(u64, u64)> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::usage::Ended;
+    use pagewise_model::constructed::usage;
 
     fn idle() -> Usage {
-        Usage {
-            wall_ns: Nanos::secs(1),
-            user_ns: Nanos::secs(1),
-            sys_ns: Nanos(0),
-            peak_rss_bytes: Bytes(0),
-            minor_faults: 0,
-            major_faults: 0,
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            read_bytes: None,
-            written_bytes: None,
-            read_calls: None,
-            write_calls: None,
-            device_read_bytes: None,
-            ended: Ended::Exited(0),
-        }
+        Usage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), ..usage() }
     }
 
     fn expectation(guest: bool) -> Expectation {

@@ -122,25 +122,10 @@ pub(crate) fn not_kept(run: &Captured, look: &[Usage]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::usage::Ended;
+    use pagewise_model::constructed::usage;
 
     fn with_peak(peak_rss_bytes: Bytes) -> Usage {
-        Usage {
-            wall_ns: Nanos::secs(1),
-            user_ns: Nanos::secs(1),
-            sys_ns: Nanos(0),
-            peak_rss_bytes,
-            minor_faults: 0,
-            major_faults: 0,
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            read_bytes: None,
-            written_bytes: None,
-            read_calls: None,
-            write_calls: None,
-            device_read_bytes: None,
-            ended: Ended::Exited(0),
-        }
+        Usage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), peak_rss_bytes, ..usage() }
     }
 
     #[test]

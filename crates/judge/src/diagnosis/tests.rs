@@ -1,6 +1,7 @@
 //! Constructed looks, one per rule.
 
 use super::*;
+use pagewise_model::constructed;
 use pagewise_model::diagnosis::Activity;
 use pagewise_model::look::{
     AccessPattern, Allocator, Footprint, KernelStack, MapChurn, PipeSeen, ProcessSeen, Samples,
@@ -79,16 +80,9 @@ fn usage(wall_ms: u64, user_ms: u64, sys_ms: u64) -> Usage {
         user_ns: Nanos::millis(user_ms),
         sys_ns: Nanos::millis(sys_ms),
         peak_rss_bytes: Bytes::mib(1),
-        minor_faults: 0,
-        major_faults: 0,
-        voluntary_switches: 0,
-        involuntary_switches: 0,
         read_bytes: Some(Bytes(0)),
         written_bytes: Some(Bytes(0)),
-        read_calls: None,
-        write_calls: None,
-        device_read_bytes: None,
-        ended: Ended::Exited(0),
+        ..constructed::usage()
     }
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod ladder;
 
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
+use pagewise_model::constructed;
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
 use pagewise_model::look::{
     AccessPattern, Allocator, Footprint, KernelStack, Look, MapChurn, PipeSeen, ProcessSeen,
@@ -44,15 +45,11 @@ pub(crate) fn usage(wall_ms: u64) -> Usage {
         sys_ns: Nanos::millis(wall_ms / 2),
         peak_rss_bytes: Bytes::gib(1),
         minor_faults: 262_144,
-        major_faults: 0,
         voluntary_switches: 12,
         involuntary_switches: 3,
         read_bytes: Some(Bytes::mib(4)),
-        written_bytes: None,
         read_calls: Some(1),
-        write_calls: None,
-        device_read_bytes: None,
-        ended: Ended::Exited(0),
+        ..constructed::usage()
     }
 }
 

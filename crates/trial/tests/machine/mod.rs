@@ -2,6 +2,7 @@
 
 use crate::arm;
 use pagewise_judge::stats::Rng;
+use pagewise_model::constructed;
 use pagewise_model::trial::{Design, Point};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Nanos};
@@ -89,18 +90,9 @@ fn usage(wall_ns: Nanos, status: i32) -> Usage {
     Usage {
         wall_ns,
         user_ns: wall_ns,
-        sys_ns: Nanos(0),
         peak_rss_bytes: Bytes::mib(10),
-        minor_faults: 0,
-        major_faults: 0,
-        voluntary_switches: 0,
-        involuntary_switches: 0,
-        read_bytes: None,
-        written_bytes: None,
-        read_calls: None,
-        write_calls: None,
-        device_read_bytes: None,
         ended: Ended::Exited(status),
+        ..constructed::usage()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The real world over a stand-in for the supervising process.
 
 use super::*;
+use pagewise_model::constructed;
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_remedy::receipt::Here;
 use std::cell::RefCell;
@@ -58,18 +59,9 @@ fn finished(ended: Ended) -> Finished {
         usage: Usage {
             wall_ns: Nanos(1),
             user_ns: Nanos(1),
-            sys_ns: Nanos(0),
             peak_rss_bytes: Bytes(1),
-            minor_faults: 0,
-            major_faults: 0,
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            read_bytes: None,
-            written_bytes: None,
-            read_calls: None,
-            write_calls: None,
-            device_read_bytes: None,
             ended,
+            ..constructed::usage()
         },
         watches: Vec::new(),
         supervisor_ns: Nanos(0),

@@ -1,5 +1,6 @@
 //! A world made of numbers: a program of half a second that fills a heap.
 
+use pagewise_model::constructed;
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen, SideEffect, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
@@ -256,7 +257,6 @@ impl World for Fake {
                 sys_ns: Nanos(faults * 1000),
                 peak_rss_bytes: self.anon,
                 minor_faults: faults,
-                major_faults: 0,
                 voluntary_switches: 2,
                 involuntary_switches: 5,
                 read_bytes: Some(if huge { self.huge_reads } else { Bytes::kib(8) }),
@@ -265,6 +265,7 @@ impl World for Fake {
                 write_calls: Some(1),
                 device_read_bytes: Some(Bytes(0)),
                 ended: self.ended,
+                ..constructed::usage()
             },
             watched: Vec::new(),
             huge_faults: if huge { self.huge_faults } else { 0 },
