@@ -31,6 +31,7 @@ pub mod proc;
 pub mod region;
 pub mod start;
 pub mod thp;
+pub mod topology;
 pub mod worker;
 
 pub use error::SysError;

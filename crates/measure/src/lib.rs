@@ -1,4 +1,4 @@
-//! Unit prices of page work on this machine, and the loops that find them.
+//! Unit prices of page work on this machine, the ladder of pipes, and the loops that find them.
 //!
 //! [`calibrate`] gives [`Prices`](pagewise_model::price::Prices): what one fault, one wake-up, one
 //! copied KiB costs here and now. Each price has its own file under `prices/`, which says what is
@@ -6,12 +6,15 @@
 //! mappings, default pipes, cached files), because the prices must predict programs that know
 //! nothing of them. [`Canary`] and [`register_canary`] watch the machine between runs.
 //!
+//! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
+//!
 //! Everything works without privileges. Nothing here is asked of another process, save that
-//! `spawn` starts `true`. `unsafe` is confined to `kernels/`.
+//! `spawn` starts `true`, and that the ladder starts its own program as the ends of a pipe. `unsafe` is confined to `kernels/`.
 
 pub mod canary;
 mod error;
 mod kernels;
+pub mod ladder;
 mod prices;
 mod prior;
 mod sample;

@@ -2,11 +2,13 @@
 //! `commands/`.
 
 mod ab;
+mod bench;
 mod experiment;
 mod links;
 mod tune;
 
 pub(crate) use ab::Ab;
+pub(crate) use bench::{Bench, BenchKind, BenchPipe, BenchResult, OwnRung};
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use links::Links;
 pub(crate) use tune::Tune;
@@ -36,6 +38,7 @@ Examples:
   pagewise tune --advise -- python3 job.py       only say what it pays for
   pagewise run --with heap-huge -- python3 job.py
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
+  pagewise bench pipe                            how fast pipes can be here
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
@@ -63,6 +66,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Where the time went: page work by counts, and by samples where allowed
     Profile(Profile),
+    /// What each technique is worth on this machine: pipes, rung by rung
+    Bench(Bench),
     /// What this machine, kernel and account allow, and what spoils measurements
     Doctor(Doctor),
     /// Print a saved run again
@@ -89,6 +94,9 @@ pub(crate) enum Command {
     /// The supervising process of an experiment; started by pagewise itself
     #[command(name = "__supervise", hide = true)]
     Supervise(Supervise),
+    /// One end of a pipe that is measured; started by pagewise itself
+    #[command(name = "__pipe-end", hide = true)]
+    PipeEnd,
 }
 
 /// A tool for pipelines, which reads its own command line.

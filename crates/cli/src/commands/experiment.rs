@@ -138,6 +138,9 @@ fn taken(ignored: u64) -> Vec<i32> {
     signals
 }
 
+/// Exit code of a session that SIGINT, SIGTERM or SIGHUP ended.
+pub(super) const INTERRUPTED: u8 = 128 + 2;
+
 /// The path of this program and the words that make it the supervising process.
 pub(super) const SUPERVISE: [&str; 1] = ["__supervise"];
 
@@ -188,7 +191,7 @@ impl Display {
         }
     }
 
-    fn show(&self, message: &str) {
+    pub(super) fn show(&self, message: &str) {
         self.bar.set_message(message.to_owned());
         // Drawn here and now, never by a thread that would wake up beside the program.
         self.bar.tick();
@@ -255,7 +258,7 @@ pub(super) fn keep(run: &mut Run) {
 fn code(outcome: Option<&Outcome>) -> u8 {
     match outcome {
         Some(Outcome::CannotTell { .. }) => UNFIT,
-        Some(Outcome::Interrupted) => 128 + 2,
+        Some(Outcome::Interrupted) => INTERRUPTED,
         _ => 0,
     }
 }
@@ -264,7 +267,9 @@ fn code(outcome: Option<&Outcome>) -> u8 {
 pub(super) fn failure(stop: &Stop) -> Failure {
     let failure = match stop {
         Stop::Launch(error) => Failure::from(error.clone()),
-        Stop::Interrupted => Failure::usage("interrupted before anything was known").with_code(130),
+        Stop::Interrupted => {
+            Failure::usage("interrupted before anything was known").with_code(INTERRUPTED)
+        }
         other => Failure::usage(other.to_string()),
     };
     match stop.help() {

@@ -1,6 +1,7 @@
 //! One file per command; this one only finds it.
 
 mod ab;
+mod bench;
 mod compare;
 mod doctor;
 mod experiment;
@@ -25,6 +26,8 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Ab(args) => ab::run(args),
         Command::Run(args) => run::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::PipeEnd => bench::serve_pipe_end(),
         Command::Doctor(args) => doctor::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Compare(args) => compare::run(&args),

@@ -35,6 +35,8 @@ pub struct Residency {
     pub private_clean: Bytes,
     /// Swapped out.
     pub swap: Bytes,
+    /// Pages of the reserved pool (hugetlb), which `rss` does not count.
+    pub pool: Bytes,
 }
 
 impl Residency {
@@ -50,14 +52,16 @@ impl Residency {
             b"Private_Dirty" => &mut self.private_dirty,
             b"Private_Clean" => &mut self.private_clean,
             b"Swap" => &mut self.swap,
+            b"Private_Hugetlb" | b"Shared_Hugetlb" => &mut self.pool,
             _ => return,
         };
         if let Some(bytes) = kilobytes(value) {
-            *slot = bytes;
+            // Two names share the pool's; every other name comes once in an entry.
+            *slot = if name.ends_with(b"_Hugetlb") { *slot + bytes } else { bytes };
         }
     }
 
-    /// Everything mapped huge.
+    /// Everything mapped huge that `rss` counts.
     #[must_use]
     pub fn huge(&self) -> Bytes {
         self.anon_huge + self.file_pmd + self.shmem_pmd
@@ -76,6 +80,7 @@ impl std::ops::AddAssign for Residency {
         self.private_dirty += other.private_dirty;
         self.private_clean += other.private_clean;
         self.swap += other.swap;
+        self.pool += other.pool;
     }
 }
 

@@ -46,9 +46,9 @@ use attempt::Attempt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-use waiter::Waiter;
 
 pub use reader::Reader;
+pub use waiter::{Moment, Ready, Waiter};
 pub use writer::Writer;
 
 /// How an end waits for the other.

@@ -30,7 +30,7 @@ const NOTICEABLE: Duration = Duration::from_micros(5);
 
 /// Whether a call may sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moment {
+pub enum Moment {
     /// It must answer at once, with EAGAIN if nothing can be done now.
     Now,
     /// It sleeps until something can be done.
@@ -48,23 +48,27 @@ impl Moment {
 }
 
 /// What is waited for, where a call cannot sleep.
-pub(super) type Ready<'a> = (BorrowedFd<'a>, PollFlags);
+pub type Ready<'a> = (BorrowedFd<'a>, PollFlags);
 
-/// How one end waits.
+/// How one end waits: the rule of [`super::Writer`] and [`super::Reader`], for calls of your own on a
+/// pipe.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub struct Waiter {
     wait: Wait,
     patience: Patience,
     counts: WaitCounts,
 }
 
 impl Waiter {
-    pub(super) fn new(wait: Wait) -> Self {
+    /// Waits by this rule, without having learnt anything of the peer.
+    #[must_use]
+    pub fn new(wait: Wait) -> Self {
         Self { wait, patience: Patience::new(), counts: WaitCounts::default() }
     }
 
     /// What its waits came to.
-    pub(super) fn counts(&self) -> WaitCounts {
+    #[must_use]
+    pub fn counts(&self) -> WaitCounts {
         self.counts
     }
 
@@ -75,7 +79,11 @@ impl Waiter {
 
     /// Makes `call` until it has an answer other than EAGAIN. With `can_attempt` it knows
     /// [`Moment::Now`]; without, it is only ever asked to sleep.
-    pub(super) fn run<T>(
+    ///
+    /// # Errors
+    ///
+    /// What `call` answers.
+    pub fn run<T>(
         &mut self,
         can_attempt: bool,
         ready: Ready<'_>,

@@ -1,5 +1,10 @@
 //! Memory and accounting at the level of system calls: the only `unsafe` of this crate.
-#![allow(unsafe_code, reason = "mappings are touched through raw pointers")]
+#![allow(
+    unsafe_code,
+    reason = "mappings are touched through raw pointers, and pages are handed to pipes"
+)]
 
+pub(crate) mod lend;
 pub(crate) mod mapping;
+pub(crate) mod ring;
 pub(crate) mod usage;

@@ -1,17 +1,50 @@
-//! Minor faults of the calling thread, by `getrusage(RUSAGE_THREAD)`. Overhead: one system call.
+//! What the calling thread or process has used, by `getrusage(2)`. Overhead: one system call.
 
+use pagewise_model::Nanos;
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
+/// What a process has used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// CPU time in user mode.
+    pub(crate) user: Nanos,
+    /// CPU time in the kernel.
+    pub(crate) sys: Nanos,
+    /// Page faults served without I/O.
+    pub(crate) minor_faults: u64,
+    /// Times it gave up the CPU to wait.
+    pub(crate) voluntary_switches: u64,
+    /// Times the CPU was taken away.
+    pub(crate) involuntary_switches: u64,
+}
+
 /// Minor faults of the calling thread so far.
 pub(crate) fn thread_faults() -> Result<u64, Errno> {
+    read(libc::RUSAGE_THREAD).map(|usage| usage.minor_faults)
+}
+
+/// What all threads of this process have used so far.
+pub(crate) fn process() -> Result<Usage, Errno> {
+    read(libc::RUSAGE_SELF)
+}
+
+fn read(who: i32) -> Result<Usage, Errno> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live, writable rusage of this frame.
-    let rc = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    let rc = unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
     if rc != 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
     }
     // SAFETY: rusage is integers only, zeroed above and then filled by the kernel.
     let usage = unsafe { usage.assume_init() };
-    Ok(u64::try_from(usage.ru_minflt).unwrap_or(0))
+    let count = |n: libc::c_long| u64::try_from(n).unwrap_or(0);
+    let time = |t: libc::timeval| Nanos(count(t.tv_sec) * 1_000_000_000 + count(t.tv_usec) * 1000);
+    Ok(Usage {
+        user: time(usage.ru_utime),
+        sys: time(usage.ru_stime),
+        minor_faults: count(usage.ru_minflt),
+        voluntary_switches: count(usage.ru_nvcsw),
+        involuntary_switches: count(usage.ru_nivcsw),
+    })
 }

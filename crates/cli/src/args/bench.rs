@@ -1,0 +1,246 @@
+//! `pagewise bench`
+
+use clap::{Args, Subcommand, ValueEnum};
+use pagewise_model::ladder::{Consumption, Pages, Placement, Reader, Wait, Writer};
+use pagewise_model::{Bytes, Nanos};
+use std::path::PathBuf;
+
+/// `pagewise bench`
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) what: BenchKind,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchKind {
+    /// Pipes: every way to move bytes from one process to another, rung by rung
+    Pipe(Box<BenchPipe>),
+}
+
+/// `pagewise bench pipe`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise bench pipe                                  the whole ladder
+  pagewise bench pipe --only P1,P5,frozen-adaptive --repeats 9
+  pagewise bench pipe --sweep --only P1,P5 --chart sizes.svg
+  pagewise bench pipe --writer vmsplice --reader splice --huge --busy --buffer 1M
+
+Rungs: P1 write/read, P2 vmsplice/read, P3 vmsplice/splice, P4 on huge pages, P5
+in a busy loop (the published study's); large-pipe, large-pipe-adaptive,
+vmsplice-out, io-uring, P4-adaptive, P5-reserved, P5-large, dropped, seed,
+frozen, frozen-adaptive, frozen-busy. P2 to P5 hand over buffers that they use
+again, which only a copying reader may be given; they are marked.
+
+Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
+experiment runs, 130 interrupted: what is known by then is printed.")]
+pub(crate) struct BenchPipe {
+    /// Bytes of each repeat [default: what fills --time]
+    #[arg(long, value_name = "SIZE", conflicts_with = "time")]
+    pub(crate) bytes: Option<Bytes>,
+    /// Time of each repeat
+    #[arg(long, value_name = "TIME", default_value = "150ms")]
+    pub(crate) time: Nanos,
+    /// Repeats of each point, each a fresh pair of processes
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeats: u32,
+    /// Bytes handed over at once [default: 256K, or as the rung says]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) buffer: Option<Bytes>,
+    /// Capacity of the pipe [default: half a buffer for vmsplice, else as the rung says]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) pipe_size: Option<Bytes>,
+    /// Only these rungs
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Where the two processes run [default: on two cores]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub(crate) placement: Option<PlacementKind>,
+    /// What becomes of the bytes, separated by commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_values = ["untouched", "touched", "socket"]
+    )]
+    pub(crate) consume: Vec<ConsumptionKind>,
+    /// A grid over buffer and pipe sizes (of P1, P5 and frozen-busy, without --only)
+    #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]
+    pub(crate) sweep: bool,
+    #[command(flatten)]
+    pub(crate) own: OwnRung,
+    #[command(flatten)]
+    pub(crate) result: BenchResult,
+}
+
+/// A rung of the user's own, and switches for whatever is measured.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A rung of your own, and switches for every rung")]
+pub(crate) struct OwnRung {
+    /// Measure one rung of your own: how bytes get in
+    #[arg(long, value_enum, value_name = "WAY", conflicts_with = "only")]
+    pub(crate) writer: Option<WriterKind>,
+    /// The same: how they get out
+    #[arg(long, value_enum, value_name = "WAY", conflicts_with = "only")]
+    pub(crate) reader: Option<ReaderKind>,
+    /// Buffers on huge pages: the same as --pages huge
+    #[arg(long, conflicts_with = "pages")]
+    pub(crate) huge: bool,
+    /// Pages of the producer's buffers
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) pages: Option<PagesKind>,
+    /// Refuse buffers that are not proven to be on huge pages
+    #[arg(long, conflicts_with = "untouched")]
+    pub(crate) check_huge: bool,
+    /// Never sleep while the other end is not ready: the same as --wait busy
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) busy: bool,
+    /// poll(2) before each call; with --busy again and again
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) poll: bool,
+    /// What an end does while the other is not ready
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) wait: Option<WaitKind>,
+    /// One buffer whose halves are taken in turn, instead of two
+    #[arg(long)]
+    pub(crate) one_buffer: bool,
+    /// SPLICE_F_GIFT on one side, SPLICE_F_MOVE on the other
+    #[arg(long)]
+    pub(crate) gift: bool,
+    /// Lock the producer's buffers in memory
+    #[arg(long)]
+    pub(crate) lock: bool,
+    /// Do not touch the producer's buffers before they are sent
+    #[arg(long)]
+    pub(crate) untouched: bool,
+}
+
+/// Where the result goes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The result")]
+pub(crate) struct BenchResult {
+    /// Seed of the order of the repeats
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Save the run to FILE (it is saved under its identifier as well)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Write every repeat to FILE as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Draw the result: FILE.svg the chart, FILE.html one page with everything
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chart: Option<PathBuf>,
+    /// Print the saved form instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Announce nothing and show no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// A word of the command line for each value of a type of the model.
+macro_rules! words {
+    ($(#[$doc:meta])* $kind:ident for $model:ident { $($(#[$word_doc:meta])* $word:ident => $value:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+        pub(crate) enum $kind { $($(#[$word_doc])* $word),+ }
+
+        impl From<$kind> for $model {
+            fn from(kind: $kind) -> Self {
+                match kind { $($kind::$word => Self::$value),+ }
+            }
+        }
+    };
+}
+
+words! {
+    /// How bytes get in.
+    WriterKind for Writer {
+        /// write(2)
+        Write => Write,
+        /// vmsplice(2) of buffers that are used again (unsafe)
+        Vmsplice => Vmsplice,
+        /// splice(2) from a sealed memfd
+        Frozen => SpliceFrozen,
+        /// tee(2) of a seed pipe
+        Tee => TeeSeed,
+        /// vmsplice(2) of pages that are replaced
+        Dropped => GiveDropped,
+        /// io_uring
+        IoUring => IoUring,
+    }
+}
+
+words! {
+    /// How bytes get out.
+    ReaderKind for Reader {
+        /// read(2)
+        Read => Read,
+        /// splice(2)
+        Splice => Splice,
+        /// vmsplice(2) out of the pipe
+        VmspliceOut => VmspliceOut,
+        /// io_uring
+        IoUring => IoUring,
+    }
+}
+
+words! {
+    /// Pages of the producer's buffers.
+    PagesKind for Pages {
+        /// Base pages
+        Base => Base,
+        /// Transparent huge pages
+        Huge => Huge,
+        /// Pages of the reserved pool
+        Hugetlb => HugeTlb,
+    }
+}
+
+words! {
+    /// What an end does while the other is not ready.
+    WaitKind for Wait {
+        /// Sleep in the call
+        Block => Block,
+        /// poll(2), then the call
+        Poll => Poll,
+        /// The call, again and again
+        Busy => Busy,
+        /// poll(2), again and again
+        BusyPoll => BusyPoll,
+        /// Spin while the other is about to act, else sleep
+        Adaptive => Adaptive,
+    }
+}
+
+words! {
+    /// Where the two processes run.
+    PlacementKind for Placement {
+        /// Both on one core
+        OneCore => SameCore,
+        /// Each on a core of its own
+        TwoCores => TwoCores,
+        /// On two hardware threads of one core
+        Siblings => Siblings,
+        /// Wherever the scheduler puts them
+        Free => Free,
+    }
+}
+
+words! {
+    /// What becomes of the bytes.
+    ConsumptionKind for Consumption {
+        /// Nobody looks
+        Untouched => Untouched,
+        /// The consumer reads every byte and checks it
+        Touched => Touched,
+        /// On to an AF_UNIX socket
+        Socket => ForwardedSocket,
+        /// On to a file in the page cache
+        File => ForwardedFile,
+    }
+}

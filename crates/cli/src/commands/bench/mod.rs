@@ -1,0 +1,22 @@
+//! `pagewise bench`
+
+mod pipe;
+mod rungs;
+
+use crate::args::{Bench, BenchKind};
+use crate::failure::Failure;
+use std::process::ExitCode;
+
+/// Measures what each technique is worth on this machine.
+pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
+    match &args.what {
+        BenchKind::Pipe(args) => pipe::run(args),
+    }
+}
+
+/// Serves as one end of a pipe of the ladder.
+pub(super) fn serve_pipe_end() -> Result<ExitCode, Failure> {
+    pagewise_measure::ladder::serve_end()
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(|error| Failure::usage(error.to_string()))
+}

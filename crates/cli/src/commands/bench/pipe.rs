@@ -1,0 +1,179 @@
+//! `pagewise bench pipe`
+
+use super::rungs;
+use crate::args::{BenchPipe, BenchResult};
+use crate::commands::experiment::{
+    Display, INTERRUPTED, environment, identity, keep, lock, own_exe, stop_flag,
+};
+use crate::failure::Failure;
+use crate::{store, terminal};
+use pagewise_judge::ladder::Known;
+use pagewise_judge::stats::Rng;
+use pagewise_kernel::{clock, dirs, machine, page_size, topology};
+use pagewise_measure::Options;
+use pagewise_measure::ladder::{self, Company, Cost, Launcher, Plan};
+use pagewise_model::ladder::{Ladder, ReferencePrices};
+use pagewise_model::price::Prices;
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::{Fact, Nanos};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The words that make this program an end of a pipe.
+const PIPE_END: &str = "__pipe-end";
+/// Time for the prices, which come before the ladder that they explain.
+const PRICES: Nanos = Nanos::secs(2);
+
+/// Measures the ladder, judges it, keeps and shows it.
+pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (started, id) = identity(&["pipe".into()]);
+    let points = rungs::points(args)?;
+    let out = &args.result;
+    check_chart(out.chart.as_deref())?;
+    let plan = Plan {
+        points,
+        repeats: args.repeats,
+        bytes: args.bytes,
+        repeat_ns: args.time,
+        seed: out.seed.unwrap_or(started),
+        sweep: args.sweep,
+    };
+    let cost = plan.cost().map_err(|error| Failure::usage(error.to_string()))?;
+    let _lock = lock()?;
+    let stop = stop_flag()?;
+    if !out.quiet {
+        terminal::complain(&announcement(&plan, &cost));
+    }
+    let display = Display::new(out.quiet);
+    let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started, &words);
+    run.environment = environment();
+    run.machine = Some(machine::machine());
+    run.prices = prices(&display, &stop, &mut run.warnings);
+    let reference = ladder::reference_prices();
+    let mut measured = measure(&plan, &display, &stop)?;
+    display.finish();
+    if stop.load(Ordering::Relaxed) {
+        run.outcome = Some(Outcome::Interrupted);
+    }
+    conclude(&mut measured, run.prices.as_ref(), &reference);
+    let any = measured.points.iter().any(|point| !point.samples.is_empty());
+    run.ladder = Some(measured);
+    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    keep(&mut run);
+    show(&run, out)?;
+    Ok(ExitCode::from(match (&run.outcome, any) {
+        (Some(_), _) => INTERRUPTED,
+        (None, true) => 0,
+        (None, false) => crate::failure::UNFIT,
+    }))
+}
+
+/// What will be done, before it is.
+fn announcement(plan: &Plan, cost: &Cost) -> String {
+    format!(
+        "{} points, {} repeats of each: {} pairs of processes, about {}, at most {}, in at most {} \
+         of memory; prices first, some seconds",
+        plan.points.len(),
+        plan.repeats,
+        cost.pairs,
+        cost.about_ns,
+        cost.cap_ns,
+        cost.memory_bytes
+    )
+}
+
+/// The prices that explain the ladder. It is measured without them where they cannot be had.
+fn prices(display: &Display, stop: &AtomicBool, warnings: &mut Vec<String>) -> Option<Prices> {
+    display.show("prices");
+    let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
+    let options = Options { budget_ns: PRICES, cache, fresh: false };
+    match pagewise_measure::calibrate(&options, &|| stop.load(Ordering::Relaxed)) {
+        Ok(prices) => Some(prices),
+        Err(error) => {
+            warnings.push(format!("without prices nothing is explained: {error}"));
+            None
+        }
+    }
+}
+
+fn measure(plan: &Plan, display: &Display, stop: &AtomicBool) -> Result<Ladder, Failure> {
+    let launcher = Launcher { exe: own_exe()?, args: vec![PIPE_END.into()] };
+    let mut rng = Rng::new(plan.seed);
+    let company = Company {
+        launcher: &launcher,
+        shuffle: &mut |order| rng.shuffle(order),
+        stop: &|| stop.load(Ordering::Relaxed),
+        tell: &mut |p| {
+            display.show(&format!(
+                "{} of {}: {}, {}",
+                p.done,
+                p.total,
+                p.rung,
+                p.consumption.label()
+            ));
+        },
+    };
+    ladder::run(plan, company).map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn conclude(measured: &mut Ladder, prices: Option<&Prices>, reference: &ReferencePrices) {
+    let l2_bytes = Fact::from(topology::second_level_cache(0));
+    let known = Known {
+        prices,
+        reference,
+        base_page: page_size::base(),
+        l2_bytes: &l2_bytes,
+        samples: &[],
+    };
+    measured.claims = pagewise_judge::ladder::claims(measured);
+    measured.judgement = Some(pagewise_judge::ladder::judge(measured, &known));
+}
+
+/// The kinds of drawing, by the end of the name.
+fn check_chart(file: Option<&Path>) -> Result<(), Failure> {
+    match file.map(|file| (file, extension(file))) {
+        None | Some((_, "svg" | "html")) => Ok(()),
+        Some((file, _)) => {
+            Err(Failure::usage(format!("--chart `{}` names no kind of drawing", file.display()))
+                .with_help("let it end in .svg or .html"))
+        }
+    }
+}
+
+fn extension(file: &Path) -> &str {
+    file.extension().and_then(|end| end.to_str()).unwrap_or_default()
+}
+
+fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
+    let text = if out.json {
+        run.to_json() + "\n"
+    } else {
+        pagewise_report::render(run, &terminal::style())
+    };
+    terminal::print(&text)?;
+    // The result is told first: what cannot be written is not lost.
+    let Some(ladder) = &run.ladder else { return Ok(()) };
+    if let Some(file) = &out.save {
+        store::write_whole(file, &run.to_json())?;
+    }
+    if let Some(file) = &out.csv {
+        store::write_whole(file, &pagewise_report::ladder::csv(ladder))?;
+    }
+    if let Some(file) = &out.chart {
+        let drawn = match extension(file) {
+            "html" => pagewise_report::ladder::html(run),
+            _ => pagewise_report::ladder::svg(ladder, &caption(run)),
+        };
+        store::write_whole(file, &drawn)?;
+    }
+    Ok(())
+}
+
+/// The machine, under the chart.
+fn caption(run: &Run) -> String {
+    run.machine.as_ref().map_or_else(String::new, pagewise_model::machine::Machine::line)
+}

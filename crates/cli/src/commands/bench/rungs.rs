@@ -1,0 +1,156 @@
+//! From what was typed to the rungs that are measured.
+
+use crate::args::{BenchPipe, OwnRung};
+use crate::failure::Failure;
+use pagewise_kernel::page_size;
+use pagewise_measure::ladder::catalogue;
+use pagewise_model::Bytes;
+use pagewise_model::ladder::{Buffers, Consumption, Pages, Reader, Rung, Wait, Writer};
+
+/// Rungs of a sweep where none are named: copied, lent, frozen.
+const SWEPT: [&str; 3] = ["P1", "P5", "frozen-busy"];
+
+/// The points that were asked for, in the order in which they are shown.
+pub(super) fn points(args: &BenchPipe) -> Result<Vec<(Rung, Consumption)>, Failure> {
+    check_sizes(args)?;
+    let mut rungs = chosen(args)?;
+    for rung in &mut rungs {
+        apply(args, rung);
+    }
+    if args.sweep {
+        rungs = catalogue::sweep(&rungs);
+    }
+    let consumptions: Vec<Consumption> = args.consume.iter().map(|kind| (*kind).into()).collect();
+    let of = |rung: Rung| consumptions.iter().map(move |c| (rung.clone(), *c)).collect::<Vec<_>>();
+    Ok(rungs.into_iter().flat_map(of).collect())
+}
+
+fn check_sizes(args: &BenchPipe) -> Result<(), Failure> {
+    let page = Bytes(page_size::base().bytes());
+    let small = |name: &str, size: Option<Bytes>, least: Bytes| match size {
+        Some(size) if size < least => Err(Failure::usage(format!("{name} {size} is too small"))
+            .with_help(format!("{name} takes at least {least}"))),
+        _ => Ok(()),
+    };
+    small("--buffer", args.buffer, page)?;
+    small("--pipe-size", args.pipe_size, page)?;
+    small("--bytes", args.bytes, page)
+}
+
+fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
+    if args.own.writer.is_some() || args.own.reader.is_some() {
+        let writer = args.own.writer.map_or(Writer::Write, Into::into);
+        let reader = args.own.reader.map_or(Reader::Read, Into::into);
+        let own = catalogue::plain("own", writer, reader);
+        let pipe_bytes = catalogue::pipe_for(writer, own.buffer_bytes);
+        return Ok(vec![Rung { pipe_bytes, ..own }]);
+    }
+    let mut names = args.only.clone();
+    if names.is_empty() && args.sweep {
+        names = SWEPT.map(str::to_owned).to_vec();
+    }
+    let all = catalogue::ladder();
+    let unknown = names.iter().find(|name| !all.iter().any(|rung| rung.name == **name));
+    if let Some(name) = unknown {
+        let known: Vec<&str> = all.iter().map(|rung| rung.name.as_str()).collect();
+        return Err(Failure::usage(format!("no rung `{name}`")).with_help(known.join(", ")));
+    }
+    Ok(all.into_iter().filter(|rung| names.is_empty() || names.contains(&rung.name)).collect())
+}
+
+/// The switches, on whichever rung.
+fn apply(args: &BenchPipe, rung: &mut Rung) {
+    let OwnRung { huge, pages, check_huge, one_buffer, gift, lock, untouched, .. } = args.own;
+    if let Some(pages) = pages.map(Into::into).or(huge.then_some(Pages::Huge)) {
+        rung.pages = pages;
+    }
+    if let Some(wait) = wait(&args.own) {
+        rung.wait = wait;
+    }
+    if one_buffer {
+        rung.buffers = Buffers::One;
+    }
+    rung.check_huge |= check_huge;
+    rung.gift |= gift;
+    rung.lock |= lock;
+    rung.untouched |= untouched;
+    if let Some(placement) = args.placement {
+        rung.placement = placement.into();
+    }
+    if let Some(buffer) = args.buffer {
+        rung.buffer_bytes = buffer;
+        if rung.writer == Writer::Vmsplice {
+            rung.pipe_bytes = catalogue::pipe_for(rung.writer, buffer);
+        }
+    }
+    if args.pipe_size.is_some() {
+        rung.pipe_bytes = args.pipe_size;
+    }
+}
+
+fn wait(own: &OwnRung) -> Option<Wait> {
+    match (own.busy, own.poll) {
+        (true, true) => Some(Wait::BusyPoll),
+        (true, false) => Some(Wait::Busy),
+        (false, true) => Some(Wait::Poll),
+        (false, false) => own.wait.map(Into::into),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::args::{BenchKind, Cli, Command};
+    use clap::Parser;
+    use pagewise_model::ladder::Placement;
+
+    fn parse(words: &[&str]) -> Result<Vec<(Rung, Consumption)>, Failure> {
+        let line = ["pagewise", "bench", "pipe"].iter().chain(words);
+        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not bench")
+        };
+        let BenchKind::Pipe(args) = bench.what;
+        points(&args)
+    }
+
+    #[test]
+    fn without_words_the_whole_ladder_in_three_rows() {
+        let points = parse(&[]).unwrap();
+        assert_eq!(points.len(), 3 * catalogue::ladder().len());
+        assert_eq!(points[0].0, points[2].0);
+        assert_eq!(points[1].1, Consumption::Touched);
+    }
+
+    #[test]
+    fn every_switch_reaches_the_rung() {
+        let words = "--writer vmsplice --reader splice --huge --check-huge --busy --poll --gift \
+                     --lock --one-buffer --buffer 1M --placement one-core --consume untouched";
+        let points = parse(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let rung = &points[0].0;
+        assert_eq!((rung.writer, rung.reader), (Writer::Vmsplice, Reader::Splice));
+        assert_eq!((rung.pages, rung.wait), (Pages::Huge, Wait::BusyPoll));
+        assert!(rung.check_huge && rung.gift && rung.lock && !rung.untouched);
+        assert_eq!((rung.buffers, rung.placement), (Buffers::One, Placement::SameCore));
+        assert_eq!((rung.buffer_bytes, rung.pipe_bytes), (Bytes::mib(1), Some(Bytes::kib(512))));
+        let words = ["--only", "P2", "--pipe-size", "1M", "--untouched", "--poll"];
+        let rung = &parse(&words).unwrap()[0].0;
+        assert_eq!((rung.pipe_bytes, rung.wait), (Some(Bytes::mib(1)), Wait::Poll));
+        assert!(rung.untouched);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let words = [["--only", "P9"], ["--buffer", "100"], ["--bytes", "0"], ["--pipe-size", "1"]];
+        for words in words {
+            assert!(parse(&words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_sweep_is_of_the_named_rungs() {
+        let points = parse(&["--sweep", "--only", "P1", "--consume", "touched"]).unwrap();
+        assert_eq!(points.len(), 12);
+        assert!(points.iter().all(|(rung, _)| rung.name == "P1"));
+    }
+}

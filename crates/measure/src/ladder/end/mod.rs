@@ -1,0 +1,147 @@
+//! One process of a pair: it gets its task, prepares, waits for the word, moves bytes, and tells.
+//!
+//! Standard input is the line to the ladder, standard output its end of the pipe (whichever that
+//! is), standard error the socket that a consumer forwards to. All that takes time beforehand
+//! (buffers, their pages, files) is prepared before the word; a process whose ladder dies is ended
+//! by the kernel (`PR_SET_PDEATHSIG`).
+
+mod consumer;
+mod producer;
+mod sink;
+pub(super) mod source;
+pub(super) mod waiter;
+
+use super::wire::{Done, Line, Role, Task, Word};
+use crate::kernels::usage;
+use pagewise_kernel::{SysError, affinity};
+use pagewise_model::ladder::{EndUsage, Pages, Rung};
+use pagewise_model::{Bytes, Fact, Nanos};
+use rustix::io::Errno;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Why a process cannot do its task, in words for the result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    /// A call failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// What was asked for is not to be had here.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl Trouble {
+    /// A maker of errors of one call, for `map_err`.
+    pub(super) fn of(call: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| Self::Sys(SysError::new(call, "a rung of the ladder", errno))
+    }
+}
+
+/// Serves as a process of a ladder until its task is done.
+///
+/// # Errors
+/// When this was not started by a ladder, whose line is missing then; what goes wrong in the task
+/// itself is told to the ladder.
+pub fn serve_end() -> Result<(), SysError> {
+    let line = Line::of(duplicate(io::stdin())?);
+    let Some(Word::Task(task)) = line.hear()? else {
+        return Err(SysError::new("recv", "a task", io::Error::other("not started by a ladder")));
+    };
+    match serve(&line, &task) {
+        Ok(Some(done)) => line.say(&Word::Done(Box::new(done))),
+        Ok(None) => Ok(()),
+        Err(trouble) => line.say(&Word::Refused(format!("{}: {trouble}", task.role.label()))),
+    }
+}
+
+/// Does the task; nothing is told when the ladder has gone before the start.
+fn serve(line: &Line, task: &Task) -> Result<Option<Done>, Trouble> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(Trouble::of("prctl"))?;
+    if !task.cpus.is_empty() {
+        affinity::set(0, &task.cpus)?;
+    }
+    let pipe = duplicate(io::stdout())?;
+    match task.role {
+        Role::Producer => {
+            let mut source = source::prepare(pipe, task)?;
+            let period = source.period();
+            let Some(_) = begin(line, period)? else { return Ok(None) };
+            producer::run(&mut source, task).map(Some)
+        }
+        Role::Consumer => {
+            let mut sink = sink::prepare(pipe, duplicate(io::stderr())?, task)?;
+            let Some(period) = begin(line, None)? else { return Ok(None) };
+            consumer::run(&mut sink, task, period).map(Some)
+        }
+        Role::Drain => {
+            let Some(_) = begin(line, None)? else { return Ok(None) };
+            consumer::drain(&pipe, task).map(Some)
+        }
+    }
+}
+
+/// Tells that everything is at hand and waits for the word; none when it will not come.
+fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, Trouble> {
+    line.say(&Word::Ready { period })?;
+    match line.hear()? {
+        Some(Word::Go { period }) => Ok(Some(period)),
+        _ => Ok(None),
+    }
+}
+
+fn duplicate(stream: impl AsFd) -> Result<OwnedFd, SysError> {
+    stream.as_fd().try_clone_to_owned().map_err(|e| SysError::new("fcntl F_DUPFD", "a stream", e))
+}
+
+/// What this process has used since it was made, with counts to be filled in.
+struct Meter {
+    before: usage::Usage,
+}
+
+impl Meter {
+    fn start() -> Result<Self, Trouble> {
+        Ok(Self { before: usage::process().map_err(Trouble::of("getrusage"))? })
+    }
+
+    fn stop(&self, counts: EndUsage) -> Result<EndUsage, Trouble> {
+        let now = usage::process().map_err(Trouble::of("getrusage"))?;
+        let since = |now: Nanos, before: Nanos| Nanos(now.0.saturating_sub(before.0));
+        let before = &self.before;
+        Ok(EndUsage {
+            user_ns: since(now.user, before.user),
+            sys_ns: since(now.sys, before.sys),
+            voluntary_switches: now.voluntary_switches - before.voluntary_switches,
+            involuntary_switches: now.involuntary_switches - before.involuntary_switches,
+            minor_faults: now.minor_faults - before.minor_faults,
+            ..counts
+        })
+    }
+}
+
+/// A result without what only a consumer knows.
+fn plain(usage: EndUsage) -> Done {
+    Done {
+        usage,
+        timed_bytes: Bytes(0),
+        wall_ns: Nanos(0),
+        verified: None,
+        page_bytes: Fact::missing("not the producer"),
+    }
+}
+
+/// A size as a length in memory.
+pub(super) fn length(bytes: Bytes) -> Result<usize, Trouble> {
+    let too_large = || Trouble::Unavailable(format!("{bytes} do not fit this machine's memory"));
+    usize::try_from(bytes.0).map_err(|_| too_large())
+}
+
+/// The kernel crate's word for the pages of a rung.
+const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
+    match rung.pages {
+        Pages::Base => pagewise_kernel::region::Pages::Base,
+        Pages::Huge => pagewise_kernel::region::Pages::Huge,
+        Pages::HugeTlb => pagewise_kernel::region::Pages::HugeTlb,
+    }
+}

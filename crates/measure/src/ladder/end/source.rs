@@ -1,0 +1,417 @@
+//! How a producer hands bytes over: one way for each kind of writer.
+//!
+//! A way that copies sends its buffer again and again; one that lends takes two buffers in turn.
+//! Where the consumer touches the bytes, each buffer is written anew before each turn, with the
+//! part of the sequence that belongs there. What cannot be changed any more (frozen, seed) is sent
+//! with a period. Fresh pages of a dropped buffer are touched even where nobody looks: a page that
+//! was never written would be the kernel's zero page, which costs nothing and is nobody's data.
+
+use super::waiter::Waiter;
+use super::{Task, Trouble, length, region_pages};
+use crate::kernels::lend::WriteEnd;
+use crate::kernels::ring::Ring;
+use crate::ladder::sequence;
+use pagewise_kernel::region::Region;
+use pagewise_kernel::{SysError, page_size, pipe};
+use pagewise_lanes::buffer::{self, Dropped, Frozen, Sent};
+use pagewise_model::ladder::{Buffers, Consumption, Pages, Rung, Wait, Writer};
+use pagewise_model::{Bytes, Fact, PageSize};
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::pipe::{PIPE_BUF, SpliceFlags};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Says to the kernel that the file's own position is meant, of which a pipe has none.
+const HERE: u64 = u64::MAX;
+
+/// What one call handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ladder) struct Given {
+    pub(in crate::ladder) bytes: usize,
+    /// Base pages that they touch: slots of the pipe.
+    pub(in crate::ladder) slots: u64,
+}
+
+/// A producer's means, prepared.
+#[derive(Debug)]
+pub(in crate::ladder) struct Source {
+    way: Way,
+    /// Bytes of one turn.
+    len: usize,
+    /// Bytes of this turn that are gone.
+    at: usize,
+    /// Bytes of all turns before.
+    sent: u64,
+    /// Each turn sends new bytes.
+    refills: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    Copy { pipe: OwnedFd, buffer: Region, sleeps_short: bool },
+    Ring { pipe: OwnedFd, buffer: Region, ring: Ring },
+    Lend { pipe: WriteEnd, buffers: Vec<Region>, turn: usize, gift: bool },
+    Frozen { pipe: OwnedFd, content: Frozen },
+    Seed { pipe: OwnedFd, seed: Seed },
+    Dropped { pipe: OwnedFd, content: Dropped },
+}
+
+/// Prepares what the task needs.
+pub(in crate::ladder) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, Trouble> {
+    let rung = &task.rung;
+    if matches!(rung.wait, Wait::Busy | Wait::BusyPoll) {
+        never_sleep(&pipe)?;
+    }
+    let (way, len) = choose(pipe, rung)?;
+    let refills = task.consumption == Consumption::Touched && !rung.writer.sends_constant();
+    let mut source = Source { way, len, at: 0, sent: 0, refills };
+    if !rung.untouched {
+        source.fill_all()?;
+    }
+    if rung.check_huge && source.page_size().known().is_none_or(|&p| p < page_size::huge()) {
+        return Err(Trouble::Unavailable("the buffer is not on huge pages".to_owned()));
+    }
+    Ok(source)
+}
+
+/// The way with its memory, and the bytes of one turn.
+fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), Trouble> {
+    let len = length(rung.buffer_bytes)?;
+    Ok(match rung.writer {
+        Writer::Write => {
+            let sleeps_short = rung.wait == Wait::Adaptive;
+            (Way::Copy { pipe, buffer: memory(rung)?, sleeps_short }, len)
+        }
+        Writer::IoUring => {
+            let ring = open_ring()?;
+            (Way::Ring { pipe, buffer: memory(rung)?, ring }, len)
+        }
+        Writer::Vmsplice => {
+            let pipe = WriteEnd::new(pipe)?;
+            let (buffers, len) = match rung.buffers {
+                Buffers::One => (vec![memory(rung)?], len / 2),
+                Buffers::Two => (vec![memory(rung)?, memory(rung)?], len),
+            };
+            (Way::Lend { pipe, buffers, turn: 0, gift: rung.gift }, len)
+        }
+        Writer::SpliceFrozen => {
+            let content = freeze(rung)?;
+            let len = content.len();
+            (Way::Frozen { pipe, content }, len)
+        }
+        Writer::TeeSeed => {
+            let seed = Seed::new(rung.buffer_bytes)?;
+            let len = seed.len;
+            (Way::Seed { pipe, seed }, len)
+        }
+        Writer::GiveDropped => {
+            if rung.wait.is_nonblocking() {
+                let why = "pages are given away by a call that sleeps";
+                return Err(Trouble::Unavailable(why.to_owned()));
+            }
+            let pages = lane_pages(rung)?;
+            let content = Dropped::new(len, pages).map_err(Trouble::of("mmap"))?;
+            (Way::Dropped { pipe, content }, len)
+        }
+    })
+}
+
+/// Makes calls on our end return instead of sleeping; the description is this pair's alone.
+pub(in crate::ladder) fn never_sleep(pipe: &OwnedFd) -> Result<(), Trouble> {
+    let flags = rustix::fs::fcntl_getfl(pipe).map_err(Trouble::of("fcntl F_GETFL"))?;
+    rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK).map_err(Trouble::of("fcntl F_SETFL"))
+}
+
+/// A queue for io_uring, or that there is none here.
+pub(in crate::ladder) fn open_ring() -> Result<Ring, Trouble> {
+    Ring::new().map_err(|e| Trouble::Unavailable(format!("io_uring_setup: {e}")))
+}
+
+fn memory(rung: &Rung) -> Result<Region, Trouble> {
+    let mut region =
+        Region::new(rung.buffer_bytes, region_pages(rung)).map_err(|error| match rung.pages {
+            Pages::HugeTlb => Trouble::Unavailable(format!(
+                "{error}: no reserved huge page is free (vm.nr_hugepages)"
+            )),
+            _ => error.into(),
+        })?;
+    if rung.lock {
+        region.lock()?;
+    }
+    Ok(region)
+}
+
+fn lane_pages(rung: &Rung) -> Result<buffer::Pages, Trouble> {
+    let refuse = |why: &str| Err(Trouble::Unavailable(why.to_owned()));
+    match rung.pages {
+        _ if rung.lock => refuse("pages that are given away cannot be locked"),
+        Pages::Base => Ok(buffer::Pages::Base),
+        Pages::Huge => Ok(buffer::Pages::Huge),
+        Pages::HugeTlb => refuse("the library takes no pages of the reserved pool"),
+    }
+}
+
+/// Content of the buffer's size, and of whole huge pages where those are asked for.
+fn freeze(rung: &Rung) -> Result<Frozen, Trouble> {
+    let pages = lane_pages(rung)?;
+    let unit = if pages == buffer::Pages::Huge { page_size::huge() } else { page_size::base() };
+    let len = length(Bytes(rung.buffer_bytes.0.next_multiple_of(unit.bytes())))?;
+    let content = Frozen::build(len, |space| sequence::fill(space, 0));
+    let content = content.map_err(Trouble::of("memfd_create"))?;
+    match content.memfd() {
+        Some(_) => Ok(content),
+        None => Err(Trouble::Unavailable("a sealed memfd is not allowed here".to_owned())),
+    }
+}
+
+impl Source {
+    /// Bytes after which the stream repeats itself; none where every turn is new.
+    pub(in crate::ladder) fn period(&self) -> Option<u64> {
+        (!self.refills).then_some(self.len as u64)
+    }
+
+    /// Begins the next turn, when the last one is over: the other buffer, with new bytes.
+    pub(in crate::ladder) fn turn(&mut self) -> Result<(), Trouble> {
+        if self.at < self.len {
+            return Ok(());
+        }
+        (self.at, self.sent) = (0, self.sent + self.len as u64);
+        if let Way::Lend { turn, .. } = &mut self.way {
+            *turn ^= 1;
+        }
+        let is_fresh = matches!(self.way, Way::Dropped { .. });
+        if self.refills {
+            self.fill()
+        } else if is_fresh {
+            self.touch_fresh()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Hands over at most `most` bytes by one call that moves any.
+    pub(in crate::ladder) fn give(
+        &mut self,
+        most: usize,
+        waiter: &mut Waiter,
+    ) -> Result<Given, Trouble> {
+        let (at, end) = (self.at, self.len.min(self.at.saturating_add(most)));
+        let given = match &mut self.way {
+            Way::Copy { pipe, buffer, sleeps_short } => {
+                let bytes = &buffer.as_slice()[at..end];
+                let piece = if *sleeps_short { &bytes[..bytes.len().min(PIPE_BUF)] } else { bytes };
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+                    if nonblocking && *sleeps_short {
+                        let now = ReadWriteFlags::NOWAIT;
+                        rustix::io::pwritev2(&*pipe, &[IoSlice::new(bytes)], HERE, now)
+                    } else {
+                        rustix::io::write(&*pipe, piece)
+                    }
+                })
+            }
+            Way::Ring { pipe, buffer, ring } => {
+                let bytes = &buffer.as_slice()[at..end];
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |_| ring.write(pipe.as_fd(), bytes))
+            }
+            Way::Lend { pipe, buffers, turn, gift } => {
+                let bytes = &lent(buffers, *turn, self.len)[at..end];
+                let gift = if *gift { SpliceFlags::GIFT } else { SpliceFlags::empty() };
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+                    pipe.lend(bytes, gift | flags(nonblocking))
+                })
+            }
+            Way::Frozen { pipe, content } => {
+                let Some(memfd) = content.memfd() else {
+                    return Err(Trouble::of("splice")(Errno::BADF));
+                };
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+                    let mut offset = at as u64;
+                    let (len, flags) = (end - at, flags(nonblocking));
+                    rustix::pipe::splice(memfd, Some(&mut offset), &*pipe, None, len, flags)
+                })
+            }
+            Way::Seed { pipe, seed } => seed.give(pipe, end - at, waiter),
+            Way::Dropped { pipe, content } => {
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |_| give_away(content, pipe, end - at))
+            }
+        };
+        let bytes = given.map_err(Trouble::of(self.way.call()))?;
+        self.at += bytes;
+        Ok(Given { bytes, slots: slots(at, bytes) })
+    }
+
+    /// Page size of the buffer, as the kernel shows it now.
+    pub(in crate::ladder) fn page_size(&self) -> Fact<PageSize> {
+        let of_lane = |size: std::io::Result<usize>| match size {
+            Ok(size) => PageSize::new(size as u64).map_or(Fact::missing("odd"), Fact::Known),
+            Err(error) => Fact::missing(format!("read /proc/self/smaps: {error}")),
+        };
+        match &self.way {
+            Way::Copy { buffer, .. } | Way::Ring { buffer, .. } => {
+                proven(std::slice::from_ref(buffer))
+            }
+            Way::Lend { buffers, .. } => proven(buffers),
+            Way::Frozen { content, .. } => of_lane(content.page_size()),
+            Way::Seed { .. } => Fact::missing("the kernel's own pages, which it does not show"),
+            Way::Dropped { content, .. } => of_lane(content.page_size()),
+        }
+    }
+
+    /// Fills every buffer before the start.
+    fn fill_all(&mut self) -> Result<(), Trouble> {
+        if let Way::Lend { buffers, .. } = &mut self.way {
+            for buffer in buffers {
+                sequence::fill(buffer.as_mut_slice(), 0);
+            }
+        }
+        self.fill()
+    }
+
+    /// Writes the part of the sequence that this turn sends.
+    fn fill(&mut self) -> Result<(), Trouble> {
+        let (len, offset) = (self.len, if self.refills { self.sent } else { 0 });
+        match &mut self.way {
+            Way::Copy { buffer, .. } | Way::Ring { buffer, .. } => {
+                sequence::fill(&mut buffer.as_mut_slice()[..len], offset);
+            }
+            Way::Lend { buffers, turn, .. } => {
+                sequence::fill(lent_mut(buffers, *turn, len), offset);
+            }
+            Way::Dropped { content, .. } => {
+                let space = content.space(len).map_err(Trouble::of("madvise MADV_DONTNEED"))?;
+                sequence::fill(&mut space[..len], offset);
+            }
+            Way::Frozen { .. } | Way::Seed { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Makes the fresh pages of a dropped buffer real.
+    fn touch_fresh(&mut self) -> Result<(), Trouble> {
+        let len = self.len;
+        if let Way::Dropped { content, .. } = &mut self.way {
+            let space = content.space(len).map_err(Trouble::of("madvise MADV_DONTNEED"))?;
+            for byte in space[..len].iter_mut().step_by(page_bytes()) {
+                *std::hint::black_box(byte) = 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Way {
+    const fn call(&self) -> &'static str {
+        match self {
+            Self::Copy { .. } => "write",
+            Self::Ring { .. } => "io_uring write",
+            Self::Lend { .. } | Self::Dropped { .. } => "vmsplice",
+            Self::Frozen { .. } | Self::Seed { .. } => "splice",
+        }
+    }
+}
+
+/// A pipe that keeps bytes of the kernel's, and one between it and the real one: tee(2) copies
+/// references from the head only, so what a full pipe did not take is kept in between.
+#[derive(Debug)]
+struct Seed {
+    kept: (OwnedFd, OwnedFd),
+    between: (OwnedFd, OwnedFd),
+    len: usize,
+    waiting: usize,
+}
+
+impl Seed {
+    fn new(wanted: Bytes) -> Result<Self, Trouble> {
+        let (kept, between) = (pipe::pipe()?, pipe::pipe()?);
+        let grow = |end: &OwnedFd| match pipe::set_capacity(end, wanted) {
+            Ok(held) => Ok(held),
+            // Beyond the user's limits: as large as it is.
+            Err(_) => pipe::capacity(end),
+        };
+        let len = length(grow(&kept.1)?.min(grow(&between.1)?).min(wanted))?;
+        let mut content = vec![0; len];
+        sequence::fill(&mut content, 0);
+        let written = rustix::io::write(&kept.1, &content).map_err(Trouble::of("write"))?;
+        if written < len {
+            return Err(Trouble::Unavailable(format!("the seed took {written} of {len} bytes")));
+        }
+        Ok(Self { kept, between, len, waiting: 0 })
+    }
+
+    fn give(&mut self, pipe: &OwnedFd, most: usize, waiter: &mut Waiter) -> Result<usize, Errno> {
+        if self.waiting == 0 {
+            let now = SpliceFlags::NONBLOCK;
+            self.waiting = rustix::pipe::tee(&self.kept.0, &self.between.1, self.len, now)?;
+        }
+        let len = self.waiting.min(most);
+        let given = waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+            rustix::pipe::splice(&self.between.0, None, pipe, None, len, flags(nonblocking))
+        })?;
+        self.waiting -= given;
+        Ok(given)
+    }
+}
+
+const fn flags(nonblocking: bool) -> SpliceFlags {
+    if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() }
+}
+
+/// Gives away exactly so many bytes, sleeping where the pipe is full. Copied bytes are no answer.
+fn give_away(content: &mut Dropped, pipe: &OwnedFd, len: usize) -> Result<usize, Errno> {
+    match content.give(pipe, len) {
+        Ok(Sent::ByReference) => Ok(len),
+        Ok(Sent::Copied) => Err(Errno::OPNOTSUPP),
+        Err(error) => Err(error.errno),
+    }
+}
+
+/// The bytes of a turn: of one buffer its halves, of two each.
+fn lent(buffers: &[Region], turn: usize, len: usize) -> &[u8] {
+    match buffers {
+        [only] => &only.as_slice()[turn * len..][..len],
+        several => &several[turn].as_slice()[..len],
+    }
+}
+
+fn lent_mut(buffers: &mut [Region], turn: usize, len: usize) -> &mut [u8] {
+    match buffers {
+        [only] => &mut only.as_mut_slice()[turn * len..][..len],
+        several => &mut several[turn].as_mut_slice()[..len],
+    }
+}
+
+fn page_bytes() -> usize {
+    usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX)
+}
+
+/// Base pages that so many bytes from `at` on touch.
+fn slots(at: usize, bytes: usize) -> u64 {
+    let page = page_bytes();
+    ((at % page + bytes).div_ceil(page)) as u64
+}
+
+/// The page size that all of these regions are on; what is mixed, or not there, has none.
+fn proven(regions: &[Region]) -> Fact<PageSize> {
+    let (mut resident, mut huge) = (Bytes(0), Bytes(0));
+    for region in regions {
+        let residency: Result<_, SysError> = region.residency();
+        match residency {
+            Ok(found) => {
+                resident += found.rss + found.pool;
+                huge += found.anon_huge + found.pool;
+            }
+            Err(error) => return Fact::missing(error.to_string()),
+        }
+    }
+    if resident == Bytes(0) {
+        Fact::missing("never written: the kernel sent its zero page")
+    } else if huge == Bytes(0) {
+        Fact::Known(page_size::base())
+    } else if huge == resident {
+        Fact::Known(page_size::huge())
+    } else {
+        Fact::missing(format!("mixed: {huge} of {resident} on huge pages"))
+    }
+}

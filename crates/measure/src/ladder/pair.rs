@@ -1,0 +1,277 @@
+//! One fresh pair of processes around one pipe (and a third behind a socket, where bytes are
+//! forwarded to one): started, readied, set off together, and heard until a deadline.
+//!
+//! Nothing is left behind on any way out: what has not ended is killed and reaped when its guard is
+//! dropped. A pair that moves nothing more (a deadlock, a stopped process) runs into the deadline.
+//! Starting a pair costs some 3 ms, none of it in the clock.
+
+use super::place::Seats;
+use super::wire::{Done, Line, Role, Task, Word};
+use pagewise_kernel::{SysError, clock, pipe};
+use pagewise_model::ladder::{Consumption, Rung, Sample};
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// Longest sleep between two looks at whether the caller wants no more.
+const LOOK: Nanos = Nanos::millis(250);
+
+/// The program that serves as an end of a ladder, by [`super::serve_end`], and the words that make
+/// it do so.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// Its file.
+    pub exe: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+/// What a pair is to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub(super) rung: &'a Rung,
+    pub(super) consumption: Consumption,
+    pub(super) bytes: Bytes,
+    pub(super) seats: Seats,
+}
+
+/// What a pair has done.
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    /// The sample, its numbers still to be given.
+    pub(super) sample: Sample,
+    pub(super) pipe_bytes: Bytes,
+    pub(super) page_bytes: Fact<PageSize>,
+    pub(super) verified: Option<bool>,
+    pub(super) seats: Seats,
+}
+
+/// Why a pair has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PairError {
+    /// The technique is not to be had here, or the two did not agree.
+    #[error("{0}")]
+    Refused(String),
+    /// The deadline passed.
+    #[error("stopped after {0}: the two moved nothing more, or too slowly")]
+    Late(Nanos),
+    /// The caller wants no more.
+    #[error("interrupted")]
+    Interrupted,
+    /// A process could not be started or heard.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+/// When to give up on a pair.
+#[derive(Clone, Copy)]
+pub(super) struct Limits<'a> {
+    pub(super) within: Nanos,
+    pub(super) stop: &'a dyn Fn() -> bool,
+}
+
+/// Runs one pair.
+pub(super) fn run(
+    launcher: &Launcher,
+    job: &Job<'_>,
+    limits: Limits<'_>,
+) -> Result<Outcome, PairError> {
+    let (read_end, write_end) = pipe::pipe()?;
+    let pipe_bytes = match job.rung.pipe_bytes {
+        Some(wanted) => pipe::set_capacity(&write_end, wanted)
+            .map_err(|error| PairError::Refused(error.to_string()))?,
+        None => pipe::capacity(&write_end)?,
+    };
+    let mut crew = Crew { members: Vec::new(), deadline: clock::now() + limits.within, limits };
+    let mut socket = None;
+    if job.consumption == Consumption::ForwardedSocket {
+        let (near, far) = stream_pair()?;
+        socket = Some(near);
+        crew.start(launcher, job, Role::Drain, far, None)?;
+    }
+    crew.start(launcher, job, Role::Consumer, read_end, socket)?;
+    crew.start(launcher, job, Role::Producer, write_end, None)?;
+    let period = crew.hear_ready()?;
+    // The consumer first: it is there when the first bytes come.
+    for member in &crew.members {
+        member.line.say(&Word::Go { period })?;
+    }
+    let done = crew.hear_done()?;
+    outcome(job, pipe_bytes, done)
+}
+
+fn stream_pair() -> Result<(OwnedFd, OwnedFd), SysError> {
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)
+        .map_err(|e| SysError::new("socketpair", "a socket to forward to", e))
+}
+
+/// Both counted the same, and as much as was asked.
+fn outcome(
+    job: &Job<'_>,
+    pipe_bytes: Bytes,
+    done: Vec<(Role, Done)>,
+) -> Result<Outcome, PairError> {
+    for (role, done) in &done {
+        if done.usage.bytes != job.bytes {
+            let (moved, asked) = (done.usage.bytes.0, job.bytes.0);
+            let who = role.label();
+            return Err(PairError::Refused(format!("the {who} moved {moved} of {asked} bytes")));
+        }
+    }
+    let of = |role: Role| done.iter().find(|(r, _)| *r == role).map(|(_, done)| done);
+    let (Some(writer), Some(reader)) = (of(Role::Producer), of(Role::Consumer)) else {
+        return Err(PairError::Refused("an end gave no account".to_owned()));
+    };
+    Ok(Outcome {
+        sample: Sample {
+            repeat: 0,
+            place: 0,
+            bytes: job.bytes,
+            timed_bytes: reader.timed_bytes,
+            wall_ns: reader.wall_ns,
+            writer: writer.usage,
+            reader: reader.usage,
+        },
+        pipe_bytes,
+        page_bytes: writer.page_bytes.clone(),
+        verified: reader.verified,
+        seats: job.seats,
+    })
+}
+
+/// A process of the pair with the line to it; killed and reaped when dropped.
+#[derive(Debug)]
+struct Member {
+    role: Role,
+    line: Line,
+    child: Child,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It fails only where the process has been reaped; then there is nothing to do.
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+struct Crew<'a> {
+    members: Vec<Member>,
+    deadline: Nanos,
+    limits: Limits<'a>,
+}
+
+impl Crew<'_> {
+    fn start(
+        &mut self,
+        launcher: &Launcher,
+        job: &Job<'_>,
+        role: Role,
+        end: OwnedFd,
+        socket: Option<OwnedFd>,
+    ) -> Result<(), PairError> {
+        let (line, theirs) = Line::pair()?;
+        let mut command = Command::new(&launcher.exe);
+        command.args(&launcher.args).stdin(Stdio::from(theirs)).stdout(Stdio::from(end));
+        command.stderr(socket.map_or(Stdio::null(), Stdio::from));
+        let child = command
+            .spawn()
+            .map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
+        let cpus = match role {
+            Role::Producer => job.seats.writer.into_iter().collect(),
+            Role::Consumer => job.seats.reader.into_iter().collect(),
+            Role::Drain => [job.seats.writer, job.seats.reader].into_iter().flatten().collect(),
+        };
+        let task = Task {
+            role,
+            rung: job.rung.clone(),
+            consumption: job.consumption,
+            bytes: job.bytes,
+            cpus,
+        };
+        line.say(&Word::Task(Box::new(task)))?;
+        self.members.push(Member { role, line, child });
+        Ok(())
+    }
+
+    /// Waits until all are ready; gives the period of what the producer sends.
+    fn hear_ready(&self) -> Result<Option<u64>, PairError> {
+        let mut known = None;
+        for member in &self.members {
+            match self.hear(member)? {
+                Word::Ready { period } => known = known.or(period),
+                Word::Refused(why) => return Err(PairError::Refused(why)),
+                _ => return Err(lost(member.role)),
+            }
+        }
+        Ok(known)
+    }
+
+    /// Waits until all are done. Whichever fails ends the wait: the others may wait for it.
+    fn hear_done(&self) -> Result<Vec<(Role, Done)>, PairError> {
+        let mut done = Vec::with_capacity(self.members.len());
+        let mut open: Vec<&Member> = self.members.iter().collect();
+        while !open.is_empty() {
+            let index = self.wait_any(&open)?;
+            let member = open.swap_remove(index);
+            match member.line.hear()? {
+                Some(Word::Done(account)) => done.push((member.role, *account)),
+                Some(Word::Refused(why)) => return Err(self.cause(&open, why)),
+                _ => return Err(lost(member.role)),
+            }
+        }
+        Ok(done)
+    }
+
+    /// The reason of a failure: where one end failed first, the other only saw its pipe break.
+    fn cause(&self, open: &[&Member], why: String) -> PairError {
+        let others: Vec<String> = open
+            .iter()
+            .filter_map(|member| match member.line.hear_now() {
+                Some(Word::Refused(other)) => Some(other),
+                _ => None,
+            })
+            .collect();
+        PairError::Refused([vec![why], others].concat().join("; "))
+    }
+
+    fn hear(&self, member: &Member) -> Result<Word, PairError> {
+        self.wait_any(&[member])?;
+        member.line.hear()?.ok_or_else(|| lost(member.role))
+    }
+
+    /// Waits until one of `members` says something or ends; its index.
+    fn wait_any(&self, members: &[&Member]) -> Result<usize, PairError> {
+        loop {
+            if (self.limits.stop)() {
+                return Err(PairError::Interrupted);
+            }
+            let left = Nanos(self.deadline.0.saturating_sub(clock::now().0));
+            if left == Nanos(0) {
+                return Err(PairError::Late(self.limits.within));
+            }
+            let mut ready: Vec<PollFd<'_>> =
+                members.iter().map(|m| PollFd::new(&m.line, PollFlags::IN)).collect();
+            let most = Nanos(left.0.min(LOOK.0)).duration();
+            let most = Timespec::try_from(most).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            match poll(&mut ready, Some(&most)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(SysError::new("poll", "the pair", e).into()),
+            }
+            if let Some(index) = ready.iter().position(|fd| !fd.revents().is_empty()) {
+                return Ok(index);
+            }
+        }
+    }
+}
+
+fn lost(role: Role) -> PairError {
+    let ended = io::Error::other("it ended without a word");
+    SysError::new("recv", format!("the {}", role.label()), ended).into()
+}
