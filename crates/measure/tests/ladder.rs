@@ -123,6 +123,7 @@ fn every_wait_moves_everything() {
         (Writer::Vmsplice, Reader::Splice),
         (Writer::SpliceFrozen, Reader::VmspliceOut),
         (Writer::TeeSeed, Reader::Splice),
+        (Writer::GiveDropped, Reader::Read),
     ];
     for wait in waits {
         let rungs = ways.map(|(writer, reader)| Rung { wait, ..rung(writer, reader) });

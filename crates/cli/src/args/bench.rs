@@ -137,6 +137,9 @@ pub(crate) struct BenchResult {
     /// Print the saved form instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Take no prices, which saves some seconds: nothing is explained then
+    #[arg(long)]
+    pub(crate) no_prices: bool,
     /// Announce nothing and show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -104,7 +104,7 @@ fn ours() -> Vec<Rung> {
             buffer_bytes: Bytes(2 * LARGE_PIPE.0),
             ..of("P5-large", Writer::Vmsplice, Reader::Splice, Wait::Busy)
         },
-        of("dropped", Writer::GiveDropped, Reader::Splice, Wait::Block),
+        of("dropped", Writer::GiveDropped, Reader::Splice, Wait::Adaptive),
         of("seed", Writer::TeeSeed, Reader::Splice, Wait::Adaptive),
         of("frozen", Writer::SpliceFrozen, Reader::Splice, Wait::Block),
         of("frozen-adaptive", Writer::SpliceFrozen, Reader::Splice, Wait::Adaptive),

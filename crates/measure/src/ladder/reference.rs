@@ -149,7 +149,7 @@ fn by(rung: Rung, on: PageSize) -> Result<f64, Trouble> {
         cpus: Vec::new(),
     };
     let mut source: Source = source::prepare(writer, &task)?;
-    match source.page_size() {
+    match source.prove_page_size() {
         Fact::Known(size) if size == on => {}
         Fact::Known(size) => return Err(Trouble::Unavailable(format!("on pages of {size}"))),
         Fact::Missing(why) => return Err(Trouble::Unavailable(why)),

@@ -46,14 +46,18 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let _lock = lock()?;
     let stop = stop_flag()?;
     if !out.quiet {
-        terminal::complain(&announcement(&plan, &cost));
+        terminal::complain(&announcement(&plan, &cost, out.no_prices));
     }
     let display = Display::new(out.quiet);
     let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started, &words);
     run.environment = environment();
     run.machine = Some(machine::machine());
-    run.prices = prices(&display, &stop, &mut run.warnings);
-    let reference = ladder::reference_prices();
+    let reference = if out.no_prices {
+        ReferencePrices::missing("not asked for")
+    } else {
+        run.prices = prices(&display, &stop, &mut run.warnings);
+        ladder::reference_prices()
+    };
     let mut measured = measure(&plan, &display, &stop)?;
     display.finish();
     if stop.load(Ordering::Relaxed) {
@@ -73,10 +77,11 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
 }
 
 /// What will be done, before it is.
-fn announcement(plan: &Plan, cost: &Cost) -> String {
+fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
+    let prices = if no_prices { "" } else { "; prices first, some seconds" };
     format!(
         "{} points, {} repeats of each: {} pairs of processes, about {}, at most {}, in at most {} \
-         of memory; prices first, some seconds",
+         of memory{prices}",
         plan.points.len(),
         plan.repeats,
         cost.pairs,

@@ -18,7 +18,14 @@ pub(super) fn run(source: &mut Source, task: &Task) -> Result<Done, Trouble> {
         let given = source.give(total - sent, &mut waiter)?;
         (sent, slots) = (sent + given.bytes, slots + given.slots);
     }
-    let counts = EndUsage { bytes: Bytes(sent as u64), slots, ..waiter.counts() };
+    let (own, lane) = (waiter.counts(), source.waits());
+    let counts = EndUsage {
+        bytes: Bytes(sent as u64),
+        slots,
+        spins: own.spins + lane.spins,
+        blocks: own.blocks + lane.sleeps,
+        ..own
+    };
     let usage = meter.stop(counts)?;
-    Ok(Done { page_bytes: source.page_size(), ..plain(usage) })
+    Ok(Done { page_bytes: source.prove_page_size(), ..plain(usage) })
 }

@@ -14,6 +14,7 @@ use crate::ladder::sequence;
 use pagewise_kernel::region::Region;
 use pagewise_kernel::{SysError, page_size, pipe};
 use pagewise_lanes::buffer::{self, Dropped, Frozen, Sent};
+use pagewise_lanes::pipe as pipe_end;
 use pagewise_model::ladder::{Buffers, Consumption, Pages, Rung, Wait, Writer};
 use pagewise_model::{Bytes, Fact, PageSize};
 use rustix::event::PollFlags;
@@ -55,13 +56,14 @@ enum Way {
     Lend { pipe: WriteEnd, buffers: Vec<Region>, turn: usize, gift: bool },
     Frozen { pipe: OwnedFd, content: Frozen },
     Seed { pipe: OwnedFd, seed: Seed },
-    Dropped { pipe: OwnedFd, content: Dropped },
+    Dropped { end: pipe_end::Writer, content: Dropped },
 }
 
 /// Prepares what the task needs.
 pub(in crate::ladder) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, Trouble> {
     let rung = &task.rung;
-    if matches!(rung.wait, Wait::Busy | Wait::BusyPoll) {
+    let busy = matches!(rung.wait, Wait::Busy | Wait::BusyPoll);
+    if busy && rung.writer != Writer::GiveDropped {
         never_sleep(&pipe)?;
     }
     let (way, len) = choose(pipe, rung)?;
@@ -70,7 +72,7 @@ pub(in crate::ladder) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, T
     if !rung.untouched {
         source.fill_all()?;
     }
-    if rung.check_huge && source.page_size().known().is_none_or(|&p| p < page_size::huge()) {
+    if rung.check_huge && source.prove_page_size().known().is_none_or(|&p| p < page_size::huge()) {
         return Err(Trouble::Unavailable("the buffer is not on huge pages".to_owned()));
     }
     Ok(source)
@@ -107,13 +109,11 @@ fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), Trouble> {
             (Way::Seed { pipe, seed }, len)
         }
         Writer::GiveDropped => {
-            if rung.wait.is_nonblocking() {
-                let why = "pages are given away by a call that sleeps";
-                return Err(Trouble::Unavailable(why.to_owned()));
-            }
             let pages = lane_pages(rung)?;
             let content = Dropped::new(len, pages).map_err(Trouble::of("mmap"))?;
-            (Way::Dropped { pipe, content }, len)
+            let end = pipe_end::Options::new().capacity(0).wait(lane_wait(rung.wait)).writer(pipe);
+            let end = end.map_err(|e| SysError::new("fstat", "an end of a pipe", e))?;
+            (Way::Dropped { end, content }, len)
         }
     })
 }
@@ -150,6 +150,15 @@ fn lane_pages(rung: &Rung) -> Result<buffer::Pages, Trouble> {
         Pages::Base => Ok(buffer::Pages::Base),
         Pages::Huge => Ok(buffer::Pages::Huge),
         Pages::HugeTlb => refuse("the library takes no pages of the reserved pool"),
+    }
+}
+
+/// The library's word for how an end waits; its ends poll by themselves where they must.
+const fn lane_wait(wait: Wait) -> pipe_end::Wait {
+    match wait {
+        Wait::Block | Wait::Poll => pipe_end::Wait::Block,
+        Wait::Busy | Wait::BusyPoll => pipe_end::Wait::Busy,
+        Wait::Adaptive => pipe_end::Wait::Adaptive,
     }
 }
 
@@ -233,8 +242,8 @@ impl Source {
                 })
             }
             Way::Seed { pipe, seed } => seed.give(pipe, end - at, waiter),
-            Way::Dropped { pipe, content } => {
-                waiter.run((pipe.as_fd(), PollFlags::OUT), |_| give_away(content, pipe, end - at))
+            Way::Dropped { end: writer, content } => {
+                waiter.count(|| give_away(content, writer, end - at))
             }
         };
         let bytes = given.map_err(Trouble::of(self.way.call()))?;
@@ -242,8 +251,24 @@ impl Source {
         Ok(Given { bytes, slots: slots(at, bytes) })
     }
 
-    /// Page size of the buffer, as the kernel shows it now.
-    pub(in crate::ladder) fn page_size(&self) -> Fact<PageSize> {
+    /// What the library's own end waited, where it is used.
+    pub(in crate::ladder) fn waits(&self) -> pipe_end::WaitCounts {
+        match &self.way {
+            Way::Dropped { end, .. } => end.waits(),
+            _ => pipe_end::WaitCounts::default(),
+        }
+    }
+
+    /// Page size of the buffer, as the kernel shows it now. Of what is given away nothing is left to
+    /// look at, so one more turn is made real first.
+    pub(in crate::ladder) fn prove_page_size(&mut self) -> Fact<PageSize> {
+        match self.touch_fresh() {
+            Ok(()) => self.page_size(),
+            Err(trouble) => Fact::missing(trouble.to_string()),
+        }
+    }
+
+    fn page_size(&self) -> Fact<PageSize> {
         let of_lane = |size: std::io::Result<usize>| match size {
             Ok(size) => PageSize::new(size as u64).map_or(Fact::missing("odd"), Fact::Known),
             Err(error) => Fact::missing(format!("read /proc/self/smaps: {error}")),
@@ -358,9 +383,13 @@ const fn flags(nonblocking: bool) -> SpliceFlags {
     if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() }
 }
 
-/// Gives away exactly so many bytes, sleeping where the pipe is full. Copied bytes are no answer.
-fn give_away(content: &mut Dropped, pipe: &OwnedFd, len: usize) -> Result<usize, Errno> {
-    match content.give(pipe, len) {
+/// Gives away exactly so many bytes, waiting as the end waits. Copied bytes are no answer.
+fn give_away(
+    content: &mut Dropped,
+    end: &mut pipe_end::Writer,
+    len: usize,
+) -> Result<usize, Errno> {
+    match end.give(content, len) {
         Ok(Sent::ByReference) => Ok(len),
         Ok(Sent::Copied) => Err(Errno::OPNOTSUPP),
         Err(error) => Err(error.errno),

@@ -63,6 +63,12 @@ impl Waiter {
         }
     }
 
+    /// Makes a call that waits by itself.
+    pub(in crate::ladder) fn count<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        self.calls += 1;
+        call()
+    }
+
     /// What came of it, for the end's account.
     pub(in crate::ladder) fn counts(&self) -> EndUsage {
         let blocks = self.polls + self.adaptive.counts().sleeps;
