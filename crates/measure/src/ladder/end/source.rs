@@ -69,10 +69,11 @@ pub(in crate::ladder) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, T
     let (way, len) = choose(pipe, rung)?;
     let refills = task.consumption == Consumption::Touched && !rung.writer.sends_constant();
     let mut source = Source { way, len, at: 0, sent: 0, refills };
-    if !rung.untouched {
+    // Where the consumer looks, what it sees must have been written.
+    if !rung.untouched || task.consumption == Consumption::Touched {
         source.fill_all()?;
     }
-    if rung.check_huge && source.prove_page_size().known().is_none_or(|&p| p < page_size::huge()) {
+    if rung.check_huge && source.page_size().known().is_none_or(|&p| p < page_size::huge()) {
         return Err(Trouble::Unavailable("the buffer is not on huge pages".to_owned()));
     }
     Ok(source)
