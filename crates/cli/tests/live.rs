@@ -313,3 +313,74 @@ fn what_is_known_outlives_an_early_end() {
     let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     assert!(document["diagnosis"].is_object() && document["outcome"].is_null());
 }
+
+fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
+    let always: [&'a str; 5] = ["bench", "pipe", "--quiet", "--no-prices", "--repeats=1"];
+    place.pagewise(&[&always, words].concat())
+}
+
+#[test]
+fn a_ladder_is_measured_kept_and_drawn() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let (csv, svg, html) = (file("a.csv"), file("a.svg"), file("a.html"));
+    let words = [
+        "--only=P1,P2",
+        "--bytes=4M",
+        "--placement=free",
+        "--json",
+        "--csv",
+        &csv,
+        "--chart",
+        &svg,
+    ];
+    let Some(done) = experiment(|| bench(&place, &words)) else { return };
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    let run = pagewise_model::run::Run::from_json(&done.stdout).unwrap();
+    let ladder = run.ladder.unwrap();
+    assert_eq!(ladder.points.len(), 6);
+    for point in &ladder.points {
+        assert_eq!(point.samples.len(), 1, "{:?}", point.refused);
+        assert_ne!(point.verified.known(), Some(&false), "{point:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 7);
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
+    let shown = place.pagewise(&["show", &run.id]).output().unwrap();
+    assert!(said(&shown.stdout).contains("vmsplice/read"), "{}", said(&shown.stdout));
+    let listed = place.pagewise(&["history"]).output().unwrap();
+    assert!(said(&listed.stdout).contains("bench pipe"), "{}", said(&listed.stdout));
+    let words = ["--only=P9", "--chart", &html];
+    assert_eq!(bench(&place, &words).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn an_interrupted_ladder_leaves_nothing_and_says_what_it_knows() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let interrupted = || {
+        let mut front = bench(&place, &["--only=P1", "--bytes=1024G", "--consume=touched"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", front.id());
+        let ends: Vec<String> = (0..500)
+            .map(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                let text = std::fs::read_to_string(&children).unwrap_or_default();
+                text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+            })
+            .find(|ends| ends.len() == 2 || front.try_wait().is_ok_and(|s| s.is_some()))?;
+        if front.try_wait().unwrap().is_some() {
+            return None;
+        }
+        kill_process(pid_of(&front), Signal::INT).unwrap();
+        Some((front.wait_with_output().unwrap(), ends))
+    };
+    let Some((done, ends)) = once_free(interrupted) else { return };
+    assert_eq!(done.status.code(), Some(130));
+    assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
+    for end in ends {
+        assert!(!std::path::Path::new("/proc").join(&end).exists(), "process {end} is left");
+    }
+}

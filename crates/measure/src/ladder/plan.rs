@@ -1,7 +1,7 @@
 //! What a ladder is to measure, and what that will take: told before anything is started.
 
 use pagewise_kernel::{SysError, limits, page_size};
-use pagewise_model::ladder::{Consumption, Rung, Wait};
+use pagewise_model::ladder::{Consumption, Rung};
 use pagewise_model::{Bytes, Nanos};
 
 /// Bytes of the small repeat that goes before.
@@ -16,6 +16,8 @@ const START: Nanos = Nanos::millis(15);
 const YARDSTICKS: Nanos = Nanos::millis(120);
 /// Rate that estimates take where no rate is known: a slow pipe's.
 const SLOW_BYTES_PER_S: u64 = 1 << 30;
+/// A pair that has not ended after so long and the time for its bytes is stuck.
+const STUCK: Nanos = Nanos::secs(30);
 /// Buffers and files of one pair beside those of the rung.
 const OTHERWISE: Bytes = Bytes::mib(48);
 /// Memory of the yardsticks.
@@ -94,7 +96,7 @@ impl Plan {
         let about = repeats.saturating_mul(one.0 + START.0)
             + points * (pilots.0 + START.0)
             + u64::from(self.repeats) * YARDSTICKS.0;
-        let cap_ns = Nanos(about.saturating_mul(2)) + Nanos::secs(30);
+        let cap_ns = Nanos(about.saturating_mul(2)) + STUCK + STUCK;
         Ok(Cost { pairs, about_ns: Nanos(about), cap_ns, memory_bytes })
     }
 
@@ -115,13 +117,11 @@ impl Plan {
         Bytes(whole.unwrap_or(MOST.0))
     }
 
-    /// How long one pair of so many bytes may take before it counts as stuck: at a fiftieth of a
-    /// slow rate, and more where spinning keeps the other end from its CPU.
-    pub(super) fn patience(rung: &Rung, bytes: Bytes) -> Nanos {
-        let slow = Nanos(at_slow_rate(bytes).0.saturating_mul(50));
-        let shares = rung.placement == pagewise_model::ladder::Placement::SameCore;
-        let spins = matches!(rung.wait, Wait::Busy | Wait::BusyPoll) && shares;
-        Nanos::secs(if spins { 20 } else { 5 }) + slow
+    /// How long one pair of so many bytes may take before it counts as stuck: far longer than on a
+    /// machine with much else to do, and at a fiftieth of a slow rate where spinning keeps the
+    /// other end from its CPU.
+    pub(super) fn patience(bytes: Bytes) -> Nanos {
+        STUCK + Nanos(at_slow_rate(bytes).0.saturating_mul(50))
     }
 }
 

@@ -150,7 +150,7 @@ impl Session<'_> {
         }
         let seats = self.cpus.seats(rung.placement).map_err(PairError::Refused)?;
         let job = Job { rung, consumption, bytes, seats };
-        let within = left.min(Plan::patience(rung, bytes));
+        let within = left.min(Plan::patience(bytes));
         pair::run(self.company.launcher, &job, Limits { within, stop: self.company.stop })
     }
 }
