@@ -270,6 +270,9 @@ fn finish(mut asked: Asked) -> Result<Asked, Instead> {
     if asked.stops && asked.size.is_none() {
         return wrong("--stop-at-size needs --size");
     }
+    if asked.format.is_some() && matches!(asked.form, Form::Numeric | Form::Json) {
+        return wrong("--format is for people: --json gives all figures by name");
+    }
     if asked.watched.is_some() && !asked.files.is_empty() {
         return wrong("--watchfd takes no files");
     }
@@ -416,6 +419,7 @@ mod tests {
         assert!(wrong(&["-B", "100T"]).contains("at most 1G"));
         assert!(wrong(&["-A", "70000"]).contains("at most"));
         assert!(wrong(&["-B", "0"]).contains("above 0"));
+        assert!(wrong(&["-n", "-F", "%b"]).contains("--json"));
         assert_eq!(parsed(&["-0"]).unwrap().unit, Unit::Lines);
         assert_eq!(parsed(&["-L", "0"]).unwrap().rate_limit, None);
         assert!(wrong(&["-d", "1", "file"]).contains("no files"));

@@ -70,10 +70,9 @@ impl Tally {
 pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     let asked = control.asked();
     let allowance = asked.rate_limit.map(|rate| Allowance::new(rate, 0));
-    let asked_first = Arc::clone(&asked);
-    let mut flow =
-        Flow { control, asked: asked_first, output, tally, allowance, has_told: false, bits: 0 };
-    for name in &asked.files {
+    let files = asked.files.clone();
+    let mut flow = Flow { control, asked, output, tally, allowance, has_told: false, bits: 0 };
+    for name in &files {
         if !flow.one(name) {
             break;
         }

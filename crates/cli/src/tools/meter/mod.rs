@@ -93,7 +93,8 @@ Examples:
   pagewise meter big.tar | tar x
   zcat big.gz | pagewise meter -T -N unpacked | sort > sorted
   pagewise meter -cN in f | gzip | pagewise meter -cN out > f.gz
-  pagewise meter -R \"$(pgrep -n pagewise)\" -L 50M
+  pagewise meter -P pid big.tar | ssh host tar x
+  pagewise meter -R \"$(cat pid)\" -L 50M
 ";
 
 /// Runs the tool.
