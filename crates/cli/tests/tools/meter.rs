@@ -24,6 +24,8 @@ fn meter_passes_all_on_and_counts_it() {
         assert!(output.stdout == content, "{arguments:?}");
         assert!(output.stderr.is_empty() && output.status.success(), "{arguments:?}");
     }
+    assert!(meter(&["-q", "-Y", "-o", "synced"], &content).status.success());
+    assert!(fs::read(place.path().join("synced")).unwrap() == content);
     let counted = meter(&["-n", "-l"], &content);
     let last = String::from_utf8_lossy(&counted.stderr).lines().last().map(str::to_owned);
     assert_eq!(last, Some(lines.to_string()));
