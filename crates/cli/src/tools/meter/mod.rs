@@ -64,7 +64,7 @@ How it is shown:
   -D, --delay-start SEC    show nothing before
   -w, --width NUM          of the line
   -f, --force              though standard error is no terminal
-  -c, --cursor             a line of its own beside the other meters of a pipeline
+  -c, --cursor             a line of its own beside other meters of a pipeline
   -u, --bar-style STYLE    plain, block, granular, shaded
   -v, --stats              at the end: spread of the rate, CPU time and wake-ups
                            for each GiB, share by reference, which side waits
