@@ -59,7 +59,8 @@ pub enum Wait {
     /// Spins while waits have been short lately, for 200 us at most, and sleeps otherwise.
     #[default]
     Adaptive,
-    /// Never sleeps: takes a whole processor, and both where the two ends share one.
+    /// Never sleeps where the kernel can answer at once (all pipes): takes a whole processor, and
+    /// starves the other end where both share one.
     Busy,
 }
 

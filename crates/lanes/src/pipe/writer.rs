@@ -3,8 +3,7 @@
 //! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that sleeps after a spin
 //! is given no more than PIPE_BUF bytes: it returns as soon as there is room, and the rest is
 //! attempted without sleeping again. While spinning rests it is given 256 KiB, so that waits are
-//! seen. Writes of up to PIPE_BUF bytes stay atomic,
-//! as `pipe(7)` promises; longer ones never were.
+//! seen. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises; longer ones never were.
 
 use super::waiter::{Moment, Waiter};
 use super::{Attempt, Base, Options, WaitCounts, duplicate};
