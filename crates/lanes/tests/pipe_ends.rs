@@ -277,7 +277,7 @@ fn a_slow_peer_is_slept_for() {
         while reader.skip(4).unwrap() == 4 {}
     });
     let waits = reader.waits();
-    assert!(waits.sleeps > waits.spins && waits.slept > waits.spun, "{waits:?}");
+    assert!(waits.sleeps > waits.spins, "{waits:?}");
 }
 
 #[test]
