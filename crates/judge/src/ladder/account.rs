@@ -1,7 +1,7 @@
 //! The account of one point: time of both ends for each GiB, and what it is made of.
 //!
 //! Counts are the medians over the repeats. The time asleep is what the clock says less the CPU time
-//! that the kernel charged; wake-ups are part of it (as many as ends gave up the CPU, at the price
+//! that the kernel charged (an end whose CPU was taken away counts as asleep); wake-ups are part of it (as many as ends gave up the CPU, at the price
 //! of a hand-over, and never more than was slept), the rest is waiting. On one CPU nobody sleeps
 //! beside a working end, so there a wake-up is CPU time and has its full price. An end that spins
 //! waits as well: by as many calls as came back with nothing.
@@ -212,11 +212,11 @@ fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &Uni
     let asleep = counts.asleep();
     if on_one_cpu(point) {
         ledger.priced(Work::Wakeups, counts.switches, "wake-ups", prices.wakeup_same);
-        return ledger.accounted(Work::Waiting, asleep, "both ends asleep, by the clock");
+        return ledger.accounted(Work::Waiting, asleep, "neither end on the CPU");
     }
     let Some(price) = prices.wakeup_cross.filter(|_| counts.switches > 0.0) else {
         ledger.priced(Work::Wakeups, counts.switches, "wake-ups", None);
-        return ledger.accounted(Work::Waiting, asleep, "asleep, by the clock");
+        return ledger.accounted(Work::Waiting, asleep, "off the CPU");
     };
     let woken = counts.switches * price;
     ledger.priced(Work::Wakeups, counts.switches, "wake-ups", Some(price));
@@ -224,7 +224,7 @@ fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &Uni
         part.per_gib_ns = asleep;
         part.evidence.push_str("; capped by the time asleep");
     }
-    ledger.accounted(Work::Waiting, asleep - woken, "asleep beyond the wake-ups, by the clock");
+    ledger.accounted(Work::Waiting, asleep - woken, "off the CPU, less the wake-ups");
 }
 
 /// `262144`, `0.50`: a count for each GiB.

@@ -2,7 +2,7 @@
 //!
 //! Stacks come leaf first and are joined from their outermost frame inwards. A frame whose samples
 //! all lie in one callee stands on one line with it, so that chains of wrappers do not hide the
-//! branching. Rare branches are left out: below [`SHOWN`] of all samples.
+//! branching. Rare branches are left out, in a terminal earlier than on a page, where they open.
 
 use super::chart::escape_markup;
 use crate::number::percent;
@@ -11,8 +11,9 @@ use crate::style::{Style, Tone};
 use pagewise_model::look::Samples;
 use std::fmt::Write as _;
 
-/// Smallest share of all samples that has a line.
-const SHOWN: f64 = 0.02;
+/// Smallest share of all samples that has a line in a terminal, and on a page.
+const TERMINAL: f64 = 0.05;
+const PAGE: f64 = 0.01;
 /// Frames joined at most on one line, so that deep stacks stay readable.
 const JOINED: usize = 4;
 /// Frames of one stack, as many as the kernel records (`PERF_MAX_STACK_DEPTH`): a saved file may hold
@@ -69,7 +70,7 @@ impl Tree {
     /// The graph as indented lines.
     pub(super) fn terminal(&self, style: &Style) -> String {
         let mut page = Page::new(style);
-        for top in self.branches(&self.root, 0) {
+        for top in self.branches(&self.root, 0, TERMINAL) {
             self.terminal_under(&top, &mut page);
         }
         page.finish()
@@ -78,7 +79,7 @@ impl Tree {
     fn terminal_under(&self, line: &Line<'_>, page: &mut Page<'_>) {
         let text = format!("{} {}", percent(line.share), line.text);
         page.single(&text, 6 + 2 * line.depth, Tone::Faint);
-        for callee in self.branches(line.node, line.depth + 1) {
+        for callee in self.branches(line.node, line.depth + 1, TERMINAL) {
             self.terminal_under(&callee, page);
         }
     }
@@ -86,7 +87,7 @@ impl Tree {
     /// The graph as nested lists that open by symbol.
     pub(super) fn html(&self) -> String {
         let mut out = String::new();
-        for top in self.branches(&self.root, 0) {
+        for top in self.branches(&self.root, 0, PAGE) {
             self.html_under(&top, &mut out);
         }
         out
@@ -95,7 +96,7 @@ impl Tree {
     fn html_under(&self, line: &Line<'_>, out: &mut String) {
         let text = escape_markup(&line.text);
         let share = escape_markup(&percent(line.share));
-        let callees = self.branches(line.node, line.depth + 1);
+        let callees = self.branches(line.node, line.depth + 1, PAGE);
         // Writing to a String cannot fail.
         let _ = if callees.is_empty() {
             writeln!(out, "<div class=\"leaf\"><b>{share}</b> {text}</div>")
@@ -112,12 +113,12 @@ impl Tree {
     }
 
     /// The branches under `node` that are worth a line, the most frequent first.
-    fn branches<'a>(&self, node: &'a Node, depth: usize) -> Vec<Line<'a>> {
+    fn branches<'a>(&self, node: &'a Node, depth: usize, least: f64) -> Vec<Line<'a>> {
         if self.total == 0 || depth > DEEPEST {
             return Vec::new();
         }
         let share = |node: &Node| node.count as f64 / self.total as f64;
-        let mut kept: Vec<&Node> = node.callees.iter().filter(|c| share(c) >= SHOWN).collect();
+        let mut kept: Vec<&Node> = node.callees.iter().filter(|c| share(c) >= least).collect();
         kept.sort_by_key(|c| std::cmp::Reverse(c.count));
         let line = |start: &'a Node| {
             let mut names = vec![start.symbol.as_str()];
