@@ -70,6 +70,10 @@ pub(crate) struct BenchPipe {
     /// A grid over buffer and pipe sizes (of P1, P5 and frozen-busy, without --only)
     #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]
     pub(crate) sweep: bool,
+    /// Sample both processes of each rung by reference, in repeats of their own: the calls under
+    /// each explanation, and a second opinion of it
+    #[arg(long, conflicts_with = "sweep")]
+    pub(crate) samples: bool,
     #[command(flatten)]
     pub(crate) own: OwnRung,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 mod pipe;
 mod rungs;
+mod samples;
 
 use crate::args::{Bench, BenchKind};
 use crate::failure::Failure;

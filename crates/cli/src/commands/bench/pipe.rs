@@ -1,6 +1,6 @@
 //! `pagewise bench pipe`
 
-use super::rungs;
+use super::{rungs, samples};
 use crate::args::{BenchPipe, BenchResult};
 use crate::commands::experiment::{
     Display, INTERRUPTED, environment, identity, keep, lock, own_exe, stop_flag,
@@ -13,6 +13,7 @@ use pagewise_kernel::{clock, dirs, machine, page_size, topology};
 use pagewise_measure::Options;
 use pagewise_measure::ladder::{self, Company, Cost, Launcher, Plan};
 use pagewise_model::ladder::{Ladder, ReferencePrices};
+use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::{Fact, Nanos};
@@ -59,11 +60,16 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
         ladder::reference_prices()
     };
     let mut measured = measure(&plan, &display, &stop)?;
+    let mut taken = Vec::new();
+    if args.samples {
+        let repeat = &mut |one: &Plan| measure(one, &display, &stop);
+        taken = samples::take(&measured, &plan, repeat, &mut run.warnings)?;
+    }
     display.finish();
     if stop.load(Ordering::Relaxed) {
         run.outcome = Some(Outcome::Interrupted);
     }
-    conclude(&mut measured, run.prices.as_ref(), &reference);
+    conclude(&mut measured, run.prices.as_ref(), &reference, &taken);
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
     run.ladder = Some(measured);
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
@@ -125,15 +131,15 @@ fn measure(plan: &Plan, display: &Display, stop: &AtomicBool) -> Result<Ladder, 
     ladder::run(plan, company).map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn conclude(measured: &mut Ladder, prices: Option<&Prices>, reference: &ReferencePrices) {
+fn conclude(
+    measured: &mut Ladder,
+    prices: Option<&Prices>,
+    reference: &ReferencePrices,
+    samples: &[(usize, Samples)],
+) {
     let l2_bytes = Fact::from(topology::second_level_cache(0));
-    let known = Known {
-        prices,
-        reference,
-        base_page: page_size::base(),
-        l2_bytes: &l2_bytes,
-        samples: &[],
-    };
+    let known =
+        Known { prices, reference, base_page: page_size::base(), l2_bytes: &l2_bytes, samples };
     measured.claims = pagewise_judge::ladder::claims(measured);
     measured.judgement = Some(pagewise_judge::ladder::judge(measured, &known));
 }

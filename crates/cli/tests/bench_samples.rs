@@ -1,0 +1,31 @@
+//! Samples of a ladder on this kernel: both ends of the pipe are in them, and this program is not.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+
+use helper::{Place, only_turn, said};
+use pagewise_model::run::Run;
+
+#[test]
+fn samples_show_both_ends_of_a_rung() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let words = ["bench", "pipe", "--only", "P1", "--consume", "untouched", "--repeats", "1"];
+    let mut command = place.pagewise(&words);
+    command.args(["--bytes", "64M", "--samples", "--quiet", "--json"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    let run = Run::from_json(&output.stdout).unwrap();
+    let judgement = run.ladder.unwrap().judgement.unwrap();
+    let Some(samples) = judgement.accounts[0].samples.known() else {
+        println!("SKIP samples_show_both_ends_of_a_rung: {:?}", run.warnings);
+        return;
+    };
+    let seen = |call: &str| {
+        let mut stacks = samples.stacks.iter();
+        stacks.any(|stack| stack.symbols.iter().any(|symbol| symbol.contains(call)))
+    };
+    assert!(seen("pipe_write") && seen("pipe_read"), "{samples:?}");
+    assert!(!seen("do_wait"), "{samples:?}");
+}
