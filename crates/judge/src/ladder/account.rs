@@ -1,9 +1,10 @@
 //! The account of one point: time of both ends for each GiB, and what it is made of.
 //!
 //! Counts are the medians over the repeats. The time asleep is what the clock says less the CPU time
-//! that the kernel charged (an end whose CPU was taken away counts as asleep); wake-ups are part of it (as many as ends gave up the CPU, at the price
-//! of a hand-over, and never more than was slept), the rest is waiting. On one CPU nobody sleeps
-//! beside a working end, so there a wake-up is CPU time and has its full price. An end that spins
+//! that the kernel charged (an end whose CPU was taken away counts as asleep); wake-ups (as many as ends gave up the CPU, at the price of
+//! a hand-over) are CPU time as far as a hand-over on one CPU is, and for the rest part of that
+//! sleep, never more than was slept; what is left is waiting. On one CPU nobody sleeps beside a
+//! working end, so there a wake-up is CPU time and has its full price. An end that spins
 //! waits as well: by as many calls as came back with nothing.
 
 use super::prices::{UnitPrices, known};
@@ -218,13 +219,15 @@ fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &Uni
         ledger.priced(Work::Wakeups, counts.switches, "wake-ups", None);
         return ledger.accounted(Work::Waiting, asleep, "off the CPU");
     };
-    let woken = counts.switches * price;
+    // On one CPU a wake-up is CPU time alone; what it takes longer between two is sleep.
+    let awake = counts.switches * prices.wakeup_same.unwrap_or(0.0).min(price);
+    let slept = counts.switches * price - awake;
     ledger.priced(Work::Wakeups, counts.switches, "wake-ups", Some(price));
-    if let Some(part) = ledger.parts.last_mut().filter(|_| woken > asleep) {
-        part.per_gib_ns = asleep;
+    if let Some(part) = ledger.parts.last_mut().filter(|_| slept > asleep) {
+        part.per_gib_ns = awake + asleep;
         part.evidence.push_str("; capped by the time asleep");
     }
-    ledger.accounted(Work::Waiting, asleep - woken, "off the CPU, less the wake-ups");
+    ledger.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
 }
 
 /// `262144`, `0.50`: a count for each GiB.

@@ -19,6 +19,8 @@ const PAGE: f64 = 100.0;
 const ENTRY: f64 = 80.0;
 const LOCK: f64 = 120.0;
 const WAKEUP: f64 = 5_000.0;
+/// The part of a wake-up that is CPU time: all of one on the same CPU.
+const AWAKE: f64 = 1_000.0;
 const FAULT: f64 = 600.0;
 const SLOT: f64 = 40.0;
 const PIN: f64 = 30.0;
@@ -48,7 +50,7 @@ fn prices() -> Prices {
         syscall_ns: flat(ENTRY),
         map_unmap_ns: flat(2_000.0),
         wakeup_cross_ns: Fact::Known(flat(WAKEUP + pair)),
-        wakeup_same_ns: flat(1_000.0 + pair),
+        wakeup_same_ns: flat(AWAKE + pair),
         spawn_ns: Fact::missing("not needed"),
         chase: Vec::new(),
         host_fault_extra_ns: Fact::missing("not needed"),
@@ -138,8 +140,10 @@ fn point(rung: Rung, consumption: Consumption, samples: Vec<Sample>) -> Point {
 /// A point whose time is `work` (copies, pages, slots and so on) and what `truth` counts.
 fn made(rung: Rung, work: f64, truth: Truth, noise: f64) -> Point {
     let calls = truth.calls as f64 * (ENTRY + LOCK) + truth.spins as f64 * (ENTRY + LOCK);
-    let cpu = work + calls + truth.faults as f64 * FAULT + truth.user + truth.kernel;
-    let total = cpu + truth.switches as f64 * WAKEUP + truth.waiting;
+    let switches = truth.switches as f64;
+    let counted = calls + truth.faults as f64 * FAULT + switches * AWAKE;
+    let cpu = work + counted + truth.user + truth.kernel;
+    let total = cpu + switches * (WAKEUP - AWAKE) + truth.waiting;
     let mut rng = Rng::new(3);
     let samples = (0..9).map(|repeat| {
         let factor = 1.0 + noise * rng.normal();
@@ -301,7 +305,7 @@ fn wakeups_take_no_longer_than_was_slept() {
     }
     let judgement = judged(vec![cheap], &references());
     let account = only(&judgement);
-    assert_near(account.part_ns(Work::Wakeups), 2e6, 1e-3);
+    assert_near(account.part_ns(Work::Wakeups), 3_000.0 * AWAKE + 2e6, 1e-3);
     let part = account.parts.iter().find(|p| p.work == Work::Wakeups).unwrap();
     assert!(part.evidence.ends_with("capped by the time asleep"), "{}", part.evidence);
     assert!(account.part_ns(Work::Waiting) == 0.0);
@@ -311,7 +315,7 @@ fn wakeups_take_no_longer_than_was_slept() {
 fn on_one_cpu_the_clock_counts_once_and_nothing_crosses() {
     let mut same = write_read();
     same.placement = Placement::SameCore;
-    let cpu = write_read_work() - CROSS + 8_192.0 * (ENTRY + LOCK) + 3_000.0 * 1_000.0;
+    let cpu = write_read_work() - CROSS + 8_192.0 * (ENTRY + LOCK) + 3_000.0 * AWAKE;
     let truth = Truth { calls: 8_192, switches: 3_000, ..Truth::default() };
     let samples = (0..9).map(|i| sample(i, truth, cpu, cpu, 1.0)).collect();
     let judgement = judged(vec![point(same, Consumption::Untouched, samples)], &references());
