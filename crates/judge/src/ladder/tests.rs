@@ -19,7 +19,7 @@ const PAGE: f64 = 100.0;
 const ENTRY: f64 = 80.0;
 const LOCK: f64 = 120.0;
 const WAKEUP: f64 = 5_000.0;
-/// The part of a wake-up that is CPU time: all of one on the same CPU.
+/// What of it is CPU time: all of one on the same CPU.
 const AWAKE: f64 = 1_000.0;
 const FAULT: f64 = 600.0;
 const SLOT: f64 = 40.0;
@@ -402,13 +402,12 @@ fn a_pace_needs_repeats_that_agree() {
 }
 
 fn published(factors: [f64; 5]) -> Vec<Point> {
-    let base = |name, writer, reader| rung(name, writer, reader);
     let mut rungs = vec![
-        base("write", Writer::Write, Reader::Read),
-        base("vmsplice", Writer::Vmsplice, Reader::Read),
-        base("splice", Writer::Vmsplice, Reader::Splice),
-        base("huge", Writer::Vmsplice, Reader::Splice),
-        base("busy", Writer::Vmsplice, Reader::Splice),
+        rung("write", Writer::Write, Reader::Read),
+        rung("vmsplice", Writer::Vmsplice, Reader::Read),
+        rung("splice", Writer::Vmsplice, Reader::Splice),
+        rung("huge", Writer::Vmsplice, Reader::Splice),
+        rung("busy", Writer::Vmsplice, Reader::Splice),
     ];
     rungs[3].pages = Pages::Huge;
     rungs[4].pages = Pages::Huge;
