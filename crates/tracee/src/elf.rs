@@ -98,11 +98,8 @@ where
 {
     let header = H::parse(data).ok()?;
     let endian = header.endian().ok()?;
-    let segments = header.program_headers(endian, data).ok()?;
-    let interpreter = segments
-        .iter()
-        .find(|s| s.p_type(endian) == PT_INTERP)
-        .and_then(|s| s.interpreter(endian, data).ok().flatten());
+    header.program_headers(endian, data).ok()?;
+    let interpreter = interpreter::<H, R>(data);
     let sections = header.sections(endian, data).unwrap_or_default();
     let allocator = by_symbols(endian, data, &sections)
         .or_else(|| has_go_sections(endian, &sections).then_some(Allocator::Go))
@@ -112,6 +109,19 @@ where
         .or_else(|| by_strings(endian, data, &sections, &LIBRARY_MARKS))
         .unwrap_or(Allocator::Unknown);
     Some(ElfSeen { allocator, is_static: interpreter.is_none(), is_32_bit: false })
+}
+
+/// The interpreter (the dynamic loader) that an ELF file of this class names.
+pub(crate) fn interpreter<'data, H, R>(data: R) -> Option<&'data [u8]>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, data).ok()?;
+    let segment = segments.iter().find(|s| s.p_type(endian) == PT_INTERP)?;
+    segment.interpreter(endian, data).ok().flatten()
 }
 
 fn by_symbols<'data, H, R>(

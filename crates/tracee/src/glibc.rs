@@ -5,8 +5,8 @@
 //! a name that is not there is a tunable it does not have. The names are read, not the version.
 //! Not seen: a loader named on the command line instead of in the executable.
 
-use object::elf::{FileHeader32, FileHeader64, PT_INTERP};
-use object::read::elf::{FileHeader, ProgramHeader};
+use crate::elf;
+use object::elf::{FileHeader32, FileHeader64};
 use object::{Endianness, ReadCache, ReadRef};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -59,21 +59,9 @@ fn names_huge(bytes: &[u8]) -> Option<bool> {
 
 /// The dynamic loader that an executable names.
 fn loader<'data, R: ReadRef<'data>>(data: R) -> Option<PathBuf> {
-    interpreter::<FileHeader64<Endianness>, R>(data)
-        .or_else(|| interpreter::<FileHeader32<Endianness>, R>(data))
+    elf::interpreter::<FileHeader64<Endianness>, R>(data)
+        .or_else(|| elf::interpreter::<FileHeader32<Endianness>, R>(data))
         .map(|path| PathBuf::from(OsStr::from_bytes(path)))
-}
-
-fn interpreter<'data, H, R>(data: R) -> Option<&'data [u8]>
-where
-    H: FileHeader<Endian = Endianness>,
-    R: ReadRef<'data>,
-{
-    let header = H::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let segments = header.program_headers(endian, data).ok()?;
-    let segment = segments.iter().find(|s| s.p_type(endian) == PT_INTERP)?;
-    segment.interpreter(endian, data).ok().flatten()
 }
 
 #[cfg(test)]

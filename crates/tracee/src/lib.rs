@@ -33,5 +33,7 @@ mod signals;
 pub mod supervise;
 pub mod tree;
 pub mod wait;
+#[cfg(test)]
+mod waiting;
 pub mod watcher;
 mod witness;

@@ -229,12 +229,10 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
     fn a_stop_for_an_injector_is_left_to_it() {
         use crate::ptrace::{Stop, request};
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
+        let test = "a_stop_for_an_injector_is_left_to_it";
+        let Some((mut child, pid)) = crate::waiting::seized_cat(test) else { return };
         let wait_for = |state| {
             let start = std::time::Instant::now();
             while pagewise_kernel::proc::stat::read(pid).unwrap().state != state {
@@ -242,18 +240,14 @@ mod tests {
                 std::thread::yield_now();
             }
         };
-        if let Err(error) = request::seize(pid, 0) {
-            println!("SKIP a_stop_for_an_injector_is_left_to_it: {error}");
-        } else {
-            request::interrupt(pid).unwrap();
-            wait_for('t');
-            assert!(!has_stopped(pid));
-            assert_eq!(request::poll_stop(pid).unwrap(), Some(Stop::Interrupted));
-            request::detach(pid, 0).unwrap();
-            wait::kill(pid, libc::SIGSTOP);
-            wait_for('T');
-            assert!(has_stopped(pid) && !has_stopped(pid));
-        }
+        request::interrupt(pid).unwrap();
+        wait_for('t');
+        assert!(!has_stopped(pid));
+        assert_eq!(request::poll_stop(pid).unwrap(), Some(Stop::Interrupted));
+        request::detach(pid, 0).unwrap();
+        wait::kill(pid, libc::SIGSTOP);
+        wait_for('T');
+        assert!(has_stopped(pid) && !has_stopped(pid));
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -146,18 +146,10 @@ mod tests {
     use super::*;
 
     #[test]
-    #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
     fn a_stop_of_a_traced_child_is_not_its_end() {
         use crate::ptrace::request;
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        if let Err(error) = request::seize(pid, 0) {
-            println!("SKIP a_stop_of_a_traced_child_is_not_its_end: {error}");
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return;
-        }
+        let test = "a_stop_of_a_traced_child_is_not_its_end";
+        let Some((mut child, pid)) = crate::waiting::seized_cat(test) else { return };
         request::interrupt(pid).unwrap();
         let start = std::time::Instant::now();
         while proc::stat::read(pid).unwrap().state != 't' {

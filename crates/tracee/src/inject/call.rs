@@ -131,12 +131,11 @@ fn pass_call(thread: &mut Stopped) -> Result<(), InjectError> {
 mod tests {
     use super::*;
     use crate::ptrace::Halt;
-    use std::process::{Command, Stdio};
+    use crate::waiting;
 
     #[test]
     fn a_target_that_ends_in_a_call_is_gone() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
+        let (mut child, pid) = waiting::cat();
         match Stopped::halt(pid, OPTIONS) {
             Ok(Halt::Stopped(mut thread)) => {
                 drop(child.stdin.take());

@@ -140,9 +140,7 @@ mod tests {
 
     #[test]
     fn a_program_whose_only_thread_is_still_to_stop_is_busy() {
-        use std::process::{Command, Stdio};
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
+        let (mut child, pid) = crate::waiting::cat();
         let target = Subject { pid, ..subject(Some(1), false) };
         let planned = |owed: &[i32]| plan(&target, Owner::Other, owed, &HashMap::new());
         let owed = planned(&[pid]);

@@ -304,21 +304,14 @@ fn is_own_child(tid: i32) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use crate::waiting;
 
     #[test]
     fn the_end_of_a_child_is_left_for_its_parent() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        if let Err(error) = seize(pid, 0) {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            println!("SKIP the_end_of_a_child_is_left_for_its_parent: {error}");
-            return;
-        }
+        let test = "the_end_of_a_child_is_left_for_its_parent";
+        let Some((mut child, pid)) = waiting::seized_cat(test) else { return };
         assert_eq!(poll_stop(pid).unwrap(), None);
         interrupt(pid).unwrap();
         assert_eq!(wait_stop(pid).unwrap(), Stop::Interrupted);

@@ -1,0 +1,23 @@
+//! For tests: a child that waits for input, which never comes.
+
+use crate::ptrace::request;
+use std::process::{Child, Command, Stdio};
+
+/// A `cat` with its id. Its input ends when the child is dropped or killed.
+pub(crate) fn cat() -> (Child, i32) {
+    let child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat is everywhere");
+    let pid = i32::try_from(child.id()).expect("process ids are small");
+    (child, pid)
+}
+
+/// The same, traced by us; where that is not allowed, `None` after a line that names `test`.
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+pub(crate) fn seized_cat(test: &str) -> Option<(Child, i32)> {
+    let (mut child, pid) = cat();
+    let Err(error) = request::seize(pid, 0) else { return Some((child, pid)) };
+    println!("SKIP {test}: {error}");
+    // It has not ended: there is no other reason for a refusal to kill it.
+    let _gone = child.kill();
+    let _reaped = child.wait();
+    None
+}
