@@ -98,6 +98,7 @@ where
 {
     let header = H::parse(data).ok()?;
     let endian = header.endian().ok()?;
+    // A file without readable segments is none that runs.
     header.program_headers(endian, data).ok()?;
     let interpreter = interpreter::<H, R>(data);
     let sections = header.sections(endian, data).unwrap_or_default();
