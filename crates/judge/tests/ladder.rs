@@ -1,0 +1,29 @@
+//! A recorded ladder, judged again: the account closes, and the claims are those of the recording.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use pagewise_judge::ladder::{Known, claims, judge};
+use pagewise_model::run::Run;
+use pagewise_model::{Fact, PageSize};
+
+#[test]
+fn a_recording_judged_again_closes_its_accounts() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ladders/busy.json");
+    let run = Run::from_json(&std::fs::read(path).unwrap()).unwrap();
+    let ladder = run.ladder.unwrap();
+    assert_eq!(claims(&ladder), ladder.claims);
+    let before = ladder.judgement.as_ref().unwrap();
+    let known = Known {
+        prices: run.prices.as_ref(),
+        reference: &before.prices,
+        base_page: PageSize::BASE_4K,
+        l2_bytes: &Fact::missing("not recorded"),
+        samples: &[],
+    };
+    let judgement = judge(&ladder, &known);
+    assert_eq!((judgement.accounts.len(), judgement.steps.len()), (3, 2));
+    for account in &judgement.accounts {
+        let explained: f64 = account.parts.iter().map(|part| part.per_gib_ns).sum();
+        let sum = explained + account.unexplained_per_gib_ns;
+        assert!((sum - account.per_gib_ns).abs() < 1.0, "{sum} of {}", account.per_gib_ns);
+    }
+}
