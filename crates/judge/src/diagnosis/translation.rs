@@ -9,7 +9,8 @@
 //! is fetched ahead. What one takes: the difference between a dependent load on base pages and on
 //! huge pages in a set as large as all memory that is not on huge pages (the price list's chase).
 //! Loads that do not depend on each other overlap and cost less, and smaller sets do as well: an
-//! experiment with huge pages settles it.
+//! experiment with huge pages settles it. Not in the bound: what the first-level TLB misses and the
+//! second-level one has, some cycles each.
 
 use super::Estimate;
 use super::typical::Typical;
