@@ -8,6 +8,7 @@
 pub mod activity;
 pub mod diagnosis;
 mod effect;
+pub mod faults;
 pub mod ladder;
 mod mechanism;
 pub mod power;

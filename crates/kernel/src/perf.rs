@@ -66,6 +66,21 @@ pub fn open(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Sends the records of `event` to the ring of `target`, which is of the same task and CPU.
+pub fn redirect(event: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), SysError> {
+    // SAFETY: both are open perf events of ours, and the argument is a number, no pointer.
+    let done = unsafe { sys::ioctls::SET_OUTPUT(event.as_raw_fd(), target.as_raw_fd()) };
+    if done == 0 { Ok(()) } else { Err(SysError::last("PERF_EVENT_IOC_SET_OUTPUT", "perf event")) }
+}
+
+/// The number by which records name `event`, inherited copies of it included.
+pub fn id(event: BorrowedFd<'_>) -> Result<u64, SysError> {
+    let mut id = 0;
+    // SAFETY: `event` is an open perf event, and the kernel writes one u64 into the live local.
+    let done = unsafe { sys::ioctls::ID(event.as_raw_fd(), &raw mut id) };
+    if done == 0 { Ok(id) } else { Err(SysError::last("PERF_EVENT_IOC_ID", "perf event")) }
+}
+
 /// A count with the times that tell how much of it was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {

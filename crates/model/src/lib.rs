@@ -14,6 +14,7 @@ pub mod capability;
 #[cfg(feature = "constructed")]
 pub mod constructed;
 pub mod diagnosis;
+pub mod fault;
 pub mod ladder;
 pub mod look;
 pub mod machine;

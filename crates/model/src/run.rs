@@ -1,10 +1,11 @@
-//! The saved run: one JSON document per `tune`, `ab`, `profile`, `doctor` or `bench`.
+//! The saved run: one JSON document per `tune`, `ab`, `profile`, `faults`, `doctor` or `bench`.
 //!
 //! `schema` is raised whenever a reader of the former version would misread a file. Readers
 //! refuse newer schemas by number and accept unknown keys.
 
 use crate::capability::Checkup;
 use crate::diagnosis::Diagnosis;
+use crate::fault::FaultReport;
 use crate::ladder::Ladder;
 use crate::look::Look;
 use crate::machine::Machine;
@@ -29,6 +30,8 @@ pub enum RunKind {
     Profile,
     /// `pagewise doctor`.
     Doctor,
+    /// `pagewise faults`.
+    Faults,
     /// `pagewise bench`.
     Bench,
 }
@@ -126,6 +129,9 @@ pub struct Run {
     pub receipt: Option<Receipt>,
     /// `doctor`'s findings.
     pub checkup: Option<Checkup>,
+    /// Page faults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultReport>,
     /// The ladder of `bench pipe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
@@ -180,6 +186,7 @@ impl Run {
             experiment: None,
             receipt: None,
             checkup: None,
+            faults: None,
             ladder: None,
             outcome: None,
             warnings: Vec::new(),

@@ -28,6 +28,7 @@ pub fn headline(run: &Run) -> String {
     match run.kind {
         RunKind::Doctor => crate::doctor::summary(run.checkup.as_ref()),
         RunKind::Profile => profile_headline(run),
+        RunKind::Faults => crate::faults::headline(run),
         RunKind::Ab => ab_headline(run),
         RunKind::Tune => tune_headline(run),
         RunKind::Bench => bench_headline(run),

@@ -42,6 +42,7 @@ pub(crate) const fn kind_label(kind: RunKind) -> &'static str {
         RunKind::Profile => "profile",
         RunKind::Doctor => "doctor",
         RunKind::Bench => "bench",
+        RunKind::Faults => "faults",
     }
 }
 

@@ -19,6 +19,7 @@ mod csv;
 mod diagnosis;
 mod doctor;
 mod experiment;
+pub mod faults;
 mod headline;
 mod history;
 pub mod ladder;

@@ -3,6 +3,7 @@
 use crate::candidates::{candidates_section, untried_section};
 use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
+use crate::faults::faults_section;
 use crate::headline::headline_section;
 use crate::page::Page;
 use crate::shell::start_line;
@@ -24,12 +25,23 @@ pub fn render(run: &Run, style: &Style) -> String {
                 page.append(&doctor_section(checkup, style));
             }
         }
+        RunKind::Faults => faulted(run, &mut page),
         RunKind::Tune | RunKind::Ab | RunKind::Profile | RunKind::Bench => {
             examined(run, &mut page);
         }
     }
     page.section(&notes_section(run, style));
     page.finish()
+}
+
+fn faulted(run: &Run, page: &mut Page<'_>) {
+    page.single(&start_line(run), 2, Tone::Faint);
+    if let Some(report) = &run.faults {
+        page.section(&faults_section(report, page.style));
+    }
+    if let Some(machine) = &run.machine {
+        page.section(&machine_line(machine, page.style));
+    }
 }
 
 fn examined(run: &Run, page: &mut Page<'_>) {

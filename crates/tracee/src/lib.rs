@@ -28,6 +28,7 @@ pub mod pipes;
 pub mod placement;
 mod program;
 pub mod ptrace;
+pub mod recorder;
 pub mod run;
 mod signals;
 pub mod supervise;

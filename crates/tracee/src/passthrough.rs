@@ -102,7 +102,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
 }
 
 /// Stays beside the program until it ends; returns its wall time.
-fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Scheduled]) -> Nanos {
+pub(crate) fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Scheduled]) -> Nanos {
     let mut tree = Tree::below(running.pid());
     let elapsed = || Nanos::from(running.started().elapsed());
     let clocks = Clocks { since_start: &elapsed, cpu: &pagewise_kernel::clock::thread_cpu };

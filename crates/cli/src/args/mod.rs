@@ -4,12 +4,14 @@
 mod ab;
 mod bench;
 mod experiment;
+mod faults;
 mod links;
 mod tune;
 
 pub(crate) use ab::Ab;
 pub(crate) use bench::{Bench, BenchKind, BenchPipe, BenchResult, OwnRung};
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
+pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
 pub(crate) use tune::Tune;
 
@@ -37,12 +39,13 @@ Examples:
   pagewise tune -- sort -o /dev/null big.txt     find and prove what helps
   pagewise tune --advise -- python3 job.py       only say what it pays for
   pagewise run --with heap-huge -- python3 job.py
+  pagewise faults -- python3 -c pass              what its page faults cost
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
   pagewise bench pipe                            how fast pipes can be here
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
-`run` and `profile` pass the program's own status on.";
+`run`, `profile` and `faults` pass the program's own status on.";
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -66,6 +69,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Where the time went: page work by counts, and by samples where allowed
     Profile(Profile),
+    /// Every page fault: what it cost, who touched what; budgets for builds
+    Faults(Box<Faults>),
     /// What each technique is worth on this machine: pipes, rung by rung
     Bench(Bench),
     /// What this machine, kernel and account allow, and what spoils measurements
@@ -94,6 +99,9 @@ pub(crate) enum Command {
     /// The supervising process of an experiment; started by pagewise itself
     #[command(name = "__supervise", hide = true)]
     Supervise(Supervise),
+    /// The recording process of `faults`; started by pagewise itself
+    #[command(name = "__record", hide = true)]
+    Record(Supervise),
     /// One end of a pipe that is measured; started by pagewise itself
     #[command(name = "__pipe-end", hide = true)]
     PipeEnd,
@@ -251,7 +259,7 @@ pub(crate) struct Man {
     pub(crate) command: Option<String>,
 }
 
-/// Hidden: the supervising process.
+/// Hidden: the supervising and the recording process.
 #[derive(Debug, Args)]
 pub(crate) struct Supervise {
     /// Number of the inherited socket

@@ -5,10 +5,12 @@ mod bench;
 mod compare;
 mod doctor;
 mod experiment;
+mod faults;
 mod generate;
 mod history;
 mod links;
 mod profile;
+mod record;
 mod run;
 mod show;
 mod supervise;
@@ -26,6 +28,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Ab(args) => ab::run(args),
         Command::Run(args) => run::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Faults(args) => faults::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::PipeEnd => bench::serve_pipe_end(),
         Command::Doctor(args) => doctor::run(&args),
@@ -39,5 +42,6 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::manual(&args),
         Command::Supervise(args) => Ok(supervise::run(&args)),
+        Command::Record(args) => Ok(record::run(&args)),
     }
 }

@@ -5,6 +5,7 @@
 //! that the machine has no such event; `EINVAL` that it does not know the encoding.
 
 use pagewise_kernel::perf::{attr, perf_event_attr};
+use pagewise_kernel::proc::status::parse_list;
 
 /// Event `config` of type `kind` in user mode: off until exec, inherited by threads and children.
 pub(super) fn attributes(kind: u32, config: u64) -> perf_event_attr {
@@ -12,4 +13,10 @@ pub(super) fn attributes(kind: u32, config: u64) -> perf_event_attr {
     attr.set_enable_on_exec(1);
     attr.set_inherit(1);
     attr
+}
+
+/// Numbers of the online CPUs (`/sys/devices/system/cpu/online`); CPU 0 where that is unreadable.
+pub(super) fn online_cpus() -> Vec<u32> {
+    let cpus = parse_list(&std::fs::read("/sys/devices/system/cpu/online").unwrap_or_default());
+    if cpus.is_empty() { vec![0] } else { cpus }
 }

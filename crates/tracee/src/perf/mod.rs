@@ -1,5 +1,5 @@
-//! Observes a program from birth through perf events: CPU samples with kernel stacks, and hardware
-//! counts of page walks.
+//! Observes a program from birth through perf events: CPU samples with kernel stacks, hardware
+//! counts of page walks, and every page fault.
 //!
 //! The child is blocked before its exec. Events are attached to it with `inherit` (children and
 //! threads count too) and `enable_on_exec` (the launcher's own work does not), and read when the
@@ -7,12 +7,14 @@
 //!
 //! - [`Sampling`]: a CPU clock tick every [`sampling::PERIOD_NS`] ns of CPU time, no PMU needed.
 //! - [`WalkCounters`]: cycles and page walk cycles in user mode, where the processor has them.
+//! - [`faults::FaultRings`]: beginning and end of each page fault, drained by the recorder process.
 //!
 //! What cannot be had is `Fact::Missing` with what would unlock it; nothing here ever fails the run.
 //! Not seen: processes that outlive the tree's root by the time of [`Observers::finish`], and work
 //! of kernel threads. Overhead: each module's text.
 
 mod event;
+pub mod faults;
 mod record;
 mod ring;
 mod sampling;

@@ -9,13 +9,9 @@
 use pagewise_kernel::SysError;
 use pagewise_kernel::perf::bindings::perf_event_mmap_page;
 use pagewise_kernel::perf::{self, perf_event_attr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Wanted size of the data part. Without rights, `kernel.perf_event_mlock_kb` (516 KiB per CPU)
-/// bounds it; the ring is halved until the kernel agrees.
-const WANTED_DATA_BYTES: usize = 512 << 10;
 
 /// One event with its ring.
 #[derive(Debug)]
@@ -24,29 +20,41 @@ pub(super) struct Ring {
     map_bytes: usize,
     data_bytes: usize,
     page_bytes: usize,
-    /// Keeps the event alive; unmapped before it closes.
-    _event: OwnedFd,
+    /// Keeps the ring alive; unmapped before it closes.
+    event: OwnedFd,
 }
 
 // SAFETY: the mapping is owned by this value alone and is not tied to the thread that made it.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Opens `attr` for `pid` on `cpu` and maps its ring.
-    pub(super) fn open(attr: &perf_event_attr, pid: i32, cpu: u32) -> Result<Self, SysError> {
+    /// Opens `attr` for `pid` on `cpu` and maps its ring of `wanted_bytes`, a power of two. Without
+    /// rights, `kernel.perf_event_mlock_kb` (516 KiB per CPU) and what RLIMIT_MEMLOCK adds bound
+    /// the size; the ring is halved until the kernel agrees.
+    pub(super) fn open(
+        attr: &perf_event_attr,
+        pid: i32,
+        cpu: u32,
+        wanted_bytes: usize,
+    ) -> Result<Self, SysError> {
         let event = perf::open(attr, pid, i32::try_from(cpu).unwrap_or(i32::MAX), None, 0)?;
         let page_bytes = rustix::param::page_size();
-        let mut data_bytes = WANTED_DATA_BYTES.max(page_bytes);
+        let mut data_bytes = wanted_bytes.max(page_bytes);
         loop {
             let map_bytes = page_bytes + data_bytes;
             match map(&event, map_bytes) {
                 Ok(base) => {
-                    return Ok(Self { base, map_bytes, data_bytes, page_bytes, _event: event });
+                    return Ok(Self { base, map_bytes, data_bytes, page_bytes, event });
                 }
                 Err(error) if data_bytes == page_bytes => return Err(error),
                 Err(_) => data_bytes /= 2,
             }
         }
+    }
+
+    /// The event; readable when records wait, by its watermark.
+    pub(super) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
     }
 
     /// Moves all complete records out of the ring.

@@ -23,7 +23,6 @@ use pagewise_kernel::perf::bindings::{
     PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
 };
 use pagewise_kernel::perf::perf_event_attr;
-use pagewise_kernel::proc::status::parse_list;
 use pagewise_model::look::Samples;
 use pagewise_model::{Fact, Nanos};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -32,6 +31,8 @@ use std::time::Duration;
 
 /// CPU time between samples: a prime near half a millisecond.
 pub(super) const PERIOD_NS: u64 = 499_979;
+/// Wanted size of a ring: as much as `kernel.perf_event_mlock_kb` gives anybody.
+const RING_BYTES: usize = 512 << 10;
 /// How often the rings are emptied.
 const DRAIN_EVERY: Duration = Duration::from_millis(100);
 
@@ -84,17 +85,11 @@ fn attributes() -> perf_event_attr {
     attr
 }
 
-/// Numbers of the online CPUs (`/sys/devices/system/cpu/online`); CPU 0 where that is unreadable.
-fn online_cpus() -> Vec<u32> {
-    let cpus = parse_list(&std::fs::read("/sys/devices/system/cpu/online").unwrap_or_default());
-    if cpus.is_empty() { vec![0] } else { cpus }
-}
-
 /// One ring per online CPU; a CPU that has gone offline meanwhile is left out.
 fn open_rings(pid: i32) -> Result<Vec<Ring>, SysError> {
     let mut rings = Vec::new();
-    for cpu in online_cpus() {
-        match Ring::open(&attributes(), pid, cpu) {
+    for cpu in event::online_cpus() {
+        match Ring::open(&attributes(), pid, cpu, RING_BYTES) {
             Ok(ring) => rings.push(ring),
             Err(error) if error.errno() == Some(libc::ENODEV) => {}
             Err(error) => return Err(error),

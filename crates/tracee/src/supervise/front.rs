@@ -43,19 +43,12 @@ impl Supervisor {
         let failed = |what: &str, e: io::Error| SuperviseError::Start(format!("{what}: {e}"));
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|e| failed("prctl(PR_SET_CHILD_SUBREAPER)", e.into()))?;
-        let (ours, theirs) = UnixStream::pair().map_err(|e| failed("socketpair", e))?;
         let mut tree = Tree::new(0, []);
         tree.refresh();
-        let theirs = OwnedFd::from(theirs);
-        let number = theirs.as_raw_fd();
-        let mut command = Command::new(exe);
-        command.args(args).arg(number.to_string());
-        // SAFETY: `detach` makes two system calls and neither allocates nor locks.
-        unsafe { command.pre_exec(move || detach(number)) };
-        let child = command.spawn().map_err(|e| failed(&exe.to_string_lossy(), e))?;
+        let (ours, child) =
+            start_beside(exe, args).map_err(|e| failed(&exe.to_string_lossy(), e))?;
         let others = tree.pids().to_vec();
         let mut supervisor = Self { socket: Some(ours), child, others };
-        drop(theirs);
         match supervisor.ask(&Request::Ping, &|| false) {
             Ok(Response::Pong) => Ok(supervisor),
             Ok(other) => Err(SuperviseError::OutOfPlace(format!("{other:?}"))),
@@ -173,6 +166,18 @@ impl Drop for Supervisor {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// Starts `exe args... FD` in a session of its own, with the other end of the socket as FD.
+pub(crate) fn start_beside(exe: &Path, args: &[&str]) -> io::Result<(UnixStream, Child)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let theirs = OwnedFd::from(theirs);
+    let number = theirs.as_raw_fd();
+    let mut command = Command::new(exe);
+    command.args(args).arg(number.to_string());
+    // SAFETY: `detach` makes two system calls and neither allocates nor locks.
+    unsafe { command.pre_exec(move || detach(number)) };
+    command.spawn().map(|child| (ours, child))
 }
 
 /// In the forked supervisor: own session, and the socket survives `exec`.

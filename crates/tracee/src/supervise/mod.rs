@@ -17,10 +17,10 @@
 //! Overhead: one round trip of about 0.1 ms per request, outside every measured time.
 
 mod condition;
-mod front;
-mod server;
+pub(crate) mod front;
+pub(crate) mod server;
 mod traced;
-mod wire;
+pub(crate) mod wire;
 
 pub use front::Supervisor;
 pub use server::serve;

@@ -23,10 +23,7 @@ const IGNORED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQ
 /// When `fd` is no socket, or this process cannot become a subreaper.
 pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(), SysError> {
     let socket = adopt(fd)?;
-    for signal in IGNORED {
-        // SAFETY: SIG_IGN runs no code; programs get their defaults back before `exec`.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
-    }
+    leave_signals_to_front();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| SysError::new("prctl(PR_SET_CHILD_SUBREAPER)", "the supervisor", e))?;
     let served = talk(&socket, make, look);
@@ -41,7 +38,16 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(),
     }
 }
 
-fn adopt(fd: RawFd) -> Result<UnixStream, SysError> {
+/// Ignores what a terminal or a service manager sends.
+pub(crate) fn leave_signals_to_front() {
+    for signal in IGNORED {
+        // SAFETY: SIG_IGN runs no code; programs get their defaults back before `exec`.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// The socket that this process was started with as descriptor `fd`.
+pub(crate) fn adopt(fd: RawFd) -> Result<UnixStream, SysError> {
     let subject = || format!("descriptor {fd}");
     // SAFETY: fcntl on any number is harmless; it fails when no such descriptor is open.
     if fd <= 2 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {

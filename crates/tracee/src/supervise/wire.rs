@@ -9,12 +9,12 @@ use std::io::{self, Read, Write};
 const LONGEST: u32 = 64 << 20;
 
 /// True for the error of [`send`] that sent nothing: the message cannot be put on the wire.
-pub(super) fn is_unsendable(error: &io::Error) -> bool {
+pub(crate) fn is_unsendable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput
 }
 
 /// Writes one message.
-pub(super) fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<()> {
+pub(crate) fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<()> {
     let unsendable = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     let text = serde_json::to_vec(message).map_err(|e| unsendable(e.to_string()))?;
     let len = u32::try_from(text.len()).ok().filter(|len| *len <= LONGEST);
@@ -26,7 +26,7 @@ pub(super) fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<
 }
 
 /// Reads one message; `None` at the end of the stream.
-pub(super) fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<Option<T>> {
+pub(crate) fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<Option<T>> {
     let mut len = [0; 4];
     match from.read_exact(&mut len) {
         Err(e) if is_end(&e) => return Ok(None),
@@ -45,7 +45,7 @@ pub(super) fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<Op
 }
 
 /// True for the ways in which a peer's death shows.
-pub(super) fn is_end(error: &io::Error) -> bool {
+pub(crate) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }

@@ -1,0 +1,89 @@
+//! `pagewise faults`
+
+use clap::{Args, ValueEnum};
+use pagewise_model::Nanos;
+use pagewise_model::fault::Budgets;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `pagewise faults`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise faults -- git status
+  pagewise faults --all -- true                  each fault, in order
+  pagewise faults --format pagein -- ls | head
+  pagewise faults --max-faults 2000 --max-major 0 -- ./app --version
+
+The summary goes to standard error, after the program's own output. With a list
+(--all, --format) or --json standard output is that alone: the program's goes to
+standard error.
+
+Exit codes: the program's own, or its signal; 1 a budget is broken (a program
+that failed keeps its own), 3 faults cannot be recorded here, or records were
+lost so that a budget cannot be judged; 125 could not be started, 126 cannot be
+executed, 127 not found, 2 bad usage.")]
+pub(crate) struct Faults {
+    /// Print every fault on standard output
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print every fault in this form
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) format: Option<ListFormat>,
+    /// Print the saved form on standard output instead of text on standard error
+    #[arg(long, conflicts_with_all = ["all", "format"])]
+    pub(crate) json: bool,
+    /// Save the run to FILE (it is saved under its identifier as well)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Read standard input from FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Fail when more faults are recorded
+    #[arg(long, value_name = "N", help_heading = "Budgets")]
+    max_faults: Option<u64>,
+    /// Fail when more major faults are recorded
+    #[arg(long, value_name = "N", help_heading = "Budgets")]
+    max_major: Option<u64>,
+    /// Fail when more pages are faulted on
+    #[arg(long, value_name = "N", help_heading = "Budgets")]
+    max_touched_pages: Option<u64>,
+    /// Fail when faults take longer, all together: 250ms, 2s
+    #[arg(long, value_name = "TIME", help_heading = "Budgets")]
+    max_fault_time: Option<Nanos>,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// The form of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    /// All fields in columns
+    Table,
+    /// The columns of pagein: number, page, code or data, ns, instruction
+    Pagein,
+    /// JSON Lines
+    Json,
+    /// Folded stacks by number, for flame graphs
+    Folded,
+    /// Folded stacks by nanoseconds
+    FoldedNs,
+}
+
+impl Faults {
+    /// The list that was asked for.
+    pub(crate) fn list(&self) -> Option<ListFormat> {
+        self.format.or_else(|| self.all.then_some(ListFormat::Table))
+    }
+
+    /// The budgets that were given.
+    pub(crate) const fn budgets(&self) -> Budgets {
+        Budgets {
+            most_faults: self.max_faults,
+            most_major_faults: self.max_major,
+            most_touched_pages: self.max_touched_pages,
+            most_time_ns: self.max_fault_time,
+        }
+    }
+}

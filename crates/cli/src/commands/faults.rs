@@ -1,0 +1,157 @@
+//! `pagewise faults`
+
+use super::experiment::{environment, identity, keep, own_exe};
+use crate::args::{Faults, ListFormat};
+use crate::failure::{Failure, UNFIT};
+use crate::{store, terminal};
+use pagewise_judge::faults::budget;
+use pagewise_kernel::clock;
+use pagewise_model::Nanos;
+use pagewise_model::fault::{Budgets, Fault, FaultReport, Names};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::usage::Ended;
+use pagewise_report::faults::{Folded, Format, List, broken_line};
+use pagewise_tracee::launch::{Input, Launch, Sink};
+use pagewise_tracee::passthrough;
+use pagewise_tracee::recorder::{self, RecordError, Recorder, Wanted};
+use pagewise_tune::request::run_of;
+use std::process::ExitCode;
+
+/// The hidden command that is the recorder.
+const RECORD: [&str; 1] = ["__record"];
+/// A budget is broken.
+const BROKEN: u8 = 1;
+
+/// Runs the program once, its own streams untouched but for lists, and records its page faults.
+pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
+    if args.command.is_empty() {
+        return Err(Failure::usage("no command given").with_help("put it after --"));
+    }
+    let start = clock::now();
+    let launch = launch(args);
+    launch.check()?;
+    let (started, id) = identity(&args.command);
+    let mut run = run_of(RunKind::Faults, id, started, &args.command);
+    run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
+    run.environment = environment();
+    run.machine = Some(pagewise_kernel::machine::machine());
+    let mut printed = Printed::new(args.list());
+    let recorded = {
+        let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
+        let wanted = Wanted { list: args.list().is_some() };
+        recorder::record_through(&launch, &recorder, wanted, &mut |names, faults| {
+            printed.take(names, &faults);
+        })
+        .map_err(failure)?
+    };
+    let ended = recorded.ended;
+    let judged = match recorded.report {
+        Ok(report) => {
+            run.faults = Some(report);
+            run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+            keep(&mut run);
+            if let Err(error) = printed.finish().and_then(|()| report_run(&run, args)) {
+                error.tell();
+            }
+            run.faults.as_ref().and_then(|report| judge(&args.budgets(), report))
+        }
+        Err(error) => Some(failure(error)),
+    };
+    // The program has run: its status is passed on, unless it is success and a budget's is not.
+    match judged.map(|failure| failure.tell()) {
+        Some(code) if ended == Ended::Exited(0) => Ok(code),
+        _ => passthrough::end_like(ended),
+    }
+}
+
+fn launch(args: &Faults) -> Launch {
+    let is_ours = args.json || args.list().is_some();
+    Launch {
+        stdin: args.input.clone().map_or(Input::Inherit, Input::File),
+        stdout: if is_ours { Sink::Stderr } else { Sink::Inherit },
+        ..Launch::passthrough(args.command.clone())
+    }
+}
+
+/// What breaks a budget, told a line each; the last of them as the failure of this command.
+fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
+    let outcome = budget::check(budgets, report);
+    let mut lines: Vec<String> = outcome.broken.iter().map(broken_line).collect();
+    match lines.pop() {
+        Some(last) => {
+            for line in lines {
+                terminal::complain(&format!("pagewise: {line}"));
+            }
+            Some(Failure::usage(last).with_code(BROKEN))
+        }
+        None if outcome.is_uncertain => {
+            let text = "records were lost: whether the budgets are kept cannot be told";
+            Some(
+                Failure::unfit(text)
+                    .with_help("raise RLIMIT_MEMLOCK (ulimit -l), or run on fewer CPUs"),
+            )
+        }
+        None => None,
+    }
+}
+
+fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
+    let saved = args.save.as_ref().map_or(Ok(()), |path| store::write_whole(path, &run.to_json()));
+    if args.json {
+        terminal::print(&(run.to_json() + "\n"))?;
+    } else if args.list().is_none() {
+        for line in pagewise_report::render(run, &terminal::error_style()).lines() {
+            terminal::complain(line);
+        }
+    }
+    saved
+}
+
+fn failure(error: RecordError) -> Failure {
+    match error {
+        RecordError::Launch(error) => error.into(),
+        RecordError::Refused(refusal) => Failure::unfit(refusal.why).with_help(refusal.help),
+        other => Failure::usage(other.to_string()).with_code(UNFIT),
+    }
+}
+
+/// The list as it is printed, part by part.
+enum Printed {
+    Nothing,
+    List(List, Result<(), Failure>),
+    Folded(Folded),
+}
+
+impl Printed {
+    fn new(format: Option<ListFormat>) -> Self {
+        let list = |format| Self::List(List::new(format), Ok(()));
+        match format {
+            None => Self::Nothing,
+            Some(ListFormat::Table) => list(Format::Table),
+            Some(ListFormat::Pagein) => list(Format::Pagein),
+            Some(ListFormat::Json) => list(Format::Json),
+            Some(ListFormat::Folded) => Self::Folded(Folded::new(false)),
+            Some(ListFormat::FoldedNs) => Self::Folded(Folded::new(true)),
+        }
+    }
+
+    fn take(&mut self, names: &Names, faults: &[Fault]) {
+        match self {
+            Self::Nothing => {}
+            Self::List(list, printed) => {
+                if printed.is_ok() {
+                    *printed = terminal::print(&list.lines(names, faults));
+                }
+            }
+            Self::Folded(folded) => folded.add(names, faults),
+        }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::List(_, printed) => printed,
+            Self::Folded(folded) => terminal::print(&folded.lines()),
+        }
+    }
+}

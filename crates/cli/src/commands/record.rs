@@ -1,0 +1,52 @@
+//! The hidden command that makes this program the recording process of `faults`: it gives what the
+//! rings tell to the analysis, and the analysis the code it asks for.
+
+use crate::args::Supervise;
+use crate::failure::Failure;
+use pagewise_judge::faults::{Analysis, CodePlace, Image, KERNEL, Options};
+use pagewise_model::fault::event::Event;
+use pagewise_observe::faults::Images;
+use pagewise_tracee::recorder::{self, Conclusion, Ending, Sink, Wanted};
+use std::process::ExitCode;
+
+struct Analysed {
+    analysis: Analysis,
+    code: Code,
+}
+
+struct Code(Images);
+
+impl Image for Code {
+    fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8> {
+        self.0.bytes(place.path, place.offset, place.pid, place.address)
+    }
+    fn function(&mut self, path: &str, offset: u64) -> Option<String> {
+        if path == KERNEL { self.0.kernel_function(offset) } else { self.0.function(path, offset) }
+    }
+}
+
+impl Sink for Analysed {
+    fn take(&mut self, events: Vec<Event>) {
+        for event in events {
+            self.analysis.take(event, &mut self.code);
+        }
+    }
+    fn conclude(mut self: Box<Self>, ending: &Ending) -> Conclusion {
+        let (report, names, faults) =
+            self.analysis.conclude(&ending.usage, &ending.exec, &mut self.code);
+        Conclusion { report, names, faults }
+    }
+}
+
+/// Serves the front until it has all it asked for or is gone.
+pub(super) fn run(args: &Supervise) -> ExitCode {
+    let page = pagewise_kernel::page_size::base();
+    let make = |wanted: Wanted, sees_kernel| -> Box<dyn Sink> {
+        let options = Options { page, list: wanted.list, sees_kernel };
+        Box::new(Analysed { analysis: Analysis::new(options), code: Code(Images::default()) })
+    };
+    match recorder::serve(args.fd, &make) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => Failure::usage(error.to_string()).tell(),
+    }
+}

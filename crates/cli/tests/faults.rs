@@ -1,0 +1,424 @@
+//! `pagewise faults` against programs whose faults are known, as this user and, where this one is
+//! root, as one without any rights.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says when it skips"
+)]
+
+#[allow(dead_code, reason = "the tests of experiments use the rest of it")]
+mod helper;
+
+use helper::{Place, said};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// A user that has no rights beyond everybody's.
+const NOBODY: u32 = 65534;
+const PAGES: u64 = 300;
+
+/// The programs under test, where everybody may execute them; `None` without a C compiler.
+struct Programs {
+    dir: tempfile::TempDir,
+}
+
+impl Programs {
+    fn get() -> Option<&'static Self> {
+        static BUILT: OnceLock<Option<Programs>> = OnceLock::new();
+        let built = BUILT.get_or_init(Self::build).as_ref();
+        if built.is_none() {
+            println!("SKIP live tests of faults: no C compiler");
+        }
+        built
+    }
+
+    fn build() -> Option<Self> {
+        let dir = tempfile::Builder::new().prefix("pagewise-faults-").tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/faults.c");
+        let built = Command::new("cc")
+            .args(["-O1", "-pthread", "-o"])
+            .arg(dir.path().join("faults"))
+            .arg(source)
+            .status();
+        std::fs::copy(helper::PROGRAM, dir.path().join("pagewise")).unwrap();
+        built.is_ok_and(|status| status.success()).then_some(Self { dir })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `pagewise faults` with these options, on the program with these words.
+    fn command(&self, user: Option<u32>, options: &[&str], words: &[&str]) -> Command {
+        let mut command = Command::new(self.path("pagewise"));
+        command.arg("faults").args(options).arg("--").arg(self.path("faults")).args(words);
+        command.env("HOME", self.dir.path()).env_remove("XDG_STATE_HOME").env("LC_ALL", "C");
+        command.stdin(Stdio::null());
+        if let Some(user) = user {
+            command.uid(user).gid(user).env("XDG_STATE_HOME", self.path(&format!("state-{user}")));
+        }
+        command
+    }
+}
+
+/// This user, and one without rights where that can be become.
+fn users() -> Vec<Option<u32>> {
+    if rustix::process::geteuid().is_root() {
+        vec![None, Some(NOBODY)]
+    } else {
+        println!("SKIP faults as root: not root");
+        vec![None]
+    }
+}
+
+/// One fault of the list.
+struct Seen {
+    page: u64,
+    access: String,
+    cause: String,
+    served: String,
+    page_bytes: Option<u64>,
+    labels: Vec<String>,
+    paired: bool,
+}
+
+/// What a program did, and the faults on the ranges that it named.
+struct Run {
+    done: Output,
+    within: Vec<Seen>,
+    report: Value,
+}
+
+impl Run {
+    fn in_user_mode(&self) -> impl Iterator<Item = &Seen> {
+        self.within.iter().filter(|f| !f.labels.iter().any(|label| label == "kernel_mode"))
+    }
+
+    fn count(&self, is: impl Fn(&Seen) -> bool) -> u64 {
+        self.in_user_mode().filter(|f| is(f)).count() as u64
+    }
+
+    fn sees_kernel(&self) -> bool {
+        self.report["step"] == "perf_all"
+    }
+
+    fn number(&self, key: &str) -> i64 {
+        self.report.pointer(key).and_then(Value::as_i64).unwrap()
+    }
+}
+
+fn refused(test: &str, done: &Output) -> bool {
+    let text = said(&done.stderr);
+    let refused = done.status.code() == Some(3);
+    if refused {
+        println!("SKIP {test}: {}", text.lines().next().unwrap_or_default());
+        assert!(text.contains("help: "), "{text}");
+    }
+    refused
+}
+
+/// Runs the program and reads the list and the saved form; `None` where recording is refused.
+fn run(test: &str, user: Option<u32>, words: &[&str]) -> Option<Run> {
+    let programs = Programs::get()?;
+    let place = tempfile::tempdir_in(programs.dir.path()).unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let saved = place.path().join("run.json");
+    let options = ["--format", "json", "--save", saved.to_str().unwrap()];
+    let done = programs.command(user, &options, words).output().unwrap();
+    if refused(test, &done) {
+        return None;
+    }
+    let saved: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
+    let ranges = ranges(&said(&done.stderr));
+    let list = said(&done.stdout);
+    let faults: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(faults.len() as u64, saved["faults"]["total"]["faults"].as_u64().unwrap());
+    let order = faults.iter().map(|f| f["order"].as_u64().unwrap());
+    assert!(order.eq(0..faults.len() as u64), "{test}");
+    assert_eq!(saved["faults"]["lost_records"], 0, "{test}");
+    let within = |seen: &Seen| ranges.iter().any(|(from, to)| (*from..*to).contains(&seen.page));
+    let within = faults.iter().map(seen).filter(within).collect();
+    Some(Run { done, within, report: saved["faults"].clone() })
+}
+
+/// The ranges that the program has named.
+fn ranges(output: &str) -> Vec<(u64, u64)> {
+    let number = |word: Option<&str>| u64::from_str_radix(word.unwrap(), 16).unwrap();
+    let range = |line: &str| {
+        let mut words = line.strip_prefix("range ")?.split(' ');
+        Some((number(words.next()), number(words.next())))
+    };
+    output.lines().filter_map(range).collect()
+}
+
+fn seen(fault: &Value) -> Seen {
+    let text = |key: &str| fault[key].as_str().unwrap().to_owned();
+    let labels = fault["labels"].as_array().unwrap().iter();
+    Seen {
+        page: fault["page_address"].as_u64().unwrap(),
+        access: text("access"),
+        cause: text("cause"),
+        served: text("served"),
+        page_bytes: fault["page_bytes"].as_u64(),
+        labels: labels.map(|label| label.as_str().unwrap().to_owned()).collect(),
+        paired: fault["latency_ns"].as_u64().is_some_and(|ns| ns > 0),
+    }
+}
+
+/// Calls `check` with the run of `words` for each user.
+fn each(test: &str, words: &[&str], check: impl Fn(&Run)) {
+    for user in users() {
+        if let Some(run) = run(test, user, words) {
+            check(&run);
+        }
+    }
+}
+
+fn arguments(how: &str) -> [String; 2] {
+    [how.to_owned(), PAGES.to_string()]
+}
+
+fn each_of(how: &str, check: impl Fn(&Run)) {
+    let [how, pages] = arguments(how);
+    each(&how, &[&how, &pages], check);
+}
+
+/// The machine tells sizes of pages since Linux 5.11.
+fn tells_sizes(run: &Run) -> bool {
+    run.within.iter().any(|f| f.cause != "unknown")
+}
+
+#[test]
+fn every_first_write_is_one_fault() {
+    each_of("write", |run| {
+        assert_eq!(run.within.len() as u64, PAGES);
+        assert!(run.within.iter().all(|f| f.paired && f.served == "minor"));
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(run.count(|f| f.access == "write"), PAGES);
+        }
+        if tells_sizes(run) {
+            assert_eq!(run.count(|f| f.cause == "absent"), PAGES);
+        }
+        assert!(run.within.iter().all(|f| f.labels.is_empty()));
+    });
+}
+
+#[test]
+fn a_write_after_a_read_is_a_second_fault_on_the_page() {
+    each_of("read-write", |run| {
+        assert_eq!(run.within.len() as u64, 2 * PAGES);
+        assert_eq!(run.count(|f| f.labels.iter().any(|l| l == "again")), PAGES);
+        if cfg!(target_arch = "x86_64") && tells_sizes(run) {
+            assert_eq!(run.count(|f| f.access == "read" && f.cause == "absent"), PAGES);
+            assert_eq!(run.count(|f| f.access == "write" && f.cause == "protection"), PAGES);
+            assert_eq!(run.count(|f| f.labels.iter().any(|l| l == "copy_on_write")), PAGES);
+        }
+    });
+}
+
+#[test]
+fn populated_pages_are_in_rusage_and_in_no_event() {
+    each_of("populate", |run| {
+        assert_eq!(run.within.len(), 0);
+        let left = run.number("/account/unexplained_faults");
+        assert!(left >= PAGES.cast_signed(), "{}", run.report["account"]);
+    });
+}
+
+#[test]
+fn what_read_puts_into_fresh_memory_is_taken_in_the_kernel() {
+    each_of("read-call", |run| {
+        assert_eq!(run.in_user_mode().count(), 0);
+        if run.sees_kernel() {
+            assert_eq!(run.within.len() as u64, PAGES);
+            assert!(run.number("/account/unexplained_faults") < 20);
+        } else {
+            assert!(run.number("/account/unexplained_faults") >= PAGES.cast_signed());
+        }
+    });
+}
+
+#[test]
+fn a_forked_child_copies_each_page_it_writes() {
+    each_of("fork", |run| {
+        assert_eq!(run.number("/processes"), 2);
+        if tells_sizes(run) {
+            assert_eq!(run.count(|f| f.cause == "absent"), PAGES);
+            // Parent and child share each page; whoever writes to it first copies it.
+            assert_eq!(run.count(|f| f.cause == "protection"), PAGES);
+        }
+        assert_eq!(run.within.len() as u64, 2 * PAGES);
+    });
+}
+
+#[test]
+fn a_huge_page_is_one_fault() {
+    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if !enabled.is_ok_and(|text| text.contains("[madvise]") || text.contains("[always]")) {
+        println!("SKIP a_huge_page_is_one_fault: transparent huge pages are off");
+        return;
+    }
+    each_of("huge", |run| {
+        let base = rustix::param::page_size() as u64;
+        let huge = run.count(|f| f.page_bytes.is_some_and(|bytes| bytes > base));
+        if run.within.len() == 1 {
+            assert!(huge == 1 || !tells_sizes(run));
+        } else {
+            println!("SKIP a_huge_page_is_one_fault: no huge page was free");
+            assert_eq!(huge, 0);
+        }
+    });
+}
+
+#[test]
+fn threads_keep_their_faults_apart() {
+    each("threads", &["threads", &PAGES.to_string(), "16"], |run| {
+        assert_eq!(run.within.len() as u64, 16 * PAGES);
+        assert!(run.within.iter().all(|f| f.paired));
+        assert_eq!(run.number("/unpaired_ends"), 0);
+    });
+}
+
+#[test]
+fn programs_executed_by_the_program_are_followed() {
+    for how in ["exec", "vfork"] {
+        each_of(how, |run| {
+            assert_eq!(run.within.len() as u64, PAGES, "{how}");
+            assert_eq!(run.number("/executed"), 2, "{how}");
+            assert_eq!(run.number("/processes"), if how == "exec" { 1 } else { 2 }, "{how}");
+        });
+    }
+}
+
+#[test]
+fn a_program_that_dies_by_a_signal_is_recorded_and_so_do_we() {
+    each_of("killed", |run| {
+        assert_eq!(run.within.len() as u64, PAGES);
+        assert_eq!(run.done.status.signal(), Some(Signal::KILL.as_raw()));
+    });
+}
+
+#[test]
+fn a_fault_that_is_not_allowed_has_no_end() {
+    each_of("handler", |run| {
+        assert_eq!(run.count(|f| f.served == "no" && !f.paired), PAGES);
+        assert_eq!(run.count(|f| f.served == "minor" && f.paired), PAGES);
+        assert!(run.number("/account/failed_faults") >= PAGES.cast_signed());
+    });
+}
+
+#[test]
+fn the_account_of_a_small_program_closes() {
+    each("write", &["write", "1"], |run| {
+        if run.report["account"]["before_exec_faults"]["known"].is_null() {
+            println!("SKIP the_account_of_a_small_program_closes: it could not be traced");
+            return;
+        }
+        // What the kernel touches for it: a program that only maps, prints and ends.
+        let left = run.number("/account/unexplained_faults");
+        assert!((0..8).contains(&left), "{}", run.report["account"]);
+    });
+}
+
+#[test]
+fn the_programs_status_streams_and_signals_are_its_own() {
+    let place = Place::new();
+    let script = "cat; echo err >&2; exit 7";
+    let mut child = place
+        .pagewise(&["faults", "--", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"through\n").unwrap();
+    let done = child.wait_with_output().unwrap();
+    if refused("the_programs_status", &done) {
+        return;
+    }
+    assert_eq!((done.status.code(), &done.stdout[..]), (Some(7), &b"through\n"[..]));
+    assert!(said(&done.stderr).starts_with("err\n"), "{}", said(&done.stderr));
+    let script = "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut child = place
+        .pagewise(&["faults", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut ready = [0; 6];
+    out.read_exact(&mut ready).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("caught\n", Some(5)));
+}
+
+#[test]
+fn the_program_ends_with_a_front_that_is_killed() {
+    let place = Place::new();
+    let mut child = place
+        .pagewise(&[
+            "faults",
+            "--",
+            "sh",
+            "-c",
+            "echo ready; while :; do sleep 0.02; done",
+            &place.mark(),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = Vec::new();
+    let mut out = child.stdout.take().unwrap();
+    out.by_ref().take(6).read_to_end(&mut ready).unwrap();
+    if ready.is_empty() {
+        println!("SKIP the_program_ends_with_a_front_that_is_killed: faults are not recorded here");
+        child.wait().unwrap();
+        return;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(helper::await_gone(&place), "{:?}", place.alive());
+}
+
+#[test]
+fn a_broken_budget_fails_a_program_that_succeeded() {
+    let Some(programs) = Programs::get() else { return };
+    let pages = PAGES.to_string();
+    let code = |options: &[&str], words: &[&str]| {
+        let done = programs.command(None, options, words).output().unwrap();
+        (done.status.code(), said(&done.stderr))
+    };
+    let (status, text) =
+        code(&["--max-faults", "10", "--max-touched-pages", "5"], &["write", &pages]);
+    if status == Some(3) {
+        println!("SKIP a_broken_budget_fails: {text}");
+        return;
+    }
+    assert_eq!(status, Some(1), "{text}");
+    let told = text.lines().filter(|line| line.contains(" allowed")).count();
+    assert_eq!(told, 2, "{text}");
+    assert_eq!(code(&["--max-faults", "100000"], &["write", &pages]).0, Some(0));
+    // A program that fails keeps its status.
+    assert_eq!(code(&["--max-faults", "10"], &["no such way", &pages]).0, Some(2));
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_told_as_by_run() {
+    let place = Place::new();
+    let status = |words: &[&str]| place.pagewise(words).output().unwrap().status.code();
+    assert_eq!(status(&["faults", "--", "/nonexistent/program"]), Some(127));
+    assert_eq!(status(&["faults", "--", "/etc/passwd"]), Some(126));
+    assert_eq!(status(&["faults"]), Some(2));
+    assert_eq!(status(&["faults", "--json", "--all", "--", "true"]), Some(2));
+}

@@ -1,0 +1,210 @@
+//! What an instruction was doing to the page it faulted on.
+//!
+//! An x86-64 instruction faults on its own bytes or on one of its memory operands. Its own bytes:
+//! the address is that of the instruction, or the page is the instruction's own and was absent, or
+//! the instruction reaches into the page. Of its operands most instructions have one, or all are of
+//! one sort. An operand that is read and written back faults as a write (the processor asks for
+//! both rights at once). For those that read one operand and write another (string moves, push and
+//! call of memory), the registers recorded tell which operand the address lies in. What is left is
+//! `unknown`, and so are faults taken in the kernel.
+
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register, UsedMemory};
+use pagewise_model::fault::Access;
+use pagewise_model::fault::event::{Begin, Registers};
+use pagewise_model::{Bytes, PageSize};
+
+/// A string instruction may stand this far from where it faulted.
+const STRING_REACH: u64 = 64;
+
+/// An instruction, as far as its faults need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Instruction {
+    /// Bytes; 0 when it is not known.
+    length: u64,
+    operands: Vec<Operand>,
+    is_string: bool,
+}
+
+/// A memory operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Operand {
+    is_write: bool,
+    /// The register it is relative to, where that one is recorded and the only one.
+    base: Option<Base>,
+    displacement: u64,
+    size: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Base {
+    Source,
+    Target,
+    Stack,
+}
+
+impl Instruction {
+    pub(super) const UNKNOWN: Self = Self { length: 0, operands: Vec::new(), is_string: false };
+}
+
+/// The instruction in `bytes`, which stands at `address`.
+pub(super) fn decode(bytes: &[u8], address: u64) -> Instruction {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    if instruction.is_invalid() {
+        return Instruction::UNKNOWN;
+    }
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(&instruction);
+    Instruction {
+        length: instruction.len() as u64,
+        operands: info.used_memory().iter().filter_map(operand).collect(),
+        is_string: instruction.is_string_instruction(),
+    }
+}
+
+fn operand(memory: &UsedMemory) -> Option<Operand> {
+    let is_write = match memory.access() {
+        OpAccess::Read | OpAccess::CondRead => false,
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+            true
+        }
+        OpAccess::None | OpAccess::NoMemAccess => return None,
+    };
+    let base = match (memory.base(), memory.index()) {
+        (Register::RSI, Register::None) => Some(Base::Source),
+        (Register::RDI, Register::None) => Some(Base::Target),
+        (Register::RSP, Register::None) => Some(Base::Stack),
+        _ => None,
+    };
+    let size = memory.memory_size().size() as u64;
+    Some(Operand { is_write, base, displacement: memory.displacement(), size })
+}
+
+/// What the fault `begin` of `instruction` was about, with base pages of `page`.
+pub(super) fn of(begin: &Begin, instruction: &Instruction, page: PageSize) -> Access {
+    if begin.in_kernel {
+        return Access::Unknown;
+    }
+    if is_fetch(begin, instruction, page) {
+        return Access::Execute;
+    }
+    let operands = &instruction.operands;
+    if let Some(access) = common(operands.iter()) {
+        return access;
+    }
+    let Some(registers) = begin.registers else { return Access::Unknown };
+    let hits = |operand: &&Operand| operand.contains(begin.address, registers, instruction);
+    let hit = operands.iter().filter(|operand| hits(operand) == Some(true));
+    // What cannot be computed is meant when nothing else is.
+    let open = operands.iter().filter(|operand| hits(operand).is_none());
+    common(hit).or_else(|| common(open)).unwrap_or(Access::Unknown)
+}
+
+fn is_fetch(begin: &Begin, instruction: &Instruction, page: PageSize) -> bool {
+    let page_of = |address: u64| address / page.bytes();
+    let (address, ip) = (begin.address, begin.ip_address);
+    let may_be_absent = begin.page_bytes.is_none_or(|size| size == Bytes(0));
+    if page_of(address) == page_of(ip) {
+        return address == ip || may_be_absent;
+    }
+    address > ip && address - ip < instruction.length
+}
+
+/// What all of some operands do; `None` when they differ or there is none.
+fn common<'a>(mut operands: impl Iterator<Item = &'a Operand>) -> Option<Access> {
+    let is_write = operands.next()?.is_write;
+    let same = operands.all(|operand| operand.is_write == is_write);
+    same.then_some(if is_write { Access::Write } else { Access::Read })
+}
+
+impl Operand {
+    /// Whether `address` lies in it; `None` where that cannot be computed.
+    fn contains(&self, address: u64, registers: Registers, of: &Instruction) -> Option<bool> {
+        let base = match self.base? {
+            Base::Source => registers.source,
+            Base::Target => registers.target,
+            Base::Stack => registers.stack,
+        };
+        let start = base.wrapping_add(self.displacement);
+        if of.is_string {
+            return Some(address.abs_diff(start) < STRING_REACH);
+        }
+        Some(address.wrapping_sub(start) < self.size.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IP: u64 = 0x40_1000;
+    const DATA: u64 = 0x7000_0000;
+
+    fn begin(address: u64, registers: Registers) -> Begin {
+        Begin {
+            pid: 1,
+            tid: 1,
+            address,
+            ip_address: IP,
+            page_bytes: Some(Bytes(0)),
+            registers: Some(registers),
+            in_kernel: false,
+        }
+    }
+
+    fn seen(code: &[u8], address: u64, registers: Registers) -> Access {
+        of(&begin(address, registers), &decode(code, IP), PageSize::BASE_4K)
+    }
+
+    #[test]
+    fn one_operand_needs_no_registers() {
+        let none = Registers::default();
+        // mov rdx, [rax]; mov [rax], rdx; add [rax], edx; lock cmpxchg [rax], edx
+        assert_eq!(seen(&[0x48, 0x8b, 0x10], DATA, none), Access::Read);
+        assert_eq!(seen(&[0x48, 0x89, 0x10], DATA, none), Access::Write);
+        assert_eq!(seen(&[0x01, 0x10], DATA, none), Access::Write);
+        assert_eq!(seen(&[0xf0, 0x0f, 0xb1, 0x10], DATA, none), Access::Write);
+        // vmovdqu ymm0, [rsi]; vmovdqu [rdi], ymm0; push rax; ret
+        assert_eq!(seen(&[0xc5, 0xfe, 0x6f, 0x06], DATA, none), Access::Read);
+        assert_eq!(seen(&[0xc5, 0xfe, 0x7f, 0x07], DATA, none), Access::Write);
+        assert_eq!(seen(&[0x50], DATA, none), Access::Write);
+        assert_eq!(seen(&[0xc3], DATA, none), Access::Read);
+        // vpgatherdd ymm0, [rax + ymm1*4], ymm2
+        assert_eq!(seen(&[0xc4, 0xe2, 0x6d, 0x90, 0x04, 0x88], DATA, none), Access::Read);
+    }
+
+    #[test]
+    fn two_operands_are_told_apart_by_the_registers() {
+        let at = |source, target, stack| Registers { source, target, stack };
+        let movsb = &[0xf3, 0xa4];
+        assert_eq!(seen(movsb, DATA, at(DATA, 0x9000, 0)), Access::Read);
+        assert_eq!(seen(movsb, DATA, at(0x9000, DATA, 0)), Access::Write);
+        assert_eq!(seen(movsb, DATA, at(0x9000, 0x9000, 0)), Access::Unknown);
+        // push qword [rax + 8]: not computed, so it is meant unless the stack is.
+        let push = &[0xff, 0x70, 0x08];
+        assert_eq!(seen(push, DATA, at(0, 0, 0x9000)), Access::Read);
+        assert_eq!(seen(push, DATA, at(0, 0, DATA + 8)), Access::Write);
+        let mut lean = begin(DATA, Registers::default());
+        lean.registers = None;
+        assert_eq!(of(&lean, &decode(movsb, IP), PageSize::BASE_4K), Access::Unknown);
+    }
+
+    #[test]
+    fn fetches_are_known_without_their_bytes() {
+        let none = Registers::default();
+        assert_eq!(seen(&[], IP, none), Access::Execute);
+        assert_eq!(seen(&[], IP + 0x10, none), Access::Execute);
+        assert_eq!(seen(&[], DATA, none), Access::Unknown);
+        // mov rdx, [rax] that touches its own, present page
+        let mut own = begin(IP + 0x10, none);
+        own.page_bytes = Some(Bytes(4096));
+        let read = decode(&[0x48, 0x8b, 0x10], IP);
+        assert_eq!(of(&own, &read, PageSize::BASE_4K), Access::Read);
+        // the last bytes of an instruction lie on the next page
+        let mut straddling = begin(0x40_2000, none);
+        straddling.ip_address = 0x40_1ffe;
+        assert_eq!(of(&straddling, &read, PageSize::BASE_4K), Access::Execute);
+        straddling.in_kernel = true;
+        assert_eq!(of(&straddling, &read, PageSize::BASE_4K), Access::Unknown);
+    }
+}

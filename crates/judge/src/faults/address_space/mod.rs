@@ -1,0 +1,292 @@
+//! The mappings of each process, as far as they were recorded.
+//!
+//! The kernel tells of each mapping that is made or changes its protection, not of what is
+//! unmapped: a new one replaces what it covers. Of the main thread's stack the first 132 KiB are
+//! told; what it grows by is known by its nearness to the stack pointer, as are other stacks. A
+//! forked process has its parent's mappings, and has touched none of its pages yet.
+
+use crate::faults::touched::Touched;
+use pagewise_model::fault::event::{Map, Registers};
+use pagewise_model::fault::{MappingKind, Place};
+use pagewise_model::{Bytes, PageSize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+/// An address in a mapping this near to the stack pointer is on a stack.
+const NEAR_STACK: u64 = 128 << 10;
+/// One in no mapping: the main stack's size is 8 MiB unless somebody has changed it.
+const NEAR_MAIN_STACK: u64 = 8 << 20;
+
+/// What an address belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) place: u32,
+    pub(super) kind: MappingKind,
+    /// Offset of the page in its file.
+    pub(super) offset: Option<Bytes>,
+    pub(super) is_shared: bool,
+}
+
+/// Where an instruction comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Code {
+    pub(super) path: u32,
+    /// Offset in the file; the address where there is none.
+    pub(super) offset: u64,
+}
+
+/// One mapping, by its first address in [`Mappings`].
+#[derive(Debug, Clone)]
+struct Range {
+    end: u64,
+    /// Offset in its file; `None` for memory of no file.
+    offset: Option<u64>,
+    path: u32,
+    kind: MappingKind,
+    is_shared: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Mappings {
+    ranges: BTreeMap<u64, Range>,
+    /// Files of which a part may be executed.
+    images: HashSet<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    mappings: Rc<Mappings>,
+    touched: Touched,
+    threads: u64,
+}
+
+/// All processes of a program.
+#[derive(Debug)]
+pub(super) struct Spaces {
+    page: PageSize,
+    processes: HashMap<i32, Process>,
+    /// Processes seen, ended ones included.
+    seen: u64,
+    touched_pages: u64,
+    paths: Interned<String>,
+    /// Kind and number of the path.
+    places: Interned<(MappingKind, u32)>,
+}
+
+/// Values with a number each.
+#[derive(Debug)]
+struct Interned<T> {
+    all: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
+    fn new() -> Self {
+        Self { all: Vec::new(), numbers: HashMap::new() }
+    }
+
+    fn number(&mut self, value: &T) -> u32 {
+        if let Some(number) = self.numbers.get(value) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(value.clone());
+        self.numbers.insert(value.clone(), number);
+        number
+    }
+}
+
+impl Spaces {
+    pub(super) fn new(page: PageSize) -> Self {
+        let mut paths = Interned::new();
+        // Number 0 is memory of no file.
+        paths.number(&String::new());
+        Self {
+            page,
+            processes: HashMap::new(),
+            seen: 0,
+            touched_pages: 0,
+            paths,
+            places: Interned::new(),
+        }
+    }
+
+    fn process(&mut self, pid: i32) -> &mut Process {
+        let seen = &mut self.seen;
+        self.processes.entry(pid).or_insert_with(|| {
+            *seen += 1;
+            Process { threads: 1, ..Process::default() }
+        })
+    }
+
+    pub(super) fn map(&mut self, map: &Map) {
+        let (kind, path) = kind_of(map);
+        let offset = (!path.is_empty()).then_some(map.offset_bytes.0);
+        let path = self.paths.number(&path.to_owned());
+        let end = map.start_address.saturating_add(map.size_bytes.0);
+        let range = Range { end, offset, path, kind, is_shared: map.is_shared };
+        let mappings = Rc::make_mut(&mut self.process(map.pid).mappings);
+        mappings.insert(map.start_address, range);
+    }
+
+    pub(super) fn exec(&mut self, pid: i32) {
+        let process = self.process(pid);
+        // Threads other than the one that remains have ended, and are told to have.
+        *process = Process { threads: process.threads, ..Process::default() };
+    }
+
+    pub(super) fn fork(&mut self, pid: i32, parent_pid: i32) {
+        if pid == parent_pid {
+            self.process(pid).threads += 1;
+            return;
+        }
+        let mappings = Rc::clone(&self.process(parent_pid).mappings);
+        let child = self.process(pid);
+        *child = Process { mappings, touched: Touched::default(), threads: 1 };
+    }
+
+    pub(super) fn exit(&mut self, pid: i32) {
+        let process = self.process(pid);
+        process.threads = process.threads.saturating_sub(1);
+        if process.threads == 0 {
+            self.processes.remove(&pid);
+        }
+    }
+
+    /// Notes a page as faulted on; false when it was before.
+    pub(super) fn touch(&mut self, pid: i32, address: u64) -> bool {
+        let page = address / self.page.bytes();
+        let is_new = self.process(pid).touched.add(page);
+        self.touched_pages += u64::from(is_new);
+        is_new
+    }
+
+    /// What `address` of process `pid` belongs to.
+    pub(super) fn find(&mut self, pid: i32, address: u64, registers: Option<Registers>) -> Target {
+        let page = address - address % self.page.bytes();
+        let near = |distance| {
+            registers.is_some_and(|r| r.stack != 0 && r.stack.abs_diff(address) <= distance)
+        };
+        let mappings = &self.process(pid).mappings;
+        let (kind, path, offset, is_shared) = match mappings.find(address) {
+            None if near(NEAR_MAIN_STACK) => (MappingKind::Stack, 0, None, false),
+            None => (MappingKind::Unknown, 0, None, false),
+            Some((start, range)) => {
+                let within = page.saturating_sub(start);
+                let offset = range.offset.map(|offset| Bytes(offset.saturating_add(within)));
+                let is_image = mappings.images.contains(&range.path);
+                let kind = match range.kind {
+                    MappingKind::File if is_image => MappingKind::Data,
+                    MappingKind::Anonymous if near(NEAR_STACK) => MappingKind::Stack,
+                    kind => kind,
+                };
+                (kind, range.path, offset, range.is_shared)
+            }
+        };
+        Target { place: self.places.number(&(kind, path)), kind, offset, is_shared }
+    }
+
+    /// Where the instruction at `address` of process `pid` comes from.
+    pub(super) fn code(&mut self, pid: i32, address: u64) -> Code {
+        let found = self.process(pid).mappings.find(address);
+        let in_file = found.and_then(|(start, range)| {
+            let offset = range.offset?.saturating_add(address - start);
+            Some(Code { path: range.path, offset })
+        });
+        in_file.unwrap_or(Code { path: 0, offset: address })
+    }
+
+    pub(super) fn path(&self, number: u32) -> &str {
+        self.paths.all.get(number as usize).map_or("", String::as_str)
+    }
+
+    pub(super) fn places(&self) -> Vec<Place> {
+        let place = |(kind, path): &(MappingKind, u32)| Place {
+            kind: *kind,
+            path: self.path(*path).to_owned(),
+        };
+        self.places.all.iter().map(place).collect()
+    }
+
+    pub(super) const fn touched_pages(&self) -> u64 {
+        self.touched_pages
+    }
+
+    pub(super) const fn processes_seen(&self) -> u64 {
+        self.seen
+    }
+}
+
+impl Mappings {
+    fn find(&self, address: u64) -> Option<(u64, &Range)> {
+        let (start, range) = self.ranges.range(..=address).next_back()?;
+        (address < range.end).then_some((*start, range))
+    }
+
+    /// Puts `range` in, cutting what it covers.
+    fn insert(&mut self, start: u64, mut range: Range) {
+        if range.end <= start {
+            return;
+        }
+        self.extend_image(start, &mut range);
+        if range.kind == MappingKind::Code && range.path != 0 {
+            self.images.insert(range.path);
+        }
+        let end = range.end;
+        let covered: Vec<u64> = self
+            .ranges
+            .range(..end)
+            .rev()
+            .take_while(|(_, old)| old.end > start)
+            .map(|(old_start, _)| *old_start)
+            .collect();
+        for old_start in covered {
+            let Some(old) = self.ranges.remove(&old_start) else { continue };
+            if old.end > end {
+                let offset = old.offset.map(|offset| offset.saturating_add(end - old_start));
+                self.ranges.insert(end, Range { offset, ..old.clone() });
+            }
+            if old_start < start {
+                self.ranges.insert(old_start, Range { end: start, ..old });
+            }
+        }
+        self.ranges.insert(start, range);
+    }
+
+    /// Private memory right behind the data of an image is that image's zeroed data.
+    fn extend_image(&self, start: u64, range: &mut Range) {
+        if range.kind != MappingKind::Anonymous {
+            return;
+        }
+        let before = self.ranges.range(..start).next_back().map(|(_, before)| before);
+        if let Some(before) = before.filter(|b| b.end == start && self.images.contains(&b.path))
+            && before.kind == MappingKind::File
+        {
+            (range.kind, range.path) = (MappingKind::Data, before.path);
+        }
+    }
+}
+
+/// Kind and file of a mapping, by the name that the kernel gives it.
+fn kind_of(map: &Map) -> (MappingKind, &str) {
+    let path = map.path.as_str();
+    match path {
+        "[heap]" => (MappingKind::Heap, ""),
+        "[stack]" => (MappingKind::Stack, ""),
+        "[vdso]" | "[vvar]" | "[vvar_vclock]" | "[vsyscall]" | "[uprobes]" => {
+            (MappingKind::Vdso, "")
+        }
+        "" | "//anon" if map.is_executable => (MappingKind::Code, ""),
+        "" | "//anon" => (MappingKind::Anonymous, ""),
+        _ if path.starts_with("//") => (MappingKind::Unknown, ""),
+        _ if path.starts_with("[anon") => (MappingKind::Anonymous, ""),
+        _ if path.starts_with("/dev/zero") || path.starts_with("/SYSV") => {
+            (MappingKind::Shared, "")
+        }
+        _ if map.is_executable => (MappingKind::Code, path),
+        _ => (MappingKind::File, path),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! Whether budgets were kept. What was lost can only have made more of everything: a budget that
+//! is broken by what was recorded is broken, one that is not may be.
+
+use pagewise_model::fault::{Broken, Budgets, FaultReport};
+
+/// How budgets came out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Those not kept.
+    pub broken: Vec<Broken>,
+    /// Records were lost, so that the others may be broken too.
+    pub is_uncertain: bool,
+}
+
+/// Sets `report` against `budgets`.
+#[must_use]
+pub fn check(budgets: &Budgets, report: &FaultReport) -> Outcome {
+    let total = &report.total;
+    let over = |found: u64, most: Option<u64>| most.filter(|most| found > *most);
+    let found = total.faults;
+    let faults = over(found, budgets.most_faults).map(|most| Broken::Faults { found, most });
+    let found = total.major_faults;
+    let major =
+        over(found, budgets.most_major_faults).map(|most| Broken::MajorFaults { found, most });
+    let found = report.touched_pages;
+    let pages =
+        over(found, budgets.most_touched_pages).map(|most| Broken::TouchedPages { found, most });
+    let found_ns = total.time_ns;
+    let time = budgets.most_time_ns.filter(|most| found_ns > *most);
+    let time = time.map(|most_ns| Broken::Time { found_ns, most_ns });
+    Outcome {
+        broken: [faults, major, pages, time].into_iter().flatten().collect(),
+        is_uncertain: *budgets != Budgets::default() && !report.is_complete(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::lossy_report;
+    use super::*;
+    use pagewise_model::Nanos;
+
+    #[test]
+    fn each_limit_breaks_by_itself_and_a_loss_leaves_doubt() {
+        let report = lossy_report();
+        assert_eq!(report.total.faults, 2);
+        let outcome = |budgets| check(&budgets, &report);
+        let none = Budgets::default();
+        assert_eq!(outcome(none), Outcome { broken: vec![], is_uncertain: false });
+        let kept = outcome(Budgets { most_faults: Some(2), ..none });
+        assert_eq!(kept, Outcome { broken: vec![], is_uncertain: true });
+        let all = Budgets {
+            most_faults: Some(1),
+            most_major_faults: Some(0),
+            most_touched_pages: Some(1),
+            most_time_ns: Some(Nanos(39)),
+        };
+        let want = [
+            Broken::Faults { found: 2, most: 1 },
+            Broken::MajorFaults { found: 1, most: 0 },
+            Broken::TouchedPages { found: 2, most: 1 },
+            Broken::Time { found_ns: Nanos(40), most_ns: Nanos(39) },
+        ];
+        assert_eq!(outcome(all).broken, want);
+    }
+}

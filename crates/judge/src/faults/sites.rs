@@ -1,0 +1,78 @@
+//! The instructions that faulted, each looked at once.
+
+use super::access::{self, Instruction};
+use super::address_space::Code;
+use pagewise_model::Bytes;
+use pagewise_model::fault::Site;
+use pagewise_model::fault::event::Begin;
+use std::collections::HashMap;
+
+/// Stands for the file of the kernel's own instructions, whose offsets are their addresses.
+pub const KERNEL: &str = "[kernel]";
+
+/// Where an instruction is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodePlace<'a> {
+    /// File it was mapped from; empty where there is none.
+    pub path: &'a str,
+    /// Offset in the file; the address where there is none.
+    pub offset: u64,
+    /// Process that executed it.
+    pub pid: i32,
+    /// Its address there.
+    pub address: u64,
+}
+
+/// Gives the code of programs and its names.
+pub trait Image {
+    /// The bytes from there on, as many as there are up to the longest instruction; empty where
+    /// they cannot be had or are not those of an x86-64.
+    fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8>;
+    /// The function that `offset` of file `path` belongs to; of the kernel where that is
+    /// [`KERNEL`].
+    fn function(&mut self, path: &str, offset: u64) -> Option<String>;
+}
+
+/// Kernel addresses are those with the highest bit set.
+const fn is_kernel(code: &Code) -> bool {
+    code.path == 0 && code.offset >> 63 == 1
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    all: Vec<(Code, Instruction)>,
+    numbers: HashMap<Code, u32>,
+}
+
+impl Sites {
+    /// Number and decoded form of the instruction that `begin` is of; `path` is that of `code`.
+    pub(super) fn find(
+        &mut self,
+        code: Code,
+        path: &str,
+        begin: &Begin,
+        images: &mut dyn Image,
+    ) -> (u32, &Instruction) {
+        let number = *self.numbers.entry(code).or_insert_with(|| {
+            let place =
+                CodePlace { path, offset: code.offset, pid: begin.pid, address: begin.ip_address };
+            let bytes = if begin.in_kernel { Vec::new() } else { images.bytes(&place) };
+            self.all.push((code, access::decode(&bytes, begin.ip_address)));
+            u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+        });
+        static NOTHING: Instruction = Instruction::UNKNOWN;
+        let instruction = self.all.get(number as usize).map_or(&NOTHING, |(_, found)| found);
+        (number, instruction)
+    }
+
+    /// All of them with their functions; `path` gives the name of a file.
+    pub(super) fn named(&self, images: &mut dyn Image, path: &dyn Fn(u32) -> String) -> Vec<Site> {
+        let named = |(code, _): &(Code, Instruction)| {
+            let path = if is_kernel(code) { KERNEL.to_owned() } else { path(code.path) };
+            let function = if path.is_empty() { None } else { images.function(&path, code.offset) };
+            Site { function, path, offset_bytes: Bytes(code.offset) }
+        };
+        self.all.iter().map(named).collect()
+    }
+}

@@ -1,0 +1,285 @@
+use super::*;
+use pagewise_model::fault::event::{Begin, End, Map, Registers};
+use pagewise_model::fault::{ExecCounts, FaultReport};
+use pagewise_model::usage::{Ended, Usage};
+
+/// No code and no names.
+struct Blind;
+
+impl Image for Blind {
+    fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
+        Vec::new()
+    }
+    fn function(&mut self, _path: &str, _offset: u64) -> Option<String> {
+        None
+    }
+}
+
+/// Every instruction is `mov [rax], rdx`; a function for each 256 bytes of a file.
+struct Writes;
+
+impl Image for Writes {
+    fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
+        vec![0x48, 0x89, 0x10]
+    }
+    fn function(&mut self, path: &str, offset: u64) -> Option<String> {
+        Some(format!("{path}#{}", offset / 256))
+    }
+}
+
+fn usage(minor_faults: u64, major_faults: u64) -> Usage {
+    Usage {
+        wall_ns: Nanos::millis(1),
+        user_ns: Nanos(0),
+        sys_ns: Nanos(0),
+        peak_rss_bytes: Bytes(0),
+        minor_faults,
+        major_faults,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        read_bytes: None,
+        written_bytes: None,
+        read_calls: None,
+        write_calls: None,
+        device_read_bytes: None,
+        ended: Ended::Exited(0),
+    }
+}
+
+const IP: u64 = 0x40_1000;
+const DATA: u64 = 0x70_0000;
+
+fn begin(at: u64, tid: i32, address: u64) -> Event {
+    let begin = Begin {
+        pid: 1,
+        tid,
+        address,
+        ip_address: IP,
+        page_bytes: Some(Bytes(0)),
+        registers: Some(Registers { source: 0, target: 0, stack: 0x7ff0_0000 }),
+        in_kernel: false,
+    };
+    Event { at_ns: Nanos(at), what: What::Begin(begin) }
+}
+
+fn in_kernel(mut event: Event) -> Event {
+    if let What::Begin(begin) = &mut event.what {
+        begin.in_kernel = true;
+        begin.ip_address = u64::MAX - 7;
+    }
+    event
+}
+
+fn present(mut event: Event) -> Event {
+    if let What::Begin(begin) = &mut event.what {
+        begin.page_bytes = Some(Bytes(4096));
+    }
+    event
+}
+
+fn end(at: u64, tid: i32, address: u64, is_major: bool) -> Event {
+    let end = End { tid, address, page_bytes: Some(Bytes(4096)), is_major };
+    Event { at_ns: Nanos(at), what: What::End(end) }
+}
+
+fn lost(at: u64) -> Event {
+    Event { at_ns: Nanos(at), what: What::Lost { records: 3 } }
+}
+
+fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Event {
+    let map = Map {
+        pid: 1,
+        start_address: start,
+        size_bytes: Bytes(size),
+        offset_bytes: Bytes(0x2000),
+        is_executable,
+        is_shared: false,
+        path: path.to_owned(),
+    };
+    Event { at_ns: Nanos(0), what: What::Map(map) }
+}
+
+fn options(sees_kernel: bool) -> Options {
+    Options { page: PageSize::BASE_4K, list: true, sees_kernel }
+}
+
+fn analyse(
+    events: impl IntoIterator<Item = Event>,
+    options: Options,
+    used: &Usage,
+    exec: &Fact<ExecCounts>,
+    images: &mut dyn Image,
+) -> (FaultReport, pagewise_model::fault::Names, Vec<Fault>) {
+    let mut analysis = Analysis::new(options);
+    for event in events {
+        analysis.take(event, images);
+    }
+    analysis.conclude(used, exec, images)
+}
+
+fn plain(events: impl IntoIterator<Item = Event>) -> (FaultReport, Vec<Fault>) {
+    let none = Fact::missing("not asked");
+    let (report, _, faults) = analyse(events, options(false), &usage(0, 0), &none, &mut Writes);
+    (report, faults)
+}
+
+#[test]
+fn a_beginning_belongs_to_the_next_end_of_its_thread() {
+    let (report, faults) = plain([
+        begin(100, 1, DATA),
+        begin(110, 2, DATA + 0x1000),
+        end(150, 2, DATA + 0x1000, true),
+        end(170, 1, DATA, false),
+    ]);
+    let seen: Vec<_> = faults
+        .iter()
+        .map(|f| (f.order, f.tid, f.since_first_ns.0, f.latency_ns.known().map(|l| l.0), f.served))
+        .collect();
+    let want = [(0, 1, 0, Some(70), Served::Minor), (1, 2, 10, Some(40), Served::Major)];
+    assert_eq!(seen, want);
+    assert_eq!((report.total.faults, report.total.major_faults), (2, 1));
+    assert_eq!((report.total.time_ns, report.touched_pages), (Nanos(110), 2));
+    assert!(report.is_complete());
+}
+
+#[test]
+fn what_is_not_served_is_listed_and_never_mispaired() {
+    let exit = Event { at_ns: Nanos(900), what: What::Exit { pid: 1, tid: 1 } };
+    let (report, faults) = plain([
+        begin(100, 1, DATA),
+        begin(200, 1, DATA),
+        end(230, 1, DATA, false),
+        begin(300, 1, DATA + 0x1000),
+        end(320, 1, DATA + 0x5000, false),
+        exit,
+        begin(950, 2, DATA + 0x2000),
+    ]);
+    let served: Vec<_> = faults.iter().map(|f| f.served).collect();
+    assert_eq!(served, [Served::No, Served::Minor, Served::No, Served::No]);
+    let reasons: Vec<_> = faults.iter().filter_map(|f| f.latency_ns.reason()).collect();
+    assert!(reasons[0].contains("signal") && reasons[1].contains("thread ended"), "{reasons:?}");
+    assert!(reasons[2].contains("recording ended"), "{reasons:?}");
+    assert_eq!((report.unpaired_ends, report.account.failed_faults), (1, 3));
+    assert!(!report.is_complete());
+    assert_eq!(report.latency.known().map(|l| l.faults), Some(1));
+}
+
+#[test]
+fn after_a_loss_a_missing_end_is_unknown() {
+    let (report, faults) = plain([begin(1, 1, DATA), lost(2), begin(3, 1, DATA)]);
+    assert!(faults.iter().all(|f| f.served == Served::Unknown));
+    assert!(faults.iter().all(|f| f.latency_ns.reason().is_some_and(|why| why.contains("lost"))));
+    assert_eq!((report.lost_records, report.unpaired_begins), (3, 2));
+    assert_eq!(report.account.failed_faults, 0);
+}
+
+#[test]
+fn a_second_fault_on_a_page_is_labelled_and_no_new_page() {
+    let read_then_write = [
+        begin(1, 1, DATA + 8),
+        end(2, 1, DATA + 8, false),
+        present(begin(3, 1, DATA + 16)),
+        end(4, 1, DATA + 16, false),
+    ];
+    let (report, faults) = plain(read_then_write);
+    assert_eq!(faults[0].labels, []);
+    assert_eq!(faults[1].labels, [Label::Again, Label::CopyOnWrite]);
+    assert_eq!((faults[0].cause, faults[1].cause), (Cause::Absent, Cause::Protection));
+    assert_eq!((faults[1].access, faults[1].page_address), (Access::Write, DATA));
+    assert_eq!((report.touched_pages, report.total.again_faults), (1, 1));
+}
+
+#[test]
+fn the_account_names_each_term() {
+    let exec = Fact::Known(ExecCounts { minor_faults: 20, major_faults: 1 });
+    let events = || {
+        [
+            in_kernel(begin(1, 1, DATA)),
+            end(2, 1, DATA, false),
+            begin(3, 1, DATA + 0x1000),
+            end(4, 1, DATA + 0x1000, false),
+            in_kernel(begin(5, 1, DATA + 0x2000)),
+            end(6, 1, DATA + 0x2000, false),
+        ]
+    };
+    let of = |sees_kernel, exec: &Fact<ExecCounts>| {
+        let (report, ..) = analyse(events(), options(sees_kernel), &usage(25, 3), exec, &mut Blind);
+        report.account
+    };
+    // 28 = 21 before, 1 in user mode, 1 in the kernel; the one of building the image is in the 21.
+    let seen = of(true, &exec);
+    assert_eq!(seen.kernel_faults, Fact::Known(1));
+    assert_eq!((seen.user_faults, seen.unexplained_faults), (1, 5));
+    let without = of(true, &Fact::missing("no stop"));
+    assert_eq!(without.kernel_faults, Fact::Known(2));
+    assert_eq!(without.unexplained_faults, 25);
+    assert!(of(false, &exec).kernel_faults.reason().is_some());
+}
+
+#[test]
+fn functions_and_places_add_up_to_all() {
+    let at = |n: u64| begin(n * 10, 1, DATA + n * 0x1000);
+    let done = |n: u64| end(n * 10 + 3, 1, DATA + n * 0x1000, false);
+    let mut events =
+        vec![map(0x40_0000, 0x2000, true, "/bin/x"), map(DATA, 0x5000, false, "//anon")];
+    for n in 0..8 {
+        events.extend([at(n), done(n)]);
+    }
+    let (report, names, faults) =
+        analyse(events, options(false), &usage(8, 0), &Fact::missing(""), &mut Writes);
+    let sum = |tallies: &mut dyn Iterator<Item = Tally>| tallies.map(|t| t.faults).sum::<u64>();
+    assert_eq!(sum(&mut report.functions.iter().map(|f| f.tally)), 8);
+    assert_eq!(sum(&mut report.places.iter().map(|p| p.tally)), 8);
+    assert_eq!(sum(&mut report.by_access.iter().map(|g| g.tally)), 8);
+    assert_eq!(sum(&mut report.by_cause.iter().map(|g| g.tally)), 8);
+    // offset 0x2000 of the mapping and 0x1000 within it
+    assert_eq!(report.functions[0].site.function.as_deref(), Some("/bin/x#48"));
+    assert_eq!(names.sites[faults[0].site as usize].offset_bytes, Bytes(0x3000));
+    let kinds: Vec<_> = report.by_kind.iter().map(|g| (g.kind, g.tally.faults)).collect();
+    assert_eq!(kinds, [(MappingKind::Anonymous, 5), (MappingKind::Unknown, 3)]);
+}
+
+#[test]
+fn a_summary_keeps_no_list() {
+    let options = Options { list: false, ..options(false) };
+    let events = [begin(1, 1, DATA), end(2, 1, DATA, false)];
+    let (report, _, faults) =
+        analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Blind);
+    assert_eq!((report.total.faults, faults.len()), (1, 0));
+    assert_eq!(report.by_access[0].kind, Access::Unknown);
+}
+
+#[test]
+fn a_recorded_program_is_explained() {
+    const RECORDED: &str = include_str!("../../../../fixtures/faults/true.jsonl");
+    let events: Vec<Event> =
+        RECORDED.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    let begins = events.iter().filter(|event| matches!(event.what, What::Begin(_))).count() as u64;
+    let exec = Fact::Known(ExecCounts { minor_faults: 23, major_faults: 0 });
+    let used = usage(23 + begins, 0);
+    let (report, names, faults) = analyse(events, options(false), &used, &exec, &mut Blind);
+    assert!(report.is_complete());
+    assert_eq!((report.total.faults, report.account.unexplained_faults), (begins, 0));
+    assert_eq!((report.processes, report.executed), (1, 1));
+    // The first one fetches the first instruction of the loader.
+    let first = &faults[0];
+    let place = &names.places[first.place as usize];
+    assert_eq!((first.access, place.kind), (Access::Execute, MappingKind::Code));
+    assert!(place.path.contains("ld-linux"), "{place:?}");
+    assert!(report.by_kind.iter().all(|group| group.kind != MappingKind::Unknown));
+    assert!(report.by_kind.iter().any(|group| group.kind == MappingKind::Stack));
+    let data = |path: &str| {
+        let is = |p: &&pagewise_model::fault::PlaceTally| {
+            p.place.kind == MappingKind::Data && p.place.path.contains(path)
+        };
+        report.places.iter().find(is).map_or(0, |p| p.tally.faults)
+    };
+    assert!(data("libc.so") > 0 && data("/true") > 0);
+    assert!(faults.windows(2).all(|two| two[0].since_first_ns <= two[1].since_first_ns));
+}
+
+/// Two faults on two pages, one of them major and 40 ns long, and lost records.
+pub(super) fn lossy_report() -> FaultReport {
+    let second = DATA + 0x1000;
+    plain([begin(1, 1, DATA), begin(100, 2, second), end(140, 2, second, true), lost(150)]).0
+}

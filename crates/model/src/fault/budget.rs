@@ -1,0 +1,51 @@
+//! Limits on faults that a build can enforce.
+
+use crate::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// What is allowed; absent limits allow everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budgets {
+    /// Faults recorded.
+    pub most_faults: Option<u64>,
+    /// Of them major ones.
+    pub most_major_faults: Option<u64>,
+    /// Pages faulted on.
+    pub most_touched_pages: Option<u64>,
+    /// Sum of their latencies.
+    pub most_time_ns: Option<Nanos>,
+}
+
+/// A budget that was not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Broken {
+    /// Too many faults.
+    Faults {
+        /// Recorded.
+        found: u64,
+        /// Allowed.
+        most: u64,
+    },
+    /// Too many major faults.
+    MajorFaults {
+        /// Recorded.
+        found: u64,
+        /// Allowed.
+        most: u64,
+    },
+    /// Too many pages.
+    TouchedPages {
+        /// Recorded.
+        found: u64,
+        /// Allowed.
+        most: u64,
+    },
+    /// Too much time.
+    Time {
+        /// Recorded.
+        found_ns: Nanos,
+        /// Allowed.
+        most_ns: Nanos,
+    },
+}

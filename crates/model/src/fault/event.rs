@@ -1,0 +1,114 @@
+//! What the kernel tells about faults while they happen, in the form that can be saved and judged.
+//!
+//! Times are of the monotonic clock. A fault gives two events of one thread, its beginning and its
+//! end; a thread has at most one under way.
+
+use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// User registers that tell apart the operands of instructions with two; 0 where not recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registers {
+    /// Source of string instructions (RSI).
+    pub source: u64,
+    /// Target of string instructions (RDI).
+    pub target: u64,
+    /// Stack pointer.
+    pub stack: u64,
+}
+
+/// A fault has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Process.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// Address touched.
+    pub address: u64,
+    /// Address of the instruction.
+    pub ip_address: u64,
+    /// Size of the page mapped there, 0 for none; absent where the kernel does not tell.
+    pub page_bytes: Option<Bytes>,
+    /// Registers; absent where the kernel does not tell.
+    pub registers: Option<Registers>,
+    /// Taken in the kernel.
+    pub in_kernel: bool,
+}
+
+/// A fault has been served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Thread.
+    pub tid: i32,
+    /// Address touched.
+    pub address: u64,
+    /// Size of the page mapped there now; absent where the kernel does not tell.
+    pub page_bytes: Option<Bytes>,
+    /// It waited for a device, or was retried.
+    pub is_major: bool,
+}
+
+/// A mapping was made or changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Map {
+    /// Process.
+    pub pid: i32,
+    /// First address.
+    pub start_address: u64,
+    /// Size.
+    pub size_bytes: Bytes,
+    /// Offset in the file.
+    pub offset_bytes: Bytes,
+    /// May be executed.
+    pub is_executable: bool,
+    /// Shared with other processes.
+    pub is_shared: bool,
+    /// Path, or a name of the kernel's such as `[heap]` and `//anon`.
+    pub path: String,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// A fault has begun.
+    Begin(Begin),
+    /// A fault has been served.
+    End(End),
+    /// A mapping was made or changed.
+    Map(Map),
+    /// The process has become another program.
+    Exec {
+        /// Process.
+        pid: i32,
+    },
+    /// A thread was made; in a new process when the two process ids differ.
+    Fork {
+        /// Its process.
+        pid: i32,
+        /// The process that made it.
+        parent_pid: i32,
+    },
+    /// A thread has ended.
+    Exit {
+        /// Its process.
+        pid: i32,
+        /// The thread.
+        tid: i32,
+    },
+    /// The kernel had no room for this many records.
+    Lost {
+        /// How many.
+        records: u64,
+    },
+}
+
+/// What happened, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Monotonic clock.
+    pub at_ns: Nanos,
+    /// What.
+    pub what: What,
+}

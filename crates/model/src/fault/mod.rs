@@ -1,0 +1,227 @@
+//! Page faults of a program: each one ([`Fault`]), what they add up to ([`FaultReport`]), and the
+//! account that sets them against the kernel's own count ([`Account`]).
+//!
+//! Times are nanoseconds, addresses and offsets bytes. A fault begins when the kernel is entered
+//! and ends when the page is there; its latency contains what recording the beginning costs. What
+//! the recorder was not told is absent with a reason, never 0.
+
+mod budget;
+pub mod event;
+mod report;
+
+pub use budget::{Broken, Budgets};
+pub use report::{
+    Account, ExecCounts, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
+};
+
+use crate::measured::Fact;
+use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// What the program did to the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Read it.
+    Read,
+    /// Wrote it, or read it to write it back.
+    Write,
+    /// Fetched an instruction from it.
+    Execute,
+    /// Not to be told from what was recorded.
+    Unknown,
+}
+
+impl Access {
+    /// The word shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Execute => "execute",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Why the page could not be used as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// It was not mapped.
+    Absent,
+    /// It was mapped, and not for this access: copy-on-write, first write to a file page.
+    Protection,
+    /// The kernel does not tell whether it was mapped.
+    Unknown,
+}
+
+impl Cause {
+    /// The word shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Protection => "protection",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How the kernel served it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Served {
+    /// Without waiting for a device.
+    Minor,
+    /// By reading from a device, or after a retry.
+    Major,
+    /// Not: the access was not allowed, or a signal came first.
+    No,
+    /// Its end is among the records that were lost.
+    Unknown,
+}
+
+impl Served {
+    /// The word shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Minor => "minor",
+            Self::Major => "major",
+            Self::No => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What lives in a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MappingKind {
+    /// Executable part of a file, or executable memory that a program made.
+    Code,
+    /// Any other part of a file that has an executable one, and its zeroed data.
+    Data,
+    /// Any other file.
+    File,
+    /// Memory shared between processes that is no file.
+    Shared,
+    /// The heap of `brk`.
+    Heap,
+    /// A stack.
+    Stack,
+    /// Private memory of no file.
+    Anonymous,
+    /// Pages that the kernel gives every program.
+    Vdso,
+    /// No mapping was recorded for the address.
+    Unknown,
+}
+
+impl MappingKind {
+    /// The word shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Data => "data",
+            Self::File => "file",
+            Self::Shared => "shared",
+            Self::Heap => "heap",
+            Self::Stack => "stack",
+            Self::Anonymous => "anonymous",
+            Self::Vdso => "vdso",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What else is to be known about a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// This process has faulted on this page before.
+    Again,
+    /// A write to a private page that was there: the kernel makes a copy.
+    CopyOnWrite,
+    /// Taken in the kernel, which touched the page for the program.
+    KernelMode,
+}
+
+impl Label {
+    /// The word shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Again => "again",
+            Self::CopyOnWrite => "copy-on-write",
+            Self::KernelMode => "kernel-mode",
+        }
+    }
+}
+
+/// A source of mappings: all mappings of one kind and path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// What lives there.
+    pub kind: MappingKind,
+    /// Path of the file; empty for memory of no file.
+    pub path: String,
+}
+
+/// An instruction that faulted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The function it is in, where the file names it.
+    pub function: Option<String>,
+    /// File it was mapped from; empty where there is none.
+    pub path: String,
+    /// Its offset in that file; its address where there is none.
+    pub offset_bytes: Bytes,
+}
+
+/// One page fault.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// From 0, by the time it began.
+    pub order: u64,
+    /// Since the first one of the recording began.
+    pub since_first_ns: Nanos,
+    /// From its beginning to its end.
+    pub latency_ns: Fact<Nanos>,
+    /// Process.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// First byte of the page.
+    pub page_address: u64,
+    /// Address of the instruction.
+    pub ip_address: u64,
+    /// What was done.
+    pub access: Access,
+    /// Why it faulted.
+    pub cause: Cause,
+    /// How it was served.
+    pub served: Served,
+    /// Size of the page that is mapped there afterwards; absent where the kernel does not tell.
+    pub page_bytes: Option<Bytes>,
+    /// Offset of the page in its file; absent where there is none.
+    pub offset_bytes: Option<Bytes>,
+    /// What lives there: index into the places of the list.
+    pub place: u32,
+    /// Who touched it: index into the sites of the list.
+    pub site: u32,
+    /// What else is to be known.
+    pub labels: Vec<Label>,
+}
+
+/// What the faults of a list refer to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// Sources of mappings.
+    pub places: Vec<Place>,
+    /// Instructions.
+    pub sites: Vec<Site>,
+}

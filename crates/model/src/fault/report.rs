@@ -1,0 +1,150 @@
+//! What the faults of a run add up to.
+
+use super::{Access, Cause, MappingKind, Place, Site};
+use crate::measured::Fact;
+use crate::units::{Bytes, Nanos};
+use crate::usage::Usage;
+use serde::{Deserialize, Serialize};
+
+/// Which way of recording was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Beginning and end of each fault in user mode, from perf events.
+    PerfUser,
+    /// The same, and of those that the kernel takes for the program.
+    PerfAll,
+}
+
+/// How many, and what they took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Faults, served or not.
+    pub faults: u64,
+    /// Of them those that waited for a device.
+    pub major_faults: u64,
+    /// Of them those on a page that the process had faulted on before.
+    pub again_faults: u64,
+    /// Sum of the latencies that are known.
+    pub time_ns: Nanos,
+}
+
+/// The faults of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupTally<K> {
+    /// Which kind.
+    pub kind: K,
+    /// Its faults.
+    pub tally: Tally,
+}
+
+/// The faults on one source of mappings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceTally {
+    /// What was touched.
+    pub place: Place,
+    /// Its faults.
+    pub tally: Tally,
+}
+
+/// The faults of one function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionTally {
+    /// Who touched; where the function has no name, its first instruction that did.
+    pub site: Site,
+    /// Its faults.
+    pub tally: Tally,
+}
+
+/// How long faults took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Faults with a known latency.
+    pub faults: u64,
+    /// Median, within 3%.
+    pub p50_ns: Nanos,
+    /// 99% took at most this, within 3%.
+    pub p99_ns: Nanos,
+    /// 99.9% took at most this, within 3%.
+    pub p999_ns: Nanos,
+    /// The longest.
+    pub max_ns: Nanos,
+    /// Sum.
+    pub total_ns: Nanos,
+}
+
+/// Faults that the kernel had counted for a process at the moment its program had been executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecCounts {
+    /// Minor faults until then.
+    pub minor_faults: u64,
+    /// Major faults until then.
+    pub major_faults: u64,
+}
+
+/// The kernel's count, term by term: `rusage = before exec + user + kernel mode + unexplained`.
+/// Faults that failed are in none of them: the kernel does not count them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// Minor and major faults of the program and the descendants it waited for.
+    pub rusage_faults: u64,
+    /// Counted when the first program had just been executed: the fork, its arguments, its image.
+    pub before_exec_faults: Fact<u64>,
+    /// Recorded in user mode.
+    pub user_faults: u64,
+    /// Recorded in the kernel, on behalf of the program, after its exec.
+    pub kernel_faults: Fact<u64>,
+    /// Pages brought in by populating and pinning.
+    pub populate_faults: Fact<u64>,
+    /// Recorded as begun and never served.
+    pub failed_faults: u64,
+    /// What is left. Negative when processes were recorded that nobody waited for.
+    pub unexplained_faults: i64,
+}
+
+/// The faults of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultReport {
+    /// How they were recorded.
+    pub step: Step,
+    /// What the program used.
+    pub usage: Usage,
+    /// All of them.
+    pub total: Tally,
+    /// How long they took.
+    pub latency: Fact<Latencies>,
+    /// Pages that were faulted on, each once for every address space.
+    pub touched_pages: u64,
+    /// Ends without a beginning.
+    pub unpaired_ends: u64,
+    /// Beginnings whose end was lost.
+    pub unpaired_begins: u64,
+    /// Records that the kernel had no room for.
+    pub lost_records: u64,
+    /// Processes, the program itself included.
+    pub processes: u64,
+    /// Programs executed, the first included.
+    pub executed: u64,
+    /// By what was done.
+    pub by_access: Vec<GroupTally<Access>>,
+    /// By why it faulted.
+    pub by_cause: Vec<GroupTally<Cause>>,
+    /// By what lives there.
+    pub by_kind: Vec<GroupTally<MappingKind>>,
+    /// By size of the page mapped, where the kernel tells.
+    pub by_page: Vec<GroupTally<Bytes>>,
+    /// By source of the mapping, the most time first; the long tail is left out.
+    pub places: Vec<PlaceTally>,
+    /// By function, the most time first; the long tail is left out.
+    pub functions: Vec<FunctionTally>,
+    /// Against the kernel's own count.
+    pub account: Account,
+}
+
+impl FaultReport {
+    /// Whether all that happened was recorded, as far as can be known.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.lost_records == 0 && self.unpaired_ends == 0 && self.unpaired_begins == 0
+    }
+}

@@ -1,0 +1,144 @@
+//! The code that page faults came from: its bytes and the names of its functions.
+//!
+//! A file is opened when the first fault in it is seen and kept open, so that one that is replaced
+//! or removed later is still the one that ran. Bytes of code without a file (a compiler at run time,
+//! the vDSO) are read from the process while it lives. Names are those of the symbol table, or the
+//! dynamic one where that is stripped, as they stand there: not demangled. Code is given for x86-64
+//! only, the machine whose instructions are decoded.
+//!
+//! Not seen: files of another mount namespace, code of a process that has ended or that this
+//! account may not read. Cost: one small read per instruction that faults; the symbols of a file
+//! are read once, when they are first asked for (1-100 ms by their number).
+
+mod symbols;
+
+use object::{Architecture, Object, ReadCache};
+use pagewise_kernel::kallsyms::KernelSymbols;
+use pagewise_tracee::ptrace::read_memory;
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use symbols::Symbols;
+
+/// Longest instruction of x86-64.
+const LONGEST_INSTRUCTION: usize = 15;
+
+/// A file that code was mapped from.
+#[derive(Debug)]
+struct Image {
+    file: File,
+    is_x86_64: bool,
+    symbols: Option<Symbols>,
+}
+
+/// The files that code was mapped from.
+#[derive(Debug, Default)]
+pub struct Images {
+    /// `None` for those that cannot be read.
+    files: HashMap<String, Option<Image>>,
+    kernel: OnceCell<Option<KernelSymbols>>,
+}
+
+impl Images {
+    /// The bytes of the instruction at `offset` of file `path`, which process `pid` has at
+    /// `address`; without a file (an empty path) those in its memory. Empty where they cannot be
+    /// had or are no code of x86-64.
+    pub fn bytes(&mut self, path: &str, offset: u64, pid: i32, address: u64) -> Vec<u8> {
+        let mut bytes = vec![0; LONGEST_INSTRUCTION];
+        let read = match self.image(path) {
+            Some(image) if image.is_x86_64 => image.file.read_at(&mut bytes, offset).unwrap_or(0),
+            Some(_) => 0,
+            None if cfg!(target_arch = "x86_64") => {
+                read_memory(pid, address, &mut bytes).unwrap_or(0)
+            }
+            None => 0,
+        };
+        bytes.truncate(read);
+        bytes
+    }
+
+    /// The function that `offset` of file `path` belongs to.
+    pub fn function(&mut self, path: &str, offset: u64) -> Option<String> {
+        let image = self.image(path)?;
+        let file = &image.file;
+        let symbols = image.symbols.get_or_insert_with(|| Symbols::read(file));
+        symbols.find(offset).map(str::to_owned)
+    }
+
+    /// The function of the kernel at `address`, where this account may know it.
+    pub fn kernel_function(&self, address: u64) -> Option<String> {
+        let symbols = self.kernel.get_or_init(|| KernelSymbols::read().ok());
+        symbols.as_ref()?.resolve(address).map(str::to_owned)
+    }
+
+    fn image(&mut self, path: &str) -> Option<&mut Image> {
+        if !self.files.contains_key(path) {
+            self.files.insert(path.to_owned(), open(path));
+        }
+        self.files.get_mut(path)?.as_mut()
+    }
+}
+
+/// The file at `path`, when it is a regular ELF file.
+fn open(path: &str) -> Option<Image> {
+    // Another kind of file (a device, a pipe) could block or act when opened.
+    if !path.starts_with('/') || !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+        return None;
+    }
+    let file = File::open(path).ok()?;
+    let is_x86_64 = {
+        let cache = ReadCache::new(&file);
+        let architecture = object::File::parse(&cache).ok()?.architecture();
+        architecture == Architecture::X86_64
+    };
+    Some(Image { file, is_x86_64, symbols: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_path() -> String {
+        std::env::current_exe().unwrap().to_string_lossy().into_owned()
+    }
+
+    /// A function to be found.
+    #[inline(never)]
+    fn found_function() -> u64 {
+        std::hint::black_box(7)
+    }
+
+    /// Path and offset in the file of an address of this very program.
+    fn located(address: u64) -> (String, u64) {
+        let maps = pagewise_kernel::proc::maps::read(pagewise_kernel::proc::own_pid()).unwrap();
+        let mapping = maps.iter().find(|m| m.contains(address)).unwrap();
+        let path = mapping.path.to_string_lossy().into_owned();
+        (path, mapping.offset + (address - mapping.start))
+    }
+
+    #[test]
+    fn a_function_of_ours_is_found_with_its_bytes() {
+        let address = found_function as fn() -> u64 as *const () as u64;
+        let (path, offset) = located(address);
+        let mut images = Images::default();
+        let name = images.function(&path, offset + 1);
+        assert!(name.as_ref().is_some_and(|name| name.contains("found_function")), "{name:?}");
+        let own = pagewise_kernel::proc::own_pid();
+        let from_file = images.bytes(&path, offset, own, address);
+        assert_eq!(from_file.len(), LONGEST_INSTRUCTION);
+        // The first bytes hold no address that the loader has changed.
+        let from_memory = images.bytes("", 0, own, address);
+        assert_eq!(from_memory[..4], from_file[..4]);
+    }
+
+    #[test]
+    fn what_is_no_elf_file_has_neither_code_nor_names() {
+        let mut images = Images::default();
+        for path in ["", "relative", "/nonexistent", "/dev/zero", "/etc/passwd", "/proc/self/mem"] {
+            assert_eq!(images.function(path, 0), None, "{path}");
+            assert!(images.bytes(path, 0, -1, 0).is_empty(), "{path}");
+        }
+        assert_eq!(images.function(&own_path(), u64::MAX), None);
+    }
+}

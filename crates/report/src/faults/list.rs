@@ -1,0 +1,138 @@
+//! The list of faults, part by part, so that a long one needs no memory here.
+//!
+//! `pagein` has the columns of the tool of that name ("What every programmer should know about
+//! memory", figure 7.8): number, page, code or data, time since the first, instruction and what
+//! it is in. There the time is in cycles, here in nanoseconds. `table` has all fields, `json` is
+//! JSON Lines. Lines are whole, never cut or wrapped.
+
+use crate::text::escape;
+use pagewise_model::fault::{Access, Fault, MappingKind, Names, Place, Site};
+use serde_json::json;
+
+/// The form of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// All fields in columns.
+    Table,
+    /// The columns of `pagein`.
+    Pagein,
+    /// JSON Lines.
+    Json,
+}
+
+/// A list under construction.
+#[derive(Debug)]
+pub struct List {
+    format: Format,
+    has_begun: bool,
+}
+
+const TITLES: &str = concat!(
+    "   order      since us    latency us     tid what    why        served ",
+    "page           mapping <- instruction, labels\n"
+);
+
+impl List {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn new(format: Format) -> Self {
+        Self { format, has_begun: false }
+    }
+
+    /// The lines of the next faults.
+    pub fn lines(&mut self, names: &Names, faults: &[Fault]) -> String {
+        let mut out = String::new();
+        if !std::mem::replace(&mut self.has_begun, true) && self.format == Format::Table {
+            out.push_str(TITLES);
+        }
+        for fault in faults {
+            let place = names.places.get(fault.place as usize);
+            let site = names.sites.get(fault.site as usize);
+            out.push_str(&match self.format {
+                Format::Table => table(fault, place, site),
+                Format::Pagein => pagein(fault, place, site),
+                Format::Json => json_line(fault, place, site),
+            });
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn micros(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1000, ns % 1000)
+}
+
+fn table(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
+    let latency = fault.latency_ns.known().map_or_else(|| "-".to_owned(), |ns| micros(ns.0));
+    let labels: String = fault.labels.iter().map(|l| format!(" {}", l.label())).collect();
+    format!(
+        "{:8} {:>13} {latency:>13} {:7} {:7} {:10} {:6} {:#014x} {} {} <- {}{labels}",
+        fault.order,
+        micros(fault.since_first_ns.0),
+        fault.tid,
+        fault.access.label(),
+        fault.cause.label(),
+        fault.served.label(),
+        fault.page_address,
+        place.map_or("unknown", |place| place.kind.label()),
+        mapping(fault, place),
+        instruction(fault, site),
+    )
+}
+
+/// Path and offset of what was touched, or its size where it has none.
+fn mapping(fault: &Fault, place: Option<&Place>) -> String {
+    match (place.map(|place| place.path.as_str()).unwrap_or_default(), fault.offset_bytes) {
+        ("", _) => "-".to_owned(),
+        (path, Some(offset)) => format!("{}+{:#x}", escape(path), offset.0),
+        (path, None) => escape(path),
+    }
+}
+
+fn instruction(fault: &Fault, site: Option<&Site>) -> String {
+    let name = site.map_or_else(|| "unknown".to_owned(), crate::faults::site_name);
+    format!("{:#x} {}", fault.ip_address, escape(&name))
+}
+
+fn pagein(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
+    let is_code = fault.access == Access::Execute
+        || place.is_some_and(|place| place.kind == MappingKind::Code);
+    let kind = if is_code { 'C' } else { 'D' };
+    let path = site.map_or("", |site| site.path.as_str());
+    let within = match site.and_then(|site| site.function.as_deref()) {
+        Some(function) => format!("{} (in {})", escape(function), escape(path)),
+        None if path.is_empty() => "(within no file)".to_owned(),
+        None => format!("(within {})", escape(path)),
+    };
+    format!(
+        "{:4} 0x{:>12X} {kind} {:12} 0x{:X}: {within}",
+        fault.order, fault.page_address, fault.since_first_ns.0, fault.ip_address,
+    )
+}
+
+fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
+    let line = json!({
+        "order": fault.order,
+        "since_first_ns": fault.since_first_ns,
+        "latency_ns": fault.latency_ns.known(),
+        "latency_missing": fault.latency_ns.reason(),
+        "pid": fault.pid,
+        "tid": fault.tid,
+        "page_address": fault.page_address,
+        "page_bytes": fault.page_bytes,
+        "access": fault.access,
+        "cause": fault.cause,
+        "served": fault.served,
+        "labels": fault.labels,
+        "touched_kind": place.map(|place| place.kind),
+        "touched_path": place.map(|place| &place.path).filter(|path| !path.is_empty()),
+        "touched_offset_bytes": fault.offset_bytes,
+        "ip_address": fault.ip_address,
+        "function": site.and_then(|site| site.function.as_ref()),
+        "function_path": site.map(|site| &site.path).filter(|path| !path.is_empty()),
+        "function_offset_bytes":
+            site.filter(|site| !site.path.is_empty()).map(|site| site.offset_bytes),
+    });
+    line.to_string()
+}

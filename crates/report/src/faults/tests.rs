@@ -1,0 +1,103 @@
+use super::*;
+use pagewise_model::Bytes;
+use pagewise_model::fault::{Access, Cause, Fault, Label, MappingKind, Names, Place, Served};
+
+fn names() -> Names {
+    let place = |kind, path: &str| Place { kind, path: path.into() };
+    let site = |function: Option<&str>, path: &str, offset| Site {
+        function: function.map(Into::into),
+        path: path.into(),
+        offset_bytes: Bytes(offset),
+    };
+    Names {
+        places: vec![place(MappingKind::Code, "/lib/ld.so"), place(MappingKind::Heap, "")],
+        sites: vec![site(Some("_dl_start"), "/lib/ld.so", 0x1080), site(None, "", 0x7f00)],
+    }
+}
+
+fn fault(order: u64, place: u32, site: u32) -> Fault {
+    Fault {
+        order,
+        since_first_ns: Nanos(order * 1500),
+        latency_ns: Fact::Known(Nanos(1400)),
+        pid: 7,
+        tid: 8,
+        page_address: 0x7f00_0000_1000,
+        ip_address: 0x7f00_0000_1080,
+        access: Access::Write,
+        cause: Cause::Absent,
+        served: Served::Minor,
+        page_bytes: Some(Bytes(4096)),
+        offset_bytes: (place == 0).then_some(Bytes(0x1000)),
+        place,
+        site,
+        labels: vec![Label::Again],
+    }
+}
+
+#[test]
+fn pagein_has_the_columns_of_the_figure() {
+    let lines = List::new(Format::Pagein).lines(&names(), &[fault(0, 0, 0), fault(1, 1, 1)]);
+    let want = "   0 0x7F0000001000 C            0 0x7F0000001080: _dl_start (in /lib/ld.so)\n   \
+                1 0x7F0000001000 D         1500 0x7F0000001080: (within no file)\n";
+    assert_eq!(lines, want);
+}
+
+#[test]
+fn the_table_says_who_touched_what() {
+    let mut list = List::new(Format::Table);
+    let lines = list.lines(&names(), &[fault(0, 0, 0)]);
+    assert!(lines.starts_with(TITLES_START), "{lines}");
+    assert!(lines.contains("code /lib/ld.so+0x1000 <- 0x7f0000001080 _dl_start (ld.so) again"));
+    assert!(!list.lines(&names(), &[fault(1, 1, 1)]).contains(TITLES_START));
+}
+
+const TITLES_START: &str = "   order";
+
+#[test]
+fn json_lines_tell_a_missing_latency_with_its_reason() {
+    let mut one = fault(0, 0, 0);
+    one.latency_ns = Fact::missing("not allowed");
+    let lines = List::new(Format::Json).lines(&names(), &[one, fault(1, 9, 9)]);
+    let parsed: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(parsed[0]["latency_missing"], "not allowed");
+    assert!(parsed[0]["latency_ns"].is_null());
+    assert_eq!(parsed[0]["function"], "_dl_start");
+    assert_eq!((&parsed[1]["latency_ns"], &parsed[1]["order"]), (&1400.into(), &1.into()));
+    assert!(parsed[1]["touched_kind"].is_null());
+}
+
+#[test]
+fn folded_stacks_add_up() {
+    let all = [fault(0, 0, 0), fault(1, 0, 0), fault(2, 1, 1)];
+    let lines = |by_time| {
+        let mut folded = Folded::new(by_time);
+        folded.add(&names(), &all);
+        folded.lines()
+    };
+    assert_eq!(lines(false), "/lib/ld.so;_dl_start;[code] 2\n[no_file];0x7f00;[heap] 1\n");
+    assert_eq!(lines(true), "/lib/ld.so;_dl_start;[code] 2800\n[no_file];0x7f00;[heap] 1400\n");
+}
+
+#[test]
+fn hostile_names_are_spelled_out() {
+    let mut names = names();
+    names.sites[0].function = Some("evil\x1b[2J;a b".into());
+    names.sites[0].path = "/tmp/\x07x".into();
+    for format in [Format::Pagein, Format::Table, Format::Json] {
+        let lines = List::new(format).lines(&names, &[fault(0, 0, 0)]);
+        assert!(!lines.contains(['\x1b', '\x07']), "{lines}");
+    }
+    let mut folded = Folded::new(false);
+    folded.add(&names, &[fault(0, 0, 0)]);
+    assert_eq!(folded.lines().matches(';').count(), 2);
+}
+
+#[test]
+fn a_broken_budget_is_one_line() {
+    let line = broken_line(&Broken::Faults { found: 1234, most: 1000 });
+    assert_eq!(line, "1,234 page faults, 1,000 allowed");
+    let line = broken_line(&Broken::Time { found_ns: Nanos(2_000), most_ns: Nanos(1_000) });
+    assert_eq!(line, "2.0 us in page faults, 1.0 us allowed");
+}

@@ -1,0 +1,195 @@
+//! The records of the fault rings as events: pure functions on bytes.
+//!
+//! A record is a header of 8 bytes (type u32, misc u16, size u16) and a body; all but samples end
+//! with a trailer of thread, time and event number (perf_event_open(2), `sample_id_all`). Which of
+//! the three events made a sample is told by its number, the first word. Unknown types are passed
+//! over, a size that cannot be true ends the buffer, and nothing is trusted: any bytes give some
+//! answer, without a panic.
+
+use pagewise_kernel::perf::bindings as b;
+use pagewise_model::fault::event::{Begin, End, Event, Map, Registers, What};
+use pagewise_model::{Bytes, Nanos};
+use std::collections::HashMap;
+
+const HEADER_BYTES: usize = 8;
+/// Thread, time, number of the event.
+const TRAILER_BYTES: usize = 24;
+/// `PERF_RECORD_MISC_CPUMODE_MASK` and its value for kernel mode.
+const MODE_MASK: u16 = 7;
+const MODE_KERNEL: u16 = 1;
+
+/// Which event a sample is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Begin,
+    Minor,
+    Major,
+}
+
+/// What samples hold beyond thread, time and addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    registers: bool,
+    page_size: bool,
+}
+
+/// Registers of x86-64 that are recorded, in the order of a sample: RSI, RDI, RSP.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: u64 = 1 << 4 | 1 << 5 | 1 << 7;
+/// Where instructions are not decoded their registers serve nobody.
+#[cfg(not(target_arch = "x86_64"))]
+const REGISTERS: u64 = 0;
+
+impl Layout {
+    pub(super) const FULL: Self = Self { registers: REGISTERS != 0, page_size: true };
+    /// For kernels before 5.11.
+    pub(super) const NO_PAGE_SIZE: Self = Self { registers: REGISTERS != 0, page_size: false };
+    /// For kernels that do not give registers either.
+    pub(super) const LEAN: Self = Self { registers: false, page_size: false };
+
+    pub(super) fn sample_type(self, kind: Kind) -> u32 {
+        let common = b::PERF_SAMPLE_IDENTIFIER
+            | b::PERF_SAMPLE_TID
+            | b::PERF_SAMPLE_TIME
+            | b::PERF_SAMPLE_ADDR
+            | if self.page_size { b::PERF_SAMPLE_DATA_PAGE_SIZE } else { 0 };
+        match kind {
+            Kind::Begin if self.registers => common | b::PERF_SAMPLE_IP | b::PERF_SAMPLE_REGS_USER,
+            Kind::Begin => common | b::PERF_SAMPLE_IP,
+            Kind::Minor | Kind::Major => common,
+        }
+    }
+
+    pub(super) const fn registers(self) -> u64 {
+        if self.registers { REGISTERS } else { 0 }
+    }
+}
+
+/// Gives each event of `bytes` to `take`; returns how many bytes were understood.
+pub(super) fn parse(
+    bytes: &[u8],
+    layout: Layout,
+    kinds: &HashMap<u64, Kind>,
+    take: &mut dyn FnMut(Event),
+) -> usize {
+    let mut at = 0;
+    while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
+        let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
+        let Some(body) = bytes.get(at + HEADER_BYTES..at + size) else { break };
+        let record = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+        let misc = u16::from_ne_bytes([header[4], header[5]]);
+        let event = match record {
+            b::PERF_RECORD_SAMPLE => sample(misc, body, layout, kinds),
+            _ => side_band(record, misc, body),
+        };
+        if let Some(event) = event {
+            take(event);
+        }
+        at += size;
+    }
+    at
+}
+
+fn sample(misc: u16, body: &[u8], layout: Layout, kinds: &HashMap<u64, Kind>) -> Option<Event> {
+    let mut words = Words(body);
+    let kind = *kinds.get(&words.next()?)?;
+    let ip_address = if kind == Kind::Begin { words.next()? } else { 0 };
+    let (pid, tid) = halves(words.next()?);
+    let at_ns = Nanos(words.next()?);
+    let address = words.next()?;
+    let registers = match kind {
+        Kind::Begin if layout.registers => words.registers()?,
+        _ => None,
+    };
+    let page_bytes = if layout.page_size { Some(Bytes(words.next()?)) } else { None };
+    let what = match kind {
+        Kind::Begin => What::Begin(Begin {
+            pid,
+            tid,
+            address,
+            ip_address,
+            page_bytes,
+            registers,
+            in_kernel: misc & MODE_MASK == MODE_KERNEL,
+        }),
+        Kind::Minor | Kind::Major => {
+            What::End(End { tid, address, page_bytes, is_major: kind == Kind::Major })
+        }
+    };
+    Some(Event { at_ns, what })
+}
+
+fn side_band(record: u32, misc: u16, body: &[u8]) -> Option<Event> {
+    let trailer = body.len().checked_sub(TRAILER_BYTES)?;
+    let at_ns = Nanos(word(body, trailer + 8)?);
+    let body = &body[..trailer];
+    let what = match record {
+        b::PERF_RECORD_MMAP2 => What::Map(mapping(body)?),
+        b::PERF_RECORD_COMM if u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0 => {
+            What::Exec { pid: halves(word(body, 0)?).0 }
+        }
+        b::PERF_RECORD_FORK => {
+            let (pid, parent_pid) = halves(word(body, 0)?);
+            What::Fork { pid, parent_pid }
+        }
+        b::PERF_RECORD_EXIT => {
+            let (pid, tid) = (halves(word(body, 0)?).0, halves(word(body, 8)?).0);
+            What::Exit { pid, tid }
+        }
+        b::PERF_RECORD_LOST => What::Lost { records: word(body, 8)? },
+        b::PERF_RECORD_LOST_SAMPLES => What::Lost { records: word(body, 0)? },
+        // How many it leaves out is not told: at least one.
+        b::PERF_RECORD_THROTTLE => What::Lost { records: 1 },
+        _ => return None,
+    };
+    Some(Event { at_ns, what })
+}
+
+/// pid and tid, start, length, offset, device, inode, generation, protection and flags, name.
+fn mapping(body: &[u8]) -> Option<Map> {
+    const NAME_AT: usize = 64;
+    let (protection, flags) = halves(word(body, 56)?);
+    let name = body.get(NAME_AT..)?.split(|byte| *byte == 0).next()?;
+    Some(Map {
+        pid: halves(word(body, 0)?).0,
+        start_address: word(body, 8)?,
+        size_bytes: Bytes(word(body, 16)?),
+        offset_bytes: Bytes(word(body, 24)?),
+        is_executable: protection & libc::PROT_EXEC != 0,
+        is_shared: flags & libc::MAP_SHARED != 0,
+        path: String::from_utf8_lossy(name).into_owned(),
+    })
+}
+
+/// The words of a body, one after the other.
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn next(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_ne_bytes(*first))
+    }
+
+    /// Which registers there are (0: none), then the registers.
+    fn registers(&mut self) -> Option<Option<Registers>> {
+        if self.next()? == 0 {
+            return Some(None);
+        }
+        Some(Some(Registers { source: self.next()?, target: self.next()?, stack: self.next()? }))
+    }
+}
+
+fn word(body: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*body.get(at..)?.first_chunk::<8>()?))
+}
+
+/// The two 32-bit numbers of a word, in the order of memory.
+fn halves(word: u64) -> (i32, i32) {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]))
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Recorded on Linux 6.18 x86-64 with the attributes of this module: see the note beside it.
+const RECORDED: &[u8] = include_bytes!("../../../fixtures/fault-ring.bin");
+/// Numbers of its events, as the kernel gave them: beginnings, minor and major ends, for two CPUs.
+const RECORDED_IDS: [u64; 6] = [212, 213, 214, 215, 216, 217];
+
+fn kinds(ids: &[u64]) -> HashMap<u64, Kind> {
+    let order = [Kind::Begin, Kind::Minor, Kind::Major].into_iter().cycle();
+    ids.iter().copied().zip(order).collect()
+}
+
+fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+    let size = u16::try_from(HEADER_BYTES + body.len()).unwrap();
+    let mut bytes = kind.to_ne_bytes().to_vec();
+    bytes.extend(misc.to_ne_bytes());
+    bytes.extend(size.to_ne_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn pair(first: u32, second: u32) -> u64 {
+    let mut bytes = first.to_ne_bytes().to_vec();
+    bytes.extend(second.to_ne_bytes());
+    u64::from_ne_bytes(bytes.try_into().unwrap())
+}
+
+fn events(bytes: &[u8], layout: Layout) -> (Vec<Event>, usize) {
+    let mut all = Vec::new();
+    let used = parse(bytes, layout, &kinds(&[1, 2, 3]), &mut |event| all.push(event));
+    (all, used)
+}
+
+fn trailer(at: u64) -> Vec<u8> {
+    words(&[pair(7, 8), at, 1])
+}
+
+#[test]
+fn samples_of_each_layout_parse() {
+    let begin = Begin {
+        pid: 7,
+        tid: 8,
+        address: 0x5000,
+        ip_address: 0x4000,
+        page_bytes: Some(Bytes(0)),
+        registers: Some(Registers { source: 21, target: 22, stack: 23 }),
+        in_kernel: false,
+    };
+    let full = words(&[1, 0x4000, pair(7, 8), 99, 0x5000, 2, 21, 22, 23, 0]);
+    let got = events(&record(b::PERF_RECORD_SAMPLE, 2, &full), Layout::FULL).0;
+    assert_eq!(got, [Event { at_ns: Nanos(99), what: What::Begin(begin) }]);
+    // abi 0: the task has no user registers
+    let none = words(&[1, 0x4000, pair(7, 8), 99, 0x5000, 0, 0]);
+    let got = events(&record(b::PERF_RECORD_SAMPLE, MODE_KERNEL, &none), Layout::FULL).0;
+    let what = What::Begin(Begin { registers: None, in_kernel: true, ..begin });
+    assert_eq!(got, [Event { at_ns: Nanos(99), what }]);
+    let lean = words(&[1, 0x4000, pair(7, 8), 99, 0x5000]);
+    let got = events(&record(b::PERF_RECORD_SAMPLE, 2, &lean), Layout::LEAN).0;
+    let what = What::Begin(Begin { registers: None, page_bytes: None, ..begin });
+    assert_eq!(got, [Event { at_ns: Nanos(99), what }]);
+    for (id, is_major) in [(2, false), (3, true)] {
+        let end = words(&[id, pair(7, 8), 120, 0x5000, 4096]);
+        let got = events(&record(b::PERF_RECORD_SAMPLE, 2, &end), Layout::FULL).0;
+        let end = End { tid: 8, address: 0x5000, page_bytes: Some(Bytes(4096)), is_major };
+        assert_eq!(got, [Event { at_ns: Nanos(120), what: What::End(end) }]);
+    }
+    let unknown = words(&[77, pair(7, 8), 120, 0x5000, 4096]);
+    assert!(events(&record(b::PERF_RECORD_SAMPLE, 2, &unknown), Layout::FULL).0.is_empty());
+}
+
+#[test]
+fn side_band_records_parse() {
+    let mut map = words(&[pair(7, 8), 0x1000, 0x2000, 0x3000, 0, 0, 0, pair(5, 1)]);
+    map.extend(b"/lib/a b.so\0\0\0\0\0");
+    let body = |mut body: Vec<u8>| {
+        body.extend(trailer(50));
+        body
+    };
+    let exec = b::PERF_RECORD_MISC_COMM_EXEC as u16;
+    let comm = words(&[pair(7, 8), 0]);
+    let bytes = [
+        record(b::PERF_RECORD_MMAP2, 2, &body(map)),
+        record(b::PERF_RECORD_COMM, exec, &body(comm.clone())),
+        record(b::PERF_RECORD_COMM, 0, &body(comm)),
+        record(b::PERF_RECORD_FORK, 0, &body(words(&[pair(9, 7), pair(9, 8), 50]))),
+        record(b::PERF_RECORD_EXIT, 0, &body(words(&[pair(9, 7), pair(10, 8), 50]))),
+        record(b::PERF_RECORD_LOST, 0, &body(words(&[1, 42]))),
+        record(b::PERF_RECORD_LOST_SAMPLES, 0, &body(words(&[43]))),
+        record(b::PERF_RECORD_THROTTLE, 0, &body(words(&[50, 1, 1]))),
+    ]
+    .concat();
+    let map = Map {
+        pid: 7,
+        start_address: 0x1000,
+        size_bytes: Bytes(0x2000),
+        offset_bytes: Bytes(0x3000),
+        is_executable: true,
+        is_shared: true,
+        path: "/lib/a b.so".into(),
+    };
+    let want = [
+        What::Map(map),
+        What::Exec { pid: 7 },
+        What::Fork { pid: 9, parent_pid: 7 },
+        What::Exit { pid: 9, tid: 10 },
+        What::Lost { records: 42 },
+        What::Lost { records: 43 },
+        What::Lost { records: 1 },
+    ];
+    let (got, used) = events(&bytes, Layout::FULL);
+    assert_eq!(used, bytes.len());
+    assert!(got.iter().all(|event| event.at_ns == Nanos(50)));
+    assert_eq!(got.into_iter().map(|event| event.what).collect::<Vec<_>>(), want);
+}
+
+#[test]
+fn a_size_of_zero_or_past_the_end_stops_the_parser() {
+    let lost = |at| {
+        let mut body = words(&[43]);
+        body.extend(trailer(at));
+        record(b::PERF_RECORD_LOST_SAMPLES, 0, &body)
+    };
+    let mut bytes = lost(1);
+    let whole = bytes.len();
+    bytes.extend([9, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!((events(&bytes, Layout::FULL).0.len(), events(&bytes, Layout::FULL).1), (1, whole));
+    bytes[whole + 6] = 200;
+    assert_eq!(events(&bytes, Layout::FULL).1, whole);
+}
+
+#[test]
+fn a_recorded_ring_parses_to_its_last_byte_and_every_beginning_has_its_end() {
+    let mut all = Vec::new();
+    let used = parse(RECORDED, Layout::FULL, &kinds(&RECORDED_IDS), &mut |e| all.push(e));
+    assert_eq!(used, RECORDED.len());
+    let count = |is: fn(&What) -> bool| all.iter().filter(|event| is(&event.what)).count();
+    let begins = count(|what| matches!(what, What::Begin(_)));
+    assert!(begins > 40, "{begins}");
+    assert_eq!(begins, count(|what| matches!(what, What::End(_))));
+    assert_eq!(count(|what| matches!(what, What::Exec { .. })), 1);
+    assert_eq!(count(|what| matches!(what, What::Exit { .. })), 1);
+    let maps = |name: &str| {
+        all.iter().any(|e| matches!(&e.what, What::Map(map) if map.path.ends_with(name)))
+    };
+    assert!(maps("/true") && maps("libc.so.6") && maps("//anon"));
+    for event in &all {
+        if let What::Begin(begin) = event.what {
+            assert!(begin.registers.is_some_and(|r| r.stack > 0x7f00_0000_0000), "{begin:?}");
+            assert!(begin.page_bytes.is_some() && !begin.in_kernel, "{begin:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_recordings_never_panic_and_never_run_past_the_end(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = RECORDED.to_vec();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        bytes.truncate(cut.index(bytes.len()));
+        for layout in [Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN] {
+            let used = parse(&bytes, layout, &kinds(&RECORDED_IDS), &mut |_| {});
+            prop_assert!(used <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the kernel has counted for a process at the moment its program is there and has not begun.
+//!
+//! Faults of the fork, of the arguments and of building the new image are in rusage and in no
+//! event in user mode. The child is seized before it is let go, stops once at its exec
+//! (PTRACE_EVENT_EXEC comes after the image is built, before its first instruction), is read and
+//! let go for good: 20-60 us, once.
+
+use crate::launch::{LaunchError, Running, Suspended};
+use crate::ptrace::{Stop, request};
+use crate::wait;
+use pagewise_kernel::error::SysError;
+use pagewise_kernel::proc::stat;
+use pagewise_model::Fact;
+use pagewise_model::fault::ExecCounts;
+
+/// Lets the child become its program, and reads the counts on the way.
+pub(super) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), LaunchError> {
+    let pid = child.pid();
+    if let Err(error) = request::seize(pid, libc::PTRACE_O_TRACEEXEC) {
+        return Ok((child.release()?, Fact::Missing(error.to_string())));
+    }
+    let running = child.release_unconfirmed()?;
+    let counts = await_exec(pid);
+    match running.exec_error() {
+        None => Ok((running, Fact::from(counts))),
+        Some(error) => {
+            let _gone = wait::reap(pid);
+            Err(error)
+        }
+    }
+}
+
+/// Serves the stops of `pid` until it has executed its program or ended.
+fn await_exec(pid: i32) -> Result<ExecCounts, SysError> {
+    loop {
+        match request::wait_stop(pid)? {
+            Stop::Exec => {
+                let counts = stat::read(pid);
+                request::detach(pid, 0)?;
+                return counts.map(|stat| ExecCounts {
+                    minor_faults: stat.minor_faults,
+                    major_faults: stat.major_faults,
+                });
+            }
+            Stop::Signal(signal) => request::cont(pid, signal)?,
+            Stop::Group(_) => request::listen(pid)?,
+            stop if stop.is_end() => {
+                let subject = format!("process {pid}");
+                return Err(SysError::new("execve", subject, rustix::io::Errno::SRCH));
+            }
+            _ => request::cont(pid, 0)?,
+        }
+    }
+}

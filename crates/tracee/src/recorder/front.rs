@@ -1,0 +1,146 @@
+//! The front's side: starts the recorder and the program, stays beside the program, fetches what
+//! was recorded.
+
+use super::{Ending, Request, Response, Wanted, exec_stop};
+use crate::child::SignalState;
+use crate::launch::{self, Launch, LaunchError};
+use crate::passthrough;
+use crate::perf::faults::Refusal;
+use crate::signals::Caught;
+use crate::supervise::front::start_beside;
+use crate::supervise::wire;
+use crate::wait;
+use pagewise_model::fault::{Fault, FaultReport, Names};
+use pagewise_model::usage::Ended;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+
+/// A recording that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The program could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// Faults cannot be recorded here. The program has not run.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The recorder could not be started. The program has not run.
+    #[error("cannot start the recorder: {0}")]
+    Start(io::Error),
+    /// The recorder has ended before its time.
+    #[error("the recorder ended unexpectedly: {0}")]
+    Died(io::Error),
+}
+
+/// A recorder of ours. Dropping it ends it.
+#[derive(Debug)]
+pub struct Recorder {
+    socket: Option<UnixStream>,
+    child: Child,
+}
+
+impl Recorder {
+    /// Starts `exe args... FD`, which must call [`super::serve`] with that descriptor.
+    ///
+    /// # Errors
+    /// [`RecordError::Start`].
+    pub fn start(exe: &Path, args: &[&str]) -> Result<Self, RecordError> {
+        let (socket, child) = start_beside(exe, args).map_err(RecordError::Start)?;
+        Ok(Self { socket: Some(socket), child })
+    }
+
+    fn socket(&self) -> io::Result<&UnixStream> {
+        self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn attach(&self, pid: i32, wanted: Wanted) -> Result<(), RecordError> {
+        let answer = || {
+            let socket = self.socket()?;
+            wire::send(socket, &Request::Attach { pid, wanted })?;
+            receive(socket)
+        };
+        match answer().map_err(RecordError::Start)? {
+            Response::Attached => Ok(()),
+            Response::Refused(refusal) => Err(refusal.into()),
+            other => Err(RecordError::Start(out_of_place(&other))),
+        }
+    }
+
+    /// Fetches what the recording came to; each part of the list goes to `take`.
+    fn conclude(
+        &self,
+        ending: Ending,
+        take: &mut dyn FnMut(&Names, Vec<Fault>),
+    ) -> io::Result<FaultReport> {
+        let socket = self.socket()?;
+        wire::send(socket, &Request::Conclude(Box::new(ending)))?;
+        let (report, names) = match receive(socket)? {
+            Response::Report { report, names } => (report, names),
+            other => return Err(out_of_place(&other)),
+        };
+        loop {
+            match receive(socket)? {
+                Response::Faults(faults) => take(&names, faults),
+                Response::End => return Ok(*report),
+                other => return Err(out_of_place(&other)),
+            }
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        drop(self.socket.take());
+        // At the end of its socket it goes by itself.
+        let _ended = self.child.wait();
+    }
+}
+
+fn receive(socket: &UnixStream) -> io::Result<Response> {
+    wire::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+fn out_of_place(response: &Response) -> io::Error {
+    let text = match response {
+        Response::Attached => "attached",
+        Response::Refused(_) => "refused",
+        Response::Report { .. } => "report",
+        Response::Faults(_) => "faults",
+        Response::End => "end",
+    };
+    io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is out of place"))
+}
+
+/// A program that was run and recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// How the program ended.
+    pub ended: Ended,
+    /// What its faults came to, or why that is not known.
+    pub report: Result<FaultReport, RecordError>,
+}
+
+/// Runs the program as `passthrough` does, in our place in the process group, with `recorder`
+/// beside it. Each part of the list of faults, where one is wanted, goes to `take`.
+///
+/// # Errors
+/// [`RecordError`] when the program has not run.
+pub fn record_through(
+    launch: &Launch,
+    recorder: &Recorder,
+    wanted: Wanted,
+    take: &mut dyn FnMut(&Names, Vec<Fault>),
+) -> Result<Recorded, RecordError> {
+    let before = SignalState::inherited();
+    let mut caught = Caught::block(before)?;
+    let child = launch::spawn_with(launch, &[], before)?;
+    recorder.attach(child.pid(), wanted)?;
+    let (running, exec) = exec_stop::release(child)?;
+    let wall = passthrough::attend(&running, &mut caught, &mut []);
+    let usage = wait::usage(running.pid(), wall, running.io())?;
+    let ended = usage.ended;
+    let report = recorder.conclude(Ending { usage, exec }, take).map_err(RecordError::Died);
+    Ok(Recorded { ended, report })
+}

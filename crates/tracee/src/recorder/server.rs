@@ -1,0 +1,84 @@
+//! The recorder's side: drains the rings until the front says that the program has ended.
+
+use super::{Conclusion, Ending, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
+use crate::perf::faults::FaultRings;
+use crate::run;
+use crate::supervise::server::{adopt, leave_signals_to_front};
+use crate::supervise::wire;
+use pagewise_kernel::SysError;
+use pagewise_model::Nanos;
+use rustix::event::{PollFd, PollFlags};
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
+
+/// How often the rings are emptied although none is a quarter full.
+const DRAIN_EVERY: Nanos = Nanos::millis(100);
+
+/// Serves the front at the other end of socket `fd`, a descriptor number this process was started
+/// with and that nothing else in it uses. Returns when the front is gone or has all it asked for.
+///
+/// # Errors
+/// When `fd` is no socket, or the front speaks out of turn.
+pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
+    let socket = adopt(fd)?;
+    leave_signals_to_front();
+    match talk(&socket, make) {
+        Err(error) if !wire::is_end(&error) => {
+            Err(SysError::new("recv", "the front's socket", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
+    let Some(Request::Attach { pid, wanted }) = wire::receive(socket)? else { return Ok(()) };
+    let mut rings = match FaultRings::open(pid) {
+        Ok(rings) => rings,
+        Err(refusal) => return wire::send(socket, &Response::Refused(refusal)),
+    };
+    let mut sink = make(wanted, rings.sees_kernel());
+    wire::send(socket, &Response::Attached)?;
+    match record(socket, &mut rings, sink.as_mut())? {
+        Some(ending) => tell(socket, sink.conclude(&ending)),
+        None => Ok(()),
+    }
+}
+
+/// Empties the rings into `sink` until the front speaks; `None` when it is gone.
+fn record(
+    socket: &UnixStream,
+    rings: &mut FaultRings,
+    sink: &mut dyn Sink,
+) -> io::Result<Option<Ending>> {
+    let mut all_ended = false;
+    loop {
+        let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
+        if !all_ended {
+            fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        run::sleep(&mut fds, Some(DRAIN_EVERY));
+        let spoke = fds.first().is_some_and(|fd| !fd.revents().is_empty());
+        // The kernel says so once the event has neither a task nor inherited copies: for good.
+        all_ended |= fds.iter().skip(1).any(|fd| fd.revents().contains(PollFlags::HUP));
+        if spoke {
+            let request = wire::receive::<Request>(socket)?;
+            sink.take(rings.finish());
+            return match request {
+                Some(Request::Conclude(ending)) => Ok(Some(*ending)),
+                Some(Request::Attach { .. }) => Err(io::ErrorKind::InvalidData.into()),
+                None => Ok(None),
+            };
+        }
+        sink.take(rings.drain());
+    }
+}
+
+fn tell(socket: &UnixStream, conclusion: Conclusion) -> io::Result<()> {
+    let Conclusion { report, names, faults } = conclusion;
+    wire::send(socket, &Response::Report { report: Box::new(report), names })?;
+    for part in faults.chunks(FAULTS_A_MESSAGE) {
+        wire::send(socket, &Response::Faults(part.to_vec()))?;
+    }
+    wire::send(socket, &Response::End)
+}
