@@ -39,7 +39,7 @@ Examples:
   pagewise tune -- sort -o /dev/null big.txt     find and prove what helps
   pagewise tune --advise -- python3 job.py       only say what it pays for
   pagewise run --with heap-huge -- python3 job.py
-  pagewise faults -- python3 -c pass              what its page faults cost
+  pagewise faults -- python3 -c pass             what its page faults cost
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
   pagewise bench pipe                            how fast pipes can be here
   pagewise doctor                                what this machine allows

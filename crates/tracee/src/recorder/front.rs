@@ -139,6 +139,8 @@ pub fn record_through(
     recorder.attach(child.pid(), wanted)?;
     let (running, exec) = exec_stop::release(child)?;
     let wall = passthrough::attend(&running, &mut caught, &mut []);
+    // From here on a signal is for us: what follows may take as long as the list is.
+    drop(caught);
     let usage = wait::usage(running.pid(), wall, running.io())?;
     let ended = usage.ended;
     let report = recorder.conclude(Ending { usage, exec }, take).map_err(RecordError::Died);

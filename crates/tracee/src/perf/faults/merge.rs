@@ -53,9 +53,9 @@ mod tests {
     fn what_an_older_event_may_precede_is_held_back() {
         let mut merge = Merge::default();
         let times = |events: Vec<Event>| events.iter().map(|e| e.at_ns.0).collect::<Vec<_>>();
-        [5, 9, 4, 8].map(|at| merge.add(event(at)));
+        [5, 9, 4, 8].into_iter().for_each(|at| merge.add(event(at)));
         assert_eq!(times(merge.release(Nanos(7))), [0_u64; 0]);
-        [6, 12].map(|at| merge.add(event(at)));
+        [6, 12].into_iter().for_each(|at| merge.add(event(at)));
         assert_eq!(times(merge.release(Nanos(11))), [4, 5, 6]);
         merge.add(event(10));
         assert_eq!(times(merge.release(Nanos(20))), [8, 9, 10]);
