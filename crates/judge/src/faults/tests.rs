@@ -1,7 +1,8 @@
 use super::*;
+use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, Map, Registers};
 use pagewise_model::fault::{ExecCounts, FaultReport};
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::usage::Usage;
 
 /// No code and no names.
 struct Blind;
@@ -28,22 +29,7 @@ impl Image for Writes {
 }
 
 fn usage(minor_faults: u64, major_faults: u64) -> Usage {
-    Usage {
-        wall_ns: Nanos::millis(1),
-        user_ns: Nanos(0),
-        sys_ns: Nanos(0),
-        peak_rss_bytes: Bytes(0),
-        minor_faults,
-        major_faults,
-        voluntary_switches: 0,
-        involuntary_switches: 0,
-        read_bytes: None,
-        written_bytes: None,
-        read_calls: None,
-        write_calls: None,
-        device_read_bytes: None,
-        ended: Ended::Exited(0),
-    }
+    Usage { wall_ns: Nanos::millis(1), minor_faults, major_faults, ..constructed::usage() }
 }
 
 const IP: u64 = 0x40_1000;
