@@ -1,6 +1,6 @@
 //! Copying everything from one descriptor to another, exactly, by the fastest safe way.
 //!
-//! The ways of [`route`] are tried in order. A way that fails is left for the next one: all of them
+//! The ways of `route` are tried in order. A way that fails is left for the next one: all of them
 //! move both file positions by exactly the bytes they moved, so the next goes on where it stopped,
 //! and bytes that are already in a pipe of our own are first written out. `read` and `write` come
 //! last, and the errors told are theirs, so that each is of one side. An end told by another way
@@ -9,7 +9,7 @@
 //!
 //! Our buffer is [`BUFFER`] bytes; our own pipe, a pipe written to and a pipe read from are grown to
 //! [`PIPE`], or as near as the user's limits allow; [`Copy::keep_capacity`] leaves both ends as they
-//! are. For small pieces in close order it looks a few times before it sleeps ([`polling`]). A descriptor with O_NONBLOCK is
+//! are. For small pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with O_NONBLOCK is
 //! waited for and left as it was. Overhead before the first byte: two `fstat`, two `fcntl`, and one or
 //! two calls to grow each pipe.
 
