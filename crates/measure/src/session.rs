@@ -155,7 +155,7 @@ impl Table {
             pipe_copy: pipe_copy::start(),
             file_reads: file_read::start(&file, file_len),
             syscall: Series::start(Ok(Syscall)),
-            map_unmap: Series::start(MapUnmap::new()),
+            map_unmap: Series::start(Ok(MapUnmap)),
             cross: Series::start(cross.ok_or_else(one_cpu)),
             same: Series::start(Ok(Wakeup::with_partner_on(own))),
             spawn: Series::start(Spawn::new()),

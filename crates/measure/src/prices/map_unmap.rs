@@ -17,22 +17,14 @@ const LEN: usize = 256 << 10;
 
 /// The probe.
 #[derive(Debug)]
-pub(crate) struct MapUnmap {
-    /// What the regions lie next to: mappings are placed downwards, each below the one before.
-    _neighbour: Mapping,
-}
-
-impl MapUnmap {
-    /// A probe with a neighbour for its regions.
-    pub(crate) fn new() -> Result<Self, PriceError> {
-        Ok(Self { _neighbour: Mapping::anonymous(LEN)? })
-    }
-}
+pub(crate) struct MapUnmap;
 
 impl Probe for MapUnmap {
     const NAME: &'static str = "the mapping pair";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
+        // Mappings are placed downwards, each below the one before.
+        let _neighbour = Mapping::anonymous(LEN)?;
         let (ns, done) =
             time_cpu(|| (0..PAIRS).try_for_each(|_| Mapping::anonymous(LEN).map(drop)));
         done?;
