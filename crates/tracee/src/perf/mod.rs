@@ -15,6 +15,7 @@
 
 mod event;
 pub mod faults;
+mod header;
 mod record;
 mod ring;
 mod sampling;

@@ -1,19 +1,13 @@
 //! The records of a perf ring buffer, as pure functions on bytes.
 //!
-//! A record is a header of 8 bytes (type u32, misc u16, size u16) and a body (perf_event_open(2),
-//! "MMAP layout"). Ours are samples with IP, TID, TIME, CALLCHAIN in that order, and losses. All
-//! numbers are in the machine's own byte order. Unknown types are passed over, a size that cannot
-//! be true ends the buffer, and nothing is trusted: any bytes give some answer, without a panic.
+//! Ours ([`super::header`]) are samples with IP, TID, TIME, CALLCHAIN in that order, and losses.
+//! Unknown types are passed over.
 
+use super::header::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES,
     PERF_RECORD_SAMPLE,
 };
-
-const HEADER_BYTES: usize = 8;
-/// `PERF_RECORD_MISC_CPUMODE_MASK` and its value for kernel mode.
-const MODE_MASK: u16 = 7;
-const MODE_KERNEL: u16 = 1;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,21 +23,15 @@ pub(super) enum Record {
 /// The records in `bytes` and how many bytes they fill.
 pub(super) fn parse(bytes: &[u8]) -> (Vec<Record>, usize) {
     let mut records = Vec::new();
-    let mut at = 0;
-    while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
-        let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
-        let Some(body) = bytes.get(at + HEADER_BYTES..at + size) else { break };
-        let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-        let misc = u16::from_ne_bytes([header[4], header[5]]);
+    let used = for_each_record(bytes, |kind, misc, body| {
         records.extend(parse_body(kind, misc, body));
-        at += size;
-    }
-    (records, at)
+    });
+    (records, used)
 }
 
 fn parse_body(kind: u32, misc: u16, body: &[u8]) -> Option<Record> {
     match kind {
-        PERF_RECORD_SAMPLE if misc & MODE_MASK == MODE_KERNEL => kernel_sample(body),
+        PERF_RECORD_SAMPLE if is_in_kernel(misc) => kernel_sample(body),
         PERF_RECORD_SAMPLE => Some(Record::User),
         PERF_RECORD_LOST => word(body, 1).map(Record::Lost),
         PERF_RECORD_LOST_SAMPLES => word(body, 0).map(Record::Lost),
@@ -77,6 +65,7 @@ fn word(body: &[u8], index: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::header::MODE_KERNEL;
     use super::*;
 
     /// Recorded on Linux 6.18 x86-64 with the attributes of `sampling`: see the note beside it.

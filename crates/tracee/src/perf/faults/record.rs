@@ -1,22 +1,17 @@
 //! The records of the fault rings as events: pure functions on bytes.
 //!
-//! A record is a header of 8 bytes (type u32, misc u16, size u16) and a body; all but samples end
-//! with a trailer of thread, time and event number (perf_event_open(2), `sample_id_all`). Which of
-//! the three events made a sample is told by its number, the first word. Unknown types are passed
-//! over, a size that cannot be true ends the buffer, and nothing is trusted: any bytes give some
-//! answer, without a panic.
+//! All records ([`super::super::header`]) but samples end with a trailer of thread, time and event
+//! number (perf_event_open(2), `sample_id_all`). Which of the three events made a sample is told by
+//! its number, the first word. Unknown types are passed over.
 
+use crate::perf::header::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::{Begin, End, Event, Map, Registers, What};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
 
-const HEADER_BYTES: usize = 8;
 /// Thread, time, number of the event.
 const TRAILER_BYTES: usize = 24;
-/// `PERF_RECORD_MISC_CPUMODE_MASK` and its value for kernel mode.
-const MODE_MASK: u16 = 7;
-const MODE_KERNEL: u16 = 1;
 
 /// Which event a sample is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,12 +67,7 @@ pub(super) fn parse(
     kinds: &HashMap<u64, Kind>,
     take: &mut dyn FnMut(Event),
 ) -> usize {
-    let mut at = 0;
-    while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
-        let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
-        let Some(body) = bytes.get(at + HEADER_BYTES..at + size) else { break };
-        let record = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-        let misc = u16::from_ne_bytes([header[4], header[5]]);
+    for_each_record(bytes, |record, misc, body| {
         let event = match record {
             b::PERF_RECORD_SAMPLE => sample(misc, body, layout, kinds),
             _ => side_band(record, misc, body),
@@ -85,9 +75,7 @@ pub(super) fn parse(
         if let Some(event) = event {
             take(event);
         }
-        at += size;
-    }
-    at
+    })
 }
 
 fn sample(misc: u16, body: &[u8], layout: Layout, kinds: &HashMap<u64, Kind>) -> Option<Event> {
@@ -110,7 +98,7 @@ fn sample(misc: u16, body: &[u8], layout: Layout, kinds: &HashMap<u64, Kind>) ->
             ip_address,
             page_bytes,
             registers,
-            in_kernel: misc & MODE_MASK == MODE_KERNEL,
+            in_kernel: is_in_kernel(misc),
         }),
         Kind::Minor | Kind::Major => {
             What::End(End { tid, address, page_bytes, is_major: kind == Kind::Major })

@@ -1,4 +1,5 @@
 use super::*;
+use crate::perf::header::{HEADER_BYTES, MODE_KERNEL};
 use proptest::prelude::*;
 
 /// Recorded on Linux 6.18 x86-64 with the attributes of this module: see the note beside it.

@@ -1,0 +1,29 @@
+//! From the bytes of a ring to its records, whatever they hold.
+//!
+//! A record is a header of 8 bytes (type u32, misc u16, size u16) and a body (perf_event_open(2),
+//! "MMAP layout"). All numbers are in the machine's own byte order. A size that cannot be true ends
+//! the buffer, and nothing is trusted: any bytes give some answer, without a panic.
+
+pub(super) const HEADER_BYTES: usize = 8;
+/// `PERF_RECORD_MISC_CPUMODE_MASK` and its value for kernel mode.
+const MODE_MASK: u16 = 7;
+pub(super) const MODE_KERNEL: u16 = 1;
+
+/// Whether the word `misc` of a sample says kernel mode.
+pub(super) fn is_in_kernel(misc: u16) -> bool {
+    misc & MODE_MASK == MODE_KERNEL
+}
+
+/// Gives type, misc and body of each record to `take`; returns how many bytes they fill.
+pub(super) fn for_each_record(bytes: &[u8], mut take: impl FnMut(u32, u16, &[u8])) -> usize {
+    let mut at = 0;
+    while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
+        let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
+        let Some(body) = bytes.get(at + HEADER_BYTES..at + size) else { break };
+        let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+        let misc = u16::from_ne_bytes([header[4], header[5]]);
+        take(kind, misc, body);
+        at += size;
+    }
+    at
+}
