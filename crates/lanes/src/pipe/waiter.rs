@@ -14,10 +14,11 @@
 
 use super::patience::Patience;
 use super::{Wait, WaitCounts};
+use crate::copy::BUFFER;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::pipe::SpliceFlags;
+use rustix::pipe::{PIPE_BUF, SpliceFlags};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -148,8 +149,21 @@ impl Waiter {
         answer
     }
 
+    /// How many of `len` bytes a `write(2)` is given that may sleep, where calls can be attempted:
+    /// [`PIPE_BUF`] while spinning, so that it returns as soon as there is room and the rest is
+    /// attempted; 256 KiB while spinning rests, so that waits are seen; all where nothing is ever
+    /// attempted.
+    #[must_use]
+    pub fn sleeping_write(&self, len: usize) -> usize {
+        match self.attempts() {
+            true if self.spins() => len.min(PIPE_BUF),
+            true => len.min(BUFFER),
+            false => len,
+        }
+    }
+
     /// Whether the next call is attempted without sleeping, where that is possible.
-    pub(super) fn spins(&self) -> bool {
+    fn spins(&self) -> bool {
         !self.budget().is_zero()
     }
 

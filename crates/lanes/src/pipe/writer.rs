@@ -1,18 +1,14 @@
 //! The end that writes.
 //!
-//! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that sleeps after a spin
-//! is given no more than PIPE_BUF bytes: it returns as soon as there is room, and the rest is
-//! attempted without sleeping again. While spinning rests it is given 256 KiB, so that waits are
-//! seen. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises; longer ones never were.
+//! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that may sleep
+//! is given as much as [`Waiter::sleeping_write`] says. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises; longer ones never were.
 
 use super::waiter::{Moment, Waiter};
 use super::{Attempt, Base, Options, WaitCounts, duplicate};
 use crate::buffer::Sent;
-use crate::copy::BUFFER;
 use crate::end::End;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::pipe::PIPE_BUF;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -87,12 +83,8 @@ pub(super) fn write_some(
 ) -> Result<usize, Errno> {
     loop {
         let can_attempt = attempt.is_possible();
-        let most = match can_attempt && waiter.attempts() {
-            true if waiter.spins() => PIPE_BUF,
-            true => BUFFER,
-            false => bytes.len(),
-        };
-        let piece = &bytes[..bytes.len().min(most)];
+        let len = bytes.len();
+        let piece = &bytes[..if can_attempt { waiter.sleeping_write(len) } else { len }];
         let answer = waiter.run(can_attempt, (fd, PollFlags::OUT), |moment| match moment {
             Moment::Now => attempt.write(fd, bytes),
             Moment::Sleeping => rustix::io::write(fd, piece),

@@ -4,7 +4,7 @@
 //! and over, so that neither its growth nor a disk is measured.
 
 use super::source::{never_sleep, open_ring};
-use super::waiter::Waiter;
+use super::waiter::{HERE, Waiter};
 use super::{Task, Trouble, length};
 use crate::kernels::lend::ReadEnd;
 use crate::kernels::ring::Ring;
@@ -22,8 +22,6 @@ use std::os::unix::fs::FileExt;
 
 /// Size of the file that is written over and over.
 const WINDOW: Bytes = Bytes::mib(32);
-/// Says to the kernel that the file's own position is meant, of which a pipe has none.
-const HERE: u64 = u64::MAX;
 
 /// A consumer's means, prepared.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! with a period. Fresh pages of a dropped buffer are touched even where nobody looks: a page that
 //! was never written would be the kernel's zero page, which costs nothing and is nobody's data.
 
-use super::waiter::Waiter;
+use super::waiter::{HERE, Waiter};
 use super::{Task, Trouble, length, region_pages};
 use crate::kernels::lend::WriteEnd;
 use crate::kernels::ring::Ring;
@@ -20,12 +20,9 @@ use pagewise_model::{Bytes, Fact, PageSize};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::pipe::{PIPE_BUF, SpliceFlags};
+use rustix::pipe::SpliceFlags;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-
-/// Says to the kernel that the file's own position is meant, of which a pipe has none.
-const HERE: u64 = u64::MAX;
 
 /// What one call handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +48,7 @@ pub(in crate::ladder) struct Source {
 
 #[derive(Debug)]
 enum Way {
-    Copy { pipe: OwnedFd, buffer: Region, sleeps_short: bool },
+    Copy { pipe: OwnedFd, buffer: Region, adaptive: bool },
     Ring { pipe: OwnedFd, buffer: Region, ring: Ring },
     Lend { pipe: WriteEnd, buffers: Vec<Region>, turn: usize, gift: bool },
     Frozen { pipe: OwnedFd, content: Frozen },
@@ -84,8 +81,8 @@ fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), Trouble> {
     let len = length(rung.buffer_bytes)?;
     Ok(match rung.writer {
         Writer::Write => {
-            let sleeps_short = rung.wait == Wait::Adaptive;
-            (Way::Copy { pipe, buffer: memory(rung)?, sleeps_short }, len)
+            let adaptive = rung.wait == Wait::Adaptive;
+            (Way::Copy { pipe, buffer: memory(rung)?, adaptive }, len)
         }
         Writer::IoUring => {
             let ring = open_ring()?;
@@ -209,11 +206,11 @@ impl Source {
     ) -> Result<Given, Trouble> {
         let (at, end) = (self.at, self.len.min(self.at.saturating_add(most)));
         let given = match &mut self.way {
-            Way::Copy { pipe, buffer, sleeps_short } => {
+            Way::Copy { pipe, buffer, adaptive } => {
                 let bytes = &buffer.as_slice()[at..end];
-                let piece = if *sleeps_short { &bytes[..bytes.len().min(PIPE_BUF)] } else { bytes };
+                let piece = &bytes[..waiter.sleeping_write(bytes.len())];
                 waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
-                    if nonblocking && *sleeps_short {
+                    if nonblocking && *adaptive {
                         let now = ReadWriteFlags::NOWAIT;
                         rustix::io::pwritev2(&*pipe, &[IoSlice::new(bytes)], HERE, now)
                     } else {

@@ -10,6 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
+/// Says to `preadv2` and `pwritev2` that the file's own position is meant, of which a pipe has none.
+pub(in crate::ladder) const HERE: u64 = u64::MAX;
+
 /// How one end waits, and what came of it.
 #[derive(Debug)]
 pub(in crate::ladder) struct Waiter {
@@ -60,6 +63,14 @@ impl Waiter {
             if !matches!(answer, Err(Errno::AGAIN | Errno::INTR)) {
                 return answer;
             }
+        }
+    }
+
+    /// How many of `len` bytes a call is given that may sleep.
+    pub(in crate::ladder) fn sleeping_write(&self, len: usize) -> usize {
+        match self.wait {
+            Wait::Adaptive => self.adaptive.sleeping_write(len),
+            _ => len,
         }
     }
 
