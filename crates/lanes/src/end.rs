@@ -4,9 +4,10 @@
 //! Two cheap calls, none of which touches data or sets the `poll_usage` mark of a pipe. It does not
 //! see what is on the other side of a pipe or socket.
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The kind of file behind a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,6 +62,14 @@ impl End {
         };
         let append = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND);
         Ok(Self { kind, append })
+    }
+}
+
+/// Waits until a descriptor that answered EAGAIN is ready, or a signal comes (`poll(2)`).
+pub(crate) fn wait(fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
+    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -6,8 +6,8 @@
 //! call, EBADF and EINVAL from what is no pipe. From then on bytes are copied by `write(2)`, whose
 //! error is then the one told.
 
-use crate::probe;
-use rustix::event::{PollFd, PollFlags};
+use crate::{end, probe};
+use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -87,7 +87,11 @@ pub(super) fn send_all(
             Ok(n) => taken += n,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                wait(to).map_err(|errno| SendError { call: "poll", errno, taken })?;
+                end::wait(to, PollFlags::OUT).map_err(|errno| SendError {
+                    call: "poll",
+                    errno,
+                    taken,
+                })?;
             }
             Err(errno) => {
                 let call = if by == Sent::Copied { "write" } else { call };
@@ -103,13 +107,5 @@ pub(super) fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
     match rustix::io::write(to, bytes)? {
         0 if !bytes.is_empty() => Err(Errno::NOSPC),
         n => Ok(n),
-    }
-}
-
-/// Waits until a descriptor with O_NONBLOCK takes bytes again.
-fn wait(to: BorrowedFd<'_>) -> Result<(), Errno> {
-    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(to, PollFlags::OUT)], None) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno),
     }
 }

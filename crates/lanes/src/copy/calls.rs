@@ -1,7 +1,7 @@
 //! The system calls that the engine makes, behind a trait so that tests can refuse any of them at
 //! any moment (`read(2)`, `write(2)`, those of [`Transfer`], `poll(2)`).
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -93,22 +93,10 @@ impl Calls for Kernel {
     }
 
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
-        let has = rustix::pipe::fcntl_getpipe_size(pipe)?;
-        let mut asked = size;
-        while asked > has {
-            match rustix::pipe::fcntl_setpipe_size(pipe, asked) {
-                Ok(gets) => return Ok(gets),
-                Err(_) => asked /= 2,
-            }
-        }
-        Ok(has)
+        crate::pipe::capacity::try_grow(pipe, size)
     }
 
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
-        let mut list = [PollFd::from_borrowed_fd(fd, ready)];
-        match rustix::event::poll(&mut list, None) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno),
-        }
+        crate::end::wait(fd, ready)
     }
 }

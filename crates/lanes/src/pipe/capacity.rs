@@ -6,16 +6,20 @@
 //! here is an error: half as much is asked for until the kernel agrees or the pipe has that much.
 //! A pipe is never shrunk. Costs one call where the pipe is large enough, two where it grows.
 
-use std::os::fd::AsFd;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Grows a pipe to `most` bytes or as near to it as allowed; gives the capacity that it has then,
 /// which the kernel rounds up to a power of two of pages, or 0 for what is no pipe.
 pub(crate) fn grow(pipe: impl AsFd, most: usize) -> usize {
-    let pipe = pipe.as_fd();
-    let Ok(has) = rustix::pipe::fcntl_getpipe_size(pipe) else { return 0 };
-    sizes(most, has)
-        .find_map(|size| rustix::pipe::fcntl_setpipe_size(pipe, size).ok())
-        .unwrap_or(has)
+    try_grow(pipe.as_fd(), most).unwrap_or(0)
+}
+
+/// As [`grow`], with the error for what is no pipe.
+pub(crate) fn try_grow(pipe: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
+    let has = rustix::pipe::fcntl_getpipe_size(pipe)?;
+    let got = sizes(most, has).find_map(|size| rustix::pipe::fcntl_setpipe_size(pipe, size).ok());
+    Ok(got.unwrap_or(has))
 }
 
 /// What to ask for, in order.
