@@ -6,7 +6,7 @@
 
 use pagewise_measure::ladder::{Company, Launcher, Plan, run, serve_end};
 use pagewise_model::ladder::{
-    Buffers, Consumption, Ladder, Pages, Placement, Point, Reader, Rung, Wait, Writer,
+    Consumption, Ladder, Pages, Placement, Point, Reader, Rung, Wait, Writer,
 };
 use pagewise_model::{Bytes, Nanos};
 use std::cell::Cell;
@@ -40,20 +40,12 @@ fn main() {
 }
 
 fn rung(writer: Writer, reader: Reader) -> Rung {
+    let name = format!("{}/{}", writer.label(), reader.label());
     Rung {
-        name: format!("{}/{}", writer.label(), reader.label()),
-        writer,
-        reader,
-        pages: Pages::Base,
-        wait: Wait::Block,
-        buffers: Buffers::Two,
-        gift: false,
-        lock: false,
-        untouched: false,
-        check_huge: false,
         buffer_bytes: Bytes::kib(64),
         pipe_bytes: Some(Bytes::kib(32)),
         placement: Placement::Free,
+        ..Rung::plain(&name, writer, reader)
     }
 }
 

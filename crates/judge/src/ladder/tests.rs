@@ -69,21 +69,7 @@ fn references() -> ReferencePrices {
 }
 
 fn rung(name: &str, writer: Writer, reader: Reader) -> Rung {
-    Rung {
-        name: name.to_owned(),
-        writer,
-        reader,
-        pages: Pages::Base,
-        wait: Wait::Block,
-        buffers: Buffers::One,
-        gift: false,
-        lock: false,
-        untouched: false,
-        check_huge: false,
-        buffer_bytes: Bytes::kib(256),
-        pipe_bytes: None,
-        placement: Placement::TwoCores,
-    }
+    Rung { buffers: Buffers::One, ..Rung::plain(name, writer, reader) }
 }
 
 /// Counts of one GiB and the times that nothing prices.

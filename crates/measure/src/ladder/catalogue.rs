@@ -6,7 +6,7 @@
 //! Ours have the largest pipe that an ordinary user may have by default, 1 MiB.
 
 use pagewise_model::Bytes;
-use pagewise_model::ladder::{Buffers, Pages, Placement, Reader, Rung, Wait, Writer};
+use pagewise_model::ladder::{Pages, Reader, Rung, Wait, Writer};
 
 /// The buffer of the published study: the second-level cache of its machine.
 pub const BUFFER: Bytes = Bytes::kib(256);
@@ -15,26 +15,6 @@ const LARGE_PIPE: Bytes = Bytes::mib(1);
 /// Sizes of a sweep.
 const SWEEP_BUFFERS: [Bytes; 4] = [Bytes::kib(16), Bytes::kib(64), BUFFER, Bytes::mib(1)];
 const SWEEP_PIPES: [Bytes; 3] = [Bytes::kib(64), BUFFER, LARGE_PIPE];
-
-/// A rung of base pages, two buffers of the study's size, and sleeping ends on two cores.
-#[must_use]
-pub fn plain(name: &str, writer: Writer, reader: Reader) -> Rung {
-    Rung {
-        name: name.to_owned(),
-        writer,
-        reader,
-        pages: Pages::Base,
-        wait: Wait::Block,
-        buffers: Buffers::Two,
-        gift: false,
-        lock: false,
-        untouched: false,
-        check_huge: false,
-        buffer_bytes: BUFFER,
-        pipe_bytes: None,
-        placement: Placement::TwoCores,
-    }
-}
 
 /// The pipe that a writer's buffers need by the study's rule; none leaves the default.
 #[must_use]
@@ -57,10 +37,11 @@ pub fn ladder() -> Vec<Rung> {
 /// The rungs of the published study.
 fn published() -> Vec<Rung> {
     let half = Some(Bytes(BUFFER.0 / 2));
-    let lent = |name, reader| Rung { pipe_bytes: half, ..plain(name, Writer::Vmsplice, reader) };
+    let lent =
+        |name, reader| Rung { pipe_bytes: half, ..Rung::plain(name, Writer::Vmsplice, reader) };
     let huge = Rung { pages: Pages::Huge, ..lent("P4", Reader::Splice) };
     vec![
-        plain("P1", Writer::Write, Reader::Read),
+        Rung::plain("P1", Writer::Write, Reader::Read),
         lent("P2", Reader::Read),
         lent("P3", Reader::Splice),
         huge.clone(),
@@ -73,7 +54,7 @@ fn ours() -> Vec<Rung> {
         wait,
         pages: Pages::Huge,
         pipe_bytes: Some(LARGE_PIPE),
-        ..plain(name, writer, reader)
+        ..Rung::plain(name, writer, reader)
     };
     let copied = |name: &str, wait| Rung {
         pages: Pages::Base,

@@ -51,7 +51,7 @@ fn measure() -> Result<ReferencePrices, Trouble> {
         let rung = Rung {
             pages,
             buffer_bytes: buffer,
-            ..catalogue::plain("reference", writer, Reader::Splice)
+            ..Rung::plain("reference", writer, Reader::Splice)
         };
         match by(rung, on) {
             Ok(ns) if ns > slot => Fact::Known(ns - slot),

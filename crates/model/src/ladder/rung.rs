@@ -206,6 +206,26 @@ pub struct Rung {
 }
 
 impl Rung {
+    /// Base pages, two buffers of 256 KiB, the default pipe, and sleeping ends on two cores.
+    #[must_use]
+    pub fn plain(name: &str, writer: Writer, reader: Reader) -> Self {
+        Self {
+            name: name.to_owned(),
+            writer,
+            reader,
+            pages: Pages::Base,
+            wait: Wait::Block,
+            buffers: Buffers::Two,
+            gift: false,
+            lock: false,
+            untouched: false,
+            check_huge: false,
+            buffer_bytes: Bytes::kib(256),
+            pipe_bytes: None,
+            placement: Placement::TwoCores,
+        }
+    }
+
     /// No reader of any kind can see bytes change after they were handed over.
     #[must_use]
     pub fn is_safe(&self) -> bool {

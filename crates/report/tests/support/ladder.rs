@@ -3,29 +3,15 @@
 use super::machine;
 use pagewise_model::ladder::{
     Account, Advice, Answer, Buffers, Claim, Comparison, Consumption, EndUsage, Judgement, Ladder,
-    Pace, Pages, Part, PartBasis, Placement, Point, Reader, ReferencePrices, Rung, Sample, Step,
-    Wait, Work, Writer, Yardsticks,
+    Pace, Pages, Part, PartBasis, Point, Reader, ReferencePrices, Rung, Sample, Step, Wait, Work,
+    Writer, Yardsticks,
 };
 use pagewise_model::look::{KernelStack, Samples};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
 pub(crate) fn rung(name: &str, writer: Writer, reader: Reader) -> Rung {
-    Rung {
-        name: name.into(),
-        writer,
-        reader,
-        pages: Pages::Base,
-        wait: Wait::Block,
-        buffers: Buffers::One,
-        gift: false,
-        lock: false,
-        untouched: false,
-        check_huge: false,
-        buffer_bytes: Bytes::kib(256),
-        pipe_bytes: None,
-        placement: Placement::TwoCores,
-    }
+    Rung { buffers: Buffers::One, ..Rung::plain(name, writer, reader) }
 }
 
 /// Three repeats around `rate`.

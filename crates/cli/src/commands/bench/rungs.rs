@@ -41,7 +41,7 @@ fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
     if args.own.writer.is_some() || args.own.reader.is_some() {
         let writer = args.own.writer.map_or(Writer::Write, Into::into);
         let reader = args.own.reader.map_or(Reader::Read, Into::into);
-        let own = catalogue::plain("own", writer, reader);
+        let own = Rung::plain("own", writer, reader);
         let pipe_bytes = catalogue::pipe_for(writer, own.buffer_bytes);
         return Ok(vec![Rung { pipe_bytes, ..own }]);
     }
