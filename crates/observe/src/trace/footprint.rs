@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const FIRST: Nanos = Nanos(250_000);
 /// And for the last time.
 const LAST: Nanos = Nanos::millis(4);
-/// A probe lasts no longer, as its thread may wait and as others wait for us.
+/// A process is left to run no longer for a probe, as its thread may wait and as others wait for us.
 const LONGEST: Duration = Duration::from_millis(30);
 /// Entries of the smallest second-level TLB of the last ten years.
 const KEPT: u64 = 1024;
@@ -110,9 +110,10 @@ impl Probe {
         Nanos(self.next.0 - self.last.1.0).duration()
     }
 
-    /// True while there is more to see.
+    /// True while there is more to see. What clearing and counting take does not count: with a GiB
+    /// resident they alone take longer.
     pub(super) fn goes_on(&self) -> bool {
-        !self.is_over && self.at.elapsed() < LONGEST
+        !self.is_over && self.at.elapsed().saturating_sub(self.spent) < LONGEST
     }
 
     /// True when its process has run for as long as it should before the next count. A stop before
@@ -246,6 +247,17 @@ mod tests {
         assert!(wide.take((900, Nanos(250_000))));
         assert!(!wide.take((1400, Nanos(500_000))));
         assert_eq!(wide.growth, Some(2000.0));
+    }
+
+    #[test]
+    fn a_slow_count_does_not_end_a_probe() {
+        let long_ago = Instant::now() - LONGEST * 4;
+        let counted = Probe { at: long_ago, spent: LONGEST * 4, ..probe() };
+        assert!(counted.goes_on(), "all the time went into clearing and counting");
+        assert!(!Probe { at: long_ago, ..probe() }.goes_on(), "the process had that time");
+        let mut over = probe();
+        over.end();
+        assert!(!over.goes_on());
     }
 
     #[test]
