@@ -126,12 +126,13 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
     }
 }
 
-/// With so many jumps among 1000 first uses of pages, 4000 of which come per ms, in memory of `span`.
+/// With so many jumps among 1000 first uses of pages, 4000 of which come per ms, in memory of `span`;
+/// no other accesses between, as in a chase.
 fn with_pattern(mut look: Look, jumps: u64, span: Bytes, huge: Bytes) -> Look {
     let pattern = AccessPattern {
         bursts: 10,
         instructions: 10_000,
-        accesses: 3000,
+        accesses: jumps,
         jumps,
         next_pages: 1000 - jumps,
         jump_span_bytes: span,
@@ -330,7 +331,8 @@ fn a_random_walk_has_translation_first_and_a_sequential_one_none() {
     assert_eq!((first.kind, first.basis), (CostKind::AddressTranslation, Basis::UpperBound));
     // 0.8 x 4000 walks of 90 ns in each ms.
     assert!((first.time_share - 0.288).abs() < 1e-6, "{}", first.time_share);
-    let evidence = "4000 new pages per ms, 80% of them by jumps, x 90 ns over 1.0 GiB; settled";
+    let evidence =
+        "4000 new pages per ms, 80% of them by jumps, one in 1 accesses, x 90 ns over 1.0 GiB;";
     assert!(first.evidence.starts_with(evidence), "{}", first.evidence);
     let sequential = judge(&with_pattern(plain.clone(), 0, Bytes::gib(1), Bytes(0)));
     assert!(sequential.cost(CostKind::AddressTranslation).is_none());
@@ -355,6 +357,23 @@ fn the_bound_grows_between_chase_points_and_is_flat_after_the_last() {
     // Half-way (in the logarithm) from 256 MiB to 1 GiB: 170 against 105 ns.
     assert_eq!(at(512), Nanos::from_f64(1e3 * 0.8 * 4000.0 * 65.0).0);
     assert_eq!(at(1024), at(8192));
+}
+
+#[test]
+fn the_more_other_data_between_the_walks_the_dearer_they_may_be() {
+    let plain = look(usage(1000, 1000, 0), vec![process(1)]);
+    let at = |accesses| {
+        let mut look = with_pattern(plain.clone(), 800, Bytes::mib(256), Bytes(0));
+        if let Fact::Known(Traced { pattern: Fact::Known(pattern), .. }) = &mut look.traced {
+            pattern.accesses = accesses;
+        }
+        ns(&judge(&look), CostKind::AddressTranslation)
+    };
+    let walks = 1e3 * 0.8 * 4000.0;
+    assert_eq!(at(800), Nanos::from_f64(walks * 40.0).0, "as in a chase over 256 MiB");
+    // Four lines for each entry where a chase has two: as in a chase over 512 MiB.
+    assert_eq!(at(2400), Nanos::from_f64(walks * 65.0).0);
+    assert_eq!(at(80_000), Nanos::from_f64(walks * 90.0).0, "never more than the largest set");
 }
 
 #[test]

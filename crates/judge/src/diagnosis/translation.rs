@@ -7,10 +7,10 @@
 //! pages come into use than the smallest TLB keeps, by accessed bits ([`Footprint`]), less the part
 //! that goes on to the next page, by single-stepped bursts: that entry lies beside the last one and
 //! is fetched ahead. What one takes: the difference between a dependent load on base pages and on
-//! huge pages in a set as large as all memory that is not on huge pages (the price list's chase).
-//! Loads that do not depend on each other overlap and cost less, and smaller sets do as well: an
-//! experiment with huge pages settles it. Not in the bound: what the first-level TLB misses and the
-//! second-level one has, some cycles each.
+//! huge pages (the price list's chase) in a set as large as all memory that is not on huge pages,
+//! and larger by what other data displaces ([`Jumps::equivalent`]). Loads that do not depend on each
+//! other overlap and cost less, and smaller sets do as well: an experiment with huge pages settles it.
+//! Not in the bound: what the first-level TLB misses and the second-level one has, some cycles each.
 
 use super::Estimate;
 use super::typical::Typical;
@@ -32,13 +32,44 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Es
         return counted(walks, run);
     }
     let (pattern, footprint) = seen(look)?;
-    let firsts = pattern.jumps.saturating_add(pattern.next_pages);
-    let jumping = match pattern.instructions {
-        FEWEST_STEPPED.. => super::share(pattern.jumps as f64, firsts as f64),
-        _ => 1.0,
-    };
     let set = Bytes(peak(look).saturating_sub(pattern.jump_huge_bytes.0));
-    bound(footprint, jumping, set, run, &Curve::of(&prices.chase))
+    bound(footprint, &Jumps::of(pattern), set, run, &Curve::of(&prices.chase))
+}
+
+/// How a program comes from page to page.
+struct Jumps {
+    /// Share of the new pages that are not next to one used before.
+    share: f64,
+    /// Memory accesses for each of them; infinite where too little is known.
+    accesses: f64,
+}
+
+impl Jumps {
+    fn of(pattern: &AccessPattern) -> Self {
+        if pattern.instructions < FEWEST_STEPPED {
+            return Self { share: 1.0, accesses: f64::INFINITY };
+        }
+        let jumps = pattern.jumps as f64;
+        let firsts = pattern.jumps.saturating_add(pattern.next_pages) as f64;
+        let accesses = (pattern.accesses as f64 / jumps.max(1.0)).max(1.0);
+        Self { share: super::share(jumps, firsts), accesses }
+    }
+
+    /// The set of a chase whose walks find as little in the caches as those of this program in `set`
+    /// at worst. A chase uses two cache lines a step, its data and its page-table entry; here
+    /// each access may use another line, and the entries are displaced the sooner.
+    fn equivalent(&self, set: Bytes) -> f64 {
+        set.0 as f64 * (1.0 + self.accesses) / 2.0
+    }
+
+    /// In words, for the evidence.
+    fn words(&self) -> String {
+        let every = match self.accesses.is_finite() {
+            true => format!(", one in {:.0} accesses", self.accesses),
+            false => String::new(),
+        };
+        format!("{:.0}% of them by jumps{every}", self.share * 100.0)
+    }
 }
 
 /// What the traced look saw of the pages used, if it saw both sides of it.
@@ -77,11 +108,11 @@ fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
     })
 }
 
-/// The bound where a share `jumping` of the new pages lies anywhere in a `set` of base pages. The
-/// cost is at most what it is for a program that does nothing but dependent loads there.
+/// The bound where the jumps among the new pages go anywhere in a `set` of base pages. The cost is at
+/// most what it is for a program that does nothing but dependent loads there.
 fn bound(
     footprint: &Footprint,
-    jumping: f64,
+    jumps: &Jumps,
     set: Bytes,
     run: &Typical,
     curve: &Curve,
@@ -89,19 +120,18 @@ fn bound(
     if set.0 <= curve.reach()? {
         return None;
     }
-    let (base_ns, huge_ns) = curve.at(set.0 as f64)?;
+    let (base_ns, huge_ns) = curve.at(jumps.equivalent(set))?;
     let walk_ns = (base_ns - huge_ns).max(0.0);
-    let walks_per_ns = footprint.new_pages_per_ms / 1e6 * jumping;
+    let walks_per_ns = footprint.new_pages_per_ms / 1e6 * jumps.share;
     let ns = (walks_per_ns * walk_ns).min(super::share(walk_ns, base_ns)) * run.cpu_ns();
     (ns > 0.0).then(|| Estimate {
         kind: CostKind::AddressTranslation,
         ns,
         basis: Basis::UpperBound,
         evidence: format!(
-            "{:.0} new pages per ms, {:.0}% of them by jumps, x {walk_ns:.0} ns over {set}; settled \
-             by the heap-huge arm",
+            "{:.0} new pages per ms, {}, x {walk_ns:.0} ns over {set}; settled by the heap-huge arm",
             footprint.new_pages_per_ms,
-            jumping * 100.0,
+            jumps.words(),
         ),
     })
 }

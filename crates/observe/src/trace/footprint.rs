@@ -11,10 +11,13 @@
 //! 0.25, 0.5, 1, 2 and 4 ms of CPU time the bits that are set are counted (`Referenced` in `smaps`),
 //! while its thread is stopped. Memory on huge pages does not count, nor pages that faults brought in.
 //! Clearing flushes no TLB, so that pages which it still holds do not count until they are lost.
+//! Setting a bit takes time that the program does not lose otherwise ([`marking`]), so that much is
+//! taken from the CPU time for each page used.
 //!
 //! A count costs some 50 ns per resident page; all of them together take at most about a second, or a
 //! quarter of the whole. Code pages count like data. Not seen: what a single walk takes, and that walks overlap.
 
+use super::marking;
 use pagewise_kernel::proc::{smaps, stat};
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::look::Footprint;
@@ -31,6 +34,8 @@ const LONGEST: Duration = Duration::from_millis(30);
 const KEPT: u64 = 1024;
 /// Time that a probe stands for at least: the first one has none before it.
 const LEAST_TIME: Duration = Duration::from_millis(20);
+/// What is left of a window's time at least when the setting of bits is taken off.
+const LEAST_LEFT: u64 = 8;
 /// All clearing and counting together, in a short life.
 const BUDGET: Duration = Duration::from_secs(1);
 /// And in a longer one this part of it.
@@ -83,12 +88,14 @@ pub(super) struct Probe {
     is_over: bool,
     /// Growth between the last two counts, in pages per ms of CPU time.
     growth: Option<f64>,
+    /// CPU time to set the accessed bit of a page.
+    marking: Nanos,
     spent: Duration,
 }
 
 impl Probe {
     /// Begins with process `pid`, of which a thread is stopped.
-    pub(super) fn begin(pid: i32) -> Result<Self, SysError> {
+    fn begin(pid: i32, marking: Nanos) -> Result<Self, SysError> {
         let at = Instant::now();
         smaps::clear_referenced(pid)?;
         let begin = Count::of(pid)?;
@@ -101,6 +108,7 @@ impl Probe {
             next: FIRST,
             is_over: false,
             growth: None,
+            marking,
             spent,
         })
     }
@@ -143,7 +151,9 @@ impl Probe {
     /// Takes a count; true while there is more to see.
     fn take(&mut self, now: (u64, Nanos)) -> bool {
         let pages = now.0.saturating_sub(self.last.0);
-        let ns = now.1.0.saturating_sub(self.last.1.0);
+        let took = now.1.0.saturating_sub(self.last.1.0);
+        let marks = pages.saturating_mul(self.marking.0);
+        let ns = took.saturating_sub(marks).max(took / LEAST_LEFT);
         self.growth = (ns > 0).then(|| pages as f64 * 1e6 / ns as f64).or(self.growth);
         self.last = now;
         self.next = Nanos(now.1.0 * 2);
@@ -158,6 +168,8 @@ pub(super) struct Footprints {
     /// Growths, and the time from the probe before.
     growths: Vec<(f64, Duration)>,
     since: Option<Instant>,
+    /// What setting an accessed bit costs, once it was needed.
+    marking: Option<Nanos>,
     spent: Duration,
     refused: Option<String>,
 }
@@ -166,7 +178,8 @@ impl Footprints {
     /// None yet.
     pub(super) fn new() -> Self {
         let begin = Instant::now();
-        Self { begin, growths: Vec::new(), since: None, spent: Duration::ZERO, refused: None }
+        let (growths, spent) = (Vec::new(), Duration::ZERO);
+        Self { begin, growths, since: None, marking: None, spent, refused: None }
     }
 
     /// A probe of process `pid`, while there is time for one and none was refused.
@@ -175,13 +188,21 @@ impl Footprints {
         if self.refused.is_some() || is_long {
             return None;
         }
-        match Probe::begin(pid) {
+        match self.marking().and_then(|marking| Probe::begin(pid, marking)) {
             Ok(probe) => Some(probe),
             Err(error) if error.is_gone() && !is_without_bits(pid) => None,
             Err(error) => {
                 self.refused = Some(error.to_string());
                 None
             }
+        }
+    }
+
+    /// What setting an accessed bit costs; measured the first time.
+    fn marking(&mut self) -> Result<Nanos, SysError> {
+        match self.marking {
+            Some(known) => Ok(known),
+            None => Ok(*self.marking.insert(marking::cost()?)),
         }
     }
 
@@ -220,8 +241,8 @@ mod tests {
     fn probe() -> Probe {
         let begin = Count { used: 3, resident: 5000, faults: 70, cpu: Nanos::millis(9) };
         let (last, next, spent) = ((0, Nanos(0)), FIRST, Duration::ZERO);
-        let at = Instant::now();
-        Probe { pid: 0, at, begin, last, next, is_over: false, growth: None, spent }
+        let (at, marking) = (Instant::now(), Nanos(0));
+        Probe { pid: 0, at, begin, last, next, is_over: false, growth: None, marking, spent }
     }
 
     #[test]
@@ -247,6 +268,16 @@ mod tests {
         assert!(wide.take((900, Nanos(250_000))));
         assert!(!wide.take((1400, Nanos(500_000))));
         assert_eq!(wide.growth, Some(2000.0));
+    }
+
+    #[test]
+    fn the_setting_of_bits_is_not_the_programs_time() {
+        let mut marked = Probe { marking: Nanos(500), ..probe() };
+        marked.take((1000, Nanos::millis(1)));
+        assert_eq!(marked.growth, Some(2000.0), "half the time went into setting them");
+        let mut dearer = Probe { marking: Nanos(5000), ..probe() };
+        dearer.take((1000, Nanos::millis(1)));
+        assert_eq!(dearer.growth, Some(8000.0), "an eighth is left at least");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod footprint;
 mod image;
 mod interrupt;
 mod ipc;
+mod marking;
 #[cfg(target_arch = "x86_64")]
 mod operands_x86_64;
 mod pattern;
