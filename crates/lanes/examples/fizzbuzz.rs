@@ -2,10 +2,11 @@
 //!
 //! The lines of 3000 numbers, a cycle, repeat: which are words, and the last three digits of those
 //! that are not (3000 is the least common multiple of 15 and 1000). Only the digits before those
-//! change, by one for each thousand. So one cycle is formatted for each number of digits; from
-//! then on the leading digits are overwritten where they stand, some sixteen bytes of output to a
-//! store. The cycle stays within a core's first two caches. From there it is copied to fresh huge
-//! pages, which are given to the pipe: no byte is written once the reader may see it.
+//! change, by one for each thousand. So one cycle is formatted for each number of digits and laid
+//! out again and again over a region of huge pages; from then on the leading digits are
+//! overwritten where they stand, some sixteen bytes of output to a store, and the pages are given to
+//! the pipe. Those that the reader has let go come back as they were, to be overwritten again; if it
+//! still holds one, the kernel copies that page first: no byte changes that a reader may see.
 
 use pagewise_lanes::buffer::{Dropped, Pages};
 use pagewise_lanes::pipe::Writer;
@@ -19,8 +20,13 @@ const THOUSAND: u64 = 1_000;
 /// Digits at the end of a number that a cycle fixes.
 const FIXED: usize = 3;
 
-/// Bytes given at once.
-const PIECE: usize = 512 * 1024;
+/// Bytes of the region: small enough for a last-level cache, and many times what a pipe holds, so
+/// that pages have been let go when their turn comes.
+const REGION: usize = 16 * 1024 * 1024;
+
+/// Bytes given at once, and what they end on: a boundary of pages of any size up to this.
+const PIECE: usize = 128 * 1024;
+const PAGE: usize = 64 * 1024;
 
 /// Numbers of a block of fifteen that are no words.
 const PLAIN: usize = 8;
@@ -105,12 +111,11 @@ impl<const N: usize> Lines<N> {
     }
 
     /// Writes the lines of whole cycles from `first` up to `end`.
-    fn write(first: u64, end: u64, to: &mut impl Write) -> io::Result<()> {
-        let mut cycle = format(first, first + CYCLE)?;
+    fn write(first: u64, end: u64, to: &mut impl Output) -> io::Result<()> {
+        let cycle = format(first, first + CYCLE)?;
         let mut leading = digits(first / THOUSAND);
         for _ in 0..(end - first) / CYCLE {
-            Self::set_cycle(&mut cycle, &mut leading);
-            to.write_all(&cycle)?;
+            to.cycle(&cycle, |lines| Self::set_cycle(lines, &mut leading))?;
         }
         Ok(())
     }
@@ -138,7 +143,7 @@ fn count(digits: &mut [u8]) {
 }
 
 /// Writes cycles of numbers with `digits` digits; with fewer than four there are none.
-fn write_cycles(digits: usize, first: u64, end: u64, to: &mut impl Write) -> io::Result<()> {
+fn write_cycles(digits: usize, first: u64, end: u64, to: &mut impl Output) -> io::Result<()> {
     match digits {
         4 => Lines::<1>::write(first, end, to),
         5 => Lines::<2>::write(first, end, to),
@@ -161,18 +166,18 @@ fn write_cycles(digits: usize, first: u64, end: u64, to: &mut impl Write) -> io:
 }
 
 /// Writes the lines from 1 up to and without `end`.
-fn fizzbuzz(end: u64, to: &mut impl Write) -> io::Result<()> {
+fn fizzbuzz(end: u64, to: &mut impl Output) -> io::Result<()> {
     let mut first = 1_u64;
     for digits in 1.. {
         let last = 10_u64.checked_pow(digits).map_or(end, |limit| limit.min(end));
         // What stands before and behind whole cycles.
         let cycles = first.next_multiple_of(CYCLE).min(last);
         let behind = (last - last % CYCLE).max(cycles);
-        to.write_all(&format(first, cycles)?)?;
+        to.lines(&format(first, cycles)?)?;
         if cycles < behind {
             write_cycles(digits as usize, cycles, behind, to)?;
         }
-        to.write_all(&format(behind, last)?)?;
+        to.lines(&format(behind, last)?)?;
         first = last;
         if first == end {
             break;
@@ -181,43 +186,100 @@ fn fizzbuzz(end: u64, to: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Standard output, given whole pieces of a region whose pages are new each time.
-struct Output {
+/// Where lines go.
+trait Output {
+    /// Writes lines that are formatted.
+    fn lines(&mut self, lines: &[u8]) -> io::Result<()>;
+
+    /// Writes a cycle: `set` gets a place where `cycle` lies, with any leading digits.
+    fn cycle(&mut self, cycle: &[u8], set: impl FnOnce(&mut [u8])) -> io::Result<()>;
+}
+
+/// A pipe that is given a region piece by piece.
+struct Given {
     writer: Writer,
     region: Dropped,
-    /// Bytes at the start of what is left of the region that were not given yet.
+    /// Bytes of the region that hold lines of this round.
+    at: usize,
+    /// The last of these, which were not given yet.
     held: usize,
+    /// Bytes from the region's start on which cycles lie one after the other, and those of one.
+    laid: usize,
+    cycle: usize,
 }
 
-impl Output {
-    fn new() -> io::Result<Self> {
-        let region = Dropped::new(PIECE, Pages::Huge)?;
-        Ok(Self { writer: Writer::stdout()?, region, held: 0 })
+impl Given {
+    fn new(writer: Writer, region: Dropped) -> Self {
+        Self { writer, region, at: 0, held: 0, laid: 0, cycle: 0 }
     }
-}
 
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = bytes.len().min(PIECE - self.held);
-        self.region.space(PIECE)?[self.held..][..n].copy_from_slice(&bytes[..n]);
-        self.held += n;
-        if self.held == PIECE {
-            self.flush()?;
+    /// The next bytes of the region.
+    fn place(&mut self, len: usize) -> &mut [u8] {
+        &mut self.region.as_mut_slice()[self.held..][..len]
+    }
+
+    /// The next bytes of the region hold lines.
+    fn advance(&mut self, len: usize) -> io::Result<()> {
+        (self.at, self.held) = (self.at + len, self.held + len);
+        match self.held >= PIECE {
+            true => self.give(self.held - self.at % PAGE),
+            false => Ok(()),
         }
-        Ok(n)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.give(&mut self.region, self.held)?;
-        self.held = 0;
+    fn give(&mut self, len: usize) -> io::Result<()> {
+        self.writer.give(&mut self.region, len)?;
+        self.held -= len;
         Ok(())
+    }
+
+    /// Starts again at the region's beginning.
+    fn restart(&mut self) -> io::Result<()> {
+        self.give(self.held)?;
+        self.at = 0;
+        Ok(self.region.renew()?)
+    }
+}
+
+impl Output for Given {
+    fn lines(&mut self, mut lines: &[u8]) -> io::Result<()> {
+        self.cycle = 0;
+        while !lines.is_empty() {
+            if self.at == self.region.capacity() {
+                self.restart()?;
+            }
+            let (some, rest) = lines.split_at(lines.len().min(self.region.capacity() - self.at));
+            self.place(some.len()).copy_from_slice(some);
+            self.advance(some.len())?;
+            lines = rest;
+        }
+        Ok(())
+    }
+
+    fn cycle(&mut self, cycle: &[u8], set: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let len = cycle.len();
+        if self.cycle != len {
+            (self.laid, self.cycle) = (0, len);
+            self.restart()?;
+        } else if self.at + len > self.region.capacity() {
+            self.restart()?;
+        }
+        let is_new = self.at == self.laid;
+        let place = self.place(len);
+        if is_new {
+            place.copy_from_slice(cycle);
+        }
+        set(place);
+        self.laid = self.laid.max(self.at + len);
+        self.advance(len)
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let last: u64 = std::env::args().nth(1).map_or(Ok(u64::MAX - 1), |word| word.parse())?;
-    let mut output = Output::new()?;
-    match fizzbuzz(last.saturating_add(1), &mut output).and_then(|()| output.flush()) {
+    let region = Dropped::returning(REGION, Pages::Huge)?;
+    let mut output = Given::new(Writer::stdout()?, region);
+    match fizzbuzz(last.saturating_add(1), &mut output).and_then(|()| output.give(output.held)) {
         // Whoever reads has had enough, as with yes(1).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         ended => Ok(ended?),
@@ -227,6 +289,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+
+    impl Output for Vec<u8> {
+        fn lines(&mut self, lines: &[u8]) -> io::Result<()> {
+            self.write_all(lines)
+        }
+
+        fn cycle(&mut self, cycle: &[u8], set: impl FnOnce(&mut [u8])) -> io::Result<()> {
+            let start = self.len();
+            self.write_all(cycle)?;
+            set(&mut self[start..]);
+            Ok(())
+        }
+    }
 
     /// The lines as they are told to a child.
     fn simply(end: u64) -> String {
@@ -245,6 +321,20 @@ mod tests {
         let mut lines = Vec::new();
         fizzbuzz(123_457, &mut lines).unwrap();
         assert!(lines == simply(123_457).as_bytes());
+    }
+
+    #[test]
+    fn rounds_of_a_region_are_the_same_lines() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let writing = std::thread::spawn(move || {
+            let region = Dropped::returning(96 * 1024, Pages::Base).unwrap();
+            let mut output = Given::new(Writer::new(writer).unwrap(), region);
+            fizzbuzz(400_001, &mut output).and_then(|()| output.give(output.held)).unwrap();
+        });
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        writing.join().unwrap();
+        assert!(text == simply(400_001));
     }
 
     #[test]

@@ -172,6 +172,31 @@ fn given_bytes_are_never_lent_again() {
 }
 
 #[test]
+fn a_returning_region_keeps_its_content_and_the_reader_what_it_got() {
+    for pages in [Pages::Base, Pages::Huge] {
+        let mut region = Dropped::returning(256 * 1024, pages).unwrap();
+        let size = region.capacity();
+        let (mut reader, writer) = pipe(1 << 20);
+        region.as_mut_slice().fill(1);
+        for round in 1..6_u8 {
+            let len = 5_000 * usize::from(round);
+            region.space(size).unwrap()[100] = round;
+            region.give(&writer, len).unwrap();
+            // The next round is written while this one is in the pipe.
+            let rest = region.space(size).unwrap();
+            assert!(rest[..100].iter().chain(&rest[101..]).all(|byte| *byte == 1));
+            assert_eq!(rest[100], round);
+            rest[100] = 0xee;
+            let got = read(&mut reader, len);
+            assert!((got[99], got[100], got[101]) == (1, round, 1), "round {round}");
+        }
+        region.give(&writer, 200).unwrap();
+        drop(region);
+        assert_eq!(read(&mut reader, 200)[100], 0xee);
+    }
+}
+
+#[test]
 fn a_region_half_given_stays_as_it_was_for_the_reader() {
     let mut region = Dropped::new(256 * 1024, Pages::Huge).unwrap();
     let size = region.capacity();

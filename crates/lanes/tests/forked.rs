@@ -32,14 +32,20 @@ fn frozen_bytes_are_the_childs_too() {
 #[test]
 fn a_child_does_not_inherit_what_can_be_written() {
     let _alone = alone();
-    let mut region = Dropped::new(LEN, Pages::Base).unwrap();
-    region.as_mut_slice().fill(1);
-    let pid = fork(|| {
-        // SAFETY: sets the default, so that the runtime prints nothing.
-        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
-        region.as_mut_slice().fill(2);
-        true
-    });
-    assert_eq!(libc::WTERMSIG(wait(pid)), libc::SIGSEGV);
-    assert!(region.as_mut_slice().iter().all(|byte| *byte == 1));
+    for make in [Dropped::new, Dropped::returning] {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let mut region = make(LEN, Pages::Base).unwrap();
+        // Not after it was renewed either, which may take a child of its own.
+        region.give(&writer, 10).unwrap();
+        region.renew().unwrap();
+        region.as_mut_slice().fill(1);
+        let pid = fork(|| {
+            // SAFETY: sets the default, so that the runtime prints nothing.
+            unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+            region.as_mut_slice().fill(2);
+            true
+        });
+        assert_eq!(libc::WTERMSIG(wait(pid)), libc::SIGSEGV);
+        assert!(region.as_mut_slice().iter().all(|byte| *byte == 1));
+    }
 }

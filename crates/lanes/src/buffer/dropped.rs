@@ -10,17 +10,19 @@
 //! holds its page. SPLICE_F_GIFT is never set: it gains nothing.
 //!
 //! The price against a copy by `write(2)` is a new zeroed page for each page given: worth it where
-//! huge pages make faults cheap or the reader passes the bytes on. Where the kernel copies anyway
-//! (the [probe](crate::probe) says so) `write(2)` is used, and pages stay.
+//! huge pages make faults cheap or the reader passes the bytes on. [`Dropped::returning`] makes a
+//! region that is taken back instead: the kernel copies the pages that anybody still refers to, when
+//! they are written, and the others are used again as they are. Where vmsplice copies anyway (the
+//! [probe](crate::probe) says so) `write(2)` is used, and pages stay.
 //!
 //! Not seen: whether the reader has read. Memory in use is what readers hold, at most the
 //! pipe's capacity for readers that copy, plus the region.
 
 #![allow(unsafe_code, reason = "vmsplice of bytes that this type never writes again")]
 
-use super::proof;
 use super::region::{Pages, Region};
 use super::send::{SendError, Sent, send_all, write};
+use super::{proof, returning};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -51,6 +53,8 @@ pub struct Dropped {
     given: usize,
     /// Whether any of them went by reference.
     held: bool,
+    /// Whether pages that nobody refers to any more are used again.
+    returns: bool,
 }
 
 impl Dropped {
@@ -60,7 +64,45 @@ impl Dropped {
     ///
     /// ENOMEM.
     pub fn new(size: usize, pages: Pages) -> Result<Self, Errno> {
-        Ok(Self { memory: Region::anonymous(size, pages)?, given: 0, held: false })
+        Self::over(size, pages, false)
+    }
+
+    /// As [`Dropped::new`], but the bytes stay when the region is used up: what is not written anew
+    /// is as it was, and pages that nobody refers to any more are neither replaced nor cleared.
+    ///
+    /// Each time the region is used up a child process is made that ends at once. So this is for
+    /// small processes and for regions of several times what the pipe holds; in a large process
+    /// [`Dropped::new`] is faster.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagewise_lanes::buffer::{Dropped, Pages};
+    /// use std::io::Read;
+    /// let mut region = Dropped::returning(16 * 1024, Pages::Base)?;
+    /// let (mut reader, writer) = std::io::pipe()?;
+    /// region.as_mut_slice().fill(b'-');
+    /// for round in 0..3_u8 {
+    ///     region.space(16 * 1024)?[0] = b'a' + round;
+    ///     region.give(&writer, 16 * 1024)?;
+    /// }
+    /// drop(writer);
+    /// let mut text = Vec::new();
+    /// reader.read_to_end(&mut text)?;
+    /// assert_eq!((text[0], text[16 * 1024], text[32 * 1024]), (b'a', b'b', b'c'));
+    /// assert_eq!(text.iter().filter(|byte| **byte == b'-').count(), 3 * 16 * 1024 - 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn returning(size: usize, pages: Pages) -> Result<Self, Errno> {
+        Self::over(size, pages, true)
+    }
+
+    fn over(size: usize, pages: Pages, returns: bool) -> Result<Self, Errno> {
+        Ok(Self { memory: Region::anonymous(size, pages)?, given: 0, held: false, returns })
     }
 
     /// Size of the whole region in bytes.
@@ -70,13 +112,14 @@ impl Dropped {
     }
 
     /// The bytes not given yet, from which [`Dropped::give`] takes the first; the whole region
-    /// after all were given. What is in there beforehand is of no meaning.
+    /// after all were given. What is in there beforehand is of no meaning, unless the region is
+    /// [returning](Dropped::returning).
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.memory.as_mut_bytes()[self.given..]
     }
 
-    /// As [`Dropped::as_mut_slice`], with room for `len` bytes: if there is less, all pages are
-    /// replaced and the whole region is given out. Bytes written and not given are then lost.
+    /// As [`Dropped::as_mut_slice`], with room for `len` bytes: if there is less, the region is
+    /// renewed and given out as a whole. Bytes written and not given are then lost for the reader.
     ///
     /// # Errors
     ///
@@ -91,14 +134,16 @@ impl Dropped {
         Ok(self.as_mut_slice())
     }
 
-    /// Replaces the pages now, so that the whole region can be written.
+    /// Replaces the pages or takes them back now, so that the whole region can be written.
     ///
     /// # Errors
     ///
     /// ENOMEM; the region then gives out no byte that was given.
     pub fn renew(&mut self) -> Result<(), Errno> {
-        if self.held {
-            self.memory.drop_pages()?;
+        match (self.held, self.returns) {
+            (true, false) => self.memory.drop_pages()?,
+            (true, true) => returning::take_back(&mut self.memory)?,
+            (false, _) => {}
         }
         (self.given, self.held) = (0, false);
         Ok(())
@@ -138,7 +183,8 @@ impl Dropped {
         let refer = || {
             // SAFETY: `to` can be written, as `Sent::first` has seen. The bytes taken are counted
             // as given below, and given bytes are lent to nobody for writing until their pages
-            // have been replaced. The rest of the range stays ours.
+            // have been replaced, or are copied by the kernel when they are written. The rest of
+            // the range stays ours.
             unsafe { memory.vmsplice(to, range, flags) }
         };
         let n = by.some(refer, || write(&memory.as_bytes()[bytes]))?.min(len);

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`Frozen`] | nobody can write them: sealed by the kernel, or read only | what is sent again and again |
 //! | [`Dropped`] | whoever gave them has other pages afterwards | new data in large pieces |
+//! | [`Dropped::returning`] | a write copies what anybody still refers to | data that changes little, from a small process |
 //! | [`acked`] | they are lent again when its own reader has copied them | a reader of ours |
 //! | `std::io::Write` | they are copied | everything else |
 //!
@@ -25,6 +26,7 @@ mod dropped;
 mod frozen;
 mod proof;
 pub(crate) mod region;
+mod returning;
 mod sealed;
 mod send;
 mod still;

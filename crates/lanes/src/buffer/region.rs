@@ -146,6 +146,20 @@ impl Region {
         self.advise(Advice::LinuxDontNeed).or_else(|_| self.renew())
     }
 
+    /// Puts the content on other pages, at another address; whoever holds references to the old
+    /// ones keeps them as they are. For anonymous regions.
+    pub(crate) fn move_content(&mut self) -> Result<(), Errno> {
+        let mut fresh = Self::anonymous(self.len, self.pages)?;
+        fresh.as_mut_bytes().copy_from_slice(self.as_bytes());
+        *self = fresh;
+        Ok(())
+    }
+
+    /// Whether forked children get the memory as well, which they do not from the start.
+    pub(crate) fn inherit(&self, does: bool) -> Result<(), Errno> {
+        self.advise(if does { Advice::LinuxDoFork } else { Advice::LinuxDontFork })
+    }
+
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
         // SAFETY: the range is memory that `self` owns. Of the advices given here only DONTNEED
         // changes bytes, and the one function that gives it has `self` borrowed alone.
@@ -179,7 +193,7 @@ impl Region {
         let start = self.start.as_ptr().cast();
         // SAFETY: the range is memory that `self` owns and has borrowed alone.
         unsafe { rustix::mm::mprotect(start, self.len, MprotectFlags::READ) }?;
-        self.advise(Advice::LinuxDoFork)
+        self.inherit(true)
     }
 
     /// Address of the first byte.

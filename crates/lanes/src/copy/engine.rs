@@ -4,7 +4,7 @@ use super::calls::{Calls, Transfer};
 use super::doubt::Doubt;
 use super::memory::Memory;
 use super::outlet::Outlet;
-use super::polling::{Polling, TRIES};
+use super::polling::Polling;
 use super::route::Way;
 use super::{BUFFER, Copied, CopyError, PIPE, Side, Step};
 use crate::end::{End, Kind};
@@ -109,22 +109,11 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     /// Moves at most `most` bytes from the source by one call; a splice looks a few times before it
     /// sleeps, where that is found to pay.
     fn take(&mut self, how: Transfer, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
-        let calls = self.outlet.calls;
-        if how == Transfer::Splice && self.polling.is_on() {
-            for _ in 0..TRIES {
-                match calls.transfer(Transfer::SpliceNow, self.from, to, most) {
-                    Err(Errno::AGAIN) => std::thread::yield_now(),
-                    told => {
-                        self.polling.was_worth();
-                        return told;
-                    }
-                }
-            }
-            self.polling.was_vain();
+        let (calls, from) = (self.outlet.calls, self.from);
+        match how {
+            Transfer::Splice => self.polling.splice(|how| calls.transfer(how, from, to, most)),
+            _ => calls.transfer(how, from, to, most),
         }
-        let n = calls.transfer(how, self.from, to, most)?;
-        self.polling.note(n);
-        Ok(n)
     }
 
     /// The time, where it is taken.

@@ -4,13 +4,15 @@
 //! one, and that is emptied into the sink: pages are counted and not copied. The second pipe is
 //! empty when `tee` is called and has as many slots as the first, so a share is whole; where it is
 //! not, or anything is refused, the bytes in our pipe are read and written by hand and so is the
-//! rest. Sinks are served in turn, and the slowest sets the pace, as in tee(1).
+//! rest. Sinks are served in turn, and the slowest sets the pace, as in tee(1). The source is looked
+//! at a few times before it is slept for, as in a copy (`polling`).
 
 use super::calls::{Calls, Kernel, Transfer};
 use super::doubt::Doubt;
 use super::memory::Memory;
 use super::outlet::Outlet;
-use super::{BUFFER, CopyError, PIPE, Side};
+use super::polling::Polling;
+use super::{BUFFER, CopyError, PIPE, Side, grow};
 use crate::end::{End, Kind};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,15 +70,14 @@ impl<'a> Fan<'a> {
             errno,
             moved: 0,
         })?;
-        for end in std::iter::once(&self.from).chain(&self.to) {
-            if End::of(end).is_ok_and(|end| end.kind == Kind::Pipe) {
-                // A pipe that stays small is slower and nothing else.
-                let _capacity = calls.grow(*end, PIPE);
+        let polling = Polling::new(grow(calls, self.from, source.kind, PIPE));
+        for to in &self.to {
+            if let Ok(end) = End::of(to) {
+                grow(calls, *to, end.kind, PIPE);
             }
         }
-        let outlets = self.to.iter().map(|to| Some(Outlet { calls, to: *to, moved: 0 }));
-        let mut spread =
-            Spread { calls, from: self.from, outlets: outlets.collect(), failed, moved: 0 };
+        let outlets = self.to.iter().map(|to| Some(Outlet { calls, to: *to, moved: 0 })).collect();
+        let mut spread = Spread { calls, from: self.from, polling, outlets, failed, moved: 0 };
         let doubt = match source.kind {
             Kind::Regular | Kind::Terminal | Kind::Other => None,
             Kind::Pipe | Kind::Socket | Kind::Device => spread.by_reference()?,
@@ -89,6 +90,7 @@ impl<'a> Fan<'a> {
 struct Spread<'a, C, F> {
     calls: &'a C,
     from: BorrowedFd<'a>,
+    polling: Polling,
     outlets: Vec<Option<Outlet<'a, C>>>,
     failed: F,
     moved: u64,
@@ -116,13 +118,13 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             return Ok(None);
         };
         while self.outlets.iter().any(Option::is_some) {
-            let n =
-                match self.calls.transfer(Transfer::Splice, self.from, first.1.as_fd(), capacity) {
-                    Ok(0) => return Ok(None),
-                    Ok(n) => n,
-                    Err(Errno::INTR) => continue,
-                    Err(errno) => return Ok(Doubt::of_source(Transfer::Splice, errno)),
-                };
+            let (calls, from, to) = (self.calls, self.from, first.1.as_fd());
+            let n = match self.polling.splice(|how| calls.transfer(how, from, to, capacity)) {
+                Ok(0) => return Ok(None),
+                Ok(n) => n,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Ok(Doubt::of_source(Transfer::Splice, errno)),
+            };
             self.moved += n as u64;
             match self.share(&first.0, &mut second, n)? {
                 Shared::Whole => {}

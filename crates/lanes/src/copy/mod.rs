@@ -9,7 +9,7 @@
 //!
 //! Our buffer is [`BUFFER`] bytes; our own pipe, a pipe written to and a pipe read from are grown to
 //! [`PIPE`], or as near as the user's limits allow; [`Copy::keep_capacity`] leaves both ends as they
-//! are. For small pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with O_NONBLOCK is
+//! are. For pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with O_NONBLOCK is
 //! waited for and left as it was. Overhead before the first byte: two `fstat`, two `fcntl`, and one or
 //! two calls to grow each pipe.
 
@@ -222,12 +222,8 @@ impl<'a> Copy<'a> {
         let from = End::of(self.from).map_err(|e| told(Side::Source, e))?;
         let to = End::of(self.to).map_err(|e| told(Side::Sink, e))?;
         let wanted = if self.grow { PIPE } else { 0 };
-        // A pipe that stays small, or does not tell its capacity, is slower and nothing else.
-        let grown = |fd, end: End| match end.kind {
-            Kind::Pipe => calls.grow(fd, wanted).unwrap_or(0),
-            _ => 0,
-        };
-        let (capacity, _) = (grown(self.from, from), grown(self.to, to));
+        let capacity = grow(calls, self.from, from.kind, wanted);
+        grow(calls, self.to, to.kind, wanted);
         let ways = match self.copying {
             true => &[Way::ReadWrite][..],
             false => route::ways(from, to, self.live, self.sides),
@@ -238,6 +234,12 @@ impl<'a> Copy<'a> {
         engine.is_timed = self.sides;
         engine.run(ways)
     }
+}
+
+/// Grows an end that is a pipe to `wanted` bytes, or as near as allowed; its capacity then, or 0. A
+/// pipe that stays small, or does not tell its capacity, is slower and nothing else.
+fn grow(calls: &impl Calls, end: BorrowedFd<'_>, kind: Kind, wanted: usize) -> usize {
+    if kind == Kind::Pipe { calls.grow(end, wanted).unwrap_or(0) } else { 0 }
 }
 
 /// Copies everything from `from` to `to`.

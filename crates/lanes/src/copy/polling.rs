@@ -2,24 +2,35 @@
 //!
 //! A pipe wakes its reader with the first piece that finds it empty (pipe_write in fs/pipe.c), and a
 //! reader that moves pages and not bytes empties it faster than any writer fills it: it then sleeps
-//! and is woken for each piece of a few KiB, and the wake-ups also draw both to one processor. While
-//! small pieces come at a high rate the next one is there sooner than a sleep and a wake-up take.
-//! Then a call that does not wait (SPLICE_F_NONBLOCK) is made up to [`TRIES`] times, giving the
-//! processor away between (`sched_yield(2)`): on two processors nobody sleeps, and the two pages
-//! that a pipe keeps for its writer (`tmp_page`) are used again and again instead of being
-//! allocated, charged and freed; on one the writer fills the pipe before we get our turn.
+//! and is woken for each piece, and the wake-ups also draw both to one processor. While small pieces
+//! come in close order the next one is there sooner than a sleep and a wake-up take, and a writer of
+//! large ones may be so fast that the pipe is full before a sleeper has woken. Then a call that does
+//! not wait (SPLICE_F_NONBLOCK) is made up to [`TRIES`] times, giving the processor away between
+//! (`sched_yield(2)`): on two processors nobody sleeps, and the two pages that a pipe keeps for its
+//! writer (`tmp_page`) are used again and again instead of being allocated, charged and freed; on
+//! one the writer fills the pipe before we get our turn.
 //!
 //! No byte is later than without. When all tries were in vain, the next looks come only after ever
 //! more calls, so that a slow writer costs nothing. Only a splice can be told not to wait; read(2)
-//! is not polled. Overhead: one look at the clock for each small piece.
+//! is not polled. Overhead: one look at the clock for each piece that was slept for.
 
+use super::calls::Transfer;
+use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Looks before sleeping: together about the time of a sleep and a wake-up.
-pub(super) const TRIES: u32 = 16;
+/// Looks before sleeping, at least and at most. The fewest take together about the time of a sleep
+/// and a wake-up on one processor, the most that of a wake-up between two.
+const TRIES: (u32, u32) = (16, 64);
 
-/// Bytes in a microsecond below which pieces are slept for.
-const RATE: u128 = 1_000;
+/// Bytes for which one look more is made: about what comes meanwhile at the lowest rate.
+const BYTES_A_TRY: usize = 512;
+
+/// Bytes in a nanosecond below which pieces are slept for: small ones, and larger ones, for which
+/// looking all the time would cost more than their few wake-ups.
+const RATES: (u128, u128) = (1, 4);
+
+/// Where pieces stop being small, in bytes.
+const SMALL: usize = 64 * 1024;
 
 /// Calls without a look after looks in vain: first and most.
 const PATIENCE: (u32, u32) = (1 << 4, 1 << 12);
@@ -27,55 +38,83 @@ const PATIENCE: (u32, u32) = (1 << 4, 1 << 12);
 /// The flow of one source.
 #[derive(Debug)]
 pub(super) struct Polling {
-    /// A piece below this is small; 0 for a source that is no pipe.
-    small: usize,
+    /// The source is a pipe: nothing else is looked at.
+    is_pipe: bool,
     last: Option<Instant>,
     is_on: bool,
+    tries: u32,
     skips: u32,
     patience: u32,
 }
 
 impl Polling {
-    /// Of a source whose pipe holds `capacity` bytes, or 0.
+    /// Of a source whose pipe holds `capacity` bytes, or 0 for what is no pipe.
     pub(super) fn new(capacity: usize) -> Self {
-        Self { small: capacity / 8, last: None, is_on: false, skips: 0, patience: PATIENCE.0 }
+        let (tries, patience) = (TRIES.0, PATIENCE.0);
+        Self { is_pipe: capacity > 0, last: None, is_on: false, tries, skips: 0, patience }
     }
 
-    /// Whether to look before sleeping.
-    pub(super) fn is_on(&self) -> bool {
-        self.is_on
+    /// Moves some bytes by `call`, which is told by which kind of splice: one that does not wait,
+    /// a few times, where that is found to pay, then one that does.
+    pub(super) fn splice(
+        &mut self,
+        mut call: impl FnMut(Transfer) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        if self.is_on {
+            for _ in 0..self.tries {
+                match call(Transfer::SpliceNow) {
+                    Err(Errno::AGAIN) => std::thread::yield_now(),
+                    told => {
+                        self.was_worth(told.unwrap_or(0));
+                        return told;
+                    }
+                }
+            }
+            self.was_vain();
+        }
+        let n = call(Transfer::Splice)?;
+        if self.is_pipe {
+            self.note(n);
+        }
+        Ok(n)
     }
 
-    /// Notes that a look found something.
-    pub(super) fn was_worth(&mut self) {
+    /// Notes that a look found a piece of `n` bytes.
+    fn was_worth(&mut self, n: usize) {
         self.patience = PATIENCE.0;
+        self.tries = tries(n);
     }
 
     /// Notes that all looks were in vain.
-    pub(super) fn was_vain(&mut self) {
+    fn was_vain(&mut self) {
         self.is_on = false;
         self.skips = self.patience;
         self.patience = (self.patience * 2).min(PATIENCE.1);
     }
 
     /// Notes a piece of `n` bytes for which nobody looked.
-    pub(super) fn note(&mut self, n: usize) {
-        if n < self.small {
-            let now = Instant::now();
-            let gap = self.last.map_or(Duration::MAX, |last| now.duration_since(last));
-            self.last = Some(now);
-            self.judge(n, gap);
-        }
+    fn note(&mut self, n: usize) {
+        let now = Instant::now();
+        let gap = self.last.map_or(Duration::MAX, |last| now.duration_since(last));
+        self.last = Some(now);
+        self.judge(n, gap);
     }
 
-    /// The rule for a small piece that came `gap` after the one before.
+    /// The rule for a piece that came `gap` after the one before.
     fn judge(&mut self, n: usize, gap: Duration) {
         if self.skips > 0 {
             self.skips -= 1;
-        } else {
-            self.is_on = n as u128 * 1_000 >= gap.as_nanos().saturating_mul(RATE);
+            return;
         }
+        let rate = if n < SMALL { RATES.0 } else { RATES.1 };
+        self.is_on = n as u128 >= gap.as_nanos().saturating_mul(rate);
+        self.tries = tries(n);
     }
+}
+
+/// How often to look for a piece after one of `n` bytes.
+fn tries(n: usize) -> u32 {
+    u32::try_from(n / BYTES_A_TRY).unwrap_or(TRIES.1).clamp(TRIES.0, TRIES.1)
 }
 
 #[cfg(test)]
@@ -84,27 +123,61 @@ mod tests {
 
     const CLOSE: Duration = Duration::from_micros(2);
 
-    #[test]
-    fn small_pieces_at_a_high_rate_are_looked_for() {
+    /// A flow that is looked for.
+    fn on() -> Polling {
         let mut polling = Polling::new(1 << 20);
-        polling.judge(8_192, Duration::MAX);
-        assert!(!polling.is_on());
         polling.judge(8_192, CLOSE);
-        assert!(polling.is_on());
+        assert!(polling.is_on);
+        polling
     }
 
     #[test]
-    fn a_slow_writer_and_large_pieces_are_not() {
+    fn close_pieces_at_a_high_rate_are_looked_for() {
         let mut polling = Polling::new(1 << 20);
-        polling.judge(8_192, Duration::from_millis(1));
-        polling.judge(100, CLOSE);
-        polling.note(1 << 20);
-        polling.note(1 << 20);
-        assert!(!polling.is_on());
+        polling.judge(8_192, Duration::MAX);
+        assert!(!polling.is_on);
+        for (n, gap) in [(8_192, CLOSE), (128 << 10, 10 * CLOSE), (1 << 20, 100 * CLOSE)] {
+            polling.judge(n, gap);
+            assert!(polling.is_on, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_slow_writer_is_not() {
+        let mut polling = on();
+        for (n, gap) in [(8_192, 5 * CLOSE), (100, CLOSE), (128 << 10, 20 * CLOSE)] {
+            polling.judge(n, gap);
+            assert!(!polling.is_on, "{n}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_never_looked_for() {
         let mut none = Polling::new(0);
-        none.note(1);
-        none.note(1);
-        assert!(!none.is_on());
+        for _ in 0..10 {
+            assert_eq!(none.splice(|how| Ok(usize::from(how == Transfer::Splice))), Ok(1));
+        }
+        assert!(!none.is_on);
+    }
+
+    #[test]
+    fn larger_pieces_are_looked_for_longer() {
+        let mut looks = Vec::new();
+        for n in [1, 8 << 10, 16 << 10, 1 << 20] {
+            let mut polling = on();
+            polling.was_worth(n);
+            let mut made = 0;
+            let told = polling.splice(|how| match how {
+                Transfer::SpliceNow => {
+                    made += 1;
+                    Err(Errno::AGAIN)
+                }
+                _ => Ok(n),
+            });
+            assert_eq!(told, Ok(n));
+            looks.push(made);
+        }
+        assert_eq!(looks, [16, 16, 32, 64]);
     }
 
     #[test]
@@ -112,14 +185,14 @@ mod tests {
         let mut polling = Polling::new(1 << 20);
         let mut looks = 0;
         for _ in 0..100_000 {
-            if polling.is_on() {
+            if polling.is_on {
                 looks += 1;
                 polling.was_vain();
             }
             polling.judge(8_192, CLOSE);
         }
         assert!((2..60).contains(&looks), "{looks} looks");
-        polling.was_worth();
+        polling.was_worth(8_192);
         assert_eq!(polling.patience, PATIENCE.0);
     }
 }

@@ -8,12 +8,15 @@
 //! - While most waits are short (sleeps included, [`SHORT`] at most), every one begins with a spin
 //!   of up to [`MOST`]. That is longer, because waits scatter: a producer that takes a page fault
 //!   between quick pieces is still quick. Each short wait adds one to the trust in the peer, up
-//!   to [`TRUST`], and each long one takes [`BLOW`] away.
+//!   to [`TRUST`], and each long one takes [`BLOW`] away. Without trust a spin ends after [`SHORT`]:
+//!   a longer wait would earn none.
 //! - When no trust is left, spinning rests: waits are slept through. After some sleeps shorter than
 //!   [`PROMISING`] one spin is tried. If that wait is a long one again, the next rest is twice as
 //!   long, up to [`LONGEST_REST`] sleeps. Sleeps of a slow peer are not short, so it is never spun
-//!   for; a peer that waits for this very processor is quick only while we sleep, and is spun for
-//!   once in thousands of waits.
+//!   for.
+//! - A spin in vain that a short sleep follows is the sign of a peer that waits for this very
+//!   processor: it is quick only while we sleep. Then the next rest is [`LEAP`] times as long, so
+//!   that such a peer is soon spun for only once in thousands of waits.
 //!
 //! That an end may run on one processor only says nothing, for the other may be bound to another.
 //! The rule is kin to the kernel's own for idle guests (`halt_poll_ns` in `virt/kvm/kvm_main.c`:
@@ -41,6 +44,10 @@ const PROMISING: Duration = Duration::from_micros(400);
 const SHORTEST_REST: u32 = 2;
 const LONGEST_REST: u32 = 4 * 1024;
 
+/// How many times as long the next rest is, and after a sign that the peer shares our processor.
+const STEP: u32 = 2;
+const LEAP: u32 = 16;
+
 /// What one end of a pipe has learnt about its peer.
 #[derive(Debug, Clone)]
 pub(super) struct Patience {
@@ -60,12 +67,17 @@ impl Patience {
 
     /// How long to spin in the wait that begins now; zero says to sleep at once.
     pub(super) fn budget(&self) -> Duration {
-        if self.rest == 0 { MOST } else { Duration::ZERO }
+        match (self.rest, self.trust) {
+            (0, 0) => SHORT,
+            (0, _) => MOST,
+            _ => Duration::ZERO,
+        }
     }
 
-    /// A wait that began with a spin took so long, with the sleep that may have followed.
-    pub(super) fn spun(&mut self, took: Duration) {
-        if took <= SHORT {
+    /// A wait was spun for so long and then slept through for so long, which is zero where the
+    /// spin was rewarded.
+    pub(super) fn spun(&mut self, spun: Duration, slept: Duration) {
+        if spun + slept <= SHORT {
             self.trust = (self.trust + 1).min(TRUST);
             self.next_rest = SHORTEST_REST;
             return;
@@ -73,7 +85,9 @@ impl Patience {
         self.trust = self.trust.saturating_sub(BLOW);
         if self.trust == 0 {
             self.rest = self.next_rest;
-            self.next_rest = (self.next_rest * 2).min(LONGEST_REST);
+            let shares_our_core = !slept.is_zero() && slept <= SHORT;
+            let growth = if shares_our_core { LEAP } else { STEP };
+            self.next_rest = (self.next_rest * growth).min(LONGEST_REST);
         }
     }
 
@@ -126,7 +140,7 @@ mod tests {
         cost.sleeps += u32::from(!slept.is_zero());
         match budget.is_zero() {
             true => patience.slept(slept),
-            false => patience.spun(spun + slept),
+            false => patience.spun(spun, slept),
         }
     }
 
@@ -173,10 +187,19 @@ mod tests {
         let mut patience = Patience::new();
         for after in [us(5), us(20), us(60)] {
             let learning = waits(&mut patience, Peer::OnOurCore(after), 20_000);
-            assert!(learning.spun < us(5_000), "{:?}", learning.spun);
+            assert!(learning.spun <= us(1_000), "{:?}", learning.spun);
             let cost = waits(&mut patience, Peer::OnOurCore(after), 100_000);
             assert!(cost.share_spun() < 0.01, "{after:?}: {}", cost.share_spun());
         }
+    }
+
+    #[test]
+    fn a_core_shared_is_known_after_few_spins() {
+        let mut patience = Patience::new();
+        let first = waits(&mut patience, Peer::OnOurCore(us(20)), 600);
+        assert_eq!(first.spun, 4 * SHORT);
+        let slow = waits(&mut Patience::new(), Peer::OnOurCore(us(300)), 600);
+        assert!(slow.spun > first.spun, "a long sleep is no sign of a shared core");
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Waiter {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             let answer = call(Moment::Now);
             if !matches!(answer, Err(Errno::AGAIN)) {
-                self.patience.spun(spun);
+                self.patience.spun(spun, Duration::ZERO);
                 self.counts.spins += 1;
                 self.counts.spun += spun;
                 return answer;
@@ -142,7 +142,7 @@ impl Waiter {
         }
         let answer = sleep(ready, call);
         let slept = start.elapsed() - spun;
-        self.patience.spun(spun + slept);
+        self.patience.spun(spun, slept);
         self.counts.sleeps += 1;
         self.counts.spun += spun;
         self.counts.slept += slept;

@@ -21,7 +21,7 @@ mod ring;
 mod schemes;
 
 use attack::Adversary;
-use pagewise_lanes::buffer::{Pages, Store};
+use pagewise_lanes::buffer::{Dropped, Pages, Store};
 use pagewise_lanes::probe::{Answer, Sink, Source, ask};
 use schemes::{Copied, DoubleBuffer, Drops, Freezes, Scheme};
 use std::time::Instant;
@@ -58,8 +58,14 @@ fn frozen_bytes_never_change() {
 
 #[test]
 fn dropped_bytes_never_change() {
-    survives("dropped-base", &mut Drops::new(Pages::Base));
-    survives("dropped-huge", &mut Drops::new(Pages::Huge));
+    survives("dropped-base", &mut Drops::new(Dropped::new, Pages::Base));
+    survives("dropped-huge", &mut Drops::new(Dropped::new, Pages::Huge));
+}
+
+#[test]
+fn returning_bytes_never_change() {
+    survives("returning-base", &mut Drops::new(Dropped::returning, Pages::Base));
+    survives("returning-huge", &mut Drops::new(Dropped::returning, Pages::Huge));
 }
 
 #[test]

@@ -65,13 +65,17 @@ impl Scheme for Freezes {
 /// A region that is overwritten wherever it lets itself be, renewed and replaced at random.
 pub struct Drops {
     region: Dropped,
+    make: Make,
     pages: Pages,
     dice: Dice,
 }
 
+/// A way to make a region.
+pub type Make = fn(usize, Pages) -> Result<Dropped, Errno>;
+
 impl Drops {
-    pub fn new(pages: Pages) -> Self {
-        Self { region: Dropped::new(REGION, pages).unwrap(), pages, dice: Dice(0xd09) }
+    pub fn new(make: Make, pages: Pages) -> Self {
+        Self { region: make(REGION, pages).unwrap(), make, pages, dice: Dice(0xd09) }
     }
 }
 
@@ -82,7 +86,7 @@ impl Scheme for Drops {
     fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>) {
         let region = &mut self.region;
         match self.dice.roll(200) {
-            0 => *region = Dropped::new(REGION, self.pages).unwrap(),
+            0 => *region = (self.make)(REGION, self.pages).unwrap(),
             1..10 => region.renew().unwrap(),
             10..20 => {
                 let rest = region.as_mut_slice();
