@@ -1,15 +1,18 @@
 //! The account of one point: time of both ends for each GiB, and what it is made of.
 //!
 //! Counts are the medians over the repeats. The time asleep is what the clock says less the CPU time
-//! that the kernel charged (an end whose CPU was taken away counts as asleep); wake-ups (as many as ends gave up the CPU, at the price of
-//! a hand-over) are CPU time as far as a hand-over on one CPU is, and for the rest part of that
-//! sleep, never more than was slept; what is left is waiting. On one CPU nobody sleeps beside a
-//! working end, so there a wake-up is CPU time and has its full price. An end that spins
-//! waits as well: by as many calls as came back with nothing.
+//! that the kernel charged (an end whose CPU was taken away counts as asleep); wake-ups (as many as
+//! ends gave up the CPU, at the price of a hand-over) are CPU time as far as a priced hand-over is,
+//! and for the rest part of that sleep, never more than was slept; what is left is waiting. On one
+//! CPU nobody sleeps beside a working end, so there a wake-up is CPU time and has its full price. An
+//! end that spins waits as well, for as long as it measured. In runs saved before spins and the
+//! ends' own code were timed, spins are calls at a price, and own code is CPU time in user mode, of
+//! which spins take a part.
 
 use super::prices::{UnitPrices, known};
 use pagewise_model::ladder::{
-    Account, Consumption, Part, PartBasis, Placement, Point, Reader, Sample, Wait, Work, Writer,
+    Account, Consumption, EndUsage, Part, PartBasis, Placement, Point, Reader, Sample, Wait, Work,
+    Writer,
 };
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
@@ -25,7 +28,9 @@ pub(super) struct Counts {
     /// Calls that moved bytes, or slept until they could.
     calls: f64,
     pub(super) spins: f64,
-    blocks: f64,
+    /// Time spun, and time in the ends' own code, where they were measured.
+    spun: Option<f64>,
+    own: Option<f64>,
     switches: f64,
     faults: f64,
 }
@@ -38,6 +43,9 @@ impl Counts {
             median(&values?)
         };
         let each = |of: fn(&Sample) -> u64| middle(&|s| per_gib(of(s), s.bytes));
+        let timed = |of: fn(&EndUsage) -> Option<Nanos>| {
+            middle(&|s| per_gib((of(&s.writer)? + of(&s.reader)?).0, s.bytes))
+        };
         let spins = each(|s| s.writer.spins + s.reader.spins)?;
         Some(Self {
             total: ends * middle(&|s| per_gib(s.wall_ns.0, s.timed_bytes))?,
@@ -46,10 +54,16 @@ impl Counts {
             slots: each(|s| s.writer.slots)?,
             calls: (each(|s| s.writer.calls + s.reader.calls)? - spins).max(0.0),
             spins,
-            blocks: each(|s| s.writer.blocks + s.reader.blocks)?,
+            spun: timed(|end| end.spun_ns),
+            own: timed(|end| end.own_ns),
             switches: each(|s| s.writer.voluntary_switches + s.reader.voluntary_switches)?,
             faults: each(|s| s.writer.minor_faults + s.reader.minor_faults)?,
         })
+    }
+
+    /// Time spun, where it was measured; an end whose CPU was taken away meanwhile did not spin.
+    pub(super) fn spun(&self) -> Option<f64> {
+        self.spun.map(|spun| spun.min(self.cpu))
     }
 
     /// Time that both ends were off their CPUs.
@@ -113,10 +127,11 @@ pub(super) fn account(
     let mut ledger = Ledger { parts: Vec::new(), not_priced: Vec::new() };
     enter_copies(&mut ledger, point, prices);
     enter_pages(&mut ledger, point, &counts, prices, base);
+    enter_distance(&mut ledger, point, &counts, prices, base);
     enter_calls(&mut ledger, point, &counts, prices);
     enter_faults(&mut ledger, point, &counts, prices, base);
     enter_sleep(&mut ledger, point, &counts, prices);
-    ledger.accounted(Work::User, counts.user, "CPU time in user mode");
+    enter_own(&mut ledger, &counts);
     let explained: f64 = ledger.parts.iter().map(|p| p.per_gib_ns).sum();
     Some(Account {
         point: at,
@@ -139,12 +154,9 @@ fn enter_copies(ledger: &mut Ledger, point: &Point, prices: &UnitPrices) {
         Consumption::Untouched | Consumption::Touched => 0.0,
     };
     ledger.priced(Work::Copy, into + out + onward, "GiB", prices.copy_gib);
-    if !on_one_cpu(point) && out + onward > 0.0 {
-        ledger.priced(Work::CacheTransfer, 1.0, "GiB", prices.cross_gib);
-    }
 }
 
-fn copies_in(writer: Writer) -> bool {
+pub(super) fn copies_in(writer: Writer) -> bool {
     matches!(writer, Writer::Write | Writer::IoUring)
 }
 
@@ -156,8 +168,7 @@ fn enter_pages(
     base: PageSize,
 ) {
     let reference = &prices.reference;
-    let huge = is_huge(point, base);
-    let pick = |base, huge_price| known(if huge { huge_price } else { base });
+    let pick = |of_base, of_huge| known(if is_huge(point, base) { of_huge } else { of_base });
     match point.rung.writer {
         Writer::Write | Writer::IoUring => {
             ledger.priced(Work::PageAllocation, counts.slots, "pages", prices.page);
@@ -178,6 +189,34 @@ fn enter_pages(
     ledger.priced(Work::Slots, times * counts.slots, "slots", known(&reference.slot_ns));
 }
 
+/// What it costs more that the ends are on two cores.
+fn enter_distance(
+    ledger: &mut Ledger,
+    point: &Point,
+    counts: &Counts,
+    prices: &UnitPrices,
+    base: PageSize,
+) {
+    if on_one_cpu(point) {
+        return;
+    }
+    let apart = &prices.reference.apart;
+    let pick = |of_base, of_huge| known(if is_huge(point, base) { of_huge } else { of_base });
+    let writer = point.rung.writer;
+    let slot = match writer {
+        Writer::Write | Writer::IoUring if point.reader.copies() => known(&apart.copied_ns),
+        Writer::Write | Writer::IoUring | Writer::TeeSeed => known(&apart.slot_ns),
+        Writer::Vmsplice | Writer::GiveDropped => pick(&apart.pin_base_ns, &apart.pin_huge_ns),
+        Writer::SpliceFrozen => pick(&apart.cache_base_ns, &apart.cache_huge_ns),
+    };
+    ledger.priced(Work::CacheTransfer, counts.slots, "slots", slot);
+    // Lent bytes that are the same each time stay in both caches.
+    let is_new = point.consumption == Consumption::Touched && !writer.sends_constant();
+    if is_new && !copies_in(writer) {
+        ledger.priced(Work::CacheTransfer, 1.0, "GiB", prices.cross_gib);
+    }
+}
+
 fn is_huge(point: &Point, base: PageSize) -> bool {
     point.page_bytes.known().is_some_and(|page| page.bytes() > base.bytes())
 }
@@ -187,11 +226,19 @@ fn enter_calls(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &Uni
         (point.consumption, point.reader),
         (Consumption::ForwardedSocket | Consumption::ForwardedFile, Reader::Read)
     );
-    let polls = if point.rung.wait == Wait::Poll { counts.calls } else { counts.blocks };
+    let polls = match point.rung.wait {
+        Wait::Poll | Wait::BusyPoll => counts.calls,
+        Wait::Block | Wait::Busy | Wait::Adaptive => 0.0,
+    };
     ledger.priced(Work::Entry, counts.calls + polls, "calls", prices.entry);
     ledger.priced(Work::Locks, counts.calls, "calls", prices.lock);
-    let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
-    ledger.priced(Work::Waiting, counts.spins, "calls in vain", spin);
+    match counts.spun() {
+        Some(spun) => ledger.accounted(Work::Waiting, spun, "time spun"),
+        None => {
+            let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
+            ledger.priced(Work::Waiting, counts.spins, "calls in vain", spin);
+        }
+    }
     if forwarding {
         // What the far side of a copying forwarder costs beyond the copy has no price.
         ledger.priced(Work::PageAllocation, counts.slots, "pages", None);
@@ -219,8 +266,9 @@ fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &Uni
         ledger.priced(Work::Wakeups, counts.switches, "wake-ups", None);
         return ledger.accounted(Work::Waiting, asleep, "off the CPU");
     };
-    // On one CPU a wake-up is CPU time alone; what it takes longer between two is sleep.
-    let awake = counts.switches * prices.wakeup_same.unwrap_or(0.0).min(price);
+    // What a wake-up takes longer than its CPU time is sleep. One on a single CPU is CPU time alone.
+    let cpu = prices.wakeup_cpu.or(prices.wakeup_same).unwrap_or(0.0);
+    let awake = counts.switches * cpu.min(price);
     let slept = counts.switches * price - awake;
     ledger.priced(Work::Wakeups, counts.switches, "wake-ups", Some(price));
     if let Some(part) = ledger.parts.last_mut().filter(|_| slept > asleep) {
@@ -228,6 +276,16 @@ fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &Uni
         part.evidence.push_str("; capped by the time asleep");
     }
     ledger.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
+}
+
+/// The ends' own code; faults that it took are there already.
+fn enter_own(ledger: &mut Ledger, counts: &Counts) {
+    let Some(own) = counts.own else {
+        return ledger.accounted(Work::User, counts.user, "CPU time in user mode");
+    };
+    let faults = ledger.parts.iter().filter(|part| part.work == Work::Faults);
+    let faults: f64 = faults.map(|part| part.per_gib_ns).sum();
+    ledger.accounted(Work::User, own - faults, "time in the ends' own code, less its faults");
 }
 
 /// `262144`, `0.50`: a count for each GiB.

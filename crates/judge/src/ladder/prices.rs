@@ -4,8 +4,10 @@
 //! are the differences between them: the smallest is two calls with the pipe's lock; up to two pages,
 //! which a pipe keeps, only two copies are added; from there on each page is allocated, charged and
 //! freed as well. A hand-over holds such a pair of calls, which is taken off because calls are
-//! counted by themselves. Bytes from the cache of another core are priced by the yardstick, which is
-//! taken in between the repeats but not from them, less the copy itself.
+//! counted by themselves. What another core makes dearer is priced for each way by itself
+//! ([`pagewise_model::ladder::ApartPrices`]); only bytes that are written anew and handed over by
+//! reference are priced by the yardstick between cores, which is taken in between the repeats but
+//! not from them, less the copy itself.
 //!
 //! A part that comes out at or below nothing is no price but noise: it is missing, and its time
 //! stays unexplained.
@@ -30,7 +32,9 @@ pub(super) struct UnitPrices {
     pub(super) lock: Option<f64>,
     /// A sleeping end woken on another CPU, without the calls.
     pub(super) wakeup_cross: Option<f64>,
-    /// The same on one CPU.
+    /// CPU time of that, of both sides.
+    pub(super) wakeup_cpu: Option<f64>,
+    /// A sleeping end woken on the same CPU.
     pub(super) wakeup_same: Option<f64>,
     /// First touch of a base page.
     pub(super) fault_base: Option<f64>,
@@ -56,6 +60,7 @@ impl UnitPrices {
         let entry = prices.map(|p| p.syscall_ns.median);
         let hand_over = |ns: f64| Some(ns - pair?);
         let wakeup_cross = prices.and_then(|p| hand_over(p.wakeup_cross_ns.known()?.median));
+        let hand_over_cpu = known.reference.hand_over_cpu_ns.known().copied();
         Self {
             copy_gib,
             cross_gib: cross.and_then(|cross| Some((cross - copy_gib?).max(0.0))),
@@ -63,6 +68,7 @@ impl UnitPrices {
             entry: entry.and_then(above_zero),
             lock: pair.and_then(|pair| above_zero(pair / 2.0 - entry?)),
             wakeup_cross: wakeup_cross.and_then(above_zero),
+            wakeup_cpu: hand_over_cpu.and_then(hand_over).and_then(above_zero),
             wakeup_same: prices
                 .and_then(|p| hand_over(p.wakeup_same_ns.median))
                 .and_then(above_zero),

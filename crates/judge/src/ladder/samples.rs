@@ -6,7 +6,7 @@
 //! slots, locks and calls are two that only their sum tells apart from others. Where prices and
 //! samples of a sum differ by more than a fifth, that is a sentence.
 
-use super::account::Counts;
+use super::account::{Counts, copies_in};
 use crate::activity;
 use crate::diagnosis::disagree;
 use pagewise_model::diagnosis::Activity;
@@ -24,7 +24,7 @@ const COMPARED: &[(&str, &[Work], &[Activity])] = &[
     ),
     (
         "calls, locks, slots and pages of the pipe",
-        &[Work::PageAllocation, Work::Slots, Work::Locks, Work::Entry],
+        &[Work::PageAllocation, Work::Slots, Work::CacheTransfer, Work::Locks, Work::Entry],
         &[Activity::Pipe, Activity::Entry],
     ),
 ];
@@ -39,21 +39,33 @@ pub(super) fn set_beside(
         return account;
     };
     if let Some(counts) = Counts::of(point).filter(|_| samples.total() > 0) {
-        account.disagreements = disagreements(&account, &counts, samples);
+        account.disagreements = disagreements(&account, point, &counts, samples);
     }
     account.samples = Fact::Known(samples.clone());
     account
 }
 
-fn disagreements(account: &Account, counts: &Counts, samples: &Samples) -> Vec<String> {
+fn disagreements(
+    account: &Account,
+    point: &Point,
+    counts: &Counts,
+    samples: &Samples,
+) -> Vec<String> {
     let sorted = activity::sort(samples);
     let per_sample = counts.cpu / samples.total() as f64;
     let compare = |(name, works, activities): &(&str, &[Work], &[Activity])| {
         // An end that spins is in the pipe's code all the time; only its prices call it waiting.
         let spun = works.contains(&Work::Entry) && counts.spins > 0.0;
-        let is_meant = |work| works.contains(&work) || (spun && work == Work::Waiting);
+        // What the other core's caches cost shows where the bytes or the slots are fetched.
+        let elsewhere = activities.contains(&Activity::Copy) != copies_in(point.rung.writer);
+        let is_meant = |work| match work {
+            Work::CacheTransfer => works.contains(&work) && !elsewhere,
+            Work::Waiting => spun,
+            _ => works.contains(&work),
+        };
         let priced = account.parts.iter().filter(|p| p.basis == PartBasis::CountsTimesPrice);
         let priced: f64 = priced.filter(|p| is_meant(p.work)).map(|p| p.per_gib_ns).sum();
+        let priced = priced + counts.spun().filter(|_| spun).unwrap_or(0.0);
         let seen: u64 = activities.iter().filter_map(|a| sorted.get(a)).sum();
         let sampled = seen as f64 * per_sample;
         disagree(priced, sampled, counts.cpu).then(|| {

@@ -22,6 +22,7 @@ mod plan;
 mod reference;
 mod rounds;
 mod sequence;
+mod turns;
 mod wire;
 mod yardsticks;
 

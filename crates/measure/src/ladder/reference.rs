@@ -1,37 +1,42 @@
-//! What one slot of a pipe costs by itself, and what finding its page costs: the prices that explain
-//! the rungs by reference, taken before a ladder. Nanoseconds of CPU time for each slot.
+//! What one slot of a pipe costs by itself, what finding its page costs, and what another core makes
+//! dearer: the prices that explain the rungs, taken before a ladder. Nanoseconds of CPU time for each
+//! slot.
 //!
-//! One thread fills a pipe and empties it into /dev/null, so nobody waits and nothing is copied.
-//! Filled by tee(2) from another pipe, a slot costs no search for a page; filled by vmsplice(2) it
-//! costs in addition the walk of the page table and the hold on the page (`get_user_pages_fast`), from
-//! base or from huge pages; by splice(2) from a memfd, the look into the page cache. The differences
-//! are these prices, so each carries the noise of two figures, and one that comes out below zero is
-//! missing. Not seen: what a second core that works on the same pages adds. Takes about 30 ms.
+//! A pipe is filled and emptied in turn ([`super::turns`]), so nobody waits; by reference it is
+//! emptied into /dev/null and nothing is copied. Filled by tee(2) from another pipe, a slot costs no
+//! search for a page; filled by vmsplice(2) it costs in addition the walk of the page table and the
+//! hold on the page (`get_user_pages_fast`), from base or from huge pages; by splice(2) from a memfd,
+//! the look into the page cache. Each way is taken with one thread and with a second one that
+//! empties on another core: the difference is slots, page descriptors, counters and bytes fetched
+//! from its caches, and pages that are freed where they were not allocated. The CPU time of a
+//! hand-over between two CPUs is that of both sides.
+//!
+//! All but the first are differences, so each carries the noise of two figures, and one that comes
+//! out below zero is missing. Not seen: both ends at the pipe's lock at the same time. Takes about a
+//! third of a second.
 
 use super::end::source::{self, Source};
 use super::end::waiter::Waiter;
 use super::end::{Trouble, length};
 use super::place::Cpus;
+use super::turns::Loop;
 use super::wire::{Role, Task};
 use super::{catalogue, sequence};
-use crate::sample::time_cpu;
-use pagewise_kernel::{SysError, affinity, page_size, pipe};
-use pagewise_model::ladder::{Consumption, Pages, Reader, ReferencePrices, Rung, Wait, Writer};
+use crate::prices::wakeup::Wakeup;
+use pagewise_kernel::{SysError, affinity, page_size};
+use pagewise_model::ladder::{
+    ApartPrices, Consumption, Pages, Placement, Reader, ReferencePrices, Rung, Wait, Writer,
+};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact, PageSize};
 use rustix::pipe::SpliceFlags;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 
 /// Content of a file that the library leaves on base pages.
 const SMALL: Bytes = Bytes::kib(64);
-/// Capacity wanted of the pipe.
-const CAPACITY: Bytes = Bytes::mib(1);
-/// Repeats of a price, and fillings of the pipe in each.
-const REPEATS: usize = 7;
-const FILLINGS: usize = 32;
+/// Repeats of the hand-over.
+const HAND_OVERS: usize = 3;
 
-/// Takes the prices on the first CPU that we may use.
+/// Takes the prices on the first CPU that we may use, and on one of another core.
 #[must_use]
 pub fn reference_prices() -> ReferencePrices {
     let measuring = std::thread::scope(|scope| scope.spawn(measure).join());
@@ -42,105 +47,119 @@ pub fn reference_prices() -> ReferencePrices {
     }
 }
 
+/// A way to fill slots, on pages of a size.
+#[derive(Clone, Copy)]
+struct Way {
+    writer: Writer,
+    pages: Pages,
+    buffer: Bytes,
+    on: PageSize,
+}
+
 fn measure() -> Result<ReferencePrices, Trouble> {
-    if let Some(cpu) = Cpus::allowed().first() {
+    let cpus = Cpus::allowed();
+    if let Some(cpu) = cpus.first() {
         affinity::set(0, &[cpu])?;
     }
-    let slot = by_tee()?;
-    let beyond = |writer, pages, buffer, on| -> Fact<f64> {
-        let rung = Rung {
-            pages,
-            buffer_bytes: buffer,
-            ..Rung::plain("reference", writer, Reader::Splice)
-        };
-        match by(rung, on) {
-            Ok(ns) if ns > slot => Fact::Known(ns - slot),
-            Ok(_) => Fact::missing("less than the noise"),
-            Err(trouble) => Fact::missing(trouble.to_string()),
-        }
-    };
+    let slot = by_tee(None)?;
     let (base, huge) = (page_size::base(), page_size::huge());
-    let large = Bytes(huge.bytes());
+    let way = |writer, pages, buffer| {
+        let on = if pages == Pages::Base { base } else { huge };
+        Way { writer, pages, buffer, on }
+    };
+    let pin_base = way(Writer::Vmsplice, Pages::Base, catalogue::BUFFER);
+    let pin_huge = way(Writer::Vmsplice, Pages::Huge, catalogue::BUFFER);
+    let cache_base = way(Writer::SpliceFrozen, Pages::Base, SMALL);
+    let cache_huge = way(Writer::SpliceFrozen, Pages::Huge, Bytes(huge.bytes()));
+    let alone = |way| beyond(by(way, None), Ok(slot));
+    let other = cpus.seats(Placement::TwoCores).map(|seats| seats.reader);
     Ok(ReferencePrices {
         slot_ns: Fact::Known(slot),
-        pin_base_ns: beyond(Writer::Vmsplice, Pages::Base, catalogue::BUFFER, base),
-        pin_huge_ns: beyond(Writer::Vmsplice, Pages::Huge, catalogue::BUFFER, huge),
-        cache_base_ns: beyond(Writer::SpliceFrozen, Pages::Base, SMALL, base),
-        cache_huge_ns: beyond(Writer::SpliceFrozen, Pages::Huge, large, huge),
+        pin_base_ns: alone(pin_base),
+        pin_huge_ns: alone(pin_huge),
+        cache_base_ns: alone(cache_base),
+        cache_huge_ns: alone(cache_huge),
+        hand_over_cpu_ns: match &other {
+            Ok(Some(cpu)) => hand_over(*cpu),
+            Ok(None) => Fact::missing("no second CPU"),
+            Err(why) => Fact::missing(why.clone()),
+        },
+        apart: match other {
+            Ok(Some(cpu)) => {
+                let apart = |way| beyond(by(way, Some(cpu)), by(way, None));
+                ApartPrices {
+                    slot_ns: beyond(by_tee(Some(cpu)), Ok(slot)),
+                    pin_base_ns: apart(pin_base),
+                    pin_huge_ns: apart(pin_huge),
+                    cache_base_ns: apart(cache_base),
+                    cache_huge_ns: apart(cache_huge),
+                    copied_ns: beyond(by_copy(Some(cpu)), by_copy(None)),
+                }
+            }
+            Ok(None) => ApartPrices::missing("no second CPU"),
+            Err(why) => ApartPrices::missing(&why),
+        },
     })
 }
 
-/// A pipe with a way out that nobody looks at.
-struct Loop {
-    reader: OwnedFd,
-    writer: OwnedFd,
-    null: File,
-    capacity: usize,
-}
-
-impl Loop {
-    fn new() -> Result<Self, Trouble> {
-        let (reader, writer) = pipe::pipe()?;
-        // Beyond the user's limits it stays as large as it is.
-        let held = pipe::set_capacity(&writer, CAPACITY).or_else(|_| pipe::capacity(&writer))?;
-        let null = File::options().write(true).open("/dev/null");
-        let null = null.map_err(|e| SysError::new("open", "/dev/null", e))?;
-        Ok(Self { reader, writer, null, capacity: length(held)? })
-    }
-
-    fn empty(&self, mut left: usize) -> Result<(), Trouble> {
-        while left > 0 {
-            let now = SpliceFlags::NONBLOCK;
-            let moved = rustix::pipe::splice(&self.reader, None, &self.null, None, left, now);
-            left -= moved.map_err(Trouble::of("splice"))?;
-        }
-        Ok(())
-    }
-
-    /// Nanoseconds a slot of filling by `fill` (bytes and slots) and emptying; the median.
-    fn price(
-        &self,
-        mut fill: impl FnMut(&Self) -> Result<(usize, u64), Trouble>,
-    ) -> Result<f64, Trouble> {
-        let mut values = Vec::with_capacity(REPEATS);
-        for repeat in 0..=REPEATS {
-            let mut slots = 0;
-            let (ns, done) = time_cpu(|| {
-                (0..FILLINGS).try_for_each(|_| {
-                    let (bytes, filled) = fill(self)?;
-                    slots += filled;
-                    self.empty(bytes)
-                })
-            });
-            done?;
-            // The first repeat warms up.
-            if repeat > 0 && slots > 0 {
-                values.push(ns / slots as f64);
-            }
-        }
-        median(&values).ok_or_else(|| Trouble::Unavailable("no slot was filled".to_owned()))
+/// What one price is above another.
+fn beyond(price: Result<f64, Trouble>, other: Result<f64, Trouble>) -> Fact<f64> {
+    match (price, other) {
+        (Ok(price), Ok(other)) if price > other => Fact::Known(price - other),
+        (Ok(_), Ok(_)) => Fact::missing("less than the noise"),
+        (Err(trouble), _) | (_, Err(trouble)) => Fact::missing(trouble.to_string()),
     }
 }
 
-/// A slot without a search for its page.
-fn by_tee() -> Result<f64, Trouble> {
-    let target = Loop::new()?;
-    let seed = Loop::new()?;
+/// CPU time of both sides of a hand-over to a thread on `cpu`.
+fn hand_over(cpu: u32) -> Fact<f64> {
+    let once = |_| Wakeup::with_partner_on(cpu).hand_over().map(|found| found.cpu_ns);
+    match (0..HAND_OVERS).map(once).collect::<Result<Vec<f64>, _>>() {
+        Ok(values) => median(&values).map_or(Fact::missing("not taken"), Fact::Known),
+        Err(error) => Fact::missing(error.to_string()),
+    }
+}
+
+/// A slot without a search for its page, emptied by a thread on `other`, or by this one.
+fn by_tee(other: Option<u32>) -> Result<f64, Trouble> {
+    let target = Loop::into_null()?;
+    let seed = Loop::into_null()?;
     let page = length(Bytes(page_size::base().bytes()))?;
-    let mut content = vec![0; seed.capacity.min(target.capacity)];
-    sequence::fill(&mut content, 0);
+    let content = content(seed.capacity.min(target.capacity));
     let len = rustix::io::write(&seed.writer, &content).map_err(Trouble::of("write"))?;
-    target.price(|target| {
+    target.price(other, |target| {
         let teed = rustix::pipe::tee(&seed.reader, &target.writer, len, SpliceFlags::NONBLOCK);
         let bytes = teed.map_err(Trouble::of("tee"))?;
         Ok((bytes, bytes.div_ceil(page) as u64))
     })
 }
 
-/// A slot by the way of `rung`, whose memory must be on pages of this size.
-fn by(rung: Rung, on: PageSize) -> Result<f64, Trouble> {
-    let target = Loop::new()?;
+/// A page that is written and read.
+fn by_copy(other: Option<u32>) -> Result<f64, Trouble> {
+    let target = Loop::into_memory()?;
+    let page = length(Bytes(page_size::base().bytes()))?;
+    let content = content(target.capacity);
+    target.price(other, |target| {
+        let bytes = rustix::io::write(&target.writer, &content).map_err(Trouble::of("write"))?;
+        Ok((bytes, bytes.div_ceil(page) as u64))
+    })
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut content = vec![0; len];
+    sequence::fill(&mut content, 0);
+    content
+}
+
+/// A slot by `way`, whose memory must be on the pages that it says.
+fn by(way: Way, other: Option<u32>) -> Result<f64, Trouble> {
+    let target = Loop::into_null()?;
     let writer = target.writer.try_clone().map_err(|e| SysError::new("dup", "a pipe", e))?;
+    let rung = Rung {
+        pages: way.pages,
+        buffer_bytes: way.buffer,
+        ..Rung::plain("reference", way.writer, Reader::Splice)
+    };
     let task = Task {
         role: Role::Producer,
         rung,
@@ -150,12 +169,12 @@ fn by(rung: Rung, on: PageSize) -> Result<f64, Trouble> {
     };
     let mut source: Source = source::prepare(writer, &task)?;
     match source.prove_page_size() {
-        Fact::Known(size) if size == on => {}
+        Fact::Known(size) if size == way.on => {}
         Fact::Known(size) => return Err(Trouble::Unavailable(format!("on pages of {size}"))),
         Fact::Missing(why) => return Err(Trouble::Unavailable(why)),
     }
     let mut waiter = Waiter::new(Wait::Block);
-    target.price(|target| {
+    target.price(other, |target| {
         let (mut filled, mut slots) = (0, 0);
         while filled < target.capacity {
             source.turn()?;
@@ -174,8 +193,24 @@ mod tests {
     fn a_slot_has_a_price_and_the_others_one_or_a_reason() {
         let prices = reference_prices();
         assert!(prices.slot_ns.known().is_some_and(|ns| *ns > 0.0), "{prices:?}");
-        for fact in [&prices.pin_base_ns, &prices.cache_huge_ns] {
+        let apart = &prices.apart;
+        for fact in [
+            &prices.pin_base_ns,
+            &prices.cache_huge_ns,
+            &prices.hand_over_cpu_ns,
+            &apart.slot_ns,
+            &apart.copied_ns,
+        ] {
             assert!(fact.known().is_some_and(|ns| *ns > 0.0) || fact.reason().is_some());
         }
+    }
+
+    #[test]
+    fn a_price_below_the_other_is_none() {
+        assert_eq!(beyond(Ok(5.0), Ok(3.0)), Fact::Known(2.0));
+        assert_eq!(beyond(Ok(3.0), Ok(5.0)).reason(), Some("less than the noise"));
+        let trouble = || Err(Trouble::Unavailable("why".to_owned()));
+        assert_eq!(beyond(trouble(), Ok(5.0)).reason(), Some("why"));
+        assert_eq!(beyond(Ok(5.0), trouble()).reason(), Some("why"));
     }
 }

@@ -7,7 +7,7 @@
 //! of ns with tagged TLBs), and deeper idle states after longer sleeps.
 
 use crate::error::PriceError;
-use crate::sample::{Probe, time};
+use crate::sample::{Probe, time, time_cpu};
 use pagewise_kernel::{SysError, affinity, pipe};
 use std::os::fd::OwnedFd;
 
@@ -29,27 +29,45 @@ impl Wakeup {
     }
 }
 
+/// One hand-over with its two calls, nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandOver {
+    /// On the clock.
+    pub(crate) wall_ns: f64,
+    /// CPU time of both threads.
+    pub(crate) cpu_ns: f64,
+}
+
+impl Wakeup {
+    /// The mean of some hundred hand-overs.
+    pub(crate) fn hand_over(&self) -> Result<HandOver, PriceError> {
+        let (ping_out, ping_in) = pipe::pipe()?;
+        let (pong_out, pong_in) = pipe::pipe()?;
+        let partner = self.partner;
+        std::thread::scope(|scope| {
+            // The partner owns its ends: when either side fails, the other sees end of file or EPIPE.
+            let echo = scope.spawn(move || echo_bytes(partner, &ping_out, &pong_in));
+            let mine = (ping_in, pong_out);
+            let made = make_trips(&mine.0, &mine.1);
+            drop(mine);
+            let echoed_ns = echo.join().map_err(|_| PriceError::ThreadLost)??;
+            let (wall_ns, cpu_ns) = made?;
+            let of_both = cpu_ns / f64::from(TRIPS) + echoed_ns / f64::from(WARM + TRIPS);
+            Ok(HandOver { wall_ns: wall_ns / f64::from(2 * TRIPS), cpu_ns: of_both / 2.0 })
+        })
+    }
+}
+
 impl Probe for Wakeup {
     const NAME: &'static str = "the wake-up";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
-        let (ping_out, ping_in) = pipe::pipe()?;
-        let (pong_out, pong_in) = pipe::pipe()?;
-        let partner = self.partner;
-        let ns = std::thread::scope(|scope| {
-            // The partner owns its ends: when either side fails, the other sees end of file or EPIPE.
-            let echo = scope.spawn(move || echo_bytes(partner, &ping_out, &pong_in));
-            let mine = (ping_in, pong_out);
-            let ns = make_trips(&mine.0, &mine.1);
-            drop(mine);
-            echo.join().map_err(|_| PriceError::ThreadLost)??;
-            ns
-        })?;
-        Ok(ns / f64::from(2 * TRIPS))
+        Ok(self.hand_over()?.wall_ns)
     }
 }
 
-fn make_trips(to: &OwnedFd, from: &OwnedFd) -> Result<f64, PriceError> {
+/// Sends a byte to and fro; time on the clock and CPU time of this thread.
+fn make_trips(to: &OwnedFd, from: &OwnedFd) -> Result<(f64, f64), PriceError> {
     let make = |count: u32| {
         (0..count).try_for_each(|_| {
             send(to)?;
@@ -57,17 +75,20 @@ fn make_trips(to: &OwnedFd, from: &OwnedFd) -> Result<f64, PriceError> {
         })
     };
     make(WARM)?;
-    let (ns, done) = time(|| make(TRIPS));
-    done?;
-    Ok(ns)
+    let (cpu_ns, (wall_ns, done)) = time_cpu(|| time(|| make(TRIPS)));
+    done.map(|()| (wall_ns, cpu_ns))
 }
 
-fn echo_bytes(cpu: u32, from: &OwnedFd, to: &OwnedFd) -> Result<(), PriceError> {
+/// Sends back what comes until the end; CPU time of this thread.
+fn echo_bytes(cpu: u32, from: &OwnedFd, to: &OwnedFd) -> Result<f64, PriceError> {
     affinity::set(0, &[cpu])?;
-    while receive(from)? {
-        send(to)?;
-    }
-    Ok(())
+    let (cpu_ns, done) = time_cpu(|| -> Result<(), PriceError> {
+        while receive(from)? {
+            send(to)?;
+        }
+        Ok(())
+    });
+    done.map(|()| cpu_ns)
 }
 
 fn send(to: &OwnedFd) -> Result<(), PriceError> {

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 pub enum Work {
     /// The kernel copies bytes into the pipe, out of it, or on to a file.
     Copy,
-    /// Bytes that a copy fetches from the caches of another core, beyond the copy itself.
+    /// What it costs more that the other end is on another core: bytes, slots and page descriptors
+    /// fetched from its caches, pages allocated on one core and freed on the other.
     CacheTransfer,
     /// Pages of the pipe: allocated, charged and freed.
     PageAllocation,
@@ -61,7 +62,7 @@ impl Work {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Copy => "copies",
-            Self::CacheTransfer => "between caches",
+            Self::CacheTransfer => "between cores",
             Self::PageAllocation => "page allocation",
             Self::Pinning => "page pinning",
             Self::Slots => "slots and release",
@@ -81,7 +82,7 @@ impl Work {
 pub enum PartBasis {
     /// Counted events times a price that was taken before.
     CountsTimesPrice,
-    /// The kernel's own accounting of this point: CPU time in user mode, time asleep.
+    /// Measured of this point itself: time asleep, time spun, time in the ends' own code.
     Accounted,
 }
 
@@ -197,6 +198,56 @@ pub struct ReferencePrices {
     pub cache_base_ns: Fact<f64>,
     /// The same for each base page's worth of a huge page of the cache.
     pub cache_huge_ns: Fact<f64>,
+    /// CPU time of both sides of a hand-over between two CPUs, with its two calls.
+    #[serde(default = "not_taken")]
+    pub hand_over_cpu_ns: Fact<f64>,
+    /// What another core makes dearer.
+    #[serde(default)]
+    pub apart: ApartPrices,
+}
+
+/// What a slot costs more when another core empties it, by what is in it. Nanoseconds of CPU time of
+/// both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApartPrices {
+    /// A page of the kernel's own, by reference.
+    pub slot_ns: Fact<f64>,
+    /// A base page of the producer's.
+    pub pin_base_ns: Fact<f64>,
+    /// A part of a huge page of the producer's.
+    pub pin_huge_ns: Fact<f64>,
+    /// A base page of a file's cache.
+    pub cache_base_ns: Fact<f64>,
+    /// A part of a huge page of a file's cache.
+    pub cache_huge_ns: Fact<f64>,
+    /// A page that was written here and is read there.
+    pub copied_ns: Fact<f64>,
+}
+
+fn not_taken() -> Fact<f64> {
+    Fact::missing("not taken")
+}
+
+impl Default for ApartPrices {
+    fn default() -> Self {
+        Self::missing("not taken")
+    }
+}
+
+impl ApartPrices {
+    /// No prices, for one reason.
+    #[must_use]
+    pub fn missing(reason: &str) -> Self {
+        let missing = || Fact::missing(reason);
+        Self {
+            slot_ns: missing(),
+            pin_base_ns: missing(),
+            pin_huge_ns: missing(),
+            cache_base_ns: missing(),
+            cache_huge_ns: missing(),
+            copied_ns: missing(),
+        }
+    }
 }
 
 impl ReferencePrices {
@@ -210,6 +261,8 @@ impl ReferencePrices {
             pin_huge_ns: missing(),
             cache_base_ns: missing(),
             cache_huge_ns: missing(),
+            hand_over_cpu_ns: missing(),
+            apart: ApartPrices::missing(reason),
         }
     }
 }

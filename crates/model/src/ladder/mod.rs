@@ -16,7 +16,8 @@ mod rung;
 mod sample;
 
 pub use judgement::{
-    Account, Advice, Comparison, Judgement, Pace, Part, PartBasis, ReferencePrices, Step, Work,
+    Account, Advice, ApartPrices, Comparison, Judgement, Pace, Part, PartBasis, ReferencePrices,
+    Step, Work,
 };
 pub use rung::{Buffers, Pages, Placement, Reader, Rung, Wait, Writer};
 pub use sample::{EndUsage, Sample};

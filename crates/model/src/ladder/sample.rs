@@ -24,7 +24,15 @@ pub struct EndUsage {
     pub slots: u64,
     /// Calls that came back because the other end was not ready.
     pub spins: u64,
-    /// Times it went to sleep by poll(2), by its own decision.
+    /// Time that it called again and again until the other end was ready; none in runs saved before
+    /// this was measured.
+    #[serde(default)]
+    pub spun_ns: Option<Nanos>,
+    /// Time in its own code on the bytes: writing them with the faults that this takes, looking at
+    /// them. None in runs saved before this was measured.
+    #[serde(default)]
+    pub own_ns: Option<Nanos>,
+    /// Times it went to sleep by its own decision: in poll(2), or in a call after it had spun.
     pub blocks: u64,
 }
 

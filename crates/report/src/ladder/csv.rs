@@ -8,12 +8,12 @@ use pagewise_model::ladder::{EndUsage, Ladder, Pages, Point, Sample};
 const HEADER: &str = "rung,writer,reader,pages,wait,placement,gift,lock,untouched_pages,\
 buffer_bytes,pipe_bytes,page_bytes,consumption,safe,refused,repeat,place,bytes,timed_bytes,wall_ns,\
 gib_per_s,writer_user_ns,writer_sys_ns,writer_voluntary_switches,writer_involuntary_switches,\
-writer_minor_faults,writer_calls,writer_slots,writer_spins,writer_blocks,reader_user_ns,\
-reader_sys_ns,reader_voluntary_switches,reader_involuntary_switches,reader_minor_faults,\
-reader_calls,reader_slots,reader_spins,reader_blocks\n";
+writer_minor_faults,writer_calls,writer_slots,writer_spins,writer_spun_ns,writer_own_ns,\
+writer_blocks,reader_user_ns,reader_sys_ns,reader_voluntary_switches,reader_involuntary_switches,reader_minor_faults,\
+reader_calls,reader_slots,reader_spins,reader_spun_ns,reader_own_ns,reader_blocks\n";
 
 /// Fields of a repeat, for points that have none.
-const SAMPLE_FIELDS: usize = 24;
+const SAMPLE_FIELDS: usize = 28;
 
 /// All repeats of `ladder`.
 #[must_use]
@@ -81,16 +81,18 @@ fn sample_fields(sample: &Sample) -> Vec<String> {
 
 fn end_fields(end: &EndUsage) -> impl Iterator<Item = String> {
     [
-        end.user_ns.0,
-        end.sys_ns.0,
-        end.voluntary_switches,
-        end.involuntary_switches,
-        end.minor_faults,
-        end.calls,
-        end.slots,
-        end.spins,
-        end.blocks,
+        Some(end.user_ns.0),
+        Some(end.sys_ns.0),
+        Some(end.voluntary_switches),
+        Some(end.involuntary_switches),
+        Some(end.minor_faults),
+        Some(end.calls),
+        Some(end.slots),
+        Some(end.spins),
+        end.spun_ns.map(|ns| ns.0),
+        end.own_ns.map(|ns| ns.0),
+        Some(end.blocks),
     ]
     .into_iter()
-    .map(|n| n.to_string())
+    .map(|n| n.map_or_else(String::new, |n| n.to_string()))
 }

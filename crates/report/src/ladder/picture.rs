@@ -12,7 +12,7 @@ const UNIT: &str = "GiB/s";
 /// Parts of an account, each with its colour; the last is what stays unexplained.
 const PARTS: [(&str, &str, &[Work]); 11] = [
     ("copies", "pw-s0", &[Work::Copy]),
-    ("between caches", "pw-s5", &[Work::CacheTransfer]),
+    ("between cores", "pw-s5", &[Work::CacheTransfer]),
     ("page allocation", "pw-s1", &[Work::PageAllocation]),
     ("page pinning", "pw-s3", &[Work::Pinning]),
     ("slots and release", "pw-s2", &[Work::Slots]),

@@ -20,7 +20,7 @@ pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<D
     let touches = task.consumption == Consumption::Touched;
     let mut waiter = Waiter::new(task.rung.wait);
     let total = length(task.bytes)?;
-    let mut whole = true;
+    let (mut whole, mut own) = (true, Nanos(0));
     let meter = Meter::start()?;
     let mut taken = sink.take(total, &mut waiter)?;
     let (start, first) = (clock::now(), taken);
@@ -30,7 +30,9 @@ pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<D
             return Err(ended_early(taken, total));
         }
         if touches {
+            let start = clock::now();
             whole &= sequence::is_whole(sink.bytes(fresh), (taken - fresh) as u64, period);
+            own += Nanos(clock::now().0.saturating_sub(start.0));
         }
         sink.pass_on(fresh)?;
         if taken >= total {
@@ -40,7 +42,8 @@ pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<D
         taken += fresh;
     }
     let end = clock::now();
-    let usage = meter.stop(EndUsage { bytes: Bytes(taken as u64), ..waiter.counts() })?;
+    let (bytes, own_ns) = (Bytes(taken as u64), Some(own));
+    let usage = meter.stop(EndUsage { bytes, own_ns, ..waiter.counts() })?;
     Ok(Done {
         timed_bytes: Bytes((taken - first) as u64),
         wall_ns: Nanos(end.0.saturating_sub(start.0)),

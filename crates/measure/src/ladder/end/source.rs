@@ -12,11 +12,11 @@ use crate::kernels::lend::WriteEnd;
 use crate::kernels::ring::Ring;
 use crate::ladder::sequence;
 use pagewise_kernel::region::Region;
-use pagewise_kernel::{SysError, page_size, pipe};
+use pagewise_kernel::{SysError, clock, page_size, pipe};
 use pagewise_lanes::buffer::{self, Dropped, Frozen, Sent};
 use pagewise_lanes::pipe as pipe_end;
 use pagewise_model::ladder::{Buffers, Consumption, Pages, Rung, Wait, Writer};
-use pagewise_model::{Bytes, Fact, PageSize};
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -179,23 +179,23 @@ impl Source {
         (!self.refills).then_some(self.len as u64)
     }
 
-    /// Begins the next turn, when the last one is over: the other buffer, with new bytes.
-    pub(in crate::ladder) fn turn(&mut self) -> Result<(), Trouble> {
+    /// Begins the next turn, when the last one is over: the other buffer, with new bytes. The time
+    /// that they took.
+    pub(in crate::ladder) fn turn(&mut self) -> Result<Nanos, Trouble> {
         if self.at < self.len {
-            return Ok(());
+            return Ok(Nanos(0));
         }
         (self.at, self.sent) = (0, self.sent + self.len as u64);
         if let Way::Lend { turn, .. } = &mut self.way {
             *turn ^= 1;
         }
         let is_fresh = matches!(self.way, Way::Dropped { .. });
-        if self.refills {
-            self.fill()
-        } else if is_fresh {
-            self.touch_fresh()
-        } else {
-            Ok(())
+        if !self.refills && !is_fresh {
+            return Ok(Nanos(0));
         }
+        let start = clock::now();
+        if self.refills { self.fill() } else { self.touch_fresh() }?;
+        Ok(Nanos(clock::now().0.saturating_sub(start.0)))
     }
 
     /// Hands over at most `most` bytes by one call that moves any.

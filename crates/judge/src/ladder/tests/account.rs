@@ -1,0 +1,244 @@
+//! The account: every part, what has no price, what is measured, samples beside it.
+
+use super::*;
+
+#[test]
+fn every_part_of_a_known_point_is_found() {
+    let judgement = judged(vec![made(write_read(), write_read_work(), COUNTS, 0.0)], &references());
+    let account = only(&judgement);
+    let parts = [
+        (Work::Copy, 2.0 * COPY),
+        (Work::CacheTransfer, CROSS),
+        (Work::PageAllocation, PAGES as f64 * PAGE),
+        (Work::Entry, 8_192.0 * ENTRY),
+        (Work::Locks, 8_192.0 * LOCK),
+        (Work::Faults, 500.0 * FAULT),
+        (Work::Wakeups, 3_000.0 * WAKEUP),
+        (Work::Waiting, 7e6),
+        (Work::User, 2e6),
+    ];
+    for (work, ns) in parts {
+        assert_near(account.part_ns(work), ns, 1e-3);
+    }
+    assert_eq!(account.parts.len(), parts.len());
+    assert!(account.not_priced.is_empty());
+    assert!(account.unexplained_per_gib_ns.abs() < 1e-4 * account.per_gib_ns);
+}
+
+#[test]
+fn injected_copies_wakeups_and_faults_are_recovered_from_noisy_repeats() {
+    let reference = references();
+    let slots = PAGES as f64 * (SLOT + PIN + APART);
+    let spliced = rung("splice", Writer::Vmsplice, Reader::Splice);
+    let read = rung("read", Writer::Vmsplice, Reader::Read);
+    let more = Truth { switches: 13_000, faults: 90_500, ..COUNTS };
+    let points = vec![
+        made(spliced.clone(), slots, COUNTS, 0.03),
+        made(read, slots + COPY, COUNTS, 0.03),
+        made(spliced, slots, more, 0.03),
+    ];
+    let steps = judged(points, &reference).steps;
+    assert_eq!(steps.len(), 2);
+    let change = |at: usize, work| {
+        steps[at].parts.iter().find(|(w, _)| *w == work).map_or(0.0, |(_, ns)| *ns)
+    };
+    assert_near(change(0, Work::Copy), COPY, 0.1);
+    assert_near(change(1, Work::Copy), -COPY, 0.1);
+    assert_eq!(change(0, Work::CacheTransfer), 0.0, "what is lent again lies in both caches");
+    assert_near(change(1, Work::Wakeups), 10_000.0 * WAKEUP, 0.1);
+    assert_near(change(1, Work::Faults), 90_000.0 * FAULT, 0.1);
+    for step in &steps {
+        let explained: f64 = step.parts.iter().map(|(_, ns)| ns).sum();
+        assert_near(explained + step.unexplained_per_gib_ns, step.change_per_gib_ns, 1e-9);
+    }
+}
+
+#[test]
+fn what_has_no_price_stays_unexplained_to_the_nanosecond() {
+    let slots = PAGES as f64 * (SLOT + PIN + APART);
+    let spliced = || made(rung("s", Writer::Vmsplice, Reader::Splice), slots, COUNTS, 0.0);
+    let full = judged(vec![spliced()], &references());
+    assert!(only(&full).unexplained_per_gib_ns.abs() < 1e-4 * only(&full).per_gib_ns);
+    let without = judged(vec![spliced()], &ReferencePrices::missing("not taken"));
+    let account = only(&without);
+    assert_eq!(account.not_priced, [Work::Pinning, Work::Slots, Work::CacheTransfer]);
+    assert_near(account.unexplained_per_gib_ns, slots, 1e-3);
+    let hidden = Truth { kernel: 33e6, ..COUNTS };
+    let more = judged(vec![made(write_read(), write_read_work(), hidden, 0.0)], &references());
+    assert_near(only(&more).unexplained_per_gib_ns, 33e6, 1e-3);
+}
+
+#[test]
+fn prices_that_say_too_much_leave_a_negative_rest() {
+    let judgement = judged(vec![made(write_read(), COPY, COUNTS, 0.0)], &references());
+    let missing = COPY - write_read_work();
+    assert_near(only(&judgement).unexplained_per_gib_ns, missing, 1e-3);
+}
+
+#[test]
+fn an_end_that_spins_waits() {
+    let spinning = Truth { spins: 200_000, switches: 0, waiting: 0.0, ..COUNTS };
+    let mut busy = rung("busy", Writer::Vmsplice, Reader::Splice);
+    busy.wait = Wait::Busy;
+    let slots = PAGES as f64 * (SLOT + PIN + APART);
+    let judgement = judged(vec![made(busy, slots, spinning, 0.0)], &references());
+    let account = only(&judgement);
+    assert_near(account.part_ns(Work::Waiting), 200_000.0 * (ENTRY + LOCK), 1e-3);
+    assert_near(account.part_ns(Work::Entry), 8_192.0 * ENTRY, 1e-3);
+    assert!(account.part_ns(Work::Wakeups) == 0.0);
+}
+
+#[test]
+fn time_spun_and_time_in_own_code_are_what_was_measured() {
+    let truth = Truth { spins: 200_000, switches: 0, waiting: 0.0, ..COUNTS };
+    let mut point = made(rung("t", Writer::Vmsplice, Reader::Splice), 1e6, truth, 0.0);
+    for end in point.samples.iter_mut().flat_map(|s| [&mut s.writer, &mut s.reader]) {
+        (end.spun_ns, end.own_ns) = (Some(Nanos(4_000_000)), Some(Nanos(3_000_000)));
+    }
+    let judgement = judged(vec![point.clone()], &references());
+    let account = only(&judgement);
+    assert_near(account.part_ns(Work::Waiting), 8e6, 1e-6);
+    // Both ends' own code, less 500 faults; the kernel's 2 ms of user time are not counted again.
+    assert_near(account.part_ns(Work::User), 6e6 - 500.0 * FAULT, 1e-6);
+    // Where one end did not measure, prices and the kernel's accounting serve.
+    point.samples[0].writer.spun_ns = None;
+    point.samples[0].reader.own_ns = None;
+    let judgement = judged(vec![point], &references());
+    let account = only(&judgement);
+    assert_near(account.part_ns(Work::Waiting), 200_000.0 * (ENTRY + LOCK), 1e-3);
+    assert_near(account.part_ns(Work::User), 2e6, 1e-3);
+}
+
+#[test]
+fn what_crosses_between_cores_by_mode_and_consumption() {
+    let between = |writer, reader, consumption, placement| {
+        let mut rung = rung("r", writer, reader);
+        rung.placement = placement;
+        let mut point = made(rung.clone(), 1e9, COUNTS, 0.0);
+        point.reader_cpu = Some(u32::from(placement != Placement::SameCore));
+        (point.consumption, point.reader) = (consumption, rung.reader_for(consumption));
+        only(&judged(vec![point], &references())).part_ns(Work::CacheTransfer)
+    };
+    use Consumption::{Touched, Untouched};
+    let slots = PAGES as f64 * APART;
+    for (writer, reader, consumption, want) in [
+        (Writer::Write, Reader::Read, Untouched, CROSS),
+        (Writer::Vmsplice, Reader::Read, Untouched, slots),
+        (Writer::Vmsplice, Reader::Splice, Touched, slots + CROSS),
+        (Writer::TeeSeed, Reader::Splice, Touched, slots),
+    ] {
+        let text = format!("{writer:?} {reader:?} {consumption:?}");
+        let got = between(writer, reader, consumption, Placement::TwoCores);
+        assert!((got - want).abs() <= 1e-3 * want, "{text}: {got} is not {want}");
+        assert!(between(writer, reader, consumption, Placement::SameCore) == 0.0, "{text}");
+    }
+}
+
+#[test]
+fn wakeups_take_no_longer_than_was_slept() {
+    let mut cheap = made(write_read(), write_read_work(), COUNTS, 0.0);
+    for sample in &mut cheap.samples {
+        sample.wall_ns = Nanos((sample.writer.cpu_ns() + sample.reader.cpu_ns()).0 / 2 + 1_000_000);
+    }
+    let judgement = judged(vec![cheap], &references());
+    let account = only(&judgement);
+    assert_near(account.part_ns(Work::Wakeups), 3_000.0 * AWAKE + 2e6, 1e-3);
+    let part = account.parts.iter().find(|p| p.work == Work::Wakeups).unwrap();
+    assert!(part.evidence.ends_with("capped by the time asleep"), "{}", part.evidence);
+    assert!(account.part_ns(Work::Waiting) == 0.0);
+}
+
+#[test]
+fn on_one_cpu_the_clock_counts_once_and_nothing_crosses() {
+    let mut same = write_read();
+    same.placement = Placement::SameCore;
+    let cpu = write_read_work() - CROSS + 8_192.0 * (ENTRY + LOCK) + 3_000.0 * AWAKE;
+    let truth = Truth { calls: 8_192, switches: 3_000, ..Truth::default() };
+    let samples = (0..9).map(|i| sample(i, truth, cpu, cpu, 1.0)).collect();
+    let judgement = judged(vec![point(same, Consumption::Untouched, samples)], &references());
+    let account = only(&judgement);
+    assert_near(account.per_gib_ns, cpu, 1e-6);
+    assert_near(account.part_ns(Work::Wakeups), 3e6, 1e-3);
+    assert!(account.unexplained_per_gib_ns.abs() < 1e-3 * cpu);
+    assert!(account.part_ns(Work::CacheTransfer) == 0.0);
+}
+
+#[test]
+fn copies_by_mode_and_consumption() {
+    let copies = |writer, reader, consumption| {
+        let rung = rung("r", writer, reader);
+        let mut point = made(rung.clone(), 1e9, COUNTS, 0.0);
+        point.consumption = consumption;
+        point.reader = rung.reader_for(consumption);
+        only(&judged(vec![point], &references())).part_ns(Work::Copy) / COPY
+    };
+    use Consumption::{ForwardedFile, ForwardedSocket, Touched, Untouched};
+    for (writer, reader, consumption, want) in [
+        (Writer::Write, Reader::Read, Untouched, 2.0),
+        (Writer::Write, Reader::Read, ForwardedSocket, 3.0),
+        (Writer::Vmsplice, Reader::Splice, Untouched, 0.0),
+        (Writer::Vmsplice, Reader::Splice, Touched, 1.0),
+        (Writer::SpliceFrozen, Reader::Splice, ForwardedSocket, 0.0),
+        (Writer::SpliceFrozen, Reader::Splice, ForwardedFile, 1.0),
+        (Writer::IoUring, Reader::VmspliceOut, Untouched, 2.0),
+    ] {
+        let got = copies(writer, reader, consumption);
+        assert!((got - want).abs() < 1e-6, "{writer:?} {reader:?} {consumption:?}: {got}");
+    }
+}
+
+#[test]
+fn samples_that_contradict_prices_are_told() {
+    let stack = |symbol: &str, count| KernelStack { symbols: vec![symbol.into()], count };
+    let prices = prices();
+    let points = || vec![made(write_read(), write_read_work(), COUNTS, 0.0)];
+    let told = |copied: u64| {
+        let samples = Samples {
+            user: 10,
+            stacks: vec![stack("_copy_to_iter", copied), stack("anon_pipe_write", 180)],
+            period_ns: Nanos(500_000),
+            ..Samples::default()
+        };
+        let reference = references();
+        let known = Known {
+            prices: Some(&prices),
+            reference: &reference,
+            base_page: PageSize::BASE_4K,
+            l2_bytes: &Fact::missing("not known"),
+            samples: &[(0, samples)],
+        };
+        let judgement = judge(&ladder(points()), &known);
+        assert!(only(&judgement).samples.known().is_some());
+        only(&judgement).disagreements.clone()
+    };
+    // Copies are 120 ms of the 150 ms of CPU time, page allocation and calls 28 ms.
+    assert_eq!(told(800).len(), 0, "{:?}", told(800));
+    let contradicted = told(10);
+    assert!(contradicted.iter().any(|s| s.starts_with("copies: 120.0 ms per GiB by counts")));
+}
+
+#[test]
+fn without_any_price_only_what_the_kernel_accounted_is_explained() {
+    let bare = ladder(vec![made(write_read(), write_read_work(), COUNTS, 0.0)]);
+    let known = Known {
+        prices: None,
+        reference: &ReferencePrices::missing("none"),
+        base_page: PageSize::BASE_4K,
+        l2_bytes: &Fact::missing("none"),
+        samples: &[],
+    };
+    let judgement = judge(&bare, &known);
+    let account = only(&judgement);
+    let kinds: Vec<Work> = account.parts.iter().map(|p| p.work).collect();
+    // The yardstick of memory stands in for the price of a copy.
+    assert!(kinds.contains(&Work::Copy) && kinds.contains(&Work::User), "{kinds:?}");
+    let unpriced = [
+        Work::PageAllocation,
+        Work::CacheTransfer,
+        Work::Entry,
+        Work::Locks,
+        Work::Faults,
+        Work::Wakeups,
+    ];
+    assert_eq!(account.not_priced, unpriced);
+}

@@ -1,0 +1,254 @@
+//! A pipe that is filled and emptied in turn, so that nobody waits for room or data: by one thread,
+//! or by two on CPUs of their own, of which one always looks on.
+//!
+//! With one thread the time is its CPU time. With two each turn is timed by the clock, as the CPU
+//! time of another thread cannot be read as cheaply: a turn that was interrupted counts in full, and
+//! the median over the repeats leaves it out. The thread that looks on spins on a number in memory,
+//! not on the pipe, and none of that is timed.
+
+use super::end::{Trouble, length};
+use crate::sample::{time, time_cpu};
+use pagewise_kernel::{SysError, affinity, pipe};
+use pagewise_model::Bytes;
+use pagewise_model::measured::median;
+use rustix::pipe::SpliceFlags;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Capacity wanted of the pipe.
+const CAPACITY: Bytes = Bytes::mib(1);
+/// Bytes read at once, where bytes are read.
+const READ: usize = 256 << 10;
+/// Repeats of a price, and fillings of the pipe in each.
+const REPEATS: usize = 7;
+const FILLINGS: usize = 32;
+
+/// A pipe with a way out that nobody looks at.
+pub(super) struct Loop {
+    pub(super) reader: OwnedFd,
+    pub(super) writer: OwnedFd,
+    pub(super) capacity: usize,
+    out: Out,
+}
+
+/// Where the bytes go.
+enum Out {
+    Null(File),
+    Memory(Mutex<Vec<u8>>),
+}
+
+/// What a filling took: bytes and slots.
+type Filled = Result<(usize, u64), Trouble>;
+
+impl Loop {
+    /// Emptied by reference.
+    pub(super) fn into_null() -> Result<Self, Trouble> {
+        let null = File::options().write(true).open("/dev/null");
+        Self::new(Out::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?))
+    }
+
+    /// Emptied by reading.
+    pub(super) fn into_memory() -> Result<Self, Trouble> {
+        Self::new(Out::Memory(Mutex::new(vec![0; READ])))
+    }
+
+    fn new(out: Out) -> Result<Self, Trouble> {
+        let (reader, writer) = pipe::pipe()?;
+        // Beyond the user's limits it stays as large as it is.
+        let held = pipe::set_capacity(&writer, CAPACITY).or_else(|_| pipe::capacity(&writer))?;
+        Ok(Self { reader, writer, capacity: length(held)?, out })
+    }
+
+    fn empty(&self, mut left: usize) -> Result<(), Trouble> {
+        while left > 0 {
+            left -= match &self.out {
+                Out::Null(null) => {
+                    let now = SpliceFlags::NONBLOCK;
+                    let moved = rustix::pipe::splice(&self.reader, None, null, None, left, now);
+                    moved.map_err(Trouble::of("splice"))?
+                }
+                Out::Memory(into) => {
+                    let mut into = into.lock().unwrap_or_else(PoisonError::into_inner);
+                    rustix::io::read(&self.reader, &mut into[..]).map_err(Trouble::of("read"))?
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds a slot of filling by `fill` and emptying, on CPU `other` if one is given: the
+    /// median.
+    pub(super) fn price(
+        &self,
+        other: Option<u32>,
+        fill: impl FnMut(&Self) -> Filled,
+    ) -> Result<f64, Trouble> {
+        match other {
+            None => self.price_here(fill),
+            Some(cpu) => self.price_apart(cpu, fill),
+        }
+    }
+
+    fn price_here(&self, mut fill: impl FnMut(&Self) -> Filled) -> Result<f64, Trouble> {
+        repeats(|| {
+            let mut slots = 0;
+            let (ns, done) = time_cpu(|| {
+                (0..FILLINGS).try_for_each(|_| {
+                    let (bytes, filled) = fill(self)?;
+                    slots += filled;
+                    self.empty(bytes)
+                })
+            });
+            done.map(|()| (ns, slots))
+        })
+    }
+
+    fn price_apart(&self, cpu: u32, mut fill: impl FnMut(&Self) -> Filled) -> Result<f64, Trouble> {
+        let baton = Baton::default();
+        std::thread::scope(|scope| {
+            let emptying = scope.spawn(|| {
+                let done = self.empty_in_turn(cpu, &baton);
+                baton.end();
+                done
+            });
+            let price = repeats(|| {
+                let (mut ns, mut slots) = (0.0, 0);
+                for _ in 0..FILLINGS {
+                    let (filling_ns, filled) = time(|| fill(self));
+                    let (bytes, filled) = filled?;
+                    (ns, slots) = (ns + filling_ns, slots + filled);
+                    if !baton.pass(bytes) {
+                        return Err(Trouble::Unavailable("the other thread ended".to_owned()));
+                    }
+                }
+                Ok((ns + baton.spent(), slots))
+            });
+            baton.end();
+            match emptying.join() {
+                Ok(done) => done.and(price),
+                Err(_) => Err(Trouble::Unavailable("the other thread panicked".to_owned())),
+            }
+        })
+    }
+
+    fn empty_in_turn(&self, cpu: u32, baton: &Baton) -> Result<(), Trouble> {
+        affinity::set(0, &[cpu])?;
+        while let Some(bytes) = baton.wait_for() {
+            let (ns, done) = time(|| self.empty(bytes));
+            done?;
+            baton.give_back(ns);
+        }
+        Ok(())
+    }
+}
+
+/// The median over repeats of nanoseconds and slots; the first warms up.
+fn repeats(mut once: impl FnMut() -> Result<(f64, u64), Trouble>) -> Result<f64, Trouble> {
+    let mut values = Vec::with_capacity(REPEATS);
+    for repeat in 0..=REPEATS {
+        let (ns, slots) = once()?;
+        if repeat > 0 && slots > 0 {
+            values.push(ns / slots as f64);
+        }
+    }
+    median(&values).ok_or_else(|| Trouble::Unavailable("no slot was filled".to_owned()))
+}
+
+/// Says whose turn it is.
+#[derive(Debug, Default)]
+struct Baton {
+    /// Bytes to be emptied: it is that side's turn. 0 is the other's, [`END`] nobody's.
+    bytes: AtomicUsize,
+    /// Nanoseconds of emptying since they were asked for.
+    spent_ns: AtomicU64,
+}
+
+const END: usize = usize::MAX;
+
+impl Baton {
+    /// Lets the other side empty `bytes`, and waits; false when it has ended.
+    fn pass(&self, bytes: usize) -> bool {
+        // Ended meanwhile: it stays so.
+        let passed =
+            self.bytes.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        passed && self.spin_while(|now| now == bytes) == 0
+    }
+
+    /// Waits for bytes to be emptied; none at the end.
+    fn wait_for(&self) -> Option<usize> {
+        Some(self.spin_while(|now| now == 0)).filter(|bytes| *bytes != END)
+    }
+
+    /// The bytes have been emptied in so many nanoseconds.
+    fn give_back(&self, ns: f64) {
+        self.spent_ns.fetch_add(ns as u64, Ordering::AcqRel);
+        // An end that was told meanwhile is kept.
+        let _ended = self
+            .bytes
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| (now != END).then_some(0));
+    }
+
+    fn end(&self) {
+        self.bytes.store(END, Ordering::Release);
+    }
+
+    /// Nanoseconds of emptying since the last call.
+    fn spent(&self) -> f64 {
+        self.spent_ns.swap(0, Ordering::AcqRel) as f64
+    }
+
+    fn spin_while(&self, is_theirs: impl Fn(usize) -> bool) -> usize {
+        loop {
+            let now = self.bytes.load(Ordering::Acquire);
+            if !is_theirs(now) {
+                return now;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::place::Cpus;
+    use pagewise_model::ladder::Placement;
+
+    fn write(target: &Loop) -> Filled {
+        let content = [7; 8192];
+        let bytes = rustix::io::write(&target.writer, &content).map_err(Trouble::of("write"))?;
+        Ok((bytes, 2))
+    }
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+    fn both_ways_out_have_a_price_on_one_core_and_on_two() {
+        let other = Cpus::allowed().seats(Placement::TwoCores).map(|seats| seats.reader);
+        let cpus = match other {
+            Ok(cpu) => vec![None, cpu],
+            Err(why) => {
+                println!("SKIP both_ways_out_have_a_price_on_two: {why}");
+                vec![None]
+            }
+        };
+        for target in [Loop::into_null().unwrap(), Loop::into_memory().unwrap()] {
+            for cpu in &cpus {
+                assert!(target.price(*cpu, write).unwrap() > 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_either_side_ends_both() {
+        let target = Loop::into_null().unwrap();
+        let cpu = Cpus::allowed().first().unwrap();
+        let refuse = |_: &Loop| Err(Trouble::Unavailable("no".to_owned()));
+        assert_eq!(target.price(Some(cpu), refuse).unwrap_err().to_string(), "no");
+        // More is to be emptied than there is.
+        let lie = |target: &Loop| write(target).map(|(bytes, slots)| (bytes + 1, slots));
+        let error = target.price(Some(cpu), lie).unwrap_err().to_string();
+        assert!(error.contains("splice"), "{error}");
+    }
+}
