@@ -2,12 +2,16 @@
 //
 //   faults HOW PAGES [TIMES]
 //
-// HOW is one of: write, read-write, populate, read-call, fork, huge, threads (TIMES of them), exec,
-// vfork, killed, handler, churn (TIMES over the same pages). Each line "range START END" is a range of addresses in hexadecimal.
+// HOW is one of: write, read-write, populate, locked, read-call, fork, huge, threads (TIMES of
+// them), race (TIMES threads on the same pages), exec, chain (of TIMES execs), vfork, killed, dies,
+// handler, in-handler, shared, file, churn (TIMES over the same pages), serve (for each byte of
+// standard input TIMES threads that were there, a new one and a child take PAGES each; then it says
+// "done"). Each line "range START END" is a range of addresses in hexadecimal.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -51,6 +55,80 @@ static void *write_part(void *argument) {
     return NULL;
 }
 
+static pthread_barrier_t all_there;
+
+static void *write_together(void *argument) {
+    pthread_barrier_wait(&all_there);
+    return write_part(argument);
+}
+
+static volatile char *kept;
+static size_t kept_pages;
+
+static void write_kept(int signal) {
+    (void)signal;
+    write_all(kept, kept_pages);
+}
+
+// Each of N pages of a file of that size, which has no name.
+static volatile char *file_pages(size_t pages, int flags, int file) {
+    if (ftruncate(file, pages * page)) exit(2);
+    void *got = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (got == MAP_FAILED) exit(2);
+    printf("range %lx %lx\n", (unsigned long)got, (unsigned long)got + pages * page);
+    fflush(stdout);
+    return got;
+}
+
+#define ROUNDS 4
+
+struct worker {
+    struct part parts[ROUNDS];
+    sem_t go, done;
+};
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    for (int round = 0; round < ROUNDS; round++) {
+        sem_wait(&worker->go);
+        write_part(&worker->parts[round]);
+        sem_post(&worker->done);
+    }
+    return NULL;
+}
+
+// The last two workers are no threads: their parts are those of a new thread and of a child.
+static int serve(size_t pages, size_t threads) {
+    struct worker *workers = calloc(threads + 2, sizeof *workers);
+    size_t all = (threads + 2) * ROUNDS * pages;
+    volatile char *from = fresh(all * page, PROT_READ | PROT_WRITE, 0);
+    pthread_t id;
+    for (size_t i = 0; i < threads + 2; i++) {
+        for (size_t round = 0; round < ROUNDS; round++)
+            workers[i].parts[round] = (struct part){from + (i * ROUNDS + round) * pages * page, pages};
+        sem_init(&workers[i].go, 0, 0);
+        sem_init(&workers[i].done, 0, 0);
+        if (i < threads && pthread_create(&id, NULL, work, &workers[i])) return 2;
+    }
+    puts("ready");
+    fflush(stdout);
+    char byte;
+    for (int round = 0; round < ROUNDS && read(0, &byte, 1) == 1; round++) {
+        for (size_t i = 0; i < threads; i++) sem_post(&workers[i].go);
+        for (size_t i = 0; i < threads; i++) sem_wait(&workers[i].done);
+        if (pthread_create(&id, NULL, write_part, &workers[threads].parts[round])) return 2;
+        pthread_join(id, NULL);
+        if (fork() == 0) {
+            write_part(&workers[threads + 1].parts[round]);
+            _exit(0);
+        }
+        wait(NULL);
+        puts("done");
+        fflush(stdout);
+    }
+    return 0;
+}
+
 static volatile char *volatile closed;
 
 static void open_up(int signal) {
@@ -82,6 +160,8 @@ int main(int argc, char **argv) {
         write_all(from, pages);
     } else if (!strcmp(how, "populate")) {
         write_all(fresh(pages * page, both, MAP_POPULATE), pages);
+    } else if (!strcmp(how, "locked")) {
+        if (mlock((void *)fresh(pages * page, both, 0), pages * page)) return 4;
     } else if (!strcmp(how, "read-call")) {
         volatile char *from = fresh(pages * page, both, 0);
         int zero = open("/dev/zero", O_RDONLY);
@@ -109,6 +189,15 @@ int main(int argc, char **argv) {
             if (pthread_create(&ids[i], NULL, write_part, &parts[i])) return 2;
         }
         for (size_t i = 0; i < times; i++) pthread_join(ids[i], NULL);
+    } else if (!strcmp(how, "race")) {
+        pthread_t *ids = calloc(times, sizeof *ids);
+        struct part part = {fresh(pages * page, both, 0), pages};
+        pthread_barrier_init(&all_there, NULL, times);
+        for (size_t i = 0; i < times; i++)
+            if (pthread_create(&ids[i], NULL, write_together, &part)) return 2;
+        for (size_t i = 0; i < times; i++) pthread_join(ids[i], NULL);
+    } else if (!strcmp(how, "serve")) {
+        return serve(pages, times);
     } else if (!strcmp(how, "churn")) {
         volatile char *from = fresh(pages * page, both, 0);
         for (size_t i = 0; i < times; i++) {
@@ -117,12 +206,32 @@ int main(int argc, char **argv) {
         }
     } else if (!strcmp(how, "exec")) {
         run_itself(pages);
+    } else if (!strcmp(how, "chain")) {
+        char left[32];
+        if (times <= 1) run_itself(pages);
+        snprintf(left, sizeof left, "%zu", times - 1);
+        execl("/proc/self/exe", "faults", "chain", argv[2], left, (char *)NULL);
+        return 127;
     } else if (!strcmp(how, "vfork")) {
         if (vfork() == 0) run_itself(pages);
         wait(NULL);
     } else if (!strcmp(how, "killed")) {
         write_all(fresh(pages * page, both, 0), pages);
         raise(SIGKILL);
+    } else if (!strcmp(how, "dies")) {
+        volatile char *from = fresh(pages * page, both, 0);
+        write_all(from, pages);
+        mprotect((void *)from, page, PROT_NONE);
+        from[0] = 1;
+    } else if (!strcmp(how, "in-handler")) {
+        kept = fresh(pages * page, both, 0);
+        kept_pages = pages;
+        signal(SIGUSR1, write_kept);
+        raise(SIGUSR1);
+    } else if (!strcmp(how, "shared")) {
+        write_all(file_pages(pages, MAP_SHARED, memfd_create("faults", 0)), pages);
+    } else if (!strcmp(how, "file")) {
+        write_all(file_pages(pages, MAP_PRIVATE, fileno(tmpfile())), pages);
     } else if (!strcmp(how, "handler")) {
         signal(SIGSEGV, open_up);
         closed = fresh(pages * page, PROT_NONE, 0);

@@ -7,8 +7,14 @@
     reason = "a test fails by panicking, and says when it skips"
 )]
 
+#[path = "faults/account.rs"]
+mod account;
 #[allow(dead_code, reason = "the tests of experiments use the rest of it")]
 mod helper;
+#[path = "faults/kinds.rs"]
+mod kinds;
+#[path = "faults/running.rs"]
+mod running;
 
 use helper::{Place, said};
 use rustix::process::{Pid, Signal, kill_process};
@@ -81,6 +87,7 @@ fn users() -> Vec<Option<u32>> {
 
 /// One fault of the list.
 struct Seen {
+    tid: i64,
     page: u64,
     access: String,
     cause: String,
@@ -127,17 +134,27 @@ fn refused(test: &str, done: &Output) -> bool {
 
 /// Runs the program and reads the list and the saved form; `None` where recording is refused.
 fn run(test: &str, user: Option<u32>, words: &[&str]) -> Option<Run> {
+    run_with(test, user, &[], words)
+}
+
+/// The same with more options.
+fn run_with(test: &str, user: Option<u32>, more: &[&str], words: &[&str]) -> Option<Run> {
     let programs = Programs::get()?;
     let place = tempfile::tempdir_in(programs.dir.path()).unwrap();
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let saved = place.path().join("run.json");
-    let options = ["--format", "json", "--save", saved.to_str().unwrap()];
+    let options = [&["--format", "json", "--save", saved.to_str().unwrap()], more].concat();
     let done = programs.command(user, &options, words).output().unwrap();
     if refused(test, &done) {
         return None;
     }
-    let saved: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
     let ranges = ranges(&said(&done.stderr));
+    Some(read(test, done, &ranges, &saved))
+}
+
+/// What was recorded on `ranges`, from the list on standard output and the saved form.
+fn read(test: &str, done: Output, ranges: &[(u64, u64)], saved: &Path) -> Run {
+    let saved: Value = serde_json::from_slice(&std::fs::read(saved).unwrap()).unwrap();
     let list = said(&done.stdout);
     let faults: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(faults.len() as u64, saved["faults"]["total"]["faults"].as_u64().unwrap());
@@ -146,7 +163,7 @@ fn run(test: &str, user: Option<u32>, words: &[&str]) -> Option<Run> {
     assert_eq!(saved["faults"]["lost_records"], 0, "{test}");
     let within = |seen: &Seen| ranges.iter().any(|(from, to)| (*from..*to).contains(&seen.page));
     let within = faults.iter().map(seen).filter(within).collect();
-    Some(Run { done, within, report: saved["faults"].clone() })
+    Run { done, within, report: saved["faults"].clone() }
 }
 
 /// The ranges that the program has named.
@@ -163,6 +180,7 @@ fn seen(fault: &Value) -> Seen {
     let text = |key: &str| fault[key].as_str().unwrap().to_owned();
     let labels = fault["labels"].as_array().unwrap().iter();
     Seen {
+        tid: fault["tid"].as_i64().unwrap(),
         page: fault["page_address"].as_u64().unwrap(),
         access: text("access"),
         cause: text("cause"),
@@ -228,7 +246,7 @@ fn a_write_after_a_read_is_a_second_fault_on_the_page() {
 fn populated_pages_are_in_rusage_and_in_no_event() {
     each_of("populate", |run| {
         assert_eq!(run.within.len(), 0);
-        let left = run.number("/account/unexplained_faults");
+        let left = run.number("/account/unexplained_faults/known");
         assert!(left >= PAGES.cast_signed(), "{}", run.report["account"]);
     });
 }
@@ -239,9 +257,9 @@ fn what_read_puts_into_fresh_memory_is_taken_in_the_kernel() {
         assert_eq!(run.in_user_mode().count(), 0);
         if run.sees_kernel() {
             assert_eq!(run.within.len() as u64, PAGES);
-            assert!(run.number("/account/unexplained_faults") < 20);
+            assert!(run.number("/account/unexplained_faults/known") < 20);
         } else {
-            assert!(run.number("/account/unexplained_faults") >= PAGES.cast_signed());
+            assert!(run.number("/account/unexplained_faults/known") >= PAGES.cast_signed());
         }
     });
 }
@@ -311,7 +329,7 @@ fn a_fault_that_is_not_allowed_has_no_end() {
     each_of("handler", |run| {
         assert_eq!(run.count(|f| f.served == "no" && !f.paired), PAGES);
         assert_eq!(run.count(|f| f.served == "minor" && f.paired), PAGES);
-        assert!(run.number("/account/failed_faults") >= PAGES.cast_signed());
+        assert!(run.number("/account/failed_faults/known") >= PAGES.cast_signed());
     });
 }
 
@@ -323,7 +341,7 @@ fn the_account_of_a_small_program_closes() {
             return;
         }
         // What the kernel touches for it: a program that only maps, prints and ends.
-        let left = run.number("/account/unexplained_faults");
+        let left = run.number("/account/unexplained_faults/known");
         assert!((0..8).contains(&left), "{}", run.report["account"]);
     });
 }

@@ -9,6 +9,7 @@
 //! Cost: the descriptor scan of `pipes` and 1-2 us for each thread placed.
 
 use crate::pipes::End;
+use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, affinity};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -108,12 +109,8 @@ fn sources_first(edges: &BTreeSet<(i32, i32)>, all: &BTreeSet<i32>) -> Vec<i32> 
 /// When none could be; a process that is gone has no threads and is no error.
 pub fn place(pid: i32, cpu: u32) -> Result<u32, SysError> {
     let mut placed = 0;
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Ok(0);
-    };
     let mut refused = None;
-    let names = tasks.filter_map(|t| t.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    for thread in names {
+    for thread in tree::threads(pid).unwrap_or_default() {
         match affinity::set(thread, &[cpu]) {
             Ok(()) => placed += 1,
             Err(error) if error.is_gone() => {}

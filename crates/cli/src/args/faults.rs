@@ -14,15 +14,21 @@ Examples:
   pagewise faults --all -- true                  each fault, in order
   pagewise faults --format pagein -- ls | head
   pagewise faults --max-faults 2000 --max-major 0 -- ./app --version
+  pagewise faults -p 1234 --for 5s               a running process, undisturbed
+  pagewise faults --no-latency -- ./app          half the cost, no times
+  pagewise faults --account -- ./app             what no event tells of, by call
 
 The summary goes to standard error, after the program's own output. With a list
 (--all, --format) or --json standard output is that alone: the program's goes to
 standard error.
 
-Exit codes: the program's own, or its signal; 1 a budget is broken (a program
-that failed keeps its own), 3 faults cannot be recorded here, or records were
-lost so that a budget cannot be judged; 125 could not be started, 126 cannot be
-executed, 127 not found, 2 bad usage.")]
+With -p every thread of the process is recorded, and the children it makes from
+then on, until --for is over, the process ends or Ctrl-C; it is never stopped.
+
+Exit codes: the program's own, or its signal (with -p: 0); 1 a budget is broken
+(a program that failed keeps its own), 3 faults cannot be recorded here, or
+records were lost so that a budget cannot be judged; 125 could not be started,
+126 cannot be executed, 127 not found, 2 bad usage, or no such process to record.")]
 pub(crate) struct Faults {
     /// Print every fault on standard output
     #[arg(long)]
@@ -33,6 +39,19 @@ pub(crate) struct Faults {
     /// Print the saved form on standard output instead of text on standard error
     #[arg(long, conflicts_with_all = ["all", "format"])]
     pub(crate) json: bool,
+    /// Record a running process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(conflicts_with_all = ["command", "input", "account"])]
+    pub(crate) pid: Option<i32>,
+    /// Record the process for this long: 5s, 2min
+    #[arg(long = "for", value_name = "TIME", requires = "pid")]
+    pub(crate) duration: Option<Nanos>,
+    /// Do not record how long faults take, at half the cost; only major ones are told apart
+    #[arg(long, conflicts_with = "max_fault_time")]
+    pub(crate) no_latency: bool,
+    /// Count the faults inside each system call too, by tracing the program: it runs slower
+    #[arg(long)]
+    pub(crate) account: bool,
     /// Save the run to FILE (it is saved under its identifier as well)
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,

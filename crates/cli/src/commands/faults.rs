@@ -1,5 +1,7 @@
 //! `pagewise faults`
 
+mod running;
+
 use super::experiment::{environment, identity, keep, own_exe};
 use crate::args::{Faults, ListFormat};
 use crate::failure::{Failure, UNFIT};
@@ -24,8 +26,13 @@ const BROKEN: u8 = 1;
 
 /// Runs the program once, its own streams untouched but for lists, and records its page faults.
 pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
+    refuse_times(args)?;
+    if let Some(pid) = args.pid {
+        return running::run(args, pid);
+    }
     if args.command.is_empty() {
-        return Err(Failure::usage("no command given").with_help("put it after --"));
+        return Err(Failure::usage("no command given")
+            .with_help("put it after --, or name a running process: -p PID"));
     }
     let start = clock::now();
     let launch = launch(args);
@@ -35,26 +42,17 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     run.environment = environment();
     run.machine = Some(pagewise_kernel::machine::machine());
-    let mut printed = Printed::new(args.list());
+    let mut printed = Printed::new(args);
     let recorded = {
         let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
-        let wanted = Wanted { list: args.list().is_some() };
-        recorder::record_through(&launch, &recorder, wanted, &mut |names, faults| {
+        recorder::record_through(&launch, &recorder, wanted(args), &mut |names, faults| {
             printed.take(names, &faults);
         })
         .map_err(failure)?
     };
     let ended = recorded.ended;
     let judged = match recorded.report {
-        Ok(report) => {
-            run.faults = Some(report);
-            run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
-            keep(&mut run);
-            if let Err(error) = printed.finish().and_then(|()| report_run(&run, args)) {
-                error.tell();
-            }
-            run.faults.as_ref().and_then(|report| judge(&args.budgets(), report))
-        }
+        Ok(report) => conclude(run, report, printed, start, args),
         Err(error) => Some(failure(error)),
     };
     // The program has run: its status is passed on, unless it is success and a budget's is not.
@@ -62,6 +60,38 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
         Some(code) if ended == Ended::Exited(0) => Ok(code),
         _ => passthrough::end_like(ended),
     }
+}
+
+fn wanted(args: &Faults) -> Wanted {
+    Wanted { list: args.list().is_some(), latency: !args.no_latency, calls: args.account }
+}
+
+/// A form that shows nothing but times has nothing to show without them.
+fn refuse_times(args: &Faults) -> Result<(), Failure> {
+    match args.list() {
+        Some(ListFormat::FoldedNs) if args.no_latency => {
+            Err(Failure::usage("--format folded-ns shows latencies, which --no-latency leaves out")
+                .with_help("--format folded counts faults instead"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keeps and shows what was recorded since `start`; what its budgets make a failure.
+fn conclude(
+    mut run: Run,
+    report: FaultReport,
+    printed: Printed,
+    start: Nanos,
+    args: &Faults,
+) -> Option<Failure> {
+    run.faults = Some(report);
+    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    keep(&mut run);
+    if let Err(error) = printed.finish().and_then(|()| report_run(&run, args)) {
+        error.tell();
+    }
+    run.faults.as_ref().and_then(|report| judge(&args.budgets(), report))
 }
 
 fn launch(args: &Faults) -> Launch {
@@ -111,6 +141,7 @@ fn failure(error: RecordError) -> Failure {
     match error {
         RecordError::Launch(error) => error.into(),
         RecordError::Refused(refusal) => Failure::unfit(refusal.why).with_help(refusal.help),
+        RecordError::Gone(_) => Failure::usage(error.to_string()),
         other => Failure::usage(other.to_string()).with_code(UNFIT),
     }
 }
@@ -123,9 +154,9 @@ enum Printed {
 }
 
 impl Printed {
-    fn new(format: Option<ListFormat>) -> Self {
-        let list = |format| Self::List(List::new(format), Ok(()));
-        match format {
+    fn new(args: &Faults) -> Self {
+        let list = |format| Self::List(List::new(format, !args.no_latency), Ok(()));
+        match args.list() {
             None => Self::Nothing,
             Some(ListFormat::Table) => list(Format::Table),
             Some(ListFormat::Pagein) => list(Format::Pagein),

@@ -4,9 +4,10 @@
 use crate::args::Supervise;
 use crate::failure::Failure;
 use pagewise_judge::faults::{Analysis, CodePlace, Image, KERNEL, Options};
+use pagewise_model::fault::Ending;
 use pagewise_model::fault::event::Event;
 use pagewise_observe::faults::Images;
-use pagewise_tracee::recorder::{self, Conclusion, Ending, Sink, Wanted};
+use pagewise_tracee::recorder::{self, Conclusion, Sees, Sink, Wanted};
 use std::process::ExitCode;
 
 struct Analysed {
@@ -32,8 +33,7 @@ impl Sink for Analysed {
         }
     }
     fn conclude(mut self: Box<Self>, ending: &Ending) -> Conclusion {
-        let (report, names, faults) =
-            self.analysis.conclude(&ending.usage, &ending.exec, &mut self.code);
+        let (report, names, faults) = self.analysis.conclude(ending, &mut self.code);
         Conclusion { report, names, faults }
     }
 }
@@ -41,8 +41,15 @@ impl Sink for Analysed {
 /// Serves the front until it has all it asked for or is gone.
 pub(super) fn run(args: &Supervise) -> ExitCode {
     let page = pagewise_kernel::page_size::base();
-    let make = |wanted: Wanted, sees_kernel| -> Box<dyn Sink> {
-        let options = Options { page, list: wanted.list, sees_kernel };
+    let make = |wanted: Wanted, sees: Sees| -> Box<dyn Sink> {
+        let options = Options {
+            page,
+            list: wanted.list,
+            sees_kernel: sees.kernel,
+            has_ends: sees.all_ends,
+            has_error_codes: sees.error_codes,
+            from_start: sees.from_start,
+        };
         Box::new(Analysed { analysis: Analysis::new(options), code: Code(Images::default()) })
     };
     match recorder::serve(args.fd, &make) {

@@ -7,10 +7,13 @@
 //! both rights at once). For those that read one operand and write another (string moves, push and
 //! call of memory), the registers recorded tell which operand the address lies in. What is left is
 //! `unknown`, and so are faults taken in the kernel.
+//!
+//! The error code of an x86-64 processor says it without any of this (arch/x86/include/asm/
+//! trap_pf.h): bit 0 the page was there, bit 1 a write, bit 4 an instruction fetch.
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register, UsedMemory};
-use pagewise_model::fault::Access;
-use pagewise_model::fault::event::{Begin, Registers};
+use pagewise_model::fault::event::{Begin, ErrorCode, Registers};
+use pagewise_model::fault::{Access, Cause};
 use pagewise_model::{Bytes, PageSize};
 
 /// A string instruction may stand this far from where it faulted.
@@ -78,6 +81,31 @@ fn operand(memory: &UsedMemory) -> Option<Operand> {
     };
     let size = memory.memory_size().size() as u64;
     Some(Operand { is_write, base, displacement: memory.displacement(), size })
+}
+
+/// What was done and why, as the processor says.
+pub(super) const fn told(code: ErrorCode) -> (Access, Cause) {
+    const PRESENT: u64 = 1;
+    const WRITE: u64 = 1 << 1;
+    const FETCH: u64 = 1 << 4;
+    let access = if code.bits & FETCH != 0 {
+        Access::Execute
+    } else if code.bits & WRITE != 0 {
+        Access::Write
+    } else {
+        Access::Read
+    };
+    let cause = if code.bits & PRESENT != 0 { Cause::Protection } else { Cause::Absent };
+    (access, cause)
+}
+
+/// Why the fault `begin` came, by the page that was mapped then.
+pub(super) const fn cause(begin: &Begin) -> Cause {
+    match begin.page_bytes {
+        Some(Bytes(0)) => Cause::Absent,
+        Some(_) => Cause::Protection,
+        None => Cause::Unknown,
+    }
 }
 
 /// What the fault `begin` of `instruction` was about, with base pages of `page`.

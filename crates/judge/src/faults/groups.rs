@@ -38,5 +38,6 @@ pub(super) fn add(sum: &mut Tally, more: Tally) {
     sum.faults += more.faults;
     sum.major_faults += more.major_faults;
     sum.again_faults += more.again_faults;
+    sum.raced_faults += more.raced_faults;
     sum.time_ns += more.time_ns;
 }

@@ -11,13 +11,17 @@
 //!
 //! Whether the page was absent is what the kernel saw at the beginning. A page that another thread
 //! brings in between the fault and that look counts as present (seen in 2.4% of the faults of 8
-//! threads that race for the same pages). What was done is read from the instruction (`access`).
+//! threads that race for the same pages): such faults are labelled (`race`). What was done is read
+//! from the instruction (`access`). Where the processor's error code was recorded it says both, and
+//! nothing is inferred.
 
 mod access;
+mod account;
 mod address_space;
 pub mod budget;
 mod groups;
 mod histogram;
+mod race;
 mod sites;
 mod summary;
 mod touched;
@@ -25,12 +29,16 @@ mod touched;
 use address_space::Spaces;
 use groups::Groups;
 use histogram::Histogram;
-use pagewise_model::fault::event::{Begin, End, Event, What};
+use pagewise_model::fault::event::{Begin, End, ErrorCode, Event, What};
 use pagewise_model::fault::{Access, Cause, Fault, Label, MappingKind, Served, Tally};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use race::Races;
 use sites::Sites;
 pub use sites::{CodePlace, Image, KERNEL};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// Why a fault has no latency where ends are left out.
+const NO_ENDS: &str = "the ends of faults were not recorded (--no-latency)";
 
 /// What to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +49,12 @@ pub struct Options {
     pub list: bool,
     /// Faults in the kernel are recorded too.
     pub sees_kernel: bool,
+    /// The ends of all faults are recorded, not of major ones alone.
+    pub has_ends: bool,
+    /// The processor's error codes are recorded.
+    pub has_error_codes: bool,
+    /// The program is recorded from its start on; else its threads may be in a fault already.
+    pub from_start: bool,
 }
 
 /// The faults of a program so far.
@@ -50,6 +64,11 @@ pub struct Analysis {
     spaces: Spaces,
     sites: Sites,
     open: HashMap<i32, Open>,
+    /// What the processor said about the fault that a thread is about to begin.
+    codes: HashMap<i32, ErrorCode>,
+    /// Threads of which a beginning was seen, where not every one may have been.
+    begun: HashSet<i32>,
+    races: Races,
     first: Option<Nanos>,
     total: Tally,
     latencies: Histogram,
@@ -88,18 +107,20 @@ struct Open {
 struct Labels {
     again: bool,
     copies: bool,
+    raced: bool,
 }
 
 /// How a fault came to its end.
 #[derive(Debug, Clone, Copy)]
 enum Close {
     Served {
-        at: Nanos,
         is_major: bool,
         page: Option<Bytes>,
     },
     /// Without an end, and why.
     Unserved(&'static str),
+    /// Its end was not to be recorded, and why.
+    Untold(&'static str),
 }
 
 impl Analysis {
@@ -111,6 +132,9 @@ impl Analysis {
             spaces: Spaces::new(options.page),
             sites: Sites::default(),
             open: HashMap::new(),
+            codes: HashMap::new(),
+            begun: HashSet::new(),
+            races: Races::default(),
             first: None,
             total: Tally::default(),
             latencies: Histogram::default(),
@@ -135,6 +159,9 @@ impl Analysis {
     pub fn take(&mut self, event: Event, images: &mut dyn Image) {
         match event.what {
             What::Begin(begin) => self.begin(event.at_ns, begin, images),
+            What::ErrorCode(code) => {
+                self.codes.insert(code.tid, code);
+            }
             What::End(end) => self.end(event.at_ns, end),
             What::Map(map) => self.spaces.map(&map),
             What::Exec { pid } => {
@@ -143,7 +170,9 @@ impl Analysis {
             }
             What::Fork { pid, parent_pid } => self.spaces.fork(pid, parent_pid),
             What::Exit { pid, tid } => {
-                self.close(tid, Close::Unserved("the thread ended in it"));
+                self.give_up(event.at_ns, tid, "the thread ended in it");
+                self.codes.remove(&tid);
+                self.begun.remove(&tid);
                 self.spaces.exit(pid);
             }
             What::Lost { records } => self.lost += records,
@@ -151,20 +180,23 @@ impl Analysis {
     }
 
     fn begin(&mut self, at: Nanos, begin: Begin, images: &mut dyn Image) {
-        self.close(begin.tid, Close::Unserved("not allowed, or interrupted by a signal"));
+        self.give_up(at, begin.tid, "not allowed, or interrupted by a signal");
         self.first.get_or_insert(at);
+        if !self.options.from_start {
+            self.begun.insert(begin.tid);
+        }
         let target = self.spaces.find(begin.pid, begin.address, begin.registers);
         let code = self.spaces.code(begin.pid, begin.ip_address);
         let (site, instruction) =
             self.sites.find(code, self.spaces.path(code.path), &begin, images);
-        let access = access::of(&begin, instruction, self.options.page);
-        let cause = match begin.page_bytes {
-            Some(Bytes(0)) => Cause::Absent,
-            Some(_) => Cause::Protection,
-            None => Cause::Unknown,
+        let told = self.codes.remove(&begin.tid).filter(|code| code.address == begin.address);
+        let (access, cause) = match told {
+            Some(code) => access::told(code),
+            None => (access::of(&begin, instruction, self.options.page), access::cause(&begin)),
         };
         let copies = cause == Cause::Protection && access == Access::Write && !target.is_shared;
         let again = !self.spaces.touch(begin.pid, begin.address);
+        let raced = self.race(at, &begin);
         let open = Open {
             at,
             begin,
@@ -174,47 +206,58 @@ impl Analysis {
             offset: target.offset,
             access,
             cause,
-            labels: Labels { again, copies },
+            labels: Labels { again, copies, raced },
         };
         self.open.insert(begin.tid, open);
+    }
+
+    /// Whether `begin` races with the fault of another thread, which is then labelled as well.
+    fn race(&mut self, at: Nanos, begin: &Begin) -> bool {
+        if self.spaces.threads(begin.pid) < 2 {
+            return false;
+        }
+        let page_of = |begin: &Begin| page_of(begin, self.options.page);
+        let page = page_of(begin);
+        let Some(other) = self.races.begin(page, begin.tid, at) else { return false };
+        if let Some(open) = self.open.get_mut(&other)
+            && page_of(&open.begin) == page
+        {
+            open.labels.raced = true;
+        }
+        true
     }
 
     fn end(&mut self, at: Nanos, end: End) {
         let matches = |open: &Open| open.begin.address == end.address;
         if self.open.get(&end.tid).is_some_and(matches) {
-            let close = Close::Served { at, is_major: end.is_major, page: end.page_bytes };
-            self.close(end.tid, close);
-        } else {
+            let close = Close::Served { is_major: end.is_major, page: end.page_bytes };
+            self.close(at, end.tid, close);
+        } else if self.options.from_start || self.begun.contains(&end.tid) {
             self.unpaired_ends += 1;
         }
+        // Else it had begun before the recording.
     }
 
-    fn close(&mut self, tid: i32, close: Close) {
+    /// The fault of `tid` that is still under way will not be served.
+    fn give_up(&mut self, at: Nanos, tid: i32, why: &'static str) {
+        let is_told = self.options.has_ends;
+        let close = if is_told { Close::Unserved(why) } else { Close::Untold(NO_ENDS) };
+        self.close(at, tid, close);
+    }
+
+    fn close(&mut self, at: Nanos, tid: i32, close: Close) {
         let Some(open) = self.open.remove(&tid) else { return };
-        let latency = match close {
-            Close::Served { at, .. } => Some(Nanos(at.0.saturating_sub(open.at.0))),
-            Close::Unserved(_) => None,
-        };
+        self.races.end(page_of(&open.begin, self.options.page), tid, at);
+        let is_timed = self.options.has_ends && matches!(close, Close::Served { .. });
+        let latency = is_timed.then(|| Nanos(at.0.saturating_sub(open.at.0)));
         let one = Tally {
             faults: 1,
             major_faults: u64::from(matches!(close, Close::Served { is_major: true, .. })),
             again_faults: u64::from(open.labels.again),
+            raced_faults: u64::from(open.labels.raced),
             time_ns: latency.unwrap_or_default(),
         };
-        match close {
-            Close::Served { page, .. } => {
-                let count = match open.begin.in_kernel {
-                    true if self.user_served == 0 => &mut self.kernel_early,
-                    true => &mut self.kernel_served,
-                    false => &mut self.user_served,
-                };
-                *count += 1;
-                if let Some(page) = page.filter(|page| page.0 > 0) {
-                    self.by_page.add(page, one);
-                }
-            }
-            Close::Unserved(_) => self.unserved += 1,
-        }
+        self.count_served(&open, close, one);
         if let Some(latency) = latency {
             self.latencies.add(latency);
         }
@@ -230,21 +273,53 @@ impl Analysis {
         }
     }
 
+    fn count_served(&mut self, open: &Open, close: Close, one: Tally) {
+        match close {
+            Close::Unserved(_) => self.unserved += 1,
+            // Still under way when the recording ended.
+            Close::Untold(_) if self.options.has_ends => {}
+            _ => self.count_mode(&open.begin),
+        }
+        if let Close::Served { page: Some(page), .. } = close
+            && page.0 > 0
+        {
+            self.by_page.add(page, one);
+        }
+    }
+
+    fn count_mode(&mut self, begin: &Begin) {
+        let count = match begin.in_kernel {
+            true if self.user_served == 0 => &mut self.kernel_early,
+            true => &mut self.kernel_served,
+            false => &mut self.user_served,
+        };
+        *count += 1;
+    }
+
     /// The fault of a list; its order and whether records were lost are known at the end.
     fn fault(&self, open: &Open, close: Close, latency: Option<Nanos>) -> Fault {
         let begin = &open.begin;
         let page_of = |address: u64| address - address % self.options.page.bytes();
-        let (served, page, latency) = match close {
-            Close::Served { is_major, page, .. } => {
-                let served = if is_major { Served::Major } else { Served::Minor };
-                (served, page.filter(|page| page.0 > 0), Fact::Known(latency.unwrap_or_default()))
-            }
-            Close::Unserved(why) => (Served::No, None, Fact::missing(why)),
+        let served = match close {
+            Close::Served { is_major: true, .. } => Served::Major,
+            Close::Served { .. } => Served::Minor,
+            Close::Unserved(_) => Served::No,
+            Close::Untold(_) => Served::Unknown,
+        };
+        let page = match close {
+            Close::Served { page, .. } => page.filter(|page| page.0 > 0),
+            _ => None,
+        };
+        let latency = match (latency, close) {
+            (Some(latency), _) => Fact::Known(latency),
+            (None, Close::Unserved(why) | Close::Untold(why)) => Fact::missing(why),
+            (None, Close::Served { .. }) => Fact::missing(NO_ENDS),
         };
         let labels = [
             (open.labels.again, Label::Again),
             (open.labels.copies, Label::CopyOnWrite),
             (begin.in_kernel, Label::KernelMode),
+            (open.labels.raced, Label::Raced),
         ];
         Fault {
             order: 0,
@@ -264,6 +339,10 @@ impl Analysis {
             labels: labels.iter().filter(|(is, _)| *is).map(|(_, label)| *label).collect(),
         }
     }
+}
+
+const fn page_of(begin: &Begin, page: PageSize) -> race::Page {
+    (begin.pid, begin.address / page.bytes())
 }
 
 #[cfg(test)]

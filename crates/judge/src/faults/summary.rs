@@ -1,12 +1,10 @@
 //! The end of an analysis: sums, names and the account.
 
-use super::{Analysis, Close, Image, groups};
+use super::{Analysis, Close, Image, NO_ENDS, groups};
 use pagewise_model::fault::{
-    Account, ExecCounts, Fault, FaultReport, FunctionTally, Names, PlaceTally, Served, Site, Step,
-    Tally,
+    Ending, Fault, FaultReport, FunctionTally, Names, PlaceTally, Served, Site, Step, Tally,
 };
-use pagewise_model::usage::Usage;
-use pagewise_model::{Bytes, Fact};
+use pagewise_model::{Bytes, Fact, Nanos};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -14,18 +12,17 @@ use std::collections::HashMap;
 const MOST_NAMED: usize = 40;
 
 impl Analysis {
-    /// What all events came to. `exec` are the kernel's counts at the first exec; `images` names
-    /// functions. The list is empty unless it was wanted.
+    /// What all events came to. `ending` says how the recording ended; `images` names functions.
+    /// The list is empty unless it was wanted.
     #[must_use]
     pub fn conclude(
         mut self,
-        usage: &Usage,
-        exec: &Fact<ExecCounts>,
+        ending: &Ending,
         images: &mut dyn Image,
     ) -> (FaultReport, Names, Vec<Fault>) {
         let open: Vec<i32> = self.open.keys().copied().collect();
         for tid in open {
-            self.close(tid, Close::Unserved("the recording ended in it"));
+            self.end_recording(tid);
         }
         let spaces = &self.spaces;
         let names = Names {
@@ -33,7 +30,18 @@ impl Analysis {
             sites: self.sites.named(images, &|path| spaces.path(path).to_owned()),
         };
         let faults = self.ordered_list();
-        (self.report(usage, exec, &names), names, faults)
+        (self.report(ending, &names), names, faults)
+    }
+
+    /// A fault that is still under way fails with its program, unless that lives on.
+    fn end_recording(&mut self, tid: i32) {
+        const WHY: &str = "the recording ended in it";
+        let at = Nanos(u64::MAX);
+        if self.options.from_start {
+            self.give_up(at, tid, WHY);
+        } else {
+            self.close(at, tid, Close::Untold(WHY));
+        }
     }
 
     fn ordered_list(&mut self) -> Vec<Fault> {
@@ -49,12 +57,19 @@ impl Analysis {
         list
     }
 
-    fn report(&self, usage: &Usage, exec: &Fact<ExecCounts>, names: &Names) -> FaultReport {
+    fn report(&self, ending: &Ending, names: &Names) -> FaultReport {
         let latencies = self.latencies.latencies();
-        let none = || Fact::missing("no fault was recorded from its beginning to its end");
+        let none = || match self.options.has_ends {
+            true => Fact::missing("no fault was recorded from its beginning to its end"),
+            false => Fact::missing(NO_ENDS),
+        };
         FaultReport {
             step: if self.options.sees_kernel { Step::PerfAll } else { Step::PerfUser },
-            usage: usage.clone(),
+            has_ends: self.options.has_ends,
+            has_error_codes: self.options.has_error_codes,
+            attached: ending.attached.clone(),
+            wall_ns: ending.wall_ns,
+            usage: ending.usage.clone(),
             total: self.total,
             latency: latencies.map_or_else(none, Fact::Known),
             touched_pages: self.spaces.touched_pages(),
@@ -69,7 +84,7 @@ impl Analysis {
             by_page: self.by_page.ranked(),
             places: self.places(names),
             functions: self.functions(names),
-            account: self.account(usage, exec),
+            account: self.account(ending),
         }
     }
 
@@ -104,30 +119,5 @@ impl Analysis {
         });
         all.truncate(MOST_NAMED);
         all
-    }
-
-    fn account(&self, usage: &Usage, exec: &Fact<ExecCounts>) -> Account {
-        let rusage_faults = usage.minor_faults.saturating_add(usage.major_faults);
-        let before_exec_faults =
-            exec.clone().map(|counts| counts.minor_faults.saturating_add(counts.major_faults));
-        // Those of building the image are in the counts of the exec as well.
-        let early = if exec.known().is_some() { 0 } else { self.kernel_early };
-        let kernel_faults = if self.options.sees_kernel {
-            Fact::Known(self.kernel_served + early)
-        } else {
-            Fact::missing("needs kernel.perf_event_paranoid=1 or CAP_PERFMON")
-        };
-        let known = |fact: &Fact<u64>| fact.known().copied().unwrap_or(0);
-        let explained = known(&before_exec_faults) + self.user_served + known(&kernel_faults);
-        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        Account {
-            rusage_faults,
-            before_exec_faults,
-            user_faults: self.user_served,
-            kernel_faults,
-            populate_faults: Fact::missing("no event tells of them"),
-            failed_faults: if self.lost > 0 { 0 } else { self.unserved },
-            unexplained_faults: signed(rusage_faults) - signed(explained),
-        }
     }
 }

@@ -24,8 +24,12 @@ pub struct Stat {
     pub session: i32,
     /// Minor faults.
     pub minor_faults: u64,
+    /// Minor faults of children that were waited for.
+    pub child_minor_faults: u64,
     /// Major faults.
     pub major_faults: u64,
+    /// Major faults of children that were waited for.
+    pub child_major_faults: u64,
     /// Ticks in user mode.
     pub user_ticks: u64,
     /// Ticks in the kernel.
@@ -39,6 +43,18 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// Faults, minor and major.
+    #[must_use]
+    pub const fn faults(&self) -> u64 {
+        self.minor_faults.saturating_add(self.major_faults)
+    }
+
+    /// Faults of children that were waited for, minor and major.
+    #[must_use]
+    pub const fn child_faults(&self) -> u64 {
+        self.child_minor_faults.saturating_add(self.child_major_faults)
+    }
+
     /// Ended, and not yet waited for.
     #[must_use]
     pub const fn is_zombie(&self) -> bool {
@@ -63,7 +79,9 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         group: number(field(5)?)?,
         session: number(field(6)?)?,
         minor_faults: number(field(10)?)?,
+        child_minor_faults: number(field(11)?)?,
         major_faults: number(field(12)?)?,
+        child_major_faults: number(field(13)?)?,
         user_ticks: number(field(14)?)?,
         system_ticks: number(field(15)?)?,
         threads: number(field(20)?)?,
@@ -75,6 +93,13 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
 /// The stat of process `pid`.
 pub fn read(pid: i32) -> Result<Stat, SysError> {
     let path = pid_path(pid, "stat");
+    let text = read_bytes(&path)?;
+    parse(&text).ok_or_else(|| SysError::malformed("read", path))
+}
+
+/// The stat of thread `tid` alone: its faults and times are not those of its process.
+pub fn read_thread(tid: i32) -> Result<Stat, SysError> {
+    let path = format!("/proc/{tid}/task/{tid}/stat");
     let text = read_bytes(&path)?;
     parse(&text).ok_or_else(|| SysError::malformed("read", path))
 }
@@ -91,7 +116,7 @@ mod tests {
         let stat = parse(X86).unwrap();
         assert_eq!((stat.pid, stat.comm.as_str(), stat.state), (7816, "cat", 'R'));
         assert_eq!((stat.ppid, stat.group, stat.session), (7810, 7810, 3950));
-        assert_eq!(stat.minor_faults, 100);
+        assert_eq!((stat.faults(), stat.child_faults()), (100, 0));
         assert_eq!((stat.threads, stat.start_ticks, stat.processor), (1, 113_322, 0));
     }
 
@@ -107,6 +132,9 @@ mod tests {
     fn reads_its_own() {
         let stat = read(crate::proc::own_pid()).unwrap();
         assert_eq!(stat.ppid, std::os::unix::process::parent_id().cast_signed());
+        // The main thread of this process is one of several.
+        let thread = read_thread(stat.pid).unwrap();
+        assert!(thread.faults() <= read(stat.pid).unwrap().faults());
     }
 
     proptest! {

@@ -61,6 +61,18 @@ fn listed_children(pid: i32) -> Result<Vec<i32>, SysError> {
     Ok(found)
 }
 
+/// Every thread of process `pid` at this moment.
+pub fn threads(pid: i32) -> Result<Vec<i32>, SysError> {
+    let dir = pid_path(pid, "task");
+    let fail = |e| SysError::new("read_dir", dir.clone(), e);
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(&dir).map_err(fail)? {
+        let name = task.map_err(fail)?.file_name();
+        found.extend(number::<i32>(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str())));
+    }
+    Ok(found)
+}
+
 /// Every process id on the machine, in ascending order.
 pub fn all() -> Result<Vec<i32>, SysError> {
     let fail = |e| SysError::new("read_dir", "/proc", e);

@@ -36,6 +36,17 @@ pub struct Begin {
     pub in_kernel: bool,
 }
 
+/// What the processor said about the fault that is about to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorCode {
+    /// Thread.
+    pub tid: i32,
+    /// Address touched.
+    pub address: u64,
+    /// As the processor pushed it; its bits are the machine's.
+    pub bits: u64,
+}
+
 /// A fault has been served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
@@ -74,6 +85,8 @@ pub struct Map {
 pub enum What {
     /// A fault has begun.
     Begin(Begin),
+    /// What the processor said about the fault that this thread begins next.
+    ErrorCode(ErrorCode),
     /// A fault has been served.
     End(End),
     /// A mapping was made or changed.

@@ -5,13 +5,15 @@
 //! and ends when the page is there; its latency contains what recording the beginning costs. What
 //! the recorder was not told is absent with a reason, never 0.
 
+mod account;
 mod budget;
 pub mod event;
 mod report;
 
+pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, ThreadCalls};
 pub use budget::{Broken, Budgets};
 pub use report::{
-    Account, ExecCounts, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
+    Attached, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
 };
 
 use crate::measured::Fact;
@@ -79,7 +81,7 @@ pub enum Served {
     Major,
     /// Not: the access was not allowed, or a signal came first.
     No,
-    /// Its end is among the records that were lost.
+    /// Its end is among the records that were lost, or ends were not recorded.
     Unknown,
 }
 
@@ -148,6 +150,9 @@ pub enum Label {
     CopyOnWrite,
     /// Taken in the kernel, which touched the page for the program.
     KernelMode,
+    /// Another thread faulted on the page at the same time: whether it was absent, and with that
+    /// what was done, may be what the other one left behind.
+    Raced,
 }
 
 impl Label {
@@ -158,6 +163,7 @@ impl Label {
             Self::Again => "again",
             Self::CopyOnWrite => "copy-on-write",
             Self::KernelMode => "kernel-mode",
+            Self::Raced => "raced",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the faults of a run add up to.
 
-use super::{Access, Cause, MappingKind, Place, Site};
+use super::{Access, Account, Cause, MappingKind, Place, Site};
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use crate::usage::Usage;
@@ -25,6 +25,8 @@ pub struct Tally {
     pub major_faults: u64,
     /// Of them those on a page that the process had faulted on before.
     pub again_faults: u64,
+    /// Of them those on a page that another thread faulted on at the same time.
+    pub raced_faults: u64,
     /// Sum of the latencies that are known.
     pub time_ns: Nanos,
 }
@@ -73,33 +75,15 @@ pub struct Latencies {
     pub total_ns: Nanos,
 }
 
-/// Faults that the kernel had counted for a process at the moment its program had been executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExecCounts {
-    /// Minor faults until then.
-    pub minor_faults: u64,
-    /// Major faults until then.
-    pub major_faults: u64,
-}
-
-/// The kernel's count, term by term: `rusage = before exec + user + kernel mode + unexplained`.
-/// Faults that failed are in none of them: the kernel does not count them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Account {
-    /// Minor and major faults of the program and the descendants it waited for.
-    pub rusage_faults: u64,
-    /// Counted when the first program had just been executed: the fork, its arguments, its image.
-    pub before_exec_faults: Fact<u64>,
-    /// Recorded in user mode.
-    pub user_faults: u64,
-    /// Recorded in the kernel, on behalf of the program, after its exec.
-    pub kernel_faults: Fact<u64>,
-    /// Pages brought in by populating and pinning.
-    pub populate_faults: Fact<u64>,
-    /// Recorded as begun and never served.
-    pub failed_faults: u64,
-    /// What is left. Negative when processes were recorded that nobody waited for.
-    pub unexplained_faults: i64,
+/// A process that was running already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// Its number.
+    pub pid: i32,
+    /// Its threads when all were followed.
+    pub threads: u64,
+    /// It ended before the recording did.
+    pub has_ended: bool,
 }
 
 /// The faults of a run.
@@ -107,8 +91,17 @@ pub struct Account {
 pub struct FaultReport {
     /// How they were recorded.
     pub step: Step,
+    /// The ends of all faults were recorded; without them latency is not known, and a fault is
+    /// minor or failed unless it is known to be major.
+    pub has_ends: bool,
+    /// What was done and why is the processor's own word, and inferred only where that is lacking.
+    pub has_error_codes: bool,
+    /// The process that was attached to; absent for a program that was started.
+    pub attached: Option<Attached>,
+    /// From the start of the program, or of the recording, to the end.
+    pub wall_ns: Nanos,
     /// What the program used.
-    pub usage: Usage,
+    pub usage: Fact<Usage>,
     /// All of them.
     pub total: Tally,
     /// How long they took.

@@ -6,6 +6,7 @@
 //! JSON Lines. Lines are whole, never cut or wrapped.
 
 use crate::text::escape;
+use pagewise_model::Fact;
 use pagewise_model::fault::{Access, Fault, MappingKind, Names, Place, Site};
 use serde_json::json;
 
@@ -24,32 +25,37 @@ pub enum Format {
 #[derive(Debug)]
 pub struct List {
     format: Format,
+    has_latency: bool,
     has_begun: bool,
 }
 
-const TITLES: &str = concat!(
-    "   order      since us    latency us     tid what    why        served ",
-    "page           mapping <- instruction, labels\n"
-);
+const TITLES: [&str; 3] = [
+    "   order      since us ",
+    "   latency us ",
+    "    tid what    why        served page           mapping <- instruction, labels\n",
+];
 
 impl List {
-    /// Nothing yet.
+    /// Nothing yet; without a column for latencies where none were recorded.
     #[must_use]
-    pub const fn new(format: Format) -> Self {
-        Self { format, has_begun: false }
+    pub const fn new(format: Format, has_latency: bool) -> Self {
+        Self { format, has_latency, has_begun: false }
     }
 
     /// The lines of the next faults.
     pub fn lines(&mut self, names: &Names, faults: &[Fault]) -> String {
         let mut out = String::new();
         if !std::mem::replace(&mut self.has_begun, true) && self.format == Format::Table {
-            out.push_str(TITLES);
+            let [order, latency, rest] = TITLES;
+            out.push_str(order);
+            out.push_str(if self.has_latency { latency } else { "" });
+            out.push_str(rest);
         }
         for fault in faults {
             let place = names.places.get(fault.place as usize);
             let site = names.sites.get(fault.site as usize);
             out.push_str(&match self.format {
-                Format::Table => table(fault, place, site),
+                Format::Table => table(fault, place, site, self.has_latency),
                 Format::Pagein => pagein(fault, place, site),
                 Format::Json => json_line(fault, place, site),
             });
@@ -63,11 +69,15 @@ fn micros(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }
 
-fn table(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
-    let latency = fault.latency_ns.known().map_or_else(|| "-".to_owned(), |ns| micros(ns.0));
+fn table(fault: &Fault, place: Option<&Place>, site: Option<&Site>, has_latency: bool) -> String {
+    let latency = match (has_latency, &fault.latency_ns) {
+        (false, _) => String::new(),
+        (true, Fact::Known(ns)) => format!("{:>13} ", micros(ns.0)),
+        (true, Fact::Missing(_)) => format!("{:>13} ", "-"),
+    };
     let labels: String = fault.labels.iter().map(|l| format!(" {}", l.label())).collect();
     format!(
-        "{:8} {:>13} {latency:>13} {:7} {:7} {:10} {:6} {:#014x} {} {} <- {}{labels}",
+        "{:8} {:>13} {latency}{:7} {:7} {:10} {:6} {:#014x} {} {} <- {}{labels}",
         fault.order,
         micros(fault.since_first_ns.0),
         fault.tid,

@@ -3,6 +3,7 @@
 //! Two columns are easily confused and kept apart: who touched a page (an instruction), and what
 //! lives there (a mapping).
 
+mod account;
 mod folded;
 mod list;
 
@@ -13,8 +14,9 @@ use crate::number::{count, counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
+use account::account;
 use pagewise_model::fault::{
-    Account, Broken, FaultReport, FunctionTally, GroupTally, PlaceTally, Site, Step, Tally,
+    Broken, FaultReport, FunctionTally, GroupTally, PlaceTally, Site, Step, Tally,
 };
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
@@ -27,7 +29,11 @@ pub(crate) fn headline(run: &Run) -> String {
     let Some(report) = &run.faults else { return "no faults were recorded".to_owned() };
     let total = &report.total;
     let faults = counted(total.faults, "page fault", "page faults");
-    let wall = report.usage.wall_ns;
+    let pages = counted(report.touched_pages, "page", "pages");
+    let major = count(total.major_faults);
+    let Some(wall) = timed_wall(report) else {
+        return format!("{faults} on {pages} in {}; {major} major", report.wall_ns);
+    };
     let share = percent(share(total.time_ns, wall));
     let parallel = if report.latency.known().is_some_and(|l| l.total_ns > wall) {
         " (the threads together)"
@@ -35,11 +41,14 @@ pub(crate) fn headline(run: &Run) -> String {
         ""
     };
     format!(
-        "{faults} on {} took {}, {share} of {wall} wall time{parallel}; {} major",
-        counted(report.touched_pages, "page", "pages"),
-        total.time_ns,
-        count(total.major_faults),
+        "{faults} on {pages} took {}, {share} of {wall} wall time{parallel}; {major} major",
+        total.time_ns
     )
+}
+
+/// The wall time that times of faults can be set against; none where those are not known.
+fn timed_wall(report: &FaultReport) -> Option<Nanos> {
+    report.has_ends.then_some(report.wall_ns)
 }
 
 /// One line for a budget that was not kept.
@@ -66,7 +75,7 @@ pub fn broken_line(broken: &Broken) -> String {
 pub fn faults_section(report: &FaultReport, style: &Style) -> String {
     let mut page = Page::new(style);
     figures(report, &mut page);
-    let wall = report.usage.wall_ns;
+    let wall = timed_wall(report);
     page.section(&groups("what was done", &report.by_access, |k| k.label().into(), wall, style));
     page.section(&groups("why", &report.by_cause, |k| k.label().into(), wall, style));
     page.section(&groups("what lives there", &report.by_kind, |k| k.label().into(), wall, style));
@@ -106,7 +115,22 @@ fn figures(report: &FaultReport, page: &mut Page<'_>) {
             counted(report.processes, "process", "processes")
         ),
     );
+    if let Some(attached) = &report.attached {
+        let threads = counted(attached.threads, "thread", "threads");
+        let until = if attached.has_ended { ", until it ended" } else { "" };
+        let text = format!("process {} with {threads} for {}{until}", attached.pid, report.wall_ns);
+        page.item("attached to", &text);
+    }
     page.item("recorded", recorded(report.step));
+    if report.has_error_codes {
+        page.item("what and why", "the processor's error code of each fault (tracepoints)");
+    }
+    if report.total.raced_faults > 0 {
+        let raced = faults(report.total.raced_faults);
+        let doubt =
+            if report.has_error_codes { "" } else { ": what and why are less certain there" };
+        page.item("raced", &format!("{raced} on a page that another thread faulted on{doubt}"));
+    }
     if !report.is_complete() {
         page.item_tone("incomplete", &incomplete(report), Tone::Warn);
     }
@@ -137,34 +161,34 @@ fn incomplete(report: &FaultReport) -> String {
     )
 }
 
-/// The cells of a tally, under [`tally_columns`].
-fn tally_cells(tally: &Tally, wall: Nanos) -> [Cell; 4] {
-    [
-        count(tally.faults).into(),
-        tally.time_ns.to_string().into(),
-        percent(share(tally.time_ns, wall)).into(),
-        count(tally.again_faults).into(),
-    ]
+/// The cells of a tally, under the columns of [`table_of`].
+fn tally_cells(tally: &Tally, wall: Option<Nanos>) -> Vec<Cell> {
+    let times = wall.map(|wall| {
+        let share = percent(share(tally.time_ns, wall));
+        [Cell::from(tally.time_ns.to_string()), share.into()]
+    });
+    let again = Cell::from(count(tally.again_faults));
+    let first = Cell::from(count(tally.faults));
+    [first].into_iter().chain(times.into_iter().flatten()).chain([again]).collect()
 }
 
-fn table_of(title: &'static str) -> Table {
-    Table::new(&[
-        (title, Align::Name),
-        ("faults", Align::Right),
-        ("time", Align::Decimal),
-        ("of wall", Align::Decimal),
-        ("again", Align::Right),
-    ])
+/// With times only where there is a wall time to set them against.
+fn table_of(title: &'static str, wall: Option<Nanos>) -> Table {
+    let times = wall.map(|_| [("time", Align::Decimal), ("of wall", Align::Decimal)]);
+    let mut columns = vec![(title, Align::Name), ("faults", Align::Right)];
+    columns.extend(times.into_iter().flatten());
+    columns.push(("again", Align::Right));
+    Table::new(&columns)
 }
 
 fn groups<K: Copy>(
     title: &'static str,
     groups: &[GroupTally<K>],
     label: impl Fn(K) -> String,
-    wall: Nanos,
+    wall: Option<Nanos>,
     style: &Style,
 ) -> String {
-    let mut table = table_of(title);
+    let mut table = table_of(title, wall);
     for group in groups {
         let name = Cell::from(label(group.kind));
         table.row([name].into_iter().chain(tally_cells(&group.tally, wall)).collect());
@@ -172,8 +196,8 @@ fn groups<K: Copy>(
     table.render(style)
 }
 
-fn places(places: &[PlaceTally], wall: Nanos, style: &Style) -> String {
-    let mut table = table_of("touched mapping");
+fn places(places: &[PlaceTally], wall: Option<Nanos>, style: &Style) -> String {
+    let mut table = table_of("touched mapping", wall);
     for one in places.iter().take(LISTED) {
         let kind = one.place.kind.label();
         let name = match one.place.path.as_str() {
@@ -186,8 +210,8 @@ fn places(places: &[PlaceTally], wall: Nanos, style: &Style) -> String {
     table.render(style)
 }
 
-fn functions(functions: &[FunctionTally], wall: Nanos, style: &Style) -> String {
-    let mut table = table_of("touching function");
+fn functions(functions: &[FunctionTally], wall: Option<Nanos>, style: &Style) -> String {
+    let mut table = table_of("touching function", wall);
     for one in functions.iter().take(LISTED) {
         let name = Cell::from(site_name(&one.site));
         table.row([name].into_iter().chain(tally_cells(&one.tally, wall)).collect());
@@ -209,41 +233,6 @@ pub(crate) fn site_name(site: &Site) -> String {
         (None, "") => format!("{:#x}", site.offset_bytes.0),
         (None, file) => format!("{file}+{:#x}", site.offset_bytes.0),
     }
-}
-
-fn account(account: &Account, style: &Style) -> String {
-    let mut table = Table::new(&[("account", Align::Left), ("faults", Align::Right)]);
-    let fact = |fact: &Fact<u64>| fact.known().map_or_else(|| "not known".into(), |n| count(*n));
-    let unexplained = account.unexplained_faults;
-    let sign = if unexplained < 0 { "-" } else { "" };
-    for (name, value) in [
-        ("counted by the kernel (rusage)", count(account.rusage_faults)),
-        ("  before the program began", fact(&account.before_exec_faults)),
-        ("  in user mode", count(account.user_faults)),
-        ("  in the kernel, for the program", fact(&account.kernel_faults)),
-        ("  populated and pinned pages", fact(&account.populate_faults)),
-        ("  unexplained", format!("{sign}{}", count(unexplained.unsigned_abs()))),
-        ("begun and not served (not in rusage)", count(account.failed_faults)),
-    ] {
-        table.row(vec![name.into(), value.into()]);
-    }
-    let mut page = Page::new(style);
-    page.append(&table.render(style));
-    page.para(&what_is_unexplained(account), 2, Tone::Faint);
-    page.finish()
-}
-
-fn what_is_unexplained(account: &Account) -> String {
-    let mut parts = vec!["populated and pinned pages", "arguments of later execs"];
-    if account.kernel_faults.known().is_none() {
-        parts.insert(0, "faults in the kernel");
-    }
-    if account.before_exec_faults.known().is_none() {
-        parts.insert(0, "faults before the program began");
-    }
-    let negative = "; below 0: processes that nobody waited for are not in rusage";
-    let tail = if account.unexplained_faults < 0 { negative } else { "" };
-    format!("unexplained holds what no event tells of: {}{tail}", parts.join(", "))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ fn fault(order: u64, place: u32, site: u32) -> Fault {
 
 #[test]
 fn pagein_has_the_columns_of_the_figure() {
-    let lines = List::new(Format::Pagein).lines(&names(), &[fault(0, 0, 0), fault(1, 1, 1)]);
+    let lines = List::new(Format::Pagein, true).lines(&names(), &[fault(0, 0, 0), fault(1, 1, 1)]);
     let want = "   0 0x7F0000001000 C            0 0x7F0000001080: _dl_start (in /lib/ld.so)\n   \
                 1 0x7F0000001000 D         1500 0x7F0000001080: (within no file)\n";
     assert_eq!(lines, want);
@@ -45,11 +45,23 @@ fn pagein_has_the_columns_of_the_figure() {
 
 #[test]
 fn the_table_says_who_touched_what() {
-    let mut list = List::new(Format::Table);
+    let mut list = List::new(Format::Table, true);
     let lines = list.lines(&names(), &[fault(0, 0, 0)]);
     assert!(lines.starts_with(TITLES_START), "{lines}");
     assert!(lines.contains("code /lib/ld.so+0x1000 <- 0x7f0000001080 _dl_start (ld.so) again"));
     assert!(!list.lines(&names(), &[fault(1, 1, 1)]).contains(TITLES_START));
+}
+
+#[test]
+fn without_latencies_the_table_has_no_column_for_them() {
+    let mut one = fault(0, 0, 0);
+    one.latency_ns = Fact::missing("not recorded");
+    let with = List::new(Format::Table, true).lines(&names(), &[one.clone()]);
+    let without = List::new(Format::Table, false).lines(&names(), &[one]);
+    let widths = |text: &str| text.lines().map(str::len).collect::<Vec<_>>();
+    assert!(with.contains("latency us") && !without.contains("latency"), "{without}");
+    assert_eq!(widths(&with), widths(&without).iter().map(|w| w + 14).collect::<Vec<_>>());
+    assert!(with.contains("            - ") && !without.contains(" - "), "{without}");
 }
 
 const TITLES_START: &str = "   order";
@@ -58,7 +70,7 @@ const TITLES_START: &str = "   order";
 fn json_lines_tell_a_missing_latency_with_its_reason() {
     let mut one = fault(0, 0, 0);
     one.latency_ns = Fact::missing("not allowed");
-    let lines = List::new(Format::Json).lines(&names(), &[one, fault(1, 9, 9)]);
+    let lines = List::new(Format::Json, true).lines(&names(), &[one, fault(1, 9, 9)]);
     let parsed: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(parsed[0]["latency_missing"], "not allowed");
@@ -86,7 +98,7 @@ fn hostile_names_are_spelled_out() {
     names.sites[0].function = Some("evil\x1b[2J;a b".into());
     names.sites[0].path = "/tmp/\x07x".into();
     for format in [Format::Pagein, Format::Table, Format::Json] {
-        let lines = List::new(format).lines(&names, &[fault(0, 0, 0)]);
+        let lines = List::new(format, true).lines(&names, &[fault(0, 0, 0)]);
         assert!(!lines.contains(['\x1b', '\x07']), "{lines}");
     }
     let mut folded = Folded::new(false);

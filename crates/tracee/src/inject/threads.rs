@@ -8,7 +8,6 @@ use super::subject::Subject;
 use super::{InjectError, Method, Owner, Refusal};
 use pagewise_kernel::proc::{self, stat};
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 /// How often a thread's timeout may be started anew in its life.
@@ -78,8 +77,7 @@ fn ranked(subject: &Subject, owner: Owner, one: &Seen) -> Vec<Ranked> {
 
 /// The threads that can be stopped now.
 fn look(pid: i32) -> Vec<Seen> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).filter_map(see).collect()
+    proc::tree::threads(pid).unwrap_or_default().into_iter().filter_map(see).collect()
 }
 
 fn see(tid: i32) -> Option<Seen> {

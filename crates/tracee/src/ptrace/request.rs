@@ -185,10 +185,32 @@ const SYSCALL_INFO_ENTRY: u8 = 1;
 /// # Errors
 /// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
 pub fn is_call_entry(tid: i32) -> Result<bool, SysError> {
+    call_entered(tid).map(|call| call.is_some())
+}
+
+/// A system call: by whose table (`AUDIT_ARCH_*` of `<linux/audit.h>`), and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Call {
+    /// The architecture.
+    pub architecture: u32,
+    /// The number.
+    pub number: u64,
+}
+
+/// The call that a thread in a system call stop is about to make; `None` at the exit of one.
+///
+/// # Errors
+/// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
+pub fn call_entered(tid: i32) -> Result<Option<Call>, SysError> {
+    const ARCHITECTURE_AT: usize = 4;
+    const NUMBER_AT: usize = 24;
     let mut info = [0_u8; 88];
     let (size, data) = (info.len(), info.as_mut_ptr().cast());
     ptrace("PTRACE_GET_SYSCALL_INFO", GET_SYSCALL_INFO, tid, size, data)?;
-    Ok(info[0] == SYSCALL_INFO_ENTRY)
+    let number = info[NUMBER_AT..].first_chunk::<8>().map(|bytes| u64::from_ne_bytes(*bytes));
+    let by = info[ARCHITECTURE_AT..].first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes));
+    let call = by.zip(number).map(|(architecture, number)| Call { architecture, number });
+    Ok(call.filter(|_| info[0] == SYSCALL_INFO_ENTRY))
 }
 
 /// Address of the thread's registered restartable-sequence area, if it has one.
@@ -274,19 +296,44 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
     Ok(Some(Stop::Exited(0)))
 }
 
+/// The next stop or end of any thread that the calling one has seized, with that thread. Ends are
+/// treated as by [`poll_stop`].
+///
+/// # Errors
+/// ECHILD when there is none left.
+pub fn wait_any_stop() -> Result<(i32, Stop), SysError> {
+    let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WNOTHREAD;
+    loop {
+        let Some((tid, ..)) = wait_for(libc::P_ALL, 0, flags)? else { continue };
+        if let Some(stop) = poll_stop(tid)? {
+            return Ok((tid, stop));
+        }
+    }
+}
+
 /// `waitid(2)` for one thread: `si_code` and `si_status`, or `None` when `WNOHANG` found nothing.
 fn wait_id(tid: i32, flags: c_int) -> Result<Option<(c_int, c_int)>, SysError> {
+    let found = wait_for(libc::P_PID, tid.unsigned_abs(), flags)?;
+    Ok(found.map(|(_, code, status)| (code, status)))
+}
+
+/// `waitid(2)`: the thread, `si_code` and `si_status`, or `None` when `WNOHANG` found nothing.
+fn wait_for(
+    kind: libc::idtype_t,
+    id: libc::id_t,
+    flags: c_int,
+) -> Result<Option<(i32, c_int, c_int)>, SysError> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let (id, flags) = (tid.unsigned_abs(), flags | libc::__WALL);
+    let flags = flags | libc::__WALL;
     loop {
         // SAFETY: `info` is a live local of the type that the call fills.
-        let failed = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), flags) };
+        let failed = unsafe { libc::waitid(kind, id, info.as_mut_ptr(), flags) };
         if failed == 0 {
             break;
         }
         let source = io::Error::last_os_error();
         if source.kind() != io::ErrorKind::Interrupted {
-            return Err(SysError { call: "waitid", subject: format!("thread {tid}"), source });
+            return Err(SysError { call: "waitid", subject: format!("thread {id}"), source });
         }
     }
     // SAFETY: zeroed is a valid value of this struct of integers, and the kernel has filled it.
@@ -295,7 +342,7 @@ fn wait_id(tid: i32, flags: c_int) -> Result<Option<(c_int, c_int)>, SysError> {
     let who = unsafe { info.si_pid() };
     // SAFETY: as above.
     let status = unsafe { info.si_status() };
-    Ok((who != 0).then_some((info.si_code, status)))
+    Ok((who != 0).then_some((who, info.si_code, status)))
 }
 
 fn is_own_child(tid: i32) -> bool {

@@ -30,17 +30,20 @@ pub(super) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), L
     }
 }
 
+/// What the kernel has counted for `pid` so far.
+pub(super) fn counts(pid: i32) -> Result<ExecCounts, SysError> {
+    let stat = stat::read(pid)?;
+    Ok(ExecCounts { minor_faults: stat.minor_faults, major_faults: stat.major_faults })
+}
+
 /// Serves the stops of `pid` until it has executed its program or ended.
 fn await_exec(pid: i32) -> Result<ExecCounts, SysError> {
     loop {
         match request::wait_stop(pid)? {
             Stop::Exec => {
-                let counts = stat::read(pid);
+                let counts = counts(pid);
                 request::detach(pid, 0)?;
-                return counts.map(|stat| ExecCounts {
-                    minor_faults: stat.minor_faults,
-                    major_faults: stat.major_faults,
-                });
+                return counts;
             }
             Stop::Signal(signal) => request::cont(pid, signal)?,
             Stop::Group(_) => request::listen(pid)?,

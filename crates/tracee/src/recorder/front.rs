@@ -1,16 +1,18 @@
 //! The front's side: starts the recorder and the program, stays beside the program, fetches what
 //! was recorded.
 
-use super::{Ending, Request, Response, Wanted, exec_stop};
+use super::calls::{self, Followed, Following};
+use super::{Request, Response, Wanted, exec_stop};
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError};
+use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::passthrough;
 use crate::perf::faults::Refusal;
 use crate::signals::Caught;
 use crate::supervise::front::start_beside;
 use crate::supervise::wire;
 use crate::wait;
-use pagewise_model::fault::{Fault, FaultReport, Names};
+use pagewise_model::Fact;
+use pagewise_model::fault::{Ending, ExecCounts, Fault, FaultReport, Names};
 use pagewise_model::usage::Ended;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -26,6 +28,9 @@ pub enum RecordError {
     /// Faults cannot be recorded here. The program has not run.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The process to attach to has ended.
+    #[error("process {0} has ended")]
+    Gone(i32),
     /// The recorder could not be started. The program has not run.
     #[error("cannot start the recorder: {0}")]
     Start(io::Error),
@@ -55,21 +60,27 @@ impl Recorder {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    fn attach(&self, pid: i32, wanted: Wanted) -> Result<(), RecordError> {
+    pub(super) fn attach(&self, pid: i32, wanted: Wanted) -> Result<(), RecordError> {
+        self.begin(&Request::Attach { pid, wanted }).map(|_started| ())
+    }
+
+    /// Has the recorder begin; tells the faults of the process by then, where they could be read,
+    /// and its threads.
+    pub(super) fn begin(&self, request: &Request) -> Result<(Option<u64>, u64), RecordError> {
         let answer = || {
             let socket = self.socket()?;
-            wire::send(socket, &Request::Attach { pid, wanted })?;
+            wire::send(socket, request)?;
             receive(socket)
         };
         match answer().map_err(RecordError::Start)? {
-            Response::Attached => Ok(()),
+            Response::Attached { faults, threads } => Ok((faults, threads)),
             Response::Refused(refusal) => Err(refusal.into()),
             other => Err(RecordError::Start(out_of_place(&other))),
         }
     }
 
     /// Fetches what the recording came to; each part of the list goes to `take`.
-    fn conclude(
+    pub(super) fn conclude(
         &self,
         ending: Ending,
         take: &mut dyn FnMut(&Names, Vec<Fault>),
@@ -104,7 +115,7 @@ fn receive(socket: &UnixStream) -> io::Result<Response> {
 
 fn out_of_place(response: &Response) -> io::Error {
     let text = match response {
-        Response::Attached => "attached",
+        Response::Attached { .. } => "attached",
         Response::Refused(_) => "refused",
         Response::Report { .. } => "report",
         Response::Faults(_) => "faults",
@@ -137,12 +148,38 @@ pub fn record_through(
     let mut caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
     recorder.attach(child.pid(), wanted)?;
-    let (running, exec) = exec_stop::release(child)?;
+    let (running, released) = release(child, wanted)?;
     let wall = passthrough::attend(&running, &mut caught, &mut []);
     // From here on a signal is for us: what follows may take as long as the list is.
     drop(caught);
     let usage = wait::usage(running.pid(), wall, running.io())?;
+    let followed = released.finish();
     let ended = usage.ended;
-    let report = recorder.conclude(Ending { usage, exec }, take).map_err(RecordError::Died);
+    let ending = Ending::of_started(usage, followed.exec, followed.calls);
+    let report = recorder.conclude(ending, take).map_err(RecordError::Died);
     Ok(Recorded { ended, report })
+}
+
+/// A program that was let go, with what was read on the way or is still being read.
+enum Released {
+    AtExec(Fact<ExecCounts>),
+    Following(Following),
+}
+
+fn release(child: Suspended, wanted: Wanted) -> Result<(Running, Released), LaunchError> {
+    if wanted.calls {
+        let (running, following) = calls::release(child)?;
+        return Ok((running, Released::Following(following)));
+    }
+    let (running, exec) = exec_stop::release(child)?;
+    Ok((running, Released::AtExec(exec)))
+}
+
+impl Released {
+    fn finish(self) -> Followed {
+        match self {
+            Self::AtExec(exec) => Followed { exec, calls: Fact::missing("not asked for") },
+            Self::Following(following) => following.finish(),
+        }
+    }
 }

@@ -11,18 +11,19 @@
 //!
 //! Overhead beside what `perf::faults` says: one process, awake when a ring is a quarter full.
 
+mod calls;
 mod exec_stop;
 mod front;
+mod running;
 mod server;
 
 pub use front::{RecordError, Recorded, Recorder, record_through};
+pub use running::{Target, TargetError, Until, record_running};
 pub use server::serve;
 
-use crate::perf::faults::Refusal;
-use pagewise_model::Fact;
+pub use crate::perf::faults::{Refusal, Sees};
 use pagewise_model::fault::event::Event;
-use pagewise_model::fault::{ExecCounts, Fault, FaultReport, Names};
-use pagewise_model::usage::Usage;
+use pagewise_model::fault::{Ending, Fault, FaultReport, Names};
 use serde::{Deserialize, Serialize};
 
 /// Faults in one message.
@@ -33,15 +34,10 @@ const FAULTS_A_MESSAGE: usize = 4000;
 pub struct Wanted {
     /// Keep every fault, not only what they add up to.
     pub list: bool,
-}
-
-/// How the program ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ending {
-    /// What it used.
-    pub usage: Usage,
-    /// The kernel's counts when it had just been executed.
-    pub exec: Fact<ExecCounts>,
+    /// Record the ends of all faults, and so how long they took; else of major ones alone.
+    pub latency: bool,
+    /// Follow the system calls of a program that is started, for the account.
+    pub calls: bool,
 }
 
 /// What came of the events.
@@ -63,8 +59,8 @@ pub trait Sink {
     fn conclude(self: Box<Self>, ending: &Ending) -> Conclusion;
 }
 
-/// Makes the sink for what is wanted; `sees_kernel` says whether faults in the kernel are recorded.
-pub type MakeSink<'a> = &'a dyn Fn(Wanted, bool) -> Box<dyn Sink>;
+/// Makes the sink for what is wanted and what is recorded.
+pub type MakeSink<'a> = &'a dyn Fn(Wanted, Sees) -> Box<dyn Sink>;
 
 /// What the front asks for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -72,7 +68,9 @@ pub type MakeSink<'a> = &'a dyn Fn(Wanted, bool) -> Box<dyn Sink>;
 enum Request {
     /// Record this process, which has not executed its program yet.
     Attach { pid: i32, wanted: Wanted },
-    /// The program has ended.
+    /// Record this process, which is running, from now on.
+    AttachRunning { pid: i32, wanted: Wanted },
+    /// The recording ends.
     Conclude(Box<Ending>),
 }
 
@@ -80,7 +78,12 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Response {
-    Attached,
+    /// All threads are followed; faults that the process and the children it waited for had taken
+    /// by then, and its threads.
+    Attached {
+        faults: Option<u64>,
+        threads: u64,
+    },
     Refused(Refusal),
     /// The answer to `Conclude`; faults follow, then `End`.
     Report {

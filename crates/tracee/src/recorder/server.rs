@@ -1,12 +1,14 @@
 //! The recorder's side: drains the rings until the front says that the program has ended.
 
-use super::{Conclusion, Ending, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
+use super::{Conclusion, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
 use crate::perf::faults::FaultRings;
 use crate::run;
 use crate::supervise::server::{adopt, leave_signals_to_front};
 use crate::supervise::wire;
 use pagewise_kernel::SysError;
+use pagewise_kernel::proc::stat;
 use pagewise_model::Nanos;
+use pagewise_model::fault::Ending;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::RawFd;
@@ -32,13 +34,25 @@ pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
 }
 
 fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
-    let Some(Request::Attach { pid, wanted }) = wire::receive(socket)? else { return Ok(()) };
-    let mut rings = match FaultRings::open(pid) {
+    let (pid, wanted, opened) = match wire::receive(socket)? {
+        Some(Request::Attach { pid, wanted }) => {
+            (pid, wanted, FaultRings::open(pid, wanted.latency))
+        }
+        Some(Request::AttachRunning { pid, wanted }) => {
+            (pid, wanted, FaultRings::attach(pid, wanted.latency))
+        }
+        Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
+        None => return Ok(()),
+    };
+    let mut rings = match opened {
         Ok(rings) => rings,
         Err(refusal) => return wire::send(socket, &Response::Refused(refusal)),
     };
-    let mut sink = make(wanted, rings.sees_kernel());
-    wire::send(socket, &Response::Attached)?;
+    let stat = stat::read(pid).ok();
+    let faults = stat.as_ref().map(|stat| stat.faults().saturating_add(stat.child_faults()));
+    let threads = stat.map_or(0, |stat| u64::from(stat.threads));
+    let mut sink = make(wanted, rings.sees());
+    wire::send(socket, &Response::Attached { faults, threads })?;
     match record(socket, &mut rings, sink.as_mut())? {
         Some(ending) => tell(socket, sink.conclude(&ending)),
         None => Ok(()),
@@ -51,22 +65,18 @@ fn record(
     rings: &mut FaultRings,
     sink: &mut dyn Sink,
 ) -> io::Result<Option<Ending>> {
-    let mut all_ended = false;
     loop {
         let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
-        if !all_ended {
-            fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        }
+        fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         run::sleep(&mut fds, Some(DRAIN_EVERY));
         let spoke = fds.first().is_some_and(|fd| !fd.revents().is_empty());
-        // The kernel says so once the event has neither a task nor inherited copies: for good.
-        all_ended |= fds.iter().skip(1).any(|fd| fd.revents().contains(PollFlags::HUP));
+        drop(fds);
         if spoke {
             let request = wire::receive::<Request>(socket)?;
             sink.take(rings.finish());
             return match request {
                 Some(Request::Conclude(ending)) => Ok(Some(*ending)),
-                Some(Request::Attach { .. }) => Err(io::ErrorKind::InvalidData.into()),
+                Some(_) => Err(io::ErrorKind::InvalidData.into()),
                 None => Ok(None),
             };
         }

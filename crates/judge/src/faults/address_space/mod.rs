@@ -153,6 +153,11 @@ impl Spaces {
         }
     }
 
+    /// Threads of process `pid` that live.
+    pub(super) fn threads(&self, pid: i32) -> u64 {
+        self.processes.get(&pid).map_or(1, |process| process.threads)
+    }
+
     /// Notes a page as faulted on; false when it was before.
     pub(super) fn touch(&mut self, pid: i32, address: u64) -> bool {
         let page = address / self.page.bytes();

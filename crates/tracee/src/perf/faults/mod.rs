@@ -5,7 +5,11 @@
 //! with a period of 1, inherited by threads and children, write into one ring per CPU, and records
 //! of the first carry new mappings, execs, forks and exits along. A beginning is 96 bytes (with the
 //! three registers that tell operands apart), an end 56. In user mode `perf_event_paranoid` of 2
-//! suffices; faults that the kernel takes for the program need 1 or CAP_PERFMON.
+//! suffices; faults that the kernel takes for the program need 1 or CAP_PERFMON, the processor's
+//! error codes tracefs and -1 or CAP_PERFMON (`tracepoint`).
+//!
+//! A program is followed from its exec ([`FaultRings::open`]), or a process from now on
+//! ([`FaultRings::attach`]).
 //!
 //! Rings are locked memory: [`RING_BYTES`] each where RLIMIT_MEMLOCK and `perf_event_mlock_kb`
 //! give that much, at 1 us a fault room for 15 ms at the least. A full ring loses records, and the
@@ -13,20 +17,27 @@
 //!
 //! Not seen: faults without registers of a thread (populating, pinning, the arguments of `exec`);
 //! those of processes that outlive the recording. Overhead: 1-1.5 us a fault, of which the share of
-//! the beginning (about half) lies inside the latency.
+//! the beginning (about half) lies inside the latency; half of it without the ends of minor faults.
 
+mod attributes;
 mod merge;
 mod record;
+mod running;
+mod streams;
+mod tracepoint;
 
 use super::event;
 use super::ring::Ring;
+use attributes::Choice;
 use merge::Merge;
-use pagewise_kernel::perf::{self, bindings as b, perf_event_attr};
+use pagewise_kernel::perf::{self, perf_event_attr};
 use pagewise_kernel::{SysError, clock};
-use pagewise_model::fault::event::Event;
-use record::{Kind, Layout};
-use std::collections::HashMap;
+use pagewise_model::Nanos;
+use pagewise_model::fault::event::{Event, What};
+use record::Layout;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use streams::Streams;
+use tracepoint::Tracepoints;
 
 /// Wanted size of a ring.
 const RING_BYTES: usize = 4 << 20;
@@ -43,29 +54,56 @@ pub struct Refusal {
     pub help: String,
 }
 
-/// The rings of one program.
+/// What a recording holds beyond the beginnings of faults in user mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sees {
+    /// Faults that the kernel takes for the program.
+    pub kernel: bool,
+    /// The ends of all faults, not of major ones alone.
+    pub all_ends: bool,
+    /// The processor's error codes.
+    pub error_codes: bool,
+    /// All of the program: it has not run before.
+    pub from_start: bool,
+}
+
+/// The rings of one program, one for each CPU.
 #[derive(Debug)]
 pub struct FaultRings {
-    rings: Vec<Ring>,
-    /// Events that write into the rings of others.
-    _redirected: Vec<OwnedFd>,
-    kinds: HashMap<u64, Kind>,
-    layout: Layout,
-    sees_kernel: bool,
+    rings: Vec<(i32, Ring)>,
+    /// The events, all of which write into a ring.
+    events: Vec<OwnedFd>,
+    choice: Choice,
+    streams: Streams,
     merge: Merge,
+    /// Faults before it are left out: not all threads were followed yet.
+    since: Nanos,
 }
 
 impl FaultRings {
-    /// Opens the rings for `pid`, which must not have executed its program yet. What the kernel
-    /// does not know (page sizes before Linux 5.11) or does not allow (kernel mode) is left out.
+    /// Opens the rings for `pid`, which must not have executed its program yet; with the ends of
+    /// all faults or of major ones alone. What the kernel does not know (page sizes before Linux
+    /// 5.11) or does not allow (kernel mode, error codes) is left out.
     ///
     /// # Errors
     /// [`Refusal`] where not even faults in user mode can be recorded.
-    pub fn open(pid: i32) -> Result<Self, Refusal> {
+    pub fn open(pid: i32, all_ends: bool) -> Result<Self, Refusal> {
+        Self::choose(true, all_ends, &|rings| rings.add_thread(pid)).map_err(|e| refusal(&e))
+    }
+
+    /// The most that is known and allowed, as `follow`, which adds threads, finds out.
+    fn choose(
+        on_exec: bool,
+        all_ends: bool,
+        follow: &dyn Fn(&mut Self) -> Result<(), SysError>,
+    ) -> Result<Self, SysError> {
+        let found = if all_ends { Tracepoints::find() } else { None };
+        let with_codes = found.map(|codes| (true, Some(codes)));
         let mut last = None;
-        for sees_kernel in [true, false] {
+        for (kernel, codes) in with_codes.into_iter().chain([(true, None), (false, None)]) {
             for layout in [Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN] {
-                match Self::open_as(pid, layout, sees_kernel) {
+                let choice = Choice { layout, kernel, all_ends, codes, on_exec };
+                match Self::empty(choice).and_then(|mut all| follow(&mut all).map(|()| all)) {
                     Ok(rings) => return Ok(rings),
                     Err(error) if error.errno() == Some(libc::EINVAL) => last = Some(error),
                     Err(error) => {
@@ -75,55 +113,63 @@ impl FaultRings {
                 }
             }
         }
-        let none = || SysError::malformed("perf_event_open", "page faults");
-        Err(refusal(&last.unwrap_or_else(none)))
+        Err(last.unwrap_or_else(|| SysError::malformed("perf_event_open", "page faults")))
     }
 
-    fn open_as(pid: i32, layout: Layout, sees_kernel: bool) -> Result<Self, SysError> {
+    /// The rings without any event.
+    fn empty(choice: Choice) -> Result<Self, SysError> {
         let cpus = event::online_cpus();
         let ring_bytes = ring_bytes(cpus.len());
-        let mut all = Self {
-            rings: Vec::new(),
-            _redirected: Vec::new(),
-            kinds: HashMap::new(),
-            layout,
-            sees_kernel,
-            merge: Merge::default(),
-        };
+        let mut rings = Vec::new();
         for cpu in cpus {
-            match all.add_cpu(pid, cpu, ring_bytes) {
+            match Ring::open(&attributes::ring(), 0, cpu, ring_bytes) {
+                Ok(ring) => rings.push((i32::try_from(cpu).unwrap_or(i32::MAX), ring)),
                 // A CPU that has gone offline meanwhile.
                 Err(error) if error.errno() == Some(libc::ENODEV) => {}
-                other => other?,
+                Err(error) => return Err(error),
             }
         }
-        Ok(all)
+        Ok(Self {
+            rings,
+            events: Vec::new(),
+            choice,
+            streams: Streams::new(!choice.on_exec),
+            merge: Merge::default(),
+            since: Nanos(0),
+        })
     }
 
-    fn add_cpu(&mut self, pid: i32, cpu: u32, ring_bytes: usize) -> Result<(), SysError> {
-        let begin = attributes(Kind::Begin, self.layout, self.sees_kernel);
-        let ring = Ring::open(&begin, pid, cpu, ring_bytes)?;
-        self.kinds.insert(perf::id(ring.event())?, Kind::Begin);
-        for kind in [Kind::Minor, Kind::Major] {
-            let attr = attributes(kind, self.layout, self.sees_kernel);
-            let end = perf::open(&attr, pid, i32::try_from(cpu).unwrap_or(i32::MAX), None, 0)?;
-            perf::redirect(end.as_fd(), ring.event())?;
-            self.kinds.insert(perf::id(end.as_fd())?, kind);
-            self._redirected.push(end);
+    /// Opens the events of thread `tid` on every CPU, each kind on all CPUs before the next.
+    fn add_thread(&mut self, tid: i32) -> Result<(), SysError> {
+        for (kind, attr) in self.choice.events() {
+            for (cpu, ring) in &self.rings {
+                match open_into(ring, &attr, tid, *cpu) {
+                    Ok((id, event)) => {
+                        self.streams.add(id, kind, tid);
+                        self.events.push(event);
+                    }
+                    Err(error) if error.errno() == Some(libc::ENODEV) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
-        self.rings.push(ring);
         Ok(())
     }
 
-    /// Whether faults that the kernel takes for the program are recorded too.
+    /// What is recorded.
     #[must_use]
-    pub const fn sees_kernel(&self) -> bool {
-        self.sees_kernel
+    pub const fn sees(&self) -> Sees {
+        Sees {
+            kernel: self.choice.kernel,
+            all_ends: self.choice.all_ends,
+            error_codes: self.choice.codes.is_some(),
+            from_start: self.choice.on_exec,
+        }
     }
 
     /// Descriptors that become readable when a ring is a quarter full.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(Ring::event)
+        self.rings.iter().map(|(_, ring)| ring.event())
     }
 
     /// Empties the rings. Gives the events in the order of their time, all but the newest, which
@@ -141,11 +187,32 @@ impl FaultRings {
     }
 
     fn collect(&mut self) {
-        for ring in &mut self.rings {
+        let fields = self.choice.codes.map(|codes| codes.fields);
+        for (_, ring) in &mut self.rings {
             let bytes = ring.drain();
-            record::parse(&bytes, self.layout, &self.kinds, &mut |event| self.merge.add(event));
+            record::parse(&bytes, self.choice.layout, fields, &mut self.streams, &mut |event| {
+                if event.at_ns >= self.since || !is_of_a_fault(&event) {
+                    self.merge.add(event);
+                }
+            });
         }
     }
+}
+
+const fn is_of_a_fault(event: &Event) -> bool {
+    matches!(event.what, What::Begin(_) | What::End(_) | What::ErrorCode(_))
+}
+
+/// An event of thread `tid` on `cpu` that writes into `ring`, and its number.
+fn open_into(
+    ring: &Ring,
+    attr: &perf_event_attr,
+    tid: i32,
+    cpu: i32,
+) -> Result<(u64, OwnedFd), SysError> {
+    let event = perf::open(attr, tid, cpu, None, 0)?;
+    perf::redirect(event.as_fd(), ring.event())?;
+    Ok((perf::id(event.as_fd())?, event))
 }
 
 /// Size of each of `rings` rings: what locked memory allows, within bounds; the kernel has the
@@ -156,33 +223,6 @@ fn ring_bytes(rings: usize) -> usize {
     let limit = limit.map_or(unlimited, |bytes| usize::try_from(bytes).unwrap_or(unlimited));
     let share = (limit / rings.max(1)).clamp(LEAST_RING_BYTES, RING_BYTES);
     1 << share.ilog2()
-}
-
-fn attributes(kind: Kind, layout: Layout, sees_kernel: bool) -> perf_event_attr {
-    let config = match kind {
-        Kind::Begin => b::PERF_COUNT_SW_PAGE_FAULTS,
-        Kind::Minor => b::PERF_COUNT_SW_PAGE_FAULTS_MIN,
-        Kind::Major => b::PERF_COUNT_SW_PAGE_FAULTS_MAJ,
-    };
-    let mut attr = event::attributes(b::PERF_TYPE_SOFTWARE, u64::from(config));
-    attr.__bindgen_anon_1.sample_period = 1;
-    attr.sample_type = u64::from(layout.sample_type(kind));
-    attr.set_exclude_kernel(u64::from(!sees_kernel));
-    attr.set_use_clockid(1);
-    attr.clockid = libc::CLOCK_MONOTONIC;
-    attr.set_sample_id_all(1);
-    attr.set_watermark(1);
-    attr.__bindgen_anon_2.wakeup_watermark = (LEAST_RING_BYTES / 4) as u32;
-    if matches!(kind, Kind::Begin) {
-        attr.sample_regs_user = layout.registers();
-        attr.set_mmap(1);
-        attr.set_mmap2(1);
-        attr.set_mmap_data(1);
-        attr.set_comm(1);
-        attr.set_comm_exec(1);
-        attr.set_task(1);
-    }
-    attr
 }
 
 fn refusal(error: &SysError) -> Refusal {

@@ -4,11 +4,12 @@
 //! number (perf_event_open(2), `sample_id_all`). Which of the three events made a sample is told by
 //! its number, the first word. Unknown types are passed over.
 
+use super::streams::Streams;
+use super::tracepoint::Fields;
 use crate::perf::header::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
-use pagewise_model::fault::event::{Begin, End, Event, Map, Registers, What};
+use pagewise_model::fault::event::{Begin, End, ErrorCode, Event, Map, Registers, What};
 use pagewise_model::{Bytes, Nanos};
-use std::collections::HashMap;
 
 /// Thread, time, number of the event.
 const TRAILER_BYTES: usize = 24;
@@ -19,6 +20,8 @@ pub(super) enum Kind {
     Begin,
     Minor,
     Major,
+    /// The tracepoint before a beginning.
+    Code,
 }
 
 /// What samples hold beyond thread, time and addresses.
@@ -43,12 +46,12 @@ impl Layout {
     pub(super) const LEAN: Self = Self { registers: false, page_size: false };
 
     pub(super) fn sample_type(self, kind: Kind) -> u32 {
-        let common = b::PERF_SAMPLE_IDENTIFIER
-            | b::PERF_SAMPLE_TID
-            | b::PERF_SAMPLE_TIME
+        let any = b::PERF_SAMPLE_IDENTIFIER | b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME;
+        let common = any
             | b::PERF_SAMPLE_ADDR
             | if self.page_size { b::PERF_SAMPLE_DATA_PAGE_SIZE } else { 0 };
         match kind {
+            Kind::Code => any | b::PERF_SAMPLE_RAW,
             Kind::Begin if self.registers => common | b::PERF_SAMPLE_IP | b::PERF_SAMPLE_REGS_USER,
             Kind::Begin => common | b::PERF_SAMPLE_IP,
             Kind::Minor | Kind::Major => common,
@@ -60,17 +63,19 @@ impl Layout {
     }
 }
 
-/// Gives each event of `bytes` to `take`; returns how many bytes were understood.
+/// Gives each event of `bytes` that counts to `take`; returns how many bytes were understood.
+/// `fields` are those of the tracepoints, where there are any.
 pub(super) fn parse(
     bytes: &[u8],
     layout: Layout,
-    kinds: &HashMap<u64, Kind>,
+    fields: Option<Fields>,
+    streams: &mut Streams,
     take: &mut dyn FnMut(Event),
 ) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
-            b::PERF_RECORD_SAMPLE => sample(misc, body, layout, kinds),
-            _ => side_band(record, misc, body),
+            b::PERF_RECORD_SAMPLE => sample(misc, body, layout, fields, streams),
+            _ => side_band(record, misc, body, streams),
         };
         if let Some(event) = event {
             take(event);
@@ -78,38 +83,59 @@ pub(super) fn parse(
     })
 }
 
-fn sample(misc: u16, body: &[u8], layout: Layout, kinds: &HashMap<u64, Kind>) -> Option<Event> {
+fn sample(
+    misc: u16,
+    body: &[u8],
+    layout: Layout,
+    fields: Option<Fields>,
+    streams: &mut Streams,
+) -> Option<Event> {
     let mut words = Words(body);
-    let kind = *kinds.get(&words.next()?)?;
+    let id = words.next()?;
+    let kind = streams.kind(id)?;
     let ip_address = if kind == Kind::Begin { words.next()? } else { 0 };
     let (pid, tid) = halves(words.next()?);
+    if !streams.accepts(id, tid) {
+        return None;
+    }
     let at_ns = Nanos(words.next()?);
-    let address = words.next()?;
-    let registers = match kind {
-        Kind::Begin if layout.registers => words.registers()?,
-        _ => None,
-    };
-    let page_bytes = if layout.page_size { Some(Bytes(words.next()?)) } else { None };
     let what = match kind {
+        Kind::Code => What::ErrorCode(error_code(words.0, tid, fields?)?),
         Kind::Begin => What::Begin(Begin {
             pid,
             tid,
-            address,
+            address: words.next()?,
             ip_address,
-            page_bytes,
-            registers,
+            registers: if layout.registers { words.registers()? } else { None },
+            page_bytes: words.page_bytes(layout)?,
             in_kernel: is_in_kernel(misc),
         }),
-        Kind::Minor | Kind::Major => {
-            What::End(End { tid, address, page_bytes, is_major: kind == Kind::Major })
-        }
+        Kind::Minor | Kind::Major => What::End(End {
+            tid,
+            address: words.next()?,
+            page_bytes: words.page_bytes(layout)?,
+            is_major: kind == Kind::Major,
+        }),
     };
     Some(Event { at_ns, what })
 }
 
-fn side_band(record: u32, misc: u16, body: &[u8]) -> Option<Event> {
+/// From the data of a tracepoint, with its size in front of it.
+fn error_code(raw: &[u8], tid: i32, fields: Fields) -> Option<ErrorCode> {
+    const SIZE_BYTES: usize = 4;
+    let data = raw.get(SIZE_BYTES..)?;
+    let (address, bits) = (word(data, fields.address)?, word(data, fields.error_code)?);
+    Some(ErrorCode { tid, address, bits })
+}
+
+fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
     let trailer = body.len().checked_sub(TRAILER_BYTES)?;
     let at_ns = Nanos(word(body, trailer + 8)?);
+    let is_loss = matches!(record, b::PERF_RECORD_LOST | b::PERF_RECORD_LOST_SAMPLES);
+    let (about, id) = (halves(word(body, trailer)?).1, word(body, trailer + 16)?);
+    if !is_loss && !streams.accepts(id, about) {
+        return None;
+    }
     let body = &body[..trailer];
     let what = match record {
         b::PERF_RECORD_MMAP2 => What::Map(mapping(body)?),
@@ -122,6 +148,7 @@ fn side_band(record: u32, misc: u16, body: &[u8]) -> Option<Event> {
         }
         b::PERF_RECORD_EXIT => {
             let (pid, tid) = (halves(word(body, 0)?).0, halves(word(body, 8)?).0);
+            streams.forget(tid);
             What::Exit { pid, tid }
         }
         b::PERF_RECORD_LOST => What::Lost { records: word(body, 8)? },
@@ -157,6 +184,11 @@ impl Words<'_> {
         let (first, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(u64::from_ne_bytes(*first))
+    }
+
+    /// The size of a page, where the layout has one.
+    fn page_bytes(&mut self, layout: Layout) -> Option<Option<Bytes>> {
+        Some(if layout.page_size { Some(Bytes(self.next()?)) } else { None })
     }
 
     /// Which registers there are (0: none), then the registers.

@@ -7,9 +7,15 @@ const RECORDED: &[u8] = include_bytes!("../../../fixtures/fault-ring.bin");
 /// Numbers of its events, as the kernel gave them: beginnings, minor and major ends, for two CPUs.
 const RECORDED_IDS: [u64; 6] = [212, 213, 214, 215, 216, 217];
 
-fn kinds(ids: &[u64]) -> HashMap<u64, Kind> {
-    let order = [Kind::Begin, Kind::Minor, Kind::Major].into_iter().cycle();
-    ids.iter().copied().zip(order).collect()
+/// Where the tracepoints have their fields.
+const FIELDS: Fields = Fields { address: 8, error_code: 24 };
+
+fn streams(ids: &[u64]) -> Streams {
+    let order = [Kind::Begin, Kind::Minor, Kind::Major, Kind::Code].into_iter();
+    let mut streams = Streams::new(false);
+    let each = if ids.len() % 4 == 0 { 4 } else { 3 };
+    ids.iter().zip(order.take(each).cycle()).for_each(|(id, kind)| streams.add(*id, kind, 7));
+    streams
 }
 
 fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
@@ -33,7 +39,8 @@ fn pair(first: u32, second: u32) -> u64 {
 
 fn events(bytes: &[u8], layout: Layout) -> (Vec<Event>, usize) {
     let mut all = Vec::new();
-    let used = parse(bytes, layout, &kinds(&[1, 2, 3]), &mut |event| all.push(event));
+    let mut streams = streams(&[1, 2, 3, 4]);
+    let used = parse(bytes, layout, Some(FIELDS), &mut streams, &mut |event| all.push(event));
     (all, used)
 }
 
@@ -72,6 +79,39 @@ fn samples_of_each_layout_parse() {
     }
     let unknown = words(&[77, pair(7, 8), 120, 0x5000, 4096]);
     assert!(events(&record(b::PERF_RECORD_SAMPLE, 2, &unknown), Layout::FULL).0.is_empty());
+}
+
+#[test]
+fn the_error_code_is_where_the_format_says() {
+    // size of the data, then two common words, address, instruction, code, and padding
+    let mut body = words(&[4, pair(7, 8), 98]);
+    body.extend(36_u32.to_ne_bytes());
+    body.extend(words(&[0, 0x5000, 0x4000, 7]));
+    let got = events(&record(b::PERF_RECORD_SAMPLE, 2, &body), Layout::FULL).0;
+    let code = ErrorCode { tid: 8, address: 0x5000, bits: 7 };
+    assert_eq!(got, [Event { at_ns: Nanos(98), what: What::ErrorCode(code) }]);
+    body.truncate(body.len() - 4);
+    assert!(events(&record(b::PERF_RECORD_SAMPLE, 2, &body), Layout::FULL).0.is_empty());
+}
+
+#[test]
+fn records_of_a_second_event_of_a_thread_are_left_out() {
+    let mut streams = Streams::new(true);
+    streams.add(1, Kind::Begin, 7);
+    streams.add(2, Kind::Begin, 8);
+    let sample = |id| {
+        let body = words(&[id, 0x4000, pair(7, 8), 99, 0x5000]);
+        record(b::PERF_RECORD_SAMPLE, 2, &body)
+    };
+    let exit = |id| {
+        let body = words(&[pair(7, 7), pair(8, 8), 50, pair(7, 8), 120, id]);
+        record(b::PERF_RECORD_EXIT, 0, &body)
+    };
+    let bytes = [sample(1), sample(2), exit(1), exit(2), sample(1)].concat();
+    let mut all = Vec::new();
+    parse(&bytes, Layout::LEAN, None, &mut streams, &mut |event| all.push(event.what));
+    let is: Vec<bool> = all.iter().map(|what| matches!(what, What::Begin(_))).collect();
+    assert_eq!(is, [true, false, true]);
 }
 
 #[test]
@@ -137,7 +177,8 @@ fn a_size_of_zero_or_past_the_end_stops_the_parser() {
 #[test]
 fn a_recorded_ring_parses_to_its_last_byte_and_every_beginning_has_its_end() {
     let mut all = Vec::new();
-    let used = parse(RECORDED, Layout::FULL, &kinds(&RECORDED_IDS), &mut |e| all.push(e));
+    let mut streams = streams(&RECORDED_IDS);
+    let used = parse(RECORDED, Layout::FULL, None, &mut streams, &mut |e| all.push(e));
     assert_eq!(used, RECORDED.len());
     let count = |is: fn(&What) -> bool| all.iter().filter(|event| is(&event.what)).count();
     let begins = count(|what| matches!(what, What::Begin(_)));
@@ -170,7 +211,8 @@ proptest! {
         }
         bytes.truncate(cut.index(bytes.len()));
         for layout in [Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN] {
-            let used = parse(&bytes, layout, &kinds(&RECORDED_IDS), &mut |_| {});
+            let mut streams = streams(&RECORDED_IDS);
+            let used = parse(&bytes, layout, Some(FIELDS), &mut streams, &mut |_| {});
             prop_assert!(used <= bytes.len());
         }
     }

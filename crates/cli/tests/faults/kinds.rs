@@ -1,0 +1,112 @@
+//! Kinds of memory, of threads and of ends whose faults are known.
+
+use super::*;
+use std::collections::{HashMap, HashSet};
+
+fn has(seen: &Seen, label: &str) -> bool {
+    seen.labels.iter().any(|one| one == label)
+}
+
+#[test]
+fn shared_memory_and_a_copy_of_a_file_take_a_fault_for_each_page_written() {
+    for how in ["shared", "file"] {
+        each_of(how, |run| {
+            assert_eq!(run.within.len() as u64, PAGES, "{how}");
+            if tells_sizes(run) {
+                assert_eq!(run.count(|f| f.cause == "absent"), PAGES, "{how}");
+            }
+            // What is shared, or was not there before, is no copy on a write.
+            assert_eq!(run.count(|f| has(f, "copy_on_write")), 0, "{how}");
+        });
+    }
+}
+
+#[test]
+fn faults_in_a_signal_handler_are_like_others() {
+    each_of("in-handler", |run| {
+        assert_eq!(run.within.len() as u64, PAGES);
+        assert!(run.within.iter().all(|f| f.paired && f.served == "minor"));
+    });
+}
+
+#[test]
+fn a_program_that_dies_in_a_fault_leaves_that_one_unserved() {
+    each_of("dies", |run| {
+        assert_eq!(run.done.status.signal(), Some(Signal::SEGV.as_raw()));
+        assert_eq!(run.count(|f| f.served == "minor" && f.paired), PAGES);
+        assert_eq!(run.count(|f| f.served == "no" && !f.paired), 1);
+        assert!(run.number("/account/failed_faults/known") >= 1);
+    });
+}
+
+#[test]
+fn every_program_of_a_chain_is_one_of_one_process() {
+    each("chain", &["chain", &PAGES.to_string(), "10"], |run| {
+        assert_eq!(run.within.len() as u64, PAGES);
+        assert_eq!((run.number("/executed"), run.number("/processes")), (11, 1));
+    });
+}
+
+#[test]
+fn many_threads_on_few_processors_lose_nothing() {
+    each("many threads", &["threads", &PAGES.to_string(), "64"], |run| {
+        assert_eq!(run.within.len() as u64, 64 * PAGES);
+        assert!(run.within.iter().all(|f| f.paired));
+        assert_eq!(run.number("/unpaired_ends"), 0);
+    });
+}
+
+#[test]
+fn only_faults_of_several_threads_on_a_page_are_raced() {
+    each("race", &["race", &PAGES.to_string(), "8"], |run| {
+        let mut threads: HashMap<u64, HashSet<i64>> = HashMap::new();
+        for seen in &run.within {
+            threads.entry(seen.page).or_default().insert(seen.tid);
+        }
+        assert_eq!(threads.len() as u64, PAGES);
+        assert!(run.within.iter().all(|f| f.paired));
+        let raced = run.within.iter().filter(|f| has(f, "raced"));
+        assert!(raced.clone().all(|f| threads[&f.page].len() > 1));
+        if threads.values().any(|tids| tids.len() > 1) && raced.count() == 0 {
+            println!("SKIP part of race: no two faults overlapped");
+        }
+        let total = run.number("/total/raced_faults");
+        assert!(total >= run.count(|f| has(f, "raced")).cast_signed());
+    });
+}
+
+#[test]
+fn without_latency_every_fault_is_there_and_no_time() {
+    for user in users() {
+        let words = arguments("write");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let Some(run) = run_with("no-latency", user, &["--no-latency"], &words) else { continue };
+        assert_eq!(run.within.len() as u64, PAGES);
+        assert!(run.within.iter().all(|f| !f.paired && f.served == "unknown"));
+        assert!(run.report["latency"]["missing"].as_str().unwrap().contains("--no-latency"));
+        assert_eq!((run.number("/total/time_ns"), run.number("/unpaired_ends")), (0, 0));
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(run.count(|f| f.access == "write"), PAGES);
+        }
+    }
+}
+
+#[test]
+fn the_processors_word_is_used_where_it_may_be_read() {
+    let readable = std::fs::metadata("/sys/kernel/tracing/events/exceptions").is_ok();
+    for user in users() {
+        let words = arguments("read-write");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let Some(run) = run("error codes", user, &words) else { continue };
+        let used = run.report["has_error_codes"].as_bool().unwrap();
+        let is_root = user.is_none() && rustix::process::geteuid().is_root();
+        assert!(!used || run.sees_kernel());
+        if is_root && readable && cfg!(target_arch = "x86_64") && run.sees_kernel() {
+            assert!(used, "{}", run.report["step"]);
+            // Where the kernel touched a page for the program it is known what it did.
+            assert!(run.within.iter().all(|f| f.access != "unknown" && f.cause != "unknown"));
+        } else {
+            println!("SKIP error codes: they may not be read");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The account: the kernel's own count, and what explains it.
+//!
+//! Each term has a source of its own, and what has none stays unexplained. Where calls were
+//! followed, the counters of the threads at each call tell what was taken inside: faults in the
+//! kernel that events may have told as well are then not added a second time.
+
+use super::Analysis;
+use pagewise_model::Fact;
+use pagewise_model::fault::{Account, CallKind, Ending};
+
+const NOT_FOLLOWED: &str = "system calls were not followed (--account)";
+
+impl Analysis {
+    /// Of all that was taken in.
+    pub(super) fn account(&self, ending: &Ending) -> Account {
+        let before_exec_faults = ending
+            .exec
+            .clone()
+            .map(|counts| counts.minor_faults.saturating_add(counts.major_faults));
+        let in_calls = |kind| match &ending.calls {
+            Fact::Known(calls) => Fact::Known(calls.faults(kind)),
+            Fact::Missing(_) => Fact::missing(NOT_FOLLOWED),
+        };
+        let kernel_faults = match in_calls(CallKind::Copy) {
+            Fact::Missing(_) => self.recorded_in_kernel(before_exec_faults.known().is_some()),
+            counted => counted,
+        };
+        let (start_faults, populate_faults) =
+            (in_calls(CallKind::Start), in_calls(CallKind::Populate));
+        let terms = [&before_exec_faults, &kernel_faults, &start_faults, &populate_faults];
+        let known = terms.iter().filter_map(|term| term.known()).sum::<u64>();
+        let explained = known.saturating_add(self.user_served);
+        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let unexplained = |counted| signed(counted) - signed(explained);
+        Account {
+            rusage_faults: ending.counted_faults.clone(),
+            before_exec_faults,
+            user_faults: self.user_served,
+            kernel_faults,
+            start_faults,
+            populate_faults,
+            calls: ending.calls.known().map(|calls| calls.calls.clone()).unwrap_or_default(),
+            failed_faults: self.failed(),
+            unexplained_faults: ending.counted_faults.clone().map(unexplained),
+        }
+    }
+
+    /// Those that events told of; those of building the first image may be counted elsewhere.
+    fn recorded_in_kernel(&self, exec_is_known: bool) -> Fact<u64> {
+        if !self.options.sees_kernel {
+            return Fact::missing("needs kernel.perf_event_paranoid=1, CAP_PERFMON or --account");
+        }
+        let early = if exec_is_known { 0 } else { self.kernel_early };
+        Fact::Known(self.kernel_served + early)
+    }
+
+    fn failed(&self) -> Fact<u64> {
+        if !self.options.has_ends {
+            Fact::missing("ends of faults were not recorded")
+        } else if self.lost > 0 {
+            Fact::missing("ends of faults may be among the lost records")
+        } else {
+            Fact::Known(self.unserved)
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The account: the kernel's own count, and what explains it.
+
+use crate::number::{count, counted};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::Fact;
+use pagewise_model::fault::{Account, CallTally};
+
+/// Calls that are named; the rest is in the saved form.
+const CALLS: usize = 8;
+
+/// The account as a table, and what it leaves open.
+pub(super) fn account(account: &Account, style: &Style) -> String {
+    let mut table = Table::new(&[("account", Align::Left), ("faults", Align::Right)]);
+    let fact = |fact: &Fact<u64>| fact.known().map_or_else(|| "not known".into(), |n| count(*n));
+    let unexplained = account.unexplained_faults.known().map_or_else(
+        || "not known".to_owned(),
+        |n| format!("{}{}", if *n < 0 { "-" } else { "" }, count(n.unsigned_abs())),
+    );
+    for (name, value) in [
+        ("counted by the kernel (rusage)", fact(&account.rusage_faults)),
+        ("  before the program began", fact(&account.before_exec_faults)),
+        ("  in user mode", count(account.user_faults)),
+        ("  in the kernel, for the program", fact(&account.kernel_faults)),
+        ("  making processes, executing programs", fact(&account.start_faults)),
+        ("  populated and pinned pages", fact(&account.populate_faults)),
+        ("  unexplained", unexplained),
+        ("begun and not served (not in rusage)", fact(&account.failed_faults)),
+    ] {
+        table.row(vec![Cell::from(name), value.into()]);
+    }
+    let mut page = Page::new(style);
+    page.append(&table.render(style));
+    if !account.calls.is_empty() {
+        page.para(&calls(&account.calls), 2, Tone::Plain);
+    }
+    page.para(&what_is_unexplained(account), 2, Tone::Faint);
+    page.finish()
+}
+
+fn calls(calls: &[CallTally]) -> String {
+    let named: Vec<String> = calls
+        .iter()
+        .take(CALLS)
+        .map(|call| format!("{} {}", call.call, count(call.faults)))
+        .collect();
+    let rest = match calls.len().saturating_sub(CALLS) {
+        0 => String::new(),
+        more => format!(" and {}", counted(more as u64, "other call", "other calls")),
+    };
+    format!("inside calls: {}{rest}", named.join(", "))
+}
+
+fn what_is_unexplained(account: &Account) -> String {
+    if let Some(why) = account.unexplained_faults.reason() {
+        return format!("what is unexplained is not known: {why}");
+    }
+    let negative = match account.unexplained_faults {
+        Fact::Known(n) if n < 0 => "; below 0: processes that nobody waited for are not in rusage",
+        _ => "",
+    };
+    if account.start_faults.known().is_some() {
+        return format!(
+            "unexplained holds what the kernel takes outside of calls: signal frames, the end of \
+             processes{negative}"
+        );
+    }
+    let mut parts = vec!["populated and pinned pages", "making processes and executing programs"];
+    if account.kernel_faults.known().is_none() {
+        parts.insert(0, "faults in the kernel");
+    }
+    if account.before_exec_faults.known().is_none() {
+        parts.insert(0, "faults before the program began");
+    }
+    format!(
+        "unexplained holds what no event tells of: {}{negative}; --account counts them at each call",
+        parts.join(", ")
+    )
+}

@@ -1,0 +1,85 @@
+//! The events of a recording, and the event that holds the ring of a CPU.
+
+use super::LEAST_RING_BYTES;
+use super::record::{Kind, Layout};
+use super::tracepoint::Tracepoints;
+use crate::perf::event;
+use pagewise_kernel::perf::{self, bindings as b, perf_event_attr};
+
+/// What is recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) layout: Layout,
+    /// Faults that the kernel takes for the program too.
+    pub(super) kernel: bool,
+    /// The ends of all faults, not of major ones alone.
+    pub(super) all_ends: bool,
+    /// The processor's error codes.
+    pub(super) codes: Option<Tracepoints>,
+    /// From the exec of a program on; else from now on.
+    pub(super) on_exec: bool,
+}
+
+impl Choice {
+    /// All events of a thread. Beginnings come last: of a thread that is running already no
+    /// beginning is recorded before its end can be.
+    pub(super) fn events(&self) -> Vec<(Kind, perf_event_attr)> {
+        let mut all = vec![(Kind::Major, self.software(Kind::Major))];
+        if self.all_ends {
+            all.push((Kind::Minor, self.software(Kind::Minor)));
+        }
+        let codes = self.codes.iter().flat_map(|tracepoints| tracepoints.ids);
+        all.extend(codes.map(|id| (Kind::Code, self.tracepoint(id))));
+        all.push((Kind::Begin, self.software(Kind::Begin)));
+        all
+    }
+
+    fn software(&self, kind: Kind) -> perf_event_attr {
+        let config = match kind {
+            Kind::Minor => b::PERF_COUNT_SW_PAGE_FAULTS_MIN,
+            Kind::Major => b::PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+            Kind::Begin | Kind::Code => b::PERF_COUNT_SW_PAGE_FAULTS,
+        };
+        let mut attr = self.common(b::PERF_TYPE_SOFTWARE, u64::from(config), kind);
+        if kind == Kind::Begin {
+            attr.sample_regs_user = self.layout.registers();
+            attr.set_mmap(1);
+            attr.set_mmap2(1);
+            attr.set_mmap_data(1);
+            attr.set_comm(1);
+            attr.set_comm_exec(1);
+            attr.set_task(1);
+        }
+        attr
+    }
+
+    fn tracepoint(&self, id: u64) -> perf_event_attr {
+        self.common(b::PERF_TYPE_TRACEPOINT, id, Kind::Code)
+    }
+
+    fn common(&self, kind: u32, config: u64, of: Kind) -> perf_event_attr {
+        let mut attr = event::attributes(kind, config);
+        if !self.on_exec {
+            attr.set_enable_on_exec(0);
+            attr.set_disabled(0);
+        }
+        attr.__bindgen_anon_1.sample_period = 1;
+        attr.sample_type = u64::from(self.layout.sample_type(of));
+        attr.set_exclude_kernel(u64::from(!self.kernel));
+        attr.set_use_clockid(1);
+        attr.clockid = libc::CLOCK_MONOTONIC;
+        attr.set_sample_id_all(1);
+        attr
+    }
+}
+
+/// An event of this very process that never counts: others write into its ring, whatever becomes of
+/// their threads. Readable when the ring is a quarter full at the latest.
+pub(super) fn ring() -> perf_event_attr {
+    let mut attr = perf::software(b::PERF_COUNT_SW_DUMMY);
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = (LEAST_RING_BYTES / 4) as u32;
+    attr
+}

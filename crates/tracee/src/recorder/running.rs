@@ -1,0 +1,223 @@
+//! The front's side of recording a process that is running already: finds out whether it may be
+//! recorded, and waits until it ends, the time is over or the user has seen enough.
+//!
+//! The process is held by a pidfd, so that a number that comes again is never taken for it. Nothing
+//! is done to it but what `perf::faults` says. Its counters are read when all threads are followed
+//! and at the end; a process that has been waited for by then has none left.
+
+use super::front::{RecordError, Recorder};
+use super::{Request, Wanted};
+use crate::run;
+use pagewise_kernel::proc::{maps, stat, status};
+use pagewise_kernel::{SysError, clock, pidfd};
+use pagewise_model::fault::{Attached, Ending, Fault, FaultReport, Names};
+use pagewise_model::{Fact, Nanos};
+use rustix::event::{PollFd, PollFlags};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// How often it is asked whether the user has seen enough, when no signal says so.
+const ASK_EVERY: Nanos = Nanos::millis(250);
+
+/// Why a process cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// There is no such process, or it has ended.
+    #[error("no process {0} is running")]
+    Gone(i32),
+    /// The number is that of a thread.
+    #[error("{tid} is a thread of process {pid}")]
+    Thread {
+        /// The thread.
+        tid: i32,
+        /// Its process.
+        pid: i32,
+    },
+    /// It has no memory of its own.
+    #[error("process {0} is a kernel thread: it has no page faults")]
+    Kernel(i32),
+    /// This account may not observe it.
+    #[error("process {0} may not be observed by this account")]
+    NotAllowed(i32),
+    /// It cannot be looked at.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+/// A process that may be recorded.
+#[derive(Debug)]
+pub struct Target {
+    pid: i32,
+    pidfd: OwnedFd,
+    start_ticks: u64,
+    /// Program and arguments.
+    command: Vec<String>,
+}
+
+impl Target {
+    /// Looks process `pid` up.
+    ///
+    /// # Errors
+    /// [`TargetError`] when there is nothing to record, or no right to.
+    pub fn find(pid: i32) -> Result<Self, TargetError> {
+        let or_gone = |error: SysError| match error.is_gone() {
+            true => TargetError::Gone(pid),
+            false => TargetError::Sys(error),
+        };
+        let status = status::read(pid).map_err(or_gone)?;
+        if let Some(process) = status.tgid.filter(|process| *process != pid) {
+            return Err(TargetError::Thread { tid: pid, pid: process });
+        }
+        let pidfd = pidfd::open(pid).map_err(or_gone)?;
+        let stat = stat::read(pid).map_err(or_gone)?;
+        if stat.is_zombie() {
+            return Err(TargetError::Gone(pid));
+        }
+        if status.vm_size.is_none() {
+            return Err(TargetError::Kernel(pid));
+        }
+        match maps::read(pid) {
+            Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM)) => {
+                return Err(TargetError::NotAllowed(pid));
+            }
+            other => other.map_err(or_gone)?,
+        };
+        let target =
+            Self { pid, pidfd, start_ticks: stat.start_ticks, command: command(pid, stat.comm) };
+        if target.has_ended() { Err(TargetError::Gone(pid)) } else { Ok(target) }
+    }
+
+    /// Program and arguments, as far as they are to be had.
+    #[must_use]
+    pub fn command(&self) -> &[String] {
+        &self.command
+    }
+
+    fn has_ended(&self) -> bool {
+        self.wait(Nanos(0))
+    }
+
+    /// Waits for its end, no longer than `timeout` or until a signal comes; tells whether it came.
+    fn wait(&self, timeout: Nanos) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN)];
+        run::sleep(&mut fds, Some(timeout));
+        fds.iter().any(|fd| !fd.revents().is_empty())
+    }
+
+    /// Faults of it and the children it waited for so far.
+    fn counted(&self) -> Fact<u64> {
+        match stat::read(self.pid) {
+            Ok(stat) if stat.start_ticks == self.start_ticks => {
+                Fact::Known(stat.faults().saturating_add(stat.child_faults()))
+            }
+            _ => Fact::missing("the process has ended, and its counters with it"),
+        }
+    }
+}
+
+fn command(pid: i32, name: String) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<String> = bytes
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    // Each argument ends in a NUL; what follows the last one is none.
+    let count = words.iter().rposition(|word| !word.is_empty()).map_or(0, |last| last + 1);
+    if count == 0 { vec![name] } else { words.into_iter().take(count).collect() }
+}
+
+/// The course of a recording: when it has begun, and when it ends if its process does
+/// not.
+pub struct Until<'a> {
+    /// Told how many threads are followed, once all are.
+    pub begun: &'a dyn Fn(u64),
+    /// After this long.
+    pub time: Option<Nanos>,
+    /// When this says so: asked after each signal, and four times a second.
+    pub enough: &'a dyn Fn() -> bool,
+}
+
+impl std::fmt::Debug for Until<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Until").field("time", &self.time).finish_non_exhaustive()
+    }
+}
+
+/// Records `target` from now on. Each part of the list of faults, where one is wanted, goes to
+/// `take`.
+///
+/// # Errors
+/// [`RecordError`] when it cannot be recorded; it runs on either way.
+pub fn record_running(
+    target: &Target,
+    recorder: &Recorder,
+    wanted: Wanted,
+    until: &Until<'_>,
+    take: &mut dyn FnMut(&Names, Vec<Fault>),
+) -> Result<FaultReport, RecordError> {
+    let pid = target.pid;
+    let attached = recorder.begin(&Request::AttachRunning { pid, wanted });
+    if target.has_ended() && attached.is_err() {
+        return Err(RecordError::Gone(pid));
+    }
+    let (before, threads) = attached?;
+    (until.begun)(threads);
+    let start = clock::now();
+    let since = || Nanos(clock::now().0.saturating_sub(start.0));
+    let has_ended = loop {
+        let left = until.time.map(|time| Nanos(time.0.saturating_sub(since().0)));
+        if (until.enough)() || left == Some(Nanos(0)) {
+            break false;
+        }
+        if target.wait(left.unwrap_or(ASK_EVERY).min(ASK_EVERY)) {
+            break true;
+        }
+    };
+    let (wall_ns, after) = (since(), target.counted());
+    let counted_faults = match before {
+        Some(before) => after.map(|after| after.saturating_sub(before)),
+        None => Fact::missing("its counters could not be read at the start"),
+    };
+    let ran_before = "the process was running already";
+    let ending = Ending {
+        wall_ns,
+        usage: Fact::missing(ran_before),
+        counted_faults,
+        exec: Fact::missing(ran_before),
+        calls: Fact::missing(ran_before),
+        attached: Some(Attached { pid, threads, has_ended }),
+    };
+    recorder.conclude(ending, take).map_err(RecordError::Died)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_recorded_is_named() {
+        assert!(matches!(Target::find(i32::MAX), Err(TargetError::Gone(_))));
+        let own = pagewise_kernel::proc::own_pid();
+        let target = Target::find(own).unwrap();
+        assert!(!target.command().is_empty() && target.counted().known().is_some());
+        // SAFETY: gettid has no preconditions.
+        let tid = unsafe { libc::gettid() };
+        if tid != own {
+            let found = Target::find(tid);
+            assert!(matches!(found, Err(TargetError::Thread { pid, .. }) if pid == own));
+        }
+        if stat::read(2).is_ok_and(|stat| stat.comm == "kthreadd") {
+            assert!(matches!(Target::find(2), Err(TargetError::Kernel(2))));
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        while !stat::read(pid).unwrap().is_zombie() {
+            std::thread::yield_now();
+        }
+        assert!(matches!(Target::find(pid), Err(TargetError::Gone(_))));
+        child.wait().unwrap();
+    }
+}
