@@ -76,7 +76,7 @@ pub struct FaultRings {
     choice: Choice,
     streams: Streams,
     merge: Merge,
-    /// Faults before it are left out: not all threads were followed yet.
+    /// What happened before it is left out: not all threads were followed yet.
     since: Nanos,
 }
 
@@ -191,7 +191,7 @@ impl FaultRings {
         for (_, ring) in &mut self.rings {
             let bytes = ring.drain();
             record::parse(&bytes, self.choice.layout, fields, &mut self.streams, &mut |event| {
-                if event.at_ns >= self.since || !is_of_a_fault(&event) {
+                if event.at_ns >= self.since || counts_before(&event) {
                     self.merge.add(event);
                 }
             });
@@ -199,8 +199,14 @@ impl FaultRings {
     }
 }
 
-const fn is_of_a_fault(event: &Event) -> bool {
-    matches!(event.what, What::Begin(_) | What::End(_) | What::ErrorCode(_))
+/// Whether an event counts although not all threads were followed yet. What was mapped and which
+/// threads there were is read when they are.
+const fn counts_before(event: &Event) -> bool {
+    match event.what {
+        What::Fork { pid, parent_pid } => pid != parent_pid,
+        What::Lost { .. } => true,
+        _ => false,
+    }
 }
 
 /// An event of thread `tid` on `cpu` that writes into `ring`, and its number.
