@@ -44,7 +44,7 @@ pub(crate) struct Faults {
     #[arg(conflicts_with_all = ["command", "input", "account"])]
     pub(crate) pid: Option<i32>,
     /// Record the process for this long: 5s, 2min
-    #[arg(long = "for", value_name = "TIME", requires = "pid")]
+    #[arg(long = "for", value_name = "TIME", requires = "pid", conflicts_with = "command")]
     pub(crate) duration: Option<Nanos>,
     /// Do not record how long faults take, at half the cost; only major ones are told apart
     #[arg(long, conflicts_with = "max_fault_time")]

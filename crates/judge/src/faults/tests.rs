@@ -156,7 +156,8 @@ fn what_is_not_served_is_listed_and_never_mispaired() {
     let reasons: Vec<_> = faults.iter().filter_map(|f| f.latency_ns.reason()).collect();
     assert!(reasons[0].contains("signal") && reasons[1].contains("thread ended"), "{reasons:?}");
     assert!(reasons[2].contains("recording ended"), "{reasons:?}");
-    assert_eq!((report.unpaired_ends, report.account.failed_faults), (1, Fact::Known(3)));
+    assert_eq!(report.unpaired_ends, 1);
+    assert_eq!(report.account.failed_faults, Fact::Known(3));
     assert!(!report.is_complete());
     assert_eq!(report.latency.known().map(|l| l.faults), Some(1));
 }

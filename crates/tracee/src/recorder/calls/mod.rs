@@ -86,8 +86,9 @@ pub(super) fn release(child: Suspended) -> Result<(Running, Following), LaunchEr
     match running.exec_error() {
         None => Ok((running, Following(thread))),
         Some(error) => {
-            let _gone = wait::reap(pid);
+            // In this order: waiting for a child takes the stops that another thread is owed.
             let _nothing = thread.join();
+            let _gone = wait::reap(pid);
             Err(error)
         }
     }
@@ -223,8 +224,8 @@ mod tests {
         let argv = ["sh", "-c", script].map(Into::into).to_vec();
         let child = launch::spawn(&Launch::experiment(argv), &[]).unwrap();
         let (running, following) = release(child).unwrap();
-        let (status, usage) = wait::reap(running.pid()).unwrap();
         let followed = following.finish();
+        let (status, usage) = wait::reap(running.pid()).unwrap();
         let counted = usage.ru_minflt.unsigned_abs() + usage.ru_majflt.unsigned_abs();
         followed.exec.known()?;
         Some((followed, wait::ended(status), counted))
@@ -253,7 +254,7 @@ mod tests {
         let start = std::time::Instant::now();
         while !done.exists() {
             assert!(start.elapsed().as_secs() < 20, "it has been stopped");
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 
