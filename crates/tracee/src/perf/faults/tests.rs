@@ -13,7 +13,7 @@ const FIELDS: Fields = Fields { address: 8, error_code: 24 };
 fn streams(ids: &[u64]) -> Streams {
     let order = [Kind::Begin, Kind::Minor, Kind::Major, Kind::Code].into_iter();
     let mut streams = Streams::new(false);
-    let each = if ids.len() % 4 == 0 { 4 } else { 3 };
+    let each = if ids.len().is_multiple_of(4) { 4 } else { 3 };
     ids.iter().zip(order.take(each).cycle()).for_each(|(id, kind)| streams.add(*id, kind, 7));
     streams
 }
