@@ -4,7 +4,9 @@
 //
 // HOW is one of: write, read-write, populate, locked, read-call, fork, huge, threads (TIMES of
 // them), race (TIMES threads on the same pages), exec, chain (of TIMES execs), vfork, killed, dies,
-// handler, in-handler, shared, file, churn (TIMES over the same pages), serve (for each byte of
+// handler, in-handler, shared, file, churn (TIMES over the same pages), cached and cached-fork
+// (reads PAGES of a file that it has just written and whose descriptor it says, and a child as well),
+// map (reads PAGES of the file TIMES, no two neighbours in turn), serve (for each byte of
 // standard input TIMES threads that were there, a new one and a child take PAGES each; then it says
 // "done"). Each line "range START END" is a range of addresses in hexadecimal.
 
@@ -34,6 +36,32 @@ static volatile char *fresh(size_t bytes, int protection, int flags) {
     printf("range %lx %lx\n", (unsigned long)got, (unsigned long)got + bytes);
     fflush(stdout);
     return got;
+}
+
+// PAGES of a file, whose descriptor is said, mapped for reading.
+static volatile char *mapped(int file, size_t pages) {
+    void *got = mmap(NULL, pages * page, PROT_READ, MAP_PRIVATE, file, 0);
+    if (got == MAP_FAILED) {
+        perror("mmap");
+        exit(2);
+    }
+    printf("descriptor %d\nrange %lx %lx\n", file, (unsigned long)got,
+           (unsigned long)got + pages * page);
+    fflush(stdout);
+    return got;
+}
+
+// The same of a file that has just been written and has no name.
+static volatile char *cached(size_t pages) {
+    char path[] = "/tmp/pagewise-faults-XXXXXX";
+    int file = mkstemp(path);
+    char *text = calloc(pages, page);
+    if (file < 0 || !text || write(file, text, pages * page) != (ssize_t)(pages * page)) {
+        perror(path);
+        exit(2);
+    }
+    unlink(path);
+    return mapped(file, pages);
 }
 
 static void write_all(volatile char *from, size_t pages) {
@@ -204,6 +232,22 @@ int main(int argc, char **argv) {
             write_all(from, pages);
             madvise((void *)from, pages * page, MADV_DONTNEED);
         }
+    } else if (!strcmp(how, "cached")) {
+        read_all(cached(pages), pages);
+    } else if (!strcmp(how, "cached-fork")) {
+        volatile char *from = cached(pages);
+        read_all(from, pages);
+        if (fork() == 0) {
+            read_all(from, pages);
+            _exit(0);
+        }
+        wait(NULL);
+    } else if (!strcmp(how, "map")) {
+        int file = open(argv[3], O_RDONLY);
+        if (file < 0) return 2;
+        volatile char *from = mapped(file, pages);
+        // A step that has no factor in common with a power of two meets each page once.
+        for (size_t i = 0; i < pages; i++) (void)from[i * 269 % pages * page];
     } else if (!strcmp(how, "exec")) {
         run_itself(pages);
     } else if (!strcmp(how, "chain")) {

@@ -58,8 +58,9 @@ impl Keeper {
     }
 }
 
-/// A regular file open for reading, and its length; `None` for all else.
-fn open_regular(path: &Path) -> Option<(File, usize)> {
+/// A regular file open for reading, and its length; `None` for all else, an empty one too.
+#[must_use]
+pub fn open_regular(path: &Path) -> Option<(File, usize)> {
     // Looked at before it is opened: the opening alone wakes the writer of a FIFO.
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;
@@ -150,8 +151,10 @@ impl Drop for Held {
     }
 }
 
-/// Whether the byte at `offset` can be read without waiting for a device.
-fn is_cached(file: &File, offset: u64) -> bool {
+/// Whether the byte at `offset` can be read without waiting for a device. Where it cannot, the kernel
+/// may begin to read it.
+#[must_use]
+pub fn is_cached(file: &File, offset: u64) -> bool {
     let mut byte = [0];
     let mut into = [std::io::IoSliceMut::new(&mut byte)];
     rustix::io::preadv2(file, &mut into, offset, rustix::io::ReadWriteFlags::NOWAIT).is_ok()

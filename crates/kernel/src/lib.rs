@@ -17,6 +17,7 @@ pub mod cpuid;
 pub mod dirs;
 pub mod doctor;
 pub mod error;
+mod ioctl;
 pub mod kallsyms;
 pub mod keep;
 pub mod limits;
@@ -32,6 +33,7 @@ pub mod region;
 pub mod start;
 pub mod thp;
 pub mod topology;
+pub mod userfault;
 pub mod worker;
 
 pub use error::SysError;

@@ -60,6 +60,9 @@ pub struct Settings {
     pub cpus: Option<Vec<u32>>,
     /// Things done while it runs.
     pub watches: Vec<Watch>,
+    /// A saved working set that is read before the program starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_set: Option<String>,
 }
 
 impl Settings {
@@ -86,6 +89,7 @@ impl Settings {
         all.thp = all.thp.or(other.thp);
         all.cpus = all.cpus.or_else(|| other.cpus.clone());
         all.watches.extend(other.watches.iter().cloned());
+        all.working_set = all.working_set.or_else(|| other.working_set.clone());
         all
     }
 }

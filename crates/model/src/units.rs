@@ -185,6 +185,10 @@ pub struct PageSize(u64);
 impl PageSize {
     /// The base page of x86-64, and the most common one of aarch64.
     pub const BASE_4K: Self = Self(4096);
+    /// Another base page of aarch64.
+    pub const BASE_16K: Self = Self(16 << 10);
+    /// The base page of ppc64, and the third one of aarch64.
+    pub const BASE_64K: Self = Self(64 << 10);
     /// A page mapped by one page-middle-directory entry with 4 KiB base pages.
     pub const PMD_2M: Self = Self(2 << 20);
 

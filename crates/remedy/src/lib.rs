@@ -18,6 +18,7 @@ mod registry;
 mod systemd;
 mod target;
 pub mod watch;
+mod working_set;
 
 pub use registry::{Evidence, Mechanism, Remedy, RemedyError, all, find, parse_list};
 pub use target::Target;

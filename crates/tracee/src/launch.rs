@@ -12,7 +12,7 @@ use crate::drain::Drain;
 use crate::environment::{self, Variables};
 pub use crate::launch_error::LaunchError;
 use crate::program::{self, Program};
-use crate::wait;
+use crate::{read_ahead, wait};
 use pagewise_model::plan::Settings;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::fs::{Mode, OFlags};
@@ -419,6 +419,8 @@ impl Suspended {
         let pidfd = pidfd.map_err(|e| LaunchError::call("dup", "a pidfd", &e))?;
         let io = wait::open_io(self.pid);
         let started = Instant::now();
+        // Inside the clock: whoever keeps the setting pays for it at each start.
+        read_ahead::before_start(self.launch.settings.working_set.as_deref())?;
         rustix::io::write(&go, b"g")
             .map_err(|e| LaunchError::errno("write", "the start signal", e))?;
         let pid = std::mem::replace(&mut self.pid, 0);

@@ -41,6 +41,12 @@ pub enum LaunchError {
         /// Which mark it carries.
         what: String,
     },
+    /// The working set to be read before it cannot be had.
+    #[error("{why}")]
+    WorkingSet {
+        /// Why.
+        why: String,
+    },
     /// A text for the kernel with a NUL byte inside.
     #[error("{what} contains a NUL byte")]
     Nul {
@@ -77,6 +83,7 @@ impl LaunchError {
             Self::NotFound { .. } | Self::MissingInterpreter { .. } => 127,
             Self::NotExecutable { .. } => 126,
             Self::SetuidRefused { .. }
+            | Self::WorkingSet { .. }
             | Self::Nul { .. }
             | Self::Unkillable { .. }
             | Self::Call { .. } => 125,

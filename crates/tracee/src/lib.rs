@@ -28,10 +28,13 @@ pub mod pipes;
 pub mod placement;
 mod program;
 pub mod ptrace;
+pub mod read_ahead;
 pub mod recorder;
 pub mod run;
+pub mod seccomp;
 mod signals;
 pub mod supervise;
+mod touch;
 pub mod tree;
 pub mod wait;
 #[cfg(test)]

@@ -12,6 +12,7 @@
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
 use crate::perf::Observers;
+use crate::read_ahead;
 use crate::run::{self, Clocks, Finished, Scheduled};
 use crate::signals::Caught;
 use crate::tree::Tree;
@@ -36,6 +37,7 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
         }
         prepared.stdio = stdio;
         prepared.signals = signals;
+        read_ahead::before_start(launch.settings.working_set.as_deref())?;
         let step = prepared.settle().and_then(|()| prepared.exec());
         step.map_err(|(step, errno)| launch.failure(&program, step, errno))
     };

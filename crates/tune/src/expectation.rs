@@ -28,6 +28,7 @@ const WORK_SLACK: Bytes = Bytes::mib(4);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expectation {
     minor_faults: u64,
+    major_faults: u64,
     other_sys_ns: f64,
     fault_ns: f64,
     huge_fault_ns: f64,
@@ -41,6 +42,7 @@ impl Expectation {
     pub(crate) fn of(look: &Look, prices: Option<&Prices>, guest: bool) -> Self {
         let runs = &look.runs;
         let minor_faults = typical(runs, |u| u.minor_faults).unwrap_or(0.0) as u64;
+        let major_faults = typical(runs, |u| u.major_faults).unwrap_or(0.0) as u64;
         let fault_ns = prices.map_or(0.0, |p| p.anon_fault_ns.median);
         let huge_fault_ns = prices.and_then(|p| p.huge_fault_ns.known()).map_or(0.0, |p| p.median);
         // The least system time seen is the one with the least share of the host in it.
@@ -51,6 +53,7 @@ impl Expectation {
         let device_read = runs.iter().filter_map(|u| u.device_read_bytes).max().unwrap_or_default();
         Self {
             minor_faults,
+            major_faults,
             other_sys_ns,
             fault_ns,
             huge_fault_ns,
@@ -103,6 +106,7 @@ impl Expectation {
                 .min(clear(self.minor_faults, faults)),
             Mechanism::FaultsSaved => clear(self.minor_faults, faults),
             Mechanism::FaultsAdded => clear(faults, self.minor_faults),
+            Mechanism::MajorFaultsSaved => clear(self.major_faults, run.usage.major_faults),
             Mechanism::Watched(name) => {
                 run.watched.iter().filter(|(watch, _)| watch == name).map(|(_, n)| n).sum()
             }

@@ -17,6 +17,21 @@ Examples:
   pagewise faults -p 1234 --for 5s               a running process, undisturbed
   pagewise faults --no-latency -- ./app          half the cost, no times
   pagewise faults --account -- ./app             what no event tells of, by call
+  pagewise faults --budget startup               by [faults.startup] of pagewise.toml
+  pagewise faults --exact --all -- ls            each page that is touched, no times
+  pagewise faults --save-working-set app.ws -- ./app --version
+  pagewise run --with working-set=app.ws -- ./app --version
+
+A file of budgets has a table for each name, every key of which may be left out:
+  [faults.startup]
+  command = [\"./app\", \"--version\"]
+  max-faults = 2000
+  max-major = 0
+  max-touched-pages = 900
+  max-fault-time = \"250ms\"
+
+--exact traces the program and all it starts until the last of them has ended:
+a program that leaves a service behind is waited for until that ends.
 
 The summary goes to standard error, after the program's own output. With a list
 (--all, --format) or --json standard output is that alone: the program's goes to
@@ -58,6 +73,18 @@ pub(crate) struct Faults {
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
+    /// Make each page that is touched a fault of its own (fault-around off); no times are kept
+    #[arg(long, conflicts_with_all = ["max_fault_time", "pid", "account"])]
+    pub(crate) exact: bool,
+    /// Save which parts of which files were touched, for `run --with working-set=FILE`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_working_set: Option<PathBuf>,
+    /// Take command and budgets from [faults.NAME] of pagewise.toml; what is typed comes first
+    #[arg(long, value_name = "NAME", help_heading = "Budgets")]
+    pub(crate) budget: Option<String>,
+    /// Take them from FILE; without --budget the only ones there
+    #[arg(long = "budgets", value_name = "FILE", help_heading = "Budgets")]
+    pub(crate) budget_file: Option<PathBuf>,
     /// Fail when more faults are recorded
     #[arg(long, value_name = "N", help_heading = "Budgets")]
     max_faults: Option<u64>,
@@ -94,6 +121,11 @@ impl Faults {
     /// The list that was asked for.
     pub(crate) fn list(&self) -> Option<ListFormat> {
         self.format.or_else(|| self.all.then_some(ListFormat::Table))
+    }
+
+    /// How long faults take is wanted.
+    pub(crate) const fn latency(&self) -> bool {
+        !self.no_latency && !self.exact
     }
 
     /// The budgets that were given.

@@ -1,11 +1,15 @@
 //! `pagewise faults`
 
+mod asked;
 mod running;
+mod taken;
+mod working_set;
 
 use super::experiment::{environment, identity, keep, own_exe};
 use crate::args::{Faults, ListFormat};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
+use asked::Asked;
 use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
@@ -17,7 +21,9 @@ use pagewise_tracee::launch::{Input, Launch, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tracee::recorder::{self, RecordError, Recorder, Wanted};
 use pagewise_tune::request::run_of;
+use std::ffi::OsString;
 use std::process::ExitCode;
+use taken::Taken;
 
 /// The hidden command that is the recorder.
 const RECORD: [&str; 1] = ["__record"];
@@ -27,32 +33,33 @@ const BROKEN: u8 = 1;
 /// Runs the program once, its own streams untouched but for lists, and records its page faults.
 pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     refuse_times(args)?;
+    let Asked { command, budgets } = Asked::of(args)?;
     if let Some(pid) = args.pid {
-        return running::run(args, pid);
+        return running::run(args, pid, &budgets);
     }
-    if args.command.is_empty() {
+    if command.is_empty() {
         return Err(Failure::usage("no command given")
             .with_help("put it after --, or name a running process: -p PID"));
     }
     let start = clock::now();
-    let launch = launch(args);
+    let launch = launch(args, &command);
     launch.check()?;
-    let (started, id) = identity(&args.command);
-    let mut run = run_of(RunKind::Faults, id, started, &args.command);
+    let (started, id) = identity(&command);
+    let mut run = run_of(RunKind::Faults, id, started, &command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     run.environment = environment();
     run.machine = Some(pagewise_kernel::machine::machine());
-    let mut printed = Printed::new(args);
+    let mut taken = Taken::new(args);
     let recorded = {
         let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
         recorder::record_through(&launch, &recorder, wanted(args), &mut |names, faults| {
-            printed.take(names, &faults);
+            taken.take(names, &faults);
         })
         .map_err(failure)?
     };
     let ended = recorded.ended;
     let judged = match recorded.report {
-        Ok(report) => conclude(run, report, printed, start, args),
+        Ok(report) => conclude(run, report, taken, start, args, &budgets),
         Err(error) => Some(failure(error)),
     };
     // The program has run: its status is passed on, unless it is success and a budget's is not.
@@ -63,15 +70,21 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
 }
 
 fn wanted(args: &Faults) -> Wanted {
-    Wanted { list: args.list().is_some(), latency: !args.no_latency, calls: args.account }
+    Wanted {
+        list: args.list().is_some() || args.save_working_set.is_some(),
+        latency: args.latency(),
+        calls: args.account,
+        exact: args.exact,
+    }
 }
 
 /// A form that shows nothing but times has nothing to show without them.
 fn refuse_times(args: &Faults) -> Result<(), Failure> {
     match args.list() {
-        Some(ListFormat::FoldedNs) if args.no_latency => {
-            Err(Failure::usage("--format folded-ns shows latencies, which --no-latency leaves out")
-                .with_help("--format folded counts faults instead"))
+        Some(ListFormat::FoldedNs) if !args.latency() => {
+            let text =
+                "--format folded-ns shows latencies, which --no-latency and --exact leave out";
+            Err(Failure::usage(text).with_help("--format folded counts faults instead"))
         }
         _ => Ok(()),
     }
@@ -81,25 +94,24 @@ fn refuse_times(args: &Faults) -> Result<(), Failure> {
 fn conclude(
     mut run: Run,
     report: FaultReport,
-    printed: Printed,
+    taken: Taken,
     start: Nanos,
     args: &Faults,
+    budgets: &Budgets,
 ) -> Option<Failure> {
     run.faults = Some(report);
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     keep(&mut run);
-    if let Err(error) = printed.finish().and_then(|()| report_run(&run, args)) {
-        error.tell();
-    }
-    run.faults.as_ref().and_then(|report| judge(&args.budgets(), report))
+    taken.finish(&run, args);
+    run.faults.as_ref().and_then(|report| judge(budgets, report))
 }
 
-fn launch(args: &Faults) -> Launch {
+fn launch(args: &Faults, command: &[OsString]) -> Launch {
     let is_ours = args.json || args.list().is_some();
     Launch {
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
         stdout: if is_ours { Sink::Stderr } else { Sink::Inherit },
-        ..Launch::passthrough(args.command.clone())
+        ..Launch::passthrough(command.to_vec())
     }
 }
 
@@ -155,7 +167,7 @@ enum Printed {
 
 impl Printed {
     fn new(args: &Faults) -> Self {
-        let list = |format| Self::List(List::new(format, !args.no_latency), Ok(()));
+        let list = |format| Self::List(List::new(format, args.latency()), Ok(()));
         match args.list() {
             None => Self::Nothing,
             Some(ListFormat::Table) => list(Format::Table),

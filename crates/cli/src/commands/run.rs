@@ -6,9 +6,10 @@ use crate::terminal;
 use pagewise_model::plan::{Dose, Settings};
 use pagewise_remedy::Target;
 use pagewise_tracee::launch::Launch;
-use pagewise_tracee::passthrough;
 use pagewise_tracee::watcher::WatchReport;
+use pagewise_tracee::{passthrough, read_ahead};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Doses for `command` from a list as typed.
@@ -31,6 +32,9 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     let doses = if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
     let settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
+    if let Some(path) = &settings.working_set {
+        tell_left_out(path)?;
+    }
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
     if !launch.settings.needs_supervision() {
         return Err(passthrough::exec_with(&launch).into());
@@ -40,6 +44,16 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         terminal::complain(&format!("pagewise: {}", pagewise_report::text::escape(&line)));
     }
     passthrough::end_like(through.ended)
+}
+
+/// Says which files of a working set are not read, for they are not what was recorded.
+fn tell_left_out(path: &str) -> Result<(), Failure> {
+    let set = read_ahead::load(Path::new(path)).map_err(Failure::usage)?;
+    for line in read_ahead::Plan::of(&set).left_out() {
+        let line = format!("working-set: {line}; left out");
+        terminal::complain(&format!("pagewise: {}", pagewise_report::text::escape(&line)));
+    }
+    Ok(())
 }
 
 /// What did not work, a line each; all that was done when `verbose`.

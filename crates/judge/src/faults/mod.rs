@@ -21,10 +21,12 @@ mod address_space;
 pub mod budget;
 mod groups;
 mod histogram;
+mod page_sizes;
 mod race;
 mod sites;
 mod summary;
 mod touched;
+pub mod working_set;
 
 use address_space::Spaces;
 use groups::Groups;
@@ -38,7 +40,7 @@ pub use sites::{CodePlace, Image, KERNEL};
 use std::collections::{HashMap, HashSet};
 
 /// Why a fault has no latency where ends are left out.
-const NO_ENDS: &str = "the ends of faults were not recorded (--no-latency)";
+const NO_ENDS: &str = "the ends of faults were not recorded (--no-latency, --exact)";
 
 /// What to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

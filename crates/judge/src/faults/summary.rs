@@ -24,6 +24,7 @@ impl Analysis {
         for tid in open {
             self.end_recording(tid);
         }
+        self.spaces.finish();
         let spaces = &self.spaces;
         let names = Names {
             places: spaces.places(),
@@ -85,6 +86,8 @@ impl Analysis {
             places: self.places(names),
             functions: self.functions(names),
             account: self.account(ending),
+            exact: None,
+            page_forecasts: self.spaces.page_forecasts(),
         }
     }
 

@@ -2,29 +2,25 @@
 
 use super::answer::{answer_if, answer_of, capability};
 use crate::error::SysError;
+use crate::ioctl::control;
 use crate::proc::meminfo;
 use crate::region::{Pages, Region};
+use crate::userfault::Userfault;
 use crate::{page_size, thp};
 use pagewise_model::Bytes;
 use pagewise_model::capability::{Answer, Capability};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::ffi::c_void;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 const GROUP: &str = "memory";
 
-// Numbers of linux/fs.h and linux/userfaultfd.h, all _IOWR, the same on every architecture that
-// uses the generic ioctl encoding (x86, arm64, riscv).
+// Numbers of linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl
+// encoding (x86, arm64, riscv).
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const PROCMAP_QUERY: u64 = 0xc068_6611;
-const UFFDIO_API: u64 = 0xc018_aa3f;
-const UFFD_API: u64 = 0xaa;
-const UFFD_USER_MODE_ONLY: i32 = 1;
-const UFFD_FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
-const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
 const SYS_CACHESTAT: i64 = 451;
 
 pub(super) fn probe() -> Vec<Capability> {
@@ -88,7 +84,7 @@ fn page_tables() -> Vec<Capability> {
             GROUP,
             "userfaultfd write-protect, asynchronous",
             "exact record of the pages that are touched, without rights (Linux 6.7)",
-            answer_of(&async_write_protect()),
+            answer_of(&Userfault::open()),
             Some("in a container: allow userfaultfd"),
         ),
     ]
@@ -176,20 +172,6 @@ fn take_reserved() -> Result<(), SysError> {
     unsafe { rustix::mm::munmap(start, len) }.map_err(fail("munmap"))
 }
 
-/// An ioctl whose argument is `argument`, read and written by the kernel.
-fn control<T>(
-    call: &'static str,
-    fd: &impl AsRawFd,
-    number: u64,
-    argument: &mut T,
-) -> Result<(), SysError> {
-    let pointer = std::ptr::from_mut(argument).cast::<c_void>();
-    // SAFETY: `number` encodes the size of `T` (checked by a test), `argument` is borrowed alone for
-    // the call, and each `T` here is plain integers, for which any bytes are valid.
-    let done = unsafe { libc::ioctl(fd.as_raw_fd(), number as _, pointer) };
-    if done >= 0 { Ok(()) } else { Err(SysError::last(call, "own memory")) }
-}
-
 /// `struct pm_scan_arg`.
 #[repr(C)]
 #[derive(Default)]
@@ -221,14 +203,6 @@ struct MapQuery {
     name_and_build_id: [u64; 2],
 }
 
-/// `struct uffdio_api`.
-#[repr(C)]
-struct UffdApi {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
 fn open(path: &str) -> Result<File, SysError> {
     File::open(path).map_err(|e| SysError::new("open", path, e))
 }
@@ -245,7 +219,9 @@ fn scan_pagemap() -> Result<(), SysError> {
         return_mask: PAGE_IS_PRESENT,
         ..ScanArg::default()
     };
-    control("ioctl PAGEMAP_SCAN", &open("/proc/self/pagemap")?, PAGEMAP_SCAN, &mut argument)
+    let (name, file) = ("ioctl PAGEMAP_SCAN", open("/proc/self/pagemap")?);
+    // SAFETY: the number encodes the size of the argument (checked by a test), integers alone.
+    unsafe { control(name, "own memory", &file, PAGEMAP_SCAN, &mut argument) }
 }
 
 fn frame_number() -> Result<bool, SysError> {
@@ -267,21 +243,9 @@ fn query_map() -> Result<(), SysError> {
         query_addr: region.as_ptr() as u64,
         ..MapQuery::default()
     };
-    control("ioctl PROCMAP_QUERY", &open("/proc/self/maps")?, PROCMAP_QUERY, &mut query)
-}
-
-fn async_write_protect() -> Result<(), SysError> {
-    let flags = libc::O_CLOEXEC | UFFD_USER_MODE_ONLY;
-    // SAFETY: makes a descriptor from a number; touches no memory.
-    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    if fd < 0 {
-        return Err(SysError::last("userfaultfd", "own memory"));
-    }
-    // SAFETY: the kernel has just returned this descriptor, which fits an int and nobody else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-    let features = UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED;
-    let mut api = UffdApi { api: UFFD_API, features, ioctls: 0 };
-    control("ioctl UFFDIO_API", &fd, UFFDIO_API, &mut api)
+    let (name, file) = ("ioctl PROCMAP_QUERY", open("/proc/self/maps")?);
+    // SAFETY: the number encodes the size of the argument (checked by a test), integers alone.
+    unsafe { control(name, "own memory", &file, PROCMAP_QUERY, &mut query) }
 }
 
 fn memfd() -> Result<OwnedFd, SysError> {
@@ -310,7 +274,6 @@ mod tests {
         let size = |number: u64| (number >> 16 & 0x3fff) as usize;
         assert_eq!(size(PAGEMAP_SCAN), size_of::<ScanArg>());
         assert_eq!(size(PROCMAP_QUERY), size_of::<MapQuery>());
-        assert_eq!(size(UFFDIO_API), size_of::<UffdApi>());
     }
 
     fn injected(errno: i32) -> Answer {

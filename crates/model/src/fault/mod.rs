@@ -9,12 +9,16 @@ mod account;
 mod budget;
 pub mod event;
 mod report;
+mod touch;
+mod working_set;
 
 pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, ThreadCalls};
 pub use budget::{Broken, Budgets};
 pub use report::{
     Attached, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
 };
+pub use touch::{ExactTouch, LeftProgram, PageForecast};
+pub use working_set::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
 
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};

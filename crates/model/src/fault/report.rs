@@ -1,6 +1,6 @@
 //! What the faults of a run add up to.
 
-use super::{Access, Account, Cause, MappingKind, Place, Site};
+use super::{Access, Account, Cause, ExactTouch, MappingKind, PageForecast, Place, Site};
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use crate::usage::Usage;
@@ -132,6 +132,12 @@ pub struct FaultReport {
     pub functions: Vec<FunctionTally>,
     /// Against the kernel's own count.
     pub account: Account,
+    /// Each first touch was a fault of its own (`--exact`); no times are known then.
+    #[serde(default)]
+    pub exact: Option<ExactTouch>,
+    /// What the same touches come to by the size of a page, that of this machine first.
+    #[serde(default)]
+    pub page_forecasts: Vec<PageForecast>,
 }
 
 impl FaultReport {

@@ -11,6 +11,7 @@
 //! are read once, when they are first asked for (1-100 ms by their number).
 
 mod symbols;
+pub mod working_set;
 
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;

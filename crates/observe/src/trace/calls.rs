@@ -5,7 +5,8 @@
 //! are not understood; they stop with the message [`FOREIGN`], so that it is known that there were
 //! some. The filter costs about 0.1 us per call of the program. Pure.
 
-use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long};
+use libc::{BPF_JEQ, BPF_JGE, BPF_JSET, c_long};
+use pagewise_tracee::seccomp::{self, ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, give, jump, load};
 
 /// What a call may do, as far as the look wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,8 +208,6 @@ pub(super) fn kind(number: i64) -> Option<Kind> {
     all().find(|(n, _)| *n == number).map(|(_, kind)| *kind)
 }
 
-/// `AUDIT_ARCH_X86_64` of `<linux/audit.h>`.
-const ARCHITECTURE: u32 = 0xc000_003e;
 /// Numbers of x32 calls: this bit, and the number in its table below. (-1 is no call.)
 const X32_BIT: u32 = 0x4000_0000;
 const X32_END: u32 = X32_BIT + 0x800;
@@ -219,10 +218,6 @@ pub(super) const FOREIGN: u64 = 1;
 pub(super) fn is_x32(number: u64) -> bool {
     (u64::from(X32_BIT)..u64::from(X32_END)).contains(&number)
 }
-/// Offsets in `struct seccomp_data`.
-const NUMBER_AT: u32 = 0;
-const ARCHITECTURE_AT: u32 = 4;
-const ARGUMENTS_AT: u32 = 16;
 
 /// The filter: a stop for the calls above, opens and requests only where they may change something.
 pub(super) fn filter() -> Vec<libc::sock_filter> {
@@ -230,18 +225,18 @@ pub(super) fn filter() -> Vec<libc::sock_filter> {
     let foreign = give(stop | FOREIGN as u32);
     let mut code = vec![
         load(ARCHITECTURE_AT),
-        instruction(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ARCHITECTURE),
+        jump(BPF_JEQ, ARCHITECTURE, 1, 0),
         foreign,
         load(NUMBER_AT),
-        instruction(BPF_JMP | BPF_JGE | BPF_K, 0, 3, X32_BIT),
-        instruction(BPF_JMP | BPF_JGE | BPF_K, 1, 0, X32_END),
+        jump(BPF_JGE, X32_BIT, 0, 3),
+        jump(BPF_JGE, X32_END, 1, 0),
         foreign,
         give(allow),
     ];
     for &(number, kind) in all() {
         let body = body(number, kind);
         let skip = body.len() as u8;
-        code.push(instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, skip, number as u32));
+        code.push(jump(BPF_JEQ, number as u32, 0, skip));
         code.extend(body);
     }
     code.push(give(allow));
@@ -250,41 +245,31 @@ pub(super) fn filter() -> Vec<libc::sock_filter> {
 
 /// What is done about one call.
 fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
-    let argument = |index: usize| load(ARGUMENTS_AT + 8 * index as u32);
+    let argument = |index: usize| seccomp::argument(index as u32);
     let (allow, stop) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_TRACE));
-    let writing = instruction(BPF_JMP | BPF_JSET | BPF_K, 0, 1, WRITING as u32);
+    let writing = jump(BPF_JSET, WRITING as u32, 0, 1);
     match (number, kind) {
         (_, Kind::Open(_, Flags::Argument(index))) => vec![argument(index), writing, stop, allow],
         (_, Kind::OpenHandle) => vec![argument(2), writing, stop, allow],
         (_, Kind::Ioctl) => vec![
             argument(1),
-            instruction(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MARKING[0]),
-            instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, MARKING[1]),
+            jump(BPF_JEQ, MARKING[0], 1, 0),
+            jump(BPF_JEQ, MARKING[1], 0, 1),
             stop,
             allow,
         ],
         (libc::SYS_sendto, _) => {
-            vec![argument(4), instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), allow, stop]
+            vec![argument(4), jump(BPF_JEQ, 0, 0, 1), allow, stop]
         }
         _ => vec![stop],
     }
 }
 
-const fn load(at: u32) -> libc::sock_filter {
-    instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at)
-}
-
-const fn give(action: u32) -> libc::sock_filter {
-    instruction(BPF_RET | BPF_K, 0, 0, action)
-}
-
-const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt, jf, k }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libc::{BPF_ABS, BPF_JMP, BPF_K, BPF_LD, BPF_W};
+    use pagewise_tracee::seccomp::ARGUMENTS_AT;
 
     /// What the filter answers, by a small interpreter of the instructions it is made of.
     fn run(number: u32, architecture: u32, args: [u32; 6]) -> u32 {
@@ -292,7 +277,7 @@ mod tests {
         let (mut at, mut accumulator) = (0, 0);
         loop {
             let step = &code[at];
-            let jump = |taken: bool| usize::from(if taken { step.jt } else { step.jf });
+            let skip = |taken: bool| usize::from(if taken { step.jt } else { step.jf });
             at += 1;
             match u32::from(step.code) {
                 c if c == BPF_LD | BPF_W | BPF_ABS => {
@@ -302,9 +287,9 @@ mod tests {
                         k => args[((k - ARGUMENTS_AT) / 8) as usize],
                     }
                 }
-                c if c == BPF_JMP | BPF_JEQ | BPF_K => at += jump(accumulator == step.k),
-                c if c == BPF_JMP | BPF_JGE | BPF_K => at += jump(accumulator >= step.k),
-                c if c == BPF_JMP | BPF_JSET | BPF_K => at += jump(accumulator & step.k != 0),
+                c if c == BPF_JMP | BPF_JEQ | BPF_K => at += skip(accumulator == step.k),
+                c if c == BPF_JMP | BPF_JGE | BPF_K => at += skip(accumulator >= step.k),
+                c if c == BPF_JMP | BPF_JSET | BPF_K => at += skip(accumulator & step.k != 0),
                 _ => return step.k,
             }
         }

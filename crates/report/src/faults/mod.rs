@@ -4,6 +4,7 @@
 //! lives there (a mapping).
 
 mod account;
+mod exact;
 mod folded;
 mod list;
 
@@ -32,7 +33,11 @@ pub(crate) fn headline(run: &Run) -> String {
     let pages = counted(report.touched_pages, "page", "pages");
     let major = count(total.major_faults);
     let Some(wall) = timed_wall(report) else {
-        return format!("{faults} on {pages} in {}; {major} major", report.wall_ns);
+        let within = match report.exact {
+            Some(_) => String::new(),
+            None => format!(" in {}", report.wall_ns),
+        };
+        return format!("{faults} on {pages}{within}; {major} major");
     };
     let share = percent(share(total.time_ns, wall));
     let parallel = if report.latency.known().is_some_and(|l| l.total_ns > wall) {
@@ -83,6 +88,7 @@ pub fn faults_section(report: &FaultReport, style: &Style) -> String {
         let size = |bytes: pagewise_model::Bytes| bytes.to_string();
         page.section(&groups("page mapped", &report.by_page, size, wall, style));
     }
+    page.section(&exact::page_sizes(report, style));
     page.section(&places(&report.places, wall, style));
     page.section(&functions(&report.functions, wall, style));
     page.section(&account(&report.account, style));
@@ -130,6 +136,9 @@ fn figures(report: &FaultReport, page: &mut Page<'_>) {
         let doubt =
             if report.has_error_codes { "" } else { ": what and why are less certain there" };
         page.item("raced", &format!("{raced} on a page that another thread faulted on{doubt}"));
+    }
+    if let Some(exact) = &report.exact {
+        exact::touches(exact, page);
     }
     if !report.is_complete() {
         page.item_tone("incomplete", &incomplete(report), Tone::Warn);

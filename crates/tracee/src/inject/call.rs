@@ -10,10 +10,10 @@ pub(super) const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD;
 
 /// A system call to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) name: &'static str,
-    pub(super) number: i64,
-    pub(super) args: [u64; 3],
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    pub(crate) number: i64,
+    pub(crate) args: [u64; 3],
 }
 
 /// Makes `call` by `method`, or by registers where the thread sleeps and a frame would make it late.
@@ -43,8 +43,8 @@ pub(super) fn make(
     result.map(|result| (result, method))
 }
 
-/// The registers with which the thread makes `call` at the call site with its stack at `sp`.
-fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
+/// The registers with which a thread with `regs` makes `call` at the call site, its stack at `sp`.
+pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
     let mut next = *regs;
     next.rip = site;
     next.rsp = sp;

@@ -38,6 +38,7 @@ mod restart;
 mod subject;
 mod threads;
 
+pub(crate) use call::{Call, call_regs};
 pub use error::{InjectError, Refusal};
 pub use injector::Injector;
 pub use restart::{Sleep, is_plain_eintr, resume};

@@ -31,7 +31,7 @@ pub(super) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), L
 }
 
 /// What the kernel has counted for `pid` so far.
-pub(super) fn counts(pid: i32) -> Result<ExecCounts, SysError> {
+pub(crate) fn counts(pid: i32) -> Result<ExecCounts, SysError> {
     let stat = stat::read(pid)?;
     Ok(ExecCounts { minor_faults: stat.minor_faults, major_faults: stat.major_faults })
 }

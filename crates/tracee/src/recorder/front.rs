@@ -2,18 +2,18 @@
 //! was recorded.
 
 use super::calls::{self, Followed, Following};
-use super::{Request, Response, Wanted, exec_stop};
+use super::{Request, Response, Wanted, exact, exec_stop};
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, Running, Suspended};
+use crate::launch::{self, Launch, LaunchError, PreExec, Running, Suspended};
 use crate::passthrough;
 use crate::perf::faults::Refusal;
 use crate::signals::Caught;
 use crate::supervise::front::start_beside;
 use crate::supervise::wire;
-use crate::wait;
+use crate::{touch, wait};
 use pagewise_model::Fact;
-use pagewise_model::fault::{Ending, ExecCounts, Fault, FaultReport, Names};
-use pagewise_model::usage::Ended;
+use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names};
+use pagewise_model::usage::{Ended, Usage};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -146,18 +146,37 @@ pub fn record_through(
 ) -> Result<Recorded, RecordError> {
     let before = SignalState::inherited();
     let mut caught = Caught::block(before)?;
-    let child = launch::spawn_with(launch, &[], before)?;
+    let filters =
+        if wanted.exact { vec![PreExec::SeccompFilter(touch::filter())] } else { Vec::new() };
+    let child = launch::spawn_with(launch, &filters, before)?;
     recorder.attach(child.pid(), wanted)?;
-    let (running, released) = release(child, wanted)?;
-    let wall = passthrough::attend(&running, &mut caught, &mut []);
+    let lived = match wanted.exact {
+        true => exact::live(child, &mut caught)?,
+        false => live(child, &mut caught, wanted)?,
+    };
     // From here on a signal is for us: what follows may take as long as the list is.
     drop(caught);
-    let usage = wait::usage(running.pid(), wall, running.io())?;
-    let followed = released.finish();
+    let Lived { usage, followed, exact } = lived;
     let ended = usage.ended;
     let ending = Ending::of_started(usage, followed.exec, followed.calls);
     let report = recorder.conclude(ending, take).map_err(RecordError::Died);
-    Ok(Recorded { ended, report })
+    Ok(Recorded { ended, report: report.map(|report| FaultReport { exact, ..report }) })
+}
+
+/// What is known of a program that has lived.
+pub(super) struct Lived {
+    pub(super) usage: Usage,
+    pub(super) followed: Followed,
+    /// How exactly its touches could be seen, where that was asked for.
+    pub(super) exact: Option<ExactTouch>,
+}
+
+/// Lets `child` go and stays beside it until it has ended.
+fn live(child: Suspended, caught: &mut Caught, wanted: Wanted) -> Result<Lived, RecordError> {
+    let (running, released) = release(child, wanted)?;
+    let wall = passthrough::attend(&running, caught, &mut []);
+    let usage = wait::usage(running.pid(), wall, running.io())?;
+    Ok(Lived { usage, followed: released.finish(), exact: None })
 }
 
 /// A program that was let go, with what was read on the way or is still being read.

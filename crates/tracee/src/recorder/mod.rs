@@ -12,11 +12,13 @@
 //! Overhead beside what `perf::faults` says: one process, awake when a ring is a quarter full.
 
 mod calls;
+mod exact;
 mod exec_stop;
 mod front;
 mod running;
 mod server;
 
+pub(crate) use exec_stop::counts;
 pub use front::{RecordError, Recorded, Recorder, record_through};
 pub use running::{Target, TargetError, Until, record_running};
 pub use server::serve;
@@ -38,6 +40,8 @@ pub struct Wanted {
     pub latency: bool,
     /// Follow the system calls of a program that is started, for the account.
     pub calls: bool,
+    /// Make each page that is touched a fault of its own.
+    pub exact: bool,
 }
 
 /// What came of the events.

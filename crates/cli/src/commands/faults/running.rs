@@ -1,11 +1,13 @@
 //! `pagewise faults -p PID`
 
-use super::{Printed, RECORD, conclude, failure, wanted};
+use super::taken::Taken;
+use super::{RECORD, conclude, failure, wanted};
 use crate::args::Faults;
 use crate::commands::experiment::{environment, identity, own_exe, stop_flag};
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::clock;
+use pagewise_model::fault::Budgets;
 use pagewise_model::run::RunKind;
 use pagewise_tracee::recorder::{self, Recorder, Target, TargetError, Until};
 use pagewise_tune::request::run_of;
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 /// Records a process that is running already, until the user or the process ends it.
-pub(super) fn run(args: &Faults, pid: i32) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let target = Target::find(pid).map_err(refusal)?;
     let command: Vec<OsString> = target.command().iter().map(Into::into).collect();
@@ -22,7 +24,7 @@ pub(super) fn run(args: &Faults, pid: i32) -> Result<ExitCode, Failure> {
     let mut run = run_of(RunKind::Faults, id, started, &command);
     run.environment = environment();
     run.machine = Some(pagewise_kernel::machine::machine());
-    let mut printed = Printed::new(args);
+    let mut taken = Taken::new(args);
     let report = {
         let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
         let stop = stop_flag()?;
@@ -30,11 +32,11 @@ pub(super) fn run(args: &Faults, pid: i32) -> Result<ExitCode, Failure> {
         let begun = |threads| terminal::complain(&begun_line(pid, &run.command, threads));
         let until = Until { begun: &begun, time: args.duration, enough: &enough };
         recorder::record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
-            printed.take(names, &faults);
+            taken.take(names, &faults);
         })
         .map_err(failure)?
     };
-    match conclude(run, report, printed, start, args) {
+    match conclude(run, report, taken, start, args, budgets) {
         Some(judged) => Ok(judged.tell()),
         None => Ok(ExitCode::SUCCESS),
     }

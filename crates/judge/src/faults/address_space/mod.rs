@@ -5,9 +5,14 @@
 //! told; what it grows by is known by its nearness to the stack pointer, as are other stacks. A
 //! forked process has its parent's mappings, and has touched none of its pages yet.
 
+mod extent;
+
+pub(super) use extent::Extent;
+
+use crate::faults::page_sizes::Forecasts;
 use crate::faults::touched::Touched;
 use pagewise_model::fault::event::{Map, Registers};
-use pagewise_model::fault::{MappingKind, Place};
+use pagewise_model::fault::{MappingKind, PageForecast, Place};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -46,8 +51,9 @@ struct Range {
     is_shared: bool,
 }
 
+/// The mappings of a process.
 #[derive(Debug, Clone, Default)]
-struct Mappings {
+pub(super) struct Mappings {
     ranges: BTreeMap<u64, Range>,
     /// Files of which a part may be executed.
     images: HashSet<u32>,
@@ -68,6 +74,7 @@ pub(super) struct Spaces {
     /// Processes seen, ended ones included.
     seen: u64,
     touched_pages: u64,
+    forecasts: Forecasts,
     paths: Interned<String>,
     /// Kind and number of the path.
     places: Interned<(MappingKind, u32)>,
@@ -106,6 +113,7 @@ impl Spaces {
             processes: HashMap::new(),
             seen: 0,
             touched_pages: 0,
+            forecasts: Forecasts::new(page),
             paths,
             places: Interned::new(),
         }
@@ -132,7 +140,9 @@ impl Spaces {
     pub(super) fn exec(&mut self, pid: i32) {
         let process = self.process(pid);
         // Threads other than the one that remains have ended, and are told to have.
-        *process = Process { threads: process.threads, ..Process::default() };
+        let fresh = Process { threads: process.threads, ..Process::default() };
+        let before = std::mem::replace(process, fresh);
+        self.forecasts.add(&before.touched, &before.mappings);
     }
 
     pub(super) fn fork(&mut self, pid: i32, parent_pid: i32) {
@@ -148,14 +158,27 @@ impl Spaces {
     pub(super) fn exit(&mut self, pid: i32) {
         let process = self.process(pid);
         process.threads = process.threads.saturating_sub(1);
-        if process.threads == 0 {
-            self.processes.remove(&pid);
+        if process.threads == 0
+            && let Some(ended) = self.processes.remove(&pid)
+        {
+            self.forecasts.add(&ended.touched, &ended.mappings);
         }
     }
 
     /// Threads of process `pid` that live.
     pub(super) fn threads(&self, pid: i32) -> u64 {
         self.processes.get(&pid).map_or(1, |process| process.threads)
+    }
+
+    /// The recording is over: what still lives has been seen to its end.
+    pub(super) fn finish(&mut self) {
+        for (_, process) in self.processes.drain() {
+            self.forecasts.add(&process.touched, &process.mappings);
+        }
+    }
+
+    pub(super) fn page_forecasts(&self) -> Vec<PageForecast> {
+        self.forecasts.forecasts()
     }
 
     /// Notes a page as faulted on; false when it was before.

@@ -1,0 +1,66 @@
+//! What `faults` is asked for, from the command line and the file of budgets.
+
+use crate::args::Faults;
+use crate::budget_file;
+use crate::failure::Failure;
+use pagewise_model::fault::Budgets;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A command and what is allowed to it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Empty where there is none.
+    pub(super) command: Vec<OsString>,
+    pub(super) budgets: Budgets,
+}
+
+impl Asked {
+    /// What is typed comes before what the file says.
+    pub(super) fn of(args: &Faults) -> Result<Self, Failure> {
+        let typed = args.budgets();
+        let named = match (&args.budget_file, &args.budget) {
+            (None, None) => None,
+            (file, name) => {
+                let file = file.as_deref().unwrap_or(Path::new(budget_file::NAME));
+                Some(budget_file::read(file, name.as_deref())?)
+            }
+        };
+        let (mut command, mut budgets) = (args.command.clone(), typed);
+        if let Some(named) = named {
+            if !args.latency() && named.budgets.most_time_ns.is_some() {
+                let text = format!("[faults.{}] has max-fault-time", named.name);
+                return Err(Failure::usage(text)
+                    .with_help("judge times by a run without --exact and --no-latency"));
+            }
+            if command.is_empty() {
+                command = named.command;
+            }
+            budgets = first(typed, named.budgets);
+        }
+        Ok(Self { command, budgets })
+    }
+}
+
+/// Each budget as `one` has it, where it has it, else as `other`.
+fn first(one: Budgets, other: Budgets) -> Budgets {
+    Budgets {
+        most_faults: one.most_faults.or(other.most_faults),
+        most_major_faults: one.most_major_faults.or(other.most_major_faults),
+        most_touched_pages: one.most_touched_pages.or(other.most_touched_pages),
+        most_time_ns: one.most_time_ns.or(other.most_time_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_comes_first() {
+        let typed = Budgets { most_faults: Some(1), ..Budgets::default() };
+        let file = Budgets { most_faults: Some(9), most_major_faults: Some(0), ..typed };
+        let both = first(typed, file);
+        assert_eq!((both.most_faults, both.most_major_faults), (Some(1), Some(0)));
+    }
+}

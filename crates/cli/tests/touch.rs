@@ -1,0 +1,265 @@
+//! `pagewise faults --exact` against programs whose touches are known, and the working set that a
+//! recording saves against files that are proven cold.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says when it skips"
+)]
+
+#[allow(dead_code, reason = "the tests of experiments use the rest of it")]
+mod helper;
+
+use helper::{Place, said};
+use rustix::fs::{Advice, fadvise};
+use serde_json::Value;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PAGES: usize = 256;
+
+/// The program under test, compiled here; `None` without a C compiler.
+fn program(place: &Place) -> Option<PathBuf> {
+    let to = place.path().join("faults");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/faults.c");
+    let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&to).arg(source).status();
+    if built.is_ok_and(|status| status.success()) {
+        return Some(to);
+    }
+    println!("SKIP live tests of exact touches: no C compiler");
+    None
+}
+
+/// What a recording says, on standard output and in its saved form.
+struct Seen {
+    done: Output,
+    faults: Vec<Value>,
+    report: Value,
+}
+
+impl Seen {
+    /// Lines of the program that begin with `word`.
+    fn told(&self, word: &str) -> Vec<String> {
+        let text = said(&self.done.stderr);
+        text.lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect()
+    }
+
+    /// Faults on the ranges that the program has named, in user mode.
+    fn within(&self) -> usize {
+        let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
+        let ranges: Vec<(u64, u64)> = self
+            .told("range ")
+            .iter()
+            .map(|line| line.split(' ').skip(1).map(number).collect::<Vec<_>>())
+            .map(|ends| (ends[0], ends[1]))
+            .collect();
+        let is_in = |fault: &&Value| {
+            let page = fault["page_address"].as_u64().unwrap();
+            let in_kernel = fault["labels"].as_array().unwrap().iter().any(|l| l == "kernel_mode");
+            !in_kernel && ranges.iter().any(|(from, to)| (*from..*to).contains(&page))
+        };
+        self.faults.iter().filter(is_in).count()
+    }
+}
+
+/// Records `words` with `options`; `None`, and a line, where that is refused here.
+fn record(place: &Place, test: &str, options: &[&str], words: &[&str]) -> Option<Seen> {
+    let saved = place.path().join("run.json");
+    let mut all = vec!["faults", "--format", "json", "--save", saved.to_str().unwrap()];
+    all.extend(options);
+    all.push("--");
+    all.extend(words);
+    let done = place.pagewise(&all).output().unwrap();
+    if done.status.code() == Some(3) {
+        let text = said(&done.stderr);
+        assert!(text.contains("help: "), "{text}");
+        println!("SKIP {test}: {}", text.lines().next().unwrap_or_default());
+        return None;
+    }
+    let lines = said(&done.stdout);
+    let faults = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let run: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
+    Some(Seen { done, faults, report: run["faults"].clone() })
+}
+
+#[test]
+fn each_cached_page_of_a_file_is_a_fault_of_its_own() {
+    let (test, place) = ("each_cached_page_of_a_file", Place::new());
+    let Some(program) = program(&place) else { return };
+    let words = [program.to_str().unwrap(), "cached", &PAGES.to_string()];
+    let Some(plain) = record(&place, test, &[], &words) else { return };
+    let Some(exact) = record(&place, test, &["--exact"], &words) else { return };
+    assert_eq!(exact.within(), PAGES);
+    if plain.within() == PAGES {
+        println!("SKIP {test}: this kernel maps no pages around a fault");
+    } else {
+        // 16 pages a window; the first may begin in the midst of one.
+        assert!(plain.within() <= PAGES / 16 + 1, "{}", plain.within());
+    }
+    assert_eq!(plain.told("descriptor "), exact.told("descriptor "));
+    assert!(exact.report["exact"]["mappings"].as_u64().unwrap() > 3, "{}", exact.report["exact"]);
+    assert_eq!(exact.report["exact"]["left_programs"].as_array().unwrap().len(), 0);
+    assert!(plain.report["exact"].is_null());
+}
+
+#[test]
+fn children_and_what_they_execute_are_seen_page_by_page_too() {
+    let (test, place) = ("children_and_what_they_execute", Place::new());
+    let Some(program) = program(&place) else { return };
+    let pages = PAGES.to_string();
+    let program = program.to_str().unwrap();
+    let words = [program, "cached-fork", &pages];
+    let Some(forked) = record(&place, test, &["--exact"], &words) else { return };
+    assert_eq!(forked.within(), 2 * PAGES);
+    let script = format!("{program} cached {pages}; exit 7");
+    let started = record(&place, test, &["--exact"], &["sh", "-c", &script]).unwrap();
+    assert_eq!((started.within(), started.done.status.code()), (PAGES, Some(7)));
+    let threads = record(&place, test, &["--exact"], &[program, "threads", &pages, "8"]).unwrap();
+    assert_eq!(threads.within(), 8 * PAGES);
+    let handler = record(&place, test, &["--exact"], &[program, "handler", "20"]).unwrap();
+    assert_eq!(handler.done.status.code(), Some(0), "{}", said(&handler.done.stderr));
+}
+
+#[test]
+fn no_times_are_kept_and_none_can_be_asked_for() {
+    let (test, place) = ("no_times_are_kept", Place::new());
+    let refused = |options: &[&str]| {
+        let words = [&["faults", "--exact"], options, &["--", "true"]].concat();
+        place.pagewise(&words).output().unwrap().status.code()
+    };
+    assert_eq!(refused(&["--max-fault-time", "1s"]), Some(2));
+    assert_eq!(refused(&["--format", "folded-ns"]), Some(2));
+    let Some(seen) = record(&place, test, &["--exact"], &["true"]) else { return };
+    assert!(!seen.faults.is_empty() && seen.faults.iter().all(|f| f["latency_ns"].is_null()));
+    assert!(seen.report["latency"]["missing"].is_string(), "{}", seen.report["latency"]);
+    assert_eq!(seen.report["total"]["time_ns"], 0);
+    let text = said(&place.pagewise(&["faults", "--exact", "--", "true"]).output().unwrap().stderr);
+    assert!(text.contains("no times are kept") && !text.contains("of wall"), "{text}");
+}
+
+#[test]
+fn status_signals_and_what_is_left_behind_are_the_programs_own() {
+    let (test, place) = ("status_signals_and_what_is_left_behind", Place::new());
+    let done = place.path().join("done");
+    let script =
+        format!("(sleep 0.2; echo > {}) & trap : USR1; kill -USR1 $$; exit 9", done.display());
+    let Some(seen) = record(&place, test, &["--exact"], &["sh", "-c", &script]) else { return };
+    assert_eq!(seen.done.status.code(), Some(9));
+    assert!(done.exists(), "what the program has left behind is waited for");
+    let seen = record(&place, test, &["--exact"], &["sh", "-c", "kill -TERM $$"]).unwrap();
+    assert_eq!(seen.done.status.signal(), Some(rustix::process::Signal::TERM.as_raw()));
+    let missing = place.pagewise(&["faults", "--exact", "--", "/nonexistent/x"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+}
+
+/// Drops a file's pages from the page cache.
+fn evict(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+}
+
+/// Major faults of a start of `words`.
+fn major_faults(place: &Place, test: &str, words: &[&str]) -> Option<u64> {
+    let seen = record(place, test, &[], words)?;
+    assert_eq!(seen.done.status.code(), Some(0), "{}", said(&seen.done.stderr));
+    seen.report["total"]["major_faults"].as_u64()
+}
+
+#[test]
+fn a_working_set_takes_the_major_faults_from_a_cold_start() {
+    let (test, place) = ("a_working_set_takes_the_major_faults", Place::new());
+    let Some(program) = program(&place) else { return };
+    let data = place.path().join("data");
+    let pages = 1024;
+    std::fs::write(&data, vec![1_u8; pages * rustix::param::page_size()]).unwrap();
+    let (set, count) = (place.path().join("set"), pages.to_string());
+    let [data_name, set_name] = [&data, &set].map(|path| path.to_str().unwrap());
+    let start = [program.to_str().unwrap(), "map", &count, data_name];
+    let options = ["--exact", "--save-working-set", set_name];
+    let Some(recorded) = record(&place, test, &options, &start) else { return };
+    assert!(said(&recorded.done.stderr).contains("working set: "), "{:?}", recorded.done);
+    let saved: Value = serde_json::from_slice(&std::fs::read(&set).unwrap()).unwrap();
+    let file = saved["files"].as_array().unwrap().iter().find(|f| f["path"] == data_name).unwrap();
+    let ranges = file["ranges"].as_array().unwrap();
+    assert_eq!(ranges.len(), 1, "all of the file is touched: {ranges:?}");
+    assert_eq!(ranges[0]["length_bytes"], file["size_bytes"]);
+
+    evict(&data);
+    let cold = major_faults(&place, test, &start).unwrap();
+    if cold < 10 {
+        println!(
+            "SKIP {test}: the pages of this file system cannot be dropped ({cold} major faults)"
+        );
+        return;
+    }
+    evict(&data);
+    let with = format!("working-set={set_name}");
+    let run = [&[helper::PROGRAM, "run", "--with", &with, "--"], &start[..]].concat();
+    let warmed = major_faults(&place, test, &run).unwrap();
+    assert!(warmed * 10 <= cold, "{warmed} of {cold} major faults are left");
+    println!("{test}: {cold} major faults cold, {warmed} after reading ahead");
+}
+
+#[test]
+fn a_working_set_of_files_that_have_changed_is_told_and_the_program_runs() {
+    let (test, place) = ("a_working_set_of_files_that_have_changed", Place::new());
+    let Some(program) = program(&place) else { return };
+    let data = place.path().join("data");
+    std::fs::write(&data, vec![1_u8; 64 * rustix::param::page_size()]).unwrap();
+    let set = place.path().join("set");
+    let start = [program.to_str().unwrap(), "map", "64", data.to_str().unwrap()];
+    let options = ["--save-working-set", set.to_str().unwrap()];
+    if record(&place, test, &options, &start).is_none() {
+        return;
+    }
+    let with = format!("working-set={}", set.display());
+    let run = || {
+        let words = [&["run", "--with", &with, "--"], &start[..]].concat();
+        let done = place.pagewise(&words).output().unwrap();
+        (done.status.code(), said(&done.stderr))
+    };
+    assert_eq!(run(), (Some(0), String::new()));
+    std::fs::write(&data, vec![1_u8; 65 * rustix::param::page_size()]).unwrap();
+    let (status, text) = run();
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("data: its length has changed; left out"), "{text}");
+    std::fs::remove_file(&set).unwrap();
+    let (status, text) = run();
+    assert!(status == Some(2) && text.contains("cannot read working set"), "{text}");
+}
+
+#[test]
+fn budgets_of_a_file_are_judged_and_its_command_is_run() {
+    let place = Place::new();
+    let file = place.path().join("pagewise.toml");
+    let text = "[faults.strict]\ncommand = [\"true\"]\nmax-faults = 1\n\n\
+                [faults.wide]\ncommand = [\"true\"]\nmax-faults = 100000\nmax-fault-time = \"1h\"\n";
+    std::fs::write(&file, text).unwrap();
+    let run = |words: &[&str]| {
+        let words = [&["faults"], words].concat();
+        let done = place.pagewise(&words).current_dir(place.path()).output().unwrap();
+        (done.status.code(), said(&done.stderr))
+    };
+    let (status, text) = run(&["--budget", "strict"]);
+    if status == Some(3) {
+        println!("SKIP budgets_of_a_file: {text}");
+        return;
+    }
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains(" page faults, 1 allowed"), "{text}");
+    assert_eq!(run(&["--budget", "wide"]).0, Some(0));
+    assert_eq!(run(&["--budget", "strict", "--max-faults", "100000"]).0, Some(0), "typed first");
+    assert_eq!(run(&["--budget", "wide", "--", "sh", "-c", "exit 4"]).0, Some(4));
+    let (status, text) = run(&["--budgets", "pagewise.toml"]);
+    assert!(status == Some(2) && text.contains("it has: strict, wide"), "{text}");
+    let (status, text) = run(&["--exact", "--budget", "wide"]);
+    assert!(status == Some(2) && text.contains("max-fault-time"), "{text}");
+    // Nothing is read where nobody asks for it.
+    std::fs::write(&file, "no toml").unwrap();
+    assert_eq!(run(&["--", "true"]).0, Some(0));
+    let (status, text) = run(&["--budget", "wide"]);
+    assert!(status == Some(2) && text.contains("pagewise.toml` line 1"), "{text}");
+}

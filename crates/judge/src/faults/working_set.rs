@@ -1,0 +1,162 @@
+//! The parts of files that a recording has touched, from the list of its faults.
+//!
+//! A fault on a cached page of a file maps its window of fault-around along with it: what is touched
+//! there afterwards shows in no fault. So the whole window counts as touched, unless the recording
+//! was exact. Faults that are known to have failed touched nothing; files that have no path to find them by again
+//! (deleted ones, memory files) are left out. Pages that a program reads by system calls are in no
+//! fault and not in the set.
+
+use pagewise_model::fault::{Fault, MappingKind, Names, Place, Served, WorkingRange};
+use pagewise_model::{Bytes, Nanos, PageSize};
+use std::collections::BTreeMap;
+
+/// What the kernel maps around a fault, by default (mm/memory.c, `fault_around_pages`).
+const FAULT_AROUND: Bytes = Bytes::kib(64);
+
+/// First touches of files so far.
+#[derive(Debug)]
+pub struct FirstTouches {
+    page: PageSize,
+    /// What one fault stands for.
+    window: Bytes,
+    /// By file, by the first byte of a part: its end and its first touch.
+    files: BTreeMap<String, BTreeMap<u64, (u64, Nanos)>>,
+}
+
+impl FirstTouches {
+    /// Nothing seen yet, of a recording with base pages of `page`.
+    #[must_use]
+    pub const fn new(page: PageSize, is_exact: bool) -> Self {
+        let window = if is_exact { Bytes(page.bytes()) } else { FAULT_AROUND };
+        Self { page, window, files: BTreeMap::new() }
+    }
+
+    /// Takes a part of the list.
+    pub fn take(&mut self, names: &Names, faults: &[Fault]) {
+        for fault in faults {
+            let place = names.places.get(fault.place as usize).filter(|place| is_kept(place));
+            let is_served = fault.served != Served::No;
+            if let Some((place, offset)) = place.zip(fault.offset_bytes).filter(|_| is_served) {
+                self.touch(&place.path, offset, fault);
+            }
+        }
+    }
+
+    fn touch(&mut self, path: &str, offset: Bytes, fault: &Fault) {
+        let size = self.window.0.max(self.page.bytes());
+        // Windows are aligned by address, not by offset.
+        let start = offset.0.saturating_sub(fault.page_address % size);
+        let end = offset.0.saturating_add(size - fault.page_address % size);
+        if !self.files.contains_key(path) {
+            self.files.insert(path.to_owned(), BTreeMap::new());
+        }
+        let Some(parts) = self.files.get_mut(path) else { return };
+        let part = parts.entry(start).or_insert((end, fault.since_first_ns));
+        part.0 = part.0.max(end);
+        part.1 = part.1.min(fault.since_first_ns);
+    }
+
+    /// The parts of each file in its order, those that meet put together.
+    #[must_use]
+    pub fn ranges(self) -> Vec<(String, Vec<WorkingRange>)> {
+        self.files.into_iter().map(|(path, parts)| (path, merged(parts))).collect()
+    }
+}
+
+fn is_kept(place: &Place) -> bool {
+    matches!(place.kind, MappingKind::Code | MappingKind::Data | MappingKind::File)
+        && place.path.starts_with('/')
+        && !place.path.ends_with(" (deleted)")
+}
+
+fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingRange> {
+    let mut all: Vec<(u64, u64, Nanos)> = Vec::new();
+    for (start, (end, at)) in parts {
+        match all.last_mut() {
+            Some(last) if start <= last.1 => *last = (last.0, last.1.max(end), last.2.min(at)),
+            _ => all.push((start, end, at)),
+        }
+    }
+    let range = |(start, end, first_touch_ns): (u64, u64, Nanos)| WorkingRange {
+        offset_bytes: Bytes(start),
+        length_bytes: Bytes(end - start),
+        first_touch_ns,
+    };
+    all.into_iter().map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Fact;
+    use pagewise_model::fault::{Access, Cause};
+
+    const KIB: u64 = 1 << 10;
+
+    fn fault(at: u64, page_address: u64, offset: u64, place: u32) -> Fault {
+        Fault {
+            order: 0,
+            since_first_ns: Nanos(at),
+            latency_ns: Fact::Known(Nanos(1)),
+            pid: 1,
+            tid: 1,
+            page_address,
+            ip_address: 0,
+            access: Access::Read,
+            cause: Cause::Absent,
+            served: Served::Minor,
+            page_bytes: None,
+            offset_bytes: Some(Bytes(offset)),
+            place,
+            site: 0,
+            labels: Vec::new(),
+        }
+    }
+
+    fn names() -> Names {
+        let place = |kind, path: &str| Place { kind, path: path.into() };
+        Names {
+            places: vec![
+                place(MappingKind::Code, "/lib/a"),
+                place(MappingKind::File, "/tmp/b (deleted)"),
+                place(MappingKind::Anonymous, ""),
+            ],
+            sites: Vec::new(),
+        }
+    }
+
+    fn ranges(is_exact: bool, faults: &[Fault]) -> Vec<(u64, u64, u64)> {
+        let mut touches = FirstTouches::new(PageSize::BASE_4K, is_exact);
+        touches.take(&names(), faults);
+        let all = touches.ranges();
+        assert!(all.len() <= 1 && all.iter().all(|(path, _)| path == "/lib/a"), "{all:?}");
+        let plain = |r: &WorkingRange| (r.offset_bytes.0, r.length_bytes.0, r.first_touch_ns.0);
+        all.iter().flat_map(|(_, ranges)| ranges.iter().map(plain)).collect()
+    }
+
+    #[test]
+    fn a_fault_stands_for_its_window_by_address() {
+        // The page is the third of its window: the window begins two pages before its offset.
+        let one = fault(5, 0x10_2000, 40 * KIB, 0);
+        assert_eq!(ranges(false, std::slice::from_ref(&one)), [(32 * KIB, 64 * KIB, 5)]);
+        assert_eq!(ranges(true, &[one]), [(40 * KIB, 4 * KIB, 5)]);
+        let early = fault(5, 0x10_2000, 4 * KIB, 0);
+        assert_eq!(ranges(false, &[early]), [(0, 60 * KIB, 5)]);
+    }
+
+    #[test]
+    fn parts_that_meet_are_one_with_the_earlier_touch() {
+        let pages = [(9, 8), (3, 4), (7, 20), (8, 4)];
+        let faults = pages.map(|(at, kib)| fault(at, 0x10_0000 + kib * KIB, kib * KIB, 0));
+        assert_eq!(ranges(true, &faults), [(4 * KIB, 8 * KIB, 3), (20 * KIB, 4 * KIB, 7)]);
+    }
+
+    #[test]
+    fn what_is_no_file_to_be_found_again_is_left_out() {
+        let mut failed = fault(1, 0x10_0000, 0, 0);
+        failed.served = Served::No;
+        let faults = [failed, fault(1, 0x20_0000, 0, 1), fault(1, 0x30_0000, 0, 2)];
+        assert!(ranges(true, &faults).is_empty());
+        assert!(ranges(true, &[fault(1, 0x10_0000, 0, 9)]).is_empty());
+    }
+}

@@ -1,0 +1,89 @@
+//! `working-set`: what a start touches of its files is read into the page cache at once, before it
+//! begins.
+//!
+//! A cold start takes a major fault at one page after the other, and waits for the device at each.
+//! `pagewise faults --save-working-set FILE` saves which parts of which files a start touches; later
+//! starts ask the device for all of them together and wait once (`pagewise_tracee::read_ahead`).
+//! Nothing is mapped, so minor faults stay as they are, and whole files are never read: populating
+//! whole images lost in every program that was tried.
+//!
+//! What is in the page cache is not read again: a warm start pays for the look alone. Experiments run
+//! warm, so `tune` has nothing to prove here. Cost: page cache for parts that a start with other
+//! arguments would not have touched.
+
+use crate::registry::{Evidence, Mechanism, Remedy};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_tracee::read_ahead;
+use std::path::Path;
+
+/// The remedy.
+pub(crate) struct WorkingSet;
+
+impl Remedy for WorkingSet {
+    fn name(&self) -> &'static str {
+        "working-set"
+    }
+    fn sentence(&self) -> &'static str {
+        "for cold starts: what a start touches of its files, read in one go before it"
+    }
+    fn parameters(&self) -> &'static str {
+        "the file that `pagewise faults --save-working-set` has made; no comma in its path"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        if parameter.is_empty() {
+            return Err("it takes the file that `pagewise faults --save-working-set FILE -- CMD` \
+                        makes: working-set=FILE"
+                .to_owned());
+        }
+        read_ahead::load(Path::new(parameter))?;
+        // The receipt has to hold from any directory.
+        let path = std::path::absolute(parameter).map_err(|e| format!("`{parameter}`: {e}"))?;
+        let path = path.to_string_lossy().into_owned();
+        let settings = Settings { working_set: Some(path.clone()), ..Settings::default() };
+        Ok(self.with(&path, settings))
+    }
+
+    fn fit(&self, _evidence: &Evidence<'_>) -> Candidate {
+        self.unfit(
+            "it serves cold starts, and experiments run warm (pagewise faults --save-working-set)",
+        )
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::MajorFaultsSaved
+    }
+
+    fn notes(&self, _dose: &Dose) -> Vec<String> {
+        vec![
+            "it helps where the program's files are not in the page cache; a warm start pays for \
+             the look at the cache"
+                .to_owned(),
+            "record it again when the program or its libraries change: changed files are left out"
+                .to_owned(),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::tests_support::parse;
+    use pagewise_model::fault::WORKING_SET_SCHEMA;
+
+    #[test]
+    fn it_takes_a_saved_set_and_says_what_it_misses() {
+        let said = |list: &str| parse(list).unwrap_err().to_string();
+        assert!(said("working-set").contains("--save-working-set"), "{}", said("working-set"));
+        let missing = said("working-set=/nonexistent/set");
+        assert!(missing.contains("cannot read working set `/nonexistent/set`"), "{missing}");
+        let path = std::env::temp_dir().join(format!("pagewise-set-{}", std::process::id()));
+        let schema = format!("\"working_set_schema\":{WORKING_SET_SCHEMA}");
+        std::fs::write(&path, format!("{{{schema},\"command\":[],\"files\":[]}}")).unwrap();
+        let doses = parse(&format!("working-set={}", path.display()));
+        std::fs::remove_file(&path).unwrap();
+        let doses = doses.unwrap();
+        assert_eq!(doses[0].settings.working_set.as_deref(), path.to_str());
+        assert_eq!(doses[0].spec(), format!("working-set={}", path.display()));
+    }
+}

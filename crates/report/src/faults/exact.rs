@@ -1,0 +1,78 @@
+//! What a recording with fault-around off says of itself, and the forecast for other page sizes.
+
+use crate::number::{count, counted, whole_size};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Table};
+use pagewise_model::fault::{ExactTouch, FaultReport};
+
+/// Says how exact the touches are.
+pub(super) fn touches(exact: &ExactTouch, page: &mut Page<'_>) {
+    let mappings = counted(exact.mappings, "mapping of a file", "mappings of files");
+    let text = format!("each page is a fault of its own in {mappings}; no times are kept");
+    page.item("exact", &text);
+    if exact.left_mappings > 0 {
+        let left = counted(exact.left_mappings, "shared mapping", "shared mappings");
+        let text =
+            format!("{left} of files open for reading alone: neighbours of a page come along");
+        page.item_tone("not exact", &text, Tone::Warn);
+    }
+    for left in &exact.left_programs {
+        let programs = counted(left.programs, "program", "programs");
+        page.item_tone("not exact", &format!("{programs}: {}", left.why), Tone::Warn);
+    }
+}
+
+/// Faults and memory by the size of a page.
+pub(super) fn page_sizes(report: &FaultReport, style: &Style) -> String {
+    let [_, _, ..] = report.page_forecasts[..] else { return String::new() };
+    let mut table = Table::new(&[
+        ("page size", Align::Right),
+        ("faults", Align::Right),
+        ("memory", Align::Right),
+        ("never touched", Align::Right),
+    ]);
+    for forecast in &report.page_forecasts {
+        table.row(vec![
+            whole_size(forecast.page_bytes).into(),
+            count(forecast.faults).into(),
+            forecast.memory_bytes.to_string().into(),
+            forecast.untouched_bytes.to_string().into(),
+        ]);
+    }
+    let mut page = Page::new(style);
+    page.append(&table.render(style));
+    let around = match report.exact {
+        Some(_) => "without fault-around",
+        None => "fault-around as recorded: what it mapped beside a fault is never touched here",
+    };
+    let text = format!(
+        "forecast from the pages faulted on: base pages of 16 and 64 KiB, huge pages of 2 MiB where \
+         a mapping holds all of one; {around}"
+    );
+    page.para(&text, 2, Tone::Faint);
+    page.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::fault::LeftProgram;
+
+    #[test]
+    fn what_is_not_exact_is_told() {
+        let style = Style::default();
+        let told = |exact: &ExactTouch| {
+            let mut page = Page::new(&style);
+            touches(exact, &mut page);
+            page.finish()
+        };
+        let mut exact = ExactTouch { mappings: 12, ..ExactTouch::default() };
+        assert!(!told(&exact).contains("not exact"), "{}", told(&exact));
+        exact.left_mappings = 1;
+        exact.left_programs = vec![LeftProgram { why: "it runs 32-bit code".into(), programs: 2 }];
+        let text = told(&exact);
+        assert_eq!(text.matches("not exact").count(), 2, "{text}");
+        assert!(text.contains("2 programs: it runs 32-bit code"), "{text}");
+    }
+}

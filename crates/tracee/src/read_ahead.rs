@@ -1,0 +1,298 @@
+//! A saved working set, read into the page cache before a program starts.
+//!
+//! A cold start waits for the device at each page that it touches first, one after the other. Here
+//! all parts are asked for at once (posix_fadvise(2), WILLNEED, in pieces that one call reads whole),
+//! then waited for by reading them: the device has them all in its queue, and no fault finds a page
+//! that is still on its way, which would count as a major one too.
+//!
+//! What the page cache holds already is not asked for: each piece is probed at every sixteenth page
+//! and its last with a read that must not wait (`pagewise_kernel::keep::is_cached`), 1 us for 128 KiB.
+//! A piece of which only other pages are missing is left to the program.
+//!
+//! A file that is not what was recorded is left out: it has to have its length, and its time of last
+//! writing or its build identifier. Not seen: what the program reads by system calls. At most
+//! half of the memory that is available is taken.
+
+use crate::launch_error::LaunchError;
+use object::{Object, ReadCache};
+use pagewise_kernel::keep::{is_cached, open_regular};
+use pagewise_kernel::proc::meminfo;
+use pagewise_model::Bytes;
+use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
+use rustix::fs::{Advice, fadvise};
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// One call reads no more ahead than the device's own window, which is at least this.
+const PIECE: Bytes = Bytes::kib(128);
+/// How far apart a piece is probed.
+const PROBE: Bytes = Bytes::kib(64);
+
+/// What is to be read before a start.
+#[derive(Debug)]
+pub struct Plan {
+    files: Vec<(File, Vec<WorkingRange>)>,
+    left_out: Vec<String>,
+}
+
+/// How a plan was carried out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Read from files.
+    pub read: Bytes,
+    /// Found in the page cache.
+    pub found: Bytes,
+}
+
+/// The working set that is saved at `path`.
+///
+/// # Errors
+/// A sentence that says what is wrong with it.
+pub fn load(path: &Path) -> Result<WorkingSet, String> {
+    let shown = path.display();
+    let text =
+        std::fs::read(path).map_err(|e| format!("cannot read working set `{shown}`: {e}"))?;
+    let set: WorkingSet = serde_json::from_slice(&text).map_err(|e| {
+        format!("`{shown}` is no working set that `pagewise faults` has saved: {e}")
+    })?;
+    if set.working_set_schema > WORKING_SET_SCHEMA {
+        let newer = set.working_set_schema;
+        return Err(format!("working set `{shown}` has form {newer}, newer than this pagewise"));
+    }
+    Ok(set)
+}
+
+/// When a file was last written, in nanoseconds since 1970.
+#[must_use]
+pub fn modified(file: &File) -> Option<u64> {
+    let meta = file.metadata().ok()?;
+    let seconds = u64::try_from(meta.mtime()).ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(u64::try_from(meta.mtime_nsec()).ok()?)
+}
+
+/// The build identifier of an ELF file, in hexadecimal digits.
+#[must_use]
+pub fn build_id(file: &File) -> Option<String> {
+    let cache = ReadCache::new(file);
+    let elf = object::File::parse(&cache).ok()?;
+    let id = elf.build_id().ok()??;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Plan {
+    /// Which parts of `set` are still what they were.
+    #[must_use]
+    pub fn of(set: &WorkingSet) -> Self {
+        let room = meminfo::read().map_or(0, |memory| memory.available.0 / 2);
+        let mut plan = Self { files: Vec::new(), left_out: Vec::new() };
+        let mut taken = 0_u64;
+        for file in &set.files {
+            let lengths = file.ranges.iter().map(|range| range.length_bytes.0);
+            let with = lengths.fold(taken, u64::saturating_add);
+            match unchanged(file) {
+                Ok(_) if with > room => {
+                    plan.left_out.push(format!("{}: not enough memory is available", file.path));
+                }
+                Ok(open) => {
+                    taken = with;
+                    plan.files.push((open, file.ranges.clone()));
+                }
+                Err(why) => plan.left_out.push(format!("{}: {why}", file.path)),
+            }
+        }
+        plan
+    }
+
+    /// The files that are not read, each with the reason.
+    #[must_use]
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// Reads what is missing; returns when it is there.
+    #[must_use]
+    pub fn execute(&self) -> Done {
+        let mut done = Done::default();
+        let mut missing = Vec::new();
+        for (file, ranges) in &self.files {
+            for (offset, length) in ranges.iter().flat_map(pieces) {
+                if is_there(file, offset, length) {
+                    done.found += Bytes(length);
+                } else {
+                    // A hint: what it does not bring, the read below does.
+                    let _hint = fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed);
+                    missing.push((file, offset, length));
+                }
+            }
+        }
+        let mut buffer = vec![0; PIECE.0 as usize];
+        for (file, offset, length) in missing {
+            let part = buffer.get_mut(..length as usize).unwrap_or_default();
+            // What cannot be read here is the program's to meet.
+            let read = file.read_at(part, offset).unwrap_or(0);
+            done.read += Bytes(read as u64);
+        }
+        done
+    }
+}
+
+/// Reads the working set at `path`, where one is named, before a start.
+pub(crate) fn before_start(path: Option<&str>) -> Result<(), LaunchError> {
+    let Some(path) = path else { return Ok(()) };
+    let set = load(Path::new(path)).map_err(|why| LaunchError::WorkingSet { why })?;
+    let _done = Plan::of(&set).execute();
+    Ok(())
+}
+
+/// The file, if it is the one that was recorded; else how it differs.
+fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
+    let gone = || "it is not there, or may not be read".to_owned();
+    let (file, length) = open_regular(Path::new(&recorded.path)).ok_or_else(gone)?;
+    if length as u64 != recorded.size_bytes.0 {
+        return Err("its length has changed".to_owned());
+    }
+    let is_within = |range: &WorkingRange| {
+        let end = range.offset_bytes.0.checked_add(range.length_bytes.0);
+        end.is_some_and(|end| end <= length as u64)
+    };
+    if !recorded.ranges.iter().all(is_within) {
+        return Err("a part of it lies beyond its end".to_owned());
+    }
+    let is_same = modified(&file) == Some(recorded.modified_unix_ns)
+        || (recorded.build_id.is_some() && build_id(&file) == recorded.build_id);
+    if is_same { Ok(file) } else { Err("it has been written since".to_owned()) }
+}
+
+/// A range in pieces: offset and length of each.
+fn pieces(range: &WorkingRange) -> impl Iterator<Item = (u64, u64)> + use<> {
+    let start = range.offset_bytes.0;
+    let end = start.saturating_add(range.length_bytes.0);
+    let step = PIECE.0;
+    let next = move |offset: &u64| offset.checked_add(step).filter(|next| *next < end);
+    let first = (start < end).then_some(start);
+    std::iter::successors(first, next).map(move |offset| (offset, (end - offset).min(step)))
+}
+
+/// Whether the page cache seems to have all of a piece.
+fn is_there(file: &File, offset: u64, length: u64) -> bool {
+    let last = offset + length - 1;
+    (offset..=last).step_by(PROBE.0 as usize).chain([last]).all(|at| is_cached(file, at))
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use pagewise_model::Nanos;
+
+    const LENGTH: u64 = 300 << 10;
+
+    fn range(offset: u64, length: u64) -> WorkingRange {
+        WorkingRange {
+            offset_bytes: Bytes(offset),
+            length_bytes: Bytes(length),
+            first_touch_ns: Nanos(0),
+        }
+    }
+
+    /// A file, synced so that its pages can be dropped, and a set that names parts of it.
+    fn made(dir: &Path) -> WorkingSet {
+        let path = dir.join("data");
+        std::fs::write(&path, vec![7; LENGTH as usize]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let recorded = WorkingFile {
+            path: path.to_string_lossy().into_owned(),
+            size_bytes: Bytes(LENGTH),
+            modified_unix_ns: modified(&file).unwrap(),
+            build_id: None,
+            ranges: vec![range(0, 200 << 10), range(256 << 10, 44 << 10)],
+        };
+        let command = vec!["x".to_owned()];
+        WorkingSet { working_set_schema: WORKING_SET_SCHEMA, command, files: vec![recorded] }
+    }
+
+    #[test]
+    fn ranges_are_cut_into_pieces() {
+        let all = |offset, length| pieces(&range(offset, length)).collect::<Vec<_>>();
+        let step = PIECE.0;
+        assert_eq!(all(10, 5), [(10, 5)]);
+        assert_eq!(all(0, 2 * step), [(0, step), (step, step)]);
+        assert_eq!(all(4096, step + 1), [(4096, step), (4096 + step, 1)]);
+        assert!(all(9, 0).is_empty());
+        assert_eq!(all(u64::MAX - 2, 9), [(u64::MAX - 2, 2)]);
+    }
+
+    #[test]
+    fn what_was_dropped_is_read_and_what_is_there_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = made(dir.path());
+        let plan = Plan::of(&set);
+        assert!(plan.left_out().is_empty());
+        let all = set.size();
+        assert_eq!(plan.execute(), Done { read: Bytes(0), found: all });
+        let file = File::open(&set.files[0].path).unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let done = plan.execute();
+        if done.read == Bytes(0) {
+            println!("SKIP what_was_dropped_is_read: this file system keeps its pages");
+        }
+        // The probe of one piece may bring the next one along.
+        assert_eq!(done.read + done.found, all);
+        assert_eq!(plan.execute(), Done { read: Bytes(0), found: all });
+    }
+
+    #[test]
+    fn a_file_that_has_changed_is_left_out_with_a_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = made(dir.path());
+        let path = Path::new(&set.files[0].path);
+        let why = |set: &WorkingSet| Plan::of(set).left_out().join("\n");
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert!(why(&set).ends_with("data: it has been written since"), "{}", why(&set));
+        file.set_len(LENGTH - 1).unwrap();
+        assert!(why(&set).ends_with("its length has changed"), "{}", why(&set));
+        let mut beyond = made(dir.path());
+        beyond.files[0].ranges.push(range(LENGTH, u64::MAX));
+        assert!(why(&beyond).ends_with("beyond its end"), "{}", why(&beyond));
+        std::fs::remove_file(path).unwrap();
+        assert!(why(&set).contains("not there"), "{}", why(&set));
+    }
+
+    #[test]
+    fn a_program_written_anew_with_the_same_identifier_is_the_same() {
+        let own = std::env::current_exe().unwrap();
+        let file = File::open(&own).unwrap();
+        let Some(id) = build_id(&file) else {
+            println!("SKIP a_program_written_anew: this linker gives no build identifier");
+            return;
+        };
+        assert!(id.len() >= 16 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
+        let recorded = |build_id: Option<String>| WorkingFile {
+            path: own.to_string_lossy().into_owned(),
+            size_bytes: Bytes(file.metadata().unwrap().len()),
+            modified_unix_ns: 1,
+            build_id,
+            ranges: Vec::new(),
+        };
+        assert!(unchanged(&recorded(Some(id))).is_ok());
+        assert!(unchanged(&recorded(Some("00".into()))).is_err());
+        assert!(unchanged(&recorded(None)).is_err());
+    }
+
+    #[test]
+    fn what_is_no_working_set_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("set");
+        let said = || load(&path).unwrap_err();
+        assert!(said().contains("cannot read"), "{}", said());
+        std::fs::write(&path, b"{}").unwrap();
+        assert!(said().contains("is no working set"), "{}", said());
+        let newer = WorkingSet { working_set_schema: 99, ..made(dir.path()) };
+        std::fs::write(&path, serde_json::to_vec(&newer).unwrap()).unwrap();
+        assert!(said().contains("newer than this pagewise"), "{}", said());
+    }
+}

@@ -1,0 +1,43 @@
+//! The instructions that seccomp filters of ours are made of: classic BPF over `struct
+//! seccomp_data` (seccomp(2)), which holds number, architecture and arguments of a call, and no
+//! memory behind pointers. Pure.
+
+use libc::{BPF_ABS, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+
+/// `AUDIT_ARCH_X86_64` of `<linux/audit.h>`.
+pub const ARCHITECTURE: u32 = 0xc000_003e;
+/// Where the number of the call is.
+pub const NUMBER_AT: u32 = 0;
+/// Where the architecture is.
+pub const ARCHITECTURE_AT: u32 = 4;
+/// Where the first argument is.
+pub const ARGUMENTS_AT: u32 = 16;
+
+/// Loads the word at `at`.
+#[must_use]
+pub const fn load(at: u32) -> sock_filter {
+    instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at)
+}
+
+/// Loads the lower half of an argument.
+#[must_use]
+pub const fn argument(index: u32) -> sock_filter {
+    load(ARGUMENTS_AT + 8 * index)
+}
+
+/// Ends the filter with `action`.
+#[must_use]
+pub const fn give(action: u32) -> sock_filter {
+    instruction(BPF_RET | BPF_K, 0, 0, action)
+}
+
+/// Compares what was loaded with `value` by `test` (`BPF_JEQ`, `BPF_JGE`, `BPF_JSET`) and skips so
+/// many instructions where it `holds` and where it does not (`fails`).
+#[must_use]
+pub const fn jump(test: u32, value: u32, holds: u8, fails: u8) -> sock_filter {
+    instruction(BPF_JMP | test | BPF_K, holds, fails, value)
+}
+
+const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt, jf, k }
+}

@@ -1,0 +1,96 @@
+//! A system call made by a traced thread that stands still, by its registers, which are then put
+//! back. Our death meanwhile kills it (`PTRACE_O_EXITKILL`), rather than leave it with foreign ones.
+
+use crate::inject::{Call, call_regs};
+use crate::ptrace::{Regs, Stop, read_memory, request};
+use pagewise_kernel::error::SysError;
+use pagewise_kernel::proc::maps::{self, Mapping};
+use pagewise_kernel::proc::own_pid;
+use std::sync::LazyLock;
+
+/// The instruction.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const VDSO: &str = "[vdso]";
+/// 64-bit code runs in this segment.
+const CODE_SEGMENT: u64 = 0x33;
+/// Stops of other kinds that are passed on the way to that of a call.
+const PATIENCE: u32 = 16;
+
+/// Size of the vDSO and the offset of a `syscall` in it: the same in all 64-bit programs.
+static SITE: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| {
+    let maps = maps::read(own_pid()).ok()?;
+    let vdso = vdso(&maps)?;
+    let mut code = vec![0; usize::try_from(vdso.size().0).ok()?];
+    let read = read_memory(own_pid(), vdso.start, &mut code).ok()?;
+    let offset = memchr::memmem::find(&code[..read], &SYSCALL)?;
+    Some((vdso.size().0, offset as u64))
+});
+
+fn vdso(maps: &[Mapping]) -> Option<&Mapping> {
+    maps.iter().find(|mapping| mapping.path == VDSO)
+}
+
+/// Where a thread of process `pid` with these mappings can make a call.
+pub(super) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
+    let (size, offset) = (*SITE)?;
+    let vdso = vdso(maps).filter(|vdso| vdso.size().0 == size)?;
+    let mut bytes = [0; 2];
+    let read = read_memory(pid, vdso.start + offset, &mut bytes).ok()?;
+    (read == 2 && bytes == SYSCALL).then_some(vdso.start + offset)
+}
+
+/// A thread that stands still and has its own registers back when this is dropped.
+pub(super) struct Borrowed {
+    tid: i32,
+    site: u64,
+    regs: Regs,
+    mask: u64,
+}
+
+impl Borrowed {
+    /// Borrows thread `tid`, which stands still outside of any call or at the exit of one; `None`
+    /// where it runs code of 32 bits.
+    pub(super) fn new(tid: i32, site: u64) -> Result<Option<Self>, SysError> {
+        let regs = request::get_regs(tid)?;
+        if regs.cs & 0xffff != CODE_SEGMENT {
+            return Ok(None);
+        }
+        let mask = request::get_sigmask(tid)?;
+        // Whatever is sent to it meanwhile waits.
+        request::set_sigmask(tid, u64::MAX)?;
+        Ok(Some(Self { tid, site, regs, mask }))
+    }
+
+    /// Has it make `call`; what the kernel answers.
+    pub(super) fn call(&self, call: Call) -> Result<i64, SysError> {
+        request::set_regs(self.tid, &call_regs(&self.regs, self.site, self.regs.rsp, call))?;
+        self.pass(call.name)?;
+        self.pass(call.name)?;
+        Ok(request::get_regs(self.tid)?.rax as i64)
+    }
+
+    /// Runs into a call or out of it.
+    fn pass(&self, call: &'static str) -> Result<(), SysError> {
+        let gone = || SysError::new(call, format!("thread {}", self.tid), rustix::io::Errno::SRCH);
+        for _ in 0..PATIENCE {
+            request::syscall(self.tid, 0)?;
+            match request::wait_stop(self.tid)? {
+                Stop::Syscall => return Ok(()),
+                stop if stop.is_end() => return Err(gone()),
+                _ => {}
+            }
+        }
+        Err(gone())
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let mut regs = self.regs;
+        // What was interrupted is no call any more that could be started anew.
+        regs.orig_rax = u64::MAX;
+        // One that was killed meanwhile needs neither.
+        let _gone = request::set_regs(self.tid, &regs);
+        let _gone = request::set_sigmask(self.tid, self.mask);
+    }
+}

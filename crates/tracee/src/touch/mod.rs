@@ -1,0 +1,79 @@
+//! Every page that a program touches is a fault of its own: its tree runs with fault-around off.
+//!
+//! On a read fault of a file's page the kernel maps up to 16 cached pages around it (mm/memory.c,
+//! `do_fault_around`), and those are touched without a fault. It does not do so where a mapping is
+//! registered with a userfaultfd for write protection (`pagewise_kernel::userfault`). So each
+//! program of the tree is stopped once, when its image is there and no instruction has run, and made
+//! to call userfaultfd(2); the descriptor is copied out (pidfd_getfd(2)) and closed over there before
+//! the program goes on, so that the numbers of its own descriptors are what they were. The copy
+//! here then registers what is mapped from files; a forked child, which does not inherit that, has
+//! the same done to it at its birth. A seccomp filter stops the tree at each later mmap(2) of a file
+//! and each mremap(2), and what they made is registered at their exit, before anyone can touch it.
+//!
+//! The call goes through the `syscall` instruction of the vDSO: that page is looked at from outside
+//! before, and its fault is the one that is missing. All threads are traced until they end, also
+//! those of processes that outlive the program; they die with this process.
+//!
+//! Not exact: shared mappings of files that are open for reading alone (EPERM), programs of 32 bits
+//! and such as run under a seccomp filter of their own. Programs that trace others cannot be traced.
+//! Without rights the filter needs `no_new_privs`: a set-user-id program in the tree runs without
+//! its rights. Cost: 60-100 us a program, 20-40 us a mapping of a file, and a fault for each page;
+//! times of such a run mean nothing.
+
+mod call_x86_64;
+mod engine;
+mod filter;
+mod space;
+
+pub(crate) use filter::filter;
+
+use crate::perf::faults::Refusal;
+use crate::ptrace::request;
+use engine::Engine;
+use pagewise_kernel::error::SysError;
+use pagewise_model::Fact;
+use pagewise_model::fault::{ExactTouch, ExecCounts};
+use std::sync::mpsc::{Receiver, Sender};
+
+/// What is reported of every thread of the tree.
+const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACESECCOMP
+    | libc::PTRACE_O_EXITKILL;
+
+/// What came of a tree.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    /// How exact it was.
+    pub(crate) exact: ExactTouch,
+    /// The kernel's counts when the first program had just been executed.
+    pub(crate) exec: Fact<ExecCounts>,
+    /// Why the first program has been ended before it had begun.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// Traces the tree of our child `root`, which has not executed its program and carries [`filter`],
+/// until its last thread has ended. Says through `seized` when the child may be let go. The end of
+/// `root` is left to whoever holds the other side of `reaped`, and waited for there.
+///
+/// # Errors
+/// When `root` cannot be traced, or the kernel refuses what it has granted before.
+pub(crate) fn serve(
+    root: i32,
+    seized: &Sender<Result<(), SysError>>,
+    reaped: &Receiver<()>,
+) -> Result<Option<Touched>, SysError> {
+    let done = request::seize(root, EVENTS);
+    let is_seized = done.is_ok();
+    // Whoever does not listen any more has dropped the child, which is ended by that.
+    let _unheard = seized.send(done);
+    if !is_seized {
+        return Ok(None);
+    }
+    let mut engine = Engine::new(root);
+    engine.serve(reaped)?;
+    Ok(Some(engine.finish()))
+}

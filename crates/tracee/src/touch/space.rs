@@ -1,0 +1,106 @@
+//! The memory of one process: its userfaultfd, made by itself and held here, and what of its files
+//! is registered with it.
+
+use super::call_x86_64::{self, Borrowed};
+use crate::inject::Call;
+use pagewise_kernel::error::SysError;
+use pagewise_kernel::proc::{maps, status};
+use pagewise_kernel::userfault::{self, Userfault};
+use pagewise_kernel::{page_size, pidfd};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+/// Why a program keeps its fault-around.
+#[derive(Debug)]
+pub(super) enum NoSpace {
+    /// It shares its memory with a process that has been seen to already.
+    Shared,
+    /// It cannot be done to it.
+    Left(String),
+    /// It has ended.
+    Gone,
+}
+
+/// How many mappings were registered, and how many could not be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Covered {
+    pub(super) mappings: u64,
+    pub(super) left: u64,
+}
+
+/// The memory of a process whose files are mapped page by page.
+#[derive(Debug)]
+pub(super) struct Space {
+    userfault: Userfault,
+    /// Mappings of files, first address and end; some may be gone by now.
+    files: BTreeMap<u64, u64>,
+}
+
+impl Space {
+    /// Takes a descriptor from process `pid`, whose thread `tid` stands still and is the only one,
+    /// and registers what it has mapped from files. `filters` are the seccomp filters that it has
+    /// from us and from before us.
+    pub(super) fn take(
+        pid: i32,
+        tid: i32,
+        filters: Option<u32>,
+    ) -> Result<(Self, Covered), NoSpace> {
+        if status::read(tid).map_err(gone)?.seccomp_filters != filters {
+            return Err(NoSpace::Left("it runs under a seccomp filter of its own".to_owned()));
+        }
+        let maps = maps::read(pid).map_err(gone)?;
+        let fd = descriptor(pid, tid, call_x86_64::site(pid, &maps))?;
+        let userfault = Userfault::ready(fd).map_err(|e| NoSpace::Left(e.to_string()))?;
+        let mut space = Self { userfault, files: BTreeMap::new() };
+        let mut covered = Covered::default();
+        for mapping in maps.iter().filter(|mapping| mapping.is_file()) {
+            match space.cover(mapping.start, mapping.size().0) {
+                Ok(()) => covered.mappings += 1,
+                Err(error) if error.errno() == Some(libc::EBUSY) => return Err(NoSpace::Shared),
+                Err(_) => covered.left += 1,
+            }
+        }
+        Ok((space, covered))
+    }
+
+    /// Registers what has just been mapped from a file.
+    pub(super) fn cover(&mut self, start: u64, len: u64) -> Result<(), SysError> {
+        let len = len.next_multiple_of(page_size::base().bytes());
+        self.userfault.register(start, len)?;
+        self.files.insert(start, start.saturating_add(len));
+        Ok(())
+    }
+
+    /// Whether `address` is in what was mapped from a file.
+    pub(super) fn holds(&self, address: u64) -> bool {
+        let below = self.files.range(..=address).next_back();
+        below.is_some_and(|(_, end)| address < *end)
+    }
+}
+
+/// Makes the descriptor over there, copies it to here and closes it over there.
+fn descriptor(pid: i32, tid: i32, site: Option<u64>) -> Result<OwnedFd, NoSpace> {
+    let foreign = || NoSpace::Left("it runs 32-bit code".to_owned());
+    let borrowed = Borrowed::new(tid, site.ok_or_else(foreign)?).map_err(gone)?;
+    let thread = borrowed.ok_or_else(foreign)?;
+    let make = Call {
+        name: "userfaultfd",
+        number: libc::SYS_userfaultfd,
+        args: [userfault::FLAGS as u64, 0, 0],
+    };
+    let number = thread.call(make).map_err(gone)?;
+    let fd = i32::try_from(number).ok().filter(|fd| *fd >= 0).ok_or_else(|| {
+        let errno = i32::try_from(-number).unwrap_or(libc::EINVAL);
+        let source = std::io::Error::from_raw_os_error(errno);
+        NoSpace::Left(SysError::new("userfaultfd", "its memory", source).to_string())
+    })?;
+    let copy = pidfd::open(pid).and_then(|process| pidfd::get_fd(process, fd));
+    let close = Call { name: "close", number: libc::SYS_close, args: [fd as u64, 0, 0] };
+    thread.call(close).map_err(gone)?;
+    copy.map_err(|error| NoSpace::Left(error.to_string()))
+}
+
+/// What fails on a thread that stands still for us fails because it has been killed.
+fn gone(_error: SysError) -> NoSpace {
+    NoSpace::Gone
+}
