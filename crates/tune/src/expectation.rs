@@ -182,6 +182,7 @@ mod tests {
     fn expectation(guest: bool) -> Expectation {
         Expectation {
             minor_faults: 10_000,
+            major_faults: 0,
             other_sys_ns: 0.0,
             fault_ns: 1000.0,
             huge_fault_ns: 100_000.0,

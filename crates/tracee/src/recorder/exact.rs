@@ -3,7 +3,8 @@
 
 use super::calls::Followed;
 use super::front::{Lived, RecordError};
-use crate::launch::{LaunchError, Suspended};
+use crate::child::SignalState;
+use crate::launch::{self, Launch, LaunchError, PreExec, Suspended};
 use crate::passthrough;
 use crate::perf::faults::Refusal;
 use crate::signals::Caught;
@@ -11,9 +12,21 @@ use crate::touch::{self, Touched};
 use crate::wait;
 use pagewise_kernel::error::SysError;
 use pagewise_model::Fact;
+use pagewise_model::plan::{Settings, ThpRestriction};
 use pagewise_model::usage::Usage;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, ScopedJoinHandle};
+
+/// Forks a child that stops where it maps files, and gets no huge pages: those of a file would be
+/// mapped as a whole.
+///
+/// # Errors
+/// When the program cannot be started.
+pub(super) fn spawn(launch: &Launch, signals: SignalState) -> Result<Suspended, LaunchError> {
+    let settings = Settings { thp: Some(ThpRestriction::Off), ..launch.settings.clone() };
+    let launch = Launch { settings, ..launch.clone() };
+    launch::spawn_with(&launch, &[PreExec::SeccompFilter(touch::filter())], signals)
+}
 
 /// Lets `child` go under the eyes of the tracing thread and stays until its whole tree has ended.
 ///
@@ -55,7 +68,7 @@ fn attend(
 fn join(
     tracer: ScopedJoinHandle<'_, Result<Option<Touched>, SysError>>,
 ) -> Result<Option<Touched>, RecordError> {
-    let ended = tracer.join().unwrap_or_else(|_panicked| Ok(None));
+    let ended = tracer.join().unwrap_or(Ok(None));
     ended.map_err(|error| RecordError::Died(std::io::Error::other(error.to_string())))
 }
 

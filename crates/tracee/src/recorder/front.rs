@@ -4,13 +4,13 @@
 use super::calls::{self, Followed, Following};
 use super::{Request, Response, Wanted, exact, exec_stop};
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, PreExec, Running, Suspended};
+use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::passthrough;
 use crate::perf::faults::Refusal;
 use crate::signals::Caught;
 use crate::supervise::front::start_beside;
 use crate::supervise::wire;
-use crate::{touch, wait};
+use crate::wait;
 use pagewise_model::Fact;
 use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names};
 use pagewise_model::usage::{Ended, Usage};
@@ -146,9 +146,10 @@ pub fn record_through(
 ) -> Result<Recorded, RecordError> {
     let before = SignalState::inherited();
     let mut caught = Caught::block(before)?;
-    let filters =
-        if wanted.exact { vec![PreExec::SeccompFilter(touch::filter())] } else { Vec::new() };
-    let child = launch::spawn_with(launch, &filters, before)?;
+    let child = match wanted.exact {
+        true => exact::spawn(launch, before)?,
+        false => launch::spawn_with(launch, &[], before)?,
+    };
     recorder.attach(child.pid(), wanted)?;
     let lived = match wanted.exact {
         true => exact::live(child, &mut caught)?,

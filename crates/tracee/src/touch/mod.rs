@@ -14,6 +14,9 @@
 //! before, and its fault is the one that is missing. All threads are traced until they end, also
 //! those of processes that outlive the program; they die with this process.
 //!
+//! A file whose cache is in folios of 2 MiB would still be mapped by as much: whoever starts the tree
+//! turns huge pages off for it (PR_SET_THP_DISABLE), so that other memory comes in page by page too.
+//!
 //! Not exact: shared mappings of files that are open for reading alone (EPERM), programs of 32 bits
 //! and such as run under a seccomp filter of their own. Programs that trace others cannot be traced.
 //! Without rights the filter needs `no_new_privs`: a set-user-id program in the tree runs without
