@@ -17,8 +17,8 @@ Examples:
   pagewise faults -p 1234 --for 5s               a running process, undisturbed
   pagewise faults --no-latency -- ./app          half the cost, no times
   pagewise faults --account -- ./app             what no event tells of, by call
-  pagewise faults --budget startup               by [faults.startup] of pagewise.toml
-  pagewise faults --exact --all -- ls            each page that is touched, no times
+  pagewise faults --budget startup               as pagewise.toml says
+  pagewise faults --exact --all -- ls            each page touched, no times
   pagewise faults --save-working-set app.ws -- ./app --version
   pagewise run --with working-set=app.ws -- ./app --version
 
