@@ -10,8 +10,9 @@ use pagewise_model::fault::{Account, CallTally};
 /// Calls that are named; the rest is in the saved form.
 const CALLS: usize = 8;
 
-/// The account as a table, and what it leaves open.
-pub(super) fn account(account: &Account, style: &Style) -> String {
+/// The account as a table, and what it leaves open; of a process that was attached to, or of one
+/// that was started.
+pub(super) fn account(account: &Account, is_attached: bool, style: &Style) -> String {
     let mut table = Table::new(&[("account", Align::Left), ("faults", Align::Right)]);
     let fact = |fact: &Fact<u64>| fact.known().map_or_else(|| "not known".into(), |n| count(*n));
     let unexplained = account.unexplained_faults.known().map_or_else(
@@ -35,7 +36,7 @@ pub(super) fn account(account: &Account, style: &Style) -> String {
     if !account.calls.is_empty() {
         page.para(&calls(&account.calls), 2, Tone::Plain);
     }
-    page.para(&what_is_unexplained(account), 2, Tone::Faint);
+    page.para(&what_is_unexplained(account, is_attached), 2, Tone::Faint);
     page.finish()
 }
 
@@ -52,7 +53,7 @@ fn calls(calls: &[CallTally]) -> String {
     format!("inside calls: {}{rest}", named.join(", "))
 }
 
-fn what_is_unexplained(account: &Account) -> String {
+fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
     if let Some(why) = account.unexplained_faults.reason() {
         return format!("what is unexplained is not known: {why}");
     }
@@ -62,19 +63,18 @@ fn what_is_unexplained(account: &Account) -> String {
     };
     if account.start_faults.known().is_some() {
         return format!(
-            "unexplained holds what the kernel takes outside of calls: signal frames, the end of \
-             processes{negative}"
+            "unexplained holds what the kernel takes outside of calls: signal frames, what it writes \
+             after a fork, the end of processes{negative}"
         );
     }
     let mut parts = vec!["populated and pinned pages", "making processes and executing programs"];
     if account.kernel_faults.known().is_none() {
         parts.insert(0, "faults in the kernel");
     }
-    if account.before_exec_faults.known().is_none() {
+    if account.before_exec_faults.known().is_none() && !is_attached {
         parts.insert(0, "faults before the program began");
     }
-    format!(
-        "unexplained holds what no event tells of: {}{negative}; --account counts them at each call",
-        parts.join(", ")
-    )
+    let parts = parts.join(", ");
+    let hint = if is_attached { "" } else { "; --account counts them at each call" };
+    format!("unexplained holds what no event tells of: {parts}{negative}{hint}")
 }

@@ -91,7 +91,7 @@ pub fn faults_section(report: &FaultReport, style: &Style) -> String {
     page.section(&exact::page_sizes(report, style));
     page.section(&places(&report.places, wall, style));
     page.section(&functions(&report.functions, wall, style));
-    page.section(&account(&report.account, style));
+    page.section(&account(&report.account, report.attached.is_some(), style));
     page.finish()
 }
 
