@@ -61,9 +61,11 @@ impl Counts {
         })
     }
 
-    /// Time spun, where it was measured; an end whose CPU was taken away meanwhile did not spin.
+    /// Time spun, where it was measured. It is that of the clock: an end whose CPU was taken away
+    /// meanwhile did not spin, so no more counts than the CPU time beside the ends' own code.
     pub(super) fn spun(&self) -> Option<f64> {
-        self.spun.map(|spun| spun.min(self.cpu))
+        let most = self.cpu - self.own.unwrap_or(0.0);
+        self.spun.map(|spun| spun.min(most).max(0.0))
     }
 
     /// Time that both ends were off their CPUs.
