@@ -14,10 +14,12 @@
 #![forbid(unsafe_code)]
 
 mod candidates;
+mod chart;
 mod compare;
 mod csv;
 mod diagnosis;
 mod doctor;
+mod document;
 mod experiment;
 pub mod faults;
 mod headline;

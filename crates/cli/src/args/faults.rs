@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use pagewise_model::Nanos;
-use pagewise_model::fault::Budgets;
+use pagewise_model::fault::{Budgets, Stacks};
+use pagewise_report::faults::Form;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -13,6 +14,9 @@ Examples:
   pagewise faults -- git status
   pagewise faults --all -- true                  each fault, in order
   pagewise faults --format pagein -- ls | head
+  pagewise faults --format html -- ./app > app.html     a picture of its pages
+  pagewise faults --format firefox -- ./app > app.json  for profiler.firefox.com
+  pagewise faults --stacks dwarf --format folded-ns -- ./app > app.folded
   pagewise faults --max-faults 2000 --max-major 0 -- ./app --version
   pagewise faults -p 1234 --for 5s               a running process, undisturbed
   pagewise faults --no-latency -- ./app          half the cost, no times
@@ -51,6 +55,9 @@ pub(crate) struct Faults {
     /// Print every fault in this form
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) format: Option<ListFormat>,
+    /// User stacks: enough to name callers, of every fault, or none
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "sample")]
+    stacks: WhichStacks,
     /// Print the saved form on standard output instead of text on standard error
     #[arg(long, conflicts_with_all = ["all", "format"])]
     pub(crate) json: bool,
@@ -115,12 +122,60 @@ pub(crate) enum ListFormat {
     Folded,
     /// Folded stacks by nanoseconds
     FoldedNs,
+    /// The text of perf script, for tools that read it
+    Perf,
+    /// Trace events, for Perfetto and Chrome
+    Chrome,
+    /// A profile for Firefox Profiler, a marker for each fault
+    Firefox,
+    /// A page with a picture: a cell for each page, by the time of its first touch
+    Html,
+}
+
+/// Which user stacks are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhichStacks {
+    /// Of some thousand faults a second, by unwind tables: names callers at little cost
+    Sample,
+    /// Of every fault, by frame pointers: for programs that were built with them
+    Fp,
+    /// Of every fault, by unwind tables: dear
+    Dwarf,
+    /// None: the least cost
+    None,
+}
+
+impl ListFormat {
+    /// What the report calls it.
+    pub(crate) const fn form(self) -> Form {
+        match self {
+            Self::Table => Form::Table,
+            Self::Pagein => Form::Pagein,
+            Self::Json => Form::Json,
+            Self::Folded => Form::Folded,
+            Self::FoldedNs => Form::FoldedNs,
+            Self::Perf => Form::Perf,
+            Self::Chrome => Form::Chrome,
+            Self::Firefox => Form::Firefox,
+            Self::Html => Form::Html,
+        }
+    }
 }
 
 impl Faults {
     /// The list that was asked for.
     pub(crate) fn list(&self) -> Option<ListFormat> {
         self.format.or_else(|| self.all.then_some(ListFormat::Table))
+    }
+
+    /// The stacks that were asked for.
+    pub(crate) const fn stacks(&self) -> Stacks {
+        match self.stacks {
+            WhichStacks::Sample => Stacks::Sampled,
+            WhichStacks::Fp => Stacks::FramePointers,
+            WhichStacks::Dwarf => Stacks::Copied,
+            WhichStacks::None => Stacks::None,
+        }
     }
 
     /// How long faults take is wanted.

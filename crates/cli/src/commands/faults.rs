@@ -16,7 +16,7 @@ use pagewise_model::Nanos;
 use pagewise_model::fault::{Budgets, Fault, FaultReport, Names};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::usage::Ended;
-use pagewise_report::faults::{Folded, Format, List, broken_line};
+use pagewise_report::faults::{Export, broken_line};
 use pagewise_tracee::launch::{Input, Launch, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tracee::recorder::{self, RecordError, Recorder, Wanted};
@@ -75,6 +75,7 @@ fn wanted(args: &Faults) -> Wanted {
         latency: args.latency(),
         calls: args.account,
         exact: args.exact,
+        stacks: args.stacks(),
     }
 }
 
@@ -158,43 +159,33 @@ fn failure(error: RecordError) -> Failure {
     }
 }
 
-/// The list as it is printed, part by part.
-enum Printed {
-    Nothing,
-    List(List, Result<(), Failure>),
-    Folded(Folded),
+/// The list as it is printed, part by part; nothing where none was asked for.
+struct Printed {
+    list: Option<Export>,
+    /// The first failure to print ends it.
+    outcome: Result<(), Failure>,
 }
 
 impl Printed {
     fn new(args: &Faults) -> Self {
-        let list = |format| Self::List(List::new(format, args.latency()), Ok(()));
-        match args.list() {
-            None => Self::Nothing,
-            Some(ListFormat::Table) => list(Format::Table),
-            Some(ListFormat::Pagein) => list(Format::Pagein),
-            Some(ListFormat::Json) => list(Format::Json),
-            Some(ListFormat::Folded) => Self::Folded(Folded::new(false)),
-            Some(ListFormat::FoldedNs) => Self::Folded(Folded::new(true)),
-        }
+        let export = |format: ListFormat| Export::new(format.form(), args.latency());
+        Self { list: args.list().map(export), outcome: Ok(()) }
     }
 
     fn take(&mut self, names: &Names, faults: &[Fault]) {
-        match self {
-            Self::Nothing => {}
-            Self::List(list, printed) => {
-                if printed.is_ok() {
-                    *printed = terminal::print(&list.lines(names, faults));
-                }
-            }
-            Self::Folded(folded) => folded.add(names, faults),
-        }
+        let text = self.list.as_mut().map_or_else(String::new, |list| list.take(names, faults));
+        self.print(&text);
     }
 
-    fn finish(self) -> Result<(), Failure> {
-        match self {
-            Self::Nothing => Ok(()),
-            Self::List(_, printed) => printed,
-            Self::Folded(folded) => terminal::print(&folded.lines()),
+    fn finish(mut self, run: &Run) -> Result<(), Failure> {
+        let text = self.list.take().map_or_else(String::new, |list| list.finish(run));
+        self.print(&text);
+        self.outcome
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.outcome.is_ok() && !text.is_empty() {
+            self.outcome = terminal::print(text);
         }
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::args::Supervise;
 use crate::failure::Failure;
-use pagewise_judge::faults::{Analysis, CodePlace, Image, KERNEL, Options};
+use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Options, Walk};
 use pagewise_model::fault::Ending;
-use pagewise_model::fault::event::Event;
+use pagewise_model::fault::event::{Event, FrameRegisters};
 use pagewise_observe::faults::Images;
 use pagewise_tracee::recorder::{self, Conclusion, Sees, Sink, Wanted};
 use std::process::ExitCode;
@@ -23,6 +23,10 @@ impl Image for Code {
     }
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         if path == KERNEL { self.0.kernel_function(offset) } else { self.0.function(path, offset) }
+    }
+    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
+        let (addresses, end) = self.0.walk(registers, bytes, code);
+        Walk { addresses, end }
     }
 }
 
@@ -49,6 +53,7 @@ pub(super) fn run(args: &Supervise) -> ExitCode {
             has_ends: sees.all_ends,
             has_error_codes: sees.error_codes,
             from_start: sees.from_start,
+            stacks: wanted.stacks,
         };
         Box::new(Analysed { analysis: Analysis::new(options), code: Code(Images::default()) })
     };

@@ -13,30 +13,42 @@
 //! brings in between the fault and that look counts as present (seen in 2.4% of the faults of 8
 //! threads that race for the same pages): such faults are labelled (`race`). What was done is read
 //! from the instruction (`access`). Where the processor's error code was recorded it says both, and
-//! nothing is inferred.
+//! nothing is inferred. Who is behind a fault is known from stacks (`stacks`, `callers`), when in the
+//! program's life it came from the mappings (`phases`).
 
 mod access;
 mod account;
 mod address_space;
 pub mod budget;
+mod callers;
+mod churn;
 mod groups;
 mod histogram;
 mod page_sizes;
+mod phases;
 mod race;
+mod savings;
 mod sites;
+mod stacks;
 mod summary;
 mod touched;
 pub mod working_set;
 
 use address_space::Spaces;
+use churn::{Churning, Circumstances};
 use groups::Groups;
 use histogram::Histogram;
-use pagewise_model::fault::event::{Begin, End, ErrorCode, Event, What};
-use pagewise_model::fault::{Access, Cause, Fault, Label, MappingKind, Served, Tally};
+use pagewise_model::fault::event::{Begin, CallStack, Chain, End, ErrorCode, Event, What};
+use pagewise_model::fault::{
+    Access, Again, Cause, Fault, Label, MappingKind, Served, StackEnd, Stacks, Tally,
+};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use phases::Phases;
 use race::Races;
+use savings::Removable;
 use sites::Sites;
-pub use sites::{CodePlace, Image, KERNEL};
+pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
+use stacks::{Taken, Walked};
 use std::collections::{HashMap, HashSet};
 
 /// Why a fault has no latency where ends are left out.
@@ -57,6 +69,8 @@ pub struct Options {
     pub has_error_codes: bool,
     /// The program is recorded from its start on; else its threads may be in a fault already.
     pub from_start: bool,
+    /// Which stacks are recorded.
+    pub stacks: Stacks,
 }
 
 /// The faults of a program so far.
@@ -80,6 +94,12 @@ pub struct Analysis {
     by_page: Groups<Bytes>,
     by_place: Groups<u32>,
     by_site: Groups<u32>,
+    taken: Taken,
+    phases: Phases,
+    churning: Churning,
+    removable: Removable,
+    /// Of the newest event.
+    now: Nanos,
     executed: u64,
     lost: u64,
     unpaired_ends: u64,
@@ -102,14 +122,10 @@ struct Open {
     offset: Option<Bytes>,
     access: Access,
     cause: Cause,
-    labels: Labels,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Labels {
-    again: bool,
+    again: Option<Again>,
     copies: bool,
     raced: bool,
+    stack: Option<u32>,
 }
 
 /// How a fault came to its end.
@@ -146,6 +162,11 @@ impl Analysis {
             by_page: Groups::default(),
             by_place: Groups::default(),
             by_site: Groups::default(),
+            taken: Taken::default(),
+            phases: Phases::default(),
+            churning: Churning::default(),
+            removable: Removable::default(),
+            now: Nanos(0),
             executed: 0,
             lost: 0,
             unpaired_ends: 0,
@@ -159,29 +180,46 @@ impl Analysis {
 
     /// Takes one event; `images` gives the code that faulted.
     pub fn take(&mut self, event: Event, images: &mut dyn Image) {
+        let at = event.at_ns;
+        self.now = self.now.max(at);
         match event.what {
-            What::Begin(begin) => self.begin(event.at_ns, begin, images),
+            What::Begin(begin) => self.begin(at, begin, images),
             What::ErrorCode(code) => {
                 self.codes.insert(code.tid, code);
             }
-            What::End(end) => self.end(event.at_ns, end),
-            What::Map(map) => self.spaces.map(&map),
+            What::End(end) => self.end(at, end),
+            What::Stack(stack) => self.stack(&stack, images),
+            What::Map(map) => {
+                self.phases.map(&map);
+                self.spaces.map(&map);
+            }
             What::Exec { pid } => {
                 self.executed += 1;
+                self.phases.exec(pid, at);
                 self.spaces.exec(pid);
             }
-            What::Fork { pid, parent_pid } => self.spaces.fork(pid, parent_pid),
+            What::Fork { pid, parent_pid } => {
+                self.phases.fork(pid, parent_pid, at);
+                self.spaces.fork(pid, parent_pid);
+            }
             What::Exit { pid, tid } => {
-                self.give_up(event.at_ns, tid, "the thread ended in it");
+                self.give_up(at, tid, "the thread ended in it");
                 self.codes.remove(&tid);
                 self.begun.remove(&tid);
-                self.spaces.exit(pid);
+                self.taken.forget(tid);
+                if self.spaces.exit(pid) {
+                    self.phases.end(pid, at);
+                }
             }
             What::Lost { records } => self.lost += records,
+            What::LostStacks { stacks } => self.taken.lost += stacks,
         }
     }
 
     fn begin(&mut self, at: Nanos, begin: Begin, images: &mut dyn Image) {
+        let page = page_of(&begin, self.options.page);
+        let before = self.open.get(&begin.tid).map(|open| page_of(&open.begin, self.options.page));
+        let is_retried = self.options.has_ends && before == Some(page);
         self.give_up(at, begin.tid, "not allowed, or interrupted by a signal");
         self.first.get_or_insert(at);
         if !self.options.from_start {
@@ -197,8 +235,8 @@ impl Analysis {
             None => (access::of(&begin, instruction, self.options.page), access::cause(&begin)),
         };
         let copies = cause == Cause::Protection && access == Access::Write && !target.is_shared;
-        let again = !self.spaces.touch(begin.pid, begin.address);
-        let raced = self.race(at, &begin);
+        let before = self.spaces.touch(begin.pid, begin.address);
+        let is_raced = self.race(at, &begin);
         let open = Open {
             at,
             begin,
@@ -208,7 +246,10 @@ impl Analysis {
             offset: target.offset,
             access,
             cause,
-            labels: Labels { again, copies, raced },
+            again: churn::reason(before, cause, Circumstances { is_raced, is_retried }),
+            copies,
+            raced: is_raced,
+            stack: self.taken.take_early(begin.tid, begin.address),
         };
         self.open.insert(begin.tid, open);
     }
@@ -224,9 +265,34 @@ impl Analysis {
         if let Some(open) = self.open.get_mut(&other)
             && page_of(&open.begin) == page
         {
-            open.labels.raced = true;
+            open.raced = true;
         }
         true
+    }
+
+    fn stack(&mut self, stack: &CallStack, images: &mut dyn Image) {
+        let pid = stack.pid;
+        let walk = match &stack.chain {
+            Chain::Walked(addresses) => Walk { addresses: addresses.clone(), end: StackEnd::Deep },
+            Chain::Copied { registers, bytes } => {
+                let spaces = &self.spaces;
+                images.walk(registers, bytes, &|address| spaces.code_at(pid, address))
+            }
+        };
+        let spaces = &mut self.spaces;
+        // The first is the instruction itself, unless that is in the kernel.
+        let own = usize::from(!stack.in_kernel);
+        let callers = walk.addresses.iter().skip(own).map(|address| address.saturating_sub(1));
+        let frames = callers.map(|address| spaces.code(pid, address)).collect();
+        let code = spaces.code(pid, stack.ip_address);
+        let Some(number) = self.taken.add(code, Walked { frames, end: walk.end }, stack.faults)
+        else {
+            return;
+        };
+        match self.open.get_mut(&stack.tid) {
+            Some(open) if open.begin.address == stack.address => open.stack = Some(number),
+            _ => self.taken.keep_early(stack.tid, stack.address, number),
+        }
     }
 
     fn end(&mut self, at: Nanos, end: End) {
@@ -255,8 +321,8 @@ impl Analysis {
         let one = Tally {
             faults: 1,
             major_faults: u64::from(matches!(close, Close::Served { is_major: true, .. })),
-            again_faults: u64::from(open.labels.again),
-            raced_faults: u64::from(open.labels.raced),
+            again_faults: u64::from(open.again.is_some()),
+            raced_faults: u64::from(open.raced),
             time_ns: latency.unwrap_or_default(),
         };
         self.count_served(&open, close, one);
@@ -269,6 +335,7 @@ impl Analysis {
         self.by_kind.add(open.kind, one);
         self.by_place.add(open.place, one);
         self.by_site.add(open.site, one);
+        self.place_in_course(&open, close, one);
         if self.options.list {
             let fault = self.fault(&open, close, latency);
             self.list.push(fault);
@@ -298,6 +365,29 @@ impl Analysis {
         *count += 1;
     }
 
+    /// Counts a fault for what it says about the program's course.
+    fn place_in_course(&mut self, open: &Open, close: Close, one: Tally) {
+        let code_path = self.sites.code(open.site).map_or("", |code| self.spaces.path(code.path));
+        let seen = phases::Seen {
+            pid: open.begin.pid,
+            at: open.at,
+            code_path,
+            touched_path: self.spaces.place_path(open.place),
+            touched: open.kind,
+            access: open.access,
+            in_kernel: open.begin.in_kernel,
+            is_first_touch: open.again.is_none(),
+        };
+        self.phases.fault(&seen, one);
+        if let Some(again) = open.again {
+            self.churning.add(again, open.site, one);
+        }
+        if let Close::Served { is_major, page, .. } = close {
+            let (kind, cause, again) = (open.kind, open.cause, open.again);
+            self.removable.add(&savings::Seen { kind, cause, again, is_major, page }, one);
+        }
+    }
+
     /// The fault of a list; its order and whether records were lost are known at the end.
     fn fault(&self, open: &Open, close: Close, latency: Option<Nanos>) -> Fault {
         let begin = &open.begin;
@@ -318,10 +408,10 @@ impl Analysis {
             (None, Close::Served { .. }) => Fact::missing(NO_ENDS),
         };
         let labels = [
-            (open.labels.again, Label::Again),
-            (open.labels.copies, Label::CopyOnWrite),
+            (open.again.is_some(), Label::Again),
+            (open.copies, Label::CopyOnWrite),
             (begin.in_kernel, Label::KernelMode),
-            (open.labels.raced, Label::Raced),
+            (open.raced, Label::Raced),
         ];
         Fault {
             order: 0,
@@ -338,6 +428,7 @@ impl Analysis {
             offset_bytes: open.offset,
             place: open.place,
             site: open.site,
+            stack: open.stack,
             labels: labels.iter().filter(|(is, _)| *is).map(|(_, label)| *label).collect(),
         }
     }

@@ -3,8 +3,8 @@
 use super::access::{self, Instruction};
 use super::address_space::Code;
 use pagewise_model::Bytes;
-use pagewise_model::fault::Site;
-use pagewise_model::fault::event::Begin;
+use pagewise_model::fault::event::{Begin, FrameRegisters};
+use pagewise_model::fault::{Site, StackEnd};
 use std::collections::HashMap;
 
 /// Stands for the file of the kernel's own instructions, whose offsets are their addresses.
@@ -23,6 +23,18 @@ pub struct CodePlace<'a> {
     pub address: u64,
 }
 
+/// Tells which file and offset the code at an address was mapped from, `None` for what is no code.
+pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
+
+/// Where a stack led.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// The instruction and the return addresses, innermost first.
+    pub addresses: Vec<u64>,
+    /// Why there is no further one.
+    pub end: StackEnd,
+}
+
 /// Gives the code of programs and its names.
 pub trait Image {
     /// The bytes from there on, as many as there are up to the longest instruction; empty where
@@ -31,6 +43,8 @@ pub trait Image {
     /// The function that `offset` of file `path` belongs to; of the kernel where that is
     /// [`KERNEL`].
     fn function(&mut self, path: &str, offset: u64) -> Option<String>;
+    /// Walks a stack whose innermost `bytes` were copied.
+    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk;
 }
 
 /// Kernel addresses are those with the highest bit set.
@@ -66,13 +80,20 @@ impl Sites {
         (number, instruction)
     }
 
-    /// All of them with their functions; `path` gives the name of a file.
-    pub(super) fn named(&self, images: &mut dyn Image, path: &dyn Fn(u32) -> String) -> Vec<Site> {
-        let named = |(code, _): &(Code, Instruction)| {
-            let path = if is_kernel(code) { KERNEL.to_owned() } else { path(code.path) };
-            let function = if path.is_empty() { None } else { images.function(&path, code.offset) };
-            Site { function, path, offset_bytes: Bytes(code.offset) }
-        };
-        self.all.iter().map(named).collect()
+    /// Where one of them is.
+    pub(super) fn code(&self, number: u32) -> Option<Code> {
+        self.all.get(number as usize).map(|(code, _)| *code)
     }
+
+    /// Where each of them is.
+    pub(super) fn codes(&self) -> impl Iterator<Item = Code> {
+        self.all.iter().map(|(code, _)| *code)
+    }
+}
+
+/// Code with its function; `path` gives the name of a file.
+pub(super) fn named(code: Code, images: &mut dyn Image, path: &dyn Fn(u32) -> String) -> Site {
+    let path = if is_kernel(&code) { KERNEL.to_owned() } else { path(code.path) };
+    let function = if path.is_empty() { None } else { images.function(&path, code.offset) };
+    Site { function, path, offset_bytes: Bytes(code.offset) }
 }

@@ -1,14 +1,17 @@
 //! The end of an analysis: sums, names and the account.
 
-use super::{Analysis, Close, Image, NO_ENDS, groups};
+use super::address_space::Code;
+use super::callers::{self, Attribution};
+use super::sites;
+use super::{Analysis, Close, Image, NO_ENDS};
 use pagewise_model::fault::{
-    Ending, Fault, FaultReport, FunctionTally, Names, PlaceTally, Served, Site, Step, Tally,
+    Callers, Ending, Fault, FaultReport, FunctionTally, Names, PlaceTally, Served, Stack, Stacks,
+    Step,
 };
-use pagewise_model::{Bytes, Fact, Nanos};
-use std::cmp::Reverse;
+use pagewise_model::{Fact, Nanos};
 use std::collections::HashMap;
 
-/// Sources and functions that a report names.
+/// Sources that a report names.
 const MOST_NAMED: usize = 40;
 
 impl Analysis {
@@ -25,11 +28,7 @@ impl Analysis {
             self.end_recording(tid);
         }
         self.spaces.finish();
-        let spaces = &self.spaces;
-        let names = Names {
-            places: spaces.places(),
-            sites: self.sites.named(images, &|path| spaces.path(path).to_owned()),
-        };
+        let names = self.names(images);
         let faults = self.ordered_list();
         (self.report(ending, &names), names, faults)
     }
@@ -45,6 +44,28 @@ impl Analysis {
         }
     }
 
+    fn names(&self, images: &mut dyn Image) -> Names {
+        let path = |number| self.spaces.path(number).to_owned();
+        let mut named = |code| sites::named(code, images, &path);
+        let mut numbers: HashMap<Code, u32> = HashMap::new();
+        let mut frames = Vec::new();
+        let mut stacks = Vec::new();
+        for walked in self.taken.all() {
+            let number = |code: &Code| {
+                *numbers.entry(*code).or_insert_with(|| {
+                    frames.push(named(*code));
+                    u32::try_from(frames.len() - 1).unwrap_or(u32::MAX)
+                })
+            };
+            stacks.push(Stack {
+                frames: walked.frames.iter().map(number).collect(),
+                end: walked.end,
+            });
+        }
+        let sites = self.sites.codes().map(named).collect();
+        Names { places: self.spaces.places(), sites, frames, stacks }
+    }
+
     fn ordered_list(&mut self) -> Vec<Fault> {
         let mut list = std::mem::take(&mut self.list);
         list.sort_by_key(|fault| fault.since_first_ns);
@@ -58,7 +79,9 @@ impl Analysis {
         list
     }
 
-    fn report(&self, ending: &Ending, names: &Names) -> FaultReport {
+    fn report(&mut self, ending: &Ending, names: &Names) -> FaultReport {
+        let stacks = self.sites.codes().map(|code| self.taken.of(code)).collect();
+        let attribution = Attribution::new(names, stacks);
         let latencies = self.latencies.latencies();
         let none = || match self.options.has_ends {
             true => Fact::missing("no fault was recorded from its beginning to its end"),
@@ -85,6 +108,10 @@ impl Analysis {
             by_page: self.by_page.ranked(),
             places: self.places(names),
             functions: self.functions(names),
+            callers: self.callers(&attribution),
+            by_phase: self.phases.conclude(self.now),
+            churn: self.churning.conclude(&attribution, &names.sites),
+            savings: self.removable.savings(ending.wall_ns, self.options.page),
             account: self.account(ending),
             exact: None,
             page_forecasts: self.spaces.page_forecasts(),
@@ -100,27 +127,21 @@ impl Analysis {
         named.collect()
     }
 
-    /// The instructions of one function together; one of no function stands for itself.
     fn functions(&self, names: &Names) -> Vec<FunctionTally> {
-        type Key<'a> = (&'a str, Option<&'a str>, Option<Bytes>);
-        let mut by_function: HashMap<Key<'_>, (Site, Tally)> = HashMap::new();
-        for group in self.by_site.ranked() {
-            let Some(site) = names.sites.get(group.kind as usize) else { continue };
-            let function = site.function.as_deref();
-            let alone = function.is_none().then_some(site.offset_bytes);
-            let entry = by_function
-                .entry((&site.path, function, alone))
-                .or_insert_with(|| (site.clone(), Tally::default()));
-            entry.0.offset_bytes = entry.0.offset_bytes.min(site.offset_bytes);
-            groups::add(&mut entry.1, group.tally);
+        let ranked = self.by_site.ranked().into_iter();
+        let sites =
+            ranked.filter_map(|group| Some((names.sites.get(group.kind as usize)?, group.tally)));
+        callers::by_function(sites)
+    }
+
+    fn callers(&self, attribution: &Attribution<'_>) -> Fact<Callers> {
+        let asked = self.options.stacks;
+        if asked == Stacks::None {
+            return Fact::missing("no stacks were asked for (--stacks)");
         }
-        let named = by_function.into_values().map(|(site, tally)| FunctionTally { site, tally });
-        let mut all: Vec<FunctionTally> = named.collect();
-        all.sort_by(|a, b| {
-            let key = |f: &FunctionTally| (Reverse(groups::rank(&f.tally)), f.site.offset_bytes);
-            key(a).cmp(&key(b)).then_with(|| a.site.path.cmp(&b.site.path))
-        });
-        all.truncate(MOST_NAMED);
-        all
+        if self.taken.count() == 0 && self.total.faults > 0 {
+            return Fact::missing("no stack could be recorded");
+        }
+        Fact::Known(callers::callers(&self.by_site.ranked(), attribution, &self.taken, asked))
     }
 }

@@ -1,11 +1,13 @@
 use super::*;
 use pagewise_model::constructed;
-use pagewise_model::fault::event::{Begin, End, ErrorCode, Map, Registers};
-use pagewise_model::fault::{CallKind, CallTally, Ending, ExecCounts, FaultReport, ThreadCalls};
+use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
+use pagewise_model::fault::{
+    CallKind, CallTally, Ending, ExecCounts, FaultReport, Phase, ThreadCalls,
+};
 use pagewise_model::usage::Usage;
 
 /// No code and no names.
-struct Blind;
+pub(super) struct Blind;
 
 impl Image for Blind {
     fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
@@ -14,10 +16,13 @@ impl Image for Blind {
     fn function(&mut self, _path: &str, _offset: u64) -> Option<String> {
         None
     }
+    fn walk(&mut self, _registers: &FrameRegisters, _bytes: &[u8], _code: FindCode<'_>) -> Walk {
+        Walk { addresses: Vec::new(), end: StackEnd::NoTable }
+    }
 }
 
 /// Every instruction is `mov [rax], rdx`; a function for each 256 bytes of a file.
-struct Writes;
+pub(super) struct Writes;
 
 impl Image for Writes {
     fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
@@ -26,16 +31,23 @@ impl Image for Writes {
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         Some(format!("{path}#{}", offset / 256))
     }
+    /// Every word of the stack that is the address of code is a return address.
+    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
+        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let found = words.filter(|word| code(*word).is_some());
+        let addresses = [registers.ip_address].into_iter().chain(found).collect();
+        Walk { addresses, end: StackEnd::Outermost }
+    }
 }
 
-fn usage(minor_faults: u64, major_faults: u64) -> Usage {
+pub(super) fn usage(minor_faults: u64, major_faults: u64) -> Usage {
     Usage { wall_ns: Nanos::millis(1), minor_faults, major_faults, ..constructed::usage() }
 }
 
-const IP: u64 = 0x40_1000;
-const DATA: u64 = 0x70_0000;
+pub(super) const IP: u64 = 0x40_1000;
+pub(super) const DATA: u64 = 0x70_0000;
 
-fn begin(at: u64, tid: i32, address: u64) -> Event {
+pub(super) fn begin(at: u64, tid: i32, address: u64) -> Event {
     let begin = Begin {
         pid: 1,
         tid,
@@ -56,14 +68,14 @@ fn in_kernel(mut event: Event) -> Event {
     event
 }
 
-fn present(mut event: Event) -> Event {
+pub(super) fn present(mut event: Event) -> Event {
     if let What::Begin(begin) = &mut event.what {
         begin.page_bytes = Some(Bytes(4096));
     }
     event
 }
 
-fn end(at: u64, tid: i32, address: u64, is_major: bool) -> Event {
+pub(super) fn end(at: u64, tid: i32, address: u64, is_major: bool) -> Event {
     let end = End { tid, address, page_bytes: Some(Bytes(4096)), is_major };
     Event { at_ns: Nanos(at), what: What::End(end) }
 }
@@ -72,7 +84,7 @@ fn lost(at: u64) -> Event {
     Event { at_ns: Nanos(at), what: What::Lost { records: 3 } }
 }
 
-fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Event {
+pub(super) fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Event {
     let map = Map {
         pid: 1,
         start_address: start,
@@ -85,7 +97,7 @@ fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Event {
     Event { at_ns: Nanos(0), what: What::Map(map) }
 }
 
-fn options(sees_kernel: bool) -> Options {
+pub(super) fn options(sees_kernel: bool) -> Options {
     Options {
         page: PageSize::BASE_4K,
         list: true,
@@ -93,6 +105,7 @@ fn options(sees_kernel: bool) -> Options {
         has_ends: true,
         has_error_codes: false,
         from_start: true,
+        stacks: Stacks::Sampled,
     }
 }
 
@@ -100,7 +113,7 @@ fn ending(used: &Usage, exec: &Fact<ExecCounts>) -> Ending {
     Ending::of_started(used.clone(), exec.clone(), Fact::missing("not followed"))
 }
 
-fn analyse(
+pub(super) fn analyse(
     events: impl IntoIterator<Item = Event>,
     options: Options,
     used: &Usage,
@@ -114,7 +127,7 @@ fn analyse(
     analysis.conclude(&ending(used, exec), images)
 }
 
-fn plain(events: impl IntoIterator<Item = Event>) -> (FaultReport, Vec<Fault>) {
+pub(super) fn plain(events: impl IntoIterator<Item = Event>) -> (FaultReport, Vec<Fault>) {
     let none = Fact::missing("not asked");
     let (report, _, faults) = analyse(events, options(false), &usage(0, 0), &none, &mut Writes);
     (report, faults)
@@ -396,6 +409,12 @@ fn a_recorded_program_is_explained() {
     };
     assert!(data("libc.so") > 0 && data("/true") > 0);
     assert!(faults.windows(2).all(|two| two[0].since_first_ns <= two[1].since_first_ns));
+    // The phases hold each fault once, and all but the kernel's work show.
+    let phases: Vec<Phase> = report.by_phase.iter().map(|group| group.kind).collect();
+    for phase in [Phase::Loader, Phase::Relocation, Phase::Main] {
+        assert!(phases.contains(&phase), "{phases:?}");
+    }
+    assert_eq!(report.by_phase.iter().map(|group| group.tally.faults).sum::<u64>(), begins);
 }
 
 /// Two faults on two pages, one of them major and 40 ns long, and lost records.

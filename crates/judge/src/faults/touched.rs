@@ -1,5 +1,6 @@
-//! Which pages of an address space were faulted on, and how often: one bit a page, in regions of 512
-//! pages; counts only in regions where a page was faulted on again.
+//! Which pages of an address space were faulted on, how often, and which of them were mapped anew
+//! since: two bits a page, in regions of 512 pages; counts only in regions where a page was faulted
+//! on again.
 
 use std::collections::HashMap;
 
@@ -7,33 +8,83 @@ const WORD_BITS: u64 = 64;
 const WORDS: usize = 8;
 const REGION_PAGES: u64 = WORD_BITS * WORDS as u64;
 
+/// What was known of a page when it was faulted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nothing.
+    New,
+    /// It was faulted on.
+    Touched,
+    /// It was faulted on, and then something was mapped there.
+    Remapped,
+}
+
 /// Page numbers with the number of faults on each.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Touched(HashMap<u64, Region>);
 
 #[derive(Debug, Clone, Default)]
 struct Region {
-    pages: [u64; WORDS],
+    touched: [u64; WORDS],
+    remapped: [u64; WORDS],
     /// Faults on each page beyond the first one.
     again: Option<Box<[u32; REGION_PAGES as usize]>>,
 }
 
 impl Touched {
-    /// Adds a fault on a page; false when there was one before.
-    pub(super) fn add(&mut self, page: u64) -> bool {
+    /// Adds a fault on a page; tells what was known of it.
+    pub(super) fn add(&mut self, page: u64) -> Before {
         let region = self.0.entry(page / REGION_PAGES).or_default();
         let within = page % REGION_PAGES;
         let bit = 1_u64 << (within % WORD_BITS);
-        let Some(word) = region.pages.get_mut((within / WORD_BITS) as usize) else { return false };
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        if !is_new {
+        let at = (within / WORD_BITS) as usize;
+        let (Some(touched), Some(remapped)) =
+            (region.touched.get_mut(at), region.remapped.get_mut(at))
+        else {
+            return Before::Touched;
+        };
+        let before = match (*touched & bit != 0, *remapped & bit != 0) {
+            (false, _) => Before::New,
+            (true, false) => Before::Touched,
+            (true, true) => Before::Remapped,
+        };
+        *touched |= bit;
+        *remapped &= !bit;
+        if before != Before::New {
             let again = region.again.get_or_insert_with(|| Box::new([0; REGION_PAGES as usize]));
             if let Some(count) = again.get_mut(within as usize) {
                 *count = count.saturating_add(1);
             }
         }
-        is_new
+        before
+    }
+
+    /// Something was mapped over the pages from `first` up to `end`.
+    pub(super) fn remap(&mut self, first: u64, end: u64) {
+        if first >= end {
+            return;
+        }
+        let (low, high) = (first / REGION_PAGES, (end - 1) / REGION_PAGES);
+        if high - low < self.0.len() as u64 {
+            (low..=high).for_each(|number| self.remap_region(number, first, end));
+        } else {
+            // A range reserved for later may have more regions than were ever touched.
+            let known: Vec<u64> =
+                self.0.keys().copied().filter(|number| (low..=high).contains(number)).collect();
+            known.into_iter().for_each(|number| self.remap_region(number, first, end));
+        }
+    }
+
+    fn remap_region(&mut self, number: u64, first: u64, end: u64) {
+        let Some(region) = self.0.get_mut(&number) else { return };
+        let start = number * REGION_PAGES;
+        for (at, (touched, remapped)) in (0..).zip(region.touched.iter().zip(&mut region.remapped))
+        {
+            let word = start + at * WORD_BITS;
+            let from = first.saturating_sub(word).min(WORD_BITS);
+            let to = end.saturating_sub(word).min(WORD_BITS);
+            *remapped |= touched & below(to) & !below(from);
+        }
     }
 
     /// Each page and the number of faults on it, in the order of pages.
@@ -42,7 +93,7 @@ impl Touched {
         regions.sort_unstable_by_key(|(number, _)| **number);
         regions.into_iter().flat_map(|(number, region)| {
             (0..REGION_PAGES).filter_map(move |within| {
-                let word = region.pages.get((within / WORD_BITS) as usize)?;
+                let word = region.touched.get((within / WORD_BITS) as usize)?;
                 if word >> (within % WORD_BITS) & 1 == 0 {
                     return None;
                 }
@@ -51,6 +102,11 @@ impl Touched {
             })
         })
     }
+}
+
+/// A word whose lowest `bits` are set.
+const fn below(bits: u64) -> u64 {
+    if bits >= WORD_BITS { u64::MAX } else { (1 << bits) - 1 }
 }
 
 #[cfg(test)]
@@ -62,12 +118,34 @@ mod tests {
         let mut touched = Touched::default();
         let pages = [0, 1, 63, 64, 511, 512, u64::MAX / 2, u64::MAX];
         for page in pages {
-            assert!(touched.add(page), "{page}");
-            assert!(!touched.add(page), "{page}");
+            assert_eq!(touched.add(page), Before::New, "{page}");
+            assert_eq!(touched.add(page), Before::Touched, "{page}");
         }
         touched.add(64);
         let want: Vec<(u64, u64)> =
             pages.iter().map(|page| (*page, if *page == 64 { 3 } else { 2 })).collect();
         assert_eq!(touched.pages().collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn a_mapping_marks_the_pages_it_covers_once() {
+        for (first, end) in [(60, 70), (0, 512), (500, 1030), (64, 65), (0, u64::MAX)] {
+            let mut touched = Touched::default();
+            let pages = || (50..80).chain(490..520).chain(1020..1040);
+            pages().for_each(|page| {
+                touched.add(page);
+            });
+            touched.remap(first, end);
+            for page in pages() {
+                let want =
+                    if (first..end).contains(&page) { Before::Remapped } else { Before::Touched };
+                assert_eq!(touched.add(page), want, "{page} of {first}..{end}");
+                assert_eq!(touched.add(page), Before::Touched, "{page} of {first}..{end}");
+            }
+        }
+        let mut none = Touched::default();
+        none.remap(5, 5);
+        none.remap(0, u64::MAX);
+        assert_eq!(none.add(5), Before::New);
     }
 }

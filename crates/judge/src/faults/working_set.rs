@@ -109,6 +109,7 @@ mod tests {
             offset_bytes: Some(Bytes(offset)),
             place,
             site: 0,
+            stack: None,
             labels: Vec::new(),
         }
     }
@@ -121,7 +122,7 @@ mod tests {
                 place(MappingKind::File, "/tmp/b (deleted)"),
                 place(MappingKind::Anonymous, ""),
             ],
-            sites: Vec::new(),
+            ..Names::default()
         }
     }
 

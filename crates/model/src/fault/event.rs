@@ -47,6 +47,53 @@ pub struct ErrorCode {
     pub bits: u64,
 }
 
+/// The registers by which a stack is walked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameRegisters {
+    /// Instruction pointer.
+    pub ip_address: u64,
+    /// Stack pointer.
+    pub stack: u64,
+    /// Frame pointer (RBP).
+    pub frame: u64,
+    /// RBX, which some functions keep the frame in.
+    pub base: u64,
+}
+
+/// The user stack of a thread, as it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chain {
+    /// Instruction and return addresses that the kernel found by frame pointers, innermost first.
+    Walked(Vec<u64>),
+    /// Registers and the bytes from the stack pointer on.
+    Copied {
+        /// Registers.
+        registers: FrameRegisters,
+        /// As many as were wanted, or as there are.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Who called the instruction of a fault that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStack {
+    /// Process.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// Address touched.
+    pub address: u64,
+    /// Address of the instruction that faulted, in the kernel if that did.
+    pub ip_address: u64,
+    /// Taken in the kernel: the stack is that of the system call.
+    pub in_kernel: bool,
+    /// How many faults it stands for.
+    pub faults: u64,
+    /// The stack.
+    pub chain: Chain,
+}
+
 /// A fault has been served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
@@ -89,6 +136,8 @@ pub enum What {
     ErrorCode(ErrorCode),
     /// A fault has been served.
     End(End),
+    /// The stack of a fault that is under way.
+    Stack(CallStack),
     /// A mapping was made or changed.
     Map(Map),
     /// The process has become another program.
@@ -114,6 +163,11 @@ pub enum What {
     Lost {
         /// How many.
         records: u64,
+    },
+    /// The kernel had no room for this many stacks.
+    LostStacks {
+        /// How many.
+        stacks: u64,
     },
 }
 

@@ -7,6 +7,8 @@
 
 mod account;
 mod budget;
+mod callers;
+mod course;
 pub mod event;
 mod report;
 mod touch;
@@ -14,6 +16,8 @@ mod working_set;
 
 pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, ThreadCalls};
 pub use budget::{Broken, Budgets};
+pub use callers::{Callers, Stack, StackEnd, Stacks};
+pub use course::{Again, Churn, Phase, Saving};
 pub use report::{
     Attached, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
 };
@@ -223,6 +227,8 @@ pub struct Fault {
     pub place: u32,
     /// Who touched it: index into the sites of the list.
     pub site: u32,
+    /// Who called that, where it was recorded of this fault: index into the stacks of the list.
+    pub stack: Option<u32>,
     /// What else is to be known.
     pub labels: Vec<Label>,
 }
@@ -234,4 +240,8 @@ pub struct Names {
     pub places: Vec<Place>,
     /// Instructions.
     pub sites: Vec<Site>,
+    /// Calls that were under way.
+    pub frames: Vec<Site>,
+    /// Callers of instructions.
+    pub stacks: Vec<Stack>,
 }

@@ -1,6 +1,9 @@
 //! What the faults of a run add up to.
 
-use super::{Access, Account, Cause, ExactTouch, MappingKind, PageForecast, Place, Site};
+use super::{
+    Access, Account, Callers, Cause, Churn, ExactTouch, MappingKind, PageForecast, Phase, Place,
+    Saving, Site,
+};
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use crate::usage::Usage;
@@ -130,6 +133,14 @@ pub struct FaultReport {
     pub places: Vec<PlaceTally>,
     /// By function, the most time first; the long tail is left out.
     pub functions: Vec<FunctionTally>,
+    /// Who is behind them.
+    pub callers: Fact<Callers>,
+    /// When they came, in the order of time.
+    pub by_phase: Vec<GroupTally<Phase>>,
+    /// Those on pages that had been faulted on before.
+    pub churn: Churn,
+    /// What would remove them, the most time first.
+    pub savings: Vec<Saving>,
     /// Against the kernel's own count.
     pub account: Account,
     /// Each first touch was a fault of its own (`--exact`); no times are known then.

@@ -1,4 +1,4 @@
-//! The code that page faults came from: its bytes and the names of its functions.
+//! The code that page faults came from: its bytes, the names of its functions, its callers.
 //!
 //! A file is opened when the first fault in it is seen and kept open, so that one that is replaced
 //! or removed later is still the one that ran. Bytes of code without a file (a compiler at run time,
@@ -11,16 +11,24 @@
 //! are read once, when they are first asked for (1-100 ms by their number).
 
 mod symbols;
+mod tables;
+mod unwind;
+
+pub use unwind::FindCode;
 pub mod working_set;
 
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;
+use pagewise_model::fault::StackEnd;
+use pagewise_model::fault::event::FrameRegisters;
 use pagewise_tracee::ptrace::read_memory;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 use symbols::Symbols;
+use tables::Tables;
 
 /// Longest instruction of x86-64.
 const LONGEST_INSTRUCTION: usize = 15;
@@ -31,6 +39,8 @@ struct Image {
     file: File,
     is_x86_64: bool,
     symbols: Option<Symbols>,
+    /// Absent until they are asked for; `None` where there are none.
+    tables: OnceCell<Option<Rc<Tables>>>,
 }
 
 /// The files that code was mapped from.
@@ -73,6 +83,23 @@ impl Images {
         symbols.as_ref()?.resolve(address).map(str::to_owned)
     }
 
+    /// The callers of a thread with these registers, of whose stack the innermost `bytes` were
+    /// copied: its own address and the return addresses, innermost first, and why there is no
+    /// further one. `code` says what is mapped where.
+    pub fn walk(
+        &mut self,
+        registers: &FrameRegisters,
+        bytes: &[u8],
+        code: FindCode<'_>,
+    ) -> (Vec<u64>, StackEnd) {
+        unwind::walk(registers, bytes, code, &mut |path| self.tables(path))
+    }
+
+    fn tables(&mut self, path: &str) -> Option<Rc<Tables>> {
+        let image = self.image(path).filter(|image| image.is_x86_64)?;
+        image.tables.get_or_init(|| Tables::read(&image.file).map(Rc::new)).clone()
+    }
+
     fn image(&mut self, path: &str) -> Option<&mut Image> {
         if !self.files.contains_key(path) {
             self.files.insert(path.to_owned(), open(path));
@@ -93,7 +120,7 @@ fn open(path: &str) -> Option<Image> {
         let architecture = object::File::parse(&cache).ok()?.architecture();
         architecture == Architecture::X86_64
     };
-    Some(Image { file, is_x86_64, symbols: None })
+    Some(Image { file, is_x86_64, symbols: None, tables: OnceCell::new() })
 }
 
 #[cfg(test)]
@@ -131,6 +158,25 @@ mod tests {
         // The first bytes hold no address that the loader has changed.
         let from_memory = images.bytes("", 0, own, address);
         assert_eq!(from_memory[..4], from_file[..4]);
+    }
+
+    #[test]
+    fn a_function_of_ours_has_its_way_back() {
+        let (path, offset) = located(found_function as fn() -> u64 as *const () as u64);
+        let mut images = Images::default();
+        let tables = images.tables(&path).expect("this very program has unwind tables");
+        // Before its first instruction the return address is all there is on the stack.
+        let rule = tables.rule(offset).expect("it covers the function");
+        assert_eq!((rule.returns, rule.is_signal), (tables::Saved::At(-8), false));
+        assert_eq!(rule.cfa, tables::Cfa::From(gimli::X86_64::RSP, 8));
+        assert_eq!(tables.rule(u64::MAX), None);
+        let stack = offset.to_ne_bytes();
+        let registers = FrameRegisters { ip_address: 0x1000, stack: 0x8000, ..Default::default() };
+        let code = |address: u64| (address == 0x1000).then_some((path.as_str(), offset));
+        // Its caller is no code that is known.
+        assert_eq!(images.walk(&registers, &stack, &code), (vec![0x1000], StackEnd::NoTable));
+        assert_eq!(images.walk(&registers, &[0; 8], &code).1, StackEnd::Outermost);
+        assert_eq!(images.walk(&registers, &[], &code), (vec![0x1000], StackEnd::Cut));
     }
 
     #[test]

@@ -3,27 +3,31 @@
 //! `pagein` has the columns of the tool of that name ("What every programmer should know about
 //! memory", figure 7.8): number, page, code or data, time since the first, instruction and what
 //! it is in. There the time is in cycles, here in nanoseconds. `table` has all fields, `json` is
-//! JSON Lines. Lines are whole, never cut or wrapped.
+//! JSON Lines, `perf` what `perf script` prints, which other tools read. Lines are whole, never cut
+//! or wrapped.
 
+use super::{callers, site_name};
 use crate::text::escape;
 use pagewise_model::Fact;
-use pagewise_model::fault::{Access, Fault, MappingKind, Names, Place, Site};
+use pagewise_model::fault::{Access, Fault, Label, MappingKind, Names, Place, Served, Site};
 use serde_json::json;
 
-/// The form of a list.
+/// The form of a list of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub(super) enum Format {
     /// All fields in columns.
     Table,
     /// The columns of `pagein`.
     Pagein,
     /// JSON Lines.
     Json,
+    /// The text of `perf script`.
+    Perf,
 }
 
 /// A list under construction.
 #[derive(Debug)]
-pub struct List {
+pub(super) struct List {
     format: Format,
     has_latency: bool,
     has_begun: bool,
@@ -37,13 +41,12 @@ const TITLES: [&str; 3] = [
 
 impl List {
     /// Nothing yet; without a column for latencies where none were recorded.
-    #[must_use]
-    pub const fn new(format: Format, has_latency: bool) -> Self {
+    pub(super) const fn new(format: Format, has_latency: bool) -> Self {
         Self { format, has_latency, has_begun: false }
     }
 
     /// The lines of the next faults.
-    pub fn lines(&mut self, names: &Names, faults: &[Fault]) -> String {
+    pub(super) fn lines(&mut self, names: &Names, faults: &[Fault]) -> String {
         let mut out = String::new();
         if !std::mem::replace(&mut self.has_begun, true) && self.format == Format::Table {
             let [order, latency, rest] = TITLES;
@@ -57,7 +60,8 @@ impl List {
             out.push_str(&match self.format {
                 Format::Table => table(fault, place, site, self.has_latency),
                 Format::Pagein => pagein(fault, place, site),
-                Format::Json => json_line(fault, place, site),
+                Format::Json => json_line(fault, place, site, names),
+                Format::Perf => perf(fault, site, names),
             });
             out.push('\n');
         }
@@ -101,7 +105,7 @@ fn mapping(fault: &Fault, place: Option<&Place>) -> String {
 }
 
 fn instruction(fault: &Fault, site: Option<&Site>) -> String {
-    let name = site.map_or_else(|| "unknown".to_owned(), crate::faults::site_name);
+    let name = site.map_or_else(|| "unknown".to_owned(), site_name);
     format!("{:#x} {}", fault.ip_address, escape(&name))
 }
 
@@ -121,7 +125,7 @@ fn pagein(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
     )
 }
 
-fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
+fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>, names: &Names) -> String {
     let line = json!({
         "order": fault.order,
         "since_first_ns": fault.since_first_ns,
@@ -143,6 +147,35 @@ fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> Strin
         "function_path": site.map(|site| &site.path).filter(|path| !path.is_empty()),
         "function_offset_bytes":
             site.filter(|site| !site.path.is_empty()).map(|site| site.offset_bytes),
+        "callers": super::caller_names(names, fault),
     });
     line.to_string()
+}
+
+/// An event as `perf script` prints those with a call chain. Names of commands are not recorded; it
+/// prints such a process as `:PID`. Addresses of callers are offsets in their files.
+fn perf(fault: &Fault, site: Option<&Site>, names: &Names) -> String {
+    let event = match fault.served {
+        Served::Minor => "minor-faults",
+        Served::Major => "major-faults",
+        Served::No | Served::Unknown => "page-faults",
+    };
+    let mode = if fault.labels.contains(&Label::KernelMode) { 'k' } else { 'u' };
+    let (pid, ns) = (fault.pid, fault.since_first_ns.0);
+    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let mut out = format!(
+        "{:>16} {pid}/{} {seconds:5}.{rest:09}: {:>10} {event}:{mode}: \n",
+        format!(":{pid}"),
+        fault.tid,
+        1
+    );
+    let mut frame = |address: u64, site: Option<&Site>| {
+        let function = site.and_then(|site| site.function.as_deref()).unwrap_or("[unknown]");
+        let path = site.map_or("", |site| site.path.as_str());
+        let path = if path.is_empty() { "[unknown]" } else { path };
+        out.push_str(&format!("\t{address:16x} {} ({})\n", escape(function), escape(path)));
+    };
+    frame(fault.ip_address, site);
+    callers(names, fault).for_each(|site| frame(site.offset_bytes.0, Some(site)));
+    out
 }

@@ -4,12 +4,16 @@
 //! lives there (a mapping).
 
 mod account;
+mod causes;
+mod chrome;
 mod exact;
+mod export;
+mod firefox;
 mod folded;
+mod html;
 mod list;
 
-pub use folded::Folded;
-pub use list::{Format, List};
+pub use export::{Export, Form};
 
 use crate::number::{count, counted, percent};
 use crate::page::Page;
@@ -17,7 +21,8 @@ use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use account::account;
 use pagewise_model::fault::{
-    Broken, FaultReport, FunctionTally, GroupTally, PlaceTally, Site, Step, Tally,
+    Broken, Fault, FaultReport, FunctionTally, GroupTally, Names, Place, PlaceTally, Site, Step,
+    Tally,
 };
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
@@ -89,6 +94,7 @@ pub fn faults_section(report: &FaultReport, style: &Style) -> String {
         page.section(&groups("page mapped", &report.by_page, size, wall, style));
     }
     page.section(&exact::page_sizes(report, style));
+    page.section(&causes::section(report, style));
     page.section(&places(&report.places, wall, style));
     page.section(&functions(&report.functions, wall, style));
     page.section(&account(&report.account, report.attached.is_some(), style));
@@ -208,12 +214,7 @@ fn groups<K: Copy>(
 fn places(places: &[PlaceTally], wall: Option<Nanos>, style: &Style) -> String {
     let mut table = table_of("touched mapping", wall);
     for one in places.iter().take(LISTED) {
-        let kind = one.place.kind.label();
-        let name = match one.place.path.as_str() {
-            "" => kind.to_owned(),
-            path => format!("{path} {kind}"),
-        };
-        let name = Cell::from(name);
+        let name = Cell::from(place_name(&one.place));
         table.row([name].into_iter().chain(tally_cells(&one.tally, wall)).collect());
     }
     table.render(style)
@@ -228,10 +229,31 @@ fn functions(functions: &[FunctionTally], wall: Option<Nanos>, style: &Style) ->
     let mut page = Page::new(style);
     page.append(&table.render(style));
     if !functions.is_empty() {
-        let text = "the function that holds the instruction itself: callers are not recorded";
+        let text = "the function that holds the instruction itself, whoever called it";
         page.para(text, 2, Tone::Faint);
     }
     page.finish()
+}
+
+/// What lives there, after the path of its file.
+fn place_name(place: &Place) -> String {
+    let kind = place.kind.label();
+    match place.path.as_str() {
+        "" => kind.to_owned(),
+        path => format!("{path} {kind}"),
+    }
+}
+
+/// Who called the instruction of a fault, innermost first; nobody where it was not recorded.
+fn callers<'a>(names: &'a Names, fault: &Fault) -> impl DoubleEndedIterator<Item = &'a Site> {
+    let stack = fault.stack.and_then(|number| names.stacks.get(number as usize));
+    let frames = stack.map_or(&[][..], |stack| stack.frames.as_slice());
+    frames.iter().filter_map(|number| names.frames.get(*number as usize))
+}
+
+/// The same by their names; absent where it was not recorded.
+fn caller_names(names: &Names, fault: &Fault) -> Option<Vec<String>> {
+    fault.stack.map(|_| callers(names, fault).map(site_name).collect())
 }
 
 /// A function with the last part of its file's path, or where the instruction is.

@@ -1,6 +1,8 @@
+use super::folded::Folded;
+use super::list::{Format, List};
 use super::*;
 use pagewise_model::Bytes;
-use pagewise_model::fault::{Access, Cause, Fault, Label, MappingKind, Names, Place, Served};
+use pagewise_model::fault::{Access, Cause, Label, MappingKind, Served, Stack, StackEnd};
 
 fn names() -> Names {
     let place = |kind, path: &str| Place { kind, path: path.into() };
@@ -12,6 +14,8 @@ fn names() -> Names {
     Names {
         places: vec![place(MappingKind::Code, "/lib/ld.so"), place(MappingKind::Heap, "")],
         sites: vec![site(Some("_dl_start"), "/lib/ld.so", 0x1080), site(None, "", 0x7f00)],
+        frames: vec![site(Some("fill all"), "/bin/x", 1), site(Some("main"), "/bin/x", 2)],
+        stacks: vec![Stack { frames: vec![0, 1, 99], end: StackEnd::Outermost }],
     }
 }
 
@@ -31,6 +35,7 @@ fn fault(order: u64, place: u32, site: u32) -> Fault {
         offset_bytes: (place == 0).then_some(Bytes(0x1000)),
         place,
         site,
+        stack: None,
         labels: vec![Label::Again],
     }
 }
@@ -90,6 +95,9 @@ fn folded_stacks_add_up() {
     };
     assert_eq!(lines(false), "/lib/ld.so;_dl_start;[code] 2\n[no_file];0x7f00;[heap] 1\n");
     assert_eq!(lines(true), "/lib/ld.so;_dl_start;[code] 2800\n[no_file];0x7f00;[heap] 1400\n");
+    let mut folded = Folded::new(false);
+    folded.add(&names(), &[Fault { stack: Some(0), ..fault(0, 1, 0) }]);
+    assert_eq!(folded.lines(), "main;fill_all;_dl_start;[heap] 1\n");
 }
 
 #[test]
@@ -97,7 +105,7 @@ fn hostile_names_are_spelled_out() {
     let mut names = names();
     names.sites[0].function = Some("evil\x1b[2J;a b".into());
     names.sites[0].path = "/tmp/\x07x".into();
-    for format in [Format::Pagein, Format::Table, Format::Json] {
+    for format in [Format::Pagein, Format::Table, Format::Json, Format::Perf] {
         let lines = List::new(format, true).lines(&names, &[fault(0, 0, 0)]);
         assert!(!lines.contains(['\x1b', '\x07']), "{lines}");
     }

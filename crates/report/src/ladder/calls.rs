@@ -4,7 +4,7 @@
 //! all lie in one callee stands on one line with it, so that chains of wrappers do not hide the
 //! branching. Rare branches are left out, in a terminal earlier than on a page, where they open.
 
-use super::chart::escape_markup;
+use crate::chart::escape_markup;
 use crate::number::percent;
 use crate::page::Page;
 use crate::style::{Style, Tone};

@@ -1,26 +1,21 @@
 //! One page with everything: charts, table, claims, explanation with its calls, machine, command.
 //!
-//! The page needs nothing from outside and runs nothing: style and pictures are in it, a content
-//! policy forbids all else, and what opens does so by `details`. It follows the reader's light or
-//! dark setting. Text of others is escaped by [`escape_markup`].
+//! What opens does so by `details`. Text of others is escaped by [`escape_markup`].
 
 use super::calls::Tree;
-use super::chart::escape_markup;
 use super::explanation::{consumption, pace, rung_name, share_of_change, signed, told};
 use super::{answer, consumption_label, picture, range_text, rungs, settings, yardsticks};
-use crate::headline::headline;
-use crate::number::{UNKNOWN, count, date, three_digits, whole_size};
-use crate::shell::start_line;
+use crate::chart::escape_markup;
+use crate::document;
+use crate::number::{UNKNOWN, count, three_digits, whole_size};
 use pagewise_model::ladder::{Account, Consumption, Judgement, Ladder, Point, Sample, Step};
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
 
-const STYLE: &str = include_str!("page.css");
-
 /// The page of a run that holds a ladder; without one it says so.
 #[must_use]
 pub fn html(run: &Run) -> String {
-    let mut out = head(run);
+    let mut out = document::head(run);
     if let Some(ladder) = &run.ladder {
         let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
         out.push_str(&format!("<figure>{}</figure>\n", picture::svg(ladder, &caption)));
@@ -32,46 +27,18 @@ pub fn html(run: &Run) -> String {
             out.push_str(&advice(judgement));
         }
     }
-    out.push_str(&foot(run));
+    let protocol = run.ladder.as_ref().map_or_else(String::new, protocol);
+    out.push_str(&document::foot(run, &protocol));
     out
 }
 
-fn head(run: &Run) -> String {
-    let title = escape_markup(&headline(run));
-    let machine = run.machine.as_ref().map_or_else(String::new, |m| escape_markup(&m.line()));
+/// How the points were taken.
+fn protocol(ladder: &Ladder) -> String {
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p class=\"faint\">{machine}</p>\n"
+        "<p>{} repeats of each point, each a fresh pair of processes, in an order shuffled with \
+         seed {}.</p>\n",
+        ladder.repeats, ladder.seed
     )
-}
-
-fn foot(run: &Run) -> String {
-    let mut out = String::from("<h2>How it was measured</h2>\n");
-    if !run.command.is_empty() {
-        out.push_str(&format!("<pre>{}</pre>\n", escape_markup(&start_line(run))));
-    }
-    if let Some(ladder) = &run.ladder {
-        out.push_str(&format!(
-            "<p>{} repeats of each point, each a fresh pair of processes, in an order shuffled with \
-             seed {}.</p>\n",
-            ladder.repeats, ladder.seed
-        ));
-    }
-    for warning in &run.warnings {
-        out.push_str(&format!("<p class=\"warn\">{}</p>\n", escape_markup(warning)));
-    }
-    out.push_str(&format!(
-        "<p class=\"faint\">pagewise {}, {} UTC, took {}</p>\n</main>\n</body>\n</html>\n",
-        escape_markup(&run.pagewise),
-        date(run.started_unix_ns),
-        run.took_ns
-    ));
-    out
 }
 
 fn table(ladder: &Ladder) -> String {

@@ -13,7 +13,6 @@
 //! reason.
 
 mod calls;
-mod chart;
 mod csv;
 mod explanation;
 mod html;

@@ -1,8 +1,8 @@
 //! The chart of a ladder: which rows, marks and panels the picture has.
 
-use super::chart::{Bars, Group, Heat, Mark, Panel, Range, Row, Segment, Stack, Stacks};
 use super::explanation::rung_name;
 use super::{consumption_label, rungs, settings, yardsticks};
+use crate::chart::{Bars, Group, Heat, Mark, Panel, Range, Row, Segment, Stack, Stacks};
 use crate::number::{counted, percent, whole_size};
 use pagewise_model::ladder::{Account, Consumption, Judgement, Ladder, Point, Work};
 use pagewise_model::{Bytes, Nanos};

@@ -25,7 +25,7 @@ pub use server::serve;
 
 pub use crate::perf::faults::{Refusal, Sees};
 use pagewise_model::fault::event::Event;
-use pagewise_model::fault::{Ending, Fault, FaultReport, Names};
+use pagewise_model::fault::{Ending, Fault, FaultReport, Names, Stacks};
 use serde::{Deserialize, Serialize};
 
 /// Faults in one message.
@@ -40,6 +40,8 @@ pub struct Wanted {
     pub latency: bool,
     /// Follow the system calls of a program that is started, for the account.
     pub calls: bool,
+    /// Which user stacks to record.
+    pub stacks: Stacks,
     /// Make each page that is touched a fault of its own.
     pub exact: bool,
 }

@@ -36,10 +36,10 @@ pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
 fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
     let (pid, wanted, opened) = match wire::receive(socket)? {
         Some(Request::Attach { pid, wanted }) => {
-            (pid, wanted, FaultRings::open(pid, wanted.latency))
+            (pid, wanted, FaultRings::open(pid, wanted.latency, wanted.stacks))
         }
         Some(Request::AttachRunning { pid, wanted }) => {
-            (pid, wanted, FaultRings::attach(pid, wanted.latency))
+            (pid, wanted, FaultRings::attach(pid, wanted.latency, wanted.stacks))
         }
         Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(()),

@@ -28,7 +28,7 @@ impl Taken {
 
     /// Shows what is left to be shown, and writes what is to be kept; tells what fails.
     pub(super) fn finish(self, run: &Run, args: &Faults) {
-        let shown = self.printed.finish().and_then(|()| report_run(run, args));
+        let shown = self.printed.finish(run).and_then(|()| report_run(run, args));
         let saved = self.saved.map_or(Ok(()), |saved| saved.write(&run.command));
         for error in [shown, saved].into_iter().filter_map(Result::err) {
             error.tell();

@@ -10,7 +10,7 @@ mod extent;
 pub(super) use extent::Extent;
 
 use crate::faults::page_sizes::Forecasts;
-use crate::faults::touched::Touched;
+use crate::faults::touched::{Before, Touched};
 use pagewise_model::fault::event::{Map, Registers};
 use pagewise_model::fault::{MappingKind, PageForecast, Place};
 use pagewise_model::{Bytes, PageSize};
@@ -133,8 +133,10 @@ impl Spaces {
         let path = self.paths.number(&path.to_owned());
         let end = map.start_address.saturating_add(map.size_bytes.0);
         let range = Range { end, offset, path, kind, is_shared: map.is_shared };
-        let mappings = Rc::make_mut(&mut self.process(map.pid).mappings);
-        mappings.insert(map.start_address, range);
+        let page = self.page.bytes();
+        let process = self.process(map.pid);
+        process.touched.remap(map.start_address / page, end.div_ceil(page));
+        Rc::make_mut(&mut process.mappings).insert(map.start_address, range);
     }
 
     pub(super) fn exec(&mut self, pid: i32) {
@@ -155,14 +157,15 @@ impl Spaces {
         *child = Process { mappings, touched: Touched::default(), threads: 1 };
     }
 
-    pub(super) fn exit(&mut self, pid: i32) {
+    /// A thread has ended; true when it was the last of its process.
+    pub(super) fn exit(&mut self, pid: i32) -> bool {
         let process = self.process(pid);
         process.threads = process.threads.saturating_sub(1);
-        if process.threads == 0
-            && let Some(ended) = self.processes.remove(&pid)
-        {
+        let was_last = process.threads == 0;
+        if was_last && let Some(ended) = self.processes.remove(&pid) {
             self.forecasts.add(&ended.touched, &ended.mappings);
         }
+        was_last
     }
 
     /// Threads of process `pid` that live.
@@ -181,12 +184,12 @@ impl Spaces {
         self.forecasts.forecasts()
     }
 
-    /// Notes a page as faulted on; false when it was before.
-    pub(super) fn touch(&mut self, pid: i32, address: u64) -> bool {
+    /// Notes a page as faulted on; tells what was known of it.
+    pub(super) fn touch(&mut self, pid: i32, address: u64) -> Before {
         let page = address / self.page.bytes();
-        let is_new = self.process(pid).touched.add(page);
-        self.touched_pages += u64::from(is_new);
-        is_new
+        let before = self.process(pid).touched.add(page);
+        self.touched_pages += u64::from(before == Before::New);
+        before
     }
 
     /// What `address` of process `pid` belongs to.
@@ -222,6 +225,20 @@ impl Spaces {
             Some(Code { path: range.path, offset })
         });
         in_file.unwrap_or(Code { path: 0, offset: address })
+    }
+
+    /// File and offset that code at `address` of process `pid` was mapped from; an empty path for
+    /// code of no file. `None` where nothing may be executed.
+    pub(super) fn code_at(&self, pid: i32, address: u64) -> Option<(&str, u64)> {
+        let (start, range) = self.processes.get(&pid)?.mappings.find(address)?;
+        let offset = range.offset.unwrap_or(start).saturating_add(address - start);
+        let may_run = matches!(range.kind, MappingKind::Code | MappingKind::Vdso);
+        may_run.then(|| (self.path(range.path), offset))
+    }
+
+    /// File of a place.
+    pub(super) fn place_path(&self, place: u32) -> &str {
+        self.places.all.get(place as usize).map_or("", |(_, path)| self.path(*path))
     }
 
     pub(super) fn path(&self, number: u32) -> &str {

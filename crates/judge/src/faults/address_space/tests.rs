@@ -77,15 +77,16 @@ fn stacks_are_known_by_the_stack_pointer() {
 #[test]
 fn a_forked_process_has_its_parents_mappings_and_no_pages() {
     let mut spaces = spaces(&[map(1, 0x1000, 0x2000, false, "/a")]);
-    assert!(spaces.touch(1, 0x1000) && !spaces.touch(1, 0x1fff));
+    assert_eq!(spaces.touch(1, 0x1000), Before::New);
+    assert_eq!(spaces.touch(1, 0x1fff), Before::Touched);
     spaces.fork(2, 1);
-    assert!(spaces.touch(2, 0x1000));
+    assert_eq!(spaces.touch(2, 0x1000), Before::New);
     spaces.map(&map(2, 0x1000, 0x2000, false, "/b"));
     assert_eq!(found(&mut spaces, 1, 0x1000).1, "/a");
     assert_eq!(found(&mut spaces, 2, 0x1000).1, "/b");
     spaces.exec(2);
     assert_eq!(found(&mut spaces, 2, 0x1000).0, MappingKind::Unknown);
-    assert!(spaces.touch(2, 0x1000));
+    assert_eq!(spaces.touch(2, 0x1000), Before::New);
     assert_eq!((spaces.touched_pages(), spaces.processes_seen()), (3, 2));
 }
 

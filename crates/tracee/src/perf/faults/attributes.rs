@@ -1,10 +1,10 @@
 //! The events of a recording, and the event that holds the ring of a CPU.
 
-use super::LEAST_RING_BYTES;
 use super::record::{Kind, Layout};
 use super::tracepoint::Tracepoints;
 use crate::perf::event;
 use pagewise_kernel::perf::{self, bindings as b, perf_event_attr};
+use pagewise_model::fault::Stacks;
 
 /// What is recorded.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +18,8 @@ pub(super) struct Choice {
     pub(super) codes: Option<Tracepoints>,
     /// From the exec of a program on; else from now on.
     pub(super) on_exec: bool,
+    /// User stacks.
+    pub(super) stacks: Stacks,
 }
 
 impl Choice {
@@ -42,6 +44,7 @@ impl Choice {
         };
         let mut attr = self.common(b::PERF_TYPE_SOFTWARE, u64::from(config), kind);
         if kind == Kind::Begin {
+            attr.set_exclude_callchain_kernel(1);
             attr.sample_regs_user = self.layout.registers();
             attr.set_mmap(1);
             attr.set_mmap2(1);
@@ -58,13 +61,19 @@ impl Choice {
     }
 
     fn common(&self, kind: u32, config: u64, of: Kind) -> perf_event_attr {
+        let mut attr = self.plain(kind, config);
+        attr.__bindgen_anon_1.sample_period = 1;
+        attr.sample_type = u64::from(self.layout.sample_type(of));
+        attr
+    }
+
+    /// An event that is on when all are, with neither fields nor a period yet.
+    pub(super) fn plain(&self, kind: u32, config: u64) -> perf_event_attr {
         let mut attr = event::attributes(kind, config);
         if !self.on_exec {
             attr.set_enable_on_exec(0);
             attr.set_disabled(0);
         }
-        attr.__bindgen_anon_1.sample_period = 1;
-        attr.sample_type = u64::from(self.layout.sample_type(of));
         attr.set_exclude_kernel(u64::from(!self.kernel));
         attr.set_use_clockid(1);
         attr.clockid = libc::CLOCK_MONOTONIC;
@@ -74,12 +83,12 @@ impl Choice {
 }
 
 /// An event of this very process that never counts: others write into its ring, whatever becomes of
-/// their threads. Readable when the ring is a quarter full at the latest.
-pub(super) fn ring() -> perf_event_attr {
+/// their threads. Readable when a quarter of `least_bytes`, its least size, is full.
+pub(super) fn ring(least_bytes: usize) -> perf_event_attr {
     let mut attr = perf::software(b::PERF_COUNT_SW_DUMMY);
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
     attr.set_watermark(1);
-    attr.__bindgen_anon_2.wakeup_watermark = (LEAST_RING_BYTES / 4) as u32;
+    attr.__bindgen_anon_2.wakeup_watermark = u32::try_from(least_bytes / 4).unwrap_or(u32::MAX);
     attr
 }

@@ -15,6 +15,9 @@
 //! give that much, at 1 us a fault room for 15 ms at the least. A full ring loses records, and the
 //! kernel counts them.
 //!
+//! User stacks are taken beside them ([`stacks`]), or with the beginnings where frame pointers are to
+//! be followed: 8 bytes a frame, some 0.5-0.8 us a fault.
+//!
 //! Not seen: faults without registers of a thread (populating, pinning, the arguments of `exec`);
 //! those of processes that outlive the recording. Overhead: 1-1.5 us a fault, of which the share of
 //! the beginning (about half) lies inside the latency; half of it without the ends of minor faults.
@@ -23,6 +26,7 @@ mod attributes;
 mod merge;
 mod record;
 mod running;
+mod stacks;
 mod streams;
 mod tracepoint;
 
@@ -33,8 +37,10 @@ use merge::Merge;
 use pagewise_kernel::perf::{self, perf_event_attr};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
+use pagewise_model::fault::Stacks;
 use pagewise_model::fault::event::{Event, What};
 use record::Layout;
+use stacks::StackRings;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use streams::Streams;
 use tracepoint::Tracepoints;
@@ -75,6 +81,7 @@ pub struct FaultRings {
     events: Vec<OwnedFd>,
     choice: Choice,
     streams: Streams,
+    stacks: Option<StackRings>,
     merge: Merge,
     /// What happened before it is left out: not all threads were followed yet.
     since: Nanos,
@@ -82,19 +89,21 @@ pub struct FaultRings {
 
 impl FaultRings {
     /// Opens the rings for `pid`, which must not have executed its program yet; with the ends of
-    /// all faults or of major ones alone. What the kernel does not know (page sizes before Linux
-    /// 5.11) or does not allow (kernel mode, error codes) is left out.
+    /// all faults or of major ones alone, and with these stacks. What the kernel does not know (page
+    /// sizes before Linux 5.11) or does not allow (kernel mode, error codes, stacks) is left out.
     ///
     /// # Errors
     /// [`Refusal`] where not even faults in user mode can be recorded.
-    pub fn open(pid: i32, all_ends: bool) -> Result<Self, Refusal> {
-        Self::choose(true, all_ends, &|rings| rings.add_thread(pid)).map_err(|e| refusal(&e))
+    pub fn open(pid: i32, all_ends: bool, stacks: Stacks) -> Result<Self, Refusal> {
+        let follow = |rings: &mut Self| rings.add_thread(pid);
+        Self::choose(true, all_ends, stacks, &follow).map_err(|e| refusal(&e))
     }
 
     /// The most that is known and allowed, as `follow`, which adds threads, finds out.
     fn choose(
         on_exec: bool,
         all_ends: bool,
+        stacks: Stacks,
         follow: &dyn Fn(&mut Self) -> Result<(), SysError>,
     ) -> Result<Self, SysError> {
         let found = if all_ends { Tracepoints::find() } else { None };
@@ -102,7 +111,8 @@ impl FaultRings {
         let mut last = None;
         for (kernel, codes) in with_codes.into_iter().chain([(true, None), (false, None)]) {
             for layout in [Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN] {
-                let choice = Choice { layout, kernel, all_ends, codes, on_exec };
+                let layout = layout.with_chain(stacks == Stacks::FramePointers);
+                let choice = Choice { layout, kernel, all_ends, codes, on_exec, stacks };
                 match Self::empty(choice).and_then(|mut all| follow(&mut all).map(|()| all)) {
                     Ok(rings) => return Ok(rings),
                     Err(error) if error.errno() == Some(libc::EINVAL) => last = Some(error),
@@ -119,10 +129,12 @@ impl FaultRings {
     /// The rings without any event.
     fn empty(choice: Choice) -> Result<Self, SysError> {
         let cpus = event::online_cpus();
-        let ring_bytes = ring_bytes(cpus.len());
+        // Stacks of all faults take as much room as the faults.
+        let shares = if choice.stacks == Stacks::Copied { 2 } else { 1 };
+        let ring_bytes = ring_bytes(cpus.len() * shares);
         let mut rings = Vec::new();
         for cpu in cpus {
-            match Ring::open(&attributes::ring(), 0, cpu, ring_bytes) {
+            match Ring::open(&attributes::ring(LEAST_RING_BYTES), 0, cpu, ring_bytes) {
                 Ok(ring) => rings.push((i32::try_from(cpu).unwrap_or(i32::MAX), ring)),
                 // A CPU that has gone offline meanwhile.
                 Err(error) if error.errno() == Some(libc::ENODEV) => {}
@@ -134,6 +146,7 @@ impl FaultRings {
             events: Vec::new(),
             choice,
             streams: Streams::new(!choice.on_exec),
+            stacks: StackRings::open(&choice),
             merge: Merge::default(),
             since: Nanos(0),
         })
@@ -153,6 +166,9 @@ impl FaultRings {
                 }
             }
         }
+        if let Some(stacks) = &mut self.stacks {
+            stacks.add_thread(tid);
+        }
         Ok(())
     }
 
@@ -169,7 +185,8 @@ impl FaultRings {
 
     /// Descriptors that become readable when a ring is a quarter full.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|(_, ring)| ring.event())
+        let stacks = self.stacks.iter().flat_map(StackRings::descriptors);
+        self.rings.iter().map(|(_, ring)| ring.event()).chain(stacks)
     }
 
     /// Empties the rings. Gives the events in the order of their time, all but the newest, which
@@ -195,6 +212,9 @@ impl FaultRings {
                     self.merge.add(event);
                 }
             });
+        }
+        if let Some(stacks) = &mut self.stacks {
+            stacks.collect(&mut |event| self.merge.add(event));
         }
     }
 }
@@ -247,8 +267,8 @@ fn refusal(error: &SysError) -> Refusal {
             "a kernel with CONFIG_PERF_EVENTS, or a seccomp profile that allows perf_event_open",
         ),
         Some(libc::EMFILE) => (
-            "three events per CPU are more descriptors than this process may have".to_owned(),
-            "ulimit -n with at least three times the number of CPUs",
+            "the events of each CPU are more descriptors than this process may have".to_owned(),
+            "ulimit -n with at least eight times the number of CPUs",
         ),
         _ => (format!("page faults cannot be recorded: {error}"), "pagewise doctor"),
     };

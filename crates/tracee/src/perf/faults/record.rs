@@ -8,7 +8,9 @@ use super::streams::Streams;
 use super::tracepoint::Fields;
 use crate::perf::header::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
-use pagewise_model::fault::event::{Begin, End, ErrorCode, Event, Map, Registers, What};
+use pagewise_model::fault::event::{
+    Begin, CallStack, Chain, End, ErrorCode, Event, Map, Registers, What,
+};
 use pagewise_model::{Bytes, Nanos};
 
 /// Thread, time, number of the event.
@@ -29,6 +31,8 @@ pub(super) enum Kind {
 pub(super) struct Layout {
     registers: bool,
     page_size: bool,
+    /// Beginnings hold the call chain by frame pointers.
+    chain: bool,
 }
 
 /// Registers of x86-64 that are recorded, in the order of a sample: RSI, RDI, RSP.
@@ -39,21 +43,29 @@ const REGISTERS: u64 = 1 << 4 | 1 << 5 | 1 << 7;
 const REGISTERS: u64 = 0;
 
 impl Layout {
-    pub(super) const FULL: Self = Self { registers: REGISTERS != 0, page_size: true };
+    pub(super) const FULL: Self = Self { registers: REGISTERS != 0, page_size: true, chain: false };
     /// For kernels before 5.11.
-    pub(super) const NO_PAGE_SIZE: Self = Self { registers: REGISTERS != 0, page_size: false };
+    pub(super) const NO_PAGE_SIZE: Self =
+        Self { registers: REGISTERS != 0, page_size: false, chain: false };
     /// For kernels that do not give registers either.
-    pub(super) const LEAN: Self = Self { registers: false, page_size: false };
+    pub(super) const LEAN: Self = Self { registers: false, page_size: false, chain: false };
+
+    /// The same with call chains, or without.
+    pub(super) const fn with_chain(self, chain: bool) -> Self {
+        Self { chain, ..self }
+    }
 
     pub(super) fn sample_type(self, kind: Kind) -> u32 {
         let any = b::PERF_SAMPLE_IDENTIFIER | b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME;
         let common = any
             | b::PERF_SAMPLE_ADDR
             | if self.page_size { b::PERF_SAMPLE_DATA_PAGE_SIZE } else { 0 };
+        let begin = b::PERF_SAMPLE_IP
+            | if self.registers { b::PERF_SAMPLE_REGS_USER } else { 0 }
+            | if self.chain { b::PERF_SAMPLE_CALLCHAIN } else { 0 };
         match kind {
             Kind::Code => any | b::PERF_SAMPLE_RAW,
-            Kind::Begin if self.registers => common | b::PERF_SAMPLE_IP | b::PERF_SAMPLE_REGS_USER,
-            Kind::Begin => common | b::PERF_SAMPLE_IP,
+            Kind::Begin => common | begin,
             Kind::Minor | Kind::Major => common,
         }
     }
@@ -73,23 +85,23 @@ pub(super) fn parse(
     take: &mut dyn FnMut(Event),
 ) -> usize {
     for_each_record(bytes, |record, misc, body| {
-        let event = match record {
-            b::PERF_RECORD_SAMPLE => sample(misc, body, layout, fields, streams),
-            _ => side_band(record, misc, body, streams),
+        let (event, chain) = match record {
+            b::PERF_RECORD_SAMPLE => sample(misc, body, layout, fields, streams).unzip(),
+            _ => (side_band(record, misc, body, streams), None),
         };
-        if let Some(event) = event {
-            take(event);
-        }
+        let stack = event.as_ref().zip(chain).and_then(|(event, chain)| call_stack(event, chain));
+        event.into_iter().chain(stack).for_each(&mut *take);
     })
 }
 
+/// The event of a sample, and the call chain that it holds, which may be empty.
 fn sample(
     misc: u16,
     body: &[u8],
     layout: Layout,
     fields: Option<Fields>,
     streams: &mut Streams,
-) -> Option<Event> {
+) -> Option<(Event, Vec<u64>)> {
     let mut words = Words(body);
     let id = words.next()?;
     let kind = streams.kind(id)?;
@@ -99,17 +111,24 @@ fn sample(
         return None;
     }
     let at_ns = Nanos(words.next()?);
+    let mut chain = Vec::new();
     let what = match kind {
         Kind::Code => What::ErrorCode(error_code(words.0, tid, fields?)?),
-        Kind::Begin => What::Begin(Begin {
-            pid,
-            tid,
-            address: words.next()?,
-            ip_address,
-            registers: if layout.registers { words.registers()? } else { None },
-            page_bytes: words.page_bytes(layout)?,
-            in_kernel: is_in_kernel(misc),
-        }),
+        Kind::Begin => {
+            let address = words.next()?;
+            if layout.chain {
+                chain = words.user_chain()?;
+            }
+            What::Begin(Begin {
+                pid,
+                tid,
+                address,
+                ip_address,
+                registers: if layout.registers { words.registers()? } else { None },
+                page_bytes: words.page_bytes(layout)?,
+                in_kernel: is_in_kernel(misc),
+            })
+        }
         Kind::Minor | Kind::Major => What::End(End {
             tid,
             address: words.next()?,
@@ -117,7 +136,25 @@ fn sample(
             is_major: kind == Kind::Major,
         }),
     };
-    Some(Event { at_ns, what })
+    Some((Event { at_ns, what }, chain))
+}
+
+/// The call chain of a beginning, where it has one, as an event of its own.
+fn call_stack(event: &Event, chain: Vec<u64>) -> Option<Event> {
+    let What::Begin(begin) = event.what else { return None };
+    if chain.is_empty() {
+        return None;
+    }
+    let stack = CallStack {
+        pid: begin.pid,
+        tid: begin.tid,
+        address: begin.address,
+        ip_address: begin.ip_address,
+        in_kernel: begin.in_kernel,
+        faults: 1,
+        chain: Chain::Walked(chain),
+    };
+    Some(Event { at_ns: event.at_ns, what: What::Stack(stack) })
 }
 
 /// From the data of a tracepoint, with its size in front of it.
@@ -177,10 +214,10 @@ fn mapping(body: &[u8]) -> Option<Map> {
 }
 
 /// The words of a body, one after the other.
-struct Words<'a>(&'a [u8]);
+pub(super) struct Words<'a>(pub(super) &'a [u8]);
 
-impl Words<'_> {
-    fn next(&mut self) -> Option<u64> {
+impl<'a> Words<'a> {
+    pub(super) fn next(&mut self) -> Option<u64> {
         let (first, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(u64::from_ne_bytes(*first))
@@ -198,6 +235,31 @@ impl Words<'_> {
         }
         Some(Some(Registers { source: self.next()?, target: self.next()?, stack: self.next()? }))
     }
+
+    /// How many entries a call chain has, then the entries; those of user mode stand after a mark.
+    fn user_chain(&mut self) -> Option<Vec<u64>> {
+        let entries = self.next()?;
+        let mut chain = Vec::new();
+        let mut is_user = false;
+        for _ in 0..entries {
+            match self.next()? {
+                mark if mark >= b::PERF_CONTEXT_MAX => is_user = mark == b::PERF_CONTEXT_USER,
+                address if is_user => chain.push(address),
+                _ => {}
+            }
+        }
+        Some(chain)
+    }
+
+    /// How many bytes there are, then the bytes, then how many of them are true; nothing follows a
+    /// number of 0.
+    pub(super) fn sized_bytes(&mut self) -> Option<&'a [u8]> {
+        let size = usize::try_from(self.next()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(size)?;
+        self.0 = rest;
+        let there = if size == 0 { 0 } else { usize::try_from(self.next()?).ok()? };
+        bytes.get(..there.min(size))
+    }
 }
 
 fn word(body: &[u8], at: usize) -> Option<u64> {
@@ -205,11 +267,11 @@ fn word(body: &[u8], at: usize) -> Option<u64> {
 }
 
 /// The two 32-bit numbers of a word, in the order of memory.
-fn halves(word: u64) -> (i32, i32) {
+pub(super) fn halves(word: u64) -> (i32, i32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]))
 }
 
 #[cfg(test)]
 #[path = "tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -14,6 +14,7 @@ use super::{FaultRings, Refusal, refusal};
 use pagewise_kernel::proc::{maps, tree};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Bytes;
+use pagewise_model::fault::Stacks;
 use pagewise_model::fault::event::{Event, Map, What};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -21,14 +22,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const MOST_LISTINGS: u32 = 20;
 
 impl FaultRings {
-    /// Follows process `pid` from now on; with the ends of all faults or of major ones alone.
+    /// Follows process `pid` from now on; with the ends of all faults or of major ones alone, and with
+    /// these stacks.
     ///
     /// # Errors
     /// [`Refusal`] where not even faults in user mode can be recorded, or the process is gone.
-    pub fn attach(pid: i32, all_ends: bool) -> Result<Self, Refusal> {
+    pub fn attach(pid: i32, all_ends: bool, stacks: Stacks) -> Result<Self, Refusal> {
         allow_descriptors();
-        let mut all = Self::choose(false, all_ends, &|rings| rings.add_all_threads(pid))
-            .map_err(|e| refusal(&e))?;
+        let follow = |rings: &mut Self| rings.add_all_threads(pid);
+        let mut all = Self::choose(false, all_ends, stacks, &follow).map_err(|e| refusal(&e))?;
         all.since = clock::now();
         all.add_what_was_before(pid);
         Ok(all)

@@ -18,7 +18,7 @@ fn streams(ids: &[u64]) -> Streams {
     streams
 }
 
-fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+pub(crate) fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let size = u16::try_from(HEADER_BYTES + body.len()).unwrap();
     let mut bytes = kind.to_ne_bytes().to_vec();
     bytes.extend(misc.to_ne_bytes());
@@ -27,11 +27,11 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn words(words: &[u64]) -> Vec<u8> {
+pub(crate) fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-fn pair(first: u32, second: u32) -> u64 {
+pub(crate) fn pair(first: u32, second: u32) -> u64 {
     let mut bytes = first.to_ne_bytes().to_vec();
     bytes.extend(second.to_ne_bytes());
     u64::from_ne_bytes(bytes.try_into().unwrap())
@@ -77,6 +77,15 @@ fn samples_of_each_layout_parse() {
         let end = End { tid: 8, address: 0x5000, page_bytes: Some(Bytes(4096)), is_major };
         assert_eq!(got, [Event { at_ns: Nanos(120), what: What::End(end) }]);
     }
+    let lean = Layout::LEAN.with_chain(true);
+    let user = b::PERF_CONTEXT_USER;
+    let chained = words(&[1, 0x4000, pair(7, 8), 99, 0x5000, 4, 7, user, 0x4000, 0x4100]);
+    let got = events(&record(b::PERF_RECORD_SAMPLE, 2, &chained), lean).0;
+    let What::Stack(stack) = &got[1].what else { panic!("{got:?}") };
+    assert_eq!((stack.tid, stack.address, got[0].at_ns), (8, 0x5000, got[1].at_ns));
+    assert_eq!(stack.chain, Chain::Walked(vec![0x4000, 0x4100]));
+    let too_long = words(&[1, 0x4000, pair(7, 8), 99, 0x5000, 99, user, 0x4000]);
+    assert!(events(&record(b::PERF_RECORD_SAMPLE, 2, &too_long), lean).0.is_empty());
     let unknown = words(&[77, pair(7, 8), 120, 0x5000, 4096]);
     assert!(events(&record(b::PERF_RECORD_SAMPLE, 2, &unknown), Layout::FULL).0.is_empty());
 }
@@ -210,7 +219,7 @@ proptest! {
             bytes[at] = value;
         }
         bytes.truncate(cut.index(bytes.len()));
-        for layout in [Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN] {
+        for layout in [Layout::FULL, Layout::LEAN.with_chain(true), Layout::NO_PAGE_SIZE] {
             let mut streams = streams(&RECORDED_IDS);
             let used = parse(&bytes, layout, Some(FIELDS), &mut streams, &mut |_| {});
             prop_assert!(used <= bytes.len());

@@ -4,9 +4,12 @@ mod axis;
 mod bars;
 mod canvas;
 mod heat;
+mod pages;
+mod scale;
 mod stack;
 
 pub(super) use bars::{Bars, Group, Mark, Range, Row};
 pub(super) use canvas::escape_markup;
 pub(super) use heat::{Heat, Panel};
+pub(super) use pages::{PageMap, PageRow, Pages};
 pub(super) use stack::{Segment, Stack, Stacks};

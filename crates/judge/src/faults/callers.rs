@@ -1,0 +1,353 @@
+//! Who is behind a fault: the first function outside the C library, the loader and allocators.
+//!
+//! `memset` touches pages for somebody. Which code is passed over on the way out is data: whole
+//! files by their names, and single functions by theirs, for programs that hold them statically.
+//! The faults of an instruction are shared out among its callers as the stacks taken of it; one
+//! outside of them needs no stack. Where a walk ends before an outer function is found, its end is
+//! the reason told.
+
+use super::groups;
+use super::stacks::Taken;
+use pagewise_model::fault::{
+    Callers, FunctionTally, GroupTally, Names, Site, StackEnd, Stacks, Tally,
+};
+use pagewise_model::{Bytes, Nanos};
+use std::collections::HashMap;
+
+/// Functions that a report names.
+const MOST_NAMED: usize = 40;
+
+/// Beginnings of names of files whose code works for others.
+const FILES: &[&str] = &[
+    "libc.so",
+    "libc-2",
+    "libc.musl",
+    "ld-linux",
+    "ld-musl",
+    "ld-2",
+    "ld.so",
+    "libpthread",
+    "libjemalloc",
+    "libtcmalloc",
+    "libmimalloc",
+    super::KERNEL,
+];
+
+/// Functions of C libraries and allocators, without leading underscores. One of them may be
+/// followed by a [`VARIANT`].
+const FUNCTIONS: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free",
+    "cfree",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "malloc_consolidate",
+    "int_malloc",
+    "int_free",
+    "int_realloc",
+    "int_memalign",
+    "sysmalloc",
+    "sysmalloc_mmap",
+    "systrim",
+    "tcache_init",
+    "ptmalloc_init",
+    "arena_get2",
+    "alloc_perturb",
+    "libc_malloc",
+    "libc_calloc",
+    "libc_realloc",
+    "libc_memalign",
+    "libc_alloc_buffer",
+    "memset",
+    "memset_chk",
+    "memcpy",
+    "memcpy_chk",
+    "memmove",
+    "memmove_chk",
+    "mempcpy",
+    "mempcpy_chk",
+    "memccpy",
+    "memcmp",
+    "memchr",
+    "bzero",
+    "explicit_bzero",
+    "strlen",
+    "strnlen",
+    "strcpy",
+    "strncpy",
+    "strcat",
+    "strchr",
+    "strcmp",
+    "strncmp",
+    "strdup",
+    "strndup",
+];
+
+/// What stands in the names of a function's variants for processors and alignments.
+const VARIANT: &[&str] =
+    &["avx", "sse", "ssse3", "evex", "erms", "unaligned", "generic", "neon", "asimd"];
+
+/// Beginnings of names of allocators' functions: C++'s `new` and `delete`, Rust's crate `alloc`,
+/// the run time of Go, static jemalloc, mimalloc, tcmalloc.
+const PREFIXES: &[&str] = &[
+    "_Znw",
+    "_Zna",
+    "_Zdl",
+    "_Zda",
+    "_ZN5alloc",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rust_dealloc",
+    "__rdl_",
+    "__rg_",
+    "runtime.",
+    "je_",
+    "_rjem_",
+    "mi_",
+    "tc_malloc",
+    "tc_calloc",
+    "tc_realloc",
+    "tc_new",
+];
+
+/// Whether code works for whoever called it.
+pub(super) fn works_for_others(site: &Site) -> bool {
+    let file = site.path.rsplit('/').next().unwrap_or_default();
+    let is_library = FILES.iter().any(|start| file.starts_with(start));
+    is_library || site.function.as_deref().is_some_and(is_allocator)
+}
+
+fn is_allocator(function: &str) -> bool {
+    if PREFIXES.iter().any(|prefix| function.starts_with(prefix)) {
+        return true;
+    }
+    let bare = function.trim_start_matches('_');
+    FUNCTIONS.iter().any(|name| match bare.strip_prefix(name) {
+        Some("") => true,
+        Some(rest) => rest.starts_with('_') && VARIANT.iter().any(|variant| rest.contains(variant)),
+        None => false,
+    })
+}
+
+/// Who is behind the instructions of a program.
+#[derive(Debug)]
+pub(super) struct Attribution<'a> {
+    names: &'a Names,
+    /// For each instruction: its stacks and the faults they stand for.
+    stacks: Vec<Vec<(u32, u64)>>,
+    /// For each stack: the frame that is behind it, or why none is.
+    behind: Vec<Result<u32, StackEnd>>,
+}
+
+impl<'a> Attribution<'a> {
+    /// `stacks` are those of each site of `names`.
+    pub(super) fn new(names: &'a Names, stacks: Vec<Vec<(u32, u64)>>) -> Self {
+        let outer: Vec<bool> = names.frames.iter().map(|site| !works_for_others(site)).collect();
+        let is_outer = |frame: &&u32| outer.get(**frame as usize) == Some(&true);
+        let behind = names
+            .stacks
+            .iter()
+            .map(|stack| stack.frames.iter().find(is_outer).copied().ok_or(stack.end));
+        Self { names, stacks, behind: behind.collect() }
+    }
+
+    /// Gives the parts of `tally`, faults of the instruction `site`, to those behind them.
+    pub(super) fn share_out(
+        &self,
+        site: u32,
+        tally: Tally,
+        give: &mut dyn FnMut(Result<&'a Site, StackEnd>, Tally),
+    ) {
+        let Some(own) = self.names.sites.get(site as usize) else { return };
+        let is_outer = !works_for_others(own);
+        let stacks = self.stacks.get(site as usize).map_or(&[][..], Vec::as_slice);
+        if is_outer || stacks.is_empty() {
+            give(if is_outer { Ok(own) } else { Err(StackEnd::NotTaken) }, tally);
+            return;
+        }
+        let weights: Vec<u64> = stacks.iter().map(|(_, faults)| *faults).collect();
+        for ((stack, _), part) in stacks.iter().zip(split(&tally, &weights)) {
+            let behind = self.behind.get(*stack as usize).copied();
+            let frame = behind.unwrap_or(Err(StackEnd::NotTaken));
+            let frame = frame
+                .and_then(|frame| self.names.frames.get(frame as usize).ok_or(StackEnd::NotTaken));
+            give(frame, part);
+        }
+    }
+}
+
+/// `tally` in parts as the weights, which add up to it exactly.
+fn split(tally: &Tally, weights: &[u64]) -> Vec<Tally> {
+    let total: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let up_to = |whole: u64, weight: u128| {
+        u64::try_from(u128::from(whole).saturating_mul(weight) / total.max(1)).unwrap_or(whole)
+    };
+    let mut seen = 0_u128;
+    let parts = weights.iter().map(|weight| {
+        let before = seen;
+        seen += u128::from(*weight);
+        let part = |whole: u64| up_to(whole, seen) - up_to(whole, before);
+        Tally {
+            faults: part(tally.faults),
+            major_faults: part(tally.major_faults),
+            again_faults: part(tally.again_faults),
+            raced_faults: part(tally.raced_faults),
+            time_ns: Nanos(part(tally.time_ns.0)),
+        }
+    });
+    parts.collect()
+}
+
+/// The callers of all instructions, each with its faults.
+pub(super) fn callers(
+    sites: &[GroupTally<u32>],
+    attribution: &Attribution<'_>,
+    taken: &Taken,
+    asked: Stacks,
+) -> Callers {
+    let mut named = Tally::default();
+    let mut behind: Vec<(&Site, Tally)> = Vec::new();
+    let mut unnamed = groups::Groups::default();
+    for group in sites {
+        attribution.share_out(group.kind, group.tally, &mut |who, part| match who {
+            _ if part == Tally::default() => {}
+            Ok(site) => {
+                groups::add(&mut named, part);
+                behind.push((site, part));
+            }
+            Err(end) => unnamed.add(end, part),
+        });
+    }
+    Callers {
+        asked,
+        stacks: taken.count(),
+        lost_stacks: taken.lost,
+        named,
+        functions: by_function(behind),
+        unnamed: unnamed.ranked(),
+    }
+}
+
+/// The instructions of one function together; one of no function stands for itself.
+pub(super) fn by_function<'a>(
+    sites: impl IntoIterator<Item = (&'a Site, Tally)>,
+) -> Vec<FunctionTally> {
+    type Key<'k> = (&'k str, Option<&'k str>, Option<Bytes>);
+    let mut functions: HashMap<Key<'a>, (Site, Tally)> = HashMap::new();
+    for (site, tally) in sites {
+        let function = site.function.as_deref();
+        let alone = function.is_none().then_some(site.offset_bytes);
+        let entry = functions
+            .entry((&site.path, function, alone))
+            .or_insert_with(|| (site.clone(), Tally::default()));
+        entry.0.offset_bytes = entry.0.offset_bytes.min(site.offset_bytes);
+        groups::add(&mut entry.1, tally);
+    }
+    let named = functions.into_values().map(|(site, tally)| FunctionTally { site, tally });
+    let mut all: Vec<FunctionTally> = named.collect();
+    all.sort_by(|a, b| {
+        let key =
+            |f: &FunctionTally| (std::cmp::Reverse(groups::rank(&f.tally)), f.site.offset_bytes);
+        key(a).cmp(&key(b)).then_with(|| a.site.path.cmp(&b.site.path))
+    });
+    all.truncate(MOST_NAMED);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::fault::Stack;
+
+    fn site(function: &str, path: &str) -> Site {
+        let function = (!function.is_empty()).then(|| function.to_owned());
+        Site { function, path: path.to_owned(), offset_bytes: Bytes(1) }
+    }
+
+    #[test]
+    fn libraries_and_allocators_work_for_others() {
+        let yes = [
+            ("", "/usr/lib/x86_64-linux-gnu/libc.so.6"),
+            ("_dl_relocate_object", "/lib64/ld-linux-x86-64.so.2"),
+            ("", "/lib/ld-musl-x86_64.so.1"),
+            ("mi_page_init", "/usr/lib/libmimalloc.so.2.0"),
+            ("clear_user", super::super::KERNEL),
+            ("__memset_avx2_unaligned_erms", "/opt/static"),
+            ("_int_malloc", "/opt/static"),
+            ("malloc", "/opt/static"),
+            ("_Znwm", "/usr/lib/libstdc++.so.6"),
+            ("__rust_alloc_zeroed", "/opt/rust"),
+            ("_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE", "/opt/rust"),
+            ("runtime.memclrNoHeapPointers", "/opt/go"),
+        ];
+        for (function, path) in yes {
+            assert!(works_for_others(&site(function, path)), "{function} {path}");
+        }
+        let no = [
+            ("main", "/opt/static"),
+            ("memset_all_fields", "/opt/static"),
+            ("mallocate", "/opt/static"),
+            ("_ZNSt6vectorIiE17_M_realloc_insertE", "/usr/lib/libstdc++.so.6"),
+            ("", "/opt/libcompute.so"),
+            ("", ""),
+        ];
+        for (function, path) in no {
+            assert!(!works_for_others(&site(function, path)), "{function} {path}");
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let (faults, time_ns) = (10, Nanos(101));
+        let whole = Tally { faults, major_faults: 3, again_faults: 1, raced_faults: 2, time_ns };
+        for weights in [vec![1], vec![1, 1, 1], vec![5, 0, 90, 7], vec![u64::MAX, u64::MAX]] {
+            let mut sum = Tally::default();
+            split(&whole, &weights).into_iter().for_each(|part| groups::add(&mut sum, part));
+            assert_eq!(sum, whole, "{weights:?}");
+        }
+        assert_eq!(split(&whole, &[0, 1])[0], Tally::default());
+    }
+
+    #[test]
+    fn faults_of_a_library_go_to_its_callers_and_those_without_say_why() {
+        let names = Names {
+            sites: vec![
+                site("memset", "/lib/libc.so.6"),
+                site("fill", "/bin/x"),
+                site("x", "/lib/ld.so"),
+            ],
+            frames: vec![
+                site("", "/lib/libc.so.6"),
+                site("load", "/bin/x"),
+                site("main", "/bin/x"),
+            ],
+            stacks: vec![
+                Stack { frames: vec![0, 1, 2], end: StackEnd::Outermost },
+                Stack { frames: vec![2], end: StackEnd::Deep },
+                Stack { frames: vec![0], end: StackEnd::Cut },
+            ],
+            ..Names::default()
+        };
+        let stacks = vec![vec![(0, 6), (1, 3), (2, 1)], vec![], vec![]];
+        let attribution = Attribution::new(&names, stacks);
+        let tally = |faults| Tally { faults, time_ns: Nanos(faults * 10), ..Tally::default() };
+        let group = |kind, faults| GroupTally { kind, tally: tally(faults) };
+        let sites = [group(0, 100), group(1, 7), group(2, 5)];
+        let callers = callers(&sites, &attribution, &Taken::default(), Stacks::Sampled);
+        let functions: Vec<_> = callers
+            .functions
+            .iter()
+            .map(|f| (f.site.function.as_deref().unwrap_or_default(), f.tally.faults))
+            .collect();
+        assert_eq!(functions, [("load", 60), ("main", 30), ("fill", 7)]);
+        assert_eq!(callers.named, tally(97));
+        let unnamed: Vec<_> = callers.unnamed.iter().map(|g| (g.kind, g.tally.faults)).collect();
+        assert_eq!(unnamed, [(StackEnd::Cut, 10), (StackEnd::NotTaken, 5)]);
+    }
+}

@@ -1,0 +1,343 @@
+//! In which part of a program's life a fault came.
+//!
+//! Borders are what faults and mappings show by themselves, for each process from its last exec on:
+//!
+//! - *kernel exec*: faults in the kernel before the first in user mode (seen with rights alone);
+//! - *loader*: until the last executable part of a file is mapped before the program's own code runs;
+//! - *relocation*: until the loader last writes to the data of another file, or changes the rights
+//!   of a part of a file that is no code (the protection of relocated data);
+//! - *constructors*: until the program's own code first faults, the fetch of its first instruction.
+//!   Those of the program itself run after that and are not told apart;
+//! - *main*: from there until the steady state;
+//! - *steady state*: after the last first touch of a page of code or data of a file that came before
+//!   the program had run twice as long as until then. What is touched for the first time at exit so
+//!   does not move it.
+//!
+//! A program without a loader begins with main, and so does a process that was forked, or is older
+//! than the recording; its time starts there.
+
+use super::groups;
+use pagewise_model::Nanos;
+use pagewise_model::fault::event::Map;
+use pagewise_model::fault::{Access, GroupTally, MappingKind, Phase, Tally};
+use std::collections::{BTreeMap, HashMap};
+
+/// A fault, as far as phases need it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) pid: i32,
+    pub(super) at: Nanos,
+    /// File of the instruction; empty where there is none.
+    pub(super) code_path: &'a str,
+    /// File that was touched.
+    pub(super) touched_path: &'a str,
+    pub(super) touched: MappingKind,
+    pub(super) access: Access,
+    pub(super) in_kernel: bool,
+    pub(super) is_first_touch: bool,
+}
+
+/// All processes.
+#[derive(Debug, Default)]
+pub(super) struct Phases {
+    processes: HashMap<i32, Progress>,
+    tallies: BTreeMap<Phase, Tally>,
+}
+
+/// How far a process has come, and faults whose phase is known later.
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    stage: Stage,
+    started: Nanos,
+    /// File of the program, and of its loader.
+    own: String,
+    loader: String,
+    /// Since the last executable part was mapped, up to the last sign of relocation.
+    relocating: Tally,
+    /// Since then; from main on: since the last new page of a file.
+    since: Tally,
+    /// When the last new page of a file was touched, from the start on.
+    last_new: Nanos,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing has run in user mode.
+    Exec,
+    /// The loader is at work.
+    Start,
+    #[default]
+    Main,
+    Steady,
+}
+
+impl Phases {
+    pub(super) fn exec(&mut self, pid: i32, at: Nanos) {
+        self.end(pid, at);
+        let fresh = Progress { stage: Stage::Exec, started: at, ..Progress::default() };
+        self.processes.insert(pid, fresh);
+    }
+
+    pub(super) fn fork(&mut self, pid: i32, parent_pid: i32, at: Nanos) {
+        if pid == parent_pid {
+            return;
+        }
+        let is_steady = self.processes.get(&parent_pid).is_some_and(|p| p.stage == Stage::Steady);
+        let stage = if is_steady { Stage::Steady } else { Stage::Main };
+        self.processes.insert(pid, Progress { stage, started: at, ..Progress::default() });
+    }
+
+    pub(super) fn map(&mut self, map: &Map) {
+        let Some(process) = self.processes.get_mut(&map.pid) else { return };
+        if !map.path.starts_with('/') {
+            return;
+        }
+        match (process.stage, map.is_executable) {
+            (Stage::Exec, true) if process.own.is_empty() => process.own.clone_from(&map.path),
+            (Stage::Exec, true) if process.loader.is_empty() && map.path != process.own => {
+                process.loader.clone_from(&map.path);
+            }
+            (Stage::Start, true) => {
+                let mut loading = process.take_since();
+                groups::add(&mut loading, std::mem::take(&mut process.relocating));
+                self.add(Phase::Loader, loading);
+            }
+            (Stage::Start, false) => process.relocated(),
+            _ => {}
+        }
+    }
+
+    /// Adds a fault, which has come to `tally`.
+    pub(super) fn fault(&mut self, seen: &Seen<'_>, tally: Tally) {
+        let process = self
+            .processes
+            .entry(seen.pid)
+            .or_insert_with(|| Progress { started: seen.at, ..Progress::default() });
+        if process.stage == Stage::Exec && !seen.in_kernel {
+            let has_loader = !process.loader.is_empty();
+            process.stage = if has_loader { Stage::Start } else { Stage::Main };
+        }
+        let is_own = !process.own.is_empty() && seen.code_path == process.own;
+        if process.stage == Stage::Start && is_own {
+            process.stage = Stage::Main;
+            let relocating = std::mem::take(&mut process.relocating);
+            let constructing = process.take_since();
+            self.add(Phase::Relocation, relocating);
+            self.add(Phase::Constructors, constructing);
+        }
+        self.count(seen, tally);
+    }
+
+    fn count(&mut self, seen: &Seen<'_>, tally: Tally) {
+        let Some(process) = self.processes.get_mut(&seen.pid) else { return };
+        match process.stage {
+            Stage::Exec => self.add(Phase::Exec, tally),
+            Stage::Steady => self.add(Phase::Steady, tally),
+            Stage::Start => {
+                groups::add(&mut process.since, tally);
+                if process.is_relocation(seen) {
+                    process.relocated();
+                }
+            }
+            Stage::Main if !seen.is_new_image_page() => groups::add(&mut process.since, tally),
+            Stage::Main => {
+                let phase = process.reach(seen.at);
+                let mut faults = process.take_since();
+                groups::add(&mut faults, tally);
+                self.add(phase, faults);
+            }
+        }
+    }
+
+    /// The process ends, or becomes another program.
+    pub(super) fn end(&mut self, pid: i32, at: Nanos) {
+        let Some(mut process) = self.processes.remove(&pid) else { return };
+        let phase = match process.stage {
+            Stage::Exec => Phase::Exec,
+            // It never came to its own code.
+            Stage::Start => Phase::Loader,
+            Stage::Main | Stage::Steady => process.reach(at),
+        };
+        let mut faults = process.take_since();
+        groups::add(&mut faults, process.relocating);
+        self.add(phase, faults);
+    }
+
+    fn add(&mut self, phase: Phase, tally: Tally) {
+        groups::add(self.tallies.entry(phase).or_default(), tally);
+    }
+
+    /// What came in each phase that had faults, in the order of time; `at` is the end of all.
+    pub(super) fn conclude(&mut self, at: Nanos) -> Vec<GroupTally<Phase>> {
+        let left: Vec<i32> = self.processes.keys().copied().collect();
+        left.into_iter().for_each(|pid| self.end(pid, at));
+        let tallies = self.tallies.iter().filter(|(_, tally)| tally.faults > 0);
+        tallies.map(|(kind, tally)| GroupTally { kind: *kind, tally: *tally }).collect()
+    }
+}
+
+impl Progress {
+    fn take_since(&mut self) -> Tally {
+        std::mem::take(&mut self.since)
+    }
+
+    /// A sign of relocation: what came before belongs to it.
+    fn relocated(&mut self) {
+        let since = self.take_since();
+        groups::add(&mut self.relocating, since);
+    }
+
+    fn is_relocation(&self, seen: &Seen<'_>) -> bool {
+        seen.access == Access::Write
+            && seen.touched == MappingKind::Data
+            && seen.code_path == self.loader
+            && seen.touched_path != self.loader
+    }
+
+    /// The phase of what came since the last new page of a file, now that another is touched, or
+    /// the end is reached, at `at`.
+    fn reach(&mut self, at: Nanos) -> Phase {
+        let now = Nanos(at.0.saturating_sub(self.started.0));
+        let is_settled = now.0 >= self.last_new.0.saturating_mul(2) && self.last_new > Nanos(0);
+        if self.stage == Stage::Steady || is_settled {
+            self.stage = Stage::Steady;
+            return Phase::Steady;
+        }
+        self.last_new = now;
+        Phase::Main
+    }
+}
+
+impl Seen<'_> {
+    fn is_new_image_page(&self) -> bool {
+        self.is_first_touch && matches!(self.touched, MappingKind::Code | MappingKind::Data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Bytes;
+
+    const OWN: &str = "/bin/x";
+    const LOADER: &str = "/lib/ld.so";
+
+    fn one() -> Tally {
+        Tally { faults: 1, ..Tally::default() }
+    }
+
+    fn map(path: &str, is_executable: bool) -> Map {
+        Map {
+            pid: 1,
+            start_address: 0x1000,
+            size_bytes: Bytes(0x1000),
+            offset_bytes: Bytes(0),
+            is_executable,
+            is_shared: false,
+            path: path.to_owned(),
+        }
+    }
+
+    fn seen<'a>(
+        at: u64,
+        code_path: &'a str,
+        touched_path: &'a str,
+        touched: MappingKind,
+    ) -> Seen<'a> {
+        Seen {
+            pid: 1,
+            at: Nanos(at),
+            code_path,
+            touched_path,
+            touched,
+            access: Access::Write,
+            in_kernel: false,
+            is_first_touch: true,
+        }
+    }
+
+    fn counts(phases: &mut Phases, end: u64) -> Vec<(Phase, u64)> {
+        phases.conclude(Nanos(end)).iter().map(|group| (group.kind, group.tally.faults)).collect()
+    }
+
+    fn started() -> Phases {
+        let mut phases = Phases::default();
+        phases.exec(1, Nanos(0));
+        phases.map(&map(OWN, true));
+        phases.map(&map(LOADER, true));
+        phases
+    }
+
+    #[test]
+    fn a_program_with_a_loader_goes_through_all_phases() {
+        use MappingKind::{Anonymous, Code, Data};
+        let mut phases = started();
+        let kernel = Seen { in_kernel: true, ..seen(1, "", OWN, Data) };
+        phases.fault(&kernel, one());
+        phases.fault(&seen(2, LOADER, LOADER, Code), one());
+        phases.fault(&seen(3, LOADER, LOADER, Data), one());
+        // The end of the last page of a library is cleared as it is mapped: no relocation.
+        phases.map(&map("/lib/a.so", true));
+        phases.fault(&seen(4, LOADER, "/lib/a.so", Data), one());
+        phases.map(&map("/lib/b.so", true));
+        phases.fault(&seen(5, LOADER, "/lib/b.so", Data), one());
+        phases.fault(&seen(6, "/lib/b.so", "/lib/b.so", Code), one());
+        phases.fault(&seen(7, LOADER, OWN, Data), one());
+        phases.fault(&seen(8, "/lib/a.so", "/lib/a.so", Code), one());
+        phases.map(&map("/lib/a.so", false));
+        phases.fault(&seen(9, "/lib/a.so", "", Anonymous), one());
+        phases.fault(&seen(10, OWN, OWN, Code), one());
+        phases.fault(&seen(11, "/lib/a.so", "", Anonymous), one());
+        phases.fault(&seen(30, OWN, "", Anonymous), one());
+        phases.fault(&seen(31, OWN, OWN, Code), one());
+        let want = [
+            (Phase::Exec, 1),
+            (Phase::Loader, 3),
+            (Phase::Relocation, 4),
+            (Phase::Constructors, 1),
+            (Phase::Main, 1),
+            (Phase::Steady, 3),
+        ];
+        assert_eq!(counts(&mut phases, 32), want);
+    }
+
+    #[test]
+    fn a_burst_at_the_end_does_not_move_the_steady_state() {
+        use MappingKind::{Anonymous, Code};
+        let run = |times: &[u64], end| {
+            let mut phases = started();
+            phases.fault(&seen(1, OWN, OWN, Code), one());
+            for at in times {
+                phases.fault(&seen(*at, OWN, "", Anonymous), one());
+            }
+            phases.fault(&seen(end, OWN, OWN, Code), one());
+            counts(&mut phases, end)
+        };
+        assert_eq!(run(&[2, 3, 50], 100), [(Phase::Main, 1), (Phase::Steady, 4)]);
+        assert_eq!(run(&[], 1), [(Phase::Main, 2)]);
+    }
+
+    #[test]
+    fn a_static_program_begins_with_main_and_one_that_ends_early_with_the_loader() {
+        let mut phases = Phases::default();
+        phases.exec(1, Nanos(0));
+        phases.map(&map(OWN, true));
+        phases.fault(&seen(5, OWN, OWN, MappingKind::Code), one());
+        assert_eq!(counts(&mut phases, 6), [(Phase::Main, 1)]);
+        let mut phases = started();
+        phases.fault(&seen(5, LOADER, LOADER, MappingKind::Code), one());
+        phases.exec(1, Nanos(9));
+        assert_eq!(counts(&mut phases, 9), [(Phase::Loader, 1)]);
+    }
+
+    #[test]
+    fn a_forked_process_begins_where_its_parent_is() {
+        let mut phases = started();
+        phases.fault(&seen(5, OWN, OWN, MappingKind::Code), one());
+        phases.fork(2, 1, Nanos(6));
+        let child = Seen { pid: 2, ..seen(7, OWN, OWN, MappingKind::Code) };
+        phases.fault(&child, one());
+        phases.fork(1, 1, Nanos(6));
+        assert_eq!(counts(&mut phases, 8), [(Phase::Main, 2)]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Which faults a remedy could remove: upper bounds, from what the faults were.
+//!
+//! Remedies are named, not known here: whether one fits, takes hold and pays is for the experiment
+//! to say. Below a hundredth of the run time nothing is named.
+
+use super::groups;
+use pagewise_model::fault::{Again, Cause, MappingKind, Saving, Tally};
+use pagewise_model::{Bytes, Nanos, PageSize};
+
+/// Share of the run time below which a saving is not named.
+const LEAST_SHARE: f64 = 0.01;
+
+/// Faults that a remedy is known for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Removable {
+    /// Private memory that had gone.
+    churned: Tally,
+    /// Private memory touched for the first time, a base page at a time.
+    small: Tally,
+    /// Parts of files that had to be read.
+    read: Tally,
+}
+
+/// A fault, as far as remedies are for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) kind: MappingKind,
+    pub(super) cause: Cause,
+    pub(super) again: Option<Again>,
+    pub(super) is_major: bool,
+    /// Size of the page mapped.
+    pub(super) page: Option<Bytes>,
+}
+
+impl Removable {
+    pub(super) fn add(&mut self, seen: &Seen, tally: Tally) {
+        let is_private = matches!(seen.kind, MappingKind::Heap | MappingKind::Anonymous);
+        let is_file =
+            matches!(seen.kind, MappingKind::Code | MappingKind::Data | MappingKind::File);
+        let is_huge = seen.page.is_some_and(|page| page.0 >= PageSize::PMD_2M.bytes());
+        if is_private && seen.again.is_some_and(Again::is_churn) {
+            groups::add(&mut self.churned, tally);
+        } else if is_private && seen.again.is_none() && seen.cause != Cause::Protection && !is_huge
+        {
+            groups::add(&mut self.small, tally);
+        } else if is_file && seen.is_major {
+            groups::add(&mut self.read, tally);
+        }
+    }
+
+    /// What would be worth a try, the most time first.
+    pub(super) fn savings(&self, wall: Nanos, page: PageSize) -> Vec<Saving> {
+        let per_huge = (PageSize::PMD_2M.bytes() / page.bytes()).max(1);
+        let saved = self.small.faults - self.small.faults.div_ceil(per_huge);
+        let time = self.small.time_ns.0 as f64 * saved as f64 / self.small.faults.max(1) as f64;
+        let all = [
+            saving(
+                "malloc-keep",
+                self.churned.faults,
+                self.churned.time_ns,
+                "private memory that was given back and touched again",
+            ),
+            saving(
+                "heap-huge",
+                saved,
+                Nanos::from_f64(time),
+                "first touches of private memory by base pages, were they one for each 2 MiB; \
+                 clearing the memory stays",
+            ),
+            saving(
+                "working-set",
+                self.read.faults,
+                self.read.time_ns,
+                "parts of files that had to be read when they were touched",
+            ),
+        ];
+        let worth = |saving: &Saving| saving.time_ns.0 as f64 > wall.0 as f64 * LEAST_SHARE;
+        let mut worthy: Vec<Saving> = all.into_iter().filter(worth).collect();
+        worthy.sort_by_key(|saving| std::cmp::Reverse(saving.time_ns));
+        worthy
+    }
+}
+
+fn saving(remedy: &str, faults: u64, time_ns: Nanos, why: &str) -> Saving {
+    Saving { remedy: remedy.to_owned(), faults, time_ns, why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Seen = Seen {
+        kind: MappingKind::Heap,
+        cause: Cause::Absent,
+        again: None,
+        is_major: false,
+        page: Some(Bytes(4096)),
+    };
+
+    fn tally(faults: u64) -> Tally {
+        Tally { faults, time_ns: Nanos(faults * 1000), ..Tally::default() }
+    }
+
+    #[test]
+    fn each_kind_of_fault_has_its_remedy_and_the_small_are_left_out() {
+        let mut removable = Removable::default();
+        removable.add(&PLAIN, tally(1024));
+        removable.add(&Seen { again: Some(Again::Remapped), ..PLAIN }, tally(2000));
+        removable.add(&Seen { again: Some(Again::Protection), ..PLAIN }, tally(9000));
+        removable.add(&Seen { page: Some(Bytes::mib(2)), ..PLAIN }, tally(9000));
+        removable.add(&Seen { kind: MappingKind::Stack, ..PLAIN }, tally(9000));
+        let read = Seen { kind: MappingKind::Code, is_major: true, ..PLAIN };
+        removable.add(&read, tally(100));
+        let of = |wall| {
+            let savings = removable.savings(Nanos(wall), PageSize::BASE_4K);
+            savings.into_iter().map(|s| (s.remedy, s.faults, s.time_ns.0)).collect::<Vec<_>>()
+        };
+        let keep = ("malloc-keep".to_owned(), 2000, 2_000_000);
+        let huge = ("heap-huge".to_owned(), 1022, 1_022_000);
+        let set = ("working-set".to_owned(), 100, 100_000);
+        assert_eq!(of(5_000_000), [keep.clone(), huge.clone(), set]);
+        assert_eq!(of(50_000_000), [keep, huge]);
+        assert!(Removable::default().savings(Nanos(0), PageSize::BASE_4K).is_empty());
+    }
+}

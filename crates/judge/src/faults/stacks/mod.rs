@@ -1,0 +1,95 @@
+//! The stacks that were taken of faults, each distinct one kept once.
+//!
+//! A stack is taken while its fault is under way, by an event of its own or with the beginning. It
+//! belongs to the instruction that faulted; and to the fault itself, which is the one that its
+//! thread has under way at the same address, or begins next (the two events of one moment come in
+//! any order).
+
+use super::address_space::Code;
+use pagewise_model::fault::StackEnd;
+use std::collections::HashMap;
+
+/// Distinct stacks that are kept; those beyond count as not taken.
+const MOST_STACKS: usize = 100_000;
+
+/// The callers of an instruction.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Walked {
+    /// Return addresses less one, innermost first.
+    pub(super) frames: Vec<Code>,
+    pub(super) end: StackEnd,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    all: Vec<Walked>,
+    numbers: HashMap<Walked, u32>,
+    /// How many faults each stack stands for, by the instruction.
+    by_code: HashMap<Code, HashMap<u32, u64>>,
+    /// Of threads whose fault has not begun yet: address and stack.
+    early: HashMap<i32, (u64, u32)>,
+    count: u64,
+    pub(super) lost: u64,
+}
+
+impl Taken {
+    /// Adds a stack of `code` that stands for `faults`; gives its number.
+    pub(super) fn add(&mut self, code: Code, walked: Walked, faults: u64) -> Option<u32> {
+        self.count += 1;
+        let number = self.number(walked)?;
+        *self.by_code.entry(code).or_default().entry(number).or_default() += faults.max(1);
+        Some(number)
+    }
+
+    fn number(&mut self, walked: Walked) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&walked) {
+            return Some(*number);
+        }
+        let number = u32::try_from(self.all.len()).ok()?;
+        if self.all.len() >= MOST_STACKS {
+            return None;
+        }
+        self.all.push(walked.clone());
+        self.numbers.insert(walked, number);
+        Some(number)
+    }
+
+    /// Keeps a stack for the fault at `address` that thread `tid` is about to begin.
+    pub(super) fn keep_early(&mut self, tid: i32, address: u64, number: u32) {
+        self.early.insert(tid, (address, number));
+    }
+
+    /// The stack kept for a fault that begins.
+    pub(super) fn take_early(&mut self, tid: i32, address: u64) -> Option<u32> {
+        let (at, number) = self.early.remove(&tid)?;
+        (at == address).then_some(number)
+    }
+
+    /// The thread has ended.
+    pub(super) fn forget(&mut self, tid: i32) {
+        self.early.remove(&tid);
+    }
+
+    /// How many were taken.
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Each distinct stack, by its number.
+    pub(super) fn all(&self) -> &[Walked] {
+        &self.all
+    }
+
+    /// The stacks of `code` with the faults they stand for, by their numbers.
+    pub(super) fn of(&self, code: Code) -> Vec<(u32, u64)> {
+        let stacks = self.by_code.get(&code).into_iter().flatten();
+        let mut stacks: Vec<(u32, u64)> =
+            stacks.map(|(number, faults)| (*number, *faults)).collect();
+        stacks.sort_unstable();
+        stacks
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Who called the function that touched a page.
+
+use super::{FunctionTally, GroupTally, Tally};
+use serde::{Deserialize, Serialize};
+
+/// Which user stacks are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stacks {
+    /// None.
+    None,
+    /// Copied, of some thousand faults a second: enough to name callers.
+    Sampled,
+    /// Of every fault, as far as the kernel can follow frame pointers; copied ones beside them.
+    FramePointers,
+    /// Copied, of every fault.
+    Copied,
+}
+
+/// Why a stack has no further frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StackEnd {
+    /// It was not recorded.
+    NotTaken,
+    /// The outermost frame is reached.
+    Outermost,
+    /// There is no way on from code without unwind information or frame pointer.
+    NoTable,
+    /// The stack goes on beyond the part that was copied.
+    Cut,
+    /// More frames than are followed; of frame pointers: as far as they led.
+    Deep,
+}
+
+impl StackEnd {
+    /// The words shown to people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NotTaken => "no stack was taken",
+            Self::Outermost => "libraries alone",
+            Self::NoTable => "no unwind table",
+            Self::Cut => "the copy was too short",
+            Self::Deep => "too many frames",
+        }
+    }
+}
+
+/// The callers of an instruction that faulted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Innermost first, without the instruction itself: indexes into the frames of the names.
+    pub frames: Vec<u32>,
+    /// Why there is no further one.
+    pub end: StackEnd,
+}
+
+/// Who is behind the faults: the first function outside the C library, the loader and allocators.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callers {
+    /// Which stacks were asked for.
+    pub asked: Stacks,
+    /// Stacks that were taken.
+    pub stacks: u64,
+    /// Stacks that the kernel had no room for.
+    pub lost_stacks: u64,
+    /// Faults that have such a function.
+    pub named: Tally,
+    /// These functions, the most time first; the long tail is left out. Where an instruction was
+    /// called from several, its faults are shared out as the stacks taken of it.
+    pub functions: Vec<FunctionTally>,
+    /// Faults that have none, and why.
+    pub unnamed: Vec<GroupTally<StackEnd>>,
+}

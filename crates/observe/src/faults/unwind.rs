@@ -1,0 +1,189 @@
+//! Walks the stack of a thread of which the innermost part was copied.
+//!
+//! From frame to frame by the tables of the file that the instruction is in ([`super::tables`]);
+//! where that has none (code made at run time, Go) by the frame pointer, if what it points at is
+//! a frame: further up in the part copied, with a return address in code. A walk ends where there
+//! is no way on, and says why. A return address lies one beyond its call, so the call is looked up
+//! by the address before it.
+//!
+//! Not seen: callers of functions that ended with a jump (tail calls), and functions inlined. Cost:
+//! 0.1-0.3 us a frame once its rule is known; the tables of a file are read when its first frame is
+//! met (1-5 ms for 5 MiB of them).
+
+use super::tables::{Cfa, Rule, Saved, Tables};
+use gimli::{Register, X86_64};
+use pagewise_model::fault::StackEnd;
+use pagewise_model::fault::event::FrameRegisters;
+use std::rc::Rc;
+
+/// Frames that are followed.
+const MOST_FRAMES: usize = 128;
+const WORD: u64 = 8;
+
+/// Tells which file and offset the code at an address was mapped from.
+pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
+
+/// The part of a stack that was copied.
+#[derive(Debug, Clone, Copy)]
+struct Copied<'a> {
+    start: u64,
+    bytes: &'a [u8],
+}
+
+impl Copied<'_> {
+    /// The word at `address`, if it lies within.
+    fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        Some(u64::from_ne_bytes(*self.bytes.get(at..)?.first_chunk::<8>()?))
+    }
+}
+
+/// Instruction and return addresses, innermost first, and why there is no further one. `tables`
+/// gives those of a file.
+pub(super) fn walk(
+    registers: &FrameRegisters,
+    bytes: &[u8],
+    code: FindCode<'_>,
+    tables: &mut dyn FnMut(&str) -> Option<Rc<Tables>>,
+) -> (Vec<u64>, StackEnd) {
+    let stack = Copied { start: registers.stack, bytes };
+    let mut addresses = vec![registers.ip_address];
+    let mut here = *registers;
+    // Of the instruction itself, and where a signal came, the address is its own.
+    let mut is_call = false;
+    while addresses.len() < MOST_FRAMES {
+        let at = here.ip_address.saturating_sub(u64::from(is_call));
+        let Some((path, offset)) = code(at) else { return (addresses, StackEnd::NoTable) };
+        let found = tables(path).and_then(|tables| tables.rule(offset).map(|rule| (tables, rule)));
+        let next = match &found {
+            Some((tables, rule)) => by_rule(&here, rule, tables, &stack),
+            None => by_frame_pointer(&here, &stack),
+        };
+        let next = match next {
+            Ok(next) => next,
+            Err(end) => return (addresses, end),
+        };
+        is_call = found.is_none_or(|(_, rule)| !rule.is_signal);
+        if next.ip_address == 0 {
+            return (addresses, StackEnd::Outermost);
+        }
+        if code(next.ip_address.saturating_sub(u64::from(is_call))).is_none() {
+            return (addresses, StackEnd::NoTable);
+        }
+        addresses.push(next.ip_address);
+        here = next;
+    }
+    (addresses, StackEnd::Deep)
+}
+
+fn by_rule(
+    here: &FrameRegisters,
+    rule: &Rule,
+    tables: &Tables,
+    stack: &Copied<'_>,
+) -> Result<FrameRegisters, StackEnd> {
+    let register = |register| value(here, register);
+    let memory = |address| stack.word(address);
+    let cfa = match rule.cfa {
+        Cfa::From(from, distance) => register(from).map(|from| from.wrapping_add_signed(distance)),
+        Cfa::Expression(expression) => tables.evaluate(expression, None, &register, &memory),
+    };
+    // A frame that is not further out would be walked for ever.
+    let cfa = cfa.filter(|cfa| *cfa > here.stack).ok_or(StackEnd::NoTable)?;
+    let saved = |saved: Saved, same: u64| match saved {
+        Saved::Same => Ok(same),
+        Saved::At(distance) => memory(cfa.wrapping_add_signed(distance)).ok_or(StackEnd::Cut),
+        Saved::Expression(expression) => {
+            let address = tables.evaluate(expression, Some(cfa), &register, &memory);
+            memory(address.ok_or(StackEnd::NoTable)?).ok_or(StackEnd::Cut)
+        }
+        Saved::Nowhere | Saved::Elsewhere => Err(StackEnd::NoTable),
+    };
+    let ip_address = match rule.returns {
+        Saved::Nowhere => 0,
+        Saved::Same => return Err(StackEnd::NoTable),
+        other => saved(other, 0)?,
+    };
+    // What is not known of these two may not be needed again.
+    Ok(FrameRegisters {
+        ip_address,
+        stack: cfa,
+        frame: saved(rule.frame, here.frame).unwrap_or(0),
+        base: saved(rule.base, here.base).unwrap_or(0),
+    })
+}
+
+fn by_frame_pointer(here: &FrameRegisters, stack: &Copied<'_>) -> Result<FrameRegisters, StackEnd> {
+    let FrameRegisters { frame, base, .. } = *here;
+    // So the kernel starts a program, and the outermost function of a thread leaves it.
+    if frame == 0 {
+        return Ok(FrameRegisters { ip_address: 0, ..*here });
+    }
+    if frame < here.stack || frame % WORD != 0 {
+        return Err(StackEnd::NoTable);
+    }
+    let word = |address: u64| stack.word(address).ok_or(StackEnd::Cut);
+    let returns = frame.saturating_add(WORD);
+    Ok(FrameRegisters {
+        ip_address: word(returns)?,
+        stack: returns.saturating_add(WORD),
+        frame: word(frame)?,
+        base,
+    })
+}
+
+/// The registers that are followed.
+fn value(here: &FrameRegisters, register: Register) -> Option<u64> {
+    match register {
+        X86_64::RA => Some(here.ip_address),
+        X86_64::RSP => Some(here.stack),
+        X86_64::RBP => Some(here.frame),
+        X86_64::RBX => Some(here.base),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// Code everywhere from 0x1000 up to 0x2000, of no file.
+    fn code(address: u64) -> Option<(&'static str, u64)> {
+        (0x1000..0x2000).contains(&address).then_some(("", address))
+    }
+
+    fn walked(frame: u64, words: &[u64]) -> (Vec<u64>, StackEnd) {
+        let registers = FrameRegisters { ip_address: 0x1500, stack: 0x8000, frame, base: 0 };
+        walk(&registers, &bytes(words), &code, &mut |_| None)
+    }
+
+    #[test]
+    fn without_tables_frame_pointers_are_followed() {
+        let words = [7, 0x8020, 0x1100, 7, 0x8050, 0x1200, 7, 7, 7, 7, 0, 0];
+        assert_eq!(walked(0x8008, &words), (vec![0x1500, 0x1100, 0x1200], StackEnd::Outermost));
+    }
+
+    #[test]
+    fn a_walk_that_cannot_go_on_says_why() {
+        let only = |end| (vec![0x1500], end);
+        assert_eq!(walked(0, &[0, 0]), only(StackEnd::Outermost));
+        // The frame pointer is below the stack, odd, or beyond what was copied.
+        assert_eq!(walked(0x7000, &[0, 0]), only(StackEnd::NoTable));
+        assert_eq!(walked(0x8004, &[0, 0]), only(StackEnd::NoTable));
+        assert_eq!(walked(0x9000, &[0, 0]), only(StackEnd::Cut));
+        assert_eq!(walked(u64::MAX - 7, &[0, 0]), only(StackEnd::Cut));
+        // What it points at is no return address.
+        assert_eq!(walked(0x8000, &[0, 0x9999]), only(StackEnd::NoTable));
+    }
+
+    #[test]
+    fn frames_that_do_not_lead_outwards_end() {
+        // Each frame pointer points at itself.
+        let (addresses, end) = walked(0x8000, &[0x8000, 0x1100]);
+        assert_eq!((addresses, end), (vec![0x1500, 0x1100], StackEnd::NoTable));
+    }
+}

@@ -1,0 +1,121 @@
+//! A map of pages: one cell each, coloured by when it was first touched.
+//!
+//! Rows of equal length under each other, with the address of their first cell; a cell that was
+//! never touched is empty. The colour scale is that of `heat`, dark for the earliest.
+
+use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
+use super::scale::colour;
+use crate::text::shorten;
+use pagewise_model::Nanos;
+
+/// Distance of cells, and the part of it that is filled.
+const PITCH: f64 = 10.0;
+const CELL: At = At(9.0, 9.0);
+const LEFT: f64 = 128.0;
+const MARGIN: f64 = 20.0;
+/// Height of what stands above the panels: title and scale.
+const TOP: f64 = 78.0;
+/// Height of a panel beside its rows.
+const AROUND: f64 = 52.0;
+const NARROWEST: f64 = 480.0;
+/// Boxes of the colour scale, and their width.
+const STEPS: u32 = 24;
+const STEP: f64 = 12.0;
+
+/// Cells from one address on: place on the colour scale (0..1), and what is told of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PageRow {
+    pub(crate) label: String,
+    pub(crate) cells: Vec<Option<(f64, String)>>,
+}
+
+/// One mapping.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pages {
+    pub(crate) title: String,
+    pub(crate) detail: String,
+    pub(crate) rows: Vec<PageRow>,
+}
+
+/// All of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PageMap {
+    pub(crate) title: String,
+    /// The time at the end of the colour scale; its beginning is 0.
+    pub(crate) last: Nanos,
+    pub(crate) panels: Vec<Pages>,
+    /// What is not drawn; may be empty.
+    pub(crate) note: String,
+}
+
+impl PageMap {
+    /// The picture as SVG.
+    pub(crate) fn draw(&self) -> String {
+        let cells = self.panels.iter().flat_map(|p| &p.rows).map(|row| row.cells.len()).max();
+        let width = (LEFT + cells.unwrap_or(0) as f64 * PITCH + MARGIN).max(NARROWEST);
+        let mut canvas = Canvas::new();
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &self.title);
+        self.draw_scale(&mut canvas);
+        let mut y = TOP;
+        for panel in &self.panels {
+            draw_panel(&mut canvas, panel, y, width);
+            y += AROUND + panel.rows.len() as f64 * PITCH;
+        }
+        if !self.note.is_empty() {
+            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y + 12.0), &self.note);
+            y += 24.0;
+        }
+        canvas.finish(At(width, y + MARGIN), &self.title)
+    }
+
+    fn draw_scale(&self, canvas: &mut Canvas) {
+        let (start, y) = (MARGIN + 64.0, 44.0);
+        for step in 0..STEPS {
+            let (fill, _) = colour(f64::from(step) / f64::from(STEPS - 1));
+            let at = At(start + f64::from(step) * STEP, y);
+            canvas.cell(&fill, at, At(STEP, PITCH), "");
+        }
+        canvas.text("pw-faint", Anchor::End, At(start - 8.0, y + 9.0), "the first");
+        let end = At(start + f64::from(STEPS) * STEP + 8.0, y + 9.0);
+        let text = format!("after {}, on a logarithmic scale", self.last);
+        canvas.text("pw-faint", Anchor::Start, end, &text);
+    }
+}
+
+fn draw_panel(canvas: &mut Canvas, panel: &Pages, top: f64, width: f64) {
+    let fit = |text: &str, size: f64| {
+        shorten(text, ((width - 2.0 * MARGIN) / text_width("x", size)) as usize, true)
+    };
+    canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &fit(&panel.title, 14.5));
+    canvas.text("pw-faint", Anchor::Start, At(MARGIN, top + 32.0), &fit(&panel.detail, SMALL));
+    for (number, row) in panel.rows.iter().enumerate() {
+        let y = top + 40.0 + number as f64 * PITCH;
+        canvas.text("pw-faint", Anchor::End, At(LEFT - 8.0, y + 9.0), &row.label);
+        let size = At(row.cells.len() as f64 * PITCH - 1.0, CELL.1);
+        canvas.rect("pw-none", At(LEFT, y), size, "");
+        for (column, cell) in row.cells.iter().enumerate() {
+            let Some((share, hover)) = cell else { continue };
+            let at = At(LEFT + column as f64 * PITCH, y);
+            canvas.cell(&colour(*share).0, at, CELL, hover);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touched_cells_have_a_colour_and_others_none() {
+        let cells = vec![Some((0.0, "first".to_owned())), None, Some((1.0, "last".to_owned()))];
+        let row = PageRow { label: "0x0".into(), cells };
+        let panel = Pages { title: "a<b".into(), detail: String::new(), rows: vec![row] };
+        let last = Nanos::millis(3);
+        let map = PageMap { title: "t".into(), last, panels: vec![panel], note: "rest".into() };
+        let svg = map.draw();
+        assert_eq!(svg.matches("<title>first</title>").count(), 1, "{svg}");
+        assert!(svg.contains("#440154") && svg.contains("#fde725"), "{svg}");
+        assert!(svg.contains("a&lt;b") && svg.contains(">rest</text>"), "{svg}");
+        assert_eq!(svg.matches("class=\"pw-none\"").count(), 1, "{svg}");
+    }
+}

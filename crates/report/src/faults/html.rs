@@ -1,0 +1,203 @@
+//! A page with the picture of the pages: one cell a page, coloured by the time of its first touch.
+//!
+//! The pages of a file stand by their offset in it, over all processes; those of no file by their
+//! address, each process by itself. Rows without a touched page are left out. A mapping with more
+//! rows than [`MOST_ROWS`] is drawn with several pages to a cell, and only the [`MOST_PANELS`]
+//! largest are drawn; both is said. A page that was mapped without a fault of its own (fault-around,
+//! populating, a huge page beyond its first) has no cell: faults do not tell of it.
+
+use super::causes;
+use super::{place_name, timed_wall};
+use crate::chart::{PageMap, PageRow, Pages, escape_markup};
+use crate::document;
+use crate::number::{count, counted, percent};
+use pagewise_model::fault::{Fault, FaultReport, Names, Tally};
+use pagewise_model::run::Run;
+use pagewise_model::{Bytes, Fact, Nanos};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Cells of a row.
+const COLUMNS: u64 = 64;
+/// Rows of a panel, at most.
+const MOST_ROWS: usize = 40;
+/// Mappings that are drawn, at most.
+const MOST_PANELS: usize = 16;
+
+/// First touches under construction.
+#[derive(Debug, Default)]
+pub(super) struct Html {
+    /// By name of the mapping, and by process where it has no file.
+    mappings: HashMap<(String, Option<i32>), Mapping>,
+    last: Nanos,
+}
+
+/// First touch of each page, by its offset or address.
+#[derive(Debug, Default)]
+struct Mapping {
+    is_file: bool,
+    pages: BTreeMap<u64, Nanos>,
+}
+
+impl Html {
+    /// Adds faults.
+    pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
+        for fault in faults {
+            let Some(place) = names.places.get(fault.place as usize) else { continue };
+            let process = fault.offset_bytes.is_none().then_some(fault.pid);
+            let mapping = self.mappings.entry((place_name(place), process)).or_default();
+            mapping.is_file = fault.offset_bytes.is_some();
+            let at = fault.offset_bytes.map_or(fault.page_address, |offset| offset.0);
+            let first = mapping.pages.entry(at).or_insert(fault.since_first_ns);
+            *first = (*first).min(fault.since_first_ns);
+            self.last = self.last.max(fault.since_first_ns);
+        }
+    }
+
+    /// The page of `run`.
+    pub(super) fn page(&self, run: &Run) -> String {
+        let mut out = document::head(run);
+        let page = run.machine.as_ref().map_or(Bytes::kib(4), |m| Bytes(m.base_page_bytes.bytes()));
+        out.push_str(&format!("<figure>{}</figure>\n", self.map(page).draw()));
+        if let Some(report) = &run.faults {
+            out.push_str(&tables(report));
+        }
+        let protocol = "<p>A cell is a page that was faulted on. Pages that the kernel mapped \
+                        around a fault, or that were populated, have none.</p>\n";
+        out.push_str(&document::foot(run, protocol));
+        out
+    }
+
+    fn map(&self, page: Bytes) -> PageMap {
+        let mut all: Vec<(&(String, Option<i32>), &Mapping)> = self.mappings.iter().collect();
+        all.sort_by_key(|(name, mapping)| (std::cmp::Reverse(mapping.pages.len()), *name));
+        let left = all.split_off(all.len().min(MOST_PANELS));
+        let processes: BTreeSet<i32> = self.mappings.keys().filter_map(|(_, pid)| *pid).collect();
+        let several = processes.len() > 1;
+        let panel = |((name, pid), mapping): &(&(String, Option<i32>), &Mapping)| {
+            let of =
+                pid.filter(|_| several).map_or_else(String::new, |pid| format!(", process {pid}"));
+            mapping.panel(format!("{name}{of}"), page, self.last)
+        };
+        let rest: usize = left.iter().map(|(_, mapping)| mapping.pages.len()).sum();
+        let note = (rest > 0).then(|| {
+            format!(
+                "Not drawn: {} on {}.",
+                counted(rest as u64, "page", "pages"),
+                counted(left.len() as u64, "smaller mapping", "smaller mappings")
+            )
+        });
+        PageMap {
+            title: "Pages, by the time of their first touch".to_owned(),
+            last: self.last,
+            panels: all.iter().map(panel).collect(),
+            note: note.unwrap_or_default(),
+        }
+    }
+}
+
+impl Mapping {
+    fn panel(&self, title: String, page: Bytes, last: Nanos) -> Pages {
+        let pages_a_cell = self.pages_a_cell(page);
+        let cell_bytes = page.0.max(1).saturating_mul(pages_a_cell);
+        let mut cells: BTreeMap<u64, (Nanos, u64)> = BTreeMap::new();
+        for (at, first) in &self.pages {
+            let cell = cells.entry(at / cell_bytes).or_insert((*first, 0));
+            *cell = (cell.0.min(*first), cell.1 + 1);
+        }
+        let mut rows: BTreeMap<u64, PageRow> = BTreeMap::new();
+        for (at, (first, pages)) in cells {
+            let row = rows.entry(at / COLUMNS).or_insert_with(|| PageRow {
+                label: format!("{:#x}", (at / COLUMNS * COLUMNS).saturating_mul(cell_bytes)),
+                cells: vec![None; COLUMNS as usize],
+            });
+            let from = at.saturating_mul(cell_bytes);
+            let many = if pages > 1 { format!(", {pages} pages") } else { String::new() };
+            let hover = format!("{from:#x}{many}: after {first}");
+            if let Some(cell) = row.cells.get_mut((at % COLUMNS) as usize) {
+                *cell = Some((share(first, last), hover));
+            }
+        }
+        let each = match pages_a_cell {
+            1 => "a cell is a page".to_owned(),
+            n => format!("a cell is {} pages", count(n)),
+        };
+        let what = if self.is_file { "offset" } else { "address" };
+        let pages = counted(self.pages.len() as u64, "page", "pages");
+        Pages {
+            title,
+            detail: format!("{pages}; {each}; rows by {what}"),
+            rows: rows.into_values().collect(),
+        }
+    }
+
+    /// The smallest power of two with which the rows are not too many.
+    fn pages_a_cell(&self, page: Bytes) -> u64 {
+        let rows = |pages_a_cell: u64| {
+            let row_bytes = page.0.max(1).saturating_mul(pages_a_cell).saturating_mul(COLUMNS);
+            let mut rows: Vec<u64> = self.pages.keys().map(|at| at / row_bytes).collect();
+            rows.dedup();
+            rows.len()
+        };
+        let mut powers = (0..u64::BITS).map(|power| 1_u64 << power);
+        powers.find(|pages| rows(*pages) <= MOST_ROWS).unwrap_or(1)
+    }
+}
+
+/// Where a time stands on a logarithmic scale from one microsecond to `last`.
+fn share(at: Nanos, last: Nanos) -> f64 {
+    let scale = |at: Nanos| (at.0 as f64 / 1000.0).ln_1p();
+    if last.0 == 0 { 0.0 } else { scale(at) / scale(last) }
+}
+
+fn tables(report: &FaultReport) -> String {
+    let wall = timed_wall(report);
+    let mut out = String::new();
+    let phases = report.by_phase.iter().map(|group| (group.kind.label().to_owned(), group.tally));
+    out.push_str(&table("When they came", phases, wall));
+    match &report.callers {
+        Fact::Known(callers) => {
+            out.push_str(&table("Who is behind them", causes::caller_rows(callers), wall));
+        }
+        Fact::Missing(why) => {
+            let why = escape_markup(why);
+            out.push_str(&format!("<p class=\"faint\">callers are not known: {why}</p>\n"));
+        }
+    }
+    let places = report.places.iter().map(|one| (place_name(&one.place), one.tally));
+    out.push_str(&table("What was touched", places, wall));
+    let churn = report.churn.by_reason.iter().map(|g| (g.kind.label().to_owned(), g.tally));
+    out.push_str(&table("Pages faulted on again", churn, wall));
+    for saving in &report.savings {
+        out.push_str(&format!(
+            "<p>{}</p>\n",
+            escape_markup(&causes::saving_line(saving, report.wall_ns))
+        ));
+    }
+    out
+}
+
+/// A table of tallies, with times where they are known; nothing without rows.
+fn table(title: &str, rows: impl Iterator<Item = (String, Tally)>, wall: Option<Nanos>) -> String {
+    let body: String = rows
+        .map(|(name, tally)| {
+            let times = wall.map_or_else(String::new, |wall| {
+                let share = percent(super::share(tally.time_ns, wall));
+                format!("<td>{}</td><td>{share}</td>", tally.time_ns)
+            });
+            format!(
+                "<tr><td>{}</td><td>{}</td><td>{}</td>{times}</tr>\n",
+                escape_markup(&name),
+                count(tally.faults),
+                count(tally.major_faults),
+            )
+        })
+        .collect();
+    if body.is_empty() {
+        return String::new();
+    }
+    let times = if wall.is_some() { "<th>time</th><th>of wall</th>" } else { "" };
+    format!(
+        "<h2>{title}</h2>\n<div class=\"wide\"><table>\n<thead><tr><th></th><th>faults</th>\
+         <th>major</th>{times}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n"
+    )
+}

@@ -1,0 +1,155 @@
+//! Each form of a small list of faults against reviewed texts in `tests/golden`, and against what
+//! their readers need. With `UPDATE_GOLDEN` set the texts are written anew: review the difference.
+#![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
+
+mod support;
+
+use pagewise_report::faults::{Export, Form};
+use pagewise_report::render;
+use serde_json::Value;
+use support::PLAIN;
+use support::faults::{faults, names, run};
+
+fn check(name: &str, got: &str) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, got).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    assert_eq!(got, want, "{name} changed:\n{got}");
+}
+
+/// The list in parts of `part` faults.
+fn exported(form: Form, part: usize) -> String {
+    let (names, mut export) = (names(), Export::new(form, true));
+    let mut text: String = faults().chunks(part).map(|part| export.take(&names, part)).collect();
+    text.push_str(&export.finish(&run()));
+    text
+}
+
+fn parsed(form: Form) -> Value {
+    serde_json::from_str(&exported(form, 4)).unwrap()
+}
+
+#[test]
+fn every_form_is_as_reviewed_and_does_not_depend_on_the_parts() {
+    let forms = [
+        (Form::Table, "faults-table.txt"),
+        (Form::Pagein, "faults-pagein.txt"),
+        (Form::Json, "faults.jsonl"),
+        (Form::Folded, "faults.folded"),
+        (Form::FoldedNs, "faults-ns.folded"),
+        (Form::Perf, "faults-perf.txt"),
+        (Form::Chrome, "faults-chrome.json"),
+        (Form::Firefox, "faults-firefox.json"),
+        (Form::Html, "faults.html"),
+    ];
+    for (form, name) in forms {
+        let text = exported(form, 100);
+        check(name, &text);
+        assert_eq!(exported(form, 1), text, "{name}");
+    }
+}
+
+#[test]
+fn the_summary_is_as_reviewed() {
+    check("faults.txt", &render(&run(), &PLAIN));
+}
+
+#[test]
+fn trace_events_have_what_their_readers_need() {
+    let trace = parsed(Form::Chrome);
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert_eq!(events.len(), faults().len());
+    for event in events {
+        for key in ["name", "cat", "ph"] {
+            assert!(event[key].is_string(), "{key}: {event}");
+        }
+        for key in ["ts", "pid", "tid"] {
+            assert!(event[key].is_number(), "{key}: {event}");
+        }
+        match event["ph"].as_str().unwrap() {
+            "X" => assert!(event["dur"].as_f64().unwrap() > 0.0, "{event}"),
+            "i" => assert_eq!(event["s"], "t", "{event}"),
+            other => panic!("{other}: {event}"),
+        }
+    }
+    let empty = Export::new(Form::Chrome, true).finish(&run());
+    let empty: Value = serde_json::from_str(&empty).unwrap();
+    assert_eq!(empty["traceEvents"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_profile_has_a_marker_and_a_sample_for_each_fault_on_its_thread() {
+    let profile = parsed(Form::Firefox);
+    for key in ["startTime", "interval", "version", "preprocessedProfileVersion"] {
+        assert!(profile["meta"][key].is_number(), "{key}");
+    }
+    assert_eq!(profile["meta"]["product"], "./fill --twice");
+    assert_eq!(profile["meta"]["symbolicated"], true);
+    let schema = profile["meta"]["markerSchema"].as_array().unwrap();
+    assert!(schema.iter().any(|schema| schema["name"] == "PageFault"), "{schema:?}");
+    let threads = profile["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 2);
+    let lengths = |table: &str| -> Vec<u64> {
+        threads.iter().map(|thread| thread[table]["length"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(lengths("markers"), [9, 1]);
+    let weights = threads.iter().map(|thread| {
+        let samples = &thread["samples"];
+        samples["weight"].as_array().unwrap().iter().map(|w| w.as_u64().unwrap()).sum::<u64>()
+    });
+    assert_eq!(weights.collect::<Vec<_>>(), [9, 1]);
+    assert!(threads.iter().all(|thread| thread["tid"].is_string() || thread["tid"].is_number()));
+}
+
+#[test]
+fn perf_script_has_a_line_and_frames_and_a_blank_for_each_fault() {
+    let text = exported(Form::Perf, 3);
+    let events: Vec<&str> = text.split_terminator("\n\n").collect();
+    assert_eq!(events.len(), faults().len());
+    for event in &events {
+        let (line, frames) = event.split_once('\n').unwrap();
+        // command pid/tid time: period event:
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [command, ids, time, period, event] = words[..] else { panic!("{line}") };
+        assert!(command.starts_with(':') && ids.starts_with("70/"), "{line}");
+        assert!(time.strip_suffix(':').unwrap().parse::<f64>().is_ok(), "{line}");
+        assert!(period == "1" && event.ends_with(":u:"), "{line}");
+        for frame in frames.lines() {
+            let (address, rest) = frame.trim_start().split_once(' ').unwrap();
+            assert!(u64::from_str_radix(address, 16).is_ok(), "{frame}");
+            assert!(rest.contains(" (") && rest.ends_with(')'), "{frame}");
+        }
+    }
+    assert!(events[3].lines().count() == 4, "{}", events[3]);
+    assert!(events[1].contains("major-faults:u"), "{}", events[1]);
+}
+
+#[test]
+fn a_page_needs_nothing_from_outside_and_has_a_cell_for_each_page() {
+    let page = exported(Form::Html, 5);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    for outside in ["<script", "href=", "src=", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    // Two of code, one of data, three filled, one that failed; a hover text each.
+    assert_eq!(page.matches(": after ").count(), 7);
+    assert!(page.contains("malloc-keep") && page.contains("/usr/bin/fill data"));
+}
+
+#[test]
+fn a_mapping_of_many_pages_is_drawn_with_several_to_a_cell() {
+    let names = names();
+    let mut all = Vec::new();
+    for page in 0..20_000 {
+        let mut one = faults()[3].clone();
+        (one.order, one.page_address) = (page, 0x7e00_0000_0000 + page * 4096);
+        all.push(one);
+    }
+    let mut export = Export::new(Form::Html, true);
+    assert_eq!(export.take(&names, &all), "");
+    let page = export.finish(&run());
+    assert!(page.contains("20,000 pages; a cell is 8 pages"), "{}", &page[..2000]);
+    assert_eq!(page.matches(": after ").count(), 2500);
+}
