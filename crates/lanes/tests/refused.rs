@@ -38,6 +38,9 @@ const SEAL: Refused =
     Refused { call: libc::SYS_fcntl, argument: Some((COMMAND, libc::F_ADD_SEALS as u32)) };
 const COLLAPSE: Refused =
     Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_COLLAPSE as u32)) };
+const CLONE: Refused = Refused::every(libc::SYS_clone);
+const INHERIT: Refused =
+    Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_DOFORK as u32)) };
 const DONTNEED: Refused =
     Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_DONTNEED as u32)) };
 
@@ -119,9 +122,16 @@ fn frozen() -> [(Store, Sent); 2] {
     })
 }
 
-/// How dropped bytes go; every round has its own.
+/// How dropped bytes go, from regions of either kind; every round has its own.
 fn dropped() -> Sent {
-    let mut region = Dropped::new(20_000, Pages::Base).unwrap();
+    let both =
+        [Dropped::new, Dropped::returning].map(|make| drop_rounds(make(20_000, Pages::Base)));
+    assert_eq!(both[0], both[1]);
+    both[0]
+}
+
+fn drop_rounds(region: Result<Dropped, Errno>) -> Sent {
+    let mut region = region.unwrap();
     let (reader, writer) = pipe();
     let mut last = Sent::ByReference;
     for round in 0..4 {
@@ -143,6 +153,15 @@ fn without_vmsplice_memory_is_copied() {
         assert_eq!(ask(Source::Private, Sink::Pipe), Answer::Refused(errno));
         assert_eq!(ask(Source::Shared, Sink::Socket), Answer::Refused(errno));
     });
+}
+
+#[test]
+fn without_a_child_content_is_moved() {
+    // What the kernel does after a fork is asked once, here, where it may be.
+    assert_eq!(dropped(), Sent::ByReference);
+    for refused in [CLONE, INHERIT] {
+        under(refused, |_| assert_eq!(dropped(), Sent::ByReference));
+    }
 }
 
 #[test]
