@@ -20,6 +20,9 @@ const THOUSAND: u64 = 1_000;
 /// Digits at the end of a number that a cycle fixes.
 const FIXED: usize = 3;
 
+/// Bytes of a store.
+const WORD: usize = 8;
+
 /// Bytes of the region: small enough for a last-level cache, and many times what a pipe holds, so
 /// that pages have been let go when their turn comes.
 const REGION: usize = 16 * 1024 * 1024;
@@ -85,8 +88,23 @@ impl<const N: usize> Lines<N> {
     fn set_blocks(blocks: &mut [u8], leading: &[u8; N]) {
         for block in blocks.chunks_exact_mut(Self::BLOCK) {
             for start in Self::STARTS {
-                block[start..start + N].copy_from_slice(leading);
+                Self::set_number(block, start, leading);
             }
+        }
+    }
+
+    /// Sets the leading digits of the number at `start`. Where they are fewer than a word but the
+    /// line is not, the word is stored as a whole: digits of odd lengths would take two stores.
+    #[inline(always)]
+    fn set_number(block: &mut [u8], start: usize, leading: &[u8; N]) {
+        if N < WORD && N + FIXED >= WORD {
+            let place = &mut block[start..start + WORD];
+            let mut word = [0; WORD];
+            word.copy_from_slice(place);
+            word[..N].copy_from_slice(leading);
+            place.copy_from_slice(&word);
+        } else {
+            block[start..start + N].copy_from_slice(leading);
         }
     }
 
@@ -102,7 +120,7 @@ impl<const N: usize> Lines<N> {
                 if index == before {
                     count(leading);
                 }
-                block[start..start + N].copy_from_slice(leading);
+                Self::set_number(block, start, leading);
             }
             (rest, done) = (behind, turn + 1);
         }
