@@ -133,7 +133,7 @@ fn figures(report: &FaultReport, page: &mut Page<'_>) {
         let text = format!("process {} with {threads} for {}{until}", attached.pid, report.wall_ns);
         page.item("attached to", &text);
     }
-    page.item("recorded", recorded(report.step));
+    page.item("recorded", &recorded(report));
     if report.has_error_codes {
         page.item("what and why", "the processor's error code of each fault (tracepoints)");
     }
@@ -155,15 +155,17 @@ fn faults(n: u64) -> String {
     counted(n, "fault", "faults")
 }
 
-const fn recorded(step: Step) -> &'static str {
-    match step {
-        Step::PerfUser => {
-            "beginning and end of each fault in user mode (perf events); those that the kernel \
-             takes for the program need kernel.perf_event_paranoid=1 or CAP_PERFMON"
-        }
-        Step::PerfAll => {
-            "beginning and end of each fault in user mode and in the kernel (perf events)"
-        }
+fn recorded(report: &FaultReport) -> String {
+    let what = match report.has_ends {
+        true => "beginning and end of each fault",
+        false => "the beginning of each fault, the end of major ones,",
+    };
+    match report.step {
+        Step::PerfUser => format!(
+            "{what} in user mode (perf events); those that the kernel takes for the program need \
+             kernel.perf_event_paranoid=1 or CAP_PERFMON"
+        ),
+        Step::PerfAll => format!("{what} in user mode and in the kernel (perf events)"),
     }
 }
 
