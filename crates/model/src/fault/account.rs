@@ -72,6 +72,9 @@ pub struct Ending {
     pub calls: Fact<ThreadCalls>,
     /// The process that was attached to.
     pub attached: Option<Attached>,
+    /// The moment after which nothing counts, by the monotonic clock; absent when the program has
+    /// ended.
+    pub until_ns: Option<Nanos>,
 }
 
 impl Ending {
@@ -86,6 +89,7 @@ impl Ending {
             exec,
             calls,
             attached: None,
+            until_ns: None,
         }
     }
 }

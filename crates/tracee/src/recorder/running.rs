@@ -172,7 +172,7 @@ pub fn record_running(
             break true;
         }
     };
-    let (wall_ns, after) = (since(), target.counted());
+    let (wall_ns, after, until) = (since(), target.counted(), clock::now());
     let counted_faults = match before {
         Some(before) => after.map(|after| after.saturating_sub(before)),
         None => Fact::missing("its counters could not be read at the start"),
@@ -185,6 +185,7 @@ pub fn record_running(
         exec: Fact::missing(ran_before),
         calls: Fact::missing(ran_before),
         attached: Some(Attached { pid, threads, has_ended }),
+        until_ns: Some(until),
     };
     recorder.conclude(ending, take).map_err(RecordError::Died)
 }

@@ -1,12 +1,11 @@
 //! The recorder's side: drains the rings until the front says that the program has ended.
 
 use super::{Conclusion, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
-use crate::perf::faults::FaultRings;
+use crate::perf::faults::{Before, FaultRings};
 use crate::run;
 use crate::supervise::server::{adopt, leave_signals_to_front};
 use crate::supervise::wire;
 use pagewise_kernel::SysError;
-use pagewise_kernel::proc::stat;
 use pagewise_model::Nanos;
 use pagewise_model::fault::Ending;
 use rustix::event::{PollFd, PollFlags};
@@ -34,12 +33,12 @@ pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
 }
 
 fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
-    let (pid, wanted, opened) = match wire::receive(socket)? {
+    let (wanted, opened) = match wire::receive(socket)? {
         Some(Request::Attach { pid, wanted }) => {
-            (pid, wanted, FaultRings::open(pid, wanted.latency, wanted.stacks))
+            (wanted, FaultRings::open(pid, wanted.latency, wanted.stacks))
         }
         Some(Request::AttachRunning { pid, wanted }) => {
-            (pid, wanted, FaultRings::attach(pid, wanted.latency, wanted.stacks))
+            (wanted, FaultRings::attach(pid, wanted.latency, wanted.stacks))
         }
         Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(()),
@@ -48,9 +47,7 @@ fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
         Ok(rings) => rings,
         Err(refusal) => return wire::send(socket, &Response::Refused(refusal)),
     };
-    let stat = stat::read(pid).ok();
-    let faults = stat.as_ref().map(|stat| stat.faults().saturating_add(stat.child_faults()));
-    let threads = stat.map_or(0, |stat| u64::from(stat.threads));
+    let Before { faults, threads } = rings.before();
     let mut sink = make(wanted, rings.sees());
     wire::send(socket, &Response::Attached { faults, threads })?;
     match record(socket, &mut rings, sink.as_mut())? {
@@ -73,12 +70,16 @@ fn record(
         drop(fds);
         if spoke {
             let request = wire::receive::<Request>(socket)?;
-            sink.take(rings.finish());
-            return match request {
-                Some(Request::Conclude(ending)) => Ok(Some(*ending)),
-                Some(_) => Err(io::ErrorKind::InvalidData.into()),
-                None => Ok(None),
+            let ending = match request {
+                Some(Request::Conclude(ending)) => *ending,
+                Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+                None => return Ok(None),
             };
+            let mut last = rings.finish();
+            let until = ending.until_ns.unwrap_or(Nanos(u64::MAX));
+            last.retain(|event| event.at_ns <= until);
+            sink.take(last);
+            return Ok(Some(ending));
         }
         sink.take(rings.drain());
     }

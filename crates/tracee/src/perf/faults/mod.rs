@@ -85,6 +85,16 @@ pub struct FaultRings {
     merge: Merge,
     /// What happened before it is left out: not all threads were followed yet.
     since: Nanos,
+    before: Before,
+}
+
+/// What the kernel told of a process at the moment from which on it is followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Faults of it and of the children it had waited for, where they could be read.
+    pub faults: Option<u64>,
+    /// Its threads; 0 for a program that is to be executed.
+    pub threads: u64,
 }
 
 impl FaultRings {
@@ -149,6 +159,7 @@ impl FaultRings {
             stacks: StackRings::open(&choice),
             merge: Merge::default(),
             since: Nanos(0),
+            before: Before::default(),
         })
     }
 
@@ -181,6 +192,12 @@ impl FaultRings {
             error_codes: self.choice.codes.is_some(),
             from_start: self.choice.on_exec,
         }
+    }
+
+    /// What there was before.
+    #[must_use]
+    pub const fn before(&self) -> Before {
+        self.before
     }
 
     /// Descriptors that become readable when a ring is a quarter full.

@@ -10,8 +10,8 @@
 //! it (`PTRACE_MODE_READ_REALCREDS`), which `ptrace_scope` does not narrow. Cost to it: some 5 us of
 //! interrupts per thread, event and CPU, once.
 
-use super::{FaultRings, Refusal, refusal};
-use pagewise_kernel::proc::{maps, tree};
+use super::{Before, FaultRings, Refusal, refusal};
+use pagewise_kernel::proc::{maps, stat, tree};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Bytes;
 use pagewise_model::fault::Stacks;
@@ -31,7 +31,12 @@ impl FaultRings {
         allow_descriptors();
         let follow = |rings: &mut Self| rings.add_all_threads(pid);
         let mut all = Self::choose(false, all_ends, stacks, &follow).map_err(|e| refusal(&e))?;
+        let stat = stat::read(pid).ok();
         all.since = clock::now();
+        all.before = Before {
+            faults: stat.as_ref().map(|stat| stat.faults().saturating_add(stat.child_faults())),
+            threads: stat.map_or(0, |stat| u64::from(stat.threads)),
+        };
         all.add_what_was_before(pid);
         Ok(all)
     }
