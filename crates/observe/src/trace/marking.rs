@@ -37,6 +37,7 @@ pub(super) fn cost() -> Result<Nanos, SysError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::print_stderr, reason = "a live test tells what it skips")]
 mod tests {
     use super::*;
 
@@ -44,7 +45,7 @@ mod tests {
     fn it_is_below_what_a_fault_costs() {
         match cost() {
             Ok(cost) => assert!(cost < Nanos(20_000), "{cost:?} for each page"),
-            Err(error) => println!("SKIP it_is_below_what_a_fault_costs: {error}"),
+            Err(error) => eprintln!("SKIP it_is_below_what_a_fault_costs: {error}"),
         }
     }
 }
