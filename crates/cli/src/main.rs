@@ -20,7 +20,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some((tool, arguments)) = tools::find(std::env::args_os()) {
+    let started = tools::find(std::env::args_os(), pagewise_kernel::start::file);
+    if let Some((tool, arguments)) = started {
         return tool(arguments);
     }
     pagewise_tracee::wait::keep_ended_children();

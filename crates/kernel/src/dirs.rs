@@ -1,4 +1,5 @@
-//! The two directories that pagewise keeps: state (saved runs, undo records) and cache (prices).
+//! The directories that pagewise keeps: state (saved runs, undo records) and cache (prices, and links
+//! to the tools, which have a place among the temporary files where there is no cache).
 //!
 //! By the XDG base directory specification: `$XDG_STATE_HOME/pagewise` or
 //! `~/.local/state/pagewise`, and `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Made for the
@@ -96,6 +97,7 @@ struct Kind {
 
 const STATE: Kind = Kind { what: "state", variable: "XDG_STATE_HOME", below_home: ".local/state" };
 const CACHE: Kind = Kind { what: "cache", variable: "XDG_CACHE_HOME", below_home: ".cache" };
+const TEMPORARY: Kind = Kind { what: "temporary", variable: "TMPDIR", below_home: "" };
 
 /// The state directory, made if it does not exist.
 pub fn state_dir() -> Result<PathBuf, DirError> {
@@ -105,6 +107,21 @@ pub fn state_dir() -> Result<PathBuf, DirError> {
 /// The cache directory, made if it does not exist.
 pub fn cache_dir() -> Result<PathBuf, DirError> {
     from_environment(&CACHE)
+}
+
+/// A directory called `name` for links to the tools, made if it does not exist: in the cache
+/// directory, or where that cannot be had among the temporary files, in a directory of this user's.
+pub fn links_dir(name: &str) -> Result<PathBuf, DirError> {
+    let temporary = || {
+        let user = format!("pagewise-{}", rustix::process::geteuid().as_raw());
+        own(&TEMPORARY, std::env::temp_dir().join(user))
+    };
+    let within = |kind, place: PathBuf| {
+        own(kind, place.join("tools")).and_then(|tools| own(kind, tools.join(name)))
+    };
+    cache_dir()
+        .and_then(|cache| within(&CACHE, cache))
+        .or_else(|_no_cache| temporary().and_then(|place| within(&TEMPORARY, place)))
 }
 
 fn from_environment(kind: &Kind) -> Result<PathBuf, DirError> {
@@ -121,14 +138,19 @@ fn base(kind: &Kind, own: Option<OsString>, home: Option<OsString>) -> Option<Pa
 }
 
 fn make(kind: &Kind, base: &Path) -> Result<PathBuf, DirError> {
-    let path = base.join("pagewise");
+    own(kind, base.join("pagewise"))
+}
+
+/// The directory of this path, made with what lies above it: the owner's alone, or an error.
+fn own(kind: &Kind, path: PathBuf) -> Result<PathBuf, DirError> {
+    let above = path.parent().unwrap_or(Path::new("/"));
     let fail = |call| {
         let path = path.clone();
         move |source| DirError::Io { what: kind.what, call, path, variable: kind.variable, source }
     };
     let mut builder = std::fs::DirBuilder::new();
     builder.mode(0o700);
-    builder.recursive(true).create(base).map_err(fail("mkdir"))?;
+    builder.recursive(true).create(above).map_err(fail("mkdir"))?;
     match builder.recursive(false).create(&path) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
         other => other.map_err(fail("mkdir"))?,
@@ -180,6 +202,17 @@ mod tests {
         let error = make(&STATE, &parent).unwrap_err();
         assert!(error.to_string().ends_with("can be entered by other users"), "{error}");
         assert!(error.help().contains("chmod 700"));
+    }
+
+    #[test]
+    fn each_directory_on_the_way_is_the_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = make(&CACHE, dir.path()).unwrap().join("tools");
+        assert_eq!(own(&CACHE, tools.join("cat")).unwrap(), tools.join("cat"));
+        assert_eq!(tools.metadata().unwrap().mode() & 0o777, 0o700);
+        std::fs::set_permissions(&tools, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = own(&CACHE, tools).unwrap_err();
+        assert!(matches!(error, DirError::Unsafe { why: Objection::Open, .. }), "{error}");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! Recorded by a function in `.init_array`, which the C library runs before `main`: 64
 //! `sigaction(2)` and 3 `fcntl(2)` calls, some 5 us.
 
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -62,6 +64,19 @@ pub fn was_closed(descriptor: u32) -> bool {
     descriptor < 3 && CLOSED.load(Ordering::Relaxed) & (1 << descriptor) != 0
 }
 
+/// The path that `execve(2)` was given, which an argument list need not tell; empty where the kernel
+/// did not hand it on (`AT_EXECFN`, getauxval(3)).
+#[must_use]
+pub fn file() -> &'static OsStr {
+    // SAFETY: reads the list of values that the kernel put above our stack; 0 for an unknown one.
+    let text = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
+    if text.is_null() {
+        return OsStr::new("");
+    }
+    // SAFETY: the kernel ends the text with a NUL, and it lies above our stack as long as we live.
+    OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
 /// Gives SIGPIPE back its default, which the runtime took, unless it was ignored at the start: a
 /// tool in a pipeline then ends when its reader does.
 pub fn restore_pipe_signal() {
@@ -74,6 +89,12 @@ pub fn restore_pipe_signal() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_is_the_one_that_runs() {
+        let runs = std::env::current_exe().unwrap();
+        assert_eq!(std::path::Path::new(file()).canonicalize().unwrap(), runs);
+    }
 
     #[test]
     fn the_runtime_is_seen_through() {

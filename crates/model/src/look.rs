@@ -72,6 +72,10 @@ pub struct ProcessSeen {
     pub page_table_bytes: Bytes,
     /// Minor faults of this image's process until exit, its own only.
     pub minor_faults: u64,
+    /// Bytes through its read-like and write-like calls, those of children that it waited for
+    /// included; absent where `/proc/PID/io` could not be read.
+    #[serde(default)]
+    pub moved_bytes: Option<Bytes>,
     /// Its wall time in the traced look; only its proportion to the others means anything.
     pub traced_life_ns: Nanos,
     /// Mapping calls it made.

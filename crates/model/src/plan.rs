@@ -24,6 +24,30 @@ pub enum ThpRestriction {
     Off,
 }
 
+/// A tool of pipelines of which pagewise has its own, with the same options (docs/tools.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tool {
+    /// `cat`.
+    Cat,
+    /// `tee`.
+    Tee,
+}
+
+impl Tool {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Cat, Self::Tee];
+
+    /// The name it is started by.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cat => "cat",
+            Self::Tee => "tee",
+        }
+    }
+}
+
 /// Something done to the running tree from outside, by the supervising process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "watch", rename_all = "snake_case")]
@@ -63,6 +87,9 @@ pub struct Settings {
     /// A saved working set that is read before the program starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set: Option<String>,
+    /// Tools of which the tree finds ours, in front of PATH.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Tool>,
 }
 
 impl Settings {
@@ -90,6 +117,9 @@ impl Settings {
         all.cpus = all.cpus.or_else(|| other.cpus.clone());
         all.watches.extend(other.watches.iter().cloned());
         all.working_set = all.working_set.or_else(|| other.working_set.clone());
+        let more: Vec<Tool> =
+            other.tools.iter().copied().filter(|tool| !all.tools.contains(tool)).collect();
+        all.tools.extend(more);
         all
     }
 }

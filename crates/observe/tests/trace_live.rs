@@ -39,7 +39,7 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 18] = [
+    let tests: [(&str, fn()); 19] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
@@ -52,6 +52,7 @@ fn run_all(filter: Option<&str>) {
         ("a_pipe_has_its_ends", a_pipe_has_its_ends),
         ("endings_are_passed_on", endings_are_passed_on),
         ("processes_are_described", processes_are_described),
+        ("bytes_through_calls_are_each_images_own", bytes_through_calls_are_each_images_own),
         ("threads_and_signals_work", threads_and_signals_work),
         (
             "a_thread_that_waits_for_its_child_is_left_alone",
@@ -233,6 +234,16 @@ fn processes_are_described() {
     assert!(seen.processes[2].exe.ends_with("/ls"));
     assert_eq!(seen.most_processes, 2);
     assert!(seen.descriptor_kinds["device"] > 0);
+}
+
+fn bytes_through_calls_are_each_images_own() {
+    let copy = "dd if=/dev/zero of=/dev/null bs=1000000 count=";
+    let seen = look(&shell(Path::new("/"), &format!("{copy}2 2>&1; exec {copy}5 2>&1")));
+    let moved: Vec<u64> = seen.processes.iter().map(|p| p.moved_bytes.unwrap().0).collect();
+    // What the loader reads of libraries comes on top.
+    assert!((4_000_000..4_100_000).contains(&moved[1]), "{moved:?}");
+    // The program that the shell became has what the shell waited for in its sum.
+    assert!((14_000_000..14_200_000).contains(&moved[2]), "{moved:?}");
 }
 
 fn threads_and_signals_work() {

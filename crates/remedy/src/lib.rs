@@ -12,6 +12,7 @@ mod heap_huge;
 mod heap_small;
 mod malloc_keep;
 mod pipe_grow;
+mod pipe_tools;
 mod place;
 pub mod receipt;
 mod registry;

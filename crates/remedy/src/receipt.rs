@@ -149,7 +149,8 @@ impl Start<'_> {
     fn drop_in(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
         let starts_pagewise = settings.needs_supervision()
             || settings.thp.is_some()
-            || settings.working_set.is_some();
+            || settings.working_set.is_some()
+            || !settings.tools.is_empty();
         let mut lines = vec!["[Service]".to_owned()];
         // Where pagewise starts the program it adds to what the user has, as in a shell.
         lines.extend(self.assignments(settings, !starts_pagewise)?);
@@ -313,6 +314,19 @@ mod tests {
         // Where pagewise becomes the program, systemd sees the program itself.
         let r = receipt("heap-small");
         assert!(!r.systemd.iter().any(|l| l.starts_with("NotifyAccess")), "{:?}", r.systemd);
+    }
+
+    #[test]
+    fn tools_are_put_in_front_by_pagewise_and_not_by_an_environment() {
+        let mut here = here();
+        here.environment = vec![("PATH".into(), "/usr/bin".into())];
+        let r = of("pipe-tools=cat,place", None, &here, &["sort"]);
+        assert!(r.environment.is_empty(), "{:?}", r.environment);
+        assert_eq!(r.command, "pagewise run --with pipe-tools=cat,place=one -- sort");
+        let start = "ExecStart=/opt/pagewise run --with pipe-tools=cat,place=one -- /usr/bin/sort";
+        assert_eq!(r.systemd[2], start);
+        assert!(!r.systemd.iter().any(|l| l.contains("PATH=") || l.starts_with("NotifyAccess")));
+        assert!(r.undo.contains("without `pagewise run`"), "{}", r.undo);
     }
 
     #[test]

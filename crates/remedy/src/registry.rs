@@ -46,6 +46,8 @@ pub enum Mechanism {
     FaultsAdded,
     /// Major faults below those of a plain run.
     MajorFaultsSaved,
+    /// The kernel saw the file of the tools opened that the settings put in front of PATH.
+    ToolsStarted,
     /// What the watcher of this name read back from the kernel.
     Watched(&'static str),
     /// The affinity that the kernel reports at the program's end is the one asked for.
@@ -116,11 +118,12 @@ pub trait Remedy: Sync {
     }
 }
 
-static ALL: [&dyn Remedy; 6] = [
+static ALL: [&dyn Remedy; 7] = [
     &crate::malloc_keep::MallocKeep,
     &crate::heap_huge::HeapHuge,
     &crate::heap_small::HeapSmall,
     &crate::pipe_grow::PipeGrow,
+    &crate::pipe_tools::PipeTools,
     &crate::place::Place,
     &crate::working_set::WorkingSet,
 ];

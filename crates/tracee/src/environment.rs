@@ -22,6 +22,19 @@ pub fn merge(base: Variables, merges: &[EnvMerge]) -> Variables {
     all
 }
 
+/// The value of a variable.
+pub(crate) fn value<'a>(all: &'a Variables, name: &str) -> Option<&'a OsStr> {
+    all.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_os_str())
+}
+
+/// Gives a variable another value, or makes it.
+pub(crate) fn set(all: &mut Variables, name: &str, value: OsString) {
+    match all.iter_mut().find(|(one, _)| one == name) {
+        Some((_, present)) => *present = value,
+        None => all.push((name.into(), value)),
+    }
+}
+
 fn apply(all: &mut Variables, merge: &EnvMerge) {
     if merge.entries.is_empty() {
         return;
@@ -145,6 +158,16 @@ mod tests {
         assert_eq!(merged(Some(""), &with).as_deref(), Some(""));
         let nothing = EnvMerge { name: "V".into(), separator: None, entries: vec![] };
         assert_eq!(merged(None, &nothing), None);
+    }
+
+    #[test]
+    fn a_variable_is_set_in_its_place() {
+        let mut all: Variables = vec![("PATH".into(), "/a".into()), ("HOME".into(), "/h".into())];
+        set(&mut all, "PATH", "/b".into());
+        set(&mut all, "LANG", "C".into());
+        assert_eq!([value(&all, "PATH"), value(&all, "PAT")], [Some(OsStr::new("/b")), None]);
+        let names: Vec<&OsStr> = all.iter().map(|(name, _)| name.as_os_str()).collect();
+        assert_eq!(names, ["PATH", "HOME", "LANG"]);
     }
 
     #[test]

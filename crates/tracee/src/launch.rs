@@ -12,7 +12,7 @@ use crate::drain::Drain;
 use crate::environment::{self, Variables};
 pub use crate::launch_error::LaunchError;
 use crate::program::{self, Program};
-use crate::{read_ahead, wait};
+use crate::{read_ahead, tool_links, wait};
 use pagewise_model::plan::Settings;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::fs::{Mode, OFlags};
@@ -147,7 +147,9 @@ impl Launch {
     /// The file the command means.
     pub(crate) fn find(&self) -> Result<Program, LaunchError> {
         let name = self.argv.first().ok_or(LaunchError::Empty)?;
-        program::find(name, std::env::var_os("PATH").as_deref(), self.cwd.as_deref())
+        let path = std::env::var_os("PATH");
+        let path = tool_links::search_path(&self.settings.tools, path.as_deref())?;
+        program::find(name, path.as_deref(), self.cwd.as_deref())
     }
 
     /// Everything for the child but descriptors and what concerns its parent, with `env` as the
@@ -157,7 +159,11 @@ impl Launch {
         program: &Program,
         env: Variables,
     ) -> Result<Prepared, LaunchError> {
-        let env = environment::merge(env, &self.settings.env);
+        let mut env = environment::merge(env, &self.settings.env);
+        let path = environment::value(&env, "PATH");
+        if let Some(path) = tool_links::search_path(&self.settings.tools, path)? {
+            environment::set(&mut env, "PATH", path);
+        }
         let mut all =
             Prepared::new(program.path.as_os_str(), &self.argv, &env, program.shell_text)?;
         all.thp_off = self.settings.thp.is_some();

@@ -47,6 +47,12 @@ pub enum LaunchError {
         /// Why.
         why: String,
     },
+    /// The tools that it is to find cannot be put in front of PATH.
+    #[error("no tools can be put in front of PATH: {why}")]
+    Tools {
+        /// Why, and what to do.
+        why: String,
+    },
     /// A text for the kernel with a NUL byte inside.
     #[error("{what} contains a NUL byte")]
     Nul {
@@ -84,6 +90,7 @@ impl LaunchError {
             Self::NotExecutable { .. } => 126,
             Self::SetuidRefused { .. }
             | Self::WorkingSet { .. }
+            | Self::Tools { .. }
             | Self::Nul { .. }
             | Self::Unkillable { .. }
             | Self::Call { .. } => 125,

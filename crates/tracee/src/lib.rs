@@ -34,6 +34,7 @@ pub mod run;
 pub mod seccomp;
 mod signals;
 pub mod supervise;
+mod tool_links;
 mod touch;
 pub mod tree;
 pub mod wait;

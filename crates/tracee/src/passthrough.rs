@@ -15,6 +15,7 @@ use crate::perf::Observers;
 use crate::read_ahead;
 use crate::run::{self, Clocks, Finished, Scheduled};
 use crate::signals::Caught;
+use crate::tool_links::Starts;
 use crate::tree::Tree;
 use crate::wait;
 use crate::watcher::{MakeWatcher, WatchReport};
@@ -81,6 +82,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     let mut caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
     let observers = Observers::attach(child.pid(), &launch.observe);
+    let starts = Starts::of(&launch.settings.tools)?;
     let huge_before = run::huge_faults();
     let running = child.release()?;
     let cpu_before = wait::own_cpu_time();
@@ -94,6 +96,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
         watches: Vec::new(),
         supervisor_ns,
         huge_faults: run::huge_faults().saturating_sub(huge_before),
+        tools_started: starts.seen()?,
         leftovers_killed: 0,
         cpus_at_end,
         timed_out: false,

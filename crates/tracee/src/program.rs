@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What `execvp(3)` searches when PATH is not set.
-const DEFAULT_PATH: &str = "/bin:/usr/bin";
+pub(crate) const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// A file that may be executed.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ fn located(path: &Path, cwd: Option<&Path>) -> PathBuf {
 }
 
 /// Whether `file` may be executed; on success whether it is text for the shell.
-fn check(file: &Path, program: &str) -> Result<bool, LaunchError> {
+pub(crate) fn check(file: &Path, program: &str) -> Result<bool, LaunchError> {
     let no = |reason: &str| LaunchError::NotExecutable {
         program: program.to_owned(),
         reason: reason.to_owned(),

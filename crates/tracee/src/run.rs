@@ -12,6 +12,7 @@
 use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::limits::{Limit, Limits};
 use crate::perf::Observers;
+use crate::tool_links::Starts;
 use crate::tree::{self, Killed, Tree};
 use crate::wait;
 use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
@@ -37,6 +38,9 @@ pub struct Finished {
     pub supervisor_ns: Nanos,
     /// Huge pages allocated by faults on the whole machine meanwhile (`thp_fault_alloc`).
     pub huge_faults: u64,
+    /// The file of the tools that its settings put in front of PATH was opened meanwhile, as the
+    /// kernel says; false without such tools.
+    pub tools_started: bool,
     /// Processes it left behind, which were killed.
     pub leftovers_killed: u32,
     /// CPUs it was allowed on when it ended, as the kernel says; empty where that is not known.
@@ -80,6 +84,7 @@ pub fn run(
     let child = launch::spawn(launch, &[])?;
     let mut watchers = watchers(launch, &child, make);
     let observers = Observers::attach(child.pid(), &launch.observe);
+    let starts = Starts::of(&launch.settings.tools)?;
     let huge_before = huge_faults();
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
@@ -112,6 +117,7 @@ pub fn run(
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
         supervisor_ns,
         huge_faults,
+        tools_started: starts.seen()?,
         leftovers_killed: leftovers.map_or(0, |left| left.killed),
         cpus_at_end,
         timed_out: matches!(limits.broken(), Some(Limit::Time(_))),

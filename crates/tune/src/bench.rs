@@ -209,7 +209,8 @@ impl WorldBench<'_, '_> {
         if arm.mechanism.is_empty() || run.leftovers > 0 {
             return Ok(());
         }
-        self.work.unequal(&run.usage).map_or(Ok(()), |why| Err(RunFailure::Failed(why)))
+        let unequal = self.work.unequal(&run.usage, &arm.settings.tools);
+        unequal.map_or(Ok(()), |why| Err(RunFailure::Failed(why)))
     }
 
     fn arm(&self, id: &ArmId) -> Option<&Arm> {

@@ -3,6 +3,7 @@
 
 use crate::world::{Arm, Timed};
 use pagewise_model::look::Look;
+use pagewise_model::plan::Tool;
 use pagewise_model::price::Prices;
 use pagewise_model::usage::{Usage, typical};
 use pagewise_model::{Bytes, Nanos};
@@ -110,6 +111,7 @@ impl Expectation {
             Mechanism::Watched(name) => {
                 run.watched.iter().filter(|(watch, _)| watch == name).map(|(_, n)| n).sum()
             }
+            Mechanism::ToolsStarted => u64::from(run.tools_started),
             Mechanism::Affinity => u64::from(arm.settings.cpus.as_ref() == Some(&run.cpus_at_end)),
         }
     }
@@ -146,13 +148,15 @@ impl Work {
         }
     }
 
-    /// How the work of a run is another than that of the plain runs, if it is.
-    pub(crate) fn unequal(&self, run: &Usage) -> Option<String> {
+    /// How the work of a run in which these tools are ours is another than that of the plain runs,
+    /// if it is. What our tools hand on by reference counts nowhere: with them, less is no sign.
+    pub(crate) fn unequal(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
         let sides =
             [("read", self.read, run.read_bytes), ("wrote", self.written, run.written_bytes)];
         sides.into_iter().find_map(|(verb, plain, bytes)| {
             let ((least, most), bytes) = plain.zip(bytes)?;
-            let low = least as f64 * (1.0 - WORK_SHARE) - WORK_SLACK.0 as f64;
+            let least_share = if tools.is_empty() { 1.0 - WORK_SHARE } else { 0.0 };
+            let low = least as f64 * least_share - WORK_SLACK.0 as f64;
             let high = most as f64 * (1.0 + WORK_SHARE) + WORK_SLACK.0 as f64;
             (!(low..=high).contains(&(bytes.0 as f64))).then(|| {
                 format!(
@@ -221,6 +225,15 @@ mod tests {
         assert_eq!(expectation.host_ns_of_other(&heavy, &three), Nanos(0));
         assert_eq!(expectation.host_ns_of_other(&with_sys(70, 20_000), &three), Nanos::millis(10));
         assert_eq!(expectation.host_ns_of_other(&with_sys(70, 20_000), &three[..2]), Nanos(0));
+    }
+
+    #[test]
+    fn bytes_by_reference_are_missed_by_nobody() {
+        let moves = |bytes| Usage { read_bytes: Some(bytes), ..idle() };
+        let work = Work::of(&[moves(Bytes::gib(2))]);
+        let told = |bytes, tools: &[Tool]| work.unequal(&moves(bytes), tools).is_some();
+        assert!(told(Bytes::gib(1), &[]) && told(Bytes::gib(3), &[]));
+        assert!(!told(Bytes::gib(1), &[Tool::Cat]) && told(Bytes::gib(3), &[Tool::Cat]));
     }
 
     #[test]

@@ -292,6 +292,7 @@ impl World for Live<'_> {
         Ok(Timed {
             watched: done.watches.into_iter().map(|w| (w.watch, w.counter)).collect(),
             huge_faults: done.huge_faults,
+            tools_started: done.tools_started,
             cpus_at_end: done.cpus_at_end,
             supervisor_ns: done.supervisor_ns,
             leftovers: done.leftovers_killed,

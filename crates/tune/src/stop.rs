@@ -7,7 +7,13 @@ use pagewise_tracee::launch::LaunchError;
 use pagewise_trial::RunFailure;
 
 /// Calls on the way to a program that fail for what an arm asks for and not for want of ours.
-const OF_THE_ARM: [&str; 3] = ["execve", "sched_setaffinity", "prctl(PR_SET_THP_DISABLE)"];
+const OF_THE_ARM: [&str; 5] = [
+    "execve",
+    "sched_setaffinity",
+    "prctl(PR_SET_THP_DISABLE)",
+    "inotify_init1",
+    "inotify_add_watch",
+];
 
 /// Why a session ends early. Each becomes one line, a next step and an exit code.
 #[derive(Debug, thiserror::Error)]

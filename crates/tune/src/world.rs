@@ -86,6 +86,8 @@ pub struct Timed {
     pub watched: Vec<(String, u64)>,
     /// Huge pages handed out at faults meanwhile.
     pub huge_faults: u64,
+    /// The file of the tools that the arm puts in front of PATH was opened meanwhile.
+    pub tools_started: bool,
     /// CPUs that it was allowed at its end.
     pub cpus_at_end: Vec<u32>,
     /// CPU time of the supervising process.

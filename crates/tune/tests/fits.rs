@@ -5,7 +5,7 @@
 mod support;
 
 use pagewise_judge::diagnosis::diagnose;
-use pagewise_model::look::{Allocator, Look, PipeSeen, Traced};
+use pagewise_model::look::{Allocator, Look, PipeSeen, ProcessSeen, Traced};
 use pagewise_model::plan::Candidate;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Evidence;
@@ -131,6 +131,79 @@ fn pipes_of_the_program_are_grown_and_others_are_not() {
         t.pipes[0].capacity_bytes = Bytes::kib(256);
     });
     assert_eq!(specs(&large, "pipe-grow"), ["pipe-grow=1024K"]);
+}
+
+/// A pipeline of the program of numbers and of a tool, started as `word` from the file `exe`.
+fn piped_into(word: &str, exe: &str, moved: Option<Bytes>) -> Vec<Candidate> {
+    candidates(|t, l| {
+        busy_pipe(t, l);
+        let tool = ProcessSeen {
+            pid: 11,
+            exe: exe.to_owned(),
+            args: vec![word.to_owned(), "-".to_owned()],
+            moved_bytes: moved,
+            ..t.processes[0].clone()
+        };
+        t.processes.push(tool);
+    })
+}
+
+#[test]
+fn tools_found_through_path_are_replaced() {
+    let moved = Some(Bytes::gib(1));
+    for exe in ["/usr/bin/cat", "/bin/cat", "/usr/bin/coreutils", "/x-coreutils-9.5/bin/cat"] {
+        assert_eq!(
+            specs(&piped_into("cat", exe, moved), "pipe-tools"),
+            ["pipe-tools=cat"],
+            "{exe}"
+        );
+    }
+    let tee = piped_into("tee", "/usr/bin/tee", None);
+    assert_eq!(specs(&tee, "pipe-tools"), ["pipe-tools=tee"]);
+}
+
+#[test]
+fn a_tool_that_ours_would_not_stand_in_for_is_named() {
+    let moved = Some(Bytes::gib(1));
+    for (word, exe, told) in [
+        ("/usr/bin/cat", "/usr/bin/cat", "starts /usr/bin/cat by its path"),
+        ("cat", "/bin/busybox", "its cat is /bin/busybox, not that of coreutils"),
+        ("cat", "/opt/bin/cat", "its cat is /opt/bin/cat"),
+        ("tee", "/opt/pagewise", "its tee is pagewise's already"),
+        ("pv", "/usr/bin/pv", "pv stays as it is"),
+        ("scat", "/usr/bin/scat", "it starts no cat or tee"),
+    ] {
+        let seen = piped_into(word, exe, moved);
+        assert!(specs(&seen, "pipe-tools").is_empty(), "{word} {exe}");
+        let why = why(&seen, "pipe-tools");
+        assert!(why.contains(told), "{why}");
+    }
+    let little = piped_into("cat", "/usr/bin/cat", Some(Bytes::mib(15)));
+    assert_eq!(why(&little, "pipe-tools"), "only 15.0 MiB go through its cat");
+}
+
+#[test]
+fn tools_can_save_their_own_copies_and_the_wakeups_at_their_pipes() {
+    let ceiling = |moved, pid| {
+        let all = candidates(|t, l| {
+            busy_pipe(t, l);
+            let tool = ProcessSeen {
+                pid,
+                exe: "/bin/tee".to_owned(),
+                args: vec!["tee".to_owned()],
+                moved_bytes: moved,
+                ..t.processes[0].clone()
+            };
+            t.processes.push(tool);
+        });
+        all.iter().find(|c| c.remedy == "pipe-tools").unwrap().ceiling_share
+    };
+    let (all, half) = (Some(Bytes::gib(2)), Some(Bytes::gib(1)));
+    assert_eq!(ceiling(all, 11), ceiling(None, 11), "what is not known counts as all");
+    let (copies, wakeups) =
+        (2.0 * (ceiling(all, 12) - ceiling(half, 12)), ceiling(all, 11) - ceiling(all, 12));
+    assert!((copies - ceiling(all, 12)).abs() < 1e-9, "{copies}");
+    assert!(copies > 0.0 && wakeups > 0.0, "{copies} {wakeups}");
 }
 
 #[test]

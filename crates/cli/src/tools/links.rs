@@ -7,6 +7,7 @@
 //! link that is replaced is so by `rename(2)`: at no moment is a name missing.
 
 use crate::failure::Failure;
+use pagewise_kernel::link;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -127,12 +128,7 @@ impl Links {
         if done != Done::Replaced {
             return Ok(());
         }
-        let fresh = self.directory.join(format!(".pagewise-link-{}", std::process::id()));
-        symlink(&self.program, &fresh).map_err(|error| failed("symlink", &fresh, &error))?;
-        std::fs::rename(&fresh, path).map_err(|error| {
-            let _gone = std::fs::remove_file(&fresh);
-            failed("rename", path, &error)
-        })
+        link::replace(&self.program, path).map_err(|error| failed(error.call, path, &error.source))
     }
 
     /// Takes away the links of these names that lead to this or another pagewise.

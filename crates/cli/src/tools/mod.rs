@@ -33,16 +33,24 @@ fn named(name: &OsStr, names: impl IntoIterator<Item = (&'static str, Tool)>) ->
     names.into_iter().find(|(tool, _)| name == *tool).map(|(_, run)| run)
 }
 
-/// The tool that this process was started as, and its arguments.
-pub(crate) fn find(arguments: impl Iterator<Item = OsString>) -> Option<(Tool, Vec<OsString>)> {
+/// The tool that this process was started as, and its arguments. `file` is what execve(2) was given:
+/// by it a link is known also when its starter chose another name (`exec -a NAME cat`).
+pub(crate) fn find<'a>(
+    arguments: impl Iterator<Item = OsString>,
+    file: impl FnOnce() -> &'a OsStr,
+) -> Option<(Tool, Vec<OsString>)> {
     let mut arguments = arguments.peekable();
     let program = arguments.next()?;
-    let linked = Path::new(&program).file_name()?;
-    if let Some(tool) = named(linked, TOOLS.into_iter().chain(ALSO)) {
+    if let Some(tool) = linked(&program).or_else(|| linked(file())) {
         return Some((tool, arguments.collect()));
     }
     let tool = named(&arguments.next()?, TOOLS)?;
     Some((tool, arguments.collect()))
+}
+
+/// The tool of a link's name.
+fn linked(path: &OsStr) -> Option<Tool> {
+    named(Path::new(path).file_name()?, TOOLS.into_iter().chain(ALSO))
 }
 
 /// The help of a tool.
@@ -66,7 +74,19 @@ mod tests {
     }
 
     fn arguments(words: &[&str]) -> Option<Vec<OsString>> {
-        find(words.iter().map(OsString::from)).map(|(_, rest)| rest)
+        started("/opt/pagewise", words)
+    }
+
+    fn started(file: &str, words: &[&str]) -> Option<Vec<OsString>> {
+        find(words.iter().map(OsString::from), || file.as_ref()).map(|(_, rest)| rest)
+    }
+
+    #[test]
+    fn a_link_is_known_under_another_name() {
+        assert_eq!(started("/links/cat", &["other", "tee"]), Some(vec!["tee".into()]));
+        assert_eq!(started("/links/cat", &["", "-n"]), Some(vec!["-n".into()]));
+        assert_eq!(started("/links/other", &["other", "tune"]), None);
+        assert_eq!(started("", &["pagewise", "tune"]), None);
     }
 
     #[test]

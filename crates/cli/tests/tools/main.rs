@@ -7,6 +7,7 @@ mod gnu;
 mod limits;
 mod links;
 mod meter;
+mod stand_ins;
 
 use std::io::Write;
 use std::path::Path;

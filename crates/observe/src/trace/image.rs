@@ -5,7 +5,7 @@
 //! mapping and more for large ones.
 
 use pagewise_kernel::privilege::FileRights;
-use pagewise_kernel::proc::{fd, smaps, stat, status};
+use pagewise_kernel::proc::{fd, io, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::{elf, glibc};
@@ -58,6 +58,7 @@ impl Image {
             file_cow_bytes: Bytes(0),
             page_table_bytes: Bytes(0),
             minor_faults: 0,
+            moved_bytes: None,
             traced_life_ns: Nanos(0),
             churn: MapChurn::default(),
             incomplete: Some("it ended before its memory could be read".to_owned()),
@@ -102,6 +103,8 @@ impl Image {
             let exe = format!("/proc/{pid}/exe");
             self.seen.glibc_huge_tunable = glibc::has_huge_tunable(exe.as_ref());
         }
+        let io = io::read(pid).ok();
+        self.seen.moved_bytes = io.map(|counted| counted.read_chars + counted.write_chars);
         if let Some(faults) = minor_faults(pid) {
             self.seen.minor_faults = faults.saturating_sub(self.faults_before);
         }
@@ -198,6 +201,7 @@ mod tests {
         let (order, seen) = image.close();
         assert_eq!(order, 3);
         assert!(seen.peak_rss_bytes > Bytes(0) && seen.minor_faults > 0);
+        assert!(seen.moved_bytes > Some(Bytes(0)));
         assert!(!seen.args.is_empty() && seen.exe.starts_with('/'));
         assert!(seen.file_cow_bytes > Bytes(0));
     }

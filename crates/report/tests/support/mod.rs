@@ -79,6 +79,7 @@ fn process(exe: &str, incomplete: Option<&str>) -> ProcessSeen {
         file_cow_bytes: Bytes(0),
         page_table_bytes: Bytes::kib(256),
         minor_faults: 16_000,
+        moved_bytes: Some(Bytes::mib(4)),
         traced_life_ns: Nanos::secs(1),
         churn: MapChurn::default(),
         incomplete: incomplete.map(Into::into),

@@ -214,6 +214,7 @@ impl World for Fake {
             file_cow_bytes: Bytes::kib(40),
             page_table_bytes: Bytes::kib(900),
             minor_faults: self.faults,
+            moved_bytes: Some(Bytes::kib(8)),
             traced_life_ns: Nanos::millis(700),
             churn: MapChurn::default(),
             incomplete: None,
@@ -268,6 +269,7 @@ impl World for Fake {
                 ..constructed::usage()
             },
             watched: Vec::new(),
+            tools_started: !arm.settings.tools.is_empty(),
             huge_faults: if huge { self.huge_faults } else { 0 },
             cpus_at_end: vec![0, 1],
             supervisor_ns: Nanos(0),

@@ -104,6 +104,7 @@ fn process(pid: i32) -> ProcessSeen {
         file_cow_bytes: Bytes(0),
         page_table_bytes: Bytes(0),
         minor_faults: 0,
+        moved_bytes: None,
         traced_life_ns: Nanos(1),
         churn: MapChurn::default(),
         incomplete: None,

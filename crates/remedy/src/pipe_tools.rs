@@ -1,0 +1,210 @@
+//! `pipe-tools`: the `cat` and `tee` of an unmodified pipeline are pagewise's own.
+//!
+//! Between two pipes GNU's tools copy each byte twice, `tee` once more for each output, in pieces
+//! that a pipe of 64 KiB keeps small. Ours hand bytes on by reference where both ends allow it,
+//! copy in larger pieces where they do not, and grow the pipes at their ends (docs/tools.md). The
+//! tree finds them because a directory of links stands in front of its PATH: nothing of the program
+//! is changed, and what does not look in PATH runs what it ran before. Where the links lie, why no
+//! other user is trusted by it, and what a killed start leaves: `tracee::tool_links`.
+//!
+//! How it is seen: a process of the traced look whose first argument is the bare name of a tool was
+//! started through PATH (a name with a slash is never looked for), and its file says whose tool that
+//! was. Not seen: a program that passes a bare name with a path of its own; there the counter stays
+//! at 0 and nothing is kept. `pv` is left as it is: pagewise's meter refuses some of its options.
+//!
+//! Cost: a process of ours starts up to half a millisecond later than a C program; what a pipe holds
+//! beyond 64 KiB.
+
+use crate::registry::{Evidence, Mechanism, Remedy};
+use pagewise_model::Bytes;
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::look::{PipeSeen, ProcessSeen};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Settings, Tool};
+use pagewise_model::usage::typical;
+
+/// What tools must move together: copying less takes a few milliseconds, which the later start of
+/// a few of them eats up.
+const LEAST_MOVED: Bytes = Bytes::mib(16);
+/// A tool that is asked after and left alone.
+const METER: &str = "pv";
+
+/// The remedy.
+pub(crate) struct PipeTools;
+
+impl PipeTools {
+    /// In the order of [`Tool::ALL`], so that equal sets are equal doses.
+    fn replace(&self, tools: &[Tool]) -> Dose {
+        let tools: Vec<Tool> = Tool::ALL.into_iter().filter(|tool| tools.contains(tool)).collect();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+        self.with(&names.join("+"), Settings { tools, ..Settings::default() })
+    }
+}
+
+/// Whose tool a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The system's, found through PATH.
+    Systems,
+    /// Named by its path.
+    ByPath,
+    /// Ours already.
+    Ours,
+    /// Something else of that name.
+    Others,
+}
+
+/// The name that a process was started by, without a path.
+fn bare(process: &ProcessSeen) -> Option<&str> {
+    process.args.first().and_then(|word| word.rsplit('/').next())
+}
+
+/// The tool that a process runs, and whose it is.
+fn used(process: &ProcessSeen) -> Option<(Tool, Whose)> {
+    let name = bare(process)?;
+    let tool = Tool::ALL.into_iter().find(|tool| tool.name() == name)?;
+    let file = process.exe.as_str();
+    let named_alone = process.args.first().is_some_and(|word| word == name);
+    // Where the tools are one program, or lie elsewhere behind links, its path says coreutils.
+    let is_systems =
+        file.strip_suffix(name).is_some_and(|dir| ["/bin/", "/usr/bin/"].contains(&dir))
+            || file.contains("coreutils");
+    let whose = match file.rsplit('/').next() {
+        Some("pagewise") => Whose::Ours,
+        _ if !named_alone => Whose::ByPath,
+        _ if is_systems => Whose::Systems,
+        _ => Whose::Others,
+    };
+    Some((tool, whose))
+}
+
+/// Why there is nothing to replace.
+fn refusal(processes: &[ProcessSeen]) -> String {
+    let first = processes.iter().find_map(|p| used(p).map(|(tool, whose)| (p, tool.name(), whose)));
+    match first {
+        Some((_, name, Whose::Ours)) => format!("its {name} is pagewise's already"),
+        Some((process, name, Whose::ByPath)) => {
+            let word = process.args.first().map_or(name, String::as_str);
+            format!("it starts {word} by its path: PATH is not asked")
+        }
+        Some((process, name, _)) => format!("its {name} is {}, not that of coreutils", process.exe),
+        None if processes.iter().any(|p| bare(p) == Some(METER)) => {
+            "it starts no cat or tee (pv stays as it is: meter refuses some of its options)".into()
+        }
+        None => "it starts no cat or tee".into(),
+    }
+}
+
+/// Share of time that ours could save at most: the copies that the tools make, and where they hold
+/// an end of a pipe all wake-ups.
+fn ceiling(evidence: &Evidence<'_>, tools: &[&ProcessSeen], moved: Option<u64>) -> f64 {
+    let sum = |bytes: Option<Bytes>| bytes.unwrap_or_default().0;
+    let all = typical(&evidence.look.runs, |run| sum(run.read_bytes) + sum(run.written_bytes));
+    let part = match (moved, all) {
+        (Some(moved), Some(all)) if all > 0.0 => (moved as f64 / all).min(1.0),
+        _ => 1.0,
+    };
+    let copies = evidence.diagnosis.share(&[CostKind::PipeCopies, CostKind::FileCopies]);
+    let holds = |pipe: &PipeSeen| {
+        tools
+            .iter()
+            .any(|tool| pipe.writers.contains(&tool.pid) || pipe.readers.contains(&tool.pid))
+    };
+    let piped = evidence.traced().is_some_and(|traced| traced.pipes.iter().any(holds));
+    let wakeups = if piped { evidence.share(CostKind::Wakeups) } else { 0.0 };
+    part * copies + wakeups
+}
+
+impl Remedy for PipeTools {
+    fn name(&self) -> &'static str {
+        "pipe-tools"
+    }
+    fn sentence(&self) -> &'static str {
+        "cat and tee inside the program are pagewise's: by reference, in large pieces"
+    }
+    fn parameters(&self) -> &'static str {
+        "cat, tee, or both joined by + (default)"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        if parameter.is_empty() {
+            return Ok(self.replace(&Tool::ALL));
+        }
+        let known = |name: &str| Tool::ALL.into_iter().find(|tool| tool.name() == name);
+        let tools: Option<Vec<Tool>> = parameter.split('+').map(known).collect();
+        tools
+            .map(|tools| self.replace(&tools))
+            .ok_or_else(|| format!("`{parameter}` is not `cat`, `tee` or `cat+tee`"))
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        if evidence.traced().is_none() {
+            return self.unfit("the programs that it starts could not be looked at");
+        }
+        let found = |process: &&ProcessSeen| {
+            used(process).is_some_and(|(_, whose)| whose == Whose::Systems)
+        };
+        let processes: Vec<&ProcessSeen> = evidence.processes().iter().filter(found).collect();
+        if processes.is_empty() {
+            return self.unfit(refusal(evidence.processes()));
+        }
+        let moved: Option<u64> = processes.iter().map(|p| p.moved_bytes.map(|b| b.0)).sum();
+        let tools: Vec<Tool> = processes.iter().filter_map(|p| used(p)).map(|(t, _)| t).collect();
+        let dose = self.replace(&tools);
+        let names = dose.parameter.replace('+', " and ");
+        let why = match moved.map(Bytes) {
+            Some(moved) if moved < LEAST_MOVED => {
+                return self.unfit(format!("only {moved} go through its {names}"));
+            }
+            Some(moved) => {
+                format!("{moved} go through {names} of coreutils, found through PATH")
+            }
+            None => format!("{names} of coreutils, found through PATH"),
+        };
+        self.fitting(why, ceiling(evidence, &processes, moved), vec![dose])
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::ToolsStarted
+    }
+
+    fn notes(&self, dose: &Dose) -> Vec<String> {
+        let names = dose.parameter.replace('+', " and ");
+        vec![
+            format!(
+                "PATH of the program begins with a directory of links in pagewise's cache: `which` \
+                 and what prints PATH show it, and the --version of {names} is pagewise's"
+            ),
+            "processes that set PATH themselves, name a tool by its path, or become another user \
+             run the system's"
+                .to_owned(),
+            "the pipes at the tools' ends hold up to 1 MiB, from the user's budget \
+             (fs.pipe-user-pages-soft)"
+                .to_owned(),
+            "for every program of a shell: `pagewise links DIR` and DIR in front of PATH"
+                .to_owned(),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::tests_support::parse;
+    use pagewise_model::plan::Tool;
+
+    #[test]
+    fn a_set_of_tools_is_one_dose_however_it_is_typed() {
+        let dose = |spec: &str| parse(spec).map(|doses| doses[0].clone());
+        let both = dose("pipe-tools").unwrap();
+        assert_eq!(
+            (both.spec().as_str(), &both.settings.tools[..]),
+            ("pipe-tools=cat+tee", &Tool::ALL[..])
+        );
+        assert_eq!(dose("pipe-tools=tee+cat"), Ok(both.clone()));
+        assert_eq!(dose("pipe-tools=cat+cat").unwrap().spec(), "pipe-tools=cat");
+        for wrong in ["pipe-tools=pv", "pipe-tools=cat+", "pipe-tools=cat,pipe-tools=tee"] {
+            assert!(dose(wrong).is_err(), "{wrong}");
+        }
+        assert!(!both.settings.needs_supervision(), "pagewise becomes the program");
+    }
+}

@@ -1,0 +1,168 @@
+//! The tools of a pipeline as the tree finds them: a directory of links to pagewise in front of PATH.
+//!
+//! `execvp(3)`, shells and the libraries of other languages look for a name without a slash in the
+//! directories of PATH, in order; the first that holds it wins. Each link has the name of a tool and
+//! leads to the file of this process, which tells by that name which tool is meant.
+//!
+//! The directory lies in the user's cache (`kernel::dirs::links_dir`), one for each file of pagewise
+//! and set of tools, and stays: a start makes what is missing in it and puts right what leads
+//! elsewhere, each link at once (`kernel::link`), so that a start that was killed in the middle leaves
+//! nothing that the next one would not use or mend. It is the owner's alone, as is every directory on
+//! the way that pagewise made: no other user can put a program there, and a process of the tree that
+//! has become another user cannot enter it, passes it over as any directory of PATH that it cannot
+//! enter, and finds the system's tools. That also holds where that user could not run pagewise.
+//!
+//! Whether a tool was started is asked of the kernel ([`Starts`]). Not seen: processes that set PATH
+//! by themselves or name a tool by its path; they run what they ran before. Overhead before the program
+//! starts: a look at the file of pagewise, a `stat` of three directories and a `readlink` for each tool;
+//! later one failing call more for each search of the tree for another program.
+
+use crate::launch_error::LaunchError;
+use crate::program::{self, DEFAULT_PATH};
+use pagewise_kernel::opens::Opens;
+use pagewise_kernel::{dirs, link};
+use pagewise_model::plan::Tool;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What separates the directories of PATH.
+const SEPARATOR: u8 = b':';
+
+/// The search path of a program whose tree is to find these tools, where the user's is `path`: as it
+/// is without tools.
+pub(crate) fn search_path(
+    tools: &[Tool],
+    path: Option<&OsStr>,
+) -> Result<Option<OsString>, LaunchError> {
+    if tools.is_empty() {
+        return Ok(path.map(OsStr::to_owned));
+    }
+    let program = own_file()?;
+    let directory = dirs::links_dir(&key(&program, tools))
+        .map_err(|error| LaunchError::Tools { why: format!("{error}; {}", error.help()) })?;
+    fill(&directory, &program, tools)?;
+    in_front(&directory, path).map(Some)
+}
+
+/// The file of this process, which others must be able to run: it is still there, and gives no rights
+/// of its own, which each tool would have.
+fn own_file() -> Result<PathBuf, LaunchError> {
+    let file = std::env::current_exe()
+        .map_err(|error| LaunchError::call("readlink", "/proc/self/exe", &error))?;
+    program::check(&file, &file.to_string_lossy())
+        .map_err(|error| LaunchError::Tools { why: error.to_string() })?;
+    Ok(file)
+}
+
+fn names(tools: &[Tool]) -> String {
+    let chosen = Tool::ALL.into_iter().filter(|tool| tools.contains(tool));
+    chosen.map(Tool::name).collect::<Vec<_>>().join("+")
+}
+
+/// Name of the directory: the same for each start of this file with these tools.
+fn key(program: &Path, tools: &[Tool]) -> String {
+    let mut hasher = DefaultHasher::new();
+    program.as_os_str().as_bytes().hash(&mut hasher);
+    format!("{}-{:016x}", names(tools), hasher.finish())
+}
+
+/// Has a link to `program` in `directory` for each of the tools.
+fn fill(directory: &Path, program: &Path, tools: &[Tool]) -> Result<(), LaunchError> {
+    for tool in tools {
+        let path = directory.join(tool.name());
+        if !path.read_link().is_ok_and(|target| target == program) {
+            link::replace(program, &path).map_err(|error| LaunchError::sys(&error))?;
+        }
+    }
+    Ok(())
+}
+
+/// `directory` before the directories of `path`. An empty path means the working directory, as it
+/// does without us.
+fn in_front(directory: &Path, path: Option<&OsStr>) -> Result<OsString, LaunchError> {
+    if directory.as_os_str().as_bytes().contains(&SEPARATOR) {
+        let directory = directory.display();
+        let why = format!(
+            "{directory} holds a `:`, which separates the directories of PATH; set XDG_CACHE_HOME \
+             to a directory without"
+        );
+        return Err(LaunchError::Tools { why });
+    }
+    let mut all = directory.as_os_str().to_owned();
+    all.push(OsStr::from_bytes(&[SEPARATOR]));
+    all.push(path.unwrap_or(OsStr::new(DEFAULT_PATH)));
+    Ok(all)
+}
+
+/// Looks whether a program starts one of its tools from our directory.
+#[derive(Debug)]
+pub(crate) struct Starts(Option<Opens>);
+
+impl Starts {
+    /// From now on; of a program without such tools there is nothing to look for.
+    pub(crate) fn of(tools: &[Tool]) -> Result<Self, LaunchError> {
+        if tools.is_empty() {
+            return Ok(Self(None));
+        }
+        Opens::of(&own_file()?)
+            .map(|opens| Self(Some(opens)))
+            .map_err(|error| LaunchError::sys(&error))
+    }
+
+    /// Whether the file that the links lead to was opened since. Another start of pagewise by
+    /// somebody else counts too.
+    pub(crate) fn seen(&self) -> Result<bool, LaunchError> {
+        let opens = self.0.as_ref();
+        opens.map_or(Ok(false), |opens| opens.any().map_err(|error| LaunchError::sys(&error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_made_mended_and_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let program = Path::new("/opt/pagewise");
+        let target = |tool: Tool| place.path().join(tool.name()).read_link().unwrap();
+        fill(place.path(), program, &[Tool::Cat]).unwrap();
+        assert_eq!(target(Tool::Cat), program);
+        let before = place.path().metadata().unwrap().modified().unwrap();
+        fill(place.path(), program, &[Tool::Cat]).unwrap();
+        assert_eq!(place.path().metadata().unwrap().modified().unwrap(), before);
+        std::fs::remove_file(place.path().join("cat")).unwrap();
+        symlink("/elsewhere", place.path().join("cat")).unwrap();
+        fill(place.path(), program, &Tool::ALL).unwrap();
+        assert_eq!(Tool::ALL.map(target), [program, program]);
+        assert_eq!(place.path().read_dir().unwrap().count(), 2);
+    }
+
+    #[test]
+    fn each_file_and_each_set_of_tools_has_its_directory() {
+        let [one, other] = ["/opt/pagewise", "/usr/bin/pagewise"].map(Path::new);
+        assert_eq!(key(one, &[Tool::Tee, Tool::Cat]), key(one, &Tool::ALL));
+        assert!(key(one, &Tool::ALL).starts_with("cat+tee-"));
+        assert_ne!(key(one, &[Tool::Cat]), key(other, &[Tool::Cat]));
+    }
+
+    #[test]
+    fn what_is_searched_before_is_searched_after_ours() {
+        let path = |path: Option<&str>| in_front(Path::new("/ours"), path.map(OsStr::new)).unwrap();
+        assert_eq!(path(Some("/a:/b")), "/ours:/a:/b");
+        assert_eq!(path(Some("")), "/ours:");
+        assert_eq!(path(None), "/ours:/bin:/usr/bin");
+        let refused = in_front(Path::new("/o:s"), None).unwrap_err().to_string();
+        assert!(refused.contains("/o:s") && refused.contains("XDG_CACHE_HOME"), "{refused}");
+    }
+
+    #[test]
+    fn without_tools_nothing_is_made_and_nothing_is_looked_for() {
+        assert_eq!(search_path(&[], None).unwrap(), None);
+        assert_eq!(search_path(&[], Some(OsStr::new("/a"))).unwrap().unwrap(), "/a");
+        assert!(!Starts::of(&[]).unwrap().seen().unwrap());
+    }
+}
