@@ -121,11 +121,15 @@ pub(super) fn of(begin: &Begin, instruction: &Instruction, page: PageSize) -> Ac
         return access;
     }
     let Some(registers) = begin.registers else { return Access::Unknown };
-    let hits = |operand: &&Operand| operand.contains(begin.address, registers, instruction);
-    let hit = operands.iter().filter(|operand| hits(operand) == Some(true));
+    let distance = |operand: &Operand| operand.distance(begin.address, registers);
+    let hit = operands.iter().filter(|one| distance(one).is_some_and(|d| d < one.size.max(1)));
     // What cannot be computed is meant when nothing else is.
-    let open = operands.iter().filter(|operand| hits(operand).is_none());
-    common(hit).or_else(|| common(open)).unwrap_or(Access::Unknown)
+    let open = operands.iter().filter(|one| distance(one).is_none());
+    let near = operands.iter().filter(|one| {
+        let off = distance(one).map(|d| d.min(d.wrapping_neg()));
+        instruction.is_string && off.is_some_and(|off| off < STRING_REACH)
+    });
+    common(hit).or_else(|| common(near)).or_else(|| common(open)).unwrap_or(Access::Unknown)
 }
 
 fn is_fetch(begin: &Begin, instruction: &Instruction, page: PageSize) -> bool {
@@ -146,18 +150,14 @@ fn common<'a>(mut operands: impl Iterator<Item = &'a Operand>) -> Option<Access>
 }
 
 impl Operand {
-    /// Whether `address` lies in it; `None` where that cannot be computed.
-    fn contains(&self, address: u64, registers: Registers, of: &Instruction) -> Option<bool> {
+    /// From its first byte to `address`; `None` where that cannot be computed.
+    fn distance(&self, address: u64, registers: Registers) -> Option<u64> {
         let base = match self.base? {
             Base::Source => registers.source,
             Base::Target => registers.target,
             Base::Stack => registers.stack,
         };
-        let start = base.wrapping_add(self.displacement);
-        if of.is_string {
-            return Some(address.abs_diff(start) < STRING_REACH);
-        }
-        Some(address.wrapping_sub(start) < self.size.max(1))
+        Some(address.wrapping_sub(base.wrapping_add(self.displacement)))
     }
 }
 
@@ -208,6 +208,10 @@ mod tests {
         assert_eq!(seen(movsb, DATA, at(DATA, 0x9000, 0)), Access::Read);
         assert_eq!(seen(movsb, DATA, at(0x9000, DATA, 0)), Access::Write);
         assert_eq!(seen(movsb, DATA, at(0x9000, 0x9000, 0)), Access::Unknown);
+        // Near each other: the one that stands at the address; past both, neither.
+        assert_eq!(seen(movsb, DATA, at(DATA, DATA + 8, 0)), Access::Read);
+        assert_eq!(seen(movsb, DATA + 8, at(DATA, DATA + 8, 0)), Access::Write);
+        assert_eq!(seen(movsb, DATA + 32, at(DATA, DATA + 8, 0)), Access::Unknown);
         // push qword [rax + 8]: not computed, so it is meant unless the stack is.
         let push = &[0xff, 0x70, 0x08];
         assert_eq!(seen(push, DATA, at(0, 0, 0x9000)), Access::Read);
