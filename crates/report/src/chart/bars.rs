@@ -5,14 +5,15 @@
 //! apart. On a linear axis rows are bars from 0, on a logarithmic one points.
 
 use super::axis::{Axis, tick_label};
-use super::canvas::{Anchor, At, Canvas, FONT, SMALL, text_width};
+use super::canvas::{Anchor, At, Canvas, FONT, SMALL, fit, text_width};
 use crate::number::three_digits;
-use crate::text::shorten;
 
 const WIDTH: f64 = 920.0;
 const LEFT: f64 = 132.0;
 const RIGHT: f64 = 150.0;
 const MARGIN: f64 = 20.0;
+/// Width of a line from margin to margin.
+const ROOM: f64 = WIDTH - 2.0 * MARGIN;
 const ROW: f64 = 19.0;
 const BAR: f64 = 12.0;
 const HEADER: f64 = 24.0;
@@ -91,8 +92,8 @@ impl Bars {
         plot.top = 66.0 + level_count as f64 * LEVEL + 6.0;
         plot.bottom = plot.top + self.groups.iter().map(height).sum::<f64>();
         let mut canvas = Canvas::new();
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0));
-        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL));
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, ROOM));
+        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, ROOM));
         draw_axis(&mut canvas, &plot, self.unit);
         self.draw_marks(&mut canvas, &plot, &levels);
         let mut y = plot.top;
@@ -102,7 +103,7 @@ impl Bars {
         }
         let mut y = plot.bottom + 46.0;
         for note in &self.notes {
-            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y), &fit(note, SMALL));
+            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y), &fit(note, SMALL, ROOM));
             y += LEVEL;
         }
         canvas.finish(At(WIDTH, y + 6.0), &self.title)
@@ -151,12 +152,6 @@ fn height(group: &Group) -> f64 {
     HEADER + group.rows.len() as f64 * ROW + GAP
 }
 
-/// `text` cut so that it stays in the picture.
-fn fit(text: &str, size: f64) -> String {
-    let room = (WIDTH - 2.0 * MARGIN) / text_width("x", size);
-    shorten(text, room as usize, true)
-}
-
 fn draw_axis(canvas: &mut Canvas, plot: &Plot, unit: &str) {
     for tick in plot.axis.ticks() {
         let x = plot.x(tick);
@@ -171,12 +166,11 @@ fn draw_axis(canvas: &mut Canvas, plot: &Plot, unit: &str) {
 }
 
 fn draw_group(canvas: &mut Canvas, plot: &Plot, group: &Group, top: f64, unit: &str) {
-    let title = fit(&group.title, FONT);
+    let title = fit(&group.title, FONT, ROOM);
     let at = At(MARGIN, top + 15.0);
     canvas.text("pw-strong pw-halo", Anchor::Start, at, &title);
     let x = MARGIN + text_width(&title, FONT) * 1.08 + 12.0;
-    let room = ((WIDTH - MARGIN - x) / text_width("x", SMALL)).max(0.0) as usize;
-    let detail = shorten(&group.detail, room, true);
+    let detail = fit(&group.detail, SMALL, WIDTH - MARGIN - x);
     canvas.text("pw-faint pw-halo", Anchor::Start, At(x, top + 15.0), &detail);
     for (i, row) in group.rows.iter().enumerate() {
         let middle = top + HEADER + (i as f64 + 0.5) * ROW;
@@ -185,8 +179,7 @@ fn draw_group(canvas: &mut Canvas, plot: &Plot, group: &Group, top: f64, unit: &
         match &row.value {
             Ok(range) => draw_range(canvas, plot, row, *range, middle, unit),
             Err(why) => {
-                let room = (WIDTH - MARGIN - LEFT) / text_width("x", SMALL);
-                let text = shorten(&format!("not measured: {why}"), room as usize, true);
+                let text = fit(&format!("not measured: {why}"), SMALL, WIDTH - MARGIN - LEFT);
                 let at = At(LEFT + 6.0, middle + 4.0);
                 canvas.text("pw-faint pw-halo", Anchor::Start, at, &text);
             }

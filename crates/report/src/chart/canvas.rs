@@ -6,9 +6,10 @@
 //! with `pw-` because a style inside an SVG that stands in a page holds for the whole page. Colours
 //! of series are those of Okabe and Ito, told apart by all common kinds of colour blindness.
 //!
-//! Fonts are the viewer's: widths are estimated on the wide side ([`text_width`]).
+//! Fonts are the viewer's: widths are estimated on the wide side ([`text_width`]), and what would
+//! not fit is cut ([`fit`]).
 
-use crate::text::{cells, escape};
+use crate::text::{cells, escape, shorten};
 use std::fmt::Write as _;
 
 /// Font size of labels and values.
@@ -163,6 +164,11 @@ impl Canvas {
 /// Width of `text` at this font size, at most in most fonts.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     cells(text) as f64 * size * CHARACTER
+}
+
+/// `text` cut so that it is no wider than `room` at this font size.
+pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
+    shorten(text, (room / text_width("x", size)) as usize, true)
 }
 
 /// A coordinate with one decimal; what is no number is 0.

@@ -5,10 +5,9 @@
 //! panels, so that panels can be compared. The best cell of a panel has a frame; a cell without a
 //! value has no colour and says why to those who point at it.
 
-use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
+use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
 use super::scale::colour;
 use crate::number::three_digits;
-use crate::text::shorten;
 
 const CELL: At = At(56.0, 27.0);
 const LEFT: f64 = 92.0;
@@ -45,12 +44,10 @@ impl Heat {
     pub(crate) fn draw(&self) -> String {
         let widest = self.panels.iter().map(|p| p.columns.len()).max().unwrap_or(0);
         let width = (LEFT + widest as f64 * CELL.0 + MARGIN).max(NARROWEST);
-        let fit = |text: &str, size: f64| {
-            shorten(text, ((width - 2.0 * MARGIN) / text_width("x", size)) as usize, true)
-        };
+        let room = width - 2.0 * MARGIN;
         let mut canvas = Canvas::new();
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0));
-        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL));
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, room));
+        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, room));
         let (least, most) = self.bounds();
         let mut y = TOP;
         for panel in &self.panels {

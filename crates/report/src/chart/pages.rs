@@ -1,11 +1,10 @@
 //! A map of pages: one cell each, coloured by when it was first touched.
 //!
 //! Rows of equal length under each other, with the address of their first cell; a cell that was
-//! never touched is empty. The colour scale is that of `heat`, dark for the earliest.
+//! never touched is empty. The colours are those of `scale`, dark for the earliest.
 
-use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
+use super::canvas::{Anchor, At, Canvas, SMALL, fit};
 use super::scale::colour;
-use crate::text::shorten;
 use pagewise_model::Nanos;
 
 /// Distance of cells, and the part of it that is filled.
@@ -83,11 +82,10 @@ impl PageMap {
 }
 
 fn draw_panel(canvas: &mut Canvas, panel: &Pages, top: f64, width: f64) {
-    let fit = |text: &str, size: f64| {
-        shorten(text, ((width - 2.0 * MARGIN) / text_width("x", size)) as usize, true)
-    };
-    canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &fit(&panel.title, 14.5));
-    canvas.text("pw-faint", Anchor::Start, At(MARGIN, top + 32.0), &fit(&panel.detail, SMALL));
+    let room = width - 2.0 * MARGIN;
+    let (title, detail) = (fit(&panel.title, 14.5, room), fit(&panel.detail, SMALL, room));
+    canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &title);
+    canvas.text("pw-faint", Anchor::Start, At(MARGIN, top + 32.0), &detail);
     for (number, row) in panel.rows.iter().enumerate() {
         let y = top + 40.0 + number as f64 * PITCH;
         canvas.text("pw-faint", Anchor::End, At(LEFT - 8.0, y + 9.0), &row.label);

@@ -4,9 +4,8 @@
 //! total stands at the end of each row, so that equal shares are not taken for equal times. A share
 //! that has room for it holds its percentage, and every one tells its name to those who point at it.
 
-use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
+use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
 use crate::number::percent;
-use crate::text::shorten;
 
 const WIDTH: f64 = 920.0;
 const LEFT: f64 = 150.0;
@@ -49,9 +48,6 @@ pub(crate) struct Stacks {
 impl Stacks {
     /// The picture as SVG.
     pub(crate) fn draw(&self) -> String {
-        let fit = |text: &str, size: f64, room: f64| {
-            shorten(text, (room / text_width("x", size)) as usize, true)
-        };
         let room = WIDTH - 2.0 * MARGIN;
         let mut canvas = Canvas::new();
         canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, room));
