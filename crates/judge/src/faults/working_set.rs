@@ -34,7 +34,7 @@ impl FirstTouches {
     /// Takes a part of the list.
     pub fn take(&mut self, names: &Names, faults: &[Fault]) {
         for fault in faults {
-            let place = names.places.get(fault.place as usize).filter(|place| is_kept(place));
+            let place = names.place(fault).filter(|place| is_kept(place));
             let is_served = fault.served != Served::No;
             if let Some((place, offset)) = place.zip(fault.offset_bytes).filter(|_| is_served) {
                 self.touch(&place.path, offset, fault);

@@ -245,3 +245,17 @@ pub struct Names {
     /// Callers of instructions.
     pub stacks: Vec<Stack>,
 }
+
+impl Names {
+    /// What lives on the page of a fault.
+    #[must_use]
+    pub fn place(&self, fault: &Fault) -> Option<&Place> {
+        self.places.get(fault.place as usize)
+    }
+
+    /// The instruction of a fault.
+    #[must_use]
+    pub fn site(&self, fault: &Fault) -> Option<&Site> {
+        self.sites.get(fault.site as usize)
+    }
+}

@@ -1,13 +1,10 @@
 //! When faults came, who is behind them, which came again, and what would remove them.
 
-use super::{LISTED, groups, site_name, table_of, tally_cells, timed_wall};
+use super::{function_rows, groups, tallies, timed_wall};
 use crate::number::{counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
-use crate::table::{Cell, Table};
-use pagewise_model::fault::{
-    Callers, FaultReport, FunctionTally, GroupTally, Saving, StackEnd, Stacks, Tally,
-};
+use pagewise_model::fault::{Callers, FaultReport, GroupTally, Saving, StackEnd, Stacks, Tally};
 use pagewise_model::{Fact, Nanos};
 
 /// All of it as lines.
@@ -23,26 +20,16 @@ pub(super) fn section(report: &FaultReport, style: &Style) -> String {
 
 /// The functions behind the faults, then the faults that have none, with the reason.
 pub(super) fn caller_rows(callers: &Callers) -> impl Iterator<Item = (String, Tally)> {
-    let named = callers.functions.iter().take(LISTED);
-    let unnamed = callers.unnamed.iter();
-    named
-        .map(|one| (site_name(&one.site), one.tally))
-        .chain(unnamed.map(|group| (unnamed_row(group), group.tally)))
-}
-
-fn unnamed_row(group: &GroupTally<StackEnd>) -> String {
-    format!("not known: {}", group.kind.label())
+    let unnamed =
+        |group: &GroupTally<StackEnd>| (format!("not known: {}", group.kind.label()), group.tally);
+    function_rows(&callers.functions).chain(callers.unnamed.iter().map(unnamed))
 }
 
 fn callers(callers: &Fact<Callers>, wall: Option<Nanos>, style: &Style) -> String {
     let mut page = Page::new(style);
     match callers {
         Fact::Known(callers) => {
-            let mut table = table_of("who is behind them", wall);
-            for (name, tally) in caller_rows(callers) {
-                row(&mut table, name, &tally, wall);
-            }
-            page.append(&table.render(style));
+            page.append(&tallies("who is behind them", caller_rows(callers), wall, style));
             page.para(&how_callers_are_known(callers), 2, Tone::Faint);
         }
         Fact::Missing(why) => {
@@ -50,10 +37,6 @@ fn callers(callers: &Fact<Callers>, wall: Option<Nanos>, style: &Style) -> Strin
         }
     }
     page.finish()
-}
-
-fn row(table: &mut Table, name: String, tally: &Tally, wall: Option<Nanos>) {
-    table.row([Cell::from(name)].into_iter().chain(tally_cells(tally, wall)).collect());
 }
 
 fn how_callers_are_known(callers: &Callers) -> String {
@@ -82,14 +65,8 @@ fn churn(report: &FaultReport, wall: Option<Nanos>, style: &Style) -> String {
         wall,
         style,
     ));
-    let functions: Vec<&FunctionTally> = report.churn.functions.iter().take(LISTED).collect();
-    if !functions.is_empty() {
-        let mut table = table_of("pages that had gone, by", wall);
-        for one in functions {
-            row(&mut table, site_name(&one.site), &one.tally, wall);
-        }
-        page.section(&table.render(style));
-    }
+    let functions = function_rows(&report.churn.functions);
+    page.section(&tallies("pages that had gone, by", functions, wall, style));
     page.finish()
 }
 

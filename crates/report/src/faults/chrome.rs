@@ -34,8 +34,8 @@ impl Chrome {
 }
 
 fn event(names: &Names, fault: &Fault) -> String {
-    let place = names.places.get(fault.place as usize);
-    let site = names.sites.get(fault.site as usize);
+    let place = names.place(fault);
+    let site = names.site(fault);
     let micros = |ns: u64| ns as f64 / 1000.0;
     let labels: Vec<&str> = fault.labels.iter().map(|label| label.label()).collect();
     let mut event = json!({

@@ -121,8 +121,8 @@ impl Firefox {
     }
 
     fn mark(&mut self, names: &Names, fault: &Fault) -> Mark {
-        let place = names.places.get(fault.place as usize);
-        let site = names.sites.get(fault.site as usize);
+        let place = names.place(fault);
+        let site = names.site(fault);
         let labels: Vec<&str> = fault.labels.iter().map(|label| label.label()).collect();
         let page = match fault.offset_bytes {
             Some(offset) => format!("{:#x} (offset {:#x})", fault.page_address, offset.0),
@@ -146,7 +146,7 @@ impl Firefox {
     /// The stack of a fault, outermost first.
     fn stack(&mut self, thread: ThreadHandle, names: &Names, fault: &Fault) -> Option<StackHandle> {
         let callers = super::callers(names, fault).rev();
-        let sites = callers.chain(names.sites.get(fault.site as usize));
+        let sites = callers.chain(names.site(fault));
         let frame = |site: &Site| FrameInfo {
             frame: Frame::Label(self.profile.intern_string(&site_name(site))),
             category_pair: self.category.into(),

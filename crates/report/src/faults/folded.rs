@@ -39,8 +39,8 @@ impl Folded {
 }
 
 fn stack(names: &Names, fault: &Fault) -> String {
-    let site = names.sites.get(fault.site as usize);
-    let kind = names.places.get(fault.place as usize).map_or("unknown", |p| p.kind.label());
+    let site = names.site(fault);
+    let kind = names.place(fault).map_or("unknown", |p| p.kind.label());
     let mut frames: Vec<String> = callers(names, fault).rev().map(function).collect();
     if frames.is_empty() {
         let file = site.map_or("", |site| site.path.as_str());

@@ -26,28 +26,26 @@ const MOST_PANELS: usize = 16;
 /// First touches under construction.
 #[derive(Debug, Default)]
 pub(super) struct Html {
-    /// By name of the mapping, and by process where it has no file.
-    mappings: HashMap<(String, Option<i32>), Mapping>,
+    mappings: HashMap<Mapping, Touches>,
     last: Nanos,
 }
 
+/// A mapping by its name, and by process where it has no file.
+type Mapping = (String, Option<i32>);
+
 /// First touch of each page, by its offset or address.
 #[derive(Debug, Default)]
-struct Mapping {
-    is_file: bool,
-    pages: BTreeMap<u64, Nanos>,
-}
+struct Touches(BTreeMap<u64, Nanos>);
 
 impl Html {
     /// Adds faults.
     pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
         for fault in faults {
-            let Some(place) = names.places.get(fault.place as usize) else { continue };
+            let Some(place) = names.place(fault) else { continue };
             let process = fault.offset_bytes.is_none().then_some(fault.pid);
-            let mapping = self.mappings.entry((place_name(place), process)).or_default();
-            mapping.is_file = fault.offset_bytes.is_some();
+            let touches = self.mappings.entry((place_name(place), process)).or_default();
             let at = fault.offset_bytes.map_or(fault.page_address, |offset| offset.0);
-            let first = mapping.pages.entry(at).or_insert(fault.since_first_ns);
+            let first = touches.0.entry(at).or_insert(fault.since_first_ns);
             *first = (*first).min(fault.since_first_ns);
             self.last = self.last.max(fault.since_first_ns);
         }
@@ -68,17 +66,18 @@ impl Html {
     }
 
     fn map(&self, page: Bytes) -> PageMap {
-        let mut all: Vec<(&(String, Option<i32>), &Mapping)> = self.mappings.iter().collect();
-        all.sort_by_key(|(name, mapping)| (std::cmp::Reverse(mapping.pages.len()), *name));
+        let mut all: Vec<(&Mapping, &Touches)> = self.mappings.iter().collect();
+        all.sort_by_key(|(mapping, touches)| (std::cmp::Reverse(touches.0.len()), *mapping));
         let left = all.split_off(all.len().min(MOST_PANELS));
         let processes: BTreeSet<i32> = self.mappings.keys().filter_map(|(_, pid)| *pid).collect();
         let several = processes.len() > 1;
-        let panel = |((name, pid), mapping): &(&(String, Option<i32>), &Mapping)| {
+        let panel = |((name, pid), touches): &(&Mapping, &Touches)| {
             let of =
                 pid.filter(|_| several).map_or_else(String::new, |pid| format!(", process {pid}"));
-            mapping.panel(format!("{name}{of}"), page, self.last)
+            let by = if pid.is_none() { "offset" } else { "address" };
+            touches.panel(format!("{name}{of}"), by, page, self.last)
         };
-        let rest: usize = left.iter().map(|(_, mapping)| mapping.pages.len()).sum();
+        let rest: usize = left.iter().map(|(_, touches)| touches.0.len()).sum();
         let note = (rest > 0).then(|| {
             format!(
                 "Not drawn: {} on {}.",
@@ -95,12 +94,13 @@ impl Html {
     }
 }
 
-impl Mapping {
-    fn panel(&self, title: String, page: Bytes, last: Nanos) -> Pages {
+impl Touches {
+    /// The picture, with rows by offset or address.
+    fn panel(&self, title: String, by: &str, page: Bytes, last: Nanos) -> Pages {
         let pages_a_cell = self.pages_a_cell(page);
         let cell_bytes = page.0.max(1).saturating_mul(pages_a_cell);
         let mut cells: BTreeMap<u64, (Nanos, u64)> = BTreeMap::new();
-        for (at, first) in &self.pages {
+        for (at, first) in &self.0 {
             let cell = cells.entry(at / cell_bytes).or_insert((*first, 0));
             *cell = (cell.0.min(*first), cell.1 + 1);
         }
@@ -121,11 +121,10 @@ impl Mapping {
             1 => "a cell is a page".to_owned(),
             n => format!("a cell is {} pages", count(n)),
         };
-        let what = if self.is_file { "offset" } else { "address" };
-        let pages = counted(self.pages.len() as u64, "page", "pages");
+        let pages = counted(self.0.len() as u64, "page", "pages");
         Pages {
             title,
-            detail: format!("{pages}; {each}; rows by {what}"),
+            detail: format!("{pages}; {each}; rows by {by}"),
             rows: rows.into_values().collect(),
         }
     }
@@ -134,7 +133,7 @@ impl Mapping {
     fn pages_a_cell(&self, page: Bytes) -> u64 {
         let rows = |pages_a_cell: u64| {
             let row_bytes = page.0.max(1).saturating_mul(pages_a_cell).saturating_mul(COLUMNS);
-            let mut rows: Vec<u64> = self.pages.keys().map(|at| at / row_bytes).collect();
+            let mut rows: Vec<u64> = self.0.keys().map(|at| at / row_bytes).collect();
             rows.dedup();
             rows.len()
         };

@@ -55,8 +55,8 @@ impl List {
             out.push_str(rest);
         }
         for fault in faults {
-            let place = names.places.get(fault.place as usize);
-            let site = names.sites.get(fault.site as usize);
+            let place = names.place(fault);
+            let site = names.site(fault);
             out.push_str(&match self.format {
                 Format::Table => table(fault, place, site, self.has_latency),
                 Format::Pagein => pagein(fault, place, site),

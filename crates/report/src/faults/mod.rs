@@ -178,24 +178,29 @@ fn incomplete(report: &FaultReport) -> String {
     )
 }
 
-/// The cells of a tally, under the columns of [`table_of`].
-fn tally_cells(tally: &Tally, wall: Option<Nanos>) -> Vec<Cell> {
-    let times = wall.map(|wall| {
-        let share = percent(share(tally.time_ns, wall));
-        [Cell::from(tally.time_ns.to_string()), share.into()]
-    });
-    let again = Cell::from(count(tally.again_faults));
-    let first = Cell::from(count(tally.faults));
-    [first].into_iter().chain(times.into_iter().flatten()).chain([again]).collect()
-}
-
-/// With times only where there is a wall time to set them against.
-fn table_of(title: &'static str, wall: Option<Nanos>) -> Table {
-    let times = wall.map(|_| [("time", Align::Decimal), ("of wall", Align::Decimal)]);
+/// A table of tallies by name; with times only where there is a wall time to set them against.
+fn tallies(
+    title: &'static str,
+    rows: impl Iterator<Item = (String, Tally)>,
+    wall: Option<Nanos>,
+    style: &Style,
+) -> String {
     let mut columns = vec![(title, Align::Name), ("faults", Align::Right)];
-    columns.extend(times.into_iter().flatten());
+    if wall.is_some() {
+        columns.extend([("time", Align::Decimal), ("of wall", Align::Decimal)]);
+    }
     columns.push(("again", Align::Right));
-    Table::new(&columns)
+    let mut table = Table::new(&columns);
+    for (name, tally) in rows {
+        let mut cells = vec![Cell::from(name), count(tally.faults).into()];
+        if let Some(wall) = wall {
+            let share = percent(share(tally.time_ns, wall));
+            cells.extend([Cell::from(tally.time_ns.to_string()), share.into()]);
+        }
+        cells.push(count(tally.again_faults).into());
+        table.row(cells);
+    }
+    table.render(style)
 }
 
 fn groups<K: Copy>(
@@ -205,31 +210,23 @@ fn groups<K: Copy>(
     wall: Option<Nanos>,
     style: &Style,
 ) -> String {
-    let mut table = table_of(title, wall);
-    for group in groups {
-        let name = Cell::from(label(group.kind));
-        table.row([name].into_iter().chain(tally_cells(&group.tally, wall)).collect());
-    }
-    table.render(style)
+    let rows = groups.iter().map(|group| (label(group.kind), group.tally));
+    tallies(title, rows, wall, style)
 }
 
 fn places(places: &[PlaceTally], wall: Option<Nanos>, style: &Style) -> String {
-    let mut table = table_of("touched mapping", wall);
-    for one in places.iter().take(LISTED) {
-        let name = Cell::from(place_name(&one.place));
-        table.row([name].into_iter().chain(tally_cells(&one.tally, wall)).collect());
-    }
-    table.render(style)
+    let rows = places.iter().take(LISTED).map(|one| (place_name(&one.place), one.tally));
+    tallies("touched mapping", rows, wall, style)
+}
+
+/// The first of these functions by their names.
+fn function_rows(functions: &[FunctionTally]) -> impl Iterator<Item = (String, Tally)> {
+    functions.iter().take(LISTED).map(|one| (site_name(&one.site), one.tally))
 }
 
 fn functions(functions: &[FunctionTally], wall: Option<Nanos>, style: &Style) -> String {
-    let mut table = table_of("touching function", wall);
-    for one in functions.iter().take(LISTED) {
-        let name = Cell::from(site_name(&one.site));
-        table.row([name].into_iter().chain(tally_cells(&one.tally, wall)).collect());
-    }
     let mut page = Page::new(style);
-    page.append(&table.render(style));
+    page.append(&tallies("touching function", function_rows(functions), wall, style));
     if !functions.is_empty() {
         let text = "the function that holds the instruction itself, whoever called it";
         page.para(text, 2, Tone::Faint);

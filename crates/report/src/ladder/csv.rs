@@ -9,8 +9,9 @@ const HEADER: &str = "rung,writer,reader,pages,wait,placement,gift,lock,untouche
 buffer_bytes,pipe_bytes,page_bytes,consumption,safe,refused,repeat,place,bytes,timed_bytes,wall_ns,\
 gib_per_s,writer_user_ns,writer_sys_ns,writer_voluntary_switches,writer_involuntary_switches,\
 writer_minor_faults,writer_calls,writer_slots,writer_spins,writer_spun_ns,writer_own_ns,\
-writer_blocks,reader_user_ns,reader_sys_ns,reader_voluntary_switches,reader_involuntary_switches,reader_minor_faults,\
-reader_calls,reader_slots,reader_spins,reader_spun_ns,reader_own_ns,reader_blocks\n";
+writer_blocks,reader_user_ns,reader_sys_ns,reader_voluntary_switches,reader_involuntary_switches,\
+reader_minor_faults,reader_calls,reader_slots,reader_spins,reader_spun_ns,reader_own_ns,\
+reader_blocks\n";
 
 /// Fields of a repeat, for points that have none.
 const SAMPLE_FIELDS: usize = 28;
