@@ -7,17 +7,8 @@ mod support;
 use pagewise_report::faults::{Export, Form};
 use pagewise_report::render;
 use serde_json::Value;
-use support::PLAIN;
 use support::faults::{faults, names, run};
-
-fn check(name: &str, got: &str) {
-    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, got).unwrap();
-    }
-    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    assert_eq!(got, want, "{name} changed:\n{got}");
-}
+use support::{PLAIN, check};
 
 /// The list in parts of `part` faults.
 fn exported(form: Form, part: usize) -> String {

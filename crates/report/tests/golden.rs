@@ -14,13 +14,8 @@ use support::{
 };
 
 fn check(name: &str, got: &str) {
-    let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, got).unwrap();
-    }
-    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    assert_eq!(got, want, "{name} changed:\n{got}");
-    assert!(want.lines().count() < 60, "{name} is too long to review");
+    support::check(&format!("{name}.txt"), got);
+    assert!(got.lines().count() < 60, "{name} is too long to review");
 }
 
 #[test]

@@ -10,19 +10,10 @@ use pagewise_report::ladder::{csv, html, section, svg};
 use pagewise_report::text::{cells, is_hostile};
 use pagewise_report::{Style, render};
 use proptest::prelude::*;
-use support::PLAIN;
 use support::ladder::{bench, ladder, point, rung, sweep};
+use support::{PLAIN, check};
 
 const HOSTILE: &str = "</title><script>alert(1)</script>\x1b]0;x\x07\u{202e}\" onload='x' & , \n";
-
-fn check(name: &str, got: &str) {
-    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, got).unwrap();
-    }
-    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    assert_eq!(got, want, "{name} changed:\n{got}");
-}
 
 #[test]
 fn the_ladder_as_text() {

@@ -21,6 +21,16 @@ use pagewise_report::Style;
 
 pub(crate) const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
 
+/// Compares with the reviewed text of this name, or with `UPDATE_GOLDEN` set writes it anew.
+pub(crate) fn check(name: &str, got: &str) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, got).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    assert_eq!(got, want, "{name} changed:\n{got}");
+}
+
 pub(crate) fn machine() -> Machine {
     Machine {
         kernel: "6.0.0-test".into(),
