@@ -13,8 +13,9 @@
 //!   the program had run twice as long as until then. What is touched for the first time at exit so
 //!   does not move it.
 //!
-//! A program without a loader begins with main, and so does a process that was forked, or is older
-//! than the recording; its time starts there.
+//! A program without a loader begins with main, and so does a process that is older than the
+//! recording, or was forked (unless its parent is in the steady state: then with that); its time
+//! starts there.
 
 use super::groups;
 use pagewise_model::Nanos;
