@@ -5,9 +5,11 @@
 //! then waited for by reading them: the device has them all in its queue, and no fault finds a page
 //! that is still on its way, which would count as a major one too.
 //!
-//! What the page cache holds already is not asked for: each piece is probed at every sixteenth page
-//! and its last with a read that must not wait (`pagewise_kernel::keep::is_cached`), 1 us for 128 KiB.
-//! A piece of which only other pages are missing is left to the program.
+//! What the page cache holds already is not read: each piece is probed at every sixteenth page and its
+//! last with a read that must not wait (`pagewise_kernel::keep::is_cached`). That comes after all was
+//! asked for: such a read makes the kernel fetch some pages around it, and where the device is quick it
+//! then finds them, so that a piece of which only the probed pages are there would look whole. Asking
+//! and probing take some 2 us for 128 KiB that are there.
 //!
 //! A file that is not what was recorded is left out: it has to have its length, and its time of last
 //! writing or its build identifier. Not seen: what the program reads by system calls. At most
@@ -40,9 +42,9 @@ pub struct Plan {
 /// How a plan was carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Read from files.
+    /// Waited for.
     pub read: Bytes,
-    /// Found in the page cache.
+    /// Found in the page cache, before or as soon as it was asked for.
     pub found: Bytes,
 }
 
@@ -115,26 +117,30 @@ impl Plan {
     #[must_use]
     pub fn execute(&self) -> Done {
         let mut done = Done::default();
-        let mut missing = Vec::new();
-        for (file, ranges) in &self.files {
-            for (offset, length) in ranges.iter().flat_map(pieces) {
-                if is_there(file, offset, length) {
-                    done.found += Bytes(length);
-                } else {
-                    // A hint: what it does not bring, the read below does.
-                    let _hint = fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed);
-                    missing.push((file, offset, length));
-                }
-            }
+        for (file, offset, length) in self.pieces() {
+            // A hint: what it does not bring, the read below does.
+            let _hint = fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed);
         }
         let mut buffer = vec![0; PIECE.0 as usize];
-        for (file, offset, length) in missing {
+        for (file, offset, length) in self.pieces() {
+            if is_there(file, offset, length) {
+                done.found += Bytes(length);
+                continue;
+            }
             let part = buffer.get_mut(..length as usize).unwrap_or_default();
             // What cannot be read here is the program's to meet.
             let read = file.read_at(part, offset).unwrap_or(0);
             done.read += Bytes(read as u64);
         }
         done
+    }
+
+    /// All parts to be read: file, offset and length.
+    fn pieces(&self) -> impl Iterator<Item = (&File, u64, u64)> {
+        self.files.iter().flat_map(|(file, ranges)| {
+            let all = ranges.iter().flat_map(pieces);
+            all.map(move |(offset, length)| (file, offset, length))
+        })
     }
 }
 
