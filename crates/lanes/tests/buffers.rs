@@ -8,7 +8,7 @@
 )]
 
 use pagewise_lanes::buffer::{Dropped, Frozen, Pages, Sent, Store};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::io::{PipeReader, PipeWriter, Read, Seek, Write};
@@ -194,6 +194,42 @@ fn a_returning_region_keeps_its_content_and_the_reader_what_it_got() {
         drop(region);
         assert_eq!(read(&mut reader, 200)[100], 0xee);
     }
+}
+
+#[test]
+fn many_references_to_a_returning_page_are_not_taken_for_pins() {
+    const REFERENCES: usize = 1_100;
+    let page = rustix::param::page_size();
+    let mut region = Dropped::returning(page, Pages::Base).unwrap();
+    // Once a process has pinned memory, fork looks for pinned pages.
+    pin(&region.as_mut_slice()[..page]);
+    region.as_mut_slice().fill(1);
+    let (mut left, mut held) = (REFERENCES, Vec::new());
+    while left > 0 {
+        let (reader, writer) = pipe(1 << 20);
+        let slots = rustix::pipe::fcntl_getpipe_size(&writer).unwrap() / page;
+        for _ in 0..slots.min(left) {
+            assert_eq!(region.give(&writer, 1).unwrap(), Sent::ByReference);
+        }
+        held.push((reader, slots.min(left)));
+        left -= slots.min(left);
+    }
+    region.renew().unwrap();
+    region.as_mut_slice().fill(2);
+    for (mut reader, len) in held {
+        assert!(read(&mut reader, len).iter().all(|byte| *byte == 1));
+    }
+}
+
+/// Lets the kernel pin some memory for a moment, where there are files for which it does (O_DIRECT).
+fn pin(bytes: &[u8]) {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pinned");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT;
+    match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => assert_eq!(rustix::io::write(&file, bytes), Ok(bytes.len())),
+        Err(errno) => eprintln!("SKIP pinning: open {}: {errno}", path.display()),
+    }
+    let _gone = std::fs::remove_file(&path);
 }
 
 #[test]

@@ -49,3 +49,20 @@ fn a_child_does_not_inherit_what_can_be_written() {
         assert!(region.as_mut_slice().iter().all(|byte| *byte == 1));
     }
 }
+
+#[test]
+fn without_a_huge_page_to_try_huge_pages_are_not_trusted() {
+    let _alone = alone();
+    let pid = fork(|| {
+        // SAFETY: takes no pointer; from now on this child gets base pages only.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let mut region = Dropped::returning(LEN, Pages::Huge).unwrap();
+        let before = region.as_mut_slice().as_ptr();
+        region.give(&writer, 10).unwrap();
+        region.renew().unwrap();
+        // The content has been moved.
+        region.as_mut_slice().as_ptr() != before
+    });
+    assert_eq!(wait(pid), 0);
+}

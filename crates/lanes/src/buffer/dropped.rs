@@ -20,9 +20,10 @@
 
 #![allow(unsafe_code, reason = "vmsplice of bytes that this type never writes again")]
 
+use super::proof;
 use super::region::{Pages, Region};
+use super::returning::{self, References};
 use super::send::{SendError, Sent, send_all, write};
-use super::{proof, returning};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -53,8 +54,9 @@ pub struct Dropped {
     given: usize,
     /// Whether any of them went by reference.
     held: bool,
-    /// Whether pages that nobody refers to any more are used again.
-    returns: bool,
+    /// What pages that are used again when nobody refers to them any more need known; none where
+    /// every round has others.
+    returns: Option<References>,
 }
 
 impl Dropped {
@@ -64,7 +66,7 @@ impl Dropped {
     ///
     /// ENOMEM.
     pub fn new(size: usize, pages: Pages) -> Result<Self, Errno> {
-        Self::over(size, pages, false)
+        Self::over(size, pages, None)
     }
 
     /// As [`Dropped::new`], but the bytes stay when the region is used up: what is not written anew
@@ -72,7 +74,9 @@ impl Dropped {
     ///
     /// Each time the region is used up a child process is made that ends at once. So this is for
     /// small processes and for regions of several times what the pipe holds; in a large process
-    /// [`Dropped::new`] is faster.
+    /// [`Dropped::new`] is faster. And it is for readers that do not multiply what they get: in a
+    /// process that uses O_DIRECT or the like, a base page of which readers made more than 500
+    /// references themselves (tee(2)) could change under them.
     ///
     /// # Errors
     ///
@@ -98,10 +102,10 @@ impl Dropped {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn returning(size: usize, pages: Pages) -> Result<Self, Errno> {
-        Self::over(size, pages, true)
+        Self::over(size, pages, Some(References::default()))
     }
 
-    fn over(size: usize, pages: Pages, returns: bool) -> Result<Self, Errno> {
+    fn over(size: usize, pages: Pages, returns: Option<References>) -> Result<Self, Errno> {
         Ok(Self { memory: Region::anonymous(size, pages)?, given: 0, held: false, returns })
     }
 
@@ -140,10 +144,10 @@ impl Dropped {
     ///
     /// ENOMEM; the region then gives out no byte that was given.
     pub fn renew(&mut self) -> Result<(), Errno> {
-        match (self.held, self.returns) {
-            (true, false) => self.memory.drop_pages()?,
-            (true, true) => returning::take_back(&mut self.memory)?,
-            (false, _) => {}
+        match &mut self.returns {
+            _ if !self.held => {}
+            None => self.memory.drop_pages()?,
+            Some(references) => returning::take_back(&mut self.memory, references)?,
         }
         (self.given, self.held) = (0, false);
         Ok(())
@@ -188,8 +192,13 @@ impl Dropped {
             unsafe { memory.vmsplice(to, range, flags) }
         };
         let n = by.some(refer, || write(&memory.as_bytes()[bytes]))?.min(len);
+        if *by == Sent::ByReference {
+            self.held = true;
+            if let Some(references) = &mut self.returns {
+                references.note(self.given, n);
+            }
+        }
         self.given += n;
-        self.held |= *by == Sent::ByReference;
         if self.given == self.capacity() {
             // Where this fails nothing is lost: `given` stays, nothing is lent, `renew` tells.
             let _later = self.renew();

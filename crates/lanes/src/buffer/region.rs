@@ -184,7 +184,7 @@ impl Region {
         // SAFETY: the range is memory that `self` owns; its content stays.
         match unsafe { libc::madvise(start, self.len, libc::MADV_COLLAPSE) } {
             0 => Ok(()),
-            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            _ => Err(last_error()),
         }
     }
 
@@ -244,6 +244,11 @@ impl Region {
         // the contract of this function; what its pages show later is the caller's part of it.
         unsafe { rustix::pipe::vmsplice(to, &bytes, flags) }
     }
+}
+
+/// What the last call of the C library failed with.
+pub(super) fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 impl Drop for Region {

@@ -9,11 +9,17 @@
 //!
 //! Kernels before 5.9, and before 5.18 for huge pages, looked only at mappings and wrote such pages
 //! under their readers. No version is asked for: once in a process, for each kind of page, this is
-//! tried. Where it does not hold, and where a child cannot be made, the content is moved to fresh
-//! pages instead.
+//! tried. Where it does not hold, where there is no huge page to try it on, and where a child cannot
+//! be made, the content is moved to fresh pages instead.
 //!
-//! The child is made by `clone(2)` without flags and without a signal at its end, so that nobody
-//! else's `wait(2)` or SIGCHLD sees it. It holds copies of all descriptors while it lives. Only here
+//! A process that has ever pinned memory (O_DIRECT, io_uring) shares no pinned page with a child: it
+//! gets a copy, and ours stays writable. What looks pinned is a base page with 1024 references
+//! (`folio_maybe_dma_pinned` in include/linux/mm.h), so the content is moved as well where half as
+//! many of one page may have been handed out. Not seen: references that readers add (tee(2)), which
+//! must stay below the other half.
+//!
+//! The child is made by `clone(2)` with our table of descriptors, so that it keeps none open, and
+//! without a signal at its end, so that nobody else's `wait(2)` or SIGCHLD sees it. Only here
 //! is the region inherited. Overhead: 0.1 to 0.3 ms for a small process, more for one with much
 //! memory, whose page tables are copied and whose next writes fault; then a fault for each page
 //! written, some 3 us for a huge one.
@@ -23,22 +29,59 @@
     reason = "clone of a child that ends at once; a page that is written in a pipe"
 )]
 
-use super::region::{Pages, Region};
+use super::proof;
+use super::region::{Pages, Region, last_error};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
+
+/// The most references to one page that are handed out before its content is moved.
+const MOST_REFERENCES: usize = 512;
+
+/// Bounds of the references that were handed out to any one page of a region.
+#[derive(Debug, Default)]
+pub(super) struct References {
+    /// In rounds before this one, since the content was moved.
+    before: usize,
+    /// In this round.
+    most: usize,
+    /// In this round, of the page that the next bytes lie on, if some of it was given.
+    last: usize,
+}
+
+impl References {
+    /// Notes a call that handed over `len` bytes behind those that were `given` in this round.
+    pub(super) fn note(&mut self, given: usize, len: usize) {
+        let page = Pages::Base.size();
+        let into = given % page;
+        self.last = if into == 0 { 1 } else { self.last + 1 };
+        self.most = self.most.max(self.last);
+        if into + len > page {
+            self.last = 1;
+        }
+    }
+
+    /// Ends a round; whether the pages may be handed out in another one.
+    fn allow_another_round(&mut self) -> bool {
+        *self = Self { before: self.before + self.most, ..Self::default() };
+        self.before < MOST_REFERENCES
+    }
+}
 
 /// Makes all of `memory` writable without a change to what others hold of it. Its content stays.
 ///
 /// # Errors
 ///
 /// ENOMEM; the region must then not be written.
-pub(super) fn take_back(memory: &mut Region) -> Result<(), Errno> {
-    if keeps_references(memory.pages()) && share_with_child(memory).is_ok() {
+pub(super) fn take_back(memory: &mut Region, references: &mut References) -> Result<(), Errno> {
+    let may_stay = references.allow_another_round();
+    if may_stay && keeps_references(memory.pages()) && share_with_child(memory).is_ok() {
         return Ok(());
     }
-    memory.move_content()
+    memory.move_content()?;
+    *references = References::default();
+    Ok(())
 }
 
 /// Whether a write to memory that a child has shared leaves what a pipe holds of it.
@@ -55,6 +98,9 @@ fn first_value_stays(pages: Pages) -> Result<bool, Errno> {
     let mut memory = Region::anonymous(pages.size(), pages)?;
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     memory.as_mut_bytes()[0] = FIRST;
+    if !proof::page_size(&memory).is_ok_and(|size| size == pages.size()) {
+        return Err(Errno::NOMEM);
+    }
     // SAFETY: the pipe is our own and `writer` its writing end; a change of the page that shows
     // there is what this function is to find.
     unsafe { memory.vmsplice(writer.as_fd(), 0..1, SpliceFlags::NONBLOCK) }?;
@@ -75,11 +121,11 @@ fn share_with_child(memory: &Region) -> Result<(), Errno> {
 
 /// A child that ends at once.
 fn make_child() -> Result<libc::pid_t, Errno> {
-    let none: libc::c_long = 0;
-    // SAFETY: without flags and without a stack this is fork(2), and the child returns here as the
-    // parent does; it makes one call, below, that ends it, and so never meets a lock that another
-    // thread held.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, none, none, none, none, none) };
+    let (flags, none) = (libc::c_long::from(libc::CLONE_FILES), 0 as libc::c_long);
+    // SAFETY: without shared memory and without a stack this is as fork(2), and the child returns
+    // here as the parent does; it makes one call, below, that ends it, and so neither touches a
+    // descriptor nor meets a lock that another thread held.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
     match libc::pid_t::try_from(pid) {
         Ok(0) => {
             // SAFETY: ends the child; nothing of the parent's is run or written out.
@@ -105,10 +151,6 @@ fn wait_for(child: libc::pid_t) -> Result<(), Errno> {
     }
 }
 
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +166,7 @@ mod tests {
     fn content_stays_whichever_way() {
         for pages in [Pages::Base, Pages::Huge] {
             let (mut shared, mut moved) = (filled(pages, 1), filled(pages, 2));
-            take_back(&mut shared).unwrap();
+            take_back(&mut shared, &mut References::default()).unwrap();
             moved.move_content().unwrap();
             assert!(shared.as_bytes().iter().all(|byte| *byte == 1));
             assert!(moved.as_bytes().iter().all(|byte| *byte == 2));
@@ -144,6 +186,30 @@ mod tests {
         let mut found = [0; 10];
         assert_eq!(rustix::io::read(&reader, &mut found), Ok(10));
         assert_eq!(found, [1; 10]);
+    }
+
+    #[test]
+    fn references_to_a_page_are_bounded_over_rounds() {
+        let page = Pages::Base.size();
+        let round = |lens: &[usize]| {
+            let (mut references, mut given) = (References::default(), 0);
+            for len in lens {
+                references.note(given, *len);
+                given += len;
+            }
+            references.most
+        };
+        assert_eq!(round(&[]), 0);
+        assert_eq!(round(&[page, 3 * page, 10 * page]), 1);
+        assert_eq!(round(&[page + 1, page - 1, page / 2, page]), 2);
+        assert_eq!(round(&[page / 2, 1, 1, page, 1]), 4);
+        let mut references = References::default();
+        let mut rounds = 0;
+        while references.allow_another_round() {
+            references.note(0, page);
+            rounds += 1;
+        }
+        assert_eq!(rounds, MOST_REFERENCES);
     }
 
     #[test]
