@@ -56,58 +56,71 @@ struct Way {
     on: PageSize,
 }
 
+/// A price with one thread and with a second one on another core, or why there is none.
+struct Taken {
+    here: Result<f64, String>,
+    apart: Result<f64, String>,
+}
+
+impl Taken {
+    fn with(
+        other: &Result<u32, String>,
+        price: impl Fn(Option<u32>) -> Result<f64, Trouble>,
+    ) -> Self {
+        let take = |on| price(on).map_err(|trouble| trouble.to_string());
+        Self { here: take(None), apart: other.clone().and_then(|cpu| take(Some(cpu))) }
+    }
+
+    /// What the other core adds.
+    fn dearer(&self) -> Fact<f64> {
+        beyond(&self.apart, &self.here)
+    }
+}
+
 fn measure() -> Result<ReferencePrices, Trouble> {
     let cpus = Cpus::allowed();
     if let Some(cpu) = cpus.first() {
         affinity::set(0, &[cpu])?;
     }
-    let slot = by_tee(None)?;
+    let other = cpus.seats(Placement::TwoCores);
+    let other = other.and_then(|seats| seats.reader.ok_or_else(|| "no second CPU".to_owned()));
     let (base, huge) = (page_size::base(), page_size::huge());
-    let way = |writer, pages, buffer| {
+    let take = |writer, pages, buffer| {
         let on = if pages == Pages::Base { base } else { huge };
-        Way { writer, pages, buffer, on }
+        let way = Way { writer, pages, buffer, on };
+        Taken::with(&other, |cpu| by(way, cpu))
     };
-    let pin_base = way(Writer::Vmsplice, Pages::Base, catalogue::BUFFER);
-    let pin_huge = way(Writer::Vmsplice, Pages::Huge, catalogue::BUFFER);
-    let cache_base = way(Writer::SpliceFrozen, Pages::Base, SMALL);
-    let cache_huge = way(Writer::SpliceFrozen, Pages::Huge, Bytes(huge.bytes()));
-    let alone = |way| beyond(by(way, None), Ok(slot));
-    let other = cpus.seats(Placement::TwoCores).map(|seats| seats.reader);
+    let slot = Taken::with(&other, by_tee);
+    let slot_ns = slot.here.clone().map_err(Trouble::Unavailable)?;
+    let pin_base = take(Writer::Vmsplice, Pages::Base, catalogue::BUFFER);
+    let pin_huge = take(Writer::Vmsplice, Pages::Huge, catalogue::BUFFER);
+    let cache_base = take(Writer::SpliceFrozen, Pages::Base, SMALL);
+    let cache_huge = take(Writer::SpliceFrozen, Pages::Huge, Bytes(huge.bytes()));
+    let alone = |way: &Taken| beyond(&way.here, &slot.here);
     Ok(ReferencePrices {
-        slot_ns: Fact::Known(slot),
-        pin_base_ns: alone(pin_base),
-        pin_huge_ns: alone(pin_huge),
-        cache_base_ns: alone(cache_base),
-        cache_huge_ns: alone(cache_huge),
-        hand_over_cpu_ns: match &other {
-            Ok(Some(cpu)) => hand_over(*cpu),
-            Ok(None) => Fact::missing("no second CPU"),
-            Err(why) => Fact::missing(why.clone()),
-        },
-        apart: match other {
-            Ok(Some(cpu)) => {
-                let apart = |way| beyond(by(way, Some(cpu)), by(way, None));
-                ApartPrices {
-                    slot_ns: beyond(by_tee(Some(cpu)), Ok(slot)),
-                    pin_base_ns: apart(pin_base),
-                    pin_huge_ns: apart(pin_huge),
-                    cache_base_ns: apart(cache_base),
-                    cache_huge_ns: apart(cache_huge),
-                    copied_ns: beyond(by_copy(Some(cpu)), by_copy(None)),
-                }
-            }
-            Ok(None) => ApartPrices::missing("no second CPU"),
-            Err(why) => ApartPrices::missing(&why),
+        slot_ns: Fact::Known(slot_ns),
+        pin_base_ns: alone(&pin_base),
+        pin_huge_ns: alone(&pin_huge),
+        cache_base_ns: alone(&cache_base),
+        cache_huge_ns: alone(&cache_huge),
+        hand_over_cpu_ns: other.clone().map_or_else(Fact::Missing, hand_over),
+        apart: ApartPrices {
+            slot_ns: slot.dearer(),
+            pin_base_ns: pin_base.dearer(),
+            pin_huge_ns: pin_huge.dearer(),
+            cache_base_ns: cache_base.dearer(),
+            cache_huge_ns: cache_huge.dearer(),
+            copied_ns: Taken::with(&other, by_copy).dearer(),
         },
     })
 }
 
 /// What one price is above another.
-fn beyond(price: Result<f64, Trouble>, other: Result<f64, Trouble>) -> Fact<f64> {
+fn beyond(price: &Result<f64, String>, other: &Result<f64, String>) -> Fact<f64> {
     match (price, other) {
         (Ok(price), Ok(other)) if price > other => Fact::Known(price - other),
         (Ok(_), Ok(_)) => Fact::missing("less than the noise"),
-        (Err(trouble), _) | (_, Err(trouble)) => Fact::missing(trouble.to_string()),
+        (Err(why), _) | (_, Err(why)) => Fact::missing(why),
     }
 }
 
@@ -207,10 +220,10 @@ mod tests {
 
     #[test]
     fn a_price_below_the_other_is_none() {
-        assert_eq!(beyond(Ok(5.0), Ok(3.0)), Fact::Known(2.0));
-        assert_eq!(beyond(Ok(3.0), Ok(5.0)).reason(), Some("less than the noise"));
-        let trouble = || Err(Trouble::Unavailable("why".to_owned()));
-        assert_eq!(beyond(trouble(), Ok(5.0)).reason(), Some("why"));
-        assert_eq!(beyond(Ok(5.0), trouble()).reason(), Some("why"));
+        assert_eq!(beyond(&Ok(5.0), &Ok(3.0)), Fact::Known(2.0));
+        assert_eq!(beyond(&Ok(3.0), &Ok(5.0)).reason(), Some("less than the noise"));
+        let refused = || Err("why".to_owned());
+        assert_eq!(beyond(&refused(), &Ok(5.0)).reason(), Some("why"));
+        assert_eq!(beyond(&Ok(5.0), &refused()).reason(), Some("why"));
     }
 }

@@ -60,7 +60,13 @@ impl Loop {
         Ok(Self { reader, writer, capacity: length(held)?, out })
     }
 
-    fn empty(&self, mut left: usize) -> Result<(), Trouble> {
+    /// Empties the pipe of so many bytes; the CPU time that it took, in nanoseconds.
+    fn empty(&self, bytes: usize) -> Result<f64, Trouble> {
+        let (ns, done) = time_cpu(|| self.take_out(bytes));
+        done.map(|()| ns)
+    }
+
+    fn take_out(&self, mut left: usize) -> Result<(), Trouble> {
         while left > 0 {
             left -= match &self.out {
                 Out::Null(null) => {
@@ -82,48 +88,25 @@ impl Loop {
     pub(super) fn price(
         &self,
         other: Option<u32>,
-        fill: impl FnMut(&Self) -> Filled,
+        mut fill: impl FnMut(&Self) -> Filled,
     ) -> Result<f64, Trouble> {
+        let fill = || fill(self);
         match other {
-            None => self.price_here(fill),
+            None => in_turn(fill, |bytes| self.empty(bytes)),
             Some(cpu) => self.price_apart(cpu, fill),
         }
     }
 
-    fn price_here(&self, mut fill: impl FnMut(&Self) -> Filled) -> Result<f64, Trouble> {
-        repeats(|| {
-            let (mut ns, mut slots) = (0.0, 0);
-            for _ in 0..FILLINGS {
-                let (filling_ns, filled) = time_cpu(|| fill(self));
-                let (bytes, filled) = filled?;
-                let (emptying_ns, done) = time_cpu(|| self.empty(bytes));
-                done?;
-                (ns, slots) = (ns + filling_ns + emptying_ns, slots + filled);
-            }
-            Ok((ns, slots))
-        })
-    }
-
-    fn price_apart(&self, cpu: u32, mut fill: impl FnMut(&Self) -> Filled) -> Result<f64, Trouble> {
+    fn price_apart(&self, cpu: u32, fill: impl FnMut() -> Filled) -> Result<f64, Trouble> {
         let baton = Baton::default();
         std::thread::scope(|scope| {
             let emptying = scope.spawn(|| {
-                let done = self.empty_in_turn(cpu, &baton);
+                let done = self.empty_on(cpu, &baton);
                 baton.end();
                 done
             });
-            let price = repeats(|| {
-                let (mut ns, mut slots) = (0.0, 0);
-                for _ in 0..FILLINGS {
-                    let (filling_ns, filled) = time_cpu(|| fill(self));
-                    let (bytes, filled) = filled?;
-                    (ns, slots) = (ns + filling_ns, slots + filled);
-                    if !baton.pass(bytes) {
-                        return Err(Trouble::Unavailable("the other thread ended".to_owned()));
-                    }
-                }
-                Ok((ns + baton.spent(), slots))
-            });
+            let ended = || Trouble::Unavailable("the other thread ended".to_owned());
+            let price = in_turn(fill, |bytes| baton.pass(bytes).ok_or_else(ended));
             baton.end();
             match emptying.join() {
                 Ok(done) => done.and(price),
@@ -132,22 +115,29 @@ impl Loop {
         })
     }
 
-    fn empty_in_turn(&self, cpu: u32, baton: &Baton) -> Result<(), Trouble> {
+    fn empty_on(&self, cpu: u32, baton: &Baton) -> Result<(), Trouble> {
         affinity::set(0, &[cpu])?;
         while let Some(bytes) = baton.wait_for() {
-            let (ns, done) = time_cpu(|| self.empty(bytes));
-            done?;
-            baton.give_back(ns);
+            baton.give_back(self.empty(bytes)?);
         }
         Ok(())
     }
 }
 
-/// The median over repeats of nanoseconds and slots; the first warms up.
-fn repeats(mut once: impl FnMut() -> Result<(f64, u64), Trouble>) -> Result<f64, Trouble> {
+/// Nanoseconds a slot of filling and emptying in turn, the median over repeats; the first warms up.
+/// `empty` tells what it took.
+fn in_turn(
+    mut fill: impl FnMut() -> Filled,
+    mut empty: impl FnMut(usize) -> Result<f64, Trouble>,
+) -> Result<f64, Trouble> {
     let mut values = Vec::with_capacity(REPEATS);
     for repeat in 0..=REPEATS {
-        let (ns, slots) = once()?;
+        let (mut ns, mut slots) = (0.0, 0);
+        for _ in 0..FILLINGS {
+            let (filling_ns, filled) = time_cpu(&mut fill);
+            let (bytes, filled) = filled?;
+            (ns, slots) = (ns + filling_ns + empty(bytes)?, slots + filled);
+        }
         if repeat > 0 && slots > 0 {
             values.push(ns / slots as f64);
         }
@@ -160,19 +150,20 @@ fn repeats(mut once: impl FnMut() -> Result<(f64, u64), Trouble>) -> Result<f64,
 struct Baton {
     /// Bytes to be emptied: it is that side's turn. 0 is the other's, [`END`] nobody's.
     bytes: AtomicUsize,
-    /// Nanoseconds of emptying since they were asked for.
+    /// Nanoseconds that the last emptying took.
     spent_ns: AtomicU64,
 }
 
 const END: usize = usize::MAX;
 
 impl Baton {
-    /// Lets the other side empty `bytes`, and waits; false when it has ended.
-    fn pass(&self, bytes: usize) -> bool {
+    /// Lets the other side empty `bytes`, and waits; the nanoseconds it took, or none when that side
+    /// has ended.
+    fn pass(&self, bytes: usize) -> Option<f64> {
         // Ended meanwhile: it stays so.
-        let passed =
-            self.bytes.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        passed && self.spin_while(|now| now == bytes) == 0
+        self.bytes.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        let is_back = self.spin_while(|now| now == bytes) == 0;
+        is_back.then(|| self.spent_ns.load(Ordering::Acquire) as f64)
     }
 
     /// Waits for bytes to be emptied; none at the end.
@@ -182,7 +173,7 @@ impl Baton {
 
     /// The bytes have been emptied in so many nanoseconds.
     fn give_back(&self, ns: f64) {
-        self.spent_ns.fetch_add(ns as u64, Ordering::AcqRel);
+        self.spent_ns.store(ns as u64, Ordering::Release);
         // An end that was told meanwhile is kept.
         let _ended = self
             .bytes
@@ -191,11 +182,6 @@ impl Baton {
 
     fn end(&self) {
         self.bytes.store(END, Ordering::Release);
-    }
-
-    /// Nanoseconds of emptying since the last call.
-    fn spent(&self) -> f64 {
-        self.spent_ns.swap(0, Ordering::AcqRel) as f64
     }
 
     fn spin_while(&self, is_theirs: impl Fn(usize) -> bool) -> usize {
