@@ -9,9 +9,9 @@
 //!
 //! Our buffer is [`BUFFER`] bytes; our own pipe, a pipe written to and a pipe read from are grown to
 //! [`PIPE`], or as near as the user's limits allow; [`Copy::keep_capacity`] leaves both ends as they
-//! are. For pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with O_NONBLOCK is
-//! waited for and left as it was. Overhead before the first byte: two `fstat`, two `fcntl`, and one or
-//! two calls to grow each pipe.
+//! are. For pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with
+//! O_NONBLOCK is waited for and left as it was. Overhead before the first byte: two `fstat`, two
+//! `fcntl`, and one or two calls to grow each pipe.
 
 mod calls;
 mod doubt;
