@@ -17,11 +17,11 @@
 //! recording, or was forked (unless its parent is in the steady state: then with that); its time
 //! starts there.
 
-use super::groups;
+use super::groups::{self, Groups};
 use pagewise_model::Nanos;
 use pagewise_model::fault::event::Map;
 use pagewise_model::fault::{Access, GroupTally, MappingKind, Phase, Tally};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// A fault, as far as phases need it.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ pub(super) struct Seen<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Phases {
     processes: HashMap<i32, Progress>,
-    tallies: BTreeMap<Phase, Tally>,
+    tallies: Groups<Phase>,
 }
 
 /// How far a process has come, and faults whose phase is known later.
@@ -98,11 +98,7 @@ impl Phases {
             (Stage::Exec, true) if process.loader.is_empty() && map.path != process.own => {
                 process.loader.clone_from(&map.path);
             }
-            (Stage::Start, true) => {
-                let mut loading = process.take_since();
-                groups::add(&mut loading, std::mem::take(&mut process.relocating));
-                self.add(Phase::Loader, loading);
-            }
+            (Stage::Start, true) => self.tallies.add(Phase::Loader, process.take_all()),
             (Stage::Start, false) => process.relocated(),
             _ => {}
         }
@@ -110,10 +106,8 @@ impl Phases {
 
     /// Adds a fault, which has come to `tally`.
     pub(super) fn fault(&mut self, seen: &Seen<'_>, tally: Tally) {
-        let process = self
-            .processes
-            .entry(seen.pid)
-            .or_insert_with(|| Progress { started: seen.at, ..Progress::default() });
+        let fresh = || Progress { started: seen.at, ..Progress::default() };
+        let process = self.processes.entry(seen.pid).or_insert_with(fresh);
         if process.stage == Stage::Exec && !seen.in_kernel {
             let has_loader = !process.loader.is_empty();
             process.stage = if has_loader { Stage::Start } else { Stage::Main };
@@ -121,32 +115,11 @@ impl Phases {
         let is_own = !process.own.is_empty() && seen.code_path == process.own;
         if process.stage == Stage::Start && is_own {
             process.stage = Stage::Main;
-            let relocating = std::mem::take(&mut process.relocating);
-            let constructing = process.take_since();
-            self.add(Phase::Relocation, relocating);
-            self.add(Phase::Constructors, constructing);
+            self.tallies.add(Phase::Relocation, std::mem::take(&mut process.relocating));
+            self.tallies.add(Phase::Constructors, process.take_since());
         }
-        self.count(seen, tally);
-    }
-
-    fn count(&mut self, seen: &Seen<'_>, tally: Tally) {
-        let Some(process) = self.processes.get_mut(&seen.pid) else { return };
-        match process.stage {
-            Stage::Exec => self.add(Phase::Exec, tally),
-            Stage::Steady => self.add(Phase::Steady, tally),
-            Stage::Start => {
-                groups::add(&mut process.since, tally);
-                if process.is_relocation(seen) {
-                    process.relocated();
-                }
-            }
-            Stage::Main if !seen.is_new_image_page() => groups::add(&mut process.since, tally),
-            Stage::Main => {
-                let phase = process.reach(seen.at);
-                let mut faults = process.take_since();
-                groups::add(&mut faults, tally);
-                self.add(phase, faults);
-            }
+        if let Some((phase, faults)) = process.count(seen, tally) {
+            self.tallies.add(phase, faults);
         }
     }
 
@@ -159,21 +132,17 @@ impl Phases {
             Stage::Start => Phase::Loader,
             Stage::Main | Stage::Steady => process.reach(at),
         };
-        let mut faults = process.take_since();
-        groups::add(&mut faults, process.relocating);
-        self.add(phase, faults);
-    }
-
-    fn add(&mut self, phase: Phase, tally: Tally) {
-        groups::add(self.tallies.entry(phase).or_default(), tally);
+        self.tallies.add(phase, process.take_all());
     }
 
     /// What came in each phase that had faults, in the order of time; `at` is the end of all.
     pub(super) fn conclude(&mut self, at: Nanos) -> Vec<GroupTally<Phase>> {
         let left: Vec<i32> = self.processes.keys().copied().collect();
         left.into_iter().for_each(|pid| self.end(pid, at));
-        let tallies = self.tallies.iter().filter(|(_, tally)| tally.faults > 0);
-        tallies.map(|(kind, tally)| GroupTally { kind: *kind, tally: *tally }).collect()
+        let mut phases = self.tallies.ranked();
+        phases.retain(|group| group.tally.faults > 0);
+        phases.sort_by_key(|group| group.kind);
+        phases
     }
 }
 
@@ -182,10 +151,35 @@ impl Progress {
         std::mem::take(&mut self.since)
     }
 
+    /// What came since, with what came up to the last sign of relocation.
+    fn take_all(&mut self) -> Tally {
+        self.relocated();
+        std::mem::take(&mut self.relocating)
+    }
+
     /// A sign of relocation: what came before belongs to it.
     fn relocated(&mut self) {
         let since = self.take_since();
         groups::add(&mut self.relocating, since);
+    }
+
+    /// Counts a fault; gives what is known by it to belong to a phase.
+    fn count(&mut self, seen: &Seen<'_>, tally: Tally) -> Option<(Phase, Tally)> {
+        match self.stage {
+            Stage::Exec => Some((Phase::Exec, tally)),
+            Stage::Steady => Some((Phase::Steady, tally)),
+            Stage::Start => {
+                groups::add(&mut self.since, tally);
+                if self.is_relocation(seen) {
+                    self.relocated();
+                }
+                None
+            }
+            Stage::Main => {
+                groups::add(&mut self.since, tally);
+                seen.is_new_image_page().then(|| (self.reach(seen.at), self.take_since()))
+            }
+        }
     }
 
     fn is_relocation(&self, seen: &Seen<'_>) -> bool {
@@ -196,7 +190,7 @@ impl Progress {
     }
 
     /// The phase of what came since the last new page of a file, now that another is touched, or
-    /// the end is reached, at `at`.
+    /// the end is reached, at `at`. Of several threads the earlier one may be told later.
     fn reach(&mut self, at: Nanos) -> Phase {
         let now = Nanos(at.0.saturating_sub(self.started.0));
         let is_settled = now.0 >= self.last_new.0.saturating_mul(2) && self.last_new > Nanos(0);
@@ -204,7 +198,7 @@ impl Progress {
             self.stage = Stage::Steady;
             return Phase::Steady;
         }
-        self.last_new = now;
+        self.last_new = self.last_new.max(now);
         Phase::Main
     }
 }
@@ -316,6 +310,15 @@ mod tests {
         };
         assert_eq!(run(&[2, 3, 50], 100), [(Phase::Main, 1), (Phase::Steady, 4)]);
         assert_eq!(run(&[], 1), [(Phase::Main, 2)]);
+    }
+
+    #[test]
+    fn a_fault_that_is_told_late_takes_no_time_back() {
+        let mut phases = started();
+        for at in [100, 60, 150] {
+            phases.fault(&seen(at, OWN, OWN, MappingKind::Code), one());
+        }
+        assert_eq!(counts(&mut phases, 199), [(Phase::Main, 3)]);
     }
 
     #[test]

@@ -23,8 +23,9 @@ impl Analysis {
         ending: &Ending,
         images: &mut dyn Image,
     ) -> (FaultReport, Names, Vec<Fault>) {
-        let open: Vec<i32> = self.open.keys().copied().collect();
-        for tid in open {
+        let mut open: Vec<_> = self.open.iter().map(|(tid, open)| (open.at, *tid)).collect();
+        open.sort_unstable();
+        for (_, tid) in open {
             self.end_recording(tid);
         }
         self.spaces.finish();

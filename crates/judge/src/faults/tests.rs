@@ -312,6 +312,16 @@ fn threads_on_one_page_at_one_time_are_labelled() {
 }
 
 #[test]
+fn what_is_under_way_at_the_end_is_taken_in_the_order_of_time() {
+    let page = |n: u64| DATA + n * 0x1000;
+    let file = map(DATA, 0x10_0000, true, "/lib/a.so");
+    let (report, _) =
+        plain(std::iter::once(file).chain((0..8).map(|n| begin(10 << n, n as i32 + 1, page(n)))));
+    let phases: Vec<_> = report.by_phase.iter().map(|g| (g.kind, g.tally.faults)).collect();
+    assert_eq!(phases, [(Phase::Main, 2), (Phase::Steady, 6)]);
+}
+
+#[test]
 fn without_ends_a_fault_is_counted_and_not_timed() {
     let options = Options { has_ends: false, ..options(false) };
     let events = [
