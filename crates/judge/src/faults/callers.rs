@@ -9,7 +9,7 @@
 use super::groups;
 use super::stacks::Taken;
 use pagewise_model::fault::{
-    Callers, FunctionTally, GroupTally, Names, Site, StackEnd, Stacks, Tally,
+    Callers, FunctionTally, GroupTally, Names, Site, Stack, StackEnd, Stacks, Tally,
 };
 use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
@@ -141,20 +141,19 @@ pub(super) struct Attribution<'a> {
     names: &'a Names,
     /// For each instruction: its stacks and the faults they stand for.
     stacks: Vec<Vec<(u32, u64)>>,
-    /// For each stack: the frame that is behind it, or why none is.
-    behind: Vec<Result<u32, StackEnd>>,
+    /// For each stack: who is behind it, or why nobody is.
+    behind: Vec<Result<&'a Site, StackEnd>>,
 }
 
 impl<'a> Attribution<'a> {
     /// `stacks` are those of each site of `names`.
     pub(super) fn new(names: &'a Names, stacks: Vec<Vec<(u32, u64)>>) -> Self {
-        let outer: Vec<bool> = names.frames.iter().map(|site| !works_for_others(site)).collect();
-        let is_outer = |frame: &&u32| outer.get(**frame as usize) == Some(&true);
-        let behind = names
-            .stacks
-            .iter()
-            .map(|stack| stack.frames.iter().find(is_outer).copied().ok_or(stack.end));
-        Self { names, stacks, behind: behind.collect() }
+        let outer = |site| (!works_for_others(site)).then_some(site);
+        let outer: Vec<Option<&Site>> = names.frames.iter().map(outer).collect();
+        let first = |stack: &Stack| {
+            stack.frames.iter().find_map(|frame| *outer.get(*frame as usize)?).ok_or(stack.end)
+        };
+        Self { names, stacks, behind: names.stacks.iter().map(first).collect() }
     }
 
     /// Gives the parts of `tally`, faults of the instruction `site`, to those behind them.
@@ -174,10 +173,7 @@ impl<'a> Attribution<'a> {
         let weights: Vec<u64> = stacks.iter().map(|(_, faults)| *faults).collect();
         for ((stack, _), part) in stacks.iter().zip(split(&tally, &weights)) {
             let behind = self.behind.get(*stack as usize).copied();
-            let frame = behind.unwrap_or(Err(StackEnd::NotTaken));
-            let frame = frame
-                .and_then(|frame| self.names.frames.get(frame as usize).ok_or(StackEnd::NotTaken));
-            give(frame, part);
+            give(behind.unwrap_or(Err(StackEnd::NotTaken)), part);
         }
     }
 }
@@ -263,7 +259,6 @@ pub(super) fn by_function<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::fault::Stack;
 
     fn site(function: &str, path: &str) -> Site {
         let function = (!function.is_empty()).then(|| function.to_owned());

@@ -24,6 +24,7 @@ mod callers;
 mod churn;
 mod groups;
 mod histogram;
+mod interned;
 mod page_sizes;
 mod phases;
 mod race;
@@ -116,6 +117,7 @@ pub struct Analysis {
 struct Open {
     at: Nanos,
     begin: Begin,
+    page: race::Page,
     place: u32,
     site: u32,
     kind: MappingKind,
@@ -133,6 +135,7 @@ struct Open {
 enum Close {
     Served {
         is_major: bool,
+        /// Size of the page mapped, where it is known.
         page: Option<Bytes>,
     },
     /// Without an end, and why.
@@ -217,8 +220,8 @@ impl Analysis {
     }
 
     fn begin(&mut self, at: Nanos, begin: Begin, images: &mut dyn Image) {
-        let page = page_of(&begin, self.options.page);
-        let before = self.open.get(&begin.tid).map(|open| page_of(&open.begin, self.options.page));
+        let page = (begin.pid, begin.address / self.options.page.bytes());
+        let before = self.open.get(&begin.tid).map(|open| open.page);
         let is_retried = self.options.has_ends && before == Some(page);
         self.give_up(at, begin.tid, "not allowed, or interrupted by a signal");
         self.first.get_or_insert(at);
@@ -236,10 +239,11 @@ impl Analysis {
         };
         let copies = cause == Cause::Protection && access == Access::Write && !target.is_shared;
         let before = self.spaces.touch(begin.pid, begin.address);
-        let is_raced = self.race(at, &begin);
+        let is_raced = self.race(at, begin.tid, page);
         let open = Open {
             at,
             begin,
+            page,
             place: target.place,
             site,
             kind: target.kind,
@@ -254,17 +258,14 @@ impl Analysis {
         self.open.insert(begin.tid, open);
     }
 
-    /// Whether `begin` races with the fault of another thread, which is then labelled as well.
-    fn race(&mut self, at: Nanos, begin: &Begin) -> bool {
-        if self.spaces.threads(begin.pid) < 2 {
+    /// Whether the fault that thread `tid` begins on `page` races with that of another thread, which
+    /// is then labelled as well.
+    fn race(&mut self, at: Nanos, tid: i32, page: race::Page) -> bool {
+        if self.spaces.threads(page.0) < 2 {
             return false;
         }
-        let page_of = |begin: &Begin| page_of(begin, self.options.page);
-        let page = page_of(begin);
-        let Some(other) = self.races.begin(page, begin.tid, at) else { return false };
-        if let Some(open) = self.open.get_mut(&other)
-            && page_of(&open.begin) == page
-        {
+        let Some(other) = self.races.begin(page, tid, at) else { return false };
+        if let Some(open) = self.open.get_mut(&other).filter(|open| open.page == page) {
             open.raced = true;
         }
         true
@@ -285,7 +286,7 @@ impl Analysis {
         let callers = walk.addresses.iter().skip(own).map(|address| address.saturating_sub(1));
         let frames = callers.map(|address| spaces.code(pid, address)).collect();
         let code = spaces.code(pid, stack.ip_address);
-        let Some(number) = self.taken.add(code, Walked { frames, end: walk.end }, stack.faults)
+        let Some(number) = self.taken.add(code, &Walked { frames, end: walk.end }, stack.faults)
         else {
             return;
         };
@@ -298,8 +299,8 @@ impl Analysis {
     fn end(&mut self, at: Nanos, end: End) {
         let matches = |open: &Open| open.begin.address == end.address;
         if self.open.get(&end.tid).is_some_and(matches) {
-            let close = Close::Served { is_major: end.is_major, page: end.page_bytes };
-            self.close(at, end.tid, close);
+            let page = end.page_bytes.filter(|page| page.0 > 0);
+            self.close(at, end.tid, Close::Served { is_major: end.is_major, page });
         } else if self.options.from_start || self.begun.contains(&end.tid) {
             self.unpaired_ends += 1;
         }
@@ -315,7 +316,7 @@ impl Analysis {
 
     fn close(&mut self, at: Nanos, tid: i32, close: Close) {
         let Some(open) = self.open.remove(&tid) else { return };
-        self.races.end(page_of(&open.begin, self.options.page), tid, at);
+        self.races.end(open.page, tid, at);
         let is_timed = self.options.has_ends && matches!(close, Close::Served { .. });
         let latency = is_timed.then(|| Nanos(at.0.saturating_sub(open.at.0)));
         let one = Tally {
@@ -349,9 +350,7 @@ impl Analysis {
             Close::Untold(_) if self.options.has_ends => {}
             _ => self.count_mode(&open.begin),
         }
-        if let Close::Served { page: Some(page), .. } = close
-            && page.0 > 0
-        {
+        if let Close::Served { page: Some(page), .. } = close {
             self.by_page.add(page, one);
         }
     }
@@ -391,16 +390,11 @@ impl Analysis {
     /// The fault of a list; its order and whether records were lost are known at the end.
     fn fault(&self, open: &Open, close: Close, latency: Option<Nanos>) -> Fault {
         let begin = &open.begin;
-        let page_of = |address: u64| address - address % self.options.page.bytes();
-        let served = match close {
-            Close::Served { is_major: true, .. } => Served::Major,
-            Close::Served { .. } => Served::Minor,
-            Close::Unserved(_) => Served::No,
-            Close::Untold(_) => Served::Unknown,
-        };
-        let page = match close {
-            Close::Served { page, .. } => page.filter(|page| page.0 > 0),
-            _ => None,
+        let (served, page) = match close {
+            Close::Served { is_major: true, page } => (Served::Major, page),
+            Close::Served { is_major: false, page } => (Served::Minor, page),
+            Close::Unserved(_) => (Served::No, None),
+            Close::Untold(_) => (Served::Unknown, None),
         };
         let latency = match (latency, close) {
             (Some(latency), _) => Fact::Known(latency),
@@ -419,7 +413,7 @@ impl Analysis {
             latency_ns: latency,
             pid: begin.pid,
             tid: begin.tid,
-            page_address: page_of(begin.address),
+            page_address: open.page.1 * self.options.page.bytes(),
             ip_address: begin.ip_address,
             access: open.access,
             cause: open.cause,
@@ -432,10 +426,6 @@ impl Analysis {
             labels: labels.iter().filter(|(is, _)| *is).map(|(_, label)| *label).collect(),
         }
     }
-}
-
-const fn page_of(begin: &Begin, page: PageSize) -> race::Page {
-    (begin.pid, begin.address / page.bytes())
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use super::address_space::Code;
 use super::callers::{self, Attribution};
+use super::interned::Interned;
 use super::sites;
+use super::stacks::Walked;
 use super::{Analysis, Close, Image, NO_ENDS};
 use pagewise_model::fault::{
-    Callers, Ending, Fault, FaultReport, FunctionTally, Names, PlaceTally, Served, Stack, Stacks,
-    Step,
+    Callers, Ending, Fault, FaultReport, FunctionTally, GroupTally, Names, PlaceTally, Served,
+    Stack, Stacks, Step,
 };
 use pagewise_model::{Fact, Nanos};
-use std::collections::HashMap;
 
 /// Sources that a report names.
 const MOST_NAMED: usize = 40;
@@ -47,22 +48,14 @@ impl Analysis {
 
     fn names(&self, images: &mut dyn Image) -> Names {
         let path = |number| self.spaces.path(number).to_owned();
-        let mut named = |code| sites::named(code, images, &path);
-        let mut numbers: HashMap<Code, u32> = HashMap::new();
-        let mut frames = Vec::new();
-        let mut stacks = Vec::new();
-        for walked in self.taken.all() {
-            let number = |code: &Code| {
-                *numbers.entry(*code).or_insert_with(|| {
-                    frames.push(named(*code));
-                    u32::try_from(frames.len() - 1).unwrap_or(u32::MAX)
-                })
-            };
-            stacks.push(Stack {
-                frames: walked.frames.iter().map(number).collect(),
-                end: walked.end,
-            });
-        }
+        let mut codes = Interned::default();
+        let stack = |walked: &Walked| Stack {
+            frames: walked.frames.iter().map(|code| codes.number(code)).collect(),
+            end: walked.end,
+        };
+        let stacks = self.taken.all().iter().map(stack).collect();
+        let mut named = |code: Code| sites::named(code, images, &path);
+        let frames = codes.all().iter().copied().map(&mut named).collect();
         let sites = self.sites.codes().map(named).collect();
         Names { places: self.spaces.places(), sites, frames, stacks }
     }
@@ -81,6 +74,7 @@ impl Analysis {
     }
 
     fn report(&mut self, ending: &Ending, names: &Names) -> FaultReport {
+        let by_site = self.by_site.ranked();
         let stacks = self.sites.codes().map(|code| self.taken.of(code)).collect();
         let attribution = Attribution::new(names, stacks);
         let latencies = self.latencies.latencies();
@@ -108,8 +102,8 @@ impl Analysis {
             by_kind: self.by_kind.ranked(),
             by_page: self.by_page.ranked(),
             places: self.places(names),
-            functions: self.functions(names),
-            callers: self.callers(&attribution),
+            functions: functions(&by_site, names),
+            callers: self.callers(&by_site, &attribution),
             by_phase: self.phases.conclude(self.now),
             churn: self.churning.conclude(&attribution, &names.sites),
             savings: self.removable.savings(ending.wall_ns, self.options.page),
@@ -128,14 +122,7 @@ impl Analysis {
         named.collect()
     }
 
-    fn functions(&self, names: &Names) -> Vec<FunctionTally> {
-        let ranked = self.by_site.ranked().into_iter();
-        let sites =
-            ranked.filter_map(|group| Some((names.sites.get(group.kind as usize)?, group.tally)));
-        callers::by_function(sites)
-    }
-
-    fn callers(&self, attribution: &Attribution<'_>) -> Fact<Callers> {
+    fn callers(&self, by_site: &[GroupTally<u32>], attribution: &Attribution<'_>) -> Fact<Callers> {
         let asked = self.options.stacks;
         if asked == Stacks::None {
             return Fact::missing("no stacks were asked for (--stacks)");
@@ -143,6 +130,11 @@ impl Analysis {
         if self.taken.count() == 0 && self.total.faults > 0 {
             return Fact::missing("no stack could be recorded");
         }
-        Fact::Known(callers::callers(&self.by_site.ranked(), attribution, &self.taken, asked))
+        Fact::Known(callers::callers(by_site, attribution, &self.taken, asked))
     }
+}
+
+fn functions(by_site: &[GroupTally<u32>], names: &Names) -> Vec<FunctionTally> {
+    let site = |number: u32| names.sites.get(number as usize);
+    callers::by_function(by_site.iter().filter_map(|group| Some((site(group.kind)?, group.tally))))
 }

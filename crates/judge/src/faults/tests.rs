@@ -237,11 +237,14 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
         tally("getdents64", CallKind::Copy, 1),
     ];
     let mut analysis = Analysis::new(options(true));
-    for event in [begin(1, 1, DATA), end(2, 1, DATA, false), in_kernel(begin(3, 1, DATA + 0x1000))]
-    {
+    for event in [
+        begin(1, 1, DATA),
+        end(2, 1, DATA, false),
+        in_kernel(begin(3, 1, DATA + 0x1000)),
+        end(4, 1, DATA + 0x1000, false),
+    ] {
         analysis.take(event, &mut Blind);
     }
-    analysis.take(end(4, 1, DATA + 0x1000, false), &mut Blind);
     let exec = Fact::Known(ExecCounts { minor_faults: 21, major_faults: 0 });
     let ending = Ending {
         calls: Fact::Known(ThreadCalls { calls: calls.clone() }),
@@ -262,22 +265,13 @@ fn the_processors_word_goes_before_what_is_inferred() {
         Event { at_ns: Nanos(at), what: What::ErrorCode(code) }
     };
     let page = |n: u64| DATA + n * 0x1000;
+    let fault = |(n, (told, bits)): (u64, (u64, u64))| {
+        let (at, address) = (10 * n, page(n));
+        [code(at, page(told), bits), begin(at, 1, address), end(at + 1, 1, address, false)]
+    };
     // Every instruction writes; the code says: read of an absent page, fetch, write of a page that
     // was there, and one that belongs to another address.
-    let events = [
-        code(1, page(0), 4),
-        begin(1, 1, page(0)),
-        end(2, 1, page(0), false),
-        code(3, page(1), 0x14),
-        begin(3, 1, page(1)),
-        end(4, 1, page(1), false),
-        code(5, page(2), 7),
-        begin(5, 1, page(2)),
-        end(6, 1, page(2), false),
-        code(7, page(9), 5),
-        begin(7, 1, page(3)),
-        end(8, 1, page(3), false),
-    ];
+    let events = (0..).zip([(0, 4), (1, 0x14), (2, 7), (9, 5)]).flat_map(fault);
     let faults = plain(events).1;
     let seen: Vec<_> = faults.iter().map(|fault| (fault.access, fault.cause)).collect();
     let want = [

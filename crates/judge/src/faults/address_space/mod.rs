@@ -9,6 +9,7 @@ mod extent;
 
 pub(super) use extent::Extent;
 
+use crate::faults::interned::Interned;
 use crate::faults::page_sizes::Forecasts;
 use crate::faults::touched::{Before, Touched};
 use pagewise_model::fault::event::{Map, Registers};
@@ -80,32 +81,9 @@ pub(super) struct Spaces {
     places: Interned<(MappingKind, u32)>,
 }
 
-/// Values with a number each.
-#[derive(Debug)]
-struct Interned<T> {
-    all: Vec<T>,
-    numbers: HashMap<T, u32>,
-}
-
-impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
-    fn new() -> Self {
-        Self { all: Vec::new(), numbers: HashMap::new() }
-    }
-
-    fn number(&mut self, value: &T) -> u32 {
-        if let Some(number) = self.numbers.get(value) {
-            return *number;
-        }
-        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.all.push(value.clone());
-        self.numbers.insert(value.clone(), number);
-        number
-    }
-}
-
 impl Spaces {
     pub(super) fn new(page: PageSize) -> Self {
-        let mut paths = Interned::new();
+        let mut paths = Interned::default();
         // Number 0 is memory of no file.
         paths.number(&String::new());
         Self {
@@ -115,7 +93,7 @@ impl Spaces {
             touched_pages: 0,
             forecasts: Forecasts::new(page),
             paths,
-            places: Interned::new(),
+            places: Interned::default(),
         }
     }
 
@@ -238,11 +216,11 @@ impl Spaces {
 
     /// File of a place.
     pub(super) fn place_path(&self, place: u32) -> &str {
-        self.places.all.get(place as usize).map_or("", |(_, path)| self.path(*path))
+        self.places.get(place).map_or("", |(_, path)| self.path(*path))
     }
 
     pub(super) fn path(&self, number: u32) -> &str {
-        self.paths.all.get(number as usize).map_or("", String::as_str)
+        self.paths.get(number).map_or("", String::as_str)
     }
 
     pub(super) fn places(&self) -> Vec<Place> {
@@ -250,7 +228,7 @@ impl Spaces {
             kind: *kind,
             path: self.path(*path).to_owned(),
         };
-        self.places.all.iter().map(place).collect()
+        self.places.all().iter().map(place).collect()
     }
 
     pub(super) const fn touched_pages(&self) -> u64 {

@@ -6,6 +6,7 @@
 //! any order).
 
 use super::address_space::Code;
+use super::interned::Interned;
 use pagewise_model::fault::StackEnd;
 use std::collections::HashMap;
 
@@ -23,8 +24,7 @@ pub(super) struct Walked {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    all: Vec<Walked>,
-    numbers: HashMap<Walked, u32>,
+    distinct: Interned<Walked>,
     /// How many faults each stack stands for, by the instruction.
     by_code: HashMap<Code, HashMap<u32, u64>>,
     /// Of threads whose fault has not begun yet: address and stack.
@@ -35,23 +35,14 @@ pub(super) struct Taken {
 
 impl Taken {
     /// Adds a stack of `code` that stands for `faults`; gives its number.
-    pub(super) fn add(&mut self, code: Code, walked: Walked, faults: u64) -> Option<u32> {
+    pub(super) fn add(&mut self, code: Code, walked: &Walked, faults: u64) -> Option<u32> {
         self.count += 1;
-        let number = self.number(walked)?;
+        let has_room = self.distinct.all().len() < MOST_STACKS;
+        let number = match self.distinct.known(walked) {
+            None if has_room => self.distinct.number(walked),
+            known => known?,
+        };
         *self.by_code.entry(code).or_default().entry(number).or_default() += faults.max(1);
-        Some(number)
-    }
-
-    fn number(&mut self, walked: Walked) -> Option<u32> {
-        if let Some(number) = self.numbers.get(&walked) {
-            return Some(*number);
-        }
-        let number = u32::try_from(self.all.len()).ok()?;
-        if self.all.len() >= MOST_STACKS {
-            return None;
-        }
-        self.all.push(walked.clone());
-        self.numbers.insert(walked, number);
         Some(number)
     }
 
@@ -78,7 +69,7 @@ impl Taken {
 
     /// Each distinct stack, by its number.
     pub(super) fn all(&self) -> &[Walked] {
-        &self.all
+        self.distinct.all()
     }
 
     /// The stacks of `code` with the faults they stand for, by their numbers.

@@ -1,0 +1,45 @@
+//! Values that come again and again, each kept once under a number.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Values with a number each.
+#[derive(Debug)]
+pub(super) struct Interned<T> {
+    all: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T> Default for Interned<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), numbers: HashMap::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Interned<T> {
+    /// The number of `value`, which is added where it is new.
+    pub(super) fn number(&mut self, value: &T) -> u32 {
+        if let Some(number) = self.known(value) {
+            return number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(value.clone());
+        self.numbers.insert(value.clone(), number);
+        number
+    }
+
+    /// The number of a `value` that is there.
+    pub(super) fn known(&self, value: &T) -> Option<u32> {
+        self.numbers.get(value).copied()
+    }
+
+    /// The value of a number.
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
+        self.all.get(number as usize)
+    }
+
+    /// All of them, by their numbers.
+    pub(super) fn all(&self) -> &[T] {
+        &self.all
+    }
+}
