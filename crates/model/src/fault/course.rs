@@ -24,10 +24,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All of them, in the order of time.
-    pub const ALL: [Self; 6] =
-        [Self::Exec, Self::Loader, Self::Relocation, Self::Constructors, Self::Main, Self::Steady];
-
     /// The words shown to people.
     #[must_use]
     pub const fn label(self) -> &'static str {
