@@ -196,9 +196,8 @@ pub fn parse_list(
 #[cfg(test)]
 pub(crate) mod tests_support {
     use super::{Dose, RemedyError, Target};
+    use pagewise_model::constructed::machine;
     use pagewise_model::look::Allocator;
-    use pagewise_model::machine::Machine;
-    use pagewise_model::{Bytes, Fact, PageSize};
 
     /// Doses of `list` for a program on glibc.
     pub(crate) fn parse(list: &str) -> Result<Vec<Dose>, RemedyError> {
@@ -214,31 +213,13 @@ pub(crate) mod tests_support {
         let target = || Target { allocator, glibc_huge_tunable };
         crate::parse_list(list, &machine(), &target)
     }
-
-    /// A two-CPU machine with THP on request.
-    pub(crate) fn machine() -> Machine {
-        Machine {
-            kernel: "6.12".to_owned(),
-            arch: "x86_64".to_owned(),
-            cpu_model: "test".to_owned(),
-            cpus: vec![0, 1],
-            base_page_bytes: PageSize::BASE_4K,
-            huge_page_bytes: Fact::Known(PageSize::PMD_2M),
-            memory_bytes: Bytes::gib(8),
-            thp_enabled: Fact::Known("madvise".to_owned()),
-            thp_defrag: Fact::Known("madvise".to_owned()),
-            hypervisor: None,
-            pipe_max_bytes: Bytes::mib(1),
-            perf_event_paranoid: Fact::Known(2),
-            uid: 1000,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::tests_support::{machine, parse, parse_for};
+    use super::tests_support::{parse, parse_for};
     use super::*;
+    use pagewise_model::constructed::machine;
     use pagewise_model::look::Allocator;
 
     #[test]

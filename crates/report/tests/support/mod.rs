@@ -8,15 +8,15 @@ use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
 use pagewise_model::constructed;
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
 use pagewise_model::look::{
-    AccessPattern, Allocator, Footprint, KernelStack, Look, MapChurn, PipeSeen, ProcessSeen,
-    Samples, SideEffect, Traced, WalkCounts,
+    AccessPattern, Footprint, KernelStack, Look, PipeSeen, ProcessSeen, Samples, SideEffect,
+    Traced, WalkCounts,
 };
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
 use pagewise_model::trial::{Block, Design, Effect, Experiment, Point, Verdict, Weather, Word};
 use pagewise_model::usage::{Ended, Usage};
-use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::Style;
 
 pub(crate) const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
@@ -34,18 +34,11 @@ pub(crate) fn check(name: &str, got: &str) {
 pub(crate) fn machine() -> Machine {
     Machine {
         kernel: "6.0.0-test".into(),
-        arch: "x86_64".into(),
         cpu_model: "Example CPU".into(),
         cpus: vec![0, 1, 2, 3],
-        base_page_bytes: PageSize::BASE_4K,
-        huge_page_bytes: Fact::Known(PageSize::PMD_2M),
-        memory_bytes: Bytes::gib(8),
-        thp_enabled: Fact::Known("madvise".into()),
         thp_defrag: Fact::missing("not readable"),
         hypervisor: Some("KVM".into()),
-        pipe_max_bytes: Bytes::mib(1),
-        perf_event_paranoid: Fact::Known(2),
-        uid: 1000,
+        ..constructed::machine()
     }
 }
 
@@ -75,24 +68,17 @@ pub(crate) fn look() -> Look {
 
 fn process(exe: &str, incomplete: Option<&str>) -> ProcessSeen {
     ProcessSeen {
-        pid: 1,
         exe: exe.into(),
-        args: vec![],
-        is_static: false,
-        allocator: Allocator::Glibc,
-        glibc_huge_tunable: None,
         threads: 2,
         peak_rss_bytes: Bytes::mib(64),
         anon_bytes: Bytes::mib(60),
-        anon_huge_bytes: Bytes(0),
         file_bytes: Bytes::mib(4),
-        file_cow_bytes: Bytes(0),
         page_table_bytes: Bytes::kib(256),
         minor_faults: 16_000,
         moved_bytes: Some(Bytes::mib(4)),
         traced_life_ns: Nanos::secs(1),
-        churn: MapChurn::default(),
         incomplete: incomplete.map(Into::into),
+        ..constructed::process()
     }
 }
 

@@ -1,11 +1,11 @@
 //! A world made of numbers: a program of half a second that fills a heap.
 
 use pagewise_model::constructed;
-use pagewise_model::look::{Allocator, MapChurn, ProcessSeen, SideEffect, Traced};
+use pagewise_model::look::{ProcessSeen, SideEffect, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
 use pagewise_model::usage::{Ended, Usage};
-use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
+use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::LaunchError;
 use pagewise_trial::{Canary, WeatherMark};
@@ -145,21 +145,7 @@ fn measured(median: f64) -> Measured {
 
 impl World for Fake {
     fn machine(&mut self) -> Machine {
-        Machine {
-            kernel: "6.12".into(),
-            arch: "x86_64".into(),
-            cpu_model: "none".into(),
-            cpus: vec![0, 1],
-            base_page_bytes: PageSize::BASE_4K,
-            huge_page_bytes: Fact::Known(PageSize::PMD_2M),
-            memory_bytes: Bytes::gib(8),
-            thp_enabled: Fact::Known("madvise".into()),
-            thp_defrag: Fact::Known("madvise".into()),
-            hypervisor: None,
-            pipe_max_bytes: Bytes::mib(1),
-            perf_event_paranoid: Fact::Known(2),
-            uid: 1000,
-        }
+        constructed::machine()
     }
 
     fn prices(&mut self) -> Result<Prices, Stop> {
@@ -203,21 +189,15 @@ impl World for Fake {
             pid: 10,
             exe: "/usr/bin/prog".into(),
             args: vec!["prog".into()],
-            is_static: false,
-            allocator: Allocator::Glibc,
-            glibc_huge_tunable: None,
-            threads: 1,
             peak_rss_bytes: self.anon,
             anon_bytes: self.anon,
-            anon_huge_bytes: Bytes(0),
             file_bytes: Bytes::mib(2),
             file_cow_bytes: Bytes::kib(40),
             page_table_bytes: Bytes::kib(900),
             minor_faults: self.faults,
             moved_bytes: Some(Bytes::kib(8)),
             traced_life_ns: Nanos::millis(700),
-            churn: MapChurn::default(),
-            incomplete: None,
+            ..constructed::process()
         };
         let traced = Traced {
             processes: vec![process],

@@ -6,8 +6,7 @@ use super::*;
 use pagewise_model::constructed;
 use pagewise_model::diagnosis::Activity;
 use pagewise_model::look::{
-    AccessPattern, Allocator, Footprint, KernelStack, MapChurn, PipeSeen, ProcessSeen, Samples,
-    Traced, WalkCounts,
+    AccessPattern, Footprint, KernelStack, PipeSeen, ProcessSeen, Samples, Traced, WalkCounts,
 };
 use pagewise_model::measured::Measured;
 use pagewise_model::price::{ChasePoint, TransferPoint};
@@ -20,21 +19,7 @@ fn exactly(value: f64) -> Measured {
 }
 
 fn machine() -> Machine {
-    Machine {
-        kernel: "6.18".into(),
-        arch: "x86_64".into(),
-        cpu_model: "test".into(),
-        cpus: vec![0, 1],
-        base_page_bytes: PageSize::BASE_4K,
-        huge_page_bytes: Fact::Known(PageSize::PMD_2M),
-        memory_bytes: Bytes::gib(8),
-        thp_enabled: Fact::Known("madvise".into()),
-        thp_defrag: Fact::Known("madvise".into()),
-        hypervisor: Some("KVM".into()),
-        pipe_max_bytes: Bytes::mib(1),
-        perf_event_paranoid: Fact::Known(2),
-        uid: 0,
-    }
+    Machine { hypervisor: Some("KVM".into()), ..constructed::machine() }
 }
 
 fn prices() -> Prices {
@@ -89,26 +74,7 @@ fn usage(wall_ms: u64, user_ms: u64, sys_ms: u64) -> Usage {
 }
 
 fn process(pid: i32) -> ProcessSeen {
-    ProcessSeen {
-        pid,
-        exe: "/bin/program".into(),
-        args: Vec::new(),
-        is_static: false,
-        allocator: Allocator::Glibc,
-        glibc_huge_tunable: None,
-        threads: 1,
-        peak_rss_bytes: Bytes(0),
-        anon_bytes: Bytes(0),
-        anon_huge_bytes: Bytes(0),
-        file_bytes: Bytes(0),
-        file_cow_bytes: Bytes(0),
-        page_table_bytes: Bytes(0),
-        minor_faults: 0,
-        moved_bytes: None,
-        traced_life_ns: Nanos(1),
-        churn: MapChurn::default(),
-        incomplete: None,
-    }
+    ProcessSeen { pid, ..constructed::process() }
 }
 
 fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
@@ -127,6 +93,13 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
         samples: Fact::missing("no samples"),
         walks: Fact::missing("no counters"),
     }
+}
+
+/// One process that has faulted in so many pages of its own.
+fn grown(run: Usage, pages: u64) -> Look {
+    let anon_bytes = Bytes(pages * PageSize::BASE_4K.bytes());
+    let process = ProcessSeen { anon_bytes, ..process(1) };
+    look(Usage { minor_faults: pages, ..run }, vec![process])
 }
 
 /// With so many jumps among 1000 first uses of pages, 4000 of which come per ms, in memory of `span`;
@@ -159,11 +132,7 @@ fn ns(diagnosis: &Diagnosis, kind: CostKind) -> u64 {
 
 #[test]
 fn anonymous_growth_is_priced_with_its_zeroing_apart() {
-    let mut grown = process(1);
-    grown.anon_bytes = Bytes(100_000 * 4096);
-    let mut run = usage(1000, 400, 600);
-    run.minor_faults = 100_000;
-    let diagnosis = judge(&look(run, vec![grown]));
+    let diagnosis = judge(&grown(usage(1000, 400, 600), 100_000));
     assert_eq!(ns(&diagnosis, CostKind::AnonFaults), 50_000_000);
     assert_eq!(ns(&diagnosis, CostKind::Zeroing), 10_000_000);
     let anon = diagnosis.cost(CostKind::AnonFaults).unwrap();
@@ -312,11 +281,7 @@ fn mapping_calls_major_faults_and_wakeups_are_priced() {
 
 #[test]
 fn system_side_costs_never_exceed_the_system_time() {
-    let mut p = process(1);
-    p.anon_bytes = Bytes(1_000_000 * 4096);
-    let mut run = usage(300, 100, 200);
-    run.minor_faults = 1_000_000;
-    let diagnosis = judge(&look(run, vec![p]));
+    let diagnosis = judge(&grown(usage(300, 100, 200), 1_000_000));
     let sum: u64 = diagnosis.costs.iter().map(|c| c.cost_ns.0).sum();
     assert!(sum.abs_diff(200_000_000) < 10, "{sum}");
     assert!(diagnosis.costs.iter().all(|c| c.evidence.ends_with("capped by system time seen")));
@@ -324,11 +289,7 @@ fn system_side_costs_never_exceed_the_system_time() {
 
 #[test]
 fn the_host_is_blamed_for_system_time_above_the_price_of_faults() {
-    let mut p = process(1);
-    p.anon_bytes = Bytes(100_000 * 4096);
-    let mut run = usage(1000, 400, 360);
-    run.minor_faults = 100_000;
-    let mut look = look(run, vec![p]);
+    let mut look = grown(usage(1000, 400, 360), 100_000);
     let share = judge(&look).host_share.known().copied().unwrap();
     assert!((share - 300.0 / 760.0).abs() < 1e-6, "{share}");
     let metal = Machine { hypervisor: None, ..machine() };

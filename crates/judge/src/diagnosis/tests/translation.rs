@@ -4,11 +4,7 @@ use super::*;
 
 #[test]
 fn a_random_walk_has_translation_first_and_a_sequential_one_none() {
-    let mut run = usage(10_000, 9_900, 90);
-    run.minor_faults = 20_000;
-    let mut p = process(1);
-    p.anon_bytes = Bytes(20_000 * 4096);
-    let plain = look(run, vec![p]);
+    let plain = grown(usage(10_000, 9_900, 90), 20_000);
     let random = judge(&with_pattern(plain.clone(), 800, Bytes::gib(1), Bytes(0)));
     let first = &random.costs[0];
     assert_eq!((first.kind, first.basis), (CostKind::AddressTranslation, Basis::UpperBound));
