@@ -10,12 +10,13 @@
 //! account may not read. Cost: one small read per instruction that faults; the symbols of a file
 //! are read once, when they are first asked for (1-100 ms by their number).
 
+mod segments;
 mod symbols;
 mod tables;
 mod unwind;
+pub mod working_set;
 
 pub use unwind::FindCode;
-pub mod working_set;
 
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;

@@ -1,13 +1,14 @@
 //! The functions of an ELF file by their offset in it.
 
-use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
+use super::segments::Segments;
+use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 use std::fs::File;
 
 /// Functions in the order of their addresses, and where the file's parts are mapped.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
     functions: Vec<Function>,
-    segments: Vec<Segment>,
+    segments: Segments,
 }
 
 #[derive(Debug)]
@@ -18,23 +19,11 @@ struct Function {
     name: String,
 }
 
-#[derive(Debug)]
-struct Segment {
-    offset: u64,
-    size: u64,
-    address: u64,
-}
-
 impl Symbols {
     /// Reads them; none from a file that is damaged.
     pub(super) fn read(file: &File) -> Self {
         let cache = ReadCache::new(file);
         let Ok(elf) = object::File::parse(&cache) else { return Self::default() };
-        let segments = elf.segments().map(|segment| {
-            let (offset, size) = segment.file_range();
-            Segment { offset, size, address: segment.address() }
-        });
-        let segments = segments.collect();
         let function = |symbol: object::Symbol<'_, '_, _>| {
             let is_function = symbol.kind() == SymbolKind::Text && symbol.is_definition();
             let name = symbol.name().ok().filter(|name| is_function && !name.is_empty())?;
@@ -50,14 +39,12 @@ impl Symbols {
             (a.start, size(a), &a.name).cmp(&(b.start, size(b), &b.name))
         });
         functions.dedup_by_key(|function| function.start);
-        Self { functions, segments }
+        Self { functions, segments: Segments::of(&elf) }
     }
 
     /// The function at `offset` of the file.
     pub(super) fn find(&self, offset: u64) -> Option<&str> {
-        let within = |s: &&Segment| s.offset <= offset && offset - s.offset < s.size;
-        let segment = self.segments.iter().find(within)?;
-        let address = segment.address.checked_add(offset - segment.offset)?;
+        let address = self.segments.address(offset)?;
         let after = self.functions.partition_point(|function| function.start <= address);
         let function = self.functions.get(after.checked_sub(1)?)?;
         let is_inside = function.size == 0 || address - function.start < function.size;

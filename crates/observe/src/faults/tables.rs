@@ -6,12 +6,13 @@
 //! return address, the stack, RBP, and RBX, in which some functions keep the frame. Tables compiled
 //! away, and those of `.debug_frame` alone, are none.
 
+use super::segments::Segments;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, EvaluationResult,
     Expression, Format, LittleEndian, Location, Register, RegisterRule, UnwindContext,
     UnwindExpression, UnwindSection, UnwindTableRow, Value, X86_64,
 };
-use object::{Object, ObjectSection, ObjectSegment, ReadCache};
+use object::{Object, ObjectSection, ReadCache};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
@@ -62,8 +63,7 @@ pub(super) struct Tables {
     eh_frame: Vec<u8>,
     header: Vec<u8>,
     bases: BaseAddresses,
-    /// Offset, size, address.
-    segments: Vec<(u64, u64, u64)>,
+    segments: Segments,
     rules: RefCell<HashMap<u64, Option<Rule>>>,
     context: RefCell<UnwindContext<usize>>,
 }
@@ -89,21 +89,14 @@ impl Tables {
         if let Some(text) = elf.section_by_name(".text") {
             bases = bases.set_text(text.address());
         }
-        let segments = elf.segments().map(|segment| {
-            let (offset, size) = segment.file_range();
-            (offset, size, segment.address())
-        });
-        let segments = segments.collect();
+        let segments = Segments::of(&elf);
         let (rules, context) = (RefCell::default(), RefCell::new(UnwindContext::new()));
         Some(Self { eh_frame, header, bases, segments, rules, context })
     }
 
     /// The rule of the instruction at `offset` of the file.
     pub(super) fn rule(&self, offset: u64) -> Option<Rule> {
-        let within =
-            |(start, size, _): &&(u64, u64, u64)| *start <= offset && offset - start < *size;
-        let (start, _, address) = self.segments.iter().find(within)?;
-        let address = address.checked_add(offset - start)?;
+        let address = self.segments.address(offset)?;
         let known = self.rules.borrow().get(&address).copied();
         known.unwrap_or_else(|| {
             let rule = self.find(address);

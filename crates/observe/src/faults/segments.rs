@@ -1,0 +1,32 @@
+//! Where the parts of an ELF file are mapped: from an offset in it to the address that its tables use.
+
+use object::{Object, ObjectSegment};
+
+/// The parts of a file that are mapped.
+#[derive(Debug, Default)]
+pub(super) struct Segments(Vec<Segment>);
+
+#[derive(Debug)]
+struct Segment {
+    offset: u64,
+    size: u64,
+    address: u64,
+}
+
+impl Segments {
+    /// Those of `elf`.
+    pub(super) fn of<'a>(elf: &impl Object<'a>) -> Self {
+        let segments = elf.segments().map(|segment| {
+            let (offset, size) = segment.file_range();
+            Segment { offset, size, address: segment.address() }
+        });
+        Self(segments.collect())
+    }
+
+    /// The address of what is at `offset` of the file.
+    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+        let within = |s: &&Segment| s.offset <= offset && offset - s.offset < s.size;
+        let segment = self.0.iter().find(within)?;
+        segment.address.checked_add(offset - segment.offset)
+    }
+}
