@@ -141,15 +141,16 @@ impl Remedy for PipeTools {
         if evidence.traced().is_none() {
             return self.unfit("the programs that it starts could not be looked at");
         }
-        let found = |process: &&ProcessSeen| {
-            used(process).is_some_and(|(_, whose)| whose == Whose::Systems)
+        let found = |process| match used(process)? {
+            (tool, Whose::Systems) => Some((tool, process)),
+            _ => None,
         };
-        let processes: Vec<&ProcessSeen> = evidence.processes().iter().filter(found).collect();
+        let (tools, processes): (Vec<Tool>, Vec<&ProcessSeen>) =
+            evidence.processes().iter().filter_map(found).unzip();
         if processes.is_empty() {
             return self.unfit(refusal(evidence.processes()));
         }
         let moved: Option<u64> = processes.iter().map(|p| p.moved_bytes.map(|b| b.0)).sum();
-        let tools: Vec<Tool> = processes.iter().filter_map(|p| used(p)).map(|(t, _)| t).collect();
         let dose = self.replace(&tools);
         let names = dose.parameter.replace('+', " and ");
         let why = match moved.map(Bytes) {

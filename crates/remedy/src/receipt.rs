@@ -147,10 +147,9 @@ impl Start<'_> {
 
     /// The lines of a drop-in; `Err` says why there can be none.
     fn drop_in(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
-        let starts_pagewise = settings.needs_supervision()
-            || settings.thp.is_some()
-            || settings.working_set.is_some()
-            || !settings.tools.is_empty();
+        // A unit can hold an environment and CPUs by itself.
+        let rest = Settings { env: Vec::new(), cpus: None, ..settings.clone() };
+        let starts_pagewise = !rest.is_plain();
         let mut lines = vec!["[Service]".to_owned()];
         // Where pagewise starts the program it adds to what the user has, as in a shell.
         lines.extend(self.assignments(settings, !starts_pagewise)?);
