@@ -155,10 +155,10 @@ impl Work {
             [("read", self.read, run.read_bytes), ("wrote", self.written, run.written_bytes)];
         sides.into_iter().find_map(|(verb, plain, bytes)| {
             let ((least, most), bytes) = plain.zip(bytes)?;
-            let least_share = if tools.is_empty() { 1.0 - WORK_SHARE } else { 0.0 };
-            let low = least as f64 * least_share - WORK_SLACK.0 as f64;
+            let low = least as f64 * (1.0 - WORK_SHARE) - WORK_SLACK.0 as f64;
             let high = most as f64 * (1.0 + WORK_SHARE) + WORK_SLACK.0 as f64;
-            (!(low..=high).contains(&(bytes.0 as f64))).then(|| {
+            let is_less = tools.is_empty() && (bytes.0 as f64) < low;
+            (is_less || bytes.0 as f64 > high).then(|| {
                 format!(
                     "unequal work: it {verb} {bytes}, plain runs {} to {}",
                     Bytes(least),
