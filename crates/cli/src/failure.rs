@@ -36,8 +36,7 @@ impl Failure {
     }
     /// Tells it on standard error.
     pub(crate) fn tell(&self) -> ExitCode {
-        let message = pagewise_report::text::escape(&self.message.replace('\n', " "));
-        crate::terminal::complain(&format!("pagewise: {message}"));
+        crate::terminal::remark(&self.message.replace('\n', " "));
         if let Some(help) = &self.help {
             crate::terminal::complain(&format!("help: {}", pagewise_report::text::escape(help)));
         }

@@ -68,6 +68,11 @@ pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot write standard output: {error}"))
 }
 
+/// Prints one line of ours on standard error, what others wrote in it escaped.
+pub(crate) fn remark(line: &str) {
+    complain(&format!("pagewise: {}", pagewise_report::text::escape(line)));
+}
+
 /// Prints one line on standard error. When that is closed there is nobody left to tell.
 pub(crate) fn complain(line: &str) {
     let mut err = std::io::stderr().lock();

@@ -31,9 +31,9 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
     let doses = if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
-    let settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
-    if let Some(path) = &settings.working_set {
-        tell_left_out(path)?;
+    let mut settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
+    if let Some(path) = settings.working_set.take() {
+        read_before_start(&path)?;
     }
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
     if !launch.settings.needs_supervision() {
@@ -41,18 +41,19 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     let through = passthrough::run_through(&launch, &pagewise_remedy::watch::build)?;
     for line in through.watches.iter().flat_map(|watch| told(watch, args.verbose)) {
-        terminal::complain(&format!("pagewise: {}", pagewise_report::text::escape(&line)));
+        terminal::remark(&line);
     }
     passthrough::end_like(through.ended)
 }
 
-/// Says which files of a working set are not read, for they are not what was recorded.
-fn tell_left_out(path: &str) -> Result<(), Failure> {
+/// Reads a working set, and says which of its files are left out, for they are not what was recorded.
+fn read_before_start(path: &str) -> Result<(), Failure> {
     let set = read_ahead::load(Path::new(path)).map_err(Failure::usage)?;
-    for line in read_ahead::Plan::of(&set).left_out() {
-        let line = format!("working-set: {line}; left out");
-        terminal::complain(&format!("pagewise: {}", pagewise_report::text::escape(&line)));
+    let plan = read_ahead::Plan::of(&set);
+    for line in plan.left_out() {
+        terminal::remark(&format!("working-set: {line}; left out"));
     }
+    let _done = plan.execute();
     Ok(())
 }
 
