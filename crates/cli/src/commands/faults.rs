@@ -44,11 +44,8 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let launch = launch(args, &command);
     launch.check()?;
-    let (started, id) = identity(&command);
-    let mut run = run_of(RunKind::Faults, id, started, &command);
+    let mut run = begin(&command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
-    run.environment = environment();
-    run.machine = Some(pagewise_kernel::machine::machine());
     let mut taken = Taken::new(args);
     let recorded = {
         let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
@@ -67,6 +64,15 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
         Some(code) if ended == Ended::Exited(0) => Ok(code),
         _ => passthrough::end_like(ended),
     }
+}
+
+/// What is known of a recording of `command` at its beginning.
+fn begin(command: &[OsString]) -> Run {
+    let (started, id) = identity(command);
+    let mut run = run_of(RunKind::Faults, id, started, command);
+    run.environment = environment();
+    run.machine = Some(pagewise_kernel::machine::machine());
+    run
 }
 
 fn wanted(args: &Faults) -> Wanted {
@@ -123,7 +129,7 @@ fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
     match lines.pop() {
         Some(last) => {
             for line in lines {
-                terminal::complain(&format!("pagewise: {line}"));
+                terminal::remark(&line);
             }
             Some(Failure::usage(last).with_code(BROKEN))
         }

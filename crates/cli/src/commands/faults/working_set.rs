@@ -7,7 +7,6 @@ use pagewise_kernel::page_size;
 use pagewise_model::fault::{Fault, Names};
 use pagewise_observe::faults::working_set::identify;
 use pagewise_report::quote;
-use pagewise_report::text::escape;
 use std::path::{Path, PathBuf};
 
 /// Collects what is touched, where it is to be saved.
@@ -32,19 +31,14 @@ impl Saved {
         let (set, left_out) = identify(command, self.touches.ranges());
         for path in left_out {
             let why = "it is not there any more, or cannot be read";
-            terminal::complain(&format!(
-                "pagewise: left out of the working set: {}: {why}",
-                escape(&path)
-            ));
+            terminal::remark(&format!("left out of the working set: {path}: {why}"));
         }
         let text = serde_json::to_string(&set)
             .map_err(|e| Failure::usage(format!("the working set cannot be written: {e}")))?;
         store::write_whole(&self.to, &(text + "\n"))?;
         let (size, files) = (set.size(), set.files.len());
         let to = quote(&self.to.to_string_lossy());
-        terminal::complain(&format!(
-            "pagewise: working set: {size} of {files} files saved to {to}"
-        ));
+        terminal::remark(&format!("working set: {size} of {files} files saved to {to}"));
         Ok(())
     }
 }
