@@ -25,30 +25,28 @@
 
 static size_t page;
 
-static volatile char *fresh(size_t bytes, int protection, int flags) {
-    void *got = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+// What mmap gave, said as a range.
+static volatile char *range(void *got, size_t bytes) {
     if (got == MAP_FAILED) {
         perror("mmap");
         exit(2);
     }
-    // Each page for itself, whatever the machine's setting.
-    madvise(got, bytes, MADV_NOHUGEPAGE);
     printf("range %lx %lx\n", (unsigned long)got, (unsigned long)got + bytes);
     fflush(stdout);
     return got;
 }
 
+static volatile char *fresh(size_t bytes, int protection, int flags) {
+    void *got = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    // Each page for itself, whatever the machine's setting.
+    madvise(got, bytes, MADV_NOHUGEPAGE);
+    return range(got, bytes);
+}
+
 // PAGES of a file, whose descriptor is said, mapped for reading.
 static volatile char *mapped(int file, size_t pages) {
-    void *got = mmap(NULL, pages * page, PROT_READ, MAP_PRIVATE, file, 0);
-    if (got == MAP_FAILED) {
-        perror("mmap");
-        exit(2);
-    }
-    printf("descriptor %d\nrange %lx %lx\n", file, (unsigned long)got,
-           (unsigned long)got + pages * page);
-    fflush(stdout);
-    return got;
+    printf("descriptor %d\n", file);
+    return range(mmap(NULL, pages * page, PROT_READ, MAP_PRIVATE, file, 0), pages * page);
 }
 
 // The same of a file that has just been written and has no name.
@@ -70,6 +68,15 @@ static void write_all(volatile char *from, size_t pages) {
 
 static void read_all(volatile char *from, size_t pages) {
     for (size_t i = 0; i < pages; i++) (void)from[i * page];
+}
+
+// Has a child touch these pages.
+static void in_child(void (*touch)(volatile char *, size_t), volatile char *from, size_t pages) {
+    if (fork() == 0) {
+        touch(from, pages);
+        _exit(0);
+    }
+    wait(NULL);
 }
 
 struct part {
@@ -101,11 +108,7 @@ static void write_kept(int signal) {
 // Each of N pages of a file of that size, which has no name.
 static volatile char *file_pages(size_t pages, int flags, int file) {
     if (ftruncate(file, pages * page)) exit(2);
-    void *got = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, flags, file, 0);
-    if (got == MAP_FAILED) exit(2);
-    printf("range %lx %lx\n", (unsigned long)got, (unsigned long)got + pages * page);
-    fflush(stdout);
-    return got;
+    return range(mmap(NULL, pages * page, PROT_READ | PROT_WRITE, flags, file, 0), pages * page);
 }
 
 #define ROUNDS 4
@@ -146,11 +149,7 @@ static int serve(size_t pages, size_t threads) {
         for (size_t i = 0; i < threads; i++) sem_wait(&workers[i].done);
         if (pthread_create(&id, NULL, write_part, &workers[threads].parts[round])) return 2;
         pthread_join(id, NULL);
-        if (fork() == 0) {
-            write_part(&workers[threads + 1].parts[round]);
-            _exit(0);
-        }
-        wait(NULL);
+        in_child(write_all, workers[threads + 1].parts[round].from, pages);
         puts("done");
         fflush(stdout);
     }
@@ -197,11 +196,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(how, "fork")) {
         volatile char *from = fresh(pages * page, both, 0);
         write_all(from, pages);
-        if (fork() == 0) {
-            write_all(from, pages);
-            _exit(0);
-        }
-        wait(NULL);
+        in_child(write_all, from, pages);
     } else if (!strcmp(how, "huge")) {
         size_t huge = 2 << 20;
         uintptr_t from = (uintptr_t)fresh(2 * huge, both, 0);
@@ -237,11 +232,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(how, "cached-fork")) {
         volatile char *from = cached(pages);
         read_all(from, pages);
-        if (fork() == 0) {
-            read_all(from, pages);
-            _exit(0);
-        }
-        wait(NULL);
+        in_child(read_all, from, pages);
     } else if (!strcmp(how, "map")) {
         int file = open(argv[3], O_RDONLY);
         if (file < 0) return 2;

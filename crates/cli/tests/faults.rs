@@ -9,12 +9,16 @@
 
 #[path = "faults/account.rs"]
 mod account;
+#[path = "faults/callers.rs"]
+mod callers;
 #[allow(dead_code, reason = "the tests of experiments use the rest of it")]
 mod helper;
 #[path = "faults/kinds.rs"]
 mod kinds;
 #[path = "faults/running.rs"]
 mod running;
+#[path = "faults/touch.rs"]
+mod touch;
 
 use helper::{Place, said};
 use rustix::process::{Pid, Signal, kill_process};
@@ -48,14 +52,9 @@ impl Programs {
     fn build() -> Option<Self> {
         let dir = tempfile::Builder::new().prefix("pagewise-faults-").tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/faults.c");
-        let built = Command::new("cc")
-            .args(["-O1", "-pthread", "-o"])
-            .arg(dir.path().join("faults"))
-            .arg(source)
-            .status();
         std::fs::copy(helper::PROGRAM, dir.path().join("pagewise")).unwrap();
-        built.is_ok_and(|status| status.success()).then_some(Self { dir })
+        let is_built = compile("faults.c", &["-pthread"], &dir.path().join("faults"));
+        is_built.then_some(Self { dir })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -73,6 +72,14 @@ impl Programs {
         }
         command
     }
+}
+
+/// Builds one of the small C programs; false without a C compiler, or without libraries that the
+/// options ask for.
+fn compile(source: &str, options: &[&str], to: &Path) -> bool {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
+    let built = Command::new("cc").arg("-O1").args(options).arg("-o").args([to, &source]).output();
+    built.is_ok_and(|done| done.status.success())
 }
 
 /// This user, and one without rights where that can be become.
@@ -200,13 +207,8 @@ fn each(test: &str, words: &[&str], check: impl Fn(&Run)) {
     }
 }
 
-fn arguments(how: &str) -> [String; 2] {
-    [how.to_owned(), PAGES.to_string()]
-}
-
 fn each_of(how: &str, check: impl Fn(&Run)) {
-    let [how, pages] = arguments(how);
-    each(&how, &[&how, &pages], check);
+    each(how, &[how, &PAGES.to_string()], check);
 }
 
 /// The machine tells sizes of pages since Linux 5.11.

@@ -78,8 +78,7 @@ fn only_faults_of_several_threads_on_a_page_are_raced() {
 #[test]
 fn without_latency_every_fault_is_there_and_no_time() {
     for user in users() {
-        let words = arguments("write");
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let words = ["write", &PAGES.to_string()];
         let Some(run) = run_with("no-latency", user, &["--no-latency"], &words) else { continue };
         assert_eq!(run.within.len() as u64, PAGES);
         assert!(run.within.iter().all(|f| !f.paired && f.served == "unknown"));
@@ -95,8 +94,7 @@ fn without_latency_every_fault_is_there_and_no_time() {
 fn the_processors_word_is_used_where_it_may_be_read() {
     let readable = std::fs::metadata("/sys/kernel/tracing/events/exceptions").is_ok();
     for user in users() {
-        let words = arguments("read-write");
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let words = ["read-write", &PAGES.to_string()];
         let Some(run) = run("error codes", user, &words) else { continue };
         let used = run.report["has_error_codes"].as_bool().unwrap();
         let is_root = user.is_none() && rustix::process::geteuid().is_root();

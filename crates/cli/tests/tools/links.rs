@@ -1,6 +1,6 @@
 //! `links`: the tools by their usual names, and all of it undone.
 
-use super::{PAGEWISE, run};
+use super::{PAGEWISE, run, said};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,10 +9,6 @@ fn links(place: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(PAGEWISE);
     command.arg("links").args(words);
     run(command, place, b"")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
 #[test]

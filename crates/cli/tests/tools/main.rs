@@ -53,6 +53,11 @@ fn run(mut command: Command, place: &Path, input: &[u8]) -> Output {
     output
 }
 
+/// All that a command has said, on either stream.
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
 /// What a shell says and how it ends, with `TOOL` standing for the program.
 fn shell(line: &str, program: &str, place: &Path) -> Output {
     let mut command = Command::new("bash");

@@ -1,13 +1,13 @@
 //! `run --with pipe-tools`: a pipeline's tools are ours, and nothing else about it changes.
 
-use super::{Draw, PAGEWISE, run};
+use super::{Draw, PAGEWISE, run, said};
 use pagewise_model::plan::Tool;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::supervise::Supervisor;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// A shell with the remedies of `list` whose cache is in `place`.
 fn with(list: &str, script: &str, place: &Path) -> Command {
@@ -21,10 +21,6 @@ fn plain(script: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", script]);
     command
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
 /// Says of the process that writes to it whether it is ours, by its mappings.

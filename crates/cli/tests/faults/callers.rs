@@ -1,28 +1,13 @@
 //! Who is behind faults, in which phase they come and which are churn, of programs that are known.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and says when it skips"
-)]
-
-#[allow(dead_code, reason = "the tests of experiments use the rest of it")]
-mod helper;
-
-use helper::{Place, said};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use super::*;
 
 const PAGES: u64 = 4000;
 
 /// The program, built with these options; `None` without a C compiler, or without such libraries.
 fn built(place: &Place, options: &[&str]) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/fault_callers.c");
     let program = place.path().join("fault_callers");
-    let built =
-        Command::new("cc").arg("-O1").args(options).arg("-o").args([&program, &source]).output();
-    built.is_ok_and(|done| done.status.success()).then_some(program)
+    compile("fault_callers.c", options, &program).then_some(program)
 }
 
 fn recorded(place: &Place, program: &Path, options: &[&str], words: &[&str]) -> Output {
@@ -38,8 +23,7 @@ fn report(test: &str, build: &[&str], options: &[&str], words: &[&str]) -> Optio
         return None;
     };
     let done = recorded(&place, &program, &[&["--json"], options].concat(), words);
-    if done.status.code() == Some(3) {
-        println!("SKIP {test}: {}", said(&done.stderr).lines().next().unwrap_or_default());
+    if refused(test, &done) {
         return None;
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
@@ -115,8 +99,7 @@ fn stacks_of_every_fault_reach_from_main_to_the_page() {
         };
         let options = ["--stacks", stacks, "--format", "folded"];
         let done = recorded(&place, &program, &options, &["fill", "300"]);
-        if done.status.code() == Some(3) {
-            println!("SKIP {test}: {}", said(&done.stderr));
+        if refused(test, &done) {
             return;
         }
         let text = said(&done.stdout);

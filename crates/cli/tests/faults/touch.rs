@@ -1,104 +1,51 @@
 //! `pagewise faults --exact` against programs whose touches are known, and the working set that a
 //! recording saves against files that are proven cold.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and says when it skips"
-)]
-
-#[allow(dead_code, reason = "the tests of experiments use the rest of it")]
-mod helper;
-
-use helper::{Place, said};
+use super::*;
 use rustix::fs::{Advice, fadvise};
-use serde_json::Value;
 use std::fs::File;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 const PAGES: usize = 256;
 
-/// The program under test, compiled here; `None` without a C compiler.
-fn program(place: &Place) -> Option<PathBuf> {
-    let to = place.path().join("faults");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/faults.c");
-    let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&to).arg(source).status();
-    if built.is_ok_and(|status| status.success()) {
-        return Some(to);
-    }
-    println!("SKIP live tests of exact touches: no C compiler");
-    None
-}
-
-/// What a recording says, on standard output and in its saved form.
-struct Seen {
-    done: Output,
-    faults: Vec<Value>,
-    report: Value,
-}
-
-impl Seen {
-    /// Lines of the program that begin with `word`.
-    fn told(&self, word: &str) -> Vec<String> {
-        let text = said(&self.done.stderr);
-        text.lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect()
-    }
-
-    /// Faults on the ranges that the program has named, in user mode.
-    fn within(&self) -> usize {
-        let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
-        let ranges: Vec<(u64, u64)> = self
-            .told("range ")
-            .iter()
-            .map(|line| line.split(' ').skip(1).map(number).collect::<Vec<_>>())
-            .map(|ends| (ends[0], ends[1]))
-            .collect();
-        let is_in = |fault: &&Value| {
-            let page = fault["page_address"].as_u64().unwrap();
-            let in_kernel = fault["labels"].as_array().unwrap().iter().any(|l| l == "kernel_mode");
-            !in_kernel && ranges.iter().any(|(from, to)| (*from..*to).contains(&page))
-        };
-        self.faults.iter().filter(is_in).count()
-    }
+/// The program under test; `None` without a C compiler.
+fn program() -> Option<PathBuf> {
+    Some(Programs::get()?.path("faults"))
 }
 
 /// Records `words` with `options`; `None`, and a line, where that is refused here.
-fn record(place: &Place, test: &str, options: &[&str], words: &[&str]) -> Option<Seen> {
+fn record(place: &Place, test: &str, options: &[&str], words: &[&str]) -> Option<Run> {
     let saved = place.path().join("run.json");
     let mut all = vec!["faults", "--format", "json", "--save", saved.to_str().unwrap()];
     all.extend(options);
     all.push("--");
     all.extend(words);
     let done = place.pagewise(&all).output().unwrap();
-    if done.status.code() == Some(3) {
-        let text = said(&done.stderr);
-        assert!(text.contains("help: "), "{text}");
-        println!("SKIP {test}: {}", text.lines().next().unwrap_or_default());
+    if refused(test, &done) {
         return None;
     }
-    let lines = said(&done.stdout);
-    let faults = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let run: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
-    Some(Seen { done, faults, report: run["faults"].clone() })
+    let ranges = ranges(&said(&done.stderr));
+    Some(read(test, done, &ranges, &saved))
 }
 
 #[test]
 fn each_cached_page_of_a_file_is_a_fault_of_its_own() {
     let (test, place) = ("each_cached_page_of_a_file", Place::new());
-    let Some(program) = program(&place) else { return };
+    let Some(program) = program() else { return };
     let words = [program.to_str().unwrap(), "cached", &PAGES.to_string()];
     let Some(plain) = record(&place, test, &[], &words) else { return };
     let Some(exact) = record(&place, test, &["--exact"], &words) else { return };
-    assert_eq!(exact.within(), PAGES);
-    if plain.within() == PAGES {
+    assert_eq!(exact.in_user_mode().count(), PAGES);
+    if plain.in_user_mode().count() == PAGES {
         println!("SKIP {test}: this kernel maps no pages around a fault");
     } else {
         // 16 pages a window.
-        assert!(plain.within() < PAGES / 8, "{}", plain.within());
+        assert!(plain.in_user_mode().count() < PAGES / 8, "{}", plain.in_user_mode().count());
     }
-    assert_eq!(plain.told("descriptor "), exact.told("descriptor "));
+    let descriptor = |run: &Run| {
+        let text = said(&run.done.stderr);
+        text.lines().find(|line| line.starts_with("descriptor ")).unwrap().to_owned()
+    };
+    assert_eq!(descriptor(&plain), descriptor(&exact));
     assert!(exact.report["exact"]["mappings"].as_u64().unwrap() > 3, "{}", exact.report["exact"]);
     assert_eq!(exact.report["exact"]["left_programs"].as_array().unwrap().len(), 0);
     assert!(plain.report["exact"].is_null());
@@ -107,17 +54,17 @@ fn each_cached_page_of_a_file_is_a_fault_of_its_own() {
 #[test]
 fn children_and_what_they_execute_are_seen_page_by_page_too() {
     let (test, place) = ("children_and_what_they_execute", Place::new());
-    let Some(program) = program(&place) else { return };
+    let Some(program) = program() else { return };
     let pages = PAGES.to_string();
     let program = program.to_str().unwrap();
     let words = [program, "cached-fork", &pages];
     let Some(forked) = record(&place, test, &["--exact"], &words) else { return };
-    assert_eq!(forked.within(), 2 * PAGES);
+    assert_eq!(forked.in_user_mode().count(), 2 * PAGES);
     let script = format!("{program} cached {pages}; exit 7");
     let started = record(&place, test, &["--exact"], &["sh", "-c", &script]).unwrap();
-    assert_eq!((started.within(), started.done.status.code()), (PAGES, Some(7)));
+    assert_eq!((started.in_user_mode().count(), started.done.status.code()), (PAGES, Some(7)));
     let threads = record(&place, test, &["--exact"], &[program, "threads", &pages, "8"]).unwrap();
-    assert_eq!(threads.within(), 8 * PAGES);
+    assert_eq!(threads.in_user_mode().count(), 8 * PAGES);
     let handler = record(&place, test, &["--exact"], &[program, "handler", "20"]).unwrap();
     assert_eq!(handler.done.status.code(), Some(0), "{}", said(&handler.done.stderr));
 }
@@ -132,7 +79,9 @@ fn no_times_are_kept_and_none_can_be_asked_for() {
     assert_eq!(refused(&["--max-fault-time", "1s"]), Some(2));
     assert_eq!(refused(&["--format", "folded-ns"]), Some(2));
     let Some(seen) = record(&place, test, &["--exact"], &["true"]) else { return };
-    assert!(!seen.faults.is_empty() && seen.faults.iter().all(|f| f["latency_ns"].is_null()));
+    let list = said(&seen.done.stdout);
+    let faults: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!faults.is_empty() && faults.iter().all(|f| f["latency_ns"].is_null()));
     assert!(seen.report["latency"]["missing"].is_string(), "{}", seen.report["latency"]);
     assert_eq!(seen.report["total"]["time_ns"], 0);
     let text = said(&place.pagewise(&["faults", "--exact", "--", "true"]).output().unwrap().stderr);
@@ -150,7 +99,7 @@ fn status_signals_and_what_is_left_behind_are_the_programs_own() {
     assert_eq!(seen.done.status.code(), Some(9));
     assert!(done.exists(), "what the program has left behind is waited for");
     let seen = record(&place, test, &["--exact"], &["sh", "-c", "kill -TERM $$"]).unwrap();
-    assert_eq!(seen.done.status.signal(), Some(rustix::process::Signal::TERM.as_raw()));
+    assert_eq!(seen.done.status.signal(), Some(Signal::TERM.as_raw()));
     let missing = place.pagewise(&["faults", "--exact", "--", "/nonexistent/x"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));
 }
@@ -172,7 +121,7 @@ fn major_faults(place: &Place, test: &str, words: &[&str]) -> Option<u64> {
 #[test]
 fn a_working_set_takes_the_major_faults_from_a_cold_start() {
     let (test, place) = ("a_working_set_takes_the_major_faults", Place::new());
-    let Some(program) = program(&place) else { return };
+    let Some(program) = program() else { return };
     let data = place.path().join("data");
     let pages = 1024;
     std::fs::write(&data, vec![1_u8; pages * rustix::param::page_size()]).unwrap();
@@ -207,7 +156,7 @@ fn a_working_set_takes_the_major_faults_from_a_cold_start() {
 #[test]
 fn a_working_set_of_files_that_have_changed_is_told_and_the_program_runs() {
     let (test, place) = ("a_working_set_of_files_that_have_changed", Place::new());
-    let Some(program) = program(&place) else { return };
+    let Some(program) = program() else { return };
     let data = place.path().join("data");
     std::fs::write(&data, vec![1_u8; 64 * rustix::param::page_size()]).unwrap();
     let set = place.path().join("set");
