@@ -26,6 +26,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
+USER = 65534
+# Where programs are looked for: what an account without rights may execute.
+PATH = "/usr/bin:/bin:/usr/local/bin"
 
 
 class Unfit(Exception):
@@ -49,6 +52,33 @@ def parser(doc):
         help="also write the result to this file (a full run writes the committed one by default)",
     )
     return made
+
+
+class Account:
+    """How programs are started: by root without rights, by anybody else as themselves."""
+
+    def __init__(self, place, program, has_rights=False):
+        place.chmod(0o755)
+        self.place = place
+        self.home = place / "home"
+        self.home.mkdir()
+        # A copy, since where the original lies may be closed to others.
+        self.pagewise = str(place / "pagewise")
+        shutil.copy(program, self.pagewise)
+        os.chmod(self.pagewise, 0o755)
+        self.prefix = []
+        if os.geteuid() == 0 and not has_rights:
+            os.chown(self.home, USER, USER)
+            self.prefix = [
+                "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
+                "--inh-caps=-all", "--bounding-set=-all",
+            ]
+        self.env = {"HOME": str(self.home), "PATH": PATH, "LC_ALL": "C"}
+        self.options = {"env": self.env, "cwd": self.home}
+
+    def uid(self):
+        """The user that programs run as."""
+        return USER if self.prefix else os.geteuid()
 
 
 def keep_full_run(arguments, to, full):

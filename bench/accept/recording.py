@@ -1,5 +1,5 @@
-"""What the scripts on page faults (03-*) share: the account without rights, the programs that are
-recorded, and what `pagewise faults` says of them.
+"""What the scripts on page faults (03-*) share: the programs that are recorded, and what `pagewise
+faults` says of them.
 
 Nothing here knows how pagewise works: programs are started, their output is read.
 """
@@ -7,45 +7,21 @@ Nothing here knows how pagewise works: programs are started, their output is rea
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import harness
 
-USER = 65534
 # Seconds that one recorded program may take.
 LIMIT = 300
-# Where programs are looked for: what an account without rights may execute.
-PATH = "/usr/bin:/bin:/usr/local/bin"
 
 
-class Account:
-    """How programs are started: by root without rights, by anybody else as themselves."""
+class Account(harness.Account):
+    """An account whose programs are recorded."""
 
     def __init__(self, place, pagewise, has_rights=False):
-        place.chmod(0o755)
-        self.place = place
-        self.home = place / "home"
-        self.home.mkdir()
-        # A copy, since where the original lies may be closed to others.
-        self.pagewise = str(place / "pagewise")
-        shutil.copy(pagewise, self.pagewise)
-        self.prefix = []
-        if os.geteuid() == 0 and not has_rights:
-            os.chown(self.home, USER, USER)
-            self.prefix = [
-                "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
-                "--inh-caps=-all", "--bounding-set=-all",
-            ]
-        self.options = {
-            "env": {"HOME": str(self.home), "PATH": PATH, "LC_ALL": "C", "TMPDIR": str(self.home)},
-            "cwd": self.home,
-        }
-
-    def uid(self):
-        """The user that programs run as."""
-        return USER if self.prefix else os.geteuid()
+        super().__init__(place, pagewise, has_rights)
+        self.env["TMPDIR"] = str(self.home)
 
     def build(self, source, *options):
         """Compiles a C program that this account can execute."""
@@ -63,32 +39,27 @@ class Account:
         """Runs a command line of this account's to its end."""
         return harness.run(argv, limit, **{**self.options, **options})
 
-    def report(self, argv, *options):
-        """What was recorded of a program; `None` when it failed."""
-        ran = self.run(self.faults(argv, "--json", *options))
+    def recorded(self, argv, *options, around=()):
+        """How a recording of a program ended, `around` being started around all; `None` when it failed."""
+        ran = self.run([*around, *self.faults(argv, *options)])
         if ran.status == 3:
             raise harness.Unfit(ran.last_error())
-        if ran.status != 0:
-            return None
-        return harness.saved(ran)["faults"]
+        return ran if ran.status == 0 else None
+
+    def report(self, argv, *options, around=()):
+        """What was recorded of a program; `None` when it failed."""
+        ran = self.recorded(argv, "--json", *options, around=around)
+        return harness.saved(ran)["faults"] if ran else None
 
     def faults_of(self, argv, *options):
         """Every fault of a program, in order, as the JSON lines tell it; `None` when it failed."""
-        ran = self.run(self.faults(argv, "--format", "json", *options))
-        if ran.status == 3:
-            raise harness.Unfit(ran.last_error())
-        return lines(ran.out) if ran.status == 0 else None
+        ran = self.recorded(argv, "--format", "json", *options)
+        return lines(ran.out) if ran else None
 
 
 def lines(text):
     """The documents of JSON Lines."""
     return [json.loads(line) for line in text.splitlines()]
-
-
-def has_option(account, option):
-    """Whether `pagewise faults` knows an option."""
-    ran = account.run([*account.prefix, account.pagewise, "faults", "--help"], 20)
-    return option in ran.out.replace("\n", " ").split()
 
 
 def text_file(path, rows=120_000):
@@ -106,7 +77,7 @@ def text_file(path, rows=120_000):
 
 def repository(account):
     """A git repository with two commits; `None` without git."""
-    if shutil.which("git", path=PATH) is None:
+    if shutil.which("git", path=harness.PATH) is None:
         return None
     make = (
         "git init -q history && cd history && git config user.name accept"
@@ -129,11 +100,16 @@ class Programs:
 
     def add(self, name, *words):
         """A program under a name of ours; its first word is looked for."""
-        found = shutil.which(str(words[0]), path=PATH)
+        found = shutil.which(str(words[0]), path=harness.PATH)
         if found is None:
             self.missing.append(name)
         else:
             self.all.append((name, [found, *map(str, words[1:])]))
+
+    def add_each(self, *rows):
+        """Programs under their own names."""
+        for words in rows:
+            self.add(words[0], *words)
 
     def add_history(self):
         """git, in a repository of its own."""
@@ -184,13 +160,12 @@ class Programs:
     def add_tools(self):
         """Filters and packers."""
         text = self.text
-        for words in (
+        self.add_each(
             ["sort", text], ["sha256sum", text], ["wc", text], ["tac", text], ["cut", "-c1-9", text],
             ["ls", "-l", "/usr/bin"], ["xz", "-1", "-c", text], ["gzip", "-c", text],
             ["bzip2", "-c", text], ["zstd", "-q", "-c", text], ["openssl", "dgst", text],
             ["tar", "-cf", "-", text],
-        ):
-            self.add(words[0], *words)
+        )
         self.add("awk", "awk", "{ n[$1] = $3 } END { print length(n) }", text)
         self.add("sqlite3", "sqlite3", ":memory:",
                  "with recursive n(x) as (select 1 union all select x + 1 from n limit 100000)"
@@ -201,7 +176,7 @@ class Programs:
     def add_small(self):
         """Programs that do next to nothing."""
         text = self.text
-        for words in (
+        self.add_each(
             ["true"], ["date"], ["id"], ["uname", "-a"], ["echo", "word"], ["env"], ["printf", "%d", "7"],
             ["seq", "20000"], ["expr", "7", "*", "8"], ["basename", "/a/b"], ["cat", text],
             ["head", "-n5", text], ["tail", "-n5", text], ["nl", text], ["od", "-An", "-N4000", text],
@@ -209,21 +184,18 @@ class Programs:
             ["sed", "-n", "$p", text], ["tr", "a", "b"], ["find", "/usr/share/doc", "-maxdepth", "1"],
             ["df"], ["du", "/usr/share/doc/base-files"], ["stat", text], ["sh", "-c", ":"],
             ["bash", "-c", "true"], ["file", text], ["make", "--version"], ["ps", "aux"],
-        ):
-            self.add(words[0], *words)
+        )
+
+    def add_large(self):
+        """All but those that do next to nothing."""
+        self.add_tools()
+        self.add_history()
+        self.add_compilers()
+        self.add_go()
+        self.add_runtimes()
 
 
-def say_missing(result, programs):
+def say_missing(result, missing):
     """Names the programs that are not here."""
-    if programs.missing:
-        result.say(f"SKIP {len(programs.missing)} not here: {', '.join(programs.missing)}")
-
-
-def end_softly(child, signal_number, limit=30):
-    """Sends a signal to a child of ours and waits for its end; kills one that stays."""
-    child.send_signal(signal_number)
-    try:
-        return child.wait(limit)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        return child.wait()
+    if missing:
+        result.say(f"SKIP {len(missing)} not here: {', '.join(missing)}")
