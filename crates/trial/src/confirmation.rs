@@ -1,8 +1,9 @@
 //! Confirmation: fresh blocks of the control twice and every arm once, in random order.
 //!
-//! The number of blocks is fixed before the first. Blocks end early only for the user or when
-//! the budget and a tenth of it are used up, both blind to the outcome. A partial block does not
-//! count.
+//! The number of blocks that are to count is fixed before the first: one in which the speed of the
+//! CPU moved is run again while the budget lasts. Blocks end early only for the user or when the
+//! budget and a tenth of it are used up. All of this is blind to the outcome. A partial block does
+//! not count.
 
 use crate::CONTROL_AGAIN;
 use crate::bench::{ArmId, Bench, Canary, Stage, WeatherMark};
@@ -24,7 +25,7 @@ pub(crate) const DROPPED_CANARY: &str = "the speed of the CPU moved";
 /// The reason of a block that was not finished.
 pub(crate) const DROPPED_PARTIAL: &str = "not finished";
 
-/// Runs up to `planned` blocks; what halted them, if anything did.
+/// Runs until `planned` blocks count; what halted them before so many were run, if anything did.
 pub(crate) fn run<B: Bench>(
     runner: &mut Runner<'_, B>,
     arms: &[Arm],
@@ -34,13 +35,14 @@ pub(crate) fn run<B: Bench>(
     let mut canaries = Vec::new();
     let mut halt = None;
     let started = runner.spent_ns();
-    for done in 0..planned {
+    let (mut done, mut wanted) = (0, planned);
+    while done < wanted {
         let mean = (runner.spent_ns() - started) / u64::from(done.max(1));
         if done > 0 && mean > runner.allowance_ns() {
-            halt = Some(Halt::Budget);
+            halt = Some(Halt::Budget).filter(|_| done < planned);
             break;
         }
-        let tally = Tally { stage: Stage::Confirmation, done, total: planned };
+        let tally = Tally { stage: Stage::Confirmation, done, total: wanted };
         let mut block =
             Block { points: vec![], weather: Weather::default(), dropped: None, host: None };
         let ended = run_block(runner, arms, tally, &mut block, &mut canaries);
@@ -51,8 +53,14 @@ pub(crate) fn run<B: Bench>(
             break;
         }
         if let Err(why) = ended {
-            halt = Some(why);
+            halt = Some(why).filter(|why| done < planned || *why != Halt::Budget);
             break;
+        }
+        done += 1;
+        if done == wanted {
+            relate_canaries(&mut blocks, &canaries);
+            let moved = blocks.iter().filter(|block| speed_moved(block) > CANARY_LIMIT).count();
+            wanted = (planned + u32::try_from(moved).unwrap_or(0)).clamp(wanted, 2 * planned);
         }
     }
     relate_canaries(&mut blocks, &canaries);
@@ -133,8 +141,7 @@ fn relate_canaries(blocks: &mut [Block], canaries: &[[Canary; 2]]) {
 /// are few.
 fn gate(blocks: &mut [Block]) {
     for block in blocks.iter_mut().filter(|block| block.dropped.is_none()) {
-        let moved = block.weather.canary_ratio.iter().map(|ratio| (ratio - 1.0).abs());
-        let moved = moved.fold(0.0, f64::max);
+        let moved = speed_moved(block);
         let host = host_difference(block);
         if moved > CANARY_LIMIT {
             block.dropped = Some(format!("{DROPPED_CANARY} by {:.0}%", moved * 100.0));
@@ -149,6 +156,12 @@ fn gate(blocks: &mut [Block]) {
             block.dropped.clone_from(&block.host);
         }
     }
+}
+
+/// How far the register canary of a block was from the usual, as a share.
+fn speed_moved(block: &Block) -> f64 {
+    let moved = block.weather.canary_ratio.iter().map(|ratio| (ratio - 1.0).abs());
+    moved.fold(0.0, f64::max)
 }
 
 fn host_difference(block: &Block) -> f64 {

@@ -8,6 +8,8 @@ use pagewise_model::trial::Design;
 
 /// Most blocks of a confirmation; at 1000 a gain of 2% is proven at a deviation of 20%.
 pub(crate) const MOST_BLOCKS: u32 = 1000;
+/// Blocks beyond the fewest that a further arm must leave: some do not count on most machines.
+const SPARE_BLOCKS: u32 = 2;
 /// Runs of each arm in screening.
 pub(crate) const SCREENING_RUNS: u32 = 2;
 
@@ -125,6 +127,11 @@ impl Sizing {
     /// They are enough for a proof.
     pub(crate) fn suffices(&self, budget: Nanos) -> bool {
         self.blocks(budget) >= minimum_blocks(self.arms)
+    }
+
+    /// They are enough for a proof although some will not count.
+    pub(crate) fn has_spare_blocks(&self, budget: Nanos) -> bool {
+        self.blocks(budget) >= minimum_blocks(self.arms) + SPARE_BLOCKS
     }
 
     /// Smallest gain they prove.

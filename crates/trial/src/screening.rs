@@ -250,9 +250,11 @@ fn combine<B: Bench>(
     }
 }
 
-/// These blocks allow a proof, and of the gain hoped for where the spread is known.
+/// These blocks allow a proof even if some do not count, and of the gain hoped for where the spread
+/// is known.
 fn serves(sizing: &Sizing, budget: Nanos, wanted: f64) -> bool {
-    sizing.suffices(budget) && sizing.provable(budget).is_none_or(|provable| provable <= wanted)
+    sizing.has_spare_blocks(budget)
+        && sizing.provable(budget).is_none_or(|provable| provable <= wanted)
 }
 
 fn screened_only(gain: f64) -> String {

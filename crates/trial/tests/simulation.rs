@@ -335,6 +335,25 @@ fn stolen_time_and_the_host_are_named() {
     assert!(experiment.warnings.iter().any(|w| w.contains("too many to be dropped")));
 }
 
+#[test]
+fn a_block_in_which_the_speed_moved_is_run_again_while_the_budget_lasts() {
+    let (mut dropped, mut replaced) = (0, 0);
+    for seed in 0..20 {
+        let mut machine = Machine::new(seed, Nanos::millis(900), 0.06);
+        machine.steal_every_ns = Nanos::secs(8).0;
+        let started = machine.clock_ns;
+        let experiment = run(&mut machine, &plan(&["b"], seed));
+        assert!(machine.clock_ns - started < Nanos::secs(70).0);
+        let planned = experiment.design.blocks as usize;
+        let spoiled = experiment.blocks.iter().filter(|block| block.dropped.is_some()).count();
+        assert!((planned..=planned + spoiled).contains(&experiment.blocks.len()));
+        assert!(!experiment.warnings.iter().any(|warning| warning.contains("budget ended")));
+        dropped += spoiled;
+        replaced += experiment.blocks.len() - planned;
+    }
+    assert!(replaced > 15 && replaced <= dropped, "{replaced} of {dropped}");
+}
+
 /// A host that takes from one side only, in fewer than half of its runs: too often to be dropped,
 /// and a median of what it took is 0.
 #[test]
