@@ -21,14 +21,15 @@ mod running;
 mod touch;
 
 use helper::{Place, said};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// A user that has no rights beyond everybody's.
 const NOBODY: u32 = 65534;
@@ -380,6 +381,41 @@ fn the_programs_status_streams_and_signals_are_its_own() {
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
     assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("caught\n", Some(5)));
+}
+
+#[test]
+fn a_traced_program_that_stops_stops_us_too() {
+    let place = Place::new();
+    for option in ["--account", "--exact"] {
+        let mut child = place
+            .pagewise(&["faults", option, "--", "sh", "-c", "kill -STOP $$; exit 5"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        if stops(&mut child) {
+            kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(5), "{option}");
+        } else {
+            assert_eq!(child.wait().unwrap().code(), Some(3), "{option}");
+            println!("SKIP a_traced_program_that_stops {option}: faults are not recorded here");
+        }
+    }
+}
+
+/// Waits until `child` stops; false when it ends.
+fn stops(child: &mut Child) -> bool {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(20) {
+        let id = WaitId::Pid(Pid::from_child(child));
+        match waitid(id, options | WaitIdOptions::NOHANG).unwrap() {
+            Some(status) => return status.stopped(),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    child.kill().unwrap();
+    panic!("it goes on while its program has stopped");
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl Launch {
     /// # Errors
     /// [`LaunchError`] when it does not.
     pub fn check(&self) -> Result<(), LaunchError> {
-        self.find().map(|_found| ())
+        self.find(self.links()?.as_deref()).map(|_found| ())
     }
 
     /// The file the command means, by a path that holds from any directory.
@@ -138,30 +138,32 @@ impl Launch {
     /// # Errors
     /// As [`Launch::check`].
     pub fn file(&self) -> Result<PathBuf, LaunchError> {
-        let path = self.find()?.path;
+        let path = self.find(self.links()?.as_deref())?.path;
         let path = self.cwd.as_ref().map_or_else(|| path.clone(), |cwd| cwd.join(&path));
         std::path::absolute(&path)
             .map_err(|e| LaunchError::call("getcwd", path.display().to_string(), &e))
     }
 
-    /// The file the command means.
-    pub(crate) fn find(&self) -> Result<Program, LaunchError> {
+    /// The directory of the tools that its tree is to find.
+    fn links(&self) -> Result<Option<PathBuf>, LaunchError> {
+        tool_links::directory(&self.settings.tools)
+    }
+
+    /// The file the command means, with `links` in front of PATH.
+    fn find(&self, links: Option<&Path>) -> Result<Program, LaunchError> {
         let name = self.argv.first().ok_or(LaunchError::Empty)?;
-        let path = std::env::var_os("PATH");
-        let path = tool_links::search_path(&self.settings.tools, path.as_deref())?;
+        let path = tool_links::search_path(links, std::env::var_os("PATH").as_deref())?;
         program::find(name, path.as_deref(), self.cwd.as_deref())
     }
 
-    /// Everything for the child but descriptors and what concerns its parent, with `env` as the
-    /// user's environment.
-    pub(crate) fn prepare(
-        &self,
-        program: &Program,
-        env: Variables,
-    ) -> Result<Prepared, LaunchError> {
+    /// The file the command means and everything for the child but descriptors and what concerns
+    /// its parent, with `env` as the user's environment.
+    pub(crate) fn prepare(&self, env: Variables) -> Result<(Program, Prepared), LaunchError> {
+        let links = self.links()?;
+        let program = self.find(links.as_deref())?;
         let mut env = environment::merge(env, &self.settings.env);
         let path = environment::value(&env, "PATH");
-        if let Some(path) = tool_links::search_path(&self.settings.tools, path)? {
+        if let Some(path) = tool_links::search_path(links.as_deref(), path)? {
             environment::set(&mut env, "PATH", path);
         }
         let mut all =
@@ -177,7 +179,7 @@ impl Launch {
             let text = OOM_SCORE.max(own_oom_score()).to_string();
             all.oom_score = CString::new(text).ok();
         }
-        Ok(all)
+        Ok((program, all))
     }
 
     /// The error a failed step of the child means.
@@ -305,10 +307,9 @@ pub(crate) fn spawn_with(
     pre_exec: &[PreExec],
     signals: SignalState,
 ) -> Result<Suspended, LaunchError> {
-    let program = launch.find()?;
-    wait::keep_ended_children();
     let env = child::for_another(std::env::vars_os().collect());
-    let mut prepared = launch.prepare(&program, env)?;
+    let (program, mut prepared) = launch.prepare(env)?;
+    wait::keep_ended_children();
     let (stdio, drains) = open_stdio(launch)?;
     prepared.stdio = stdio;
     prepared.signals = signals;

@@ -29,8 +29,7 @@ use std::ptr;
 pub fn exec_with(launch: &Launch) -> LaunchError {
     let signals = SignalState::inherited();
     let attempt = || -> Result<std::convert::Infallible, LaunchError> {
-        let program = launch.find()?;
-        let mut prepared = launch.prepare(&program, std::env::vars_os().collect())?;
+        let (program, mut prepared) = launch.prepare(std::env::vars_os().collect())?;
         let (stdio, drains) = launch::open_stdio(launch)?;
         if !drains.is_empty() {
             let invalid = rustix::io::Errno::INVAL;

@@ -4,8 +4,8 @@
 
 use libc::{BPF_ABS, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
-/// `AUDIT_ARCH_X86_64` of `<linux/audit.h>`.
-pub const ARCHITECTURE: u32 = 0xc000_003e;
+/// This machine's own: `AUDIT_ARCH_X86_64` or `AUDIT_ARCH_AARCH64` of `<linux/audit.h>`.
+pub const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 /// Where the number of the call is.
 pub const NUMBER_AT: u32 = 0;
 /// Where the architecture is.

@@ -9,8 +9,10 @@
 
 use crate::child::SignalState;
 use crate::launch::{LaunchError, Running};
+use crate::ptrace::request;
 use crate::wait;
 use crate::witness::{self, Counts, Witness};
+use pagewise_kernel::SysError;
 use pagewise_model::units::Nanos;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -119,7 +121,7 @@ impl Caught {
                     // The program has just stopped; what makes us go on takes a stop signal from
                     // the witness, so that ours would pass for one to us alone.
                     self.kept.retain(|sent| sent.signal != libc::SIGTSTP);
-                    wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
+                    stop_ourselves();
                 }
                 continue;
             }
@@ -179,6 +181,20 @@ fn to_us_alone(sent: Vec<Sent>, witnessed: &Counts) -> Vec<Sent> {
         false
     };
     sent.into_iter().filter(alone).collect()
+}
+
+fn stop_ourselves() {
+    wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
+}
+
+/// Leaves thread `tid` in its job-control stop, which a thread of ours traces, and stops with it
+/// where it is `program`, our child: its stops are told to the tracer alone.
+pub(crate) fn park(tid: i32, program: i32) -> Result<(), SysError> {
+    request::listen(tid)?;
+    if tid == program {
+        stop_ourselves();
+    }
+    Ok(())
 }
 
 fn restore(state: &SignalState) {

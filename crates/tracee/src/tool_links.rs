@@ -30,20 +30,28 @@ use std::path::{Path, PathBuf};
 /// What separates the directories of PATH.
 const SEPARATOR: u8 = b':';
 
-/// The search path of a program whose tree is to find these tools, where the user's is `path`: as it
-/// is without tools.
-pub(crate) fn search_path(
-    tools: &[Tool],
-    path: Option<&OsStr>,
-) -> Result<Option<OsString>, LaunchError> {
+/// The directory of the links to these tools, made and filled; none without tools.
+pub(crate) fn directory(tools: &[Tool]) -> Result<Option<PathBuf>, LaunchError> {
     if tools.is_empty() {
-        return Ok(path.map(OsStr::to_owned));
+        return Ok(None);
     }
     let program = own_file()?;
     let directory = dirs::links_dir(&key(&program, tools))
         .map_err(|error| LaunchError::Tools { why: format!("{error}; {}", error.help()) })?;
     fill(&directory, &program, tools)?;
-    in_front(&directory, path).map(Some)
+    Ok(Some(directory))
+}
+
+/// The search path of a program whose tree is to find the tools of `directory`, where the user's is
+/// `path`: as it is without such a directory.
+pub(crate) fn search_path(
+    directory: Option<&Path>,
+    path: Option<&OsStr>,
+) -> Result<Option<OsString>, LaunchError> {
+    match directory {
+        Some(directory) => in_front(directory, path).map(Some),
+        None => Ok(path.map(OsStr::to_owned)),
+    }
 }
 
 /// The file of this process, which others must be able to run: it is still there, and gives no rights
@@ -161,8 +169,11 @@ mod tests {
 
     #[test]
     fn without_tools_nothing_is_made_and_nothing_is_looked_for() {
-        assert_eq!(search_path(&[], None).unwrap(), None);
-        assert_eq!(search_path(&[], Some(OsStr::new("/a"))).unwrap().unwrap(), "/a");
+        let search = |path: Option<&str>| {
+            search_path(directory(&[]).unwrap().as_deref(), path.map(OsStr::new)).unwrap()
+        };
+        assert_eq!(search(None), None);
+        assert_eq!(search(Some("/a")).unwrap(), "/a");
         assert!(!Starts::of(&[]).unwrap().seen().unwrap());
     }
 }

@@ -8,7 +8,7 @@
 //! Overhead: about 10 us per thread on the machine, twice, and the sleep.
 
 use crate::clock::now;
-use crate::proc::{fields, number, own_pid, read_bytes, tree};
+use crate::proc::{fields, number, own_pid, pid_path, read_bytes, tree};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -35,11 +35,9 @@ fn run_times() -> Option<RunTimes> {
     let mut times = RunTimes::new();
     for pid in tree::all().ok()?.into_iter().filter(|&pid| pid != own) {
         // A process that has just ended has no threads any more.
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        for task in tasks.flatten() {
-            let tid = task.file_name().to_str().and_then(|name| name.parse().ok());
-            let text = read_bytes(task.path().join("schedstat")).ok();
-            times.extend(tid.zip(text.as_deref().and_then(parse)));
+        for tid in tree::threads(pid).unwrap_or_default() {
+            let text = read_bytes(pid_path(pid, &format!("task/{tid}/schedstat"))).ok();
+            times.extend(text.as_deref().and_then(parse).map(|time| (tid, time)));
         }
     }
     (!times.is_empty()).then_some(times)

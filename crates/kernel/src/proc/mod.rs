@@ -46,6 +46,21 @@ pub fn read_number(path: impl AsRef<Path>) -> Result<i64, SysError> {
     read_text(path)?.parse().map_err(|_| malformed())
 }
 
+/// The arguments of process `pid`, the name it was started by first; none where they cannot be read.
+#[must_use]
+pub fn arguments(pid: i32) -> Vec<String> {
+    words(&read_bytes(pid_path(pid, "cmdline")).unwrap_or_default())
+}
+
+/// Each word ends in a NUL; what follows the last one is none.
+fn words(text: &[u8]) -> Vec<String> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let words = text.strip_suffix(b"\0").unwrap_or(text).split(|byte| *byte == 0);
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 pub(crate) fn pid_path(pid: i32, file: &str) -> String {
     format!("/proc/{pid}/{file}")
 }
@@ -83,6 +98,14 @@ pub(crate) fn kilobytes(value: &[u8]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_are_all_that_there_are() {
+        assert_eq!(words(b"sh\0-c\0\0x\0\0"), ["sh", "-c", "", "x", ""]);
+        assert_eq!(words(b"another title"), ["another title"]);
+        assert!(words(b"").is_empty() && arguments(i32::MAX).is_empty());
+        assert_eq!(arguments(own_pid()), std::env::args().collect::<Vec<_>>());
+    }
 
     #[test]
     fn fields_and_numbers() {

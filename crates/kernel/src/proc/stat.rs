@@ -55,6 +55,12 @@ impl Stat {
         self.child_minor_faults.saturating_add(self.child_major_faults)
     }
 
+    /// Its faults and those of children that were waited for.
+    #[must_use]
+    pub const fn faults_with_children(&self) -> u64 {
+        self.faults().saturating_add(self.child_faults())
+    }
+
     /// Ended, and not yet waited for.
     #[must_use]
     pub const fn is_zombie(&self) -> bool {

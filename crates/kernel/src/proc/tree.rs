@@ -63,26 +63,25 @@ fn listed_children(pid: i32) -> Result<Vec<i32>, SysError> {
 
 /// Every thread of process `pid` at this moment.
 pub fn threads(pid: i32) -> Result<Vec<i32>, SysError> {
-    let dir = pid_path(pid, "task");
-    let fail = |e| SysError::new("read_dir", dir.clone(), e);
-    let mut found = Vec::new();
-    for task in std::fs::read_dir(&dir).map_err(fail)? {
-        let name = task.map_err(fail)?.file_name();
-        found.extend(number::<i32>(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str())));
-    }
-    Ok(found)
+    numbered(&pid_path(pid, "task"))
 }
 
 /// Every process id on the machine, in ascending order.
 pub fn all() -> Result<Vec<i32>, SysError> {
-    let fail = |e| SysError::new("read_dir", "/proc", e);
-    let mut pids = Vec::new();
-    for entry in std::fs::read_dir("/proc").map_err(fail)? {
-        let name = entry.map_err(fail)?.file_name();
-        pids.extend(number::<i32>(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str())));
-    }
+    let mut pids = numbered("/proc")?;
     pids.sort_unstable();
     Ok(pids)
+}
+
+/// What has a number for its name in `dir`.
+fn numbered(dir: &str) -> Result<Vec<i32>, SysError> {
+    let fail = |e| SysError::new("read_dir", dir, e);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(fail)? {
+        let name = entry.map_err(fail)?.file_name();
+        found.extend(number::<i32>(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str())));
+    }
+    Ok(found)
 }
 
 fn parents() -> Result<BTreeMap<i32, i32>, SysError> {

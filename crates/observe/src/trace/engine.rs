@@ -181,7 +181,7 @@ impl Engine {
                 }
                 self.at_call(tid);
             }
-            Stop::Child => {
+            Stop::Child | Stop::Vfork => {
                 // A child that stopped first may have lived its whole life by now.
                 if let Ok(child) = request::event_message(tid)
                     && !self.ids.contains(&(child as i32))

@@ -5,7 +5,7 @@
 //! mapping and more for large ones.
 
 use pagewise_kernel::privilege::FileRights;
-use pagewise_kernel::proc::{fd, io, smaps, stat, status};
+use pagewise_kernel::proc::{self, fd, io, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::{elf, glibc};
@@ -170,14 +170,7 @@ pub(super) fn rights_of_its_own(pid: i32) -> Option<String> {
 }
 
 fn arguments(pid: i32) -> Vec<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let mut args = bytes.split(|&b| b == 0).map(|arg| String::from_utf8_lossy(arg).into_owned());
-    let mut kept: Vec<String> = args.by_ref().take(ARGS).map(shorten).collect();
-    // The text ends in a NUL: what follows the last one is no argument.
-    if kept.last().is_some_and(String::is_empty) {
-        kept.pop();
-    }
-    kept
+    proc::arguments(pid).into_iter().take(ARGS).map(shorten).collect()
 }
 
 fn shorten(arg: String) -> String {

@@ -18,8 +18,10 @@ pub enum Stop {
     Interrupted,
     /// Stopped by job control, by this signal; resume with `PTRACE_LISTEN`.
     Group(i32),
-    /// A new thread or process: `PTRACE_EVENT_FORK`, `VFORK` or `CLONE`.
+    /// A new thread or process: `PTRACE_EVENT_FORK` or `CLONE`.
     Child,
+    /// A new process, for which its maker waits: `PTRACE_EVENT_VFORK`.
+    Vfork,
     /// The end of a vfork wait.
     VforkDone,
     /// A new image has been loaded.
@@ -48,9 +50,8 @@ impl Stop {
             0 => Self::Signal(signal),
             libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Self::Interrupted,
             libc::PTRACE_EVENT_STOP => Self::Group(signal),
-            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
-                Self::Child
-            }
+            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_CLONE => Self::Child,
+            libc::PTRACE_EVENT_VFORK => Self::Vfork,
             libc::PTRACE_EVENT_VFORK_DONE => Self::VforkDone,
             libc::PTRACE_EVENT_EXEC => Self::Exec,
             libc::PTRACE_EVENT_EXIT => Self::Exit,
@@ -86,6 +87,10 @@ mod tests {
             Stop::decode(event(libc::PTRACE_EVENT_STOP, libc::SIGTSTP)),
             Stop::Group(libc::SIGTSTP)
         );
+        for made in [libc::PTRACE_EVENT_FORK, libc::PTRACE_EVENT_CLONE] {
+            assert_eq!(Stop::decode(event(made, libc::SIGTRAP)), Stop::Child);
+        }
+        assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_VFORK, libc::SIGTRAP)), Stop::Vfork);
         assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_EXIT, libc::SIGTRAP)), Stop::Exit);
         assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_EXEC, libc::SIGTRAP)), Stop::Exec);
         assert_eq!(Stop::decode(event(libc::PTRACE_EVENT_SECCOMP, libc::SIGTRAP)), Stop::Seccomp);

@@ -11,7 +11,6 @@ use crate::signals::Caught;
 use crate::touch::{self, Touched};
 use crate::wait;
 use pagewise_kernel::error::SysError;
-use pagewise_model::Fact;
 use pagewise_model::plan::{Settings, ThpRestriction};
 use pagewise_model::usage::Usage;
 use std::sync::mpsc::{self, Receiver};
@@ -80,7 +79,7 @@ fn conclude(
     match touched {
         Some(Touched { refusal: Some(refusal), .. }) => Err(refusal.into()),
         Some(Touched { exact, exec, .. }) => {
-            let followed = Followed { exec, calls: Fact::missing("not asked for") };
+            let followed = Followed::at_exec(exec);
             usage.map(|usage| Lived { usage, followed, exact: Some(exact) })
         }
         None => usage.and_then(|_| Err(RecordError::Start(ended_early()))),

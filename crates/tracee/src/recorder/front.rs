@@ -6,7 +6,7 @@ use super::{Request, Response, Wanted, exact, exec_stop};
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::passthrough;
-use crate::perf::faults::Refusal;
+use crate::perf::faults::{Before, Refusal};
 use crate::signals::Caught;
 use crate::supervise::front::start_beside;
 use crate::supervise::wire;
@@ -60,20 +60,15 @@ impl Recorder {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    pub(super) fn attach(&self, pid: i32, wanted: Wanted) -> Result<(), RecordError> {
-        self.begin(&Request::Attach { pid, wanted }).map(|_started| ())
-    }
-
-    /// Has the recorder begin; tells the faults of the process by then, where they could be read,
-    /// and its threads.
-    pub(super) fn begin(&self, request: &Request) -> Result<(Option<u64>, u64), RecordError> {
+    /// Has the recorder begin; tells what there was before.
+    pub(super) fn begin(&self, request: &Request) -> Result<Before, RecordError> {
         let answer = || {
             let socket = self.socket()?;
             wire::send(socket, request)?;
             receive(socket)
         };
         match answer().map_err(RecordError::Start)? {
-            Response::Attached { faults, threads } => Ok((faults, threads)),
+            Response::Attached(before) => Ok(before),
             Response::Refused(refusal) => Err(refusal.into()),
             other => Err(RecordError::Start(out_of_place(&other))),
         }
@@ -115,7 +110,7 @@ fn receive(socket: &UnixStream) -> io::Result<Response> {
 
 fn out_of_place(response: &Response) -> io::Error {
     let text = match response {
-        Response::Attached { .. } => "attached",
+        Response::Attached(_) => "attached",
         Response::Refused(_) => "refused",
         Response::Report { .. } => "report",
         Response::Faults(_) => "faults",
@@ -150,7 +145,7 @@ pub fn record_through(
         true => exact::spawn(launch, before)?,
         false => launch::spawn_with(launch, &[], before)?,
     };
-    recorder.attach(child.pid(), wanted)?;
+    recorder.begin(&Request::Attach { pid: child.pid(), wanted })?;
     let lived = match wanted.exact {
         true => exact::live(child, &mut caught)?,
         false => live(child, &mut caught, wanted)?,
@@ -198,7 +193,7 @@ fn release(child: Suspended, wanted: Wanted) -> Result<(Running, Released), Laun
 impl Released {
     fn finish(self) -> Followed {
         match self {
-            Self::AtExec(exec) => Followed { exec, calls: Fact::missing("not asked for") },
+            Self::AtExec(exec) => Followed::at_exec(exec),
             Self::Following(following) => following.finish(),
         }
     }

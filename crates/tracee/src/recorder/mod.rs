@@ -23,6 +23,7 @@ pub use front::{RecordError, Recorded, Recorder, record_through};
 pub use running::{Target, TargetError, Until, record_running};
 pub use server::serve;
 
+use crate::perf::faults::Before;
 pub use crate::perf::faults::{Refusal, Sees};
 use pagewise_model::fault::event::Event;
 use pagewise_model::fault::{Ending, Fault, FaultReport, Names, Stacks};
@@ -84,12 +85,8 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Response {
-    /// All threads are followed; faults that the process and the children it waited for had taken
-    /// by then, and its threads.
-    Attached {
-        faults: Option<u64>,
-        threads: u64,
-    },
+    /// All threads are followed.
+    Attached(Before),
     Refused(Refusal),
     /// The answer to `Conclude`; faults follow, then `End`.
     Report {

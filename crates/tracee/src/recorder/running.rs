@@ -7,8 +7,9 @@
 
 use super::front::{RecordError, Recorder};
 use super::{Request, Wanted};
+use crate::perf::faults::Before;
 use crate::run;
-use pagewise_kernel::proc::{maps, stat, status};
+use pagewise_kernel::proc::{self, maps, stat, status};
 use pagewise_kernel::{SysError, clock, pidfd};
 use pagewise_model::fault::{Attached, Ending, Fault, FaultReport, Names};
 use pagewise_model::{Fact, Nanos};
@@ -107,7 +108,7 @@ impl Target {
     fn counted(&self) -> Fact<u64> {
         match stat::read(self.pid) {
             Ok(stat) if stat.start_ticks == self.start_ticks => {
-                Fact::Known(stat.faults().saturating_add(stat.child_faults()))
+                Fact::Known(stat.faults_with_children())
             }
             _ => Fact::missing("the process has ended, and its counters with it"),
         }
@@ -115,14 +116,11 @@ impl Target {
 }
 
 fn command(pid: i32, name: String) -> Vec<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<String> = bytes
-        .split(|byte| *byte == 0)
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
-    // Each argument ends in a NUL; what follows the last one is none.
+    let mut words = proc::arguments(pid);
+    // A program that has written another title there leaves empty ones behind it.
     let count = words.iter().rposition(|word| !word.is_empty()).map_or(0, |last| last + 1);
-    if count == 0 { vec![name] } else { words.into_iter().take(count).collect() }
+    words.truncate(count);
+    if words.is_empty() { vec![name] } else { words }
 }
 
 /// The course of a recording: when it has begun, and when it ends if its process does
@@ -159,7 +157,7 @@ pub fn record_running(
     if target.has_ended() && attached.is_err() {
         return Err(RecordError::Gone(pid));
     }
-    let (before, threads) = attached?;
+    let Before { faults: before, threads } = attached?;
     (until.begun)(threads);
     let start = clock::now();
     let since = || Nanos(clock::now().0.saturating_sub(start.0));
@@ -197,7 +195,7 @@ mod tests {
     #[test]
     fn what_cannot_be_recorded_is_named() {
         assert!(matches!(Target::find(i32::MAX), Err(TargetError::Gone(_))));
-        let own = pagewise_kernel::proc::own_pid();
+        let own = proc::own_pid();
         let target = Target::find(own).unwrap();
         assert!(!target.command().is_empty() && target.counted().known().is_some());
         // SAFETY: gettid has no preconditions.

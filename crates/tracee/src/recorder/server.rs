@@ -1,7 +1,7 @@
 //! The recorder's side: drains the rings until the front says that the program has ended.
 
 use super::{Conclusion, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
-use crate::perf::faults::{Before, FaultRings};
+use crate::perf::faults::FaultRings;
 use crate::run;
 use crate::supervise::server::{adopt, leave_signals_to_front};
 use crate::supervise::wire;
@@ -15,6 +15,9 @@ use std::os::unix::net::UnixStream;
 
 /// How often the rings are emptied although none is a quarter full.
 const DRAIN_EVERY: Nanos = Nanos::millis(100);
+/// After how many events the rings of the faults are emptied again: stacks take long to walk, 10 us
+/// each and some milliseconds where a file is new.
+const EVENTS_AT_ONCE: usize = 64;
 
 /// Serves the front at the other end of socket `fd`, a descriptor number this process was started
 /// with and that nothing else in it uses. Returns when the front is gone or has all it asked for.
@@ -47,9 +50,8 @@ fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
         Ok(rings) => rings,
         Err(refusal) => return wire::send(socket, &Response::Refused(refusal)),
     };
-    let Before { faults, threads } = rings.before();
     let mut sink = make(wanted, rings.sees());
-    wire::send(socket, &Response::Attached { faults, threads })?;
+    wire::send(socket, &Response::Attached(rings.before()))?;
     match record(socket, &mut rings, sink.as_mut())? {
         Some(ending) => tell(socket, sink.conclude(&ending)),
         None => Ok(()),
@@ -81,7 +83,11 @@ fn record(
             sink.take(last);
             return Ok(Some(ending));
         }
-        sink.take(rings.drain());
+        let mut events = rings.drain().into_iter().peekable();
+        while events.peek().is_some() {
+            sink.take(events.by_ref().take(EVENTS_AT_ONCE).collect());
+            rings.make_room();
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::Touched;
 use super::space::{Covered, NoSpace, Space};
 use crate::perf::faults::Refusal;
 use crate::ptrace::{Stop, request};
-use crate::{recorder, wait};
+use crate::{recorder, signals, wait};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
 use pagewise_model::Fact;
@@ -93,21 +93,14 @@ impl Engine {
         match stop {
             stop if stop.is_end() => self.end(tid),
             Stop::Signal(signal) => ignore_gone(request::cont(tid, signal)),
-            Stop::Group(_) => self.park(tid),
+            Stop::Group(_) => ignore_gone(signals::park(tid, self.root)),
             Stop::Interrupted if !self.threads.contains_key(&tid) => self.arrive(tid),
-            Stop::Child => self.learn(tid),
+            Stop::Child => self.learn(tid, false),
+            Stop::Vfork => self.learn(tid, true),
             Stop::Exec => self.exec(tid),
             Stop::Seccomp => self.enter(tid),
             Stop::Syscall => self.leave(tid),
             _ => ignore_gone(request::cont(tid, 0)),
-        }
-    }
-
-    /// Stopped by job control: who waits for the program sees it stop by us, its tracer.
-    fn park(&self, tid: i32) {
-        ignore_gone(request::listen(tid));
-        if tid == self.root {
-            wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
         }
     }
 
@@ -130,10 +123,8 @@ impl Engine {
         }
     }
 
-    /// A thread has made another one.
-    fn learn(&mut self, tid: i32) {
-        // The code of a stop for an event holds its number (ptrace(2)).
-        let shares = request::signal_code(tid).is_ok_and(|code| code >> 8 == VFORK);
+    /// A thread has made another one, which shares its memory or has its own.
+    fn learn(&mut self, tid: i32, shares: bool) {
         if let Ok(child) = request::event_message(tid) {
             let child = child as i32;
             if self.newborn.remove(&child) {
@@ -156,7 +147,7 @@ impl Engine {
     }
 
     fn take_space(&mut self, pid: i32) {
-        match Space::take(pid, pid, self.filters) {
+        match Space::take(pid, self.filters) {
             Ok((space, covered)) => {
                 self.count(covered);
                 self.spaces.insert(pid, space);
@@ -245,8 +236,6 @@ impl Engine {
         }
     }
 }
-
-const VFORK: i32 = libc::PTRACE_EVENT_VFORK;
 
 /// A thread that was killed in between reports its end by itself.
 fn ignore_gone<T>(result: Result<T, SysError>) {

@@ -37,19 +37,15 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Takes a descriptor from process `pid`, whose thread `tid` stands still and is the only one,
-    /// and registers what it has mapped from files. `filters` are the seccomp filters that it has
-    /// from us and from before us.
-    pub(super) fn take(
-        pid: i32,
-        tid: i32,
-        filters: Option<u32>,
-    ) -> Result<(Self, Covered), NoSpace> {
-        if status::read(tid).map_err(gone)?.seccomp_filters != filters {
+    /// Takes a descriptor from process `pid`, whose only thread stands still, and registers what it
+    /// has mapped from files. `filters` are the seccomp filters that it has from us and from before
+    /// us.
+    pub(super) fn take(pid: i32, filters: Option<u32>) -> Result<(Self, Covered), NoSpace> {
+        if status::read(pid).map_err(gone)?.seccomp_filters != filters {
             return Err(NoSpace::Left("it runs under a seccomp filter of its own".to_owned()));
         }
         let maps = maps::read(pid).map_err(gone)?;
-        let fd = descriptor(pid, tid, call_x86_64::site(pid, &maps))?;
+        let fd = descriptor(pid, call_x86_64::site(pid, &maps))?;
         let userfault = Userfault::ready(fd).map_err(|e| NoSpace::Left(e.to_string()))?;
         let mut space = Self { userfault, files: BTreeMap::new() };
         let mut covered = Covered::default();
@@ -79,9 +75,9 @@ impl Space {
 }
 
 /// Makes the descriptor over there, copies it to here and closes it over there.
-fn descriptor(pid: i32, tid: i32, site: Option<u64>) -> Result<OwnedFd, NoSpace> {
+fn descriptor(pid: i32, site: Option<u64>) -> Result<OwnedFd, NoSpace> {
     let foreign = || NoSpace::Left("it runs 32-bit code".to_owned());
-    let borrowed = Borrowed::new(tid, site.ok_or_else(foreign)?).map_err(gone)?;
+    let borrowed = Borrowed::new(pid, site.ok_or_else(foreign)?).map_err(gone)?;
     let thread = borrowed.ok_or_else(foreign)?;
     let make = Call {
         name: "userfaultfd",

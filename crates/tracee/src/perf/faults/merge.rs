@@ -19,6 +19,11 @@ impl Merge {
         self.waiting.push(event);
     }
 
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The events that no older one can follow any more; this round began at `round`.
     pub(super) fn release(&mut self, round: Nanos) -> Vec<Event> {
         let until = std::mem::replace(&mut self.complete_until, round);

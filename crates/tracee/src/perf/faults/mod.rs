@@ -49,6 +49,8 @@ use tracepoint::Tracepoints;
 const RING_BYTES: usize = 4 << 20;
 /// What a ring should not be below: 256 pages of 4 KiB.
 const LEAST_RING_BYTES: usize = 1 << 20;
+/// Events that are held between two rounds, some 150 bytes each, before rings are left to fill.
+const MOST_WAITING: usize = 1 << 18;
 
 /// Why faults cannot be recorded, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
@@ -89,7 +91,7 @@ pub struct FaultRings {
 }
 
 /// What the kernel told of a process at the moment from which on it is followed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Before {
     /// Faults of it and of the children it had waited for, where they could be read.
     pub faults: Option<u64>,
@@ -221,6 +223,21 @@ impl FaultRings {
     }
 
     fn collect(&mut self) {
+        self.collect_faults();
+        if let Some(stacks) = &mut self.stacks {
+            stacks.collect(&mut |event| self.merge.add(event));
+        }
+    }
+
+    /// Empties the rings of the faults, but not those of the stacks, for the next round: so they have
+    /// room while what the last one gave is worked through. Not where too much waits for it already.
+    pub fn make_room(&mut self) {
+        if self.merge.waiting() < MOST_WAITING {
+            self.collect_faults();
+        }
+    }
+
+    fn collect_faults(&mut self) {
         let fields = self.choice.codes.map(|codes| codes.fields);
         for (_, ring) in &mut self.rings {
             let bytes = ring.drain();
@@ -229,9 +246,6 @@ impl FaultRings {
                     self.merge.add(event);
                 }
             });
-        }
-        if let Some(stacks) = &mut self.stacks {
-            stacks.collect(&mut |event| self.merge.add(event));
         }
     }
 }

@@ -11,7 +11,8 @@
 //! interrupts per thread, event and CPU, once.
 
 use super::{Before, FaultRings, Refusal, refusal};
-use pagewise_kernel::proc::{maps, stat, tree};
+use pagewise_kernel::proc::stat::{self, Stat};
+use pagewise_kernel::proc::{maps, tree};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Bytes;
 use pagewise_model::fault::Stacks;
@@ -34,7 +35,7 @@ impl FaultRings {
         let stat = stat::read(pid).ok();
         all.since = clock::now();
         all.before = Before {
-            faults: stat.as_ref().map(|stat| stat.faults().saturating_add(stat.child_faults())),
+            faults: stat.as_ref().map(Stat::faults_with_children),
             threads: stat.map_or(0, |stat| u64::from(stat.threads)),
         };
         all.add_what_was_before(pid);

@@ -19,7 +19,7 @@ use super::exec_stop;
 use crate::launch::{LaunchError, Running, Suspended};
 use crate::ptrace::Stop;
 use crate::ptrace::request::{self, Call};
-use crate::wait;
+use crate::{signals, wait};
 use pagewise_kernel::SysError;
 use pagewise_kernel::proc::{stat, status};
 use pagewise_model::Fact;
@@ -61,6 +61,11 @@ impl Following {
 }
 
 impl Followed {
+    /// Of a program whose calls are not followed.
+    pub(super) fn at_exec(exec: Fact<ExecCounts>) -> Self {
+        Self { exec, calls: Fact::missing("not asked for") }
+    }
+
     fn nothing(why: &str) -> Self {
         Self { exec: Fact::missing(why), calls: Fact::missing(why) }
     }
@@ -144,7 +149,7 @@ impl Follower {
         self.add_new(tid)?;
         match stop {
             Stop::Signal(signal) => request::syscall(tid, signal),
-            Stop::Group(_) => request::listen(tid),
+            Stop::Group(_) => signals::park(tid, self.root),
             Stop::Exit => {
                 self.threads.remove(&tid);
                 request::detach(tid, 0)

@@ -2,11 +2,9 @@
 //! call without a name here, or by the table of another architecture, is shown by its number.
 
 use crate::ptrace::request::Call;
+use crate::seccomp::ARCHITECTURE;
 use libc::c_long;
 use pagewise_model::fault::CallKind;
-
-/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` of `<linux/audit.h>`.
-const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
 /// Calls that make processes and threads and execute programs.
 const START: &[(c_long, &str)] = &[
