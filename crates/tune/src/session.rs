@@ -14,7 +14,7 @@ use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, Traced};
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_trial::Kind;
@@ -309,9 +309,28 @@ impl<'a> Session<'a> {
             }
         } else {
             self.run.receipt = kept.iter().find_map(|name| self.receipt(name));
+            self.run.warnings.extend(self.beyond_ceiling(experiment, &kept));
             Outcome::Proven { keep: kept }
         });
         Step::Done
+    }
+
+    /// The best of the remedies' arms that saves more than the ceiling said, beyond doubt.
+    fn beyond_ceiling(&self, experiment: &Experiment, kept: &[String]) -> Option<String> {
+        let ceiling = self.run.diagnosis.as_ref()?.ceiling_share;
+        let mut remedies = kept.iter().filter(|&name| self.run.doses.iter().any(|d| d.0 == *name));
+        remedies.find_map(|name| {
+            let verdict = experiment.verdicts.iter().find(|v| v.arm == *name)?;
+            let least = 1.0 - verdict.effect.as_ref()?.ratio_high;
+            (least > ceiling).then(|| {
+                format!(
+                    "{name} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling leaves out \
+                     what a program loses after a fault (caches, branch predictors)",
+                    least * 100.0,
+                    ceiling * 100.0
+                )
+            })
+        })
     }
 
     /// How to keep an arm: the remedies on the program, or the user's own command.

@@ -37,6 +37,18 @@ fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
 }
 
 #[test]
+fn a_gain_beyond_the_ceiling_is_told() {
+    let told = |huge_factor| {
+        let (run, _) = run(&request(), &mut Fake { huge_factor, ..Fake::default() });
+        assert!(matches!(run.outcome, Some(Outcome::Proven { .. })), "{:?}", run.outcome);
+        let ceiling = run.diagnosis.unwrap().ceiling_share;
+        assert!(ceiling > 0.1 && ceiling < 0.9, "{ceiling}");
+        run.warnings.iter().any(|warning| warning.contains("though the ceiling is"))
+    };
+    assert!(told(0.05) && !told(0.92));
+}
+
+#[test]
 fn a_heap_that_loses_is_not_kept() {
     let mut world = Fake { huge_factor: 1.1, ..Fake::default() };
     let (run, _) = run(&request(), &mut world);
