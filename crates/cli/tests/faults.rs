@@ -15,6 +15,8 @@ mod callers;
 mod helper;
 #[path = "faults/kinds.rs"]
 mod kinds;
+#[path = "faults/lines.rs"]
+mod lines;
 #[path = "faults/running.rs"]
 mod running;
 #[path = "faults/touch.rs"]
@@ -54,7 +56,7 @@ impl Programs {
         let dir = tempfile::Builder::new().prefix("pagewise-faults-").tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         std::fs::copy(helper::PROGRAM, dir.path().join("pagewise")).unwrap();
-        let is_built = compile("faults.c", &["-pthread"], &dir.path().join("faults"));
+        let is_built = compile("faults.c", &["-g", "-pthread"], &dir.path().join("faults"));
         is_built.then_some(Self { dir })
     }
 

@@ -4,8 +4,8 @@
 use crate::args::Supervise;
 use crate::failure::Failure;
 use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Options, Walk};
-use pagewise_model::fault::Ending;
 use pagewise_model::fault::event::{Event, FrameRegisters};
+use pagewise_model::fault::{Ending, SourceLine};
 use pagewise_observe::faults::Images;
 use pagewise_tracee::recorder::{self, Conclusion, Sees, Sink, Wanted};
 use std::process::ExitCode;
@@ -23,6 +23,9 @@ impl Image for Code {
     }
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         if path == KERNEL { self.0.kernel_function(offset) } else { self.0.function(path, offset) }
+    }
+    fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
+        self.0.lines(path, offsets)
     }
     fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
         let (addresses, end) = self.0.walk(registers, bytes, code);

@@ -230,29 +230,36 @@ pub(super) fn callers(
     }
 }
 
-/// The instructions of one function together; one of no function stands for itself.
+/// The instructions of one function together, for which the one that took the most time stands;
+/// one of no function stands for itself.
 pub(super) fn by_function<'a>(
     sites: impl IntoIterator<Item = (&'a Site, Tally)>,
 ) -> Vec<FunctionTally> {
-    type Key<'k> = (&'k str, Option<&'k str>, Option<Bytes>);
-    let mut functions: HashMap<Key<'a>, (Site, Tally)> = HashMap::new();
-    for (site, tally) in sites {
+    let instructions =
+        summed(sites, |site| (&site.path, site.function.as_deref(), Some(site.offset_bytes)));
+    let functions = summed(instructions, |site| {
         let function = site.function.as_deref();
-        let alone = function.is_none().then_some(site.offset_bytes);
-        let entry = functions
-            .entry((&site.path, function, alone))
-            .or_insert_with(|| (site.clone(), Tally::default()));
-        entry.0.offset_bytes = entry.0.offset_bytes.min(site.offset_bytes);
-        groups::add(&mut entry.1, tally);
-    }
-    let named = functions.into_values().map(|(site, tally)| FunctionTally { site, tally });
-    let mut all: Vec<FunctionTally> = named.collect();
-    all.sort_by(|a, b| {
-        let key =
-            |f: &FunctionTally| (std::cmp::Reverse(groups::rank(&f.tally)), f.site.offset_bytes);
-        key(a).cmp(&key(b)).then_with(|| a.site.path.cmp(&b.site.path))
+        (&site.path, function, function.is_none().then_some(site.offset_bytes))
     });
-    all.truncate(MOST_NAMED);
+    let named = functions.into_iter().take(MOST_NAMED);
+    named.map(|(site, tally)| FunctionTally { site: site.clone(), tally }).collect()
+}
+
+type Key<'a> = (&'a str, Option<&'a str>, Option<Bytes>);
+
+/// Those of one key together, for which the first stands; the most time first.
+fn summed<'a>(
+    sites: impl IntoIterator<Item = (&'a Site, Tally)>,
+    key: impl Fn(&'a Site) -> Key<'a>,
+) -> Vec<(&'a Site, Tally)> {
+    let mut sums: HashMap<Key<'a>, (&Site, Tally)> = HashMap::new();
+    for (site, tally) in sites {
+        groups::add(&mut sums.entry(key(site)).or_insert((site, Tally::default())).1, tally);
+    }
+    let mut all: Vec<_> = sums.into_values().collect();
+    all.sort_by_key(|&(site, tally)| {
+        (std::cmp::Reverse(groups::rank(&tally)), site.offset_bytes, site.path.as_str())
+    });
     all
 }
 
@@ -262,7 +269,7 @@ mod tests {
 
     fn site(function: &str, path: &str) -> Site {
         let function = (!function.is_empty()).then(|| function.to_owned());
-        Site { function, path: path.to_owned(), offset_bytes: Bytes(1) }
+        Site { function, path: path.to_owned(), offset_bytes: Bytes(1), source: None }
     }
 
     #[test]
@@ -295,6 +302,19 @@ mod tests {
         for (function, path) in no {
             assert!(!works_for_others(&site(function, path)), "{function} {path}");
         }
+    }
+
+    #[test]
+    fn the_dearest_instruction_stands_for_its_function() {
+        let at = |function, offset| Site { offset_bytes: Bytes(offset), ..site(function, "/x") };
+        let sites = [at("fill", 3), at("fill", 9), at("", 5), at("", 6)];
+        let tally = |ns| Tally { faults: 1, time_ns: Nanos(ns), ..Tally::default() };
+        // In parts the instruction at 9 took more than the one at 3.
+        let taken = [(0, 40), (1, 30), (1, 30), (2, 50), (3, 20)];
+        let functions = by_function(taken.map(|(site, ns): (usize, _)| (&sites[site], tally(ns))));
+        let seen: Vec<_> =
+            functions.iter().map(|f| (f.site.offset_bytes.0, f.tally.time_ns.0)).collect();
+        assert_eq!(seen, [(9, 100), (5, 50), (6, 20)]);
     }
 
     #[test]

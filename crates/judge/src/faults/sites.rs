@@ -4,8 +4,8 @@ use super::access::{self, Instruction};
 use super::address_space::Code;
 use pagewise_model::Bytes;
 use pagewise_model::fault::event::{Begin, FrameRegisters};
-use pagewise_model::fault::{Site, StackEnd};
-use std::collections::HashMap;
+use pagewise_model::fault::{Site, SourceLine, StackEnd};
+use std::collections::{BTreeMap, HashMap};
 
 /// Stands for the file of the kernel's own instructions, whose offsets are their addresses.
 pub const KERNEL: &str = "[kernel]";
@@ -43,6 +43,9 @@ pub trait Image {
     /// The function that `offset` of file `path` belongs to; of the kernel where that is
     /// [`KERNEL`].
     fn function(&mut self, path: &str, offset: u64) -> Option<String>;
+    /// For each of these offsets of file `path` the line of source that its instruction came from,
+    /// where there is debug information.
+    fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>>;
     /// Walks a stack whose innermost `bytes` were copied.
     fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk;
 }
@@ -95,5 +98,19 @@ impl Sites {
 pub(super) fn named(code: Code, images: &mut dyn Image, path: &dyn Fn(u32) -> String) -> Site {
     let path = if is_kernel(&code) { KERNEL.to_owned() } else { path(code.path) };
     let function = if path.is_empty() { None } else { images.function(&path, code.offset) };
-    Site { function, path, offset_bytes: Bytes(code.offset) }
+    Site { function, path, offset_bytes: Bytes(code.offset), source: None }
+}
+
+/// Gives `sites` their lines of source, file by file: what has to be read of one for them is much.
+pub(super) fn add_lines<'a>(sites: impl IntoIterator<Item = &'a mut Site>, images: &mut dyn Image) {
+    let mut files: BTreeMap<String, Vec<&mut Site>> = BTreeMap::new();
+    for site in sites.into_iter().filter(|site| !site.path.is_empty() && site.path != KERNEL) {
+        files.entry(site.path.clone()).or_default().push(site);
+    }
+    for (path, sites) in files {
+        let offsets: Vec<u64> = sites.iter().map(|site| site.offset_bytes.0).collect();
+        for (site, source) in sites.into_iter().zip(images.lines(&path, &offsets)) {
+            site.source = source;
+        }
+    }
 }

@@ -8,7 +8,7 @@ use super::stacks::Walked;
 use super::{Analysis, Close, Image, NO_ENDS};
 use pagewise_model::fault::{
     Callers, Ending, Fault, FaultReport, FunctionTally, GroupTally, Names, PlaceTally, Served,
-    Stack, Stacks, Step,
+    Site, Stack, Stacks, Step,
 };
 use pagewise_model::{Fact, Nanos};
 
@@ -30,9 +30,13 @@ impl Analysis {
             self.end_recording(tid);
         }
         self.spaces.finish();
-        let names = self.names(images);
+        let mut names = self.names(images);
         let faults = self.ordered_list();
-        (self.report(ending, &names), names, faults)
+        let mut report = self.report(ending, &names);
+        // Lines are dear: of what is shown alone.
+        let listed = if self.options.list { names.sites.as_mut_slice() } else { &mut [] };
+        sites::add_lines(listed.iter_mut().chain(ranked(&mut report)), images);
+        (report, names, faults)
     }
 
     /// A fault that is still under way fails with its program, unless that lives on.
@@ -137,4 +141,14 @@ impl Analysis {
 fn functions(by_site: &[GroupTally<u32>], names: &Names) -> Vec<FunctionTally> {
     let site = |number: u32| names.sites.get(number as usize);
     callers::by_function(by_site.iter().filter_map(|group| Some((site(group.kind)?, group.tally))))
+}
+
+/// The functions that a report names, each by one of its instructions.
+fn ranked(report: &mut FaultReport) -> impl Iterator<Item = &mut Site> {
+    let callers = match &mut report.callers {
+        Fact::Known(callers) => callers.functions.as_mut_slice(),
+        Fact::Missing(_) => &mut [],
+    };
+    let all = report.functions.iter_mut().chain(callers).chain(&mut report.churn.functions);
+    all.map(|function| &mut function.site)
 }

@@ -2,7 +2,7 @@ use super::*;
 use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
 use pagewise_model::fault::{
-    CallKind, CallTally, Ending, ExecCounts, FaultReport, Phase, ThreadCalls,
+    CallKind, CallTally, Ending, ExecCounts, FaultReport, Phase, SourceLine, ThreadCalls,
 };
 use pagewise_model::usage::Usage;
 
@@ -16,12 +16,15 @@ impl Image for Blind {
     fn function(&mut self, _path: &str, _offset: u64) -> Option<String> {
         None
     }
+    fn lines(&mut self, _path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
+        vec![None; offsets.len()]
+    }
     fn walk(&mut self, _registers: &FrameRegisters, _bytes: &[u8], _code: FindCode<'_>) -> Walk {
         Walk { addresses: Vec::new(), end: StackEnd::NoTable }
     }
 }
 
-/// Every instruction is `mov [rax], rdx`; a function for each 256 bytes of a file.
+/// Every instruction is `mov [rax], rdx`; a function for each 256 bytes of a file, a line for each 16.
 pub(super) struct Writes;
 
 impl Image for Writes {
@@ -30,6 +33,12 @@ impl Image for Writes {
     }
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         Some(format!("{path}#{}", offset / 256))
+    }
+    fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
+        let line = |offset: &u64| {
+            Some(SourceLine { file: format!("{path}.c"), line: u32::try_from(offset / 16).ok()? })
+        };
+        offsets.iter().map(line).collect()
     }
     /// Every word of the stack that is the address of code is a return address.
     fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
@@ -370,7 +379,10 @@ fn functions_and_places_add_up_to_all() {
     assert_eq!(sum(&mut report.by_cause.iter().map(|g| g.tally)), 8);
     // offset 0x2000 of the mapping and 0x1000 within it
     assert_eq!(report.functions[0].site.function.as_deref(), Some("/bin/x#48"));
-    assert_eq!(names.sites[faults[0].site as usize].offset_bytes, Bytes(0x3000));
+    let first = &names.sites[faults[0].site as usize];
+    assert_eq!(first.offset_bytes, Bytes(0x3000));
+    let line = Some(SourceLine { file: "/bin/x.c".into(), line: 0x300 });
+    assert_eq!((&first.source, &report.functions[0].site.source), (&line, &line));
     let kinds: Vec<_> = report.by_kind.iter().map(|g| (g.kind, g.tally.faults)).collect();
     assert_eq!(kinds, [(MappingKind::Anonymous, 5), (MappingKind::Unknown, 3)]);
 }
@@ -383,6 +395,17 @@ fn a_summary_keeps_no_list() {
         analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Blind);
     assert_eq!((report.total.faults, faults.len()), (1, 0));
     assert_eq!(report.by_access[0].kind, Access::Unknown);
+}
+
+#[test]
+fn a_summary_has_the_lines_of_what_it_ranks_alone() {
+    let options = Options { list: false, ..options(false) };
+    let events =
+        [map(0x40_0000, 0x2000, true, "/bin/x"), begin(1, 1, DATA), end(2, 1, DATA, false)];
+    let (report, names, _) =
+        analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Writes);
+    assert!(report.functions[0].site.source.is_some());
+    assert!(names.sites.iter().all(|site| site.source.is_none()));
 }
 
 #[test]

@@ -185,6 +185,15 @@ pub struct Place {
     pub path: String,
 }
 
+/// A line of source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceLine {
+    /// The file, as the compiler was given it.
+    pub file: String,
+    /// From 1.
+    pub line: u32,
+}
+
 /// An instruction that faulted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
@@ -194,6 +203,9 @@ pub struct Site {
     pub path: String,
     /// Its offset in that file; its address where there is none.
     pub offset_bytes: Bytes,
+    /// The source it came from, where the file has debug information and it is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceLine>,
 }
 
 /// One page fault.

@@ -55,7 +55,7 @@ pub struct PlaceTally {
 /// The faults of one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionTally {
-    /// Who touched; where the function has no name, its first instruction that did.
+    /// Who touched: of the function's instructions the one that took the most time.
     pub site: Site,
     /// Its faults.
     pub tally: Tally,

@@ -1,4 +1,4 @@
-//! The code that page faults came from: its bytes, the names of its functions, its callers.
+//! The code that page faults came from: its bytes, its functions, its lines of source, its callers.
 //!
 //! A file is opened when the first fault in it is seen and kept open, so that one that is replaced
 //! or removed later is still the one that ran. Bytes of code without a file (a compiler at run time,
@@ -10,6 +10,7 @@
 //! account may not read. Cost: one small read per instruction that faults; the symbols of a file
 //! are read once, when they are first asked for (1-100 ms by their number).
 
+mod lines;
 mod segments;
 mod symbols;
 mod tables;
@@ -20,8 +21,8 @@ pub use unwind::FindCode;
 
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;
-use pagewise_model::fault::StackEnd;
 use pagewise_model::fault::event::FrameRegisters;
+use pagewise_model::fault::{SourceLine, StackEnd};
 use pagewise_tracee::ptrace::read_memory;
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -76,6 +77,13 @@ impl Images {
         let file = &image.file;
         let symbols = image.symbols.get_or_insert_with(|| Symbols::read(file));
         symbols.find(offset).map(str::to_owned)
+    }
+
+    /// For each of these offsets of file `path` the line of source that its instruction came from,
+    /// where there is debug information.
+    pub fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
+        let found = self.image(path).and_then(|image| lines::find(&image.file, offsets));
+        found.unwrap_or_else(|| vec![None; offsets.len()])
     }
 
     /// The function of the kernel at `address`, where this account may know it.
@@ -185,6 +193,7 @@ mod tests {
         let mut images = Images::default();
         for path in ["", "relative", "/nonexistent", "/dev/zero", "/etc/passwd", "/proc/self/mem"] {
             assert_eq!(images.function(path, 0), None, "{path}");
+            assert_eq!(images.lines(path, &[0, 1]), [None, None], "{path}");
             assert!(images.bytes(path, 0, -1, 0).is_empty(), "{path}");
         }
         assert_eq!(images.function(&own_path(), u64::MAX), None);

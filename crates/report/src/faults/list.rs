@@ -2,11 +2,12 @@
 //!
 //! `pagein` has the columns of the tool of that name ("What every programmer should know about
 //! memory", figure 7.8): number, page, code or data, time since the first, instruction and what
-//! it is in. There the time is in cycles, here in nanoseconds. `table` has all fields, `json` is
+//! it is in: a line of source where that is known, else a file. There the time is in cycles, here in
+//! nanoseconds. `table` has all fields, `json` is
 //! JSON Lines, `perf` what `perf script` prints, which other tools read. Lines are whole, never cut
 //! or wrapped.
 
-use super::{callers, site_name};
+use super::{callers, site_line, source_line};
 use crate::text::escape;
 use pagewise_model::Fact;
 use pagewise_model::fault::{Access, Fault, Label, MappingKind, Names, Place, Served, Site};
@@ -105,7 +106,7 @@ fn mapping(fault: &Fault, place: Option<&Place>) -> String {
 }
 
 fn instruction(fault: &Fault, site: Option<&Site>) -> String {
-    let name = site.map_or_else(|| "unknown".to_owned(), site_name);
+    let name = site.map_or_else(|| "unknown".to_owned(), site_line);
     format!("{:#x} {}", fault.ip_address, escape(&name))
 }
 
@@ -114,10 +115,14 @@ fn pagein(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
         || place.is_some_and(|place| place.kind == MappingKind::Code);
     let kind = if is_code { 'C' } else { 'D' };
     let path = site.map_or("", |site| site.path.as_str());
-    let within = match site.and_then(|site| site.function.as_deref()) {
-        Some(function) => format!("{} (in {})", escape(function), escape(path)),
-        None if path.is_empty() => "(within no file)".to_owned(),
-        None => format!("(within {})", escape(path)),
+    let source = site.and_then(|site| site.source.as_ref()).map(source_line);
+    let within = match (site.and_then(|site| site.function.as_deref()), source) {
+        (function, Some(line)) => {
+            format!("{} ({})", escape(function.unwrap_or("unknown")), escape(&line))
+        }
+        (Some(function), None) => format!("{} (in {})", escape(function), escape(path)),
+        (None, None) if path.is_empty() => "(within no file)".to_owned(),
+        (None, None) => format!("(within {})", escape(path)),
     };
     format!(
         "{:4} 0x{:>12X} {kind} {:12} 0x{:X}: {within}",
@@ -126,6 +131,7 @@ fn pagein(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
 }
 
 fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>, names: &Names) -> String {
+    let source = site.and_then(|site| site.source.as_ref());
     let line = json!({
         "order": fault.order,
         "since_first_ns": fault.since_first_ns,
@@ -147,6 +153,8 @@ fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>, names: &
         "function_path": site.map(|site| &site.path).filter(|path| !path.is_empty()),
         "function_offset_bytes":
             site.filter(|site| !site.path.is_empty()).map(|site| site.offset_bytes),
+        "source_file": source.map(|source| &source.file),
+        "source_line": source.map(|source| source.line),
         "callers": super::caller_names(names, fault),
     });
     line.to_string()

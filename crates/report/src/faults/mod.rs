@@ -21,8 +21,8 @@ use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use account::account;
 use pagewise_model::fault::{
-    Broken, Fault, FaultReport, FunctionTally, GroupTally, Names, Place, PlaceTally, Site, Step,
-    Tally,
+    Broken, Fault, FaultReport, FunctionTally, GroupTally, Names, Place, PlaceTally, Site,
+    SourceLine, Step, Tally,
 };
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
@@ -221,7 +221,7 @@ fn places(places: &[PlaceTally], wall: Option<Nanos>, style: &Style) -> String {
 
 /// The first of these functions by their names.
 fn function_rows(functions: &[FunctionTally]) -> impl Iterator<Item = (String, Tally)> {
-    functions.iter().take(LISTED).map(|one| (site_name(&one.site), one.tally))
+    functions.iter().take(LISTED).map(|one| (site_line(&one.site), one.tally))
 }
 
 fn functions(functions: &[FunctionTally], wall: Option<Nanos>, style: &Style) -> String {
@@ -257,12 +257,28 @@ fn caller_names(names: &Names, fault: &Fault) -> Option<Vec<String>> {
 
 /// A function with the last part of its file's path, or where the instruction is.
 pub(crate) fn site_name(site: &Site) -> String {
-    let file = site.path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("");
-    match (&site.function, file) {
+    match (&site.function, last_part(&site.path)) {
         (Some(function), file) => format!("{function} ({file})"),
         (None, "") => format!("{:#x}", site.offset_bytes.0),
         (None, file) => format!("{file}+{:#x}", site.offset_bytes.0),
     }
+}
+
+/// The same with its line of source, where that is known.
+fn site_line(site: &Site) -> String {
+    match &site.source {
+        Some(source) => format!("{} {}", site_name(site), source_line(source)),
+        None => site_name(site),
+    }
+}
+
+/// A line with the last part of its file's path.
+fn source_line(source: &SourceLine) -> String {
+    format!("{}:{}", last_part(&source.file), source.line)
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("")
 }
 
 #[cfg(test)]

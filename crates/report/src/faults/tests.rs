@@ -10,6 +10,7 @@ fn names() -> Names {
         function: function.map(Into::into),
         path: path.into(),
         offset_bytes: Bytes(offset),
+        source: None,
     };
     Names {
         places: vec![place(MappingKind::Code, "/lib/ld.so"), place(MappingKind::Heap, "")],
@@ -46,6 +47,25 @@ fn pagein_has_the_columns_of_the_figure() {
     let want = "   0 0x7F0000001000 C            0 0x7F0000001080: _dl_start (in /lib/ld.so)\n   \
                 1 0x7F0000001000 D         1500 0x7F0000001080: (within no file)\n";
     assert_eq!(lines, want);
+}
+
+/// The same with a line for the first instruction.
+fn names_with_line() -> Names {
+    let mut names = names();
+    names.sites[0].source = Some(SourceLine { file: "/src/elf/rtld.c".into(), line: 511 });
+    names
+}
+
+#[test]
+fn a_line_of_source_stands_with_the_function() {
+    let lines = |format| List::new(format, true).lines(&names_with_line(), &[fault(0, 0, 0)]);
+    assert!(lines(Format::Pagein).ends_with(": _dl_start (rtld.c:511)\n"));
+    assert!(lines(Format::Table).contains(" _dl_start (ld.so) rtld.c:511 again"));
+    let line: serde_json::Value = serde_json::from_str(&lines(Format::Json)).unwrap();
+    assert_eq!(
+        (&line["source_file"], &line["source_line"]),
+        (&"/src/elf/rtld.c".into(), &511.into())
+    );
 }
 
 #[test]
@@ -102,9 +122,10 @@ fn folded_stacks_add_up() {
 
 #[test]
 fn hostile_names_are_spelled_out() {
-    let mut names = names();
+    let mut names = names_with_line();
     names.sites[0].function = Some("evil\x1b[2J;a b".into());
     names.sites[0].path = "/tmp/\x07x".into();
+    names.sites[0].source.as_mut().unwrap().file = "\x1b[2J".into();
     for format in [Format::Pagein, Format::Table, Format::Json, Format::Perf] {
         let lines = List::new(format, true).lines(&names, &[fault(0, 0, 0)]);
         assert!(!lines.contains(['\x1b', '\x07']), "{lines}");

@@ -3,8 +3,8 @@
 use super::{machine, usage};
 use pagewise_model::fault::{
     Access, Account, Again, Callers, Cause, Churn, Fault, FaultReport, FunctionTally, GroupTally,
-    Label, Latencies, MappingKind, Names, Phase, Place, PlaceTally, Saving, Served, Site, Stack,
-    StackEnd, Stacks, Step, Tally,
+    Label, Latencies, MappingKind, Names, Phase, Place, PlaceTally, Saving, Served, Site,
+    SourceLine, Stack, StackEnd, Stacks, Step, Tally,
 };
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -18,7 +18,12 @@ fn place(kind: MappingKind, path: &str) -> Place {
 }
 
 fn site(function: Option<&str>, path: &str, offset: u64) -> Site {
-    Site { function: function.map(Into::into), path: path.into(), offset_bytes: Bytes(offset) }
+    let (function, path) = (function.map(Into::into), path.into());
+    Site { function, path, offset_bytes: Bytes(offset), source: None }
+}
+
+fn with_line(site: Site, file: &str, line: u32) -> Site {
+    Site { source: Some(SourceLine { file: file.into(), line }), ..site }
 }
 
 pub(crate) fn names() -> Names {
@@ -29,7 +34,7 @@ pub(crate) fn names() -> Names {
             place(MappingKind::Anonymous, ""),
         ],
         sites: vec![
-            site(Some("_dl_start"), LOADER, 0x1080),
+            with_line(site(Some("_dl_start"), LOADER, 0x1080), "/src/elf/rtld.c", 511),
             site(None, LOADER, 0x7eb9),
             site(Some("memset"), LIBC, 0x9f550),
         ],
@@ -103,7 +108,8 @@ fn group<K>(kind: K, tally: Tally) -> GroupTally<K> {
 }
 
 fn behind(tally: Tally) -> FunctionTally {
-    FunctionTally { site: site(Some("fill"), PROGRAM, 0x1234), tally }
+    let site = with_line(site(Some("fill"), PROGRAM, 0x1234), "fill.c", 12);
+    FunctionTally { site, tally }
 }
 
 fn callers(code: Tally, filled: Tally, other: Tally) -> Callers {

@@ -1,0 +1,184 @@
+//! The lines of source that instructions came from, by DWARF debug information.
+//!
+//! It is taken from the file itself or, where that is stripped, from the separate debug file that
+//! its build identifier names under /usr/lib/debug (where distributions put them and gdb looks). The
+//! line is that of the instruction: in code that was inlined, of the inlined function.
+//!
+//! Not seen: debug information of more than [`MOST_BYTES`], or that is nowhere here (no server is
+//! asked); what dwz(1) has moved to a file of its own. Cost: the sections are read, and decompressed
+//! where they are compressed, for one file at a time, and nothing of them is kept: some 0.1 s
+//! and 100 MiB of memory for 100 MiB of them.
+
+use super::segments::Segments;
+use addr2line::Context;
+use gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
+use object::read::{CompressedData, CompressionFormat};
+use object::{Object, ObjectSection, ReadCache, ReadRef};
+use pagewise_model::fault::SourceLine;
+use std::borrow::Cow;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Where separate debug files are, by build identifier.
+const SEPARATE: &str = "/usr/lib/debug/.build-id";
+/// The most that is read of one file, decompressed.
+const MOST_BYTES: u64 = 192 << 20;
+
+/// Sections that tell lines.
+const SECTIONS: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+/// The line of the instruction at each of these offsets of `file`; `None` without debug information.
+pub(super) fn find(file: &File, offsets: &[u64]) -> Option<Vec<Option<SourceLine>>> {
+    find_with(file, Path::new(SEPARATE), offsets)
+}
+
+fn find_with(file: &File, separate: &Path, offsets: &[u64]) -> Option<Vec<Option<SourceLine>>> {
+    let cache = ReadCache::new(file);
+    let elf = object::File::parse(&cache).ok()?;
+    let segments = Segments::of(&elf);
+    let addresses = offsets.iter().map(|offset| segments.address(*offset)).collect();
+    if elf.section_by_name(SectionId::DebugLine.name()).is_some() {
+        return look_up(file, &elf, addresses);
+    }
+    let id = elf.build_id().ok()??;
+    let file = File::open(separate_path(separate, id)?).ok()?;
+    let cache = ReadCache::new(&file);
+    let elf = object::File::parse(&cache).ok()?;
+    if elf.build_id().ok()? == Some(id) { look_up(&file, &elf, addresses) } else { None }
+}
+
+/// Where the debug file of the program with this build identifier is, if there is one.
+fn separate_path(root: &Path, build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(root.join(format!("{first:02x}")).join(format!("{rest}.debug")))
+}
+
+/// The lines at these addresses, as `elf` counts them; it is what `file` holds.
+fn look_up<'data>(
+    file: &File,
+    elf: &object::File<'data, impl ReadRef<'data>>,
+    addresses: Vec<Option<u64>>,
+) -> Option<Vec<Option<SourceLine>>> {
+    let endian = if elf.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    let mut left = MOST_BYTES;
+    let sections = DwarfSections::load(|id| match SECTIONS.contains(&id) {
+        true => section(file, elf, id.name(), &mut left).ok_or(()),
+        false => Ok(Vec::new()),
+    });
+    let sections: DwarfSections<Vec<u8>> = sections.ok()?;
+    let context = Context::from_dwarf(sections.borrow(|all| EndianSlice::new(all, endian))).ok()?;
+    let line = |address: Option<u64>| {
+        let found = context.find_location(address?).ok()??;
+        Some(SourceLine { file: found.file?.to_owned(), line: found.line? })
+    };
+    Some(addresses.into_iter().map(line).collect())
+}
+
+/// The bytes of a section, none where there is no such section; `None` where they cannot be read or
+/// are more than is `left`.
+fn section<'data>(
+    file: &File,
+    elf: &object::File<'data, impl ReadRef<'data>>,
+    name: &str,
+    left: &mut u64,
+) -> Option<Vec<u8>> {
+    let Some(section) = elf.section_by_name(name) else { return Some(Vec::new()) };
+    let range = section.compressed_file_range().ok()?;
+    *left = left.checked_sub(range.uncompressed_size.max(range.compressed_size))?;
+    let mut bytes = vec![0; usize::try_from(range.compressed_size).ok()?];
+    file.read_exact_at(&mut bytes, range.offset).ok()?;
+    if range.format == CompressionFormat::None {
+        return Some(bytes);
+    }
+    let (format, uncompressed_size) = (range.format, range.uncompressed_size);
+    let whole = CompressedData { format, data: &bytes, uncompressed_size }.decompress();
+    whole.ok().map(Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::{ObjectSegment, ObjectSymbol};
+    use std::process::Command;
+
+    /// The address of a function is that of its first line.
+    const SOURCE: &str =
+        "\nint answer(void) {\n    return 42;\n}\nint main(void) { return answer(); }\n";
+    const FIRST_LINE: u32 = 2;
+
+    /// Runs a tool on files of `place`; false where it is not there.
+    fn has_run(place: &Path, words: &str) -> bool {
+        let mut words = words.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).current_dir(place);
+        command.output().is_ok_and(|done| done.status.success())
+    }
+
+    /// Offset of `answer` in the file.
+    fn offset(elf: &[u8]) -> u64 {
+        let elf = object::File::parse(elf).unwrap();
+        let address = elf.symbols().find(|s| s.name() == Ok("answer")).unwrap().address();
+        let is_within =
+            |s: &object::Segment<'_, '_>| (s.address()..s.address() + s.size()).contains(&address);
+        let segment = elf.segments().find(is_within).unwrap();
+        segment.file_range().0 + (address - segment.address())
+    }
+
+    #[test]
+    #[expect(clippy::print_stdout, reason = "a test says when it skips")]
+    fn a_line_is_found_in_the_file_and_by_its_build_identifier() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("answer.c"), SOURCE).unwrap();
+        if !has_run(place.path(), "cc -g -Wl,--build-id=sha1 -o whole answer.c") {
+            println!("SKIP a_line_is_found_in_the_file_and_by_its_build_identifier: no C compiler");
+            return;
+        }
+        let whole = std::fs::read(place.path().join("whole")).unwrap();
+        let at = offset(&whole);
+        let found = |name: &str| {
+            let file = File::open(place.path().join(name)).unwrap();
+            find_with(&file, place.path(), &[at, u64::MAX])
+        };
+        let seen = found("whole").unwrap();
+        let line = seen[0].as_ref().unwrap();
+        assert!(line.file.ends_with("/answer.c") && line.line == FIRST_LINE, "{line:?}");
+        assert_eq!(seen[1], None);
+        let split = has_run(place.path(), "objcopy --only-keep-debug whole debug")
+            && has_run(place.path(), "objcopy --compress-debug-sections debug")
+            && has_run(place.path(), "objcopy --strip-all whole stripped");
+        if !split {
+            println!("SKIP lines by build identifier: no objcopy");
+            return;
+        }
+        assert_eq!(found("stripped"), None);
+        let elf = object::File::parse(whole.as_slice()).unwrap();
+        let separate = separate_path(place.path(), elf.build_id().unwrap().unwrap()).unwrap();
+        std::fs::create_dir_all(separate.parent().unwrap()).unwrap();
+        std::fs::rename(place.path().join("debug"), &separate).unwrap();
+        assert_eq!(found("stripped"), Some(seen));
+        // One of another program is not taken.
+        assert!(has_run(place.path(), "cc -g -O2 -Wl,--build-id=sha1 -o other answer.c"));
+        std::fs::copy(place.path().join("other"), &separate).unwrap();
+        assert_eq!(found("stripped"), None);
+    }
+
+    #[test]
+    fn debug_files_are_kept_by_build_identifier() {
+        let path = separate_path(Path::new("/d"), &[0xab, 0x01, 0xff]);
+        assert_eq!(path.as_deref(), Some(Path::new("/d/ab/01ff.debug")));
+        assert_eq!(separate_path(Path::new("/d"), &[]), None);
+    }
+}
