@@ -3,7 +3,9 @@
 //! Counts are the medians over the repeats. The time asleep is what the clock says less the CPU time
 //! that the kernel charged (an end whose CPU was taken away counts as asleep); wake-ups (as many as
 //! ends gave up the CPU, at the price of a hand-over) are CPU time as far as a priced hand-over is,
-//! and for the rest part of that sleep, never more than was slept; what is left is waiting. On one
+//! never more than the other parts leave of it, and for the rest part of that sleep, never more than
+//! was slept (a hand-over costs more where the other end has nothing else to do, as where it is
+//! priced, than where both work); what is left of the sleep is waiting. On one
 //! CPU nobody sleeps beside a working end, so there a wake-up is CPU time and has its full price. An
 //! end that spins waits as well, for as long as it measured. In runs saved before spins and the
 //! ends' own code were timed, spins are calls at a price, and own code is CPU time in user mode, of
@@ -110,6 +112,10 @@ impl Ledger {
         self.parts.push(Part { work, per_gib_ns: count * price, basis, evidence });
     }
 
+    fn explained(&self) -> f64 {
+        self.parts.iter().map(|part| part.per_gib_ns).sum()
+    }
+
     fn accounted(&mut self, work: Work, per_gib_ns: f64, evidence: &str) {
         if per_gib_ns > 0.0 {
             let (basis, evidence) = (PartBasis::Accounted, evidence.to_owned());
@@ -132,9 +138,9 @@ pub(super) fn account(
     enter_distance(&mut ledger, point, &counts, prices, base);
     enter_calls(&mut ledger, point, &counts, prices);
     enter_faults(&mut ledger, point, &counts, prices, base);
-    enter_sleep(&mut ledger, point, &counts, prices);
     enter_own(&mut ledger, &counts);
-    let explained: f64 = ledger.parts.iter().map(|p| p.per_gib_ns).sum();
+    enter_sleep(&mut ledger, point, &counts, prices);
+    let explained = ledger.explained();
     Some(Account {
         point: at,
         per_gib_ns: counts.total,
@@ -269,13 +275,13 @@ fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &Uni
         return ledger.accounted(Work::Waiting, asleep, "off the CPU");
     };
     // What a wake-up takes longer than its CPU time is sleep. One on a single CPU is CPU time alone.
-    let cpu = prices.wakeup_cpu.or(prices.wakeup_same).unwrap_or(0.0);
-    let awake = counts.switches * cpu.min(price);
-    let slept = counts.switches * price - awake;
+    let cpu = prices.wakeup_cpu.or(prices.wakeup_same).unwrap_or(0.0).min(price);
+    let awake = (counts.switches * cpu).min((counts.cpu - ledger.explained()).max(0.0));
+    let slept = (counts.switches * (price - cpu)).min(asleep);
     ledger.priced(Work::Wakeups, counts.switches, "wake-ups", Some(price));
-    if let Some(part) = ledger.parts.last_mut().filter(|_| slept > asleep) {
-        part.per_gib_ns = awake + asleep;
-        part.evidence.push_str("; capped by the time asleep");
+    if let Some(part) = ledger.parts.last_mut().filter(|p| awake + slept < p.per_gib_ns) {
+        part.per_gib_ns = awake + slept;
+        part.evidence.push_str("; capped by the time asleep and the CPU time left");
     }
     ledger.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
 }
