@@ -13,12 +13,16 @@ mod account;
 mod callers;
 #[allow(dead_code, reason = "the tests of experiments use the rest of it")]
 mod helper;
+#[path = "faults/killed.rs"]
+mod killed;
 #[path = "faults/kinds.rs"]
 mod kinds;
 #[path = "faults/lines.rs"]
 mod lines;
 #[path = "faults/running.rs"]
 mod running;
+#[path = "faults/timed.rs"]
+mod timed;
 #[path = "faults/touch.rs"]
 mod touch;
 
@@ -66,8 +70,13 @@ impl Programs {
 
     /// `pagewise faults` with these options, on the program with these words.
     fn command(&self, user: Option<u32>, options: &[&str], words: &[&str]) -> Command {
+        self.pagewise("faults", user, options, words)
+    }
+
+    /// The same of another command.
+    fn pagewise(&self, name: &str, user: Option<u32>, options: &[&str], words: &[&str]) -> Command {
         let mut command = Command::new(self.path("pagewise"));
-        command.arg("faults").args(options).arg("--").arg(self.path("faults")).args(words);
+        command.arg(name).args(options).arg("--").arg(self.path("faults")).args(words);
         command.env("HOME", self.dir.path()).env_remove("XDG_STATE_HOME").env("LC_ALL", "C");
         command.stdin(Stdio::null());
         if let Some(user) = user {
@@ -418,35 +427,6 @@ fn stops(child: &mut Child) -> bool {
     }
     child.kill().unwrap();
     panic!("it goes on while its program has stopped");
-}
-
-#[test]
-fn the_program_ends_with_a_front_that_is_killed() {
-    let place = Place::new();
-    let mut child = place
-        .pagewise(&[
-            "faults",
-            "--",
-            "sh",
-            "-c",
-            "echo ready; while :; do sleep 0.02; done",
-            &place.mark(),
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut ready = Vec::new();
-    let mut out = child.stdout.take().unwrap();
-    out.by_ref().take(6).read_to_end(&mut ready).unwrap();
-    if ready.is_empty() {
-        println!("SKIP the_program_ends_with_a_front_that_is_killed: faults are not recorded here");
-        child.wait().unwrap();
-        return;
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(helper::await_gone(&place), "{:?}", place.alive());
 }
 
 #[test]

@@ -22,4 +22,4 @@ mod session;
 
 pub use canary::{Canary, register_canary};
 pub use error::PriceError;
-pub use session::{Options, calibrate};
+pub use session::{Options, calibrate, touch_pages};

@@ -24,7 +24,7 @@ use crate::prices::{
     zero::Zero,
 };
 use crate::prior::{self, MachineKey};
-use crate::sample::{Series, Stop};
+use crate::sample::{Probe, Series, Stop};
 use pagewise_kernel::{affinity, limits, machine, page_size};
 use pagewise_model::price::{ChasePoint, Prices};
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -70,12 +70,32 @@ pub fn calibrate(
     })
 }
 
+/// Does `rounds` times what the price of an anonymous fault is measured on: for whoever looks at it
+/// from outside.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn touch_pages(rounds: u32) -> Result<(), PriceError> {
+    let mut probe = Anon { len: fit(FAULT_SET, most()?) };
+    (0..rounds).try_for_each(|_| probe.measure_once().map(drop))
+}
+
+/// The most memory that may be taken.
+fn most() -> Result<Bytes, PriceError> {
+    Ok(Bytes(limits::experiment_memory()?.bytes.0 / 4))
+}
+
+/// As much of `wanted` as one price may take of `most`.
+fn fit(wanted: Bytes, most: Bytes) -> usize {
+    usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX)
+}
+
 fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
     let started = Instant::now();
     let cpus = affinity::get(0)?;
     let own = *cpus.first().ok_or(PriceError::Unavailable("there is no CPU to run on".into()))?;
     affinity::set(0, &[own])?;
-    let most = Bytes(limits::experiment_memory()?.bytes.0 / 4);
+    let most = most()?;
     let this = machine::machine();
     let host_set = Bytes(HOST_SET.0.min(most.0));
     let host = this
@@ -135,8 +155,7 @@ struct Table {
 
 impl Table {
     fn start(most: Bytes, dir: &Path, own: u32, cpus: &[u32]) -> Result<Self, PriceError> {
-        let fit = |wanted: Bytes| usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX);
-        let file_len = fit(FILE_SET).next_multiple_of(scratch::BLOCK);
+        let file_len = fit(FILE_SET, most).next_multiple_of(scratch::BLOCK);
         let file = Rc::new(scratch::create_cached(dir, file_len, scratch::BLOCK)?);
         let page = usize::try_from(page_size::base().bytes()).unwrap_or(scratch::BLOCK);
         let paged = Rc::new(scratch::create_cached(dir, file_len, page)?);
@@ -147,7 +166,7 @@ impl Table {
         let cross = other.map(Wakeup::with_partner_on);
         let one_cpu = || PriceError::Unavailable("there is only one CPU to run on".to_owned());
         Ok(Self {
-            anon: Series::start(Ok(Anon { len: fit(FAULT_SET) })),
+            anon: Series::start(Ok(Anon { len: fit(FAULT_SET, most) })),
             zero: Series::start(Zero::new(file_len)),
             file_fault,
             cow,

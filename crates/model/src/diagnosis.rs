@@ -65,6 +65,8 @@ pub enum Basis {
     Counters,
     /// CPU samples times their period.
     Samples,
+    /// Each event timed from its beginning to its end.
+    Timed,
 }
 
 /// One page cost of the program.

@@ -1,6 +1,8 @@
 //! What the look saw: the program's runs, its processes, mappings and pipes, what it did to the
 //! outside, and where its kernel time went.
 
+use crate::diagnosis::CostKind;
+use crate::fault::GroupTally;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use crate::usage::{Ended, Usage};
@@ -255,6 +257,44 @@ pub struct Look {
     pub samples: Fact<Samples>,
     /// Hardware counts of page walks over one plain run.
     pub walks: Fact<WalkCounts>,
+    /// Page faults timed one by one; missing where they were not.
+    #[serde(default = "not_timed")]
+    pub faults: Fact<TimedFaults>,
+}
+
+/// Of looks that were saved before faults were timed.
+fn not_timed() -> Fact<TimedFaults> {
+    Fact::missing("this saved run does not have them")
+}
+
+/// Page faults of one run, each timed from its beginning to its end. The times hold what recording
+/// costs: they mean something only beside those of the probe, a program that touches fresh
+/// anonymous base pages and does nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedFaults {
+    /// Those that were served, by what a diagnosis counts them as; zeroing lies within.
+    pub by_cost: Vec<GroupTally<CostKind>>,
+    /// Median latency of the probe's faults, recorded in the same way right afterwards.
+    pub probe_ns: Nanos,
+    /// CPU time that recording adds to a fault altogether: the probe's recorded less not recorded.
+    pub added_ns: Nanos,
+    /// The run is the one whose times and counts are shown, and which hold the recording; else it
+    /// was made for the faults alone.
+    pub in_shown_run: bool,
+}
+
+impl TimedFaults {
+    /// All of them.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.by_cost.iter().map(|group| group.tally.faults).sum()
+    }
+
+    /// CPU time that the recording took altogether.
+    #[must_use]
+    pub fn recording_ns(&self) -> Nanos {
+        Nanos(self.added_ns.0.saturating_mul(self.faults()))
+    }
 }
 
 /// Hardware counts of address translation.

@@ -91,6 +91,7 @@ fn cost_table(costs: &[Cost], style: &Style) -> String {
             Basis::UpperBound => ("at most, estimate", Tone::Warn),
             Basis::Counters => ("hardware counters", Tone::Faint),
             Basis::Samples => ("sampled", Tone::Faint),
+            Basis::Timed => ("timed", Tone::Faint),
         };
         let cells = vec![
             cost.kind.label().into(),

@@ -5,7 +5,9 @@ use crate::number::{count, counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use pagewise_model::look::{Look, ProcessSeen, Samples, SideEffect, Traced, WalkCounts};
+use pagewise_model::look::{
+    Look, ProcessSeen, Samples, SideEffect, TimedFaults, Traced, WalkCounts,
+};
 use pagewise_model::machine::Machine;
 use pagewise_model::usage::{Usage, typical};
 use pagewise_model::{Fact, Measured, Nanos};
@@ -46,6 +48,10 @@ pub fn look_section(look: &Look, style: &Style) -> String {
     match &look.walks {
         Fact::Known(walks) => page.item("page walks", &walk_text(walks)),
         Fact::Missing(why) => page.item("page walks", &format!("not counted: {why}")),
+    }
+    match &look.faults {
+        Fact::Known(faults) => page.item("fault times", &fault_text(faults)),
+        Fact::Missing(why) => page.item("fault times", &format!("none: {why}")),
     }
     page.finish()
 }
@@ -200,6 +206,24 @@ fn sample_text(samples: &Samples) -> String {
         text.push_str(&format!("; {} lost", count(samples.lost)));
     }
     text
+}
+
+fn fault_text(faults: &TimedFaults) -> String {
+    let all = counted(faults.faults(), "fault", "faults");
+    let kinds = faults.by_cost.iter().map(|group| {
+        let name = group.kind.label().trim_end_matches(" faults");
+        format!("{} {name}", count(group.tally.faults))
+    });
+    let (kinds, added) = (kinds.collect::<Vec<_>>().join(", "), faults.added_ns);
+    if faults.in_shown_run {
+        let cost = faults.recording_ns();
+        format!(
+            "of {all} of this run: {kinds}; recording takes about {added} each, {cost} of the times \
+             above (the costs below are without it)"
+        )
+    } else {
+        format!("of {all} of a run of their own: {kinds}; recording takes about {added} each")
+    }
 }
 
 fn walk_text(walks: &WalkCounts) -> String {

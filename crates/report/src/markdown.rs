@@ -76,6 +76,7 @@ fn costs(diagnosis: &Diagnosis) -> String {
             Basis::UpperBound => "at most, estimate",
             Basis::Counters => "hardware counters",
             Basis::Samples => "sampled",
+            Basis::Timed => "timed",
         };
         let (kind, share) = (cost.kind.label(), percent(cost.time_share));
         out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));

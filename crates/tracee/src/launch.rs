@@ -88,6 +88,8 @@ pub struct Launch {
     pub memory_limit_bytes: Option<Bytes>,
     /// What is recorded.
     pub observe: Observe,
+    /// Command that starts a recorder of page faults beside it (`recorder`); empty for none.
+    pub recorder: Vec<OsString>,
 }
 
 impl Launch {
@@ -105,6 +107,7 @@ impl Launch {
             timeout_ns: None,
             memory_limit_bytes: None,
             observe: Observe::default(),
+            recorder: Vec::new(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
 use crate::perf::Observers;
 use crate::read_ahead;
+use crate::recorder::Recording;
 use crate::run::{self, Clocks, Finished, Scheduled};
 use crate::signals::Caught;
 use crate::tool_links::Starts;
@@ -81,6 +82,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     let mut caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
     let observers = Observers::attach(child.pid(), &launch.observe);
+    let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings.tools)?;
     let huge_before = run::huge_faults();
     let running = child.release()?;
@@ -90,7 +92,10 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     let cpus_at_end = pagewise_kernel::affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
     let (samples, walks) = observers.finish();
+    // From here on a signal is for us.
+    drop(caught);
     Ok(Finished {
+        faults: recording.conclude(&usage),
         usage,
         watches: Vec::new(),
         supervisor_ns,

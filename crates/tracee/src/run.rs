@@ -12,6 +12,7 @@
 use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::limits::{Limit, Limits};
 use crate::perf::Observers;
+use crate::recorder::Recording;
 use crate::tool_links::Starts;
 use crate::tree::{self, Killed, Tree};
 use crate::wait;
@@ -19,6 +20,7 @@ use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
 use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
 use pagewise_model::Fact;
+use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{Samples, WalkCounts};
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Usage;
@@ -53,6 +55,8 @@ pub struct Finished {
     pub samples: Fact<Samples>,
     /// Page-walk counts, when they were asked for.
     pub walks: Fact<WalkCounts>,
+    /// Page faults, when a recorder was given.
+    pub faults: Fact<FaultReport>,
 }
 
 /// How a run came to its end.
@@ -84,11 +88,13 @@ pub fn run(
     let child = launch::spawn(launch, &[])?;
     let mut watchers = watchers(launch, &child, make);
     let observers = Observers::attach(child.pid(), &launch.observe);
+    let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings.tools)?;
     let huge_before = huge_faults();
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
-    let mut tree = Tree::new(running.pid(), running.helpers());
+    let helpers = running.helpers().into_iter().chain(recording.pid());
+    let mut tree = Tree::new(running.pid(), helpers);
     let mut limits = Limits::of(launch);
     let end = supervise(&running, &mut tree, &mut watchers, &mut limits, stop);
     if !matches!(end, End::Seen(_)) {
@@ -113,6 +119,7 @@ pub fn run(
     }
     let (samples, walks) = observers.finish();
     Ok(Outcome::Finished(Box::new(Finished {
+        faults: recording.conclude(&usage),
         usage,
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
         supervisor_ns,

@@ -9,6 +9,7 @@
 pub mod bench;
 pub mod choose;
 mod expectation;
+pub mod faults;
 mod files;
 pub mod live;
 mod look;

@@ -1,6 +1,7 @@
 //! The real world of a session: programs run below the supervising process, prices come from
 //! `measure`, weather from /proc.
 
+use crate::faults;
 use crate::files::{self, Mark};
 use crate::output::Captured;
 use crate::request::{Request, StdoutTo};
@@ -11,7 +12,7 @@ use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, dirs, limits};
 use pagewise_measure::{Options, PriceError};
-use pagewise_model::look::Traced;
+use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -87,6 +88,7 @@ pub type Listener<'a> = &'a mut dyn FnMut(&Event<'_>);
 pub struct Live<'a> {
     request: &'a Request,
     runs: Box<dyn Runs>,
+    recording: faults::Commands,
     scratch: Scratch,
     canary: pagewise_measure::Canary,
     keeper: Keeper,
@@ -101,7 +103,8 @@ impl std::fmt::Debug for Live<'_> {
 }
 
 impl<'a> Live<'a> {
-    /// Starts the supervising process (`exe args... FD`) and makes the scratch directory.
+    /// Starts the supervising process (`exe args... FD`) and makes the scratch directory; `recording`
+    /// times faults.
     ///
     /// # Errors
     /// When either fails.
@@ -109,25 +112,28 @@ impl<'a> Live<'a> {
         request: &'a Request,
         exe: &Path,
         args: &[&str],
+        recording: faults::Commands,
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
     ) -> Result<Self, Stop> {
         let scratch = Scratch::create(&std::env::temp_dir())
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
         let supervisor = Supervisor::start(exe, args).map_err(stopped)?;
-        Ok(Self::with(request, Box::new(supervisor), scratch, stop, listener))
+        Ok(Self::with(request, Box::new(supervisor), recording, scratch, stop, listener))
     }
 
     fn with(
         request: &'a Request,
         runs: Box<dyn Runs>,
+        recording: faults::Commands,
         scratch: Scratch,
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
     ) -> Self {
         let canary = pagewise_measure::Canary::new();
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
-        Self { request, runs, scratch, canary, keeper: Keeper::new(room), stop, listener }
+        let keeper = Keeper::new(room);
+        Self { request, runs, recording, scratch, canary, keeper, stop, listener }
     }
 
     fn launch(&self, arm: &Arm, limits: &Limits) -> Launch {
@@ -301,6 +307,20 @@ impl World for Live<'_> {
             walks: done.walks,
             usage: done.usage,
         })
+    }
+
+    fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
+        let commands = self.recording.clone();
+        let done = self.around(|live| {
+            live.condition(timing.fresh)?;
+            let plain = live.launch(arm, &timing.limits);
+            live.bounded(&Launch { recorder: commands.recorder.clone(), ..plain })
+        })?;
+        let ended = done.usage.ended;
+        if !ended.success() && !self.request.ignore_failure {
+            return Ok(Fact::Missing(format!("the run that was recorded failed: {ended}")));
+        }
+        commands.beside_probe(done.faults, false, &mut |launch| self.bounded(launch))
     }
 
     fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop> {

@@ -1,6 +1,7 @@
 //! The timed look: plain runs before anything is decided, and what follows from them for every
 //! later run (memory to condition, limits, what a run costs the budget).
 
+use crate::choose::LEAST_CEILING;
 use crate::output::Captured;
 use crate::stop::Stop;
 use crate::world::{Arm, Limits, PLAIN, Timed, Timing, World};
@@ -77,6 +78,13 @@ pub(crate) fn conditioned(runs: &[Usage]) -> Bytes {
     Bytes(peak.saturating_add(peak.clamp(SURPLUS_LEAST.0, SURPLUS_MOST.0)))
 }
 
+/// Whether timing each fault of one more run could tell more than counts and prices: only where these
+/// cost something. `runs` are the plain ones, `price_ns` is that of a first touch.
+pub(crate) fn is_worth_recording(runs: &[Usage], price_ns: f64) -> bool {
+    let cost = |run: &Usage| run.minor_faults as f64 * price_ns;
+    runs.iter().any(|run| cost(run) >= LEAST_CEILING * run.wall_ns.0 as f64)
+}
+
 /// Limits of the first plain run: no more than a traced life suggests.
 pub(crate) fn first_limits(traced: &Fact<Traced>) -> Limits {
     let lives = traced.known().into_iter().flat_map(|t| &t.processes).map(|p| p.traced_life_ns.0);
@@ -126,6 +134,14 @@ mod tests {
 
     fn with_peak(peak_rss_bytes: Bytes) -> Usage {
         Usage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), peak_rss_bytes, ..usage() }
+    }
+
+    #[test]
+    fn few_faults_are_not_worth_another_run() {
+        let with_faults = |minor_faults| Usage { minor_faults, ..with_peak(Bytes::mib(1)) };
+        assert!(!is_worth_recording(&[with_faults(10_000)], 700.0));
+        assert!(is_worth_recording(&[with_faults(1), with_faults(30_000)], 700.0));
+        assert!(!is_worth_recording(&[], 700.0));
     }
 
     #[test]

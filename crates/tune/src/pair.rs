@@ -55,6 +55,7 @@ impl Pair<'_> {
             traced: Fact::Missing(not_asked()),
             samples: Fact::Missing(not_asked()),
             walks: Fact::Missing(not_asked()),
+            faults: Fact::Missing(not_asked()),
         };
         let second = self.captured(&other, world)?;
         // Two commands may well put out different things: that is told, not held against them.

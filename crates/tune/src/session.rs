@@ -11,10 +11,11 @@ use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timing, World};
 use pagewise_judge::diagnosis::diagnose;
-use pagewise_model::look::{Look, Traced};
+use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
 use pagewise_model::trial::{Experiment, Verdict, Word};
+use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_trial::Kind;
@@ -156,11 +157,27 @@ impl<'a> Session<'a> {
         let fresh = look::conditioned(&timed.runs);
         let observed = world.timed(&plain, &Timing { fresh, observed: true, limits })?;
         let (samples, walks) = (observed.samples, observed.walks);
-        let look = Look { runs: timed.runs, traced, samples, walks };
+        let faults = self.record(&timed.runs, &Timing { fresh, observed: false, limits }, world)?;
+        let look = Look { runs: timed.runs, traced, samples, walks, faults };
         self.cost_ns = timed.cost_ns;
         self.limits = look::limits(&look);
         self.run.look = Some(look);
         Ok(Step::Diagnose)
+    }
+
+    /// One more plain run with each fault timed, where its faults cost enough.
+    fn record(
+        &self,
+        runs: &[Usage],
+        timing: &Timing,
+        world: &mut dyn World,
+    ) -> Result<Fact<TimedFaults>, Stop> {
+        let price = self.run.prices.as_ref().map(|prices| prices.anon_fault_ns.median);
+        if !price.is_some_and(|price| look::is_worth_recording(runs, price)) {
+            return Ok(Fact::missing("its faults cost too little for a run of their own"));
+        }
+        world.tell(&Event::Stage("recorded look"));
+        world.recorded(&Arm::plain(self.request), timing)
     }
 
     fn diagnose(&mut self) -> Step {

@@ -3,7 +3,7 @@
 use crate::output::Captured;
 use crate::request::{OwnArm, Request};
 use crate::stop::Stop;
-use pagewise_model::look::{Samples, Traced, WalkCounts};
+use pagewise_model::look::{Samples, TimedFaults, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::Settings;
 use pagewise_model::price::Prices;
@@ -134,6 +134,12 @@ pub trait World {
     /// # Errors
     /// When the program cannot be started, breaks a limit, or the user interrupts.
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop>;
+    /// One run with each of its page faults timed, made like a timed one; missing where they cannot
+    /// be recorded.
+    ///
+    /// # Errors
+    /// When the program cannot be started, breaks a limit, or the user interrupts.
+    fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop>;
     /// One untimed run with its output kept.
     ///
     /// # Errors

@@ -30,6 +30,7 @@ fn on_machine(thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candida
         traced: Fact::Missing(missing()),
         samples: Fact::Missing(missing()),
         walks: Fact::Missing(missing()),
+        faults: Fact::Missing(missing()),
     };
     change(&mut traced, &mut look);
     look.traced = Fact::Known(traced);

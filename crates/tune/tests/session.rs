@@ -31,6 +31,8 @@ fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     );
     assert_eq!(run.input.as_deref(), Some("data set"));
     assert_eq!(run.stdout, Some(pagewise_tune::StdoutTo::Null));
+    assert_eq!(world.recorded, 1, "its faults cost enough to be timed");
+    assert_eq!(run.look.unwrap().faults.reason(), Some("no recorder here"));
     let verdict = &run.experiment.unwrap().verdicts[0];
     let effect = verdict.effect.as_ref().unwrap();
     assert!(effect.ratio_low < 0.6 && 0.6 < effect.ratio_high, "{effect:?}");
@@ -98,7 +100,7 @@ fn a_program_without_page_costs_is_left_alone() {
     let (run, stop) = run(&request(), &mut world);
     assert!(stop.is_none());
     assert!(matches!(run.outcome, Some(Outcome::NothingToGain { .. })), "{:?}", run.outcome);
-    assert_eq!(world.captured, 0, "nothing was tried");
+    assert_eq!((world.captured, world.recorded), (0, 0), "nothing was tried");
 }
 
 #[test]

@@ -102,6 +102,9 @@ pub(crate) enum Command {
     /// The recording process of `faults`; started by pagewise itself
     #[command(name = "__record", hide = true)]
     Record(Supervise),
+    /// Touches fresh pages, beside which faults are timed; started by pagewise itself
+    #[command(name = "__touch", hide = true)]
+    Touch,
     /// One end of a pipe that is measured; started by pagewise itself
     #[command(name = "__pipe-end", hide = true)]
     PipeEnd,
@@ -148,6 +151,7 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Examples:
   pagewise profile -- git log -p
+  pagewise profile --faults -- python3 job.py
   pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
 
@@ -166,6 +170,10 @@ pub(crate) struct Profile {
     /// Save the run to FILE (it is saved under its identifier as well)
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
+    /// Time each page fault of the run, for fault time by kind; the run takes about 1 us longer for
+    /// each, which is measured and said
+    #[arg(long)]
+    pub(crate) faults: bool,
     /// Run the program a second time under tracing, for the kinds of faults and copies
     #[arg(long)]
     pub(crate) traced: bool,

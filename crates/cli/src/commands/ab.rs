@@ -28,7 +28,8 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let exe = experiment::own_exe()?;
     let (first_name, second_name) = names;
     let pair = Pair { request: &request, first_name, second_name, second };
-    let world = Live::start(&request, &exe, &experiment::SUPERVISE, stop, &mut listener);
+    let recording = super::touch::commands(&exe);
+    let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => pair.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use taken::Taken;
 
 /// The hidden command that is the recorder.
-const RECORD: [&str; 1] = ["__record"];
+pub(super) const RECORD: [&str; 1] = ["__record"];
 /// A budget is broken.
 const BROKEN: u8 = 1;
 

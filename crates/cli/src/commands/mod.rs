@@ -14,6 +14,7 @@ mod record;
 mod run;
 mod show;
 mod supervise;
+mod touch;
 mod tune;
 
 use crate::args::Command;
@@ -43,5 +44,6 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Man(args) => generate::manual(&args),
         Command::Supervise(args) => Ok(supervise::run(&args)),
         Command::Record(args) => Ok(record::run(&args)),
+        Command::Touch => touch::run(),
     }
 }

@@ -3,12 +3,14 @@
 use super::experiment::{
     SUPERVISE, environment, identity, keep, own_exe, refuse_piped_input, stop_flag,
 };
+use super::touch;
 use crate::args::Profile;
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_kernel::{clock, dirs};
 use pagewise_measure::Options;
-use pagewise_model::look::{Look, Traced};
+use pagewise_model::fault::FaultReport;
+use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
@@ -29,7 +31,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         allow_second_run(args)?;
     }
     let start = clock::now();
-    let launch = launch(args);
+    let launch = launch(args)?;
     // Before two seconds are spent on prices.
     launch.check()?;
     let (started, id) = identity(&args.command);
@@ -45,6 +47,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let ended = finished.usage.ended;
     let look = Look {
         runs: vec![finished.usage],
+        faults: fault_times(args, finished.faults),
         traced: traced(args),
         samples: finished.samples,
         walks: finished.walks,
@@ -71,13 +74,15 @@ fn allow_second_run(args: &Profile) -> Result<(), Failure> {
         .with_help("--rerun-safe if running it again does no harm"))
 }
 
-fn launch(args: &Profile) -> Launch {
-    Launch {
+fn launch(args: &Profile) -> Result<Launch, Failure> {
+    let recorder = if args.faults { touch::commands(&own_exe()?).recorder } else { Vec::new() };
+    Ok(Launch {
+        recorder,
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
         stdout: if args.json { Sink::Stderr } else { Sink::Inherit },
         observe: Observe { samples: true, walks: true },
         ..Launch::passthrough(args.command.clone())
-    }
+    })
 }
 
 fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
@@ -90,6 +95,22 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
         }
     }
     saved
+}
+
+/// The times of the faults that were recorded, if asked for, beside a probe that runs as the
+/// program did: below this process, which must not become the parent of what the program left.
+fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults> {
+    if !args.faults {
+        return Fact::missing("not asked for (--faults times each fault of the run)");
+    }
+    let timed = || -> Result<Fact<TimedFaults>, Failure> {
+        let commands = touch::commands(&own_exe()?);
+        let mut run = |launch: &Launch| {
+            passthrough::observe_through(&Launch { own_session: false, ..launch.clone() })
+        };
+        Ok(commands.beside_probe(recorded, true, &mut run)?)
+    };
+    timed().unwrap_or_else(|failure| Fact::Missing(failure.to_string()))
 }
 
 /// The second, traced run, if asked for; its output is thrown away.

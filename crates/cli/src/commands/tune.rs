@@ -27,7 +27,8 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     let display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = experiment::own_exe()?;
-    let world = Live::start(&request, &exe, &experiment::SUPERVISE, stop, &mut listener);
+    let recording = super::touch::commands(&exe);
+    let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => Session::new(&request).run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),

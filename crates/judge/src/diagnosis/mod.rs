@@ -3,15 +3,17 @@
 //! Times are CPU nanoseconds of the median run; shares are of its CPU time, for wake-ups of its wall
 //! time. Every cost carries its counts and prices ("262144 faults x 0.61 us"). Costs that the kernel
 //! charges as system time are bounded by the system time seen: when prices say more, all are
-//! scaled down together and say so. Address translation is measured by counters where they exist,
-//! and otherwise by an upper bound ([`translation`]). Samples, where they exist, are the second opinion
-//! ([`second_opinion`]): they never replace a priced cost, they contradict it.
+//! scaled down together and say so. Where faults were timed one by one, those times stand in for
+//! their prices ([`recorded`]). Address translation is measured by counters where they exist, and
+//! otherwise by an upper bound ([`translation`]). Samples, where they exist, are the second opinion
+//! ([`second_opinion`]): they never replace another cost, they contradict it.
 //!
 //! Not seen: waiting for devices, work of kernel threads, user time lost to cold caches after a
 //! fault or a switch. Written bytes count as copied wherever they go; to `/dev/null` they are not,
 //! and there only the bound by system time helps.
 
 mod faults;
+mod recorded;
 mod second_opinion;
 mod transfer;
 mod translation;
@@ -44,15 +46,9 @@ impl Estimate {
 /// What page work costs the program that `look` saw, at `prices`, on `machine`.
 #[must_use]
 pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
-    let Some(run) = Typical::of(&look.runs) else {
-        return Diagnosis {
-            costs: Vec::new(),
-            ceiling_share: 0.0,
-            not_in_ceiling: Vec::new(),
-            host_share: Fact::missing("the program was not run"),
-            kernel_time: Fact::missing("the program was not run"),
-            disagreements: Vec::new(),
-        };
+    let recording_ns = recorded::recording_ns(look);
+    let Some(run) = Typical::of(&look.runs).map(|run| run.without_recording(recording_ns)) else {
+        return not_run();
     };
     let (samples, kernel_time) = match &look.samples {
         Fact::Known(all) => {
@@ -60,10 +56,11 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
         }
         Fact::Missing(why) => (Fact::Missing(why.clone()), Fact::Missing(why.clone())),
     };
-    let mut system = faults::estimate(look, &run, prices, machine);
-    let fault_ns = total(&system);
-    system.extend(transfer::estimate(look, &run, prices));
-    let host_share = host_share(&run, fault_ns, total(&system) - fault_ns, prices, machine);
+    let priced = faults::estimate(look, &run, prices, machine);
+    let transfers = transfer::estimate(look, &run, prices);
+    let host_share = host_share(&run, total(&priced), total(&transfers), prices, machine);
+    let (mut system, said) = recorded::replace(priced, look, &run, prices);
+    system.extend(transfers);
     system.extend(second_opinion::reclaim(&samples));
     bound_by_system_time(&mut system, run.sys_ns);
     let translation = translation::estimate(look, &run, prices);
@@ -74,9 +71,22 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     estimates.extend(wakeups);
     estimates.retain(|e| e.ns.round() >= 1.0);
     let costs = costs(&estimates, &run, &samples);
-    let disagreements = second_opinion::disagreements(&costs, &samples, run.cpu_ns());
+    let opinion = second_opinion::Opinion { samples: &samples, recording_ns };
+    let mut disagreements = opinion.disagreements(&costs, run.cpu_ns());
+    disagreements.extend(said);
     let not_in_ceiling = not_seen(look, prices);
     Diagnosis { costs, ceiling_share, not_in_ceiling, host_share, kernel_time, disagreements }
+}
+
+fn not_run() -> Diagnosis {
+    Diagnosis {
+        costs: Vec::new(),
+        ceiling_share: 0.0,
+        not_in_ceiling: Vec::new(),
+        host_share: Fact::missing("the program was not run"),
+        kernel_time: Fact::missing("the program was not run"),
+        disagreements: Vec::new(),
+    }
 }
 
 /// Costs of which nothing is known, not even that they are small.

@@ -113,17 +113,30 @@ pub(crate) fn disagree(counted: f64, sampled: f64, cpu_ns: f64) -> bool {
     (counted - sampled).abs() > TOLERANCE * larger && larger > WORTH_A_SENTENCE * cpu_ns
 }
 
-/// One sentence for each sum on which counts and samples differ by more than a fifth.
-pub(super) fn disagreements(costs: &[Cost], samples: &Fact<Sorted>, cpu_ns: f64) -> Vec<String> {
-    let Some(samples) = samples.known() else { return Vec::new() };
-    let compare = |(name, activities, kinds): &(&str, &[Activity], &[CostKind])| {
-        let of_kinds = costs.iter().filter(|c| kinds.contains(&c.kind));
-        let counted: f64 = of_kinds.map(|c| c.cost_ns.0 as f64).sum();
-        let sampled = samples.ns(activities);
-        disagree(counted, sampled, cpu_ns).then(|| {
-            let (counted, sampled) = (Nanos::from_f64(counted), Nanos::from_f64(sampled));
-            format!("{name}: {counted} by counts and prices, {sampled} by samples")
-        })
-    };
-    COMPARED.iter().filter_map(compare).collect()
+/// What samples say, of a run in which the recording of faults took so much.
+#[derive(Debug)]
+pub(super) struct Opinion<'a> {
+    pub(super) samples: &'a Fact<Sorted>,
+    pub(super) recording_ns: f64,
+}
+
+impl Opinion<'_> {
+    /// One sentence for each sum on which costs and samples differ by more than a fifth.
+    pub(super) fn disagreements(&self, costs: &[Cost], cpu_ns: f64) -> Vec<String> {
+        let Some(samples) = self.samples.known() else { return Vec::new() };
+        let compare = |(name, activities, kinds): &(&str, &[Activity], &[CostKind])| {
+            let of_kinds = || costs.iter().filter(|c| kinds.contains(&c.kind));
+            let told: f64 = of_kinds().map(|c| c.cost_ns.0 as f64).sum();
+            let is_timed = of_kinds().any(|c| c.basis == Basis::Timed);
+            let way = if is_timed { "as timed" } else { "by counts and prices" };
+            // Recording is done within the fault.
+            let own = if *kinds == FAULTS { self.recording_ns } else { 0.0 };
+            let sampled = (samples.ns(activities) - own).max(0.0);
+            disagree(told, sampled, cpu_ns).then(|| {
+                let (told, sampled) = (Nanos::from_f64(told), Nanos::from_f64(sampled));
+                format!("{name}: {told} {way}, {sampled} by samples")
+            })
+        };
+        COMPARED.iter().filter_map(compare).collect()
+    }
 }

@@ -37,6 +37,18 @@ impl Typical {
         })
     }
 
+    /// The run less what recording its faults took, CPU time of the kernel: as much of the wall
+    /// time as falls to one of the CPUs that the program kept busy.
+    pub(super) fn without_recording(self, recording_ns: f64) -> Self {
+        let recording_ns = recording_ns.min(self.sys_ns);
+        let busy_cpus = (self.cpu_ns() / self.wall_ns.max(1.0)).max(1.0);
+        Self {
+            sys_ns: self.sys_ns - recording_ns,
+            wall_ns: (self.wall_ns - recording_ns / busy_cpus).max(0.0),
+            ..self
+        }
+    }
+
     pub(super) fn cpu_ns(&self) -> f64 {
         self.user_ns + self.sys_ns
     }

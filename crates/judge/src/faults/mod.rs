@@ -32,6 +32,7 @@ mod savings;
 mod sites;
 mod stacks;
 mod summary;
+mod timed;
 mod touched;
 pub mod working_set;
 
@@ -39,6 +40,7 @@ use address_space::Spaces;
 use churn::{Churning, Circumstances};
 use groups::Groups;
 use histogram::Histogram;
+use pagewise_model::diagnosis::CostKind;
 use pagewise_model::fault::event::{Begin, CallStack, Chain, End, ErrorCode, Event, What};
 use pagewise_model::fault::{
     Access, Again, Cause, Fault, Label, MappingKind, Served, StackEnd, Stacks, Tally,
@@ -51,6 +53,7 @@ use sites::Sites;
 pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
 use stacks::{Taken, Walked};
 use std::collections::{HashMap, HashSet};
+pub use timed::{Probe, timed};
 
 /// Why a fault has no latency where ends are left out.
 const NO_ENDS: &str = "the ends of faults were not recorded (--no-latency, --exact)";
@@ -93,6 +96,7 @@ pub struct Analysis {
     by_cause: Groups<Cause>,
     by_kind: Groups<MappingKind>,
     by_page: Groups<Bytes>,
+    by_cost: Groups<CostKind>,
     by_place: Groups<u32>,
     by_site: Groups<u32>,
     taken: Taken,
@@ -163,6 +167,7 @@ impl Analysis {
             by_cause: Groups::default(),
             by_kind: Groups::default(),
             by_page: Groups::default(),
+            by_cost: Groups::default(),
             by_place: Groups::default(),
             by_site: Groups::default(),
             taken: Taken::default(),
@@ -350,8 +355,11 @@ impl Analysis {
             Close::Untold(_) if self.options.has_ends => {}
             _ => self.count_mode(&open.begin),
         }
-        if let Close::Served { page: Some(page), .. } = close {
-            self.by_page.add(page, one);
+        if let Close::Served { is_major, page } = close {
+            self.by_cost.add(timed::cost(open, is_major), one);
+            if let Some(page) = page {
+                self.by_page.add(page, one);
+            }
         }
     }
 

@@ -105,6 +105,7 @@ impl Analysis {
             by_cause: self.by_cause.ranked(),
             by_kind: self.by_kind.ranked(),
             by_page: self.by_page.ranked(),
+            by_cost: self.by_cost.ranked(),
             places: self.places(names),
             functions: functions(&by_site, names),
             callers: self.callers(&by_site, &attribution),

@@ -4,6 +4,7 @@ use super::{
     Access, Account, Callers, Cause, Churn, ExactTouch, MappingKind, PageForecast, Phase, Place,
     Saving, Site,
 };
+use crate::diagnosis::CostKind;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use crate::usage::Usage;
@@ -129,6 +130,9 @@ pub struct FaultReport {
     pub by_kind: Vec<GroupTally<MappingKind>>,
     /// By size of the page mapped, where the kernel tells.
     pub by_page: Vec<GroupTally<Bytes>>,
+    /// Those that were served, by what a diagnosis counts them as; zeroing lies within.
+    #[serde(default)]
+    pub by_cost: Vec<GroupTally<CostKind>>,
     /// By source of the mapping, the most time first; the long tail is left out.
     pub places: Vec<PlaceTally>,
     /// By function, the most time first; the long tail is left out.

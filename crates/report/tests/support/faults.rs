@@ -168,6 +168,7 @@ pub(crate) fn report() -> FaultReport {
         by_cause: vec![group(Cause::Absent, tally(9, 3, 261_000))],
         by_kind: vec![group(MappingKind::Code, code), group(MappingKind::Anonymous, filled)],
         by_page: vec![],
+        by_cost: vec![],
         places: vec![PlaceTally { place: place(MappingKind::Code, LOADER), tally: code }],
         functions: vec![FunctionTally { site: site(Some("memset"), LIBC, 0x9f550), tally: filled }],
         callers: Fact::Known(callers(code, filled, other)),

@@ -7,9 +7,10 @@ pub(crate) mod ladder;
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
 use pagewise_model::constructed;
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
+use pagewise_model::fault::{GroupTally, Tally};
 use pagewise_model::look::{
     AccessPattern, Footprint, KernelStack, Look, PipeSeen, ProcessSeen, Samples, SideEffect,
-    Traced, WalkCounts,
+    TimedFaults, Traced, WalkCounts,
 };
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
@@ -63,6 +64,7 @@ pub(crate) fn look() -> Look {
         traced: Fact::missing("ptrace is not permitted"),
         samples: Fact::missing("perf_event_paranoid is 2"),
         walks: Fact::missing("no hardware counters"),
+        faults: Fact::missing("not asked for"),
     }
 }
 
@@ -130,6 +132,20 @@ pub(crate) fn traced_look() -> Look {
             lost: 2,
         }),
         walks: Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 210, code_walk_cycles: 5 }),
+        faults: Fact::Known(timed_faults()),
+    }
+}
+
+fn timed_faults() -> TimedFaults {
+    let group = |kind, faults| {
+        let tally = Tally { faults, time_ns: Nanos(faults * 1200), ..Tally::default() };
+        GroupTally { kind, tally }
+    };
+    TimedFaults {
+        by_cost: vec![group(CostKind::AnonFaults, 15_900), group(CostKind::FileFaults, 80)],
+        probe_ns: Nanos(850),
+        added_ns: Nanos(950),
+        in_shown_run: true,
     }
 }
 

@@ -14,9 +14,9 @@ use crate::wait;
 use pagewise_model::Fact;
 use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names};
 use pagewise_model::usage::{Ended, Usage};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::Child;
 
 /// A recording that failed.
@@ -51,9 +51,15 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError::Start`].
-    pub fn start(exe: &Path, args: &[&str]) -> Result<Self, RecordError> {
+    pub fn start(exe: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> Result<Self, RecordError> {
         let (socket, child) = start_beside(exe, args).map_err(RecordError::Start)?;
         Ok(Self { socket: Some(socket), child })
+    }
+
+    /// Process id of the recorder.
+    pub(super) fn pid(&self) -> i32 {
+        // Process ids of Linux are below 2^22.
+        i32::try_from(self.child.id()).unwrap_or(0)
     }
 
     fn socket(&self) -> io::Result<&UnixStream> {

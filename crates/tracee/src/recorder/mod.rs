@@ -11,6 +11,7 @@
 //!
 //! Overhead beside what `perf::faults` says: one process, awake when a ring is a quarter full.
 
+mod beside;
 mod calls;
 mod exact;
 mod exec_stop;
@@ -18,6 +19,7 @@ mod front;
 mod running;
 mod server;
 
+pub(crate) use beside::Recording;
 pub(crate) use exec_stop::counts;
 pub use front::{RecordError, Recorded, Recorder, record_through};
 pub use running::{Target, TargetError, Until, record_running};

@@ -10,6 +10,7 @@ use pagewise_kernel::proc;
 use pagewise_model::look::Traced;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -169,7 +170,10 @@ impl Drop for Supervisor {
 }
 
 /// Starts `exe args... FD` in a session of its own, with the other end of the socket as FD.
-pub(crate) fn start_beside(exe: &Path, args: &[&str]) -> io::Result<(UnixStream, Child)> {
+pub(crate) fn start_beside(
+    exe: impl AsRef<OsStr>,
+    args: &[impl AsRef<OsStr>],
+) -> io::Result<(UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = OwnedFd::from(theirs);
     let number = theirs.as_raw_fd();

@@ -73,6 +73,7 @@ fn finished(ended: Ended) -> Finished {
         over_memory: false,
         samples: Fact::missing("not asked for"),
         walks: Fact::missing("not asked for"),
+        faults: Fact::missing("not asked for"),
     }
 }
 
@@ -91,7 +92,9 @@ fn with<T>(
     let fake = Fake { ran: Rc::clone(&ran), stop_at, dead_at, stop: Arc::clone(&stop) };
     let mut listener = |_: &Event<'_>| {};
     let scratch = Scratch::create(&parent).unwrap();
-    let mut live = Live::with(request, Box::new(fake), scratch, stop, &mut listener);
+    let [recorder, probe] = ["record", "touch"].map(|word| vec![OsString::from(word)]);
+    let recording = faults::Commands { recorder, probe };
+    let mut live = Live::with(request, Box::new(fake), recording, scratch, stop, &mut listener);
     let made = work(&mut live);
     drop(live);
     std::fs::remove_dir_all(&parent).unwrap();
@@ -140,6 +143,22 @@ fn cleanup_always_runs_and_the_first_error_is_told() {
     let (stop, ran) = timed(&request("exit 3", "exit 0", "true"), "none", "none");
     assert!(matches!(stop, Some(Stop::Around { which: "--prepare", .. })), "{stop:?}");
     assert_eq!(ran, ["exit 3", "true"]);
+}
+
+#[test]
+fn a_run_that_was_recorded_and_failed_tells_nothing_of_the_program() {
+    let recorded = |program| {
+        let asked = request("true", program, "true");
+        let arm = Arm::plain(&asked);
+        with(&asked, "none", "none", |live| live.recorded(&arm, &Timing::default()))
+    };
+    let (seen, ran) = recorded("exit 3");
+    assert!(matches!(seen, Ok(Fact::Missing(why)) if why.contains("exit status 3")));
+    assert_eq!(ran, ["true", "condition", "exit 3", "true"]);
+    // Where nothing was recorded there is nothing to set beside a probe.
+    let (seen, ran) = recorded("exit 0");
+    assert!(matches!(seen, Ok(Fact::Missing(why)) if why == "not asked for"));
+    assert_eq!(ran, ["true", "condition", "exit 0", "true"]);
 }
 
 #[test]

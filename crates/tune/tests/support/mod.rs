@@ -1,7 +1,7 @@
 //! A world made of numbers: a program of half a second that fills a heap.
 
 use pagewise_model::constructed;
-use pagewise_model::look::{ProcessSeen, SideEffect, Traced};
+use pagewise_model::look::{ProcessSeen, SideEffect, TimedFaults, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
 use pagewise_model::usage::{Ended, Usage};
@@ -76,6 +76,8 @@ pub(crate) struct Fake {
     pub(crate) memory_limits: Vec<(String, Bytes)>,
     /// Untimed runs made.
     pub(crate) captured: u32,
+    /// Runs made with each fault timed.
+    pub(crate) recorded: u32,
     /// State of the world.
     pub(crate) timed: Vec<String>,
     /// State of the world.
@@ -106,6 +108,7 @@ impl Default for Fake {
             breaks_after: usize::MAX,
             memory_limits: Vec::new(),
             captured: 0,
+            recorded: 0,
             timed: Vec::new(),
             traced: 0,
             clock: Cell::new(0),
@@ -117,7 +120,10 @@ impl Default for Fake {
 impl Fake {
     /// Runs of any kind.
     pub(crate) fn all_runs(&self) -> u32 {
-        u32::try_from(self.timed.len()).unwrap_or(u32::MAX) + self.captured + self.traced
+        u32::try_from(self.timed.len()).unwrap_or(u32::MAX)
+            + self.captured
+            + self.recorded
+            + self.traced
     }
     /// Timed runs of one arm.
     pub(crate) fn timed_runs(&self, arm: &str) -> usize {
@@ -258,6 +264,12 @@ impl World for Fake {
             samples: Fact::missing("no samples here"),
             walks: Fact::missing("no counters here"),
         })
+    }
+
+    fn recorded(&mut self, _: &Arm, _: &Timing) -> Result<Fact<TimedFaults>, Stop> {
+        self.check()?;
+        self.recorded += 1;
+        Ok(Fact::missing("no recorder here"))
     }
 
     fn captured(&mut self, arm: &Arm, _limits: &Limits) -> Result<Captured, Stop> {

@@ -1,5 +1,6 @@
 //! Constructed looks, one per rule.
 
+mod recorded;
 mod translation;
 
 use super::*;
@@ -92,6 +93,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
         }),
         samples: Fact::missing("no samples"),
         walks: Fact::missing("no counters"),
+        faults: Fact::missing("not timed"),
     }
 }
 

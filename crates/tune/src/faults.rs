@@ -1,0 +1,55 @@
+//! Page faults of a program timed one by one, beside those of a probe.
+//!
+//! Recording a fault makes it longer, by as much for each. How much is found out by a probe, a
+//! program of ours that takes first touches and does nothing else, right after the program and in
+//! the same way: once to have the host back its memory, once as it is, once recorded.
+
+use pagewise_judge::faults::{self, Probe};
+use pagewise_model::Fact;
+use pagewise_model::fault::FaultReport;
+use pagewise_model::look::TimedFaults;
+use pagewise_tracee::launch::Launch;
+use pagewise_tracee::run::Finished;
+use std::ffi::OsString;
+
+/// Commands of this product's own program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commands {
+    /// Starts a recorder (`Launch::recorder`).
+    pub recorder: Vec<OsString>,
+    /// Touches fresh pages.
+    pub probe: Vec<OsString>,
+}
+
+impl Commands {
+    /// The times of the faults in `recorded`, `in_shown_run` as in [`TimedFaults`]; `run` runs what
+    /// it is given to its end.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub fn beside_probe<E>(
+        &self,
+        recorded: Fact<FaultReport>,
+        in_shown_run: bool,
+        run: &mut dyn FnMut(&Launch) -> Result<Finished, E>,
+    ) -> Result<Fact<TimedFaults>, E> {
+        let program = match recorded {
+            Fact::Known(report) => report,
+            Fact::Missing(why) => return Ok(Fact::Missing(why)),
+        };
+        let plain = Launch::experiment(self.probe.clone());
+        let timed = Launch { recorder: self.recorder.clone(), ..plain.clone() };
+        run(&plain)?;
+        let plain = run(&plain)?.usage;
+        if !plain.ended.success() {
+            return Ok(Fact::Missing(format!("the probe beside it failed: {}", plain.ended)));
+        }
+        Ok(match run(&timed)?.faults {
+            Fact::Known(recorded) => {
+                let probe = Probe { recorded: &recorded, plain: &plain };
+                faults::timed(&program, &probe, in_shown_run)
+            }
+            Fact::Missing(why) => Fact::Missing(why),
+        })
+    }
+}
