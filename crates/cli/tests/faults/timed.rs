@@ -52,7 +52,7 @@ fn is_used(run: &Value) -> bool {
     let has = |list: &str, is: &dyn Fn(&Value) -> bool| {
         run["diagnosis"][list].as_array().unwrap().iter().any(is)
     };
-    let waited = |said: &Value| said.as_str().unwrap().contains("more than the system time");
+    let waited = |said: &Value| said.as_str().unwrap().contains("far more than the system time");
     has("costs", &|cost| cost["basis"] == "timed") || has("disagreements", &waited)
 }
 

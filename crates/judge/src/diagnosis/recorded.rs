@@ -9,11 +9,11 @@
 //!
 //! Faults that were not recorded (in the kernel, where they are not seen; populated pages) are
 //! counted by the kernel and priced as before. Latencies hold waiting, so they stand in for CPU
-//! time only as long as they fit into the system time; where they do not, and for major faults
-//! always, counts and prices stand. What each way came to is in the evidence; when the sums differ
+//! time only as long as they fit into the system time, within a fifth; where they do not, and for
+//! major faults always, counts and prices stand. What each way came to is in the evidence; when the sums differ
 //! by more than a fifth, that is a sentence.
 
-use super::second_opinion::disagree;
+use super::second_opinion::{TOLERANCE, disagree};
 use super::typical::Typical;
 use super::{Estimate, micros};
 use pagewise_model::Nanos;
@@ -46,10 +46,10 @@ pub(super) fn replace(
     let recorded = Recorded::new(timed, run, prices, &priced);
     let (by_price, by_record) = (recorded.priced_ns(), recorded.total_ns());
     let [told, counted, system] = [by_record, by_price, run.sys_ns].map(Nanos::from_f64);
-    if by_record > run.sys_ns {
+    if by_record > run.sys_ns * (1.0 + TOLERANCE) {
         let said = format!(
-            "faults: {told} as timed, more than the system time of {system} (threads waited in \
-             them): {counted} by counts and prices stand"
+            "faults: {told} as timed, far more than the system time of {system} (waiting is in \
+             it): {counted} by counts and prices stand"
         );
         return (priced, Some(said));
     }

@@ -40,7 +40,7 @@ const COMPARED: &[(&str, &[Activity], &[CostKind])] =
 /// Below this share of CPU time by both ways a difference is not worth a sentence.
 const WORTH_A_SENTENCE: f64 = 0.05;
 /// The two ways disagree when they differ by more than this share of the larger.
-const TOLERANCE: f64 = 0.20;
+pub(super) const TOLERANCE: f64 = 0.20;
 
 /// Leaf symbols named at most.
 const MOST_SYMBOLS: usize = 12;

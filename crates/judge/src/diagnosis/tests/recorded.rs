@@ -69,7 +69,13 @@ fn faults_that_nobody_recorded_keep_their_price() {
 
 #[test]
 fn waiting_is_no_cost() {
-    let diagnosis = recorded(timed(vec![group(CostKind::AnonFaults, FAULTS, 1400)]), 100);
+    let of_system_time = |ms| recorded(timed(vec![group(CostKind::AnonFaults, FAULTS, 1400)]), ms);
+    // A little more than the system time is that time.
+    let diagnosis = of_system_time(100);
+    assert_eq!(anonymous(&diagnosis), 100_000_000);
+    let cost = diagnosis.cost(CostKind::AnonFaults).unwrap();
+    assert!(cost.basis == Basis::Timed && cost.evidence.contains("capped"), "{}", cost.evidence);
+    let diagnosis = of_system_time(80);
     assert_eq!(anonymous(&diagnosis), 60_000_000);
     let cost = diagnosis.cost(CostKind::AnonFaults).unwrap();
     assert_eq!(cost.basis, Basis::CountsTimesPrice);
