@@ -39,16 +39,16 @@ class Account(harness.Account):
         """Runs a command line of this account's to its end."""
         return harness.run(argv, limit, **{**self.options, **options})
 
-    def recorded(self, argv, *options, around=()):
-        """How a recording of a program ended, `around` being started around all; `None` when it failed."""
-        ran = self.run([*around, *self.faults(argv, *options)])
+    def recorded(self, argv, *options):
+        """How a recording of a program ended; `None` when it failed."""
+        ran = self.run(self.faults(argv, *options))
         if ran.status == 3:
             raise harness.Unfit(ran.last_error())
         return ran if ran.status == 0 else None
 
-    def report(self, argv, *options, around=()):
+    def report(self, argv, *options):
         """What was recorded of a program; `None` when it failed."""
-        ran = self.recorded(argv, "--json", *options, around=around)
+        ran = self.recorded(argv, "--json", *options)
         return harness.saved(ran)["faults"] if ran else None
 
     def faults_of(self, argv, *options):
@@ -135,7 +135,7 @@ class Programs:
             print(f"go build: {built.last_error()}", file=sys.stderr)
             self.missing.append("go program")
             return
-        self.all.append(("go program", [str(to), "16"]))
+        self.all.append(("go program", [str(to), "16", "100000"]))
 
     def add_compilers(self):
         """g++ with its chain of programs."""

@@ -4,11 +4,11 @@
 //
 // HOW is one of: write, read-write, populate, locked, read-call, fork, huge, threads (TIMES of
 // them), race (TIMES threads on the same pages), exec, chain (of TIMES execs), vfork, killed, dies,
-// handler, in-handler, shared, file, churn (TIMES over the same pages), cached and cached-fork
-// (reads PAGES of a file that it has just written and whose descriptor it says, and a child as well),
-// map (reads PAGES of the file TIMES, no two neighbours in turn), serve (for each byte of
-// standard input TIMES threads that were there, a new one and a child take PAGES each; then it says
-// "done"). Each line "range START END" is a range of addresses in hexadecimal.
+// handler, in-handler, shared, file, churn (TIMES over the same pages), cached, cached-fork and
+// cached-windows (reads PAGES of a file that it has just written and whose descriptor it says; a
+// child as well; the first page of each 64 KiB alone), map (reads PAGES of the file TIMES, no two
+// neighbours in turn), serve (for each byte of standard input TIMES threads that were there, a new
+// one and a child take PAGES each; then it says "done"). Each line "range START END" is a range of addresses in hexadecimal.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,6 +22,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+// What one fault on a cached file maps.
+#define WINDOW (64 << 10)
 
 static size_t page;
 
@@ -43,10 +46,14 @@ static volatile char *fresh(size_t bytes, int protection, int flags) {
     return range(got, bytes);
 }
 
-// PAGES of a file, whose descriptor is said, mapped for reading.
+// PAGES of a file, whose descriptor is said, mapped for reading from a multiple of 64 KiB on.
 static volatile char *mapped(int file, size_t pages) {
+    size_t bytes = pages * page;
     printf("descriptor %d\n", file);
-    return range(mmap(NULL, pages * page, PROT_READ, MAP_PRIVATE, file, 0), pages * page);
+    char *room = mmap(NULL, bytes + WINDOW, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) exit(2);
+    char *from = room + (WINDOW - (uintptr_t)room % WINDOW) % WINDOW;
+    return range(mmap(from, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0), bytes);
 }
 
 // The same of a file that has just been written and has no name.
@@ -229,6 +236,9 @@ int main(int argc, char **argv) {
         }
     } else if (!strcmp(how, "cached")) {
         read_all(cached(pages), pages);
+    } else if (!strcmp(how, "cached-windows")) {
+        volatile char *from = cached(pages);
+        for (size_t at = 0; at < pages * page; at += WINDOW) (void)from[at];
     } else if (!strcmp(how, "cached-fork")) {
         volatile char *from = cached(pages);
         read_all(from, pages);

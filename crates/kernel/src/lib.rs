@@ -27,6 +27,7 @@ pub mod machine;
 pub mod opens;
 pub mod page_size;
 pub mod perf;
+pub mod personality;
 pub mod pidfd;
 pub mod pipe;
 pub mod privilege;

@@ -37,6 +37,7 @@ pub mod supervise;
 mod tool_links;
 mod touch;
 pub mod tree;
+pub mod vdso;
 pub mod wait;
 #[cfg(test)]
 mod waiting;

@@ -34,6 +34,10 @@ A file of budgets has a table for each name, every key of which may be left out:
   max-touched-pages = 900
   max-fault-time = \"250ms\"
 
+Budgets on faults and pages are judged without address randomisation, which
+alone moves these figures by some from run to run: the program is started with
+fixed addresses, as --fixed-addresses does.
+
 --exact traces the program and all it starts until the last of them has ended:
 a program that leaves a service behind is waited for until that ends.
 
@@ -83,6 +87,9 @@ pub(crate) struct Faults {
     /// Make each page that is touched a fault of its own (fault-around off); no times are kept
     #[arg(long, conflicts_with_all = ["max_fault_time", "pid", "account"])]
     pub(crate) exact: bool,
+    /// Start the program without address randomisation, as budgets on faults and pages do
+    #[arg(long, conflicts_with = "pid")]
+    pub(crate) fixed_addresses: bool,
     /// Save which parts of which files were touched, for `run --with working-set=FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) save_working_set: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! `pagewise faults`
 
+mod addresses;
 mod asked;
 mod running;
 mod taken;
@@ -44,6 +45,7 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let launch = launch(args, &command);
     launch.check()?;
+    let fixed_addresses = addresses::settle(args.fixed_addresses, &budgets)?;
     let mut run = begin(&command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     let mut taken = Taken::new(args);
@@ -56,7 +58,10 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     };
     let ended = recorded.ended;
     let judged = match recorded.report {
-        Ok(report) => conclude(run, report, taken, start, args, &budgets),
+        Ok(report) => {
+            let report = FaultReport { fixed_addresses, ..report };
+            conclude(run, report, taken, start, args, &budgets)
+        }
         Err(error) => Some(failure(error)),
     };
     // The program has run: its status is passed on, unless it is success and a budget's is not.

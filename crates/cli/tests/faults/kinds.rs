@@ -108,3 +108,20 @@ fn the_processors_word_is_used_where_it_may_be_read() {
         }
     }
 }
+
+#[test]
+fn code_of_the_vdso_is_known_although_the_program_has_ended() {
+    let (test, place) = ("code_of_the_vdso", Place::new());
+    let done = place.pagewise(&["faults", "--format", "json", "--", "date"]).output().unwrap();
+    if refused(test, &done) {
+        return;
+    }
+    let list = said(&done.stdout);
+    let faults: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let in_vdso: Vec<&Value> = faults.iter().filter(|f| f["function_path"] == "[vdso]").collect();
+    if in_vdso.is_empty() {
+        println!("SKIP {test}: nothing in it faulted");
+    } else if cfg!(target_arch = "x86_64") {
+        assert!(in_vdso.iter().all(|f| f["access"] != "unknown"), "{in_vdso:?}");
+    }
+}

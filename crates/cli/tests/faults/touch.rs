@@ -181,6 +181,88 @@ fn a_working_set_of_files_that_have_changed_is_told_and_the_program_runs() {
     assert!(status == Some(2) && text.contains("cannot read working set"), "{text}");
 }
 
+/// The flags of personality(2) that a program is started with; `None`, and a line, where faults
+/// cannot be recorded.
+fn flags(place: &Place, test: &str, options: &[&str]) -> Option<(u64, Value)> {
+    let seen = record(place, test, options, &["cat", "/proc/self/personality"])?;
+    assert_eq!(seen.done.status.code(), Some(0), "{}", said(&seen.done.stderr));
+    // With a list on standard output the program's own goes to standard error.
+    let text = said(&seen.done.stderr);
+    let line = text.lines().find(|line| line.len() == 8).expect("flags in hexadecimal");
+    Some((u64::from_str_radix(line, 16).unwrap(), seen.report["fixed_addresses"].clone()))
+}
+
+#[test]
+fn budgets_on_faults_and_pages_fix_addresses_and_others_do_not() {
+    const NO_RANDOMIZE: u64 = 0x0004_0000;
+    let (test, place) = ("budgets_on_faults_and_pages", Place::new());
+    let Some((plain, is_fixed)) = flags(&place, test, &[]) else { return };
+    if is_fixed == true {
+        println!("SKIP {test}: addresses are fixed for all programs here");
+        return;
+    }
+    for options in [["--max-major", "100000"], ["--max-fault-time", "1h"]] {
+        assert_eq!(flags(&place, test, &options), Some((plain, false.into())), "{options:?}");
+    }
+    let fixed = [&["--max-faults", "100000"][..], &["--max-touched-pages", "100000"]];
+    for options in fixed.into_iter().chain([&["--fixed-addresses"][..]]) {
+        let want = Some((plain | NO_RANDOMIZE, true.into()));
+        assert_eq!(flags(&place, test, options), want, "{options:?}");
+    }
+}
+
+/// What was mapped along with pages of files, in all of a program, and its faults on its own range.
+#[derive(Debug)]
+struct Along {
+    faults: u64,
+    mapped_pages: u64,
+    untouched_pages: u64,
+    in_range: u64,
+}
+
+impl Along {
+    fn of(run: &Run) -> Self {
+        let sums = &run.report["fault_around"];
+        let number = |key: &str| sums[key].as_u64().unwrap();
+        let pages = |key: &str| number(key) / rustix::param::page_size() as u64;
+        Self {
+            faults: number("faults"),
+            mapped_pages: pages("mapped_bytes"),
+            untouched_pages: pages("untouched_bytes"),
+            in_range: run.in_user_mode().count() as u64,
+        }
+    }
+}
+
+#[test]
+fn what_is_mapped_along_and_never_touched_is_what_the_program_left_out() {
+    let (test, place) = ("what_is_mapped_along", Place::new());
+    let Some(program) = program() else { return };
+    let run = |exact: &[&str], how: &str| {
+        let options = [exact, &["--fixed-addresses"]].concat();
+        let words = [program.to_str().unwrap(), how, &PAGES.to_string()];
+        record(&place, test, &options, &words).map(|run| Along::of(&run))
+    };
+    let Some(whole) = run(&["--exact"], "cached") else { return };
+    let sparse = run(&["--exact"], "cached-windows").unwrap();
+    let pages = PAGES as u64;
+    let windows = pages * rustix::param::page_size() as u64 / (64 << 10);
+    assert_eq!((whole.in_range, sparse.in_range), (pages, windows));
+    // Of its own code the program may touch some pages more or less.
+    let same = |a: u64, b: u64| a.abs_diff(b) <= 4;
+    let left_out = sparse.untouched_pages - whole.untouched_pages;
+    assert!(same(left_out, pages - windows), "{whole:?} {sparse:?}");
+    assert!(same(sparse.mapped_pages, whole.mapped_pages), "{whole:?} {sparse:?}");
+    // An ordinary run maps the windows that were worked out, and bounds what is not touched.
+    let plain = run(&[], "cached-windows").unwrap();
+    if plain.in_range == windows {
+        assert!(same(plain.faults, sparse.faults), "{plain:?} {sparse:?}");
+        assert!(plain.untouched_pages + 4 >= sparse.untouched_pages, "{plain:?} {sparse:?}");
+    } else {
+        println!("SKIP part of {test}: this kernel does not map 64 KiB around a fault");
+    }
+}
+
 #[test]
 fn budgets_of_a_file_are_judged_and_its_command_is_run() {
     let place = Place::new();

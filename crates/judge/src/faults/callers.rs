@@ -31,6 +31,7 @@ const FILES: &[&str] = &[
     "libtcmalloc",
     "libmimalloc",
     super::KERNEL,
+    super::sites::VDSO,
 ];
 
 /// Functions of C libraries and allocators, without leading underscores. One of them may be

@@ -9,22 +9,25 @@
 //! or a signal came first and the instruction starts again. When records were lost, such a fault
 //! may have been served after all; it is then called unknown.
 //!
-//! Whether the page was absent is what the kernel saw at the beginning. A page that another thread
-//! brings in between the fault and that look counts as present (seen in 2.4% of the faults of 8
-//! threads that race for the same pages): such faults are labelled (`race`). What was done is read
-//! from the instruction (`access`). Where the processor's error code was recorded it says both, and
+//! Whether the page was absent is what the kernel saw at the beginning. Another thread may have
+//! brought the page in since the processor looked, or taken it out: such faults are labelled, and
+//! what they found is worked out from the others (`race`). What was done is read from the
+//! instruction (`access`). Where the processor's error code was recorded it says both, and
 //! nothing is inferred. Who is behind a fault is known from stacks (`stacks`, `callers`), when in the
-//! program's life it came from the mappings (`phases`).
+//! program's life it came from the mappings (`phases`), what the kernel mapped along from the windows
+//! that it maps by (`around`).
 
 mod access;
 mod account;
 mod address_space;
+mod around;
 pub mod budget;
 mod callers;
 mod churn;
 mod groups;
 mod histogram;
 mod interned;
+mod open;
 mod page_sizes;
 mod phases;
 mod race;
@@ -36,24 +39,26 @@ mod timed;
 mod touched;
 pub mod working_set;
 
-use address_space::Spaces;
+use address_space::{Spaces, Target};
 use churn::{Churning, Circumstances};
 use groups::Groups;
 use histogram::Histogram;
+use open::{Close, Open};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::fault::event::{Begin, CallStack, Chain, End, ErrorCode, Event, What};
 use pagewise_model::fault::{
-    Access, Again, Cause, Fault, Label, MappingKind, Served, StackEnd, Stacks, Tally,
+    Access, Cause, Fault, Label, MappingKind, Served, StackEnd, Stacks, Tally,
 };
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use phases::Phases;
-use race::Races;
+use race::{Look, Races};
 use savings::Removable;
 use sites::Sites;
 pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
 use stacks::{Taken, Walked};
 use std::collections::{HashMap, HashSet};
 pub use timed::{Probe, timed};
+use touched::Before;
 
 /// Why a fault has no latency where ends are left out.
 const NO_ENDS: &str = "the ends of faults were not recorded (--no-latency, --exact)";
@@ -75,6 +80,8 @@ pub struct Options {
     pub from_start: bool,
     /// Which stacks are recorded.
     pub stacks: Stacks,
+    /// Each page that is touched is a fault of its own.
+    pub is_exact: bool,
 }
 
 /// The faults of a program so far.
@@ -116,45 +123,13 @@ pub struct Analysis {
     list: Vec<Fault>,
 }
 
-/// A fault under way.
-#[derive(Debug)]
-struct Open {
-    at: Nanos,
-    begin: Begin,
-    page: race::Page,
-    place: u32,
-    site: u32,
-    kind: MappingKind,
-    offset: Option<Bytes>,
-    access: Access,
-    cause: Cause,
-    again: Option<Again>,
-    copies: bool,
-    raced: bool,
-    stack: Option<u32>,
-}
-
-/// How a fault came to its end.
-#[derive(Debug, Clone, Copy)]
-enum Close {
-    Served {
-        is_major: bool,
-        /// Size of the page mapped, where it is known.
-        page: Option<Bytes>,
-    },
-    /// Without an end, and why.
-    Unserved(&'static str),
-    /// Its end was not to be recorded, and why.
-    Untold(&'static str),
-}
-
 impl Analysis {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
             options,
-            spaces: Spaces::new(options.page),
+            spaces: Spaces::new(options.page, options.is_exact),
             sites: Sites::default(),
             open: HashMap::new(),
             codes: HashMap::new(),
@@ -242,10 +217,10 @@ impl Analysis {
             Some(code) => access::told(code),
             None => (access::of(&begin, instruction, self.options.page), access::cause(&begin)),
         };
-        let copies = cause == Cause::Protection && access == Access::Write && !target.is_shared;
-        let before = self.spaces.touch(begin.pid, begin.address);
-        let is_raced = self.race(at, begin.tid, page);
-        let open = Open {
+        let before = self.touch(&begin, &target, (access, cause));
+        let look = Look { tid: begin.tid, at, access, cause, is_told: told.is_some() };
+        let is_raced = self.race(page, look);
+        let mut open = Open {
             at,
             begin,
             page,
@@ -253,23 +228,40 @@ impl Analysis {
             site,
             kind: target.kind,
             offset: target.offset,
+            is_shared: target.is_shared,
             access,
             cause,
-            again: churn::reason(before, cause, Circumstances { is_raced, is_retried }),
-            copies,
+            before,
+            circumstances: Circumstances { is_raced, is_retried },
+            again: None,
+            copies: false,
             raced: is_raced,
             stack: self.taken.take_early(begin.tid, begin.address),
         };
+        open.settle(cause);
         self.open.insert(begin.tid, open);
     }
 
-    /// Whether the fault that thread `tid` begins on `page` races with that of another thread, which
-    /// is then labelled as well.
-    fn race(&mut self, at: Nanos, tid: i32, page: race::Page) -> bool {
+    /// Notes the page that `begin` is on, and what is mapped along with it; tells what was known of it.
+    fn touch(&mut self, begin: &Begin, target: &Target, what: (Access, Cause)) -> Before {
+        let before = self.spaces.touch(begin.pid, begin.address);
+        let kinds = [MappingKind::Code, MappingKind::Data, MappingKind::File];
+        if target.offset.is_some() && kinds.contains(&target.kind) {
+            let (access, cause) = what;
+            let reads = matches!(access, Access::Read | Access::Execute);
+            let may_map = reads && cause != Cause::Protection;
+            self.spaces.map_around(begin.pid, begin.address, may_map);
+        }
+        before
+    }
+
+    /// Whether the fault that begins on `page` races with that of another thread, which is then
+    /// labelled as well.
+    fn race(&mut self, page: race::Page, look: Look) -> bool {
         if self.spaces.threads(page.0) < 2 {
             return false;
         }
-        let Some(other) = self.races.begin(page, tid, at) else { return false };
+        let Some(other) = self.races.begin(page, look) else { return false };
         if let Some(open) = self.open.get_mut(&other).filter(|open| open.page == page) {
             open.raced = true;
         }
@@ -320,10 +312,16 @@ impl Analysis {
     }
 
     fn close(&mut self, at: Nanos, tid: i32, close: Close) {
-        let Some(open) = self.open.remove(&tid) else { return };
+        let Some(mut open) = self.open.remove(&tid) else { return };
+        let is_over = self.options.has_ends && matches!(close, Close::Served { .. });
+        if open.raced
+            && is_over
+            && let Some(cause) = self.races.cause(open.page, tid)
+        {
+            open.settle(cause);
+        }
         self.races.end(open.page, tid, at);
-        let is_timed = self.options.has_ends && matches!(close, Close::Served { .. });
-        let latency = is_timed.then(|| Nanos(at.0.saturating_sub(open.at.0)));
+        let latency = is_over.then(|| Nanos(at.0.saturating_sub(open.at.0)));
         let one = Tally {
             faults: 1,
             major_faults: u64::from(matches!(close, Close::Served { is_major: true, .. })),

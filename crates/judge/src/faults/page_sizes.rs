@@ -10,7 +10,8 @@
 //!
 //! Fault-around stays as it was in the recording: each of its windows is one touch there, and what it
 //! mapped beside the fault counts as untouched, as does what a large folio brought along. A page that
-//! only the kernel touched is not known here. Mappings are taken as they were last.
+//! only the kernel touched is not known here. Mappings are taken as they were last. What huge pages
+//! would spare of the first touches of private memory bounds what a remedy with them can save.
 
 use super::address_space::{Extent, Mappings};
 use super::touched::Touched;
@@ -35,6 +36,8 @@ struct Forecast {
     memory: u64,
     /// Base pages touched.
     touched: u64,
+    /// Of them those of private memory that came in with another one.
+    spared: u64,
     /// The page that is being filled; pages come in the order of their addresses.
     current: Option<Group>,
 }
@@ -56,6 +59,7 @@ impl Forecasts {
             faults: 0,
             memory: 0,
             touched: 0,
+            spared: 0,
             current: None,
         };
         let larger = OTHER_BASES.into_iter().filter(|size| *size > base);
@@ -96,6 +100,12 @@ impl Forecasts {
         };
         self.all.iter().filter(|one| one.touched > 0).map(forecast).collect()
     }
+
+    /// First touches of private memory that would not be faults with huge pages; 0 where there are
+    /// none to compare with.
+    pub(super) fn spared_by_huge_pages(&self) -> u64 {
+        self.all.iter().find(|one| one.is_huge).map_or(0, |one| one.spared)
+    }
 }
 
 impl Forecast {
@@ -107,7 +117,10 @@ impl Forecast {
         };
         let key = (place.start, place.position(address) / size.bytes(), size.bytes());
         match &mut self.current {
-            Some(group) if group.key == key => group.most = group.most.max(faults),
+            Some(group) if group.key == key => {
+                group.most = group.most.max(faults);
+                self.spared += u64::from(place.is_private);
+            }
             _ => {
                 self.close();
                 self.current = Some(Group { key, most: faults });
@@ -131,7 +144,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const START: u64 = 64 * MIB;
 
-    fn forecasts(extents: &[(u64, u64, Option<u64>)], touches: &[u64]) -> Vec<(u64, u64)> {
+    fn recorded(extents: &[(u64, u64, Option<u64>)], touches: &[u64]) -> (Touched, Mappings) {
         let mut touched = Touched::default();
         for address in touches {
             touched.add(address / PageSize::BASE_4K.bytes());
@@ -140,6 +153,11 @@ mod tests {
         for (start, size, offset) in extents {
             mappings.insert_plain(*start, start + size, *offset);
         }
+        (touched, mappings)
+    }
+
+    fn forecasts(extents: &[(u64, u64, Option<u64>)], touches: &[u64]) -> Vec<(u64, u64)> {
+        let (touched, mappings) = recorded(extents, touches);
         let mut all = Forecasts::new(PageSize::BASE_4K);
         all.add(&touched, &mappings);
         all.forecasts().iter().map(|one| (one.faults, one.untouched_bytes.0 / KIB)).collect()
@@ -164,6 +182,28 @@ mod tests {
         touches.extend([START, START, START + 4 * KIB]);
         let seen = forecasts(&[(START, MIB, None)], &touches);
         assert_eq!(seen, [(7, 0), (3, 0), (3, 48), (7, 0)], "1 MiB holds no huge page");
+    }
+
+    #[test]
+    fn huge_pages_spare_touches_of_private_memory_that_is_a_whole_page_of_it() {
+        let spared = |extents: &[(u64, u64, Option<u64>)], touches: &[u64]| {
+            let (touched, mappings) = recorded(extents, touches);
+            let mut all = Forecasts::new(PageSize::BASE_4K);
+            all.add(&touched, &mappings);
+            let forecast = all.forecasts();
+            let fewer = forecast[0].faults - forecast[3].faults;
+            assert!(all.spared_by_huge_pages() <= fewer, "{fewer}");
+            all.spared_by_huge_pages()
+        };
+        let whole = [(START, 4 * MIB, None)];
+        assert_eq!(spared(&whole, &pages(START, 1024)), 1022);
+        // One page of each; each page three times.
+        assert_eq!(spared(&whole, &[START, START + 2 * MIB]), 0);
+        let thrice: Vec<u64> = (0..3).flat_map(|_| pages(START, 512)).collect();
+        assert_eq!(spared(&whole, &thrice), 511);
+        // A file, and what is no whole page.
+        assert_eq!(spared(&[(START, 4 * MIB, Some(0))], &pages(START, 1024)), 0);
+        assert_eq!(spared(&[(START, MIB, None)], &pages(START, 256)), 0);
     }
 
     #[test]

@@ -48,10 +48,10 @@ impl Removable {
         }
     }
 
-    /// What would be worth a try, the most time first.
-    pub(super) fn savings(&self, wall: Nanos, page: PageSize) -> Vec<Saving> {
-        let per_huge = (PageSize::PMD_2M.bytes() / page.bytes()).max(1);
-        let saved = self.small.faults - self.small.faults.div_ceil(per_huge);
+    /// What would be worth a try, the most time first; `spared` are the first touches of private
+    /// memory that the forecast for huge pages is without.
+    pub(super) fn savings(&self, wall: Nanos, spared: u64) -> Vec<Saving> {
+        let saved = self.small.faults.min(spared);
         let time = self.small.time_ns.0 as f64 * saved as f64 / self.small.faults.max(1) as f64;
         let all = [
             saving(
@@ -64,8 +64,8 @@ impl Removable {
                 "heap-huge",
                 saved,
                 Nanos::from_f64(time),
-                "first touches of private memory by base pages, were they one for each 2 MiB; \
-                 clearing the memory stays",
+                "first touches of private memory by base pages, were they one for each 2 MiB \
+                 that a mapping holds all of; clearing the memory stays",
             ),
             saving(
                 "working-set",
@@ -112,7 +112,7 @@ mod tests {
         let read = Seen { kind: MappingKind::Code, is_major: true, ..PLAIN };
         removable.add(&read, tally(100));
         let of = |wall| {
-            let savings = removable.savings(Nanos(wall), PageSize::BASE_4K);
+            let savings = removable.savings(Nanos(wall), 1022);
             savings.into_iter().map(|s| (s.remedy, s.faults, s.time_ns.0)).collect::<Vec<_>>()
         };
         let keep = ("malloc-keep".to_owned(), 2000, 2_000_000);
@@ -120,6 +120,19 @@ mod tests {
         let set = ("working-set".to_owned(), 100, 100_000);
         assert_eq!(of(5_000_000), [keep.clone(), huge.clone(), set]);
         assert_eq!(of(50_000_000), [keep, huge]);
-        assert!(Removable::default().savings(Nanos(0), PageSize::BASE_4K).is_empty());
+        assert!(Removable::default().savings(Nanos(0), 1022).is_empty());
+    }
+
+    #[test]
+    fn huge_pages_save_no_more_than_their_forecast_and_than_there_is() {
+        let mut removable = Removable::default();
+        removable.add(&PLAIN, tally(1000));
+        let of = |spared| {
+            let savings = removable.savings(Nanos(1000), spared);
+            savings.first().map(|saving| (saving.faults, saving.time_ns.0))
+        };
+        assert_eq!(of(0), None);
+        assert_eq!(of(600), Some((600, 600_000)));
+        assert_eq!(of(5000), Some((1000, 1_000_000)));
     }
 }

@@ -10,6 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 /// Stands for the file of the kernel's own instructions, whose offsets are their addresses.
 pub const KERNEL: &str = "[kernel]";
 
+/// Stands for the file of the code that the kernel gives every program (vdso(7)); so the kernel
+/// names its mapping.
+pub(super) const VDSO: &str = "[vdso]";
+
 /// Where an instruction is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodePlace<'a> {

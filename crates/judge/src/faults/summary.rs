@@ -111,9 +111,11 @@ impl Analysis {
             callers: self.callers(&by_site, &attribution),
             by_phase: self.phases.conclude(self.now),
             churn: self.churning.conclude(&attribution, &names.sites),
-            savings: self.removable.savings(ending.wall_ns, self.options.page),
+            savings: self.removable.savings(ending.wall_ns, self.spaces.spared_by_huge_pages()),
             account: self.account(ending),
             exact: None,
+            fault_around: Some(self.spaces.fault_around()),
+            fixed_addresses: false,
             page_forecasts: self.spaces.page_forecasts(),
         }
     }

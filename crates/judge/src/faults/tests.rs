@@ -2,7 +2,8 @@ use super::*;
 use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
 use pagewise_model::fault::{
-    CallKind, CallTally, Ending, ExecCounts, FaultReport, Phase, SourceLine, ThreadCalls,
+    Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Phase, SourceLine,
+    ThreadCalls,
 };
 use pagewise_model::usage::Usage;
 
@@ -115,6 +116,7 @@ pub(super) fn options(sees_kernel: bool) -> Options {
         has_error_codes: false,
         from_start: true,
         stacks: Stacks::Sampled,
+        is_exact: false,
     }
 }
 
@@ -312,6 +314,53 @@ fn threads_on_one_page_at_one_time_are_labelled() {
     let raced: Vec<_> = faults.iter().map(|f| f.labels.contains(&Label::Raced)).collect();
     assert_eq!(raced, [true, true, true, false, false]);
     assert_eq!(report.total.raced_faults, 3);
+}
+
+#[test]
+fn what_another_thread_has_just_brought_in_was_absent() {
+    let fork = Event { at_ns: Nanos(0), what: What::Fork { pid: 1, parent_pid: 1 } };
+    let events = || {
+        [
+            fork.clone(),
+            begin(100, 1, DATA),
+            end(1_500, 1, DATA, false),
+            present(begin(2_000, 2, DATA + 8)),
+            end(3_000, 2, DATA + 8, false),
+            // Long after: a write to a page that is there.
+            present(begin(900_000, 2, DATA + 8)),
+            end(901_000, 2, DATA + 8, false),
+        ]
+    };
+    let (report, faults) = plain(events());
+    let causes: Vec<_> = faults.iter().map(|fault| fault.cause).collect();
+    assert_eq!(causes, [Cause::Absent, Cause::Absent, Cause::Protection]);
+    assert_eq!(faults[1].labels, [Label::Again, Label::Raced]);
+    assert_eq!(faults[2].labels, [Label::Again, Label::CopyOnWrite]);
+    let why: Vec<_> = report.churn.by_reason.iter().map(|group| group.kind).collect();
+    assert!(why.contains(&Again::Raced) && why.contains(&Again::Protection), "{why:?}");
+    // Without ends nothing is known of what the others were doing.
+    let options = Options { has_ends: false, ..options(false) };
+    let faults = analyse(events(), options, &usage(3, 0), &Fact::missing(""), &mut Writes).2;
+    assert_eq!(faults[1].cause, Cause::Protection);
+}
+
+#[test]
+fn what_is_mapped_along_with_code_is_counted() {
+    let file = map(0x40_0000, 0x8000, true, "/bin/x");
+    let (report, _) = plain([
+        file,
+        // A fetch, a write to the same file, and one to other memory.
+        begin(100, 1, IP),
+        end(110, 1, IP, false),
+        begin(120, 1, IP + 0x2000),
+        end(130, 1, IP + 0x2000, false),
+        begin(140, 1, DATA),
+        end(150, 1, DATA, false),
+    ]);
+    let page = PageSize::BASE_4K.bytes();
+    let want =
+        FaultAround { faults: 1, mapped_bytes: Bytes(7 * page), untouched_bytes: Bytes(6 * page) };
+    assert_eq!(report.fault_around, Some(want));
 }
 
 #[test]

@@ -59,6 +59,15 @@ impl Touched {
         before
     }
 
+    /// Whether a page was faulted on since something was last mapped there.
+    pub(super) fn holds(&self, page: u64) -> bool {
+        let Some(region) = self.0.get(&(page / REGION_PAGES)) else { return false };
+        let within = page % REGION_PAGES;
+        let at = (within / WORD_BITS) as usize;
+        let words = region.touched.get(at).zip(region.remapped.get(at));
+        words.is_some_and(|(touched, new)| (touched & !new) >> (within % WORD_BITS) & 1 == 1)
+    }
+
     /// Something was mapped over the pages from `first` up to `end`.
     pub(super) fn remap(&mut self, first: u64, end: u64) {
         if first >= end {
@@ -139,7 +148,13 @@ mod tests {
             for page in pages() {
                 let want =
                     if (first..end).contains(&page) { Before::Remapped } else { Before::Touched };
+                assert_eq!(
+                    touched.holds(page),
+                    want == Before::Touched,
+                    "{page} of {first}..{end}"
+                );
                 assert_eq!(touched.add(page), want, "{page} of {first}..{end}");
+                assert!(touched.holds(page) && !touched.holds(page + 2000));
                 assert_eq!(touched.add(page), Before::Touched, "{page} of {first}..{end}");
             }
         }

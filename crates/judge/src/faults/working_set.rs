@@ -6,12 +6,10 @@
 //! (deleted ones, memory files) are left out. Pages that a program reads by system calls are in no
 //! fault and not in the set.
 
+use super::around::WINDOW;
 use pagewise_model::fault::{Fault, MappingKind, Names, Place, Served, WorkingRange};
 use pagewise_model::{Bytes, Nanos, PageSize};
 use std::collections::BTreeMap;
-
-/// What the kernel maps around a fault, by default (mm/memory.c, `fault_around_pages`).
-const FAULT_AROUND: Bytes = Bytes::kib(64);
 
 /// First touches of files so far.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ impl FirstTouches {
     /// Nothing seen yet, of a recording with base pages of `page`.
     #[must_use]
     pub const fn new(page: PageSize, is_exact: bool) -> Self {
-        let window = if is_exact { Bytes(page.bytes()) } else { FAULT_AROUND };
+        let window = if is_exact { Bytes(page.bytes()) } else { WINDOW };
         Self { page, window, files: BTreeMap::new() }
     }
 

@@ -16,6 +16,15 @@ pub struct Budgets {
     pub most_time_ns: Option<Nanos>,
 }
 
+impl Budgets {
+    /// What they limit depends on where mappings lie: a fault on a file maps its aligned neighbours
+    /// along, and stack and heap begin anywhere within a page.
+    #[must_use]
+    pub const fn move_with_addresses(&self) -> bool {
+        self.most_faults.is_some() || self.most_touched_pages.is_some()
+    }
+}
+
 /// A budget that was not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

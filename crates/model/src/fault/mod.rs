@@ -21,7 +21,7 @@ pub use course::{Again, Churn, Phase, Saving};
 pub use report::{
     Attached, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
 };
-pub use touch::{ExactTouch, LeftProgram, PageForecast};
+pub use touch::{ExactTouch, FaultAround, LeftProgram, PageForecast};
 pub use working_set::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
 
 use crate::measured::Fact;

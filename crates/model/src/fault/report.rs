@@ -1,8 +1,8 @@
 //! What the faults of a run add up to.
 
 use super::{
-    Access, Account, Callers, Cause, Churn, ExactTouch, MappingKind, PageForecast, Phase, Place,
-    Saving, Site,
+    Access, Account, Callers, Cause, Churn, ExactTouch, FaultAround, MappingKind, PageForecast,
+    Phase, Place, Saving, Site,
 };
 use crate::diagnosis::CostKind;
 use crate::measured::Fact;
@@ -150,6 +150,13 @@ pub struct FaultReport {
     /// Each first touch was a fault of its own (`--exact`); no times are known then.
     #[serde(default)]
     pub exact: Option<ExactTouch>,
+    /// What is mapped along with pages of files; absent in recordings of before it was worked out.
+    #[serde(default)]
+    pub fault_around: Option<FaultAround>,
+    /// The program had no address randomisation: where its mappings lie, and with that how many
+    /// faults it takes, is the same in each run.
+    #[serde(default)]
+    pub fixed_addresses: bool,
     /// What the same touches come to by the size of a page, that of this machine first.
     #[serde(default)]
     pub page_forecasts: Vec<PageForecast>,

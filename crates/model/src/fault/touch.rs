@@ -1,5 +1,5 @@
-//! A recording in which each first touch of a page is a fault of its own, and what the touches of a
-//! recording would come to with pages of another size.
+//! A recording in which each first touch of a page is a fault of its own, what is mapped along with
+//! pages of files, and what the touches of a recording would come to with pages of another size.
 
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,19 @@ impl ExactTouch {
             None => self.left_programs.push(LeftProgram { why: why.to_owned(), programs: 1 }),
         }
     }
+}
+
+/// What the kernel maps along with the pages of files that are read or executed (fault-around).
+/// Where each touch is a fault of its own (`--exact`): what it maps in a run without that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultAround {
+    /// Faults that map others along.
+    pub faults: u64,
+    /// Memory that is mapped along with them, at most: all of it is in the page cache.
+    pub mapped_bytes: Bytes,
+    /// Of it what no fault was on. Where each touch is a fault it is never touched; elsewhere it is
+    /// the most that may never be.
+    pub untouched_bytes: Bytes,
 }
 
 /// What the touches of a recording come to with pages of one size.

@@ -1,8 +1,8 @@
 //! The code that page faults came from: its bytes, its functions, its lines of source, its callers.
 //!
 //! A file is opened when the first fault in it is seen and kept open, so that one that is replaced
-//! or removed later is still the one that ran. Bytes of code without a file (a compiler at run time,
-//! the vDSO) are read from the process while it lives. Names are those of the symbol table, or the
+//! or removed later is still the one that ran. The vDSO is our own, which is the same. Bytes of other code
+//! without a file (a compiler at run time) are read from the process while it lives. Names are those of the symbol table, or the
 //! dynamic one where that is stripped, as they stand there: not demangled. Code is given for x86-64
 //! only, the machine whose instructions are decoded.
 //!
@@ -24,6 +24,8 @@ use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::fault::event::FrameRegisters;
 use pagewise_model::fault::{SourceLine, StackEnd};
 use pagewise_tracee::ptrace::read_memory;
+use pagewise_tracee::vdso;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
@@ -117,19 +119,29 @@ impl Images {
     }
 }
 
-/// The file at `path`, when it is a regular ELF file.
+/// The file at `path`, when it is a regular ELF file, or the vDSO under its name.
 fn open(path: &str) -> Option<Image> {
-    // Another kind of file (a device, a pipe) could block or act when opened.
-    if !path.starts_with('/') || !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
-        return None;
-    }
-    let file = File::open(path).ok()?;
+    let file = if path == vdso::NAME { own_vdso() } else { regular(path) }?;
     let is_x86_64 = {
         let cache = ReadCache::new(&file);
         let architecture = object::File::parse(&cache).ok()?.architecture();
         architecture == Architecture::X86_64
     };
     Some(Image { file, is_x86_64, symbols: None, tables: OnceCell::new() })
+}
+
+fn regular(path: &str) -> Option<File> {
+    // Another kind of file (a device, a pipe) could block or act when opened.
+    let is_regular =
+        path.starts_with('/') && std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    is_regular.then(|| File::open(path).ok()).flatten()
+}
+
+/// The vDSO as a file, for it has none.
+fn own_vdso() -> Option<File> {
+    let file = File::from(memfd_create("vdso", MemfdFlags::CLOEXEC).ok()?);
+    file.write_all_at(vdso::image()?, 0).ok()?;
+    Some(file)
 }
 
 #[cfg(test)]
@@ -186,6 +198,22 @@ mod tests {
         assert_eq!(images.walk(&registers, &stack, &code), (vec![0x1000], StackEnd::NoTable));
         assert_eq!(images.walk(&registers, &[0; 8], &code).1, StackEnd::Outermost);
         assert_eq!(images.walk(&registers, &[], &code), (vec![0x1000], StackEnd::Cut));
+    }
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+    fn the_vdso_has_code_and_names_whoever_it_was_mapped_for() {
+        if vdso::image().is_none() {
+            println!("SKIP the_vdso_has_code_and_names: this kernel gives no vDSO");
+            return;
+        }
+        let mut images = Images::default();
+        let bytes = images.bytes(vdso::NAME, 0, -1, 0);
+        assert_eq!(bytes.starts_with(b"\x7fELF"), cfg!(target_arch = "x86_64"), "{bytes:x?}");
+        let names = (0..vdso::image().unwrap().len() as u64)
+            .filter_map(|offset| images.function(vdso::NAME, offset));
+        let is_clock = |name: &String| name.contains("clock_gettime");
+        assert!(names.into_iter().any(|name| is_clock(&name)));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! What a recording with fault-around off says of itself, and the forecast for other page sizes.
+//! What a recording with fault-around off says of itself, what fault-around maps elsewhere, and the
+//! forecast for other page sizes.
 
-use crate::number::{count, counted, whole_size};
+use crate::number::{count, counted, percent, whole_size};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Table};
-use pagewise_model::fault::{ExactTouch, FaultReport};
+use pagewise_model::fault::{ExactTouch, FaultAround, FaultReport};
 
 /// Says how exact the touches are.
 pub(super) fn touches(exact: &ExactTouch, page: &mut Page<'_>) {
@@ -20,6 +21,24 @@ pub(super) fn touches(exact: &ExactTouch, page: &mut Page<'_>) {
     for left in &exact.left_programs {
         let programs = counted(left.programs, "program", "programs");
         page.item_tone("not exact", &format!("{programs}: {}", left.why), Tone::Warn);
+    }
+}
+
+/// Says what is mapped along with pages of files, and what of it is never touched.
+pub(super) fn around(around: &FaultAround, is_exact: bool) -> String {
+    let (mapped, untouched) = (around.mapped_bytes, around.untouched_bytes);
+    let faults = counted(around.faults, "fault", "faults");
+    let share = percent(untouched.0 as f64 / mapped.0.max(1) as f64);
+    if is_exact {
+        format!(
+            "{mapped} of files would be mapped along by {faults} without --exact; {untouched} of it \
+             ({share}) is never touched"
+        )
+    } else {
+        format!(
+            "at most {mapped} of files were mapped along by {faults}; at most {untouched} of it never \
+             touched (--exact tells)"
+        )
     }
 }
 
@@ -57,7 +76,24 @@ pub(super) fn page_sizes(report: &FaultReport, style: &Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::Bytes;
     use pagewise_model::fault::LeftProgram;
+
+    #[test]
+    fn what_is_mapped_along_is_a_bound_unless_each_touch_is_known() {
+        let sums = FaultAround {
+            faults: 3,
+            mapped_bytes: Bytes::kib(180),
+            untouched_bytes: Bytes::kib(90),
+        };
+        assert_eq!(
+            around(&sums, true),
+            "180 KiB of files would be mapped along by 3 faults without --exact; 90.0 KiB of it \
+             (50%) is never touched"
+        );
+        let bound = around(&sums, false);
+        assert_eq!(bound.matches("at most").count(), 2, "{bound}");
+    }
 
     #[test]
     fn what_is_not_exact_is_told() {

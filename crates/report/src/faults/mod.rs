@@ -134,20 +134,30 @@ fn figures(report: &FaultReport, page: &mut Page<'_>) {
         page.item("attached to", &text);
     }
     page.item("recorded", &recorded(report));
+    circumstances(report, page);
+    if !report.is_complete() {
+        page.item_tone("incomplete", &incomplete(report), Tone::Warn);
+    }
+}
+
+/// What else bears on how the figures are to be read.
+fn circumstances(report: &FaultReport, page: &mut Page<'_>) {
     if report.has_error_codes {
         page.item("what and why", "the processor's error code of each fault (tracepoints)");
     }
     if report.total.raced_faults > 0 {
         let raced = faults(report.total.raced_faults);
-        let doubt =
-            if report.has_error_codes { "" } else { ": what and why are less certain there" };
+        let doubt = if report.has_error_codes { "" } else { ": why is less certain there" };
         page.item("raced", &format!("{raced} on a page that another thread faulted on{doubt}"));
+    }
+    if report.fixed_addresses {
+        page.item("addresses", "fixed (no address randomisation): the same in each run");
     }
     if let Some(exact) = &report.exact {
         exact::touches(exact, page);
     }
-    if !report.is_complete() {
-        page.item_tone("incomplete", &incomplete(report), Tone::Warn);
+    if let Some(around) = report.fault_around.filter(|around| around.mapped_bytes.0 > 0) {
+        page.item("fault-around", &exact::around(&around, report.exact.is_some()));
     }
 }
 

@@ -173,6 +173,8 @@ pub(crate) fn report() -> FaultReport {
         functions: vec![FunctionTally { site: site(Some("memset"), LIBC, 0x9f550), tally: filled }],
         callers: Fact::Known(callers(code, filled, other)),
         exact: None,
+        fault_around: None,
+        fixed_addresses: false,
         page_forecasts: vec![],
         by_phase: vec![
             group(Phase::Loader, code),

@@ -1,4 +1,8 @@
 //! The recorder's side: drains the rings until the front says that the program has ended.
+//!
+//! Rings that are a quarter full wake it; the others it looks at after a pause. Code that has no file
+//! (a compiler at run time makes it) can be read while its program lives, and no longer: with such a
+//! program the pause stays short. It begins short, since many a program ends soon.
 
 use super::{Conclusion, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
 use crate::perf::faults::FaultRings;
@@ -8,13 +12,16 @@ use crate::supervise::wire;
 use pagewise_kernel::SysError;
 use pagewise_model::Nanos;
 use pagewise_model::fault::Ending;
+use pagewise_model::fault::event::{Event, Map, What};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 
-/// How often the rings are emptied although none is a quarter full.
-const DRAIN_EVERY: Nanos = Nanos::millis(100);
+/// How long rings that are not a quarter full are left alone: at first, and with a program that
+/// makes code; doubled each time up to the longest.
+const SHORT_PAUSE: Nanos = Nanos::millis(5);
+const LONG_PAUSE: Nanos = Nanos::millis(100);
 /// After how many events the rings of the faults are emptied again: stacks take long to walk, 10 us
 /// each and some milliseconds where a file is new.
 const EVENTS_AT_ONCE: usize = 64;
@@ -64,10 +71,11 @@ fn record(
     rings: &mut FaultRings,
     sink: &mut dyn Sink,
 ) -> io::Result<Option<Ending>> {
+    let mut pace = Pace::default();
     loop {
         let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
         fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        run::sleep(&mut fds, Some(DRAIN_EVERY));
+        run::sleep(&mut fds, Some(pace.pause));
         let spoke = fds.first().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
         if spoke {
@@ -83,12 +91,47 @@ fn record(
             sink.take(last);
             return Ok(Some(ending));
         }
-        let mut events = rings.drain().into_iter().peekable();
+        let events = rings.drain();
+        pace.after(&events);
+        let mut events = events.into_iter().peekable();
         while events.peek().is_some() {
             sink.take(events.by_ref().take(EVENTS_AT_ONCE).collect());
             rings.make_room();
         }
     }
+}
+
+/// How soon the rings are looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pace {
+    pause: Nanos,
+    makes_code: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { pause: SHORT_PAUSE, makes_code: false }
+    }
+}
+
+impl Pace {
+    /// After these events.
+    fn after(&mut self, events: &[Event]) {
+        let makes_code = |event: &Event| matches!(&event.what, What::Map(map) if is_made(map));
+        self.makes_code = self.makes_code || events.iter().any(makes_code);
+        self.pause = match self.makes_code {
+            true => SHORT_PAUSE,
+            false => Nanos(self.pause.0.saturating_mul(2)).min(LONG_PAUSE),
+        };
+    }
+}
+
+/// Whether a mapping holds code that has no file: private memory, or a memory file.
+fn is_made(map: &Map) -> bool {
+    let path = map.path.as_str();
+    let has_no_file =
+        ["", "//anon"].contains(&path) || path.starts_with("[anon") || path.starts_with("/memfd:");
+    map.is_executable && has_no_file
 }
 
 fn tell(socket: &UnixStream, conclusion: Conclusion) -> io::Result<()> {
@@ -98,4 +141,46 @@ fn tell(socket: &UnixStream, conclusion: Conclusion) -> io::Result<()> {
         wire::send(socket, &Response::Faults(part.to_vec()))?;
     }
     wire::send(socket, &Response::End)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Bytes;
+
+    fn map(is_executable: bool, path: &str) -> Event {
+        let map = Map {
+            pid: 1,
+            start_address: 0x1000,
+            size_bytes: Bytes(0x1000),
+            offset_bytes: Bytes(0),
+            is_executable,
+            is_shared: false,
+            path: path.to_owned(),
+        };
+        Event { at_ns: Nanos(0), what: What::Map(map) }
+    }
+
+    #[test]
+    fn pauses_grow_until_the_program_makes_code() {
+        let mut pace = Pace::default();
+        let pauses: Vec<u64> = (0..7)
+            .map(|_| {
+                pace.after(&[
+                    map(true, "/lib/libc.so.6"),
+                    map(false, "//anon"),
+                    map(true, "[vdso]"),
+                ]);
+                pace.pause.0 / 1_000_000
+            })
+            .collect();
+        assert_eq!(pauses, [10, 20, 40, 80, 100, 100, 100]);
+        for path in ["", "//anon", "[anon:code]", "/memfd:code (deleted)"] {
+            let mut pace = pace;
+            pace.after(&[map(true, path)]);
+            assert_eq!(pace.pause, SHORT_PAUSE, "{path}");
+            pace.after(&[]);
+            assert_eq!(pace.pause, SHORT_PAUSE, "{path}");
+        }
+    }
 }

@@ -3,14 +3,13 @@
 
 use crate::inject::{Call, call_regs};
 use crate::ptrace::{Regs, Stop, read_memory, request};
+use crate::vdso;
 use pagewise_kernel::error::SysError;
-use pagewise_kernel::proc::maps::{self, Mapping};
-use pagewise_kernel::proc::own_pid;
+use pagewise_kernel::proc::maps::Mapping;
 use std::sync::LazyLock;
 
 /// The instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const VDSO: &str = "[vdso]";
 /// 64-bit code runs in this segment.
 const CODE_SEGMENT: u64 = 0x33;
 /// Stops of other kinds that are passed on the way to that of a call.
@@ -18,22 +17,15 @@ const PATIENCE: u32 = 16;
 
 /// Size of the vDSO and the offset of a `syscall` in it: the same in all 64-bit programs.
 static SITE: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| {
-    let maps = maps::read(own_pid()).ok()?;
-    let vdso = vdso(&maps)?;
-    let mut code = vec![0; usize::try_from(vdso.size().0).ok()?];
-    let read = read_memory(own_pid(), vdso.start, &mut code).ok()?;
-    let offset = memchr::memmem::find(&code[..read], &SYSCALL)?;
-    Some((vdso.size().0, offset as u64))
+    let code = vdso::image()?;
+    let offset = memchr::memmem::find(code, &SYSCALL)?;
+    Some((code.len() as u64, offset as u64))
 });
-
-fn vdso(maps: &[Mapping]) -> Option<&Mapping> {
-    maps.iter().find(|mapping| mapping.path == VDSO)
-}
 
 /// Where a thread of process `pid` with these mappings can make a call.
 pub(super) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
     let (size, offset) = (*SITE)?;
-    let vdso = vdso(maps).filter(|vdso| vdso.size().0 == size)?;
+    let vdso = vdso::find(maps).filter(|vdso| vdso.size().0 == size)?;
     let mut bytes = [0; 2];
     let read = read_memory(pid, vdso.start + offset, &mut bytes).ok()?;
     (read == 2 && bytes == SYSCALL).then_some(vdso.start + offset)

@@ -2,22 +2,27 @@
 
 use super::Mappings;
 use pagewise_model::PageSize;
+use pagewise_model::fault::MappingKind;
 
 /// A mapping, or what lies between two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::faults) struct Extent {
     pub(in crate::faults) start: u64,
-    end: u64,
+    pub(in crate::faults) end: u64,
     /// Offset in its file; `None` for memory of no file.
     offset: Option<u64>,
     is_mapping: bool,
+    /// Heap, or private memory of no file.
+    pub(in crate::faults) is_private: bool,
 }
 
 impl Mappings {
     /// What `address` is in.
     pub(in crate::faults) fn extent(&self, address: u64) -> Extent {
         if let Some((start, range)) = self.find(address) {
-            return Extent { start, end: range.end, offset: range.offset, is_mapping: true };
+            let is_private = matches!(range.kind, MappingKind::Heap | MappingKind::Anonymous);
+            let (end, offset) = (range.end, range.offset);
+            return Extent { start, end, offset, is_mapping: true, is_private };
         }
         let below = self.ranges.range(..=address).next_back();
         let above = self.ranges.range(address..).next();
@@ -26,6 +31,7 @@ impl Mappings {
             end: above.map_or(u64::MAX, |(start, _)| *start),
             offset: None,
             is_mapping: false,
+            is_private: false,
         }
     }
 }
@@ -59,7 +65,7 @@ impl Extent {
 impl Mappings {
     /// Adds private memory, of a file where an offset is given.
     pub(in crate::faults) fn insert_plain(&mut self, start: u64, end: u64, offset: Option<u64>) {
-        let kind = pagewise_model::fault::MappingKind::Shared;
+        let kind = offset.map_or(MappingKind::Anonymous, |_| MappingKind::File);
         let range = super::Range { end, offset, path: 0, kind, is_shared: false };
         self.insert(start, range);
     }

@@ -9,11 +9,13 @@ mod extent;
 
 pub(super) use extent::Extent;
 
+use crate::faults::around::{Around, Beside};
 use crate::faults::interned::Interned;
 use crate::faults::page_sizes::Forecasts;
+use crate::faults::sites::VDSO;
 use crate::faults::touched::{Before, Touched};
 use pagewise_model::fault::event::{Map, Registers};
-use pagewise_model::fault::{MappingKind, PageForecast, Place};
+use pagewise_model::fault::{FaultAround, MappingKind, PageForecast, Place};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -64,6 +66,7 @@ pub(super) struct Mappings {
 struct Process {
     mappings: Rc<Mappings>,
     touched: Touched,
+    beside: Beside,
     threads: u64,
 }
 
@@ -76,13 +79,15 @@ pub(super) struct Spaces {
     seen: u64,
     touched_pages: u64,
     forecasts: Forecasts,
+    around: Around,
     paths: Interned<String>,
     /// Kind and number of the path.
     places: Interned<(MappingKind, u32)>,
 }
 
 impl Spaces {
-    pub(super) fn new(page: PageSize) -> Self {
+    /// `is_exact` where each touch is a fault of its own.
+    pub(super) fn new(page: PageSize, is_exact: bool) -> Self {
         let mut paths = Interned::default();
         // Number 0 is memory of no file.
         paths.number(&String::new());
@@ -92,6 +97,7 @@ impl Spaces {
             seen: 0,
             touched_pages: 0,
             forecasts: Forecasts::new(page),
+            around: Around::new(page, is_exact),
             paths,
             places: Interned::default(),
         }
@@ -113,7 +119,9 @@ impl Spaces {
         let range = Range { end, offset, path, kind, is_shared: map.is_shared };
         let page = self.page.bytes();
         let process = self.process(map.pid);
-        process.touched.remap(map.start_address / page, end.div_ceil(page));
+        let (first, last) = (map.start_address / page, end.div_ceil(page));
+        process.touched.remap(first, last);
+        process.beside.forget(first, last);
         Rc::make_mut(&mut process.mappings).insert(map.start_address, range);
     }
 
@@ -132,7 +140,7 @@ impl Spaces {
         }
         let mappings = Rc::clone(&self.process(parent_pid).mappings);
         let child = self.process(pid);
-        *child = Process { mappings, touched: Touched::default(), threads: 1 };
+        *child = Process { mappings, threads: 1, ..Process::default() };
     }
 
     /// A thread has ended; true when it was the last of its process.
@@ -162,12 +170,30 @@ impl Spaces {
         self.forecasts.forecasts()
     }
 
+    /// First touches of private memory that huge pages would have spared.
+    pub(super) fn spared_by_huge_pages(&self) -> u64 {
+        self.forecasts.spared_by_huge_pages()
+    }
+
+    pub(super) fn fault_around(&self) -> FaultAround {
+        self.around.sums()
+    }
+
     /// Notes a page as faulted on; tells what was known of it.
     pub(super) fn touch(&mut self, pid: i32, address: u64) -> Before {
         let page = address / self.page.bytes();
         let before = self.process(pid).touched.add(page);
         self.touched_pages += u64::from(before == Before::New);
         before
+    }
+
+    /// Notes what is mapped along with a page of a file that was faulted on; `may_map` for a read or a
+    /// fetch that found none.
+    pub(super) fn map_around(&mut self, pid: i32, address: u64, may_map: bool) {
+        let page = address / self.page.bytes();
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let extent = process.mappings.extent(address);
+        self.around.fault(&mut process.beside, &process.touched, page, extent, may_map);
     }
 
     /// What `address` of process `pid` belongs to.
@@ -189,7 +215,11 @@ impl Spaces {
                     MappingKind::Anonymous if near(NEAR_STACK) => MappingKind::Stack,
                     kind => kind,
                 };
-                (kind, range.path, offset, range.is_shared)
+                match kind {
+                    // Its code has a name of its own, what lives there needs none.
+                    MappingKind::Vdso => (kind, 0, None, range.is_shared),
+                    kind => (kind, range.path, offset, range.is_shared),
+                }
             }
         };
         Target { place: self.places.number(&(kind, path)), kind, offset, is_shared }
@@ -296,9 +326,9 @@ fn kind_of(map: &Map) -> (MappingKind, &str) {
     match path {
         "[heap]" => (MappingKind::Heap, ""),
         "[stack]" => (MappingKind::Stack, ""),
-        "[vdso]" | "[vvar]" | "[vvar_vclock]" | "[vsyscall]" | "[uprobes]" => {
-            (MappingKind::Vdso, "")
-        }
+        // That of a 32-bit program is another one.
+        VDSO if map.start_address > u64::from(u32::MAX) => (MappingKind::Vdso, path),
+        VDSO | "[vvar]" | "[vvar_vclock]" | "[vsyscall]" | "[uprobes]" => (MappingKind::Vdso, ""),
         "" | "//anon" if map.is_executable => (MappingKind::Code, ""),
         "" | "//anon" => (MappingKind::Anonymous, ""),
         _ if path.starts_with("//") => (MappingKind::Unknown, ""),

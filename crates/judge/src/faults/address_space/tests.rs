@@ -14,7 +14,7 @@ fn map(pid: i32, start: u64, end: u64, is_executable: bool, path: &str) -> Map {
 }
 
 fn spaces(maps: &[Map]) -> Spaces {
-    let mut spaces = Spaces::new(PageSize::BASE_4K);
+    let mut spaces = Spaces::new(PageSize::BASE_4K, false);
     maps.iter().for_each(|map| spaces.map(map));
     spaces
 }
@@ -64,6 +64,21 @@ fn parts_of_an_image_are_data_and_so_is_its_zeroed_memory() {
 }
 
 #[test]
+fn code_of_the_vdso_is_known_by_its_place_in_it() {
+    let high = 0x7fff_0000_0000;
+    let mut spaces = spaces(&[
+        map(1, high, high + 0x2000, true, "[vdso]"),
+        map(2, 0xd000, 0xe000, true, "[vdso]"),
+    ]);
+    let code = spaces.code(1, high + 0x1234);
+    assert_eq!((spaces.path(code.path), code.offset), (VDSO, 0x1234));
+    assert_eq!(spaces.code_at(1, high + 0x10), Some((VDSO, 0x10)));
+    assert_eq!(found(&mut spaces, 1, high), (MappingKind::Vdso, String::new(), None));
+    let other = spaces.code(2, 0xd234);
+    assert_eq!((spaces.path(other.path), other.offset), ("", 0xd234), "that of 32-bit programs");
+}
+
+#[test]
 fn stacks_are_known_by_the_stack_pointer() {
     let mut spaces = spaces(&[map(1, 0x10_0000, 0x90_0000, false, "//anon")]);
     let at = |stack| Some(Registers { stack, ..Registers::default() });
@@ -106,7 +121,7 @@ proptest! {
     fn any_mappings_give_the_last_one_that_covers(
         maps in prop::collection::vec((0_u64..40, 1_u64..20), 1..30),
     ) {
-        let mut spaces = Spaces::new(PageSize::BASE_4K);
+        let mut spaces = Spaces::new(PageSize::BASE_4K, false);
         let mut want = vec![None; 64];
         for (number, (start, pages)) in maps.iter().enumerate() {
             let path = format!("/{number}");

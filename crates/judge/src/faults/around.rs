@@ -1,0 +1,242 @@
+//! What the kernel maps along with the pages of files that fault (fault-around), and how much of it
+//! nobody touches.
+//!
+//! A read or a fetch that finds no page maps those around it that are in the page cache: 64 KiB,
+//! aligned by address, cut to the mapping and to one page table; where the mapping begins within
+//! that, a whole 64 KiB from there (mm/memory.c, `do_fault_around`). Writes map no others, nor do
+//! faults on other memory. Pages that are mapped already stay as they are.
+//!
+//! In a recording that has a fault for each page (`--exact`) every touch is known, and what an
+//! ordinary run maps for them is worked out, fault by fault: what no fault comes to is never touched.
+//! In an ordinary recording the same windows are the kernel's own, but touches in them show only
+//! where they write: what no fault comes to is the most that may never be touched.
+//!
+//! Taken for granted: windows of 64 KiB (the default; root can change them in debugfs), pages that
+//! are cached and within the file. Not known: what a file system with larger folios maps beyond its
+//! window, and faults of the kernel whose access is not known.
+
+use super::address_space::Extent;
+use super::touched::Touched;
+use pagewise_model::fault::FaultAround;
+use pagewise_model::{Bytes, PageSize};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// What one fault maps, by default (mm/memory.c, `fault_around_pages`).
+pub(super) const WINDOW: Bytes = Bytes::kib(64);
+/// Pages in a word.
+const WORD: u64 = u64::BITS as u64;
+
+/// Sums over all processes.
+#[derive(Debug)]
+pub(super) struct Around {
+    base: PageSize,
+    is_exact: bool,
+    faults: u64,
+    /// Pages mapped along.
+    mapped: u64,
+    /// Of them those that a fault came to.
+    touched: u64,
+}
+
+/// The pages of a process that were mapped along with others.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beside(HashMap<u64, Word>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    mapped: u64,
+    touched: u64,
+}
+
+impl Around {
+    pub(super) const fn new(base: PageSize, is_exact: bool) -> Self {
+        Self { base, is_exact, faults: 0, mapped: 0, touched: 0 }
+    }
+
+    /// A process with these pages has faulted on `page` of a file mapped over `extent`; `may_map` for
+    /// a read or a fetch that found no page.
+    pub(super) fn fault(
+        &mut self,
+        beside: &mut Beside,
+        touched: &Touched,
+        page: u64,
+        extent: Extent,
+        may_map: bool,
+    ) {
+        let was_mapped = beside.is_mapped(page);
+        self.touched += u64::from(beside.touch(page));
+        // A page that is there does not fault on a read: the exact recording alone made it.
+        if !may_map || (self.is_exact && was_mapped) {
+            return;
+        }
+        self.faults += 1;
+        for other in self.window(page, extent) {
+            if other != page && !touched.holds(other) && beside.map(other) {
+                self.mapped += 1;
+            }
+        }
+    }
+
+    /// The pages that a fault on `page` maps, itself included.
+    fn window(&self, page: u64, extent: Extent) -> Range<u64> {
+        let base = self.base.bytes();
+        let window = (WINDOW.0 / base).max(1);
+        // A page table is a page of 8-byte entries.
+        let table = base / size_of::<u64>() as u64;
+        let first = (page - page % window).max(extent.start / base);
+        let end_of_table = (page - page % table).saturating_add(table);
+        first..first.saturating_add(window).min(end_of_table).min(extent.end.div_ceil(base))
+    }
+
+    pub(super) fn sums(&self) -> FaultAround {
+        let bytes = |pages: u64| Bytes(pages.saturating_mul(self.base.bytes()));
+        FaultAround {
+            faults: self.faults,
+            mapped_bytes: bytes(self.mapped),
+            untouched_bytes: bytes(self.mapped - self.touched),
+        }
+    }
+}
+
+impl Beside {
+    fn is_mapped(&self, page: u64) -> bool {
+        self.0.get(&(page / WORD)).is_some_and(|word| word.mapped & bit(page) != 0)
+    }
+
+    /// True for a page that was mapped along and is now touched for the first time.
+    fn touch(&mut self, page: u64) -> bool {
+        let Some(word) = self.0.get_mut(&(page / WORD)) else { return false };
+        let is_first = word.mapped & !word.touched & bit(page) != 0;
+        word.touched |= word.mapped & bit(page);
+        is_first
+    }
+
+    /// True for a page that was not mapped yet.
+    fn map(&mut self, page: u64) -> bool {
+        let word = self.0.entry(page / WORD).or_default();
+        let is_new = word.mapped & bit(page) == 0;
+        word.mapped |= bit(page);
+        is_new
+    }
+
+    /// Something else is mapped over the pages from `first` up to `end`.
+    pub(super) fn forget(&mut self, first: u64, end: u64) {
+        if self.0.is_empty() || first >= end {
+            return;
+        }
+        let words = first / WORD..=(end - 1) / WORD;
+        let clear = |number: u64, word: &mut Word| {
+            let start = number.saturating_mul(WORD);
+            for page in start.max(first)..start.saturating_add(WORD).min(end) {
+                word.mapped &= !bit(page);
+                word.touched &= !bit(page);
+            }
+        };
+        if words.end() - words.start() < self.0.len() as u64 {
+            for number in words {
+                if let Some(word) = self.0.get_mut(&number) {
+                    clear(number, word);
+                }
+            }
+        } else {
+            self.0.iter_mut().for_each(|(number, word)| clear(*number, word));
+        }
+    }
+}
+
+const fn bit(page: u64) -> u64 {
+    1 << (page % WORD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address_space::Mappings;
+    use super::*;
+
+    const BASE: u64 = PageSize::BASE_4K.bytes();
+    /// The first page of a page table.
+    const TABLE: u64 = 512 * 1000;
+
+    /// Faults, pages mapped along and never touched, after faults on these pages of a file that is
+    /// mapped over `mapping`; those that do not write.
+    fn seen(is_exact: bool, mapping: Range<u64>, faults: &[(u64, bool)]) -> (u64, u64, u64) {
+        let mut mappings = Mappings::default();
+        mappings.insert_plain(mapping.start * BASE, mapping.end * BASE, Some(0));
+        let mut around = Around::new(PageSize::BASE_4K, is_exact);
+        let (mut beside, mut touched) = (Beside::default(), Touched::default());
+        for (page, may_map) in faults {
+            touched.add(*page);
+            let extent = mappings.extent(page * BASE);
+            around.fault(&mut beside, &touched, *page, extent, *may_map);
+        }
+        let sums = around.sums();
+        (sums.faults, sums.mapped_bytes.0 / BASE, sums.untouched_bytes.0 / BASE)
+    }
+
+    fn read(pages: impl Iterator<Item = u64>) -> Vec<(u64, bool)> {
+        pages.map(|page| (TABLE + page, true)).collect()
+    }
+
+    #[test]
+    fn what_is_read_in_a_window_is_no_waste() {
+        let whole = TABLE..TABLE + 64;
+        assert_eq!(seen(true, whole.clone(), &read(0..64)), (4, 60, 0));
+        assert_eq!(seen(true, whole.clone(), &read((0..64).rev())), (4, 60, 0));
+        // One page of each window; then the last three of the second as well.
+        let sparse = read((0..64).step_by(16));
+        assert_eq!(seen(true, whole.clone(), &sparse), (4, 60, 60));
+        let more: Vec<_> = sparse.iter().copied().chain(read(29..32)).collect();
+        assert_eq!(seen(true, whole.clone(), &more), (4, 60, 57));
+        // Without exactness the second fault in a window means that its page was not mapped.
+        assert_eq!(seen(false, whole.clone(), &read([3, 5].into_iter())), (2, 15, 14));
+        assert_eq!(seen(true, whole, &read([3, 5].into_iter())), (1, 15, 14));
+    }
+
+    #[test]
+    fn windows_end_with_the_mapping_and_the_page_table() {
+        // A whole window from where the mapping begins; the next one is aligned and overlaps it.
+        let from_middle = TABLE + 8..TABLE + 40;
+        assert_eq!(seen(true, from_middle.clone(), &read([9].into_iter())), (1, 15, 15));
+        assert_eq!(seen(true, from_middle.clone(), &read([9, 23].into_iter())), (1, 15, 14));
+        assert_eq!(seen(true, from_middle, &read([9, 24].into_iter())), (2, 22, 22));
+        let short = TABLE..TABLE + 3;
+        assert_eq!(seen(true, short, &read([1].into_iter())), (1, 2, 2));
+        let across = TABLE + 505..TABLE + 600;
+        assert_eq!(seen(true, across, &read([506].into_iter())), (1, 6, 6));
+    }
+
+    #[test]
+    fn writes_map_nothing_and_touch_what_was_mapped() {
+        let whole = TABLE..TABLE + 16;
+        assert_eq!(seen(true, whole.clone(), &[(TABLE + 2, false)]), (0, 0, 0));
+        // What has a page of its own already is not mapped along.
+        assert_eq!(seen(true, whole.clone(), &[(TABLE + 2, false), (TABLE, true)]), (1, 14, 14));
+        let again = [(TABLE, true), (TABLE + 2, false), (TABLE + 2, false)];
+        assert_eq!(seen(false, whole, &again), (1, 15, 14));
+    }
+
+    #[test]
+    fn a_new_mapping_begins_anew_and_what_was_wasted_stays_so() {
+        for range in [TABLE..TABLE + 16, 0..u64::MAX, TABLE - 700..TABLE + 90] {
+            let mut mappings = Mappings::default();
+            mappings.insert_plain(TABLE * BASE, (TABLE + 16) * BASE, Some(0));
+            let extent = mappings.extent(TABLE * BASE);
+            let mut around = Around::new(PageSize::BASE_4K, true);
+            let (mut beside, mut touched) = (Beside::default(), Touched::default());
+            for _ in 0..2 {
+                touched.add(TABLE);
+                around.fault(&mut beside, &touched, TABLE, extent, true);
+                beside.forget(range.start, range.end);
+                touched.remap(range.start, range.end);
+            }
+            let sums = around.sums();
+            assert_eq!((sums.faults, sums.untouched_bytes.0 / BASE), (2, 30), "{range:?}");
+        }
+        let mut kept = Beside::default();
+        kept.map(TABLE);
+        kept.forget(TABLE + 1, TABLE + 500);
+        kept.forget(TABLE, TABLE);
+        assert!(kept.is_mapped(TABLE));
+    }
+}
