@@ -7,8 +7,9 @@
 //! will take later.
 
 use crate::error::SysError;
-use crate::proc::{fields, lines, meminfo, number, read_bytes};
+use crate::proc::{fields, lines, meminfo, number, own_pid, read_bytes, status};
 use pagewise_model::Bytes;
+use rustix::process::Resource;
 use std::path::{Path, PathBuf};
 
 /// What an experiment may take, and who says so.
@@ -33,6 +34,21 @@ pub struct Room {
 pub fn experiment_memory() -> Result<MemoryLimit, SysError> {
     let host = Room { left: meminfo::read()?.available, place: "available memory".to_owned() };
     Ok(smallest(host, cgroup_rooms()))
+}
+
+/// The same for memory that this process itself takes: its own limits (`RLIMIT_AS`, `RLIMIT_DATA`) bind
+/// as well.
+pub fn own_memory() -> Result<MemoryLimit, SysError> {
+    let host = Room { left: meminfo::read()?.available, place: "available memory".to_owned() };
+    let mapped = status::read(own_pid())?.vm_size.unwrap_or_default();
+    let mut rooms = cgroup_rooms();
+    for (name, resource) in [("RLIMIT_AS", Resource::As), ("RLIMIT_DATA", Resource::Data)] {
+        if let Some(limit) = rustix::process::getrlimit(resource).current {
+            rooms
+                .push(Room { left: Bytes(limit.saturating_sub(mapped.0)), place: name.to_owned() });
+        }
+    }
+    Ok(smallest(host, rooms))
 }
 
 /// The least room less a fifth.
@@ -188,6 +204,8 @@ mod tests {
         let limit = experiment_memory().unwrap();
         let info = meminfo::read().unwrap();
         assert!(limit.bytes > Bytes(0) && limit.bytes < info.total, "{limit:?}");
+        let own = own_memory().unwrap();
+        assert!(own.bytes < info.total, "{own:?}");
     }
 
     proptest! {

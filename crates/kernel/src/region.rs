@@ -49,14 +49,12 @@ impl Region {
     /// not yet touched.
     pub fn new(size: Bytes, pages: Pages) -> Result<Self, SysError> {
         let unit = match pages {
-            Pages::Huge | Pages::HugeTlb => page_size::huge(),
+            Pages::HugeTlb => return Self::from_pool(size, page_size::huge()),
+            Pages::Huge => page_size::huge(),
             Pages::Any | Pages::Base => page_size::base(),
         };
         let mut region = Self::reserve(size, unit)?;
-        match pages {
-            Pages::HugeTlb => region.take_from_pool(unit)?,
-            _ => region.open_up()?,
-        }
+        region.open_up()?;
         match pages {
             Pages::Any | Pages::HugeTlb => {}
             // EINVAL: a kernel without huge pages has base pages only.
@@ -66,6 +64,13 @@ impl Region {
             },
             Pages::Huge => region.advise(Advice::LinuxHugepage)?,
         }
+        Ok(region)
+    }
+
+    /// `size` (rounded up) of zeroed memory on pages of the reserved pool of this page size.
+    pub fn from_pool(size: Bytes, page: PageSize) -> Result<Self, SysError> {
+        let region = Self::reserve(size, page)?;
+        region.take_from_pool(page)?;
         Ok(region)
     }
 
@@ -205,15 +210,35 @@ impl Region {
 
     /// How much is resident, and on which pages.
     pub fn residency(&self) -> Result<smaps::Residency, SysError> {
-        let start = self.start.as_ptr() as u64;
-        let range = start..start + self.len as u64;
         let mut total = smaps::Residency::default();
-        for entry in smaps::read(own_pid())? {
-            if range.contains(&entry.mapping.start) {
-                total += entry.residency;
-            }
+        for entry in self.entries()? {
+            total += entry.residency;
         }
         Ok(total)
+    }
+
+    /// The size of the pages on which everything that is resident lies, as `smaps` proves; none where
+    /// nothing is resident, or not all of it on pages of one size.
+    pub fn proven_page(&self) -> Result<Option<PageSize>, SysError> {
+        let entries = self.entries()?;
+        let mut total = smaps::Residency::default();
+        entries.iter().for_each(|entry| total += entry.residency);
+        let made_for = entries.first().and_then(|entry| entry.page);
+        Ok(match (total.rss, total.anon_huge, total.pool) {
+            (Bytes(0), Bytes(0), Bytes(1..)) => made_for,
+            (Bytes(1..), Bytes(0), Bytes(0)) => made_for.filter(|page| *page == page_size::base()),
+            (rss, huge, Bytes(0)) if rss == huge && rss > Bytes(0) => Some(page_size::huge()),
+            _ => None,
+        })
+    }
+
+    /// What `smaps` says of the mappings between the guards.
+    fn entries(&self) -> Result<Vec<smaps::Entry>, SysError> {
+        let start = self.start.as_ptr() as u64;
+        let range = start..start + self.len as u64;
+        let mut entries = smaps::read(own_pid())?;
+        entries.retain(|entry| range.contains(&entry.mapping.start));
+        Ok(entries)
     }
 }
 
@@ -238,9 +263,11 @@ mod tests {
         let residency = region.residency().unwrap();
         assert_eq!(residency.rss, region.size());
         assert_eq!(residency.anon_huge, Bytes(0));
+        assert_eq!(region.proven_page().unwrap(), Some(page_size::base()));
         assert_eq!(region.as_slice()[0], 1);
         region.discard().unwrap();
         assert_eq!(region.residency().unwrap().rss, Bytes(0));
+        assert_eq!(region.proven_page().unwrap(), None, "nothing is resident");
         assert_eq!(region.as_slice()[0], 0);
     }
 
@@ -264,6 +291,9 @@ mod tests {
             return;
         }
         assert_eq!(region.huge_bytes().unwrap().0 % huge, 0);
+        if residency.anon_huge == residency.rss {
+            assert_eq!(region.proven_page().unwrap(), Some(page_size::huge()));
+        }
     }
 
     #[test]
@@ -274,6 +304,7 @@ mod tests {
                 region.touch(Bytes(1 << 12));
                 assert_eq!(region.huge_bytes().unwrap(), region.size());
                 assert_eq!(region.residency().unwrap().rss, Bytes(0), "the pool is not in Rss");
+                assert_eq!(region.proven_page().unwrap(), Some(page_size::huge()));
             }
             Err(error) => {
                 assert_eq!(error.call, "mmap MAP_HUGETLB");

@@ -80,7 +80,8 @@ pub fn sizes() -> Result<Vec<SizeControl>, SysError> {
     Ok(sizes)
 }
 
-fn size_of_directory(name: &str) -> Option<PageSize> {
+/// The page size in the name `hugepages-<n>kB` of a directory.
+pub(crate) fn size_of_directory(name: &str) -> Option<PageSize> {
     let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     PageSize::new(Bytes(kib.checked_mul(1024)?).0)
 }

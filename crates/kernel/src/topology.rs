@@ -17,15 +17,35 @@ pub fn siblings(cpu: u32) -> Result<Vec<u32>, SysError> {
 
 /// The second-level cache of `cpu`.
 pub fn second_level_cache(cpu: u32) -> Result<Bytes, SysError> {
-    let dir = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
+    let caches = data_caches(cpu)?;
+    let second = caches.iter().find(|(level, _)| *level == 2);
+    second.map(|(_, size)| *size).ok_or_else(|| SysError::malformed("read", cache_dir(cpu)))
+}
+
+/// The caches that hold data of `cpu`: level and size, smallest level first.
+pub fn data_caches(cpu: u32) -> Result<Vec<(u8, Bytes)>, SysError> {
+    let dir = cache_dir(cpu);
+    let mut caches = Vec::new();
     for index in 0..16 {
         let file = |name: &str| format!("{dir}/index{index}/{name}");
-        if read_text(file("level"))? == "2" {
-            let path = file("size");
-            return read_text(&path)?.parse().map_err(|_| SysError::malformed("read", path));
+        let level = match read_text(file("level")) {
+            Err(error) if error.is_gone() && index > 0 => break,
+            level => level?,
+        };
+        if read_text(file("type")).is_ok_and(|kind| kind == "Instruction") {
+            continue;
         }
+        let path = file("size");
+        let malformed = || SysError::malformed("read", path.clone());
+        let size = read_text(&path)?.parse().map_err(|_| malformed())?;
+        caches.push((level.parse().map_err(|_| malformed())?, size));
     }
-    Err(SysError::malformed("read", dir))
+    caches.sort_unstable();
+    Ok(caches)
+}
+
+fn cache_dir(cpu: u32) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/cache")
 }
 
 /// A list such as `0-3,8`, as the kernel writes it.
@@ -58,7 +78,11 @@ mod tests {
     #[test]
     fn the_cache_has_a_size_or_is_not_told() {
         match second_level_cache(crate::affinity::get(0).unwrap()[0]) {
-            Ok(size) => assert!(size >= Bytes::kib(16), "{size}"),
+            Ok(size) => {
+                assert!(size >= Bytes::kib(16), "{size}");
+                let caches = data_caches(crate::affinity::get(0).unwrap()[0]).unwrap();
+                assert!(caches.len() > 1 && caches.is_sorted(), "{caches:?}");
+            }
             Err(error) => assert_eq!(error.call, "read"),
         }
     }

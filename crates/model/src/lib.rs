@@ -25,6 +25,7 @@ pub mod run;
 pub mod trial;
 pub mod units;
 pub mod usage;
+pub mod walk;
 
 pub use measured::{Fact, Measured};
 pub use units::{Bytes, Nanos, PageSize};

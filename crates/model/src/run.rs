@@ -13,6 +13,7 @@ use crate::plan::{Candidate, Dose, Receipt};
 use crate::price::Prices;
 use crate::trial::Experiment;
 use crate::units::Nanos;
+use crate::walk::Walks;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form.
@@ -135,6 +136,9 @@ pub struct Run {
     /// The ladder of `bench pipe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
+    /// The walks of `bench tlb`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walks: Option<Walks>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -188,6 +192,7 @@ impl Run {
             checkup: None,
             faults: None,
             ladder: None,
+            walks: None,
             outcome: None,
             warnings: Vec::new(),
         }

@@ -3,10 +3,10 @@
 //! From `/proc/cpuinfo`, CPUID, sysfs and, where the kernel shows it, its build configuration.
 //! What is not there is left out.
 
-use super::tlb::{self, AmdLeaves, Tlb};
 use crate::proc::cpuinfo::{self, CpuInfo};
 use crate::proc::{lines, meminfo, read_bytes, read_text, status};
-use crate::{cpuid, page_size, thp};
+use crate::tlb::{self, Tlb};
+use crate::{page_size, thp};
 use pagewise_model::capability::Trait;
 
 /// Build options that decide what a remedy or a probe can do.
@@ -22,7 +22,7 @@ const OPTIONS: [&str; 6] = [
 pub(super) fn collect() -> Vec<Trait> {
     let info = cpuinfo::read().unwrap_or_default();
     let mut traits = processor(&info);
-    traits.extend(claimed_tlbs(&info.vendor));
+    traits.extend(claimed_tlbs());
     traits.extend(caches());
     traits.extend(memory());
     traits.extend(build_options());
@@ -46,17 +46,8 @@ fn processor(info: &CpuInfo) -> Vec<Trait> {
     traits
 }
 
-fn claimed_tlbs(vendor: &str) -> Vec<Trait> {
-    let found = match vendor {
-        "AuthenticAMD" | "HygonGenuine" => tlb::amd(&AmdLeaves {
-            first: cpuid::leaf(0x8000_0005, 0),
-            second: cpuid::leaf(0x8000_0006, 0),
-            giant: cpuid::leaf(0x8000_0019, 0),
-            extended: cpuid::leaf(0x8000_0021, 0),
-        }),
-        "GenuineIntel" => tlb::intel(cpuid::leaf(2, 0).unwrap_or_default(), &leaf18()),
-        _ => Vec::new(),
-    };
+fn claimed_tlbs() -> Vec<Trait> {
+    let found = tlb::claimed();
     if found.is_empty() {
         return vec![fact("processor", "TLB as claimed", "nothing claimed")];
     }
@@ -65,13 +56,8 @@ fn claimed_tlbs(vendor: &str) -> Vec<Trait> {
 
 fn describe_tlb(tlb: Tlb) -> Trait {
     let name = format!("L{} {} {} as claimed", tlb.level, tlb.side, tlb.pages);
-    fact("processor", name, format!("{} entries", tlb.entries))
-}
-
-fn leaf18() -> Vec<cpuid::Registers> {
-    const MOST: u32 = 32;
-    let last = cpuid::leaf(0x18, 0).map_or(0, |r| r.eax.min(MOST));
-    (0..=last).filter_map(|sub| cpuid::leaf(0x18, sub)).collect()
+    let scaled = tlb.scaled.map_or_else(String::new, |n| format!(", or {n} (unit not told)"));
+    fact("processor", name, format!("{} entries{scaled}", tlb.entries))
 }
 
 fn caches() -> Vec<Trait> {

@@ -18,7 +18,6 @@ mod memory;
 mod pipes;
 mod process;
 mod spoilers;
-mod tlb;
 
 pub use answer::{answer_from, answer_of};
 

@@ -10,7 +10,7 @@
 use super::maps::{self, Mapping};
 use super::{kilobytes, lines, named, pid_path, read_bytes};
 use crate::error::SysError;
-use pagewise_model::Bytes;
+use pagewise_model::{Bytes, PageSize};
 
 /// What of a mapping, or of all, is resident.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,6 +91,9 @@ pub struct Entry {
     pub mapping: Mapping,
     /// What of it is resident.
     pub residency: Residency,
+    /// The page that it is made for (`KernelPageSize`): larger than the base page only in mappings of
+    /// a reserved pool.
+    pub page: Option<PageSize>,
 }
 
 /// The entries of an `smaps` text.
@@ -100,9 +103,12 @@ pub fn parse(text: &[u8]) -> Vec<Entry> {
     for line in lines(text) {
         if maps::is_head(line) {
             if let Some(mapping) = maps::parse_line(line) {
-                entries.push(Entry { mapping, residency: Residency::default() });
+                entries.push(Entry { mapping, residency: Residency::default(), page: None });
             }
         } else if let (Some((name, value)), Some(entry)) = (named(line), entries.last_mut()) {
+            if name == b"KernelPageSize" {
+                entry.page = kilobytes(value).and_then(|size| PageSize::new(size.0));
+            }
             entry.residency.take(name, value);
         }
     }
@@ -158,6 +164,7 @@ mod tests {
         assert_eq!(entries[0].residency.rss, Bytes::kib(8));
         assert_eq!(entries[1].mapping.size(), Bytes::mib(4));
         assert_eq!(entries[1].residency.anon_huge, Bytes::mib(2));
+        assert_eq!(entries[1].page, Some(PageSize::BASE_4K), "huge by chance, not by its kind");
         assert_eq!(sum(X86).rss, Bytes::kib(8) + Bytes::mib(3));
     }
 

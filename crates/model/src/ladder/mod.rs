@@ -153,11 +153,11 @@ pub enum Answer {
     Confirmed,
     /// It does not hold here.
     Refuted,
-    /// The points of this ladder do not tell.
+    /// What was measured does not tell.
     CannotTell,
 }
 
-/// A claim about pipes, set beside what this machine says.
+/// A claim, set beside what this machine says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The claim.

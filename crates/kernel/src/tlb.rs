@@ -1,17 +1,24 @@
-//! TLB entries as the processor claims them: pure decoding of CPUID registers.
+//! TLB entries as the processor claims them: decoding of CPUID registers.
 //!
 //! AMD: leaves 0x8000_0005 (first level), 0x8000_0006 (second level) and 0x8000_0019 (1 GiB pages),
 //! AMD64 Architecture Programmer's Manual volume 3, appendix E. Intel: one-byte descriptors in leaf
 //! 2; the descriptor 0xFE says that leaf 0x18 has the parameters instead (Software Developer's
 //! Manual volume 2, CPUID). A hypervisor may blank or invent all of it: an empty list means that
 //! nothing is claimed, not that there is no TLB.
+//!
+//! From family 1Ah on (Zen 5) AMD counts the second level in units of 32, and leaf 0x8000_0021 says so
+//! (EAX bit 14, L2TlbSizeX32); a hypervisor that does not know the bit hides it, and the figure is 32
+//! times too small. Where the family is of that kind and the bit is not there, both readings are given.
+//! On processors with cores of several kinds the answer is that of the core that asks.
 
-use crate::cpuid::Registers;
+use crate::cpuid::{self, Registers};
+use crate::proc::cpuinfo;
+use pagewise_model::{Bytes, PageSize};
 use std::fmt;
 
 /// What a TLB translates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub enum Side {
     /// Data.
     Data,
     /// Data, loads only.
@@ -38,7 +45,7 @@ impl fmt::Display for Side {
 
 /// One TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Tlb {
+pub struct Tlb {
     /// 1 or 2.
     pub level: u8,
     /// What it translates.
@@ -47,11 +54,45 @@ pub(super) struct Tlb {
     pub pages: &'static str,
     /// Entries.
     pub entries: u32,
+    /// Entries if the figure is in a larger unit that is not told.
+    pub scaled: Option<u32>,
+}
+
+impl Tlb {
+    /// The page sizes that share its entries; those without a name of their own are left out.
+    #[must_use]
+    pub fn page_sizes(&self) -> Vec<PageSize> {
+        let sizes = self.pages.split('/').filter_map(|size| size.parse::<Bytes>().ok());
+        sizes.filter_map(|size| PageSize::new(size.0)).collect()
+    }
+}
+
+/// The TLBs that the processor under the calling thread claims; empty where it claims nothing.
+#[must_use]
+pub fn claimed() -> Vec<Tlb> {
+    let info = cpuinfo::read().unwrap_or_default();
+    match info.vendor.as_str() {
+        "AuthenticAMD" | "HygonGenuine" => amd(&AmdLeaves {
+            first: cpuid::leaf(0x8000_0005, 0),
+            second: cpuid::leaf(0x8000_0006, 0),
+            giant: cpuid::leaf(0x8000_0019, 0),
+            extended: cpuid::leaf(0x8000_0021, 0),
+            family: info.family.unwrap_or(0),
+        }),
+        "GenuineIntel" => intel(cpuid::leaf(2, 0).unwrap_or_default(), &leaf18()),
+        _ => Vec::new(),
+    }
+}
+
+fn leaf18() -> Vec<Registers> {
+    const MOST: u32 = 32;
+    let last = cpuid::leaf(0x18, 0).map_or(0, |r| r.eax.min(MOST));
+    (0..=last).filter_map(|sub| cpuid::leaf(0x18, sub)).collect()
 }
 
 /// The leaves that the decoding needs; absent ones are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct AmdLeaves {
+pub(crate) struct AmdLeaves {
     /// 0x8000_0005.
     pub first: Option<Registers>,
     /// 0x8000_0006.
@@ -60,15 +101,19 @@ pub(super) struct AmdLeaves {
     pub giant: Option<Registers>,
     /// 0x8000_0021.
     pub extended: Option<Registers>,
+    /// Family of the processor.
+    pub family: u32,
 }
 
 /// The TLBs that an AMD processor claims.
 #[must_use]
-pub(super) fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
+pub(crate) fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
     // The 12-bit fields of the second level overflow from 4096 entries on; then they count in 32s.
     const L2_TLB_SIZE_X32: u32 = 1 << 14;
+    const FIRST_FAMILY_X32: u32 = 0x1a;
     let scaled = leaves.extended.is_some_and(|r| r.eax & L2_TLB_SIZE_X32 != 0);
     let unit = if scaled { 32 } else { 1 };
+    let is_hidden = !scaled && leaves.family >= FIRST_FAMILY_X32;
     let mut found = Vec::new();
     if let Some(r) = leaves.first {
         for (register, pages) in [(r.ebx, "4K"), (r.eax, "2M")] {
@@ -84,20 +129,23 @@ pub(super) fn amd(leaves: &AmdLeaves) -> Vec<Tlb> {
     ];
     for (level, register, pages, unit) in wide {
         let Some(register) = register else { continue };
-        found.push(tlb(level, Side::Data, pages, (register >> 16 & 0xfff) * unit));
-        found.push(tlb(level, Side::Code, pages, (register & 0xfff) * unit));
+        for (side, count) in [(Side::Data, register >> 16 & 0xfff), (Side::Code, register & 0xfff)]
+        {
+            let scaled = (level == 2 && is_hidden).then_some(count * 32);
+            found.push(Tlb { scaled, ..tlb(level, side, pages, count * unit) });
+        }
     }
     found.retain(|t| t.entries > 0);
     found
 }
 
 const fn tlb(level: u8, side: Side, pages: &'static str, entries: u32) -> Tlb {
-    Tlb { level, side, pages, entries }
+    Tlb { level, side, pages, entries, scaled: None }
 }
 
 /// The TLBs that an Intel processor claims: `leaf2`, and the subleaves of leaf 0x18 from 0 on.
 #[must_use]
-pub(super) fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
+pub(crate) fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
     let bytes = descriptors(leaf2);
     let mut found: Vec<Tlb> = bytes.iter().flat_map(|&b| descriptor(b)).collect();
     if bytes.contains(&0xfe) {
@@ -181,7 +229,7 @@ fn parameters(r: Registers) -> Option<Tlb> {
     let (ways, sets) = (r.ebx >> 16, r.ecx);
     let entries = ways.checked_mul(sets).filter(|&n| n > 0)?;
     let level = (r.edx >> 5 & 7) as u8;
-    Some(Tlb { level, side, pages: page_sizes(r.ebx & 0xf), entries })
+    Some(Tlb { level, side, pages: page_sizes(r.ebx & 0xf), entries, scaled: None })
 }
 
 /// The page sizes of a mask: bit 0 for 4K, 1 for 2M, 2 for 4M, 3 for 1G.
@@ -219,6 +267,7 @@ mod tests {
             second: Some(regs(0x4800_6400, 0x6800_6400, 0x0200_6140, 0x0100_9140)),
             giant: Some(regs(0xf040_f040, 0, 0, 0)),
             extended: None,
+            family: 0x17,
         }
     }
 
@@ -245,6 +294,19 @@ mod tests {
         assert!(found.contains(&tlb(1, Side::Data, "1G", 64)), "first level is not scaled");
         leaves.extended = Some(regs(!(1 << 14), 0, 0, 0));
         assert!(amd(&leaves).contains(&tlb(2, Side::Data, "4K", 128)));
+        leaves.family = 0x1a;
+        let hidden = amd(&leaves);
+        let both = Tlb { scaled: Some(4096), ..tlb(2, Side::Data, "4K", 128) };
+        assert!(hidden.contains(&both), "both readings where the bit may be hidden");
+        assert!(hidden.contains(&tlb(1, Side::Data, "4K", 64)));
+    }
+
+    #[test]
+    fn page_sizes_that_share_entries() {
+        let sizes = |pages| Tlb { pages, ..tlb(1, Side::Data, "", 1) }.page_sizes();
+        assert_eq!(sizes("4K/2M"), [PageSize::BASE_4K, PageSize::PMD_2M]);
+        assert_eq!(sizes("1G"), [PageSize::new(Bytes::gib(1).0).unwrap()]);
+        assert_eq!(sizes("other sizes"), []);
     }
 
     #[test]
@@ -304,7 +366,9 @@ mod tests {
         fn any_registers_are_accepted(a: u32, b: u32, c: u32, d: u32) {
             let r = regs(a, b, c, d);
             let _ = intel(r, &[r, r]);
-            let leaves = AmdLeaves { first: Some(r), second: Some(r), giant: Some(r), extended: Some(r) };
+            let all = Some(r);
+            let leaves =
+                AmdLeaves { first: all, second: all, giant: all, extended: all, family: a };
             prop_assert!(amd(&leaves).iter().all(|t| t.entries > 0));
         }
     }
