@@ -7,11 +7,13 @@
 //! nothing of them. [`Canary`] and [`register_canary`] watch the machine between runs.
 //!
 //! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
+//! [`walk`] measures what a load costs that needs the one before, by size of set and page.
 //!
 //! Everything works without privileges. Nothing here is asked of another process, save that
 //! `spawn` starts `true`, and that the ladder starts its own program as the ends of a pipe. `unsafe` is confined to `kernels/`.
 
 pub mod canary;
+mod cycle;
 mod error;
 mod kernels;
 pub mod ladder;
@@ -19,6 +21,8 @@ mod prices;
 mod prior;
 mod sample;
 mod session;
+mod stream;
+pub mod walk;
 
 pub use canary::{Canary, register_canary};
 pub use error::PriceError;

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Raised with every change of the form, or of what is inside the clock.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Machines change: firmware, neighbours, the processor that a guest is on.
 const MOST_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// More than any such file has.

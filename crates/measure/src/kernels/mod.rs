@@ -5,6 +5,7 @@
 )]
 
 pub(crate) mod lend;
+pub(crate) mod list;
 pub(crate) mod mapping;
 pub(crate) mod ring;
 pub(crate) mod usage;

@@ -9,8 +9,8 @@
 use super::place::Cpus;
 use crate::error::PriceError;
 use crate::sample::time;
+use crate::stream::{Buffers, rate, sum};
 use pagewise_kernel::affinity;
-use pagewise_kernel::region::{Pages, Region};
 use pagewise_model::ladder::{Placement, Yardsticks};
 use pagewise_model::{Bytes, Fact, Measured};
 use std::hint::black_box;
@@ -84,30 +84,14 @@ fn push(values: &mut Result<Vec<f64>, String>, value: f64) {
     }
 }
 
-fn rate(bytes: u64, ns: f64) -> f64 {
-    bytes as f64 / Bytes::gib(1).0 as f64 / (ns / 1e9)
-}
-
 fn copy_and_read(cpu: Option<u32>) -> Result<(f64, f64), PriceError> {
     if let Some(cpu) = cpu {
         affinity::set(0, &[cpu])?;
     }
-    let buffer = || {
-        let mut region =
-            Region::new(SET, Pages::Huge).or_else(|_| Region::new(SET, Pages::Base))?;
-        region.populate().map(|()| region)
-    };
-    let (mut to, from) = (buffer()?, buffer()?);
-    let (copied_ns, ()) =
-        time(|| black_box(to.as_mut_slice()).copy_from_slice(black_box(from.as_slice())));
-    let (read_ns, sum) = time(|| sum(black_box(from.as_slice())));
-    black_box(sum);
-    Ok((rate(SET.0, copied_ns), rate(SET.0, read_ns)))
-}
-
-fn sum(bytes: &[u8]) -> u64 {
-    let (words, _) = bytes.as_chunks::<8>();
-    words.iter().fold(0, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)))
+    let mut buffers = Buffers::new(SET)?;
+    let (copied_ns, ()) = time(|| buffers.copy());
+    let (read_ns, ()) = time(|| buffers.read());
+    Ok((rate(SET, copied_ns), rate(SET, read_ns)))
 }
 
 /// One thread writes pieces, the other reads them; the rate of the reading.
@@ -132,11 +116,11 @@ fn hand_over(writer: Option<u32>, reader: Option<u32>) -> Result<f64, PriceError
         let reading = scope.spawn(move || -> Result<f64, PriceError> {
             pin(reader)?;
             let mut spent = 0.0;
-            let mut read = 0;
+            let mut read = Bytes(0);
             for piece in full_out {
                 let (ns, sum) = time(|| sum(black_box(&piece)));
                 black_box(sum);
-                (spent, read) = (spent + ns, read + piece.len() as u64);
+                (spent, read) = (spent + ns, read + Bytes(piece.len() as u64));
                 if empty_in.send(piece).is_err() {
                     break;
                 }

@@ -1,0 +1,108 @@
+//! A list through memory: each element begins with the address of the next, so that a load cannot
+//! begin before the one before has ended.
+//!
+//! The loop is a load, a look whether what it gave lies inside (two instructions beside the chain of
+//! loads, which the processor does while it waits), and a count. An address, not an offset: a load
+//! by a base and an offset takes a cycle more on some processors.
+
+use pagewise_kernel::region::Region;
+
+/// Bytes of an address.
+pub(crate) const WORD: usize = size_of::<usize>();
+
+/// Memory in which elements are being linked.
+#[derive(Debug)]
+pub(crate) struct Links(Region);
+
+impl Links {
+    pub(crate) const fn new(region: Region) -> Self {
+        Self(region)
+    }
+
+    /// Lets the element at offset `from` lead to the one at offset `to`. Offsets outside are ignored: a
+    /// walk stops at what was not linked.
+    pub(crate) fn link(&mut self, from: usize, to: usize) {
+        let address = self.0.as_ptr().addr().wrapping_add(to);
+        if let Some(place) = self.0.as_mut_slice().get_mut(from..from.saturating_add(WORD)) {
+            place.copy_from_slice(&address.to_ne_bytes());
+        }
+    }
+
+    /// The list, from now on unchanged.
+    pub(crate) fn close(self) -> List {
+        let start = self.0.as_ptr().expose_provenance();
+        let len = usize::try_from(self.0.size().0).unwrap_or(0);
+        List { region: self.0, start, last: len.saturating_sub(WORD) }
+    }
+}
+
+/// A list that can be followed.
+#[derive(Debug)]
+pub(crate) struct List {
+    region: Region,
+    start: usize,
+    /// Largest offset at which a whole address lies inside.
+    last: usize,
+}
+
+impl List {
+    /// The memory, to look at its pages.
+    pub(crate) const fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Follows `steps` links from the element at offset `from`; gives the offset of the last, or none
+    /// where a link led outside.
+    pub(crate) fn walk(&self, from: usize, steps: u64) -> Option<usize> {
+        let (start, last) = (self.start, self.last);
+        let mut at = start.wrapping_add(from);
+        for _ in 0..steps {
+            if at.wrapping_sub(start) > last {
+                return None;
+            }
+            let element = std::ptr::with_exposed_provenance::<usize>(at);
+            // SAFETY: the line above found `at` and the `WORD` bytes from there inside the region,
+            // which `self` owns, whose address `close` has exposed, which is mapped readable and whose
+            // bytes are zeroed or written; nobody writes it while `self` is borrowed.
+            at = unsafe { element.read_unaligned() };
+        }
+        let offset = at.wrapping_sub(start);
+        (offset <= last).then_some(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_kernel::region::Pages;
+    use pagewise_model::Bytes;
+
+    fn links() -> Links {
+        Links::new(Region::new(Bytes(1), Pages::Base).expect("a page"))
+    }
+
+    #[test]
+    fn it_leads_from_element_to_element() {
+        let mut links = links();
+        for (from, to) in [(0, 64), (64, 8), (8, 0)] {
+            links.link(from, to);
+        }
+        let list = links.close();
+        let places: Vec<_> = (0..5).map(|steps| list.walk(0, steps)).collect();
+        assert_eq!(places, [0, 64, 8, 0, 64].map(Some));
+    }
+
+    #[test]
+    fn what_leads_outside_stops() {
+        let mut links = links();
+        let len = usize::try_from(links.0.size().0).expect("small");
+        links.link(0, len - WORD);
+        links.link(8, len - WORD + 1);
+        links.link(16, usize::MAX);
+        links.link(len - WORD + 1, 0);
+        let list = links.close();
+        assert_eq!(list.walk(0, 1), Some(len - WORD));
+        assert_eq!(list.walk(0, 2), None, "the last word was not linked");
+        assert_eq!((list.walk(8, 1), list.walk(16, 1), list.walk(len, 1)), (None, None, None));
+    }
+}

@@ -1,0 +1,216 @@
+//! What the memory gives: every byte of a large buffer read, written, copied, by one CPU alone and by all
+//! together, in GiB/s.
+//!
+//! Each thread has two buffers of its own, on huge pages where there are any, larger than its share of
+//! the caches, and goes through them several times; all begin together. The rate of all is their
+//! bytes over the time from the first beginning to the last end. Not seen: memory of other NUMA nodes
+//! (each thread touches its own buffers first, so they are near it).
+
+use crate::error::PriceError;
+use crate::stream::{Buffers, rate};
+use pagewise_kernel::{SysError, affinity, clock};
+use pagewise_model::walk::{Bandwidth, Rates};
+use pagewise_model::{Bytes, Fact, Measured, Nanos};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
+
+/// Most and least size of a buffer, and its unit.
+const LARGEST: Bytes = Bytes::mib(64);
+const SMALLEST: Bytes = Bytes::mib(8);
+/// Times that a buffer is gone through.
+const PASSES: u64 = 3;
+/// Kinds of work: read, write, copy.
+const WORKS: usize = 3;
+/// Time of one repeat with one thread, at a slow rate; more threads share the memory.
+const ONCE: Nanos = Nanos::millis(120);
+
+/// About the time of one repeat, alone and with all.
+pub(super) fn time(cpus: usize) -> Nanos {
+    Nanos(ONCE.0 * (1 + cpus.min(8) as u64))
+}
+
+/// Memory of all buffers.
+pub(super) fn memory(cpus: usize, most: Bytes) -> Bytes {
+    buffer(cpus, most).map_or(Bytes(0), |each| Bytes(each.0 * 2 * cpus as u64))
+}
+
+/// Size of a buffer, if there is memory for two of each CPU.
+fn buffer(cpus: usize, most: Bytes) -> Option<Bytes> {
+    let each = Bytes(most.0 / (2 * cpus.max(1) as u64)).min(LARGEST);
+    (each >= SMALLEST).then_some(each)
+}
+
+type Values = Result<Vec<[f64; WORKS]>, String>;
+
+/// The repeats.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    cpus: Vec<u32>,
+    buffer: Option<Bytes>,
+    one: Values,
+    all: Values,
+}
+
+impl Rounds {
+    pub(super) fn new(cpus: &[u32], most: Bytes) -> Self {
+        let one_cpu = || "only one CPU may be used here".to_owned();
+        let all = if cpus.len() > 1 { Ok(Vec::new()) } else { Err(one_cpu()) };
+        Self { cpus: cpus.to_vec(), buffer: buffer(cpus.len(), most), one: Ok(Vec::new()), all }
+    }
+
+    /// Takes one repeat, alone and with all.
+    pub(super) fn step(&mut self) {
+        let Some(each) = self.buffer else { return };
+        let alone = self.cpus.get(..1).unwrap_or_default();
+        step(&mut self.one, alone, each);
+        step(&mut self.all, &self.cpus, each);
+    }
+
+    pub(super) fn finish(self) -> Bandwidth {
+        let why =
+            self.buffer.is_none().then_some("too little memory for buffers beyond the caches");
+        Bandwidth {
+            buffer_bytes: self.buffer.unwrap_or_default(),
+            cpus: u32::try_from(self.cpus.len()).unwrap_or(u32::MAX),
+            one: rates(self.one, why),
+            all: rates(self.all, why),
+        }
+    }
+}
+
+fn step(values: &mut Values, cpus: &[u32], each: Bytes) {
+    if let Ok(taken) = values {
+        match together(cpus, each) {
+            Ok(rates) => taken.push(rates),
+            Err(error) => *values = Err(error.to_string()),
+        }
+    }
+}
+
+fn rates(values: Values, why: Option<&str>) -> Rates {
+    let taken = match (values, why) {
+        (_, Some(why)) => return Rates::missing(why),
+        (Err(why), None) => return Rates::missing(&why),
+        (Ok(taken), None) => taken,
+    };
+    let of = |work: usize| {
+        let values: Vec<f64> = taken.iter().map(|rates| rates[work]).collect();
+        Measured::of(&values).map_or(Fact::missing("not taken"), Fact::Known)
+    };
+    Rates { read_gib_per_s: of(0), write_gib_per_s: of(1), copy_gib_per_s: of(2) }
+}
+
+/// The rates of one thread on each of `cpus`, all at work at the same time.
+fn together(cpus: &[u32], each: Bytes) -> Result<[f64; WORKS], PriceError> {
+    let gate =
+        Gate { threads: cpus.len(), arrived: AtomicUsize::new(0), left: AtomicBool::new(false) };
+    let spans = std::thread::scope(|scope| {
+        let gate = &gate;
+        let start = |cpu: &u32| {
+            let cpu = *cpu;
+            let started =
+                std::thread::Builder::new().spawn_scoped(scope, move || work(cpu, each, gate));
+            started.map_err(|error| {
+                gate.left.store(true, Ordering::Release);
+                PriceError::from(SysError::new("clone", "a thread", error))
+            })
+        };
+        let working: Vec<_> = cpus.iter().map(start).collect();
+        let end = |one: Result<ScopedJoinHandle<'_, Result<Spans, PriceError>>, PriceError>| {
+            one?.join().map_err(|_| PriceError::ThreadLost)?
+        };
+        working.into_iter().map(end).collect::<Result<Vec<Spans>, PriceError>>()
+    })?;
+    let bytes = Bytes(each.0 * PASSES * cpus.len() as u64);
+    Ok(std::array::from_fn(|work| {
+        let begin = spans.iter().map(|span| span[work].0.0).min().unwrap_or(0);
+        let end = spans.iter().map(|span| span[work].1.0).max().unwrap_or(0);
+        rate(bytes, end.saturating_sub(begin).max(1) as f64)
+    }))
+}
+
+/// Beginning and end of each kind of work.
+type Spans = [(Nanos, Nanos); WORKS];
+
+/// Where the threads wait for each other. They look again and again, so that they begin together; one
+/// that ends early, or was never started, lets nobody wait for it.
+struct Gate {
+    threads: usize,
+    arrived: AtomicUsize,
+    left: AtomicBool,
+}
+
+impl Gate {
+    /// Waits until all threads have arrived for the `nth` time, from 1.
+    fn pass(&self, nth: usize) -> Result<(), PriceError> {
+        self.arrived.fetch_add(1, Ordering::AcqRel);
+        while self.arrived.load(Ordering::Acquire) < self.threads * nth {
+            if self.left.load(Ordering::Acquire) {
+                return Err(PriceError::Unavailable("another thread could not work".to_owned()));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+/// A thread at the gate; dropped, it has left.
+struct AtGate<'a>(&'a Gate);
+
+impl Drop for AtGate<'_> {
+    fn drop(&mut self) {
+        self.0.left.store(true, Ordering::Release);
+    }
+}
+
+fn work(cpu: u32, each: Bytes, gate: &Gate) -> Result<Spans, PriceError> {
+    let at = AtGate(gate);
+    affinity::set(0, &[cpu])?;
+    let mut buffers = Buffers::new(each)?;
+    let works: [fn(&mut Buffers); WORKS] =
+        [|buffers| buffers.read(), Buffers::write, Buffers::copy];
+    let mut spans = [(Nanos(0), Nanos(0)); WORKS];
+    for (nth, (work, span)) in works.iter().zip(&mut spans).enumerate() {
+        at.0.pass(nth + 1)?;
+        let begin = clock::now();
+        (0..PASSES).for_each(|_| work(&mut buffers));
+        *span = (begin, clock::now());
+    }
+    Ok(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_rate_or_a_reason() {
+        let cpus = affinity::get(0).expect("CPUs");
+        let mut rounds = Rounds::new(&cpus, Bytes(SMALLEST.0 * 2 * cpus.len() as u64));
+        rounds.step();
+        let found = rounds.finish();
+        assert_eq!(found.buffer_bytes, SMALLEST);
+        for (name, fact) in found.one.named() {
+            assert!(fact.known().is_some_and(|m| m.median > 0.0 && m.n == 1), "{name}: {fact:?}");
+        }
+        for (name, fact) in found.all.named() {
+            let told = fact.known().is_some_and(|m| m.median > 0.0) || fact.reason().is_some();
+            assert!(told, "{name}: {fact:?}");
+        }
+    }
+
+    #[test]
+    fn without_memory_there_is_a_reason() {
+        let mut rounds = Rounds::new(&[0], Bytes::mib(1));
+        rounds.step();
+        let found = rounds.finish();
+        assert!(found.one.read_gib_per_s.reason().is_some_and(|why| why.contains("memory")));
+        assert_eq!(memory(4, Bytes::mib(1)), Bytes(0));
+        assert_eq!(memory(2, Bytes::gib(4)), Bytes(4 * LARGEST.0));
+    }
+
+    #[test]
+    fn one_that_fails_ends_all() {
+        assert!(together(&[0, u32::MAX], SMALLEST).is_err(), "there is no such CPU");
+    }
+}
