@@ -14,3 +14,4 @@ mod mechanism;
 pub mod power;
 pub mod stats;
 pub mod verdict;
+pub mod walk;

@@ -1,0 +1,76 @@
+//! Larger pages against base pages, list by list and set by set.
+//!
+//! Both were walked in every round, so repeats of one number are paired: their log ratios give the
+//! Hodges-Lehmann estimate with its exact interval. Whether the next run finds the same is read from the
+//! width of that interval: a run's median lies anywhere in it. Where it is wide, the samples themselves
+//! say why: pieces of one walk that differ as much as whole mappings do are a disturbance; pieces that
+//! agree while mappings differ are the placement of the pages.
+
+use crate::stats::shift;
+use pagewise_model::Fact;
+use pagewise_model::measured::median;
+use pagewise_model::walk::{PageKind, Path, Point, Ratio, Steadiness, Walks};
+
+/// A ratio whose interval is wider than this, relative to itself, may be another in the next run.
+const STEADY: f64 = 0.05;
+/// Pieces of one walk that differ by at least this share of what mappings differ by are the reason.
+const SAME: f64 = 0.5;
+/// The range of ten normal values is about three times their deviation.
+const HALF_RANGE: f64 = 1.54;
+
+/// All ratios, lists in their order, by growing set.
+pub(super) fn ratios(walks: &Walks) -> Vec<Ratio> {
+    let larger = PageKind::ALL.into_iter().filter(|kind| *kind != PageKind::Base);
+    let larger: Vec<PageKind> = larger.collect();
+    let mut ratios = Vec::new();
+    for path in walks.lists() {
+        for base in walks.curve(path, PageKind::Base) {
+            let on = |kind: &PageKind| ratio(path, base, walks.find(path, *kind, base.elements)?);
+            ratios.extend(larger.iter().filter_map(on));
+        }
+    }
+    ratios
+}
+
+fn ratio(path: Path, base: &Point, larger: &Point) -> Option<Ratio> {
+    let logs: Vec<f64> = larger
+        .samples
+        .iter()
+        .filter_map(|s| {
+            let other = base.samples.iter().find(|o| o.repeat == s.repeat)?;
+            Some((s.load_ns / other.load_ns).ln())
+        })
+        .collect();
+    let shifted = shift(&logs);
+    let ratio = shifted.map_or_else(|| median(&logs), |s| Some(s.estimate))?.exp();
+    let width = shifted.map_or_else(|| range(&logs), |s| s.high - s.low).exp() - 1.0;
+    let interval = match shifted {
+        Some(s) => Fact::Known((s.low.exp(), s.high.exp())),
+        None => Fact::missing("fewer than 6 mappings of both"),
+    };
+    let steadiness =
+        if width <= STEADY { Steadiness::Steady } else { reason(&[base, larger], &logs) };
+    let set_bytes = base.set_bytes();
+    ratio.is_finite().then_some(Ratio {
+        path,
+        pages: larger.pages,
+        set_bytes,
+        ratio,
+        interval,
+        steadiness,
+    })
+}
+
+/// From the smallest to the largest.
+fn range(values: &[f64]) -> f64 {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least
+}
+
+/// Why mappings differ.
+fn reason(points: &[&Point], logs: &[f64]) -> Steadiness {
+    let between = range(logs) / 2.0 / HALF_RANGE;
+    let samples = points.iter().flat_map(|p| &p.samples).map(|s| s.within_share / HALF_RANGE);
+    let within = median(&samples.collect::<Vec<f64>>()).unwrap_or(0.0);
+    if within >= SAME * between { Steadiness::Disturbed } else { Steadiness::Placement }
+}
