@@ -11,11 +11,14 @@ minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,wri
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
 /// All timed points of a run: the plain runs of the look, screening, blocks; the repeats of a
-/// ladder.
+/// ladder; the mappings of walks.
 #[must_use]
 pub fn csv(run: &Run) -> String {
     if let Some(ladder) = &run.ladder {
         return crate::ladder::csv(ladder);
+    }
+    if let Some(walks) = &run.walks {
+        return crate::walk::csv(walks);
     }
     let mut out = HEADER.to_owned();
     for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {

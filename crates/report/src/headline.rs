@@ -48,8 +48,11 @@ pub(crate) fn headline_section(run: &Run, style: &Style) -> String {
 }
 
 fn bench_headline(run: &Run) -> String {
+    if let Some(walks) = &run.walks {
+        return crate::walk::headline(walks);
+    }
     let Some(ladder) = &run.ladder else {
-        return "no ladder was measured".to_owned();
+        return "nothing was measured".to_owned();
     };
     let rated = |point: &Point| Some((point.rate()?.median, point.rung.name.clone()));
     let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);

@@ -15,6 +15,7 @@
 
 mod candidates;
 mod chart;
+mod claims;
 mod compare;
 mod csv;
 mod diagnosis;
@@ -35,6 +36,7 @@ pub mod shell;
 mod style;
 mod table;
 pub mod text;
+pub mod walk;
 
 pub use candidates::candidates_section;
 pub use compare::compare;

@@ -3,6 +3,7 @@
 //! Shares are 0..1 and shown as percent; ratios are arm / control, below 1 is faster. A gain is
 //! always "less", a loss "more". A value that is not finite is "not known", never 0.
 
+use pagewise_model::measured::Measured;
 use pagewise_model::units::Bytes;
 
 /// Shown in place of a number that is none.
@@ -110,6 +111,16 @@ pub fn three_digits(value: f64) -> String {
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
+    }
+}
+
+/// From the smallest repeat to the largest, where they differ: `1.01-1.25`.
+#[must_use]
+pub(crate) fn range_text(measured: &Measured) -> String {
+    if measured.max > measured.min {
+        format!("{}-{}", three_digits(measured.min), three_digits(measured.max))
+    } else {
+        String::new()
     }
 }
 

@@ -52,6 +52,9 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     if let Some(ladder) = &run.ladder {
         page.section(&crate::ladder::section(ladder, style));
     }
+    if let Some(walks) = &run.walks {
+        page.section(&crate::walk::section(walks, style));
+    }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));
     }

@@ -107,6 +107,16 @@ impl Canvas {
         ));
     }
 
+    /// A line from point to point in a colour of its own.
+    pub(super) fn polyline(&mut self, colour: &str, points: &[At]) {
+        let places: Vec<String> =
+            points.iter().map(|at| format!("{},{}", number(at.0), number(at.1))).collect();
+        self.add(&format!(
+            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{}\"/>\n",
+            places.join(" ")
+        ));
+    }
+
     pub(super) fn circle(&mut self, class: &str, at: At, radius: f64, hover: &str) {
         let (x, y) = (number(at.0), number(at.1));
         let shape =

@@ -4,10 +4,11 @@
 
 use super::calls::Tree;
 use super::explanation::{consumption, pace, rung_name, share_of_change, signed, told};
-use super::{answer, consumption_label, picture, range_text, rungs, settings, yardsticks};
+use super::{consumption_label, picture, rungs, settings, yardsticks};
 use crate::chart::escape_markup;
+use crate::claims;
 use crate::document;
-use crate::number::{UNKNOWN, count, three_digits, whole_size};
+use crate::number::{UNKNOWN, count, range_text, three_digits, whole_size};
 use pagewise_model::ladder::{Account, Consumption, Judgement, Ladder, Point, Sample, Step};
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
@@ -21,7 +22,8 @@ pub fn html(run: &Run) -> String {
         out.push_str(&format!("<figure>{}</figure>\n", picture::svg(ladder, &caption)));
         out.push_str(&table(ladder));
         out.push_str(&yardstick_list(ladder));
-        out.push_str(&claims(ladder));
+        let heading = "What is said of pipes, and what this machine says";
+        out.push_str(&claims::html(heading, &ladder.claims));
         if let Some(judgement) = &ladder.judgement {
             out.push_str(&explanation(ladder, judgement));
             out.push_str(&advice(judgement));
@@ -110,25 +112,6 @@ fn yardstick_list(ladder: &Ladder) -> String {
         out.push_str(&format!("<li>{name}: {text}</li>\n"));
     }
     out + "</ul>\n"
-}
-
-fn claims(ladder: &Ladder) -> String {
-    if ladder.claims.is_empty() {
-        return String::new();
-    }
-    let mut out =
-        String::from("<h2>What is said of pipes, and what this machine says</h2>\n<table>\n");
-    for claim in &ladder.claims {
-        let (word, _) = answer(claim.answer);
-        out.push_str(&format!(
-            "<tr><td><b class=\"{}\">{word}</b></td><td class=\"text\">{}<br>\
-             <span class=\"faint\">{}</span></td></tr>\n",
-            word.split(' ').next().unwrap_or(word),
-            escape_markup(&claim.claim),
-            escape_markup(&claim.why)
-        ));
-    }
-    out + "</table>\n"
 }
 
 fn explanation(ladder: &Ladder, judgement: &Judgement) -> String {

@@ -23,10 +23,11 @@ pub use csv::csv;
 pub use html::html;
 pub use picture::svg;
 
-use crate::number::{counted, three_digits, whole_size};
+use crate::claims;
+use crate::number::{counted, range_text, three_digits, whole_size};
 use crate::page::Page;
-use crate::style::{Style, Tone};
-use pagewise_model::ladder::{Answer, Consumption, Ladder, Point, Yardsticks};
+use crate::style::Style;
+use pagewise_model::ladder::{Consumption, Ladder, Point, Yardsticks};
 use pagewise_model::{Fact, Measured};
 
 /// The ladder as terminal text: table, yardsticks, claims, explanation, advice.
@@ -36,7 +37,8 @@ pub fn section(ladder: &Ladder, style: &Style) -> String {
     page.heading(&title(ladder));
     page.append(&table::table(ladder, style));
     page.section(&yardstick_section(&ladder.yardsticks, style));
-    page.section(&claim_section(ladder, style));
+    let heading = "what is said of pipes, and what this machine says";
+    page.section(&claims::section(heading, &ladder.claims, style));
     if let Some(judgement) = &ladder.judgement {
         page.section(&explanation::explanation(ladder, judgement, style));
         page.section(&explanation::advice(judgement, style));
@@ -77,14 +79,6 @@ fn settings(point: &Point) -> String {
     parts.join(", ")
 }
 
-fn range_text(measured: &Measured) -> String {
-    if measured.max > measured.min {
-        format!("{}-{}", three_digits(measured.min), three_digits(measured.max))
-    } else {
-        String::new()
-    }
-}
-
 /// The points of one rung: neighbours of one name and sizes under different consumptions.
 fn rungs(ladder: &Ladder) -> impl Iterator<Item = &[Point]> {
     ladder.points.chunk_by(|a, b| a.rung == b.rung)
@@ -110,28 +104,6 @@ fn yardstick_section(all: &Yardsticks, style: &Style) -> String {
             Fact::Missing(why) => format!("not measured: {why}"),
         };
         page.hanging(&format!("{name}: {text}"), 2);
-    }
-    page.finish()
-}
-
-/// An answer as a word, and how it is told.
-const fn answer(answer: Answer) -> (&'static str, Tone) {
-    match answer {
-        Answer::Confirmed => ("confirmed", Tone::Good),
-        Answer::Refuted => ("refuted", Tone::Warn),
-        Answer::CannotTell => ("cannot tell", Tone::Faint),
-    }
-}
-
-fn claim_section(ladder: &Ladder, style: &Style) -> String {
-    let mut page = Page::new(style);
-    if !ladder.claims.is_empty() {
-        page.heading("what is said of pipes, and what this machine says");
-    }
-    for claim in &ladder.claims {
-        let (word, tone) = answer(claim.answer);
-        page.item_tone(word, &claim.claim, tone);
-        page.para(&claim.why, 16, Tone::Faint);
     }
     page.finish()
 }

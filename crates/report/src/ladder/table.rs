@@ -1,7 +1,7 @@
 //! The table: a heading for each rung, a row for each consumption.
 
-use super::{consumption_label, range_text, rungs, settings};
-use crate::number::{UNKNOWN, count, three_digits};
+use super::{consumption_label, rungs, settings};
+use crate::number::{UNKNOWN, count, range_text, three_digits};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};

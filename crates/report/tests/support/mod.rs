@@ -3,6 +3,7 @@
 
 pub(crate) mod faults;
 pub(crate) mod ladder;
+pub(crate) mod walk;
 
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
 use pagewise_model::constructed;

@@ -1,0 +1,260 @@
+//! Curves over a size that doubles from step to step: one panel under the other.
+//!
+//! The axis of sizes is logarithmic; that of values linear from 0 as long as the smallest can be seen
+//! beside the largest, else logarithmic. Each point has the range of its repeats as a thin line, and its
+//! figures for those who point at it. Names stand at the right end of their curves, moved apart where
+//! they would touch, so that colour is not needed to read them. Marks are vertical lines with a name.
+
+use super::axis::{Axis, tick_label};
+use super::bars::Range;
+use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
+use crate::number::three_digits;
+
+const WIDTH: f64 = 920.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 170.0;
+const MARGIN: f64 = 20.0;
+const ROOM: f64 = WIDTH - 2.0 * MARGIN;
+const TOP: f64 = 62.0;
+const HEIGHT: f64 = 250.0;
+/// Height of a panel beside its plot: title, names of marks, labels of the axis.
+const AROUND: f64 = 100.0;
+const LINE: f64 = 15.0;
+/// Colours of curves, the same as those of bars on a light background.
+const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
+
+/// One curve.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    /// Size and value, by growing size.
+    pub(crate) points: Vec<(f64, Range)>,
+}
+
+/// A size that the curves are held against.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SizeMark {
+    pub(crate) name: String,
+    pub(crate) size: f64,
+}
+
+/// Curves over one axis of sizes.
+#[derive(Debug, Clone)]
+pub(crate) struct Curves {
+    pub(crate) title: String,
+    /// What the sizes are.
+    pub(crate) sizes_are: &'static str,
+    /// How a size is written.
+    pub(crate) write: fn(f64) -> String,
+    /// Unit of the values.
+    pub(crate) unit: &'static str,
+    pub(crate) series: Vec<Series>,
+    pub(crate) marks: Vec<SizeMark>,
+}
+
+/// The whole picture.
+#[derive(Debug, Clone)]
+pub(crate) struct Lines {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) panels: Vec<Curves>,
+    /// Lines under the panels.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Where a plot lies.
+struct Plot {
+    /// Logarithms to base 2 of the smallest and the largest size.
+    sizes: (f64, f64),
+    values: Axis,
+    top: f64,
+}
+
+impl Plot {
+    fn x(&self, size: f64) -> f64 {
+        let (low, high) = self.sizes;
+        let share = if high > low { (size.log2() - low) / (high - low) } else { 0.5 };
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+        LEFT + share * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.top + (1.0 - self.values.place(value)) * HEIGHT
+    }
+
+    const fn bottom(&self) -> f64 {
+        self.top + HEIGHT
+    }
+}
+
+impl Lines {
+    /// The picture as SVG.
+    pub(crate) fn draw(&self) -> String {
+        let mut canvas = Canvas::new();
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, ROOM));
+        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, ROOM));
+        let mut y = TOP;
+        for panel in &self.panels {
+            draw_panel(&mut canvas, panel, y);
+            y += HEIGHT + AROUND;
+        }
+        for note in &self.notes {
+            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y + 8.0), &fit(note, SMALL, ROOM));
+            y += LINE;
+        }
+        canvas.finish(At(WIDTH, y + 14.0), &self.title)
+    }
+}
+
+fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64) {
+    canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 18.0), &fit(&panel.title, 14.5, ROOM));
+    let points = || panel.series.iter().flat_map(|s| &s.points);
+    let sizes = points().map(|(size, _)| size.log2()).filter(|size| size.is_finite());
+    let bounds = sizes.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
+    if bounds.0 > bounds.1 {
+        canvas.text("pw-faint", Anchor::Start, At(LEFT, top + 60.0), "nothing was measured");
+        return;
+    }
+    let values = points().flat_map(|(_, v)| [v.least, v.median, v.most]);
+    let plot = Plot { sizes: bounds, values: Axis::of(values), top: top + 52.0 };
+    draw_axes(canvas, &plot, panel);
+    draw_marks(canvas, &plot, panel);
+    for (at, series) in panel.series.iter().enumerate() {
+        draw_series(canvas, &plot, series, at, panel);
+    }
+    draw_names(canvas, &plot, panel);
+}
+
+fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
+    let (right, bottom) = (WIDTH - RIGHT, plot.bottom());
+    for tick in plot.values.ticks() {
+        let y = plot.y(tick);
+        canvas.line("pw-grid", At(LEFT, y), At(right, y));
+        canvas.text("pw-faint", Anchor::End, At(LEFT - 6.0, y + 4.0), &tick_label(tick));
+    }
+    let (low, high) = (plot.sizes.0.ceil() as i32, plot.sizes.1.floor() as i32);
+    let step = ((high - low) / 8).max(0) + 1;
+    for power in (low..=high).filter(|power| (power - low) % step == 0) {
+        let size = 2_f64.powi(power);
+        let at = At(plot.x(size), bottom + 16.0);
+        canvas.line("pw-axis", At(at.0, bottom), At(at.0, bottom + 4.0));
+        canvas.text("pw-faint", Anchor::Middle, at, &(panel.write)(size));
+    }
+    canvas.line("pw-axis", At(LEFT, bottom), At(right, bottom));
+    let scale = if plot.values.is_log() { ", logarithmic" } else { "" };
+    let unit = format!("{}{scale}", panel.unit);
+    canvas.text("pw-faint", Anchor::Start, At(MARGIN, plot.top - 10.0), &unit);
+    canvas.text("pw-faint", Anchor::Start, At(right + 8.0, bottom + 16.0), panel.sizes_are);
+}
+
+/// Each mark with its name, by growing size on one of two levels in turn.
+fn draw_marks(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
+    let within = |mark: &&SizeMark| {
+        let size = mark.size.log2();
+        (plot.sizes.0..=plot.sizes.1).contains(&size)
+    };
+    let mut marks: Vec<&SizeMark> = panel.marks.iter().filter(within).collect();
+    marks.sort_by(|a, b| a.size.total_cmp(&b.size));
+    for (at, mark) in marks.into_iter().enumerate() {
+        let (x, y) = (plot.x(mark.size), plot.top - 8.0 - (at % 2) as f64 * LINE);
+        canvas.line("pw-mark", At(x, y + 3.0), At(x, plot.bottom()));
+        let half = text_width(&mark.name, SMALL) / 2.0;
+        let centre = x.clamp(LEFT + half, (WIDTH - MARGIN - half).max(LEFT + half));
+        canvas.text("pw-mark-text pw-halo", Anchor::Middle, At(centre, y), &mark.name);
+    }
+}
+
+fn draw_series(canvas: &mut Canvas, plot: &Plot, series: &Series, at: usize, panel: &Curves) {
+    let places: Vec<At> =
+        series.points.iter().map(|(size, v)| At(plot.x(*size), plot.y(v.median))).collect();
+    canvas.polyline(COLOURS[at % COLOURS.len()], &places);
+    for ((size, range), place) in series.points.iter().zip(places) {
+        let (low, high) = (plot.y(range.least), plot.y(range.most));
+        if low - high > 2.0 {
+            canvas.line("pw-whisker", At(place.0, low), At(place.0, high));
+        }
+        let hover = format!(
+            "{}, {}: {} {}, {} to {}",
+            series.name,
+            (panel.write)(*size),
+            three_digits(range.median),
+            panel.unit,
+            three_digits(range.least),
+            three_digits(range.most)
+        );
+        canvas.circle(&format!("pw-s{}", at % COLOURS.len()), place, 3.5, &hover);
+    }
+}
+
+/// The names at the ends of the curves, from the top down, each below the one before.
+fn draw_names(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
+    let end = |(at, series): (usize, &Series)| {
+        let last = series.points.last()?;
+        Some((plot.y(last.1.median), at, series.name.clone()))
+    };
+    let mut names: Vec<(f64, usize, String)> =
+        panel.series.iter().enumerate().filter_map(end).collect();
+    names.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut free = plot.top;
+    for (y, at, name) in names {
+        let y = y.max(free);
+        free = y + LINE;
+        let x = WIDTH - RIGHT + 8.0;
+        canvas.circle(&format!("pw-s{}", at % COLOURS.len()), At(x + 4.0, y), 4.0, "");
+        let name = fit(&name, SMALL, RIGHT - MARGIN - 14.0);
+        canvas.text("pw-label pw-halo", Anchor::Start, At(x + 14.0, y + 4.0), &name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panel(series: Vec<Series>) -> Curves {
+        Curves {
+            title: "a < b".into(),
+            sizes_are: "set",
+            write: |size| format!("{size:.0}"),
+            unit: "ns",
+            series,
+            marks: vec![
+                SizeMark { name: "inside".into(), size: 2.0 },
+                SizeMark { name: "outside".into(), size: 1e9 },
+            ],
+        }
+    }
+
+    fn series(name: &str, values: &[f64]) -> Series {
+        let range = |v: f64| Range { median: v, least: v * 0.9, most: v * 1.2 };
+        let points = (0..).zip(values).map(|(n, v)| (2_f64.powi(n), range(*v)));
+        Series { name: name.into(), points: points.collect() }
+    }
+
+    fn draw(panels: Vec<Curves>) -> String {
+        let lines =
+            Lines { title: "t".into(), subtitle: String::new(), panels, notes: vec!["n".into()] };
+        lines.draw()
+    }
+
+    #[test]
+    fn every_point_is_drawn_and_told() {
+        let svg = draw(vec![panel(vec![series("one", &[1.0, 2.0, 9.0]), series("two", &[1.0])])]);
+        assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
+        assert_eq!(svg.matches("<circle").count(), 4 + 2, "points and names: {svg}");
+        assert!(svg.contains("one, 4: 9.00 ns, 8.10 to 10.8"), "{svg}");
+        assert!(svg.contains(">inside</text>") && !svg.contains(">outside</text>"), "{svg}");
+        assert!(svg.contains("a &lt; b"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_nothing() {
+        let svg = draw(vec![panel(Vec::new()), panel(vec![series("empty", &[])])]);
+        assert_eq!(svg.matches("nothing was measured").count(), 2, "{svg}");
+    }
+
+    #[test]
+    fn any_value_gives_numbers() {
+        let svg = draw(vec![panel(vec![series("odd", &[f64::NAN, 0.0, 1e300, -4.0])])]);
+        assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{svg}");
+    }
+}

@@ -1,0 +1,124 @@
+//! One page with everything: curves, a table of each list, claims, bandwidth, advice, machine, command.
+
+use super::table::{kinds, ratio_text, ratios, sets};
+use super::{backing_text, describe, picture, protocol, rate_text, unsteady};
+use crate::chart::escape_markup;
+use crate::claims;
+use crate::document;
+use crate::number::{range_text, three_digits, whole_size};
+use pagewise_model::run::Run;
+use pagewise_model::walk::{Bandwidth, Judgement, Path, Point, Walks};
+use pagewise_model::{Bytes, Fact};
+
+/// The page of a run that holds walks; without them it says so.
+#[must_use]
+pub fn html(run: &Run) -> String {
+    let mut out = document::head(run);
+    if let Some(walks) = &run.walks {
+        let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
+        if let Some(judgement) = &walks.judgement {
+            out.push_str(&advice(judgement));
+        }
+        out.push_str(&format!("<figure>{}</figure>\n", picture::svg(walks, &caption)));
+        walks.lists().into_iter().for_each(|path| out.push_str(&list(walks, path)));
+        out.push_str(&unavailable(walks));
+        if let Some(judgement) = &walks.judgement {
+            out.push_str(&translation(judgement));
+        }
+        out.push_str(&bandwidth(&walks.bandwidth));
+    }
+    let told = |walks: &Walks| format!("<p>{}.</p>\n", escape_markup(&protocol(walks)));
+    out.push_str(&document::foot(run, &run.walks.as_ref().map_or_else(String::new, told)));
+    out
+}
+
+fn advice(judgement: &Judgement) -> String {
+    let sentences = judgement.advice.iter().map(|s| format!("<li>{}</li>\n", escape_markup(s)));
+    format!("<h2>What this machine should do</h2>\n<ul>\n{}</ul>\n", sentences.collect::<String>())
+}
+
+fn list(walks: &Walks, path: Path) -> String {
+    let kinds = kinds(walks, path);
+    let heads = kinds.iter().map(|kind| format!("<th>{}, ns</th>", kind.label()));
+    let mut out = format!(
+        "<details><summary>{}</summary>\n<div class=\"wide\"><table>\n<thead><tr><th>set</th>{}\
+         <th>of base</th><th></th></tr></thead>\n",
+        escape_markup(&describe(path)),
+        heads.collect::<String>()
+    );
+    for set in sets(walks, path) {
+        out.push_str(&format!("<tr><td>{}</td>", whole_size(set)));
+        for kind in &kinds {
+            out.push_str(&time(walks.find(path, *kind, set.0 / path.pitch().0)));
+        }
+        out.push_str(&worth(walks, path, set));
+        out.push_str("</tr>\n");
+    }
+    out + "</table></div></details>\n"
+}
+
+fn time(point: Option<&Point>) -> String {
+    let Some(point) = point else { return "<td></td>".to_owned() };
+    match (point.load_ns(), &point.refused) {
+        (Some(ns), _) => {
+            let title = range_text(&ns);
+            format!("<td title=\"{title}\">{}</td>", three_digits(ns.median))
+        }
+        (None, why) => {
+            let why = escape_markup(why.as_deref().unwrap_or("not walked"));
+            format!("<td class=\"faint\" title=\"{why}\">-</td>")
+        }
+    }
+}
+
+fn worth(walks: &Walks, path: Path, set: Bytes) -> String {
+    let best = ratios(walks, path, set).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    best.map_or_else(
+        || "<td></td><td></td>".to_owned(),
+        |ratio| {
+            format!("<td>{}</td><td class=\"warn\">{}</td>", ratio_text(ratio), unsteady(ratio))
+        },
+    )
+}
+
+fn unavailable(walks: &Walks) -> String {
+    if walks.unavailable.is_empty() {
+        return String::new();
+    }
+    let one = |missing: &pagewise_model::walk::Unavailable| {
+        format!(
+            "<li><b>{}</b>: {}<br><span class=\"faint\">next step: {}</span></li>\n",
+            missing.pages.label(),
+            escape_markup(&missing.why),
+            escape_markup(&missing.next)
+        )
+    };
+    let all: String = walks.unavailable.iter().map(one).collect();
+    format!("<h2>Pages that are not to be had here</h2>\n<ul>\n{all}</ul>\n")
+}
+
+fn translation(judgement: &Judgement) -> String {
+    let heading = "What the processor claims of its TLBs, and where loads begin to cost more";
+    let backing = match &judgement.huge_translation_share {
+        Fact::Known(share) => backing_text(*share),
+        Fact::Missing(why) => format!("how huge pages are backed: {why}"),
+    };
+    format!("{}<p>{}.</p>\n", claims::html(heading, &judgement.claims), escape_markup(&backing))
+}
+
+fn bandwidth(found: &Bandwidth) -> String {
+    let mut out = format!(
+        "<h2>Bandwidth over buffers of {}</h2>\n<table>\n<thead><tr><th></th><th>one core, GiB/s</th>\
+         <th>spread</th><th>all {}, GiB/s</th><th>spread</th></tr></thead>\n",
+        found.buffer_bytes, found.cpus
+    );
+    for ((name, one), (_, all)) in found.one.named().into_iter().zip(found.all.named()) {
+        let cell = |rate: &Fact<pagewise_model::Measured>| {
+            let (value, range) = rate_text(rate);
+            let why = rate.reason().map_or_else(String::new, escape_markup);
+            format!("<td title=\"{why}\">{value}</td><td class=\"faint\">{range}</td>")
+        };
+        out.push_str(&format!("<tr><td>{name}</td>{}{}</tr>\n", cell(one), cell(all)));
+    }
+    out + "</table>\n"
+}

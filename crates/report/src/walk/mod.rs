@@ -1,0 +1,206 @@
+//! Walks through memory for people: as terminal text, CSV, curves, and one page of HTML.
+//!
+//! Entries, all pure functions of the saved form:
+//! - [`section`]: the list that shows most at every size, all lists at five sizes, what is not to be
+//!   had, translation with the processor's claims, bandwidth, and last the three sentences;
+//! - [`csv`]: every mapping, for other tools;
+//! - [`svg`]: the curves, with caches and the reach of TLBs marked;
+//! - [`html`]: everything above on one page that needs nothing from outside.
+//!
+//! A ratio that may be another in the next run says why. What was refused says so under its table.
+
+mod csv;
+mod html;
+mod picture;
+mod table;
+
+pub use csv::csv;
+pub use html::html;
+pub use picture::svg;
+
+use crate::claims;
+use crate::number::{counted, percent, range_text, three_digits, whole_size};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::walk::{
+    Bandwidth, Judgement, LINE, Order, PageKind, Path, Point, Ratio, Steadiness, Walks,
+};
+use pagewise_model::{Fact, Measured};
+
+/// What the claims are about.
+const CLAIMS: &str = "what the processor claims of its TLBs, and where loads begin to cost more";
+
+/// The walks as terminal text.
+#[must_use]
+pub fn section(walks: &Walks, style: &Style) -> String {
+    let mut page = Page::new(style);
+    if let Some(path) = usual(walks) {
+        page.append(&table::list(walks, path, style));
+        page.section(&table::overview(walks, style));
+    }
+    page.section(&unavailable(walks, style));
+    if let Some(judgement) = &walks.judgement {
+        page.section(&claims::section(CLAIMS, &judgement.claims, style));
+        page.section(&backing(judgement, style));
+    }
+    page.section(&bandwidth(&walks.bandwidth, style));
+    if let Some(judgement) = &walks.judgement {
+        page.section(&advice(judgement, style));
+    }
+    page.finish()
+}
+
+/// The verdict on all walks in one sentence.
+pub(crate) fn headline(walks: &Walks) -> String {
+    let random = |path: &Path| matches!(path, Path::List { order: Order::Random, .. });
+    let Some(path) = usual(walks).filter(random) else {
+        return "loads: no list was walked in random order".to_owned();
+    };
+    let curve = walks.curve(path, PageKind::Base);
+    let timed: Vec<(&Point, Measured)> =
+        curve.into_iter().filter_map(|point| Some((point, point.load_ns()?))).collect();
+    let (Some(first), Some(last)) = (timed.first(), timed.last()) else {
+        return "loads: nothing could be measured on base pages".to_owned();
+    };
+    let at = |(point, ns): &(&Point, Measured)| {
+        format!("{} ns in {}", three_digits(ns.median), whole_size(point.set_bytes()))
+    };
+    let gain = walks.judgement.iter().flat_map(|j| &j.ratios).filter(|r| r.path == path);
+    let steady = gain.filter(|r| r.steadiness == Steadiness::Steady);
+    let best = steady.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).filter(|r| r.ratio < 0.995);
+    let huge = best.map_or_else(
+        || "huge pages make it no faster".to_owned(),
+        |r| {
+            format!(
+                "huge pages at most {} less (in {})",
+                percent(1.0 - r.ratio),
+                whole_size(r.set_bytes)
+            )
+        },
+    );
+    format!("a random load that needs the one before takes {} and {}; {huge}", at(first), at(last))
+}
+
+/// The list that shows most: random, a line to an element, or what is nearest to that.
+fn usual(walks: &Walks) -> Option<Path> {
+    let far = |path: &Path| match path {
+        Path::List { order, .. } => (*order, path.pitch().0.abs_diff(LINE.0)),
+        Path::Lines { .. } => (Order::Sequential, u64::MAX),
+    };
+    walks.lists().into_iter().min_by_key(far)
+}
+
+/// A list in words: `random order, elements of 64 B (NPAD 7)`.
+fn describe(path: Path) -> String {
+    match path {
+        Path::List { order, npad } => {
+            format!("{} order, elements of {} (NPAD {npad})", order.label(), path.pitch())
+        }
+        Path::Lines { apart_bytes } => format!("lines {} apart", whole_size(apart_bytes)),
+    }
+}
+
+/// Why a ratio may be another in the next run; nothing where it is not.
+const fn unsteady(ratio: &Ratio) -> &'static str {
+    match ratio.steadiness {
+        Steadiness::Steady => "",
+        Steadiness::Placement => "placement decides",
+        Steadiness::Disturbed => "others disturb",
+    }
+}
+
+fn unavailable(walks: &Walks, style: &Style) -> String {
+    let mut page = Page::new(style);
+    if !walks.unavailable.is_empty() {
+        page.heading("pages that are not to be had here");
+    }
+    for missing in &walks.unavailable {
+        page.item(missing.pages.label(), &missing.why);
+        page.para(&format!("next step: {}", missing.next), 16, Tone::Faint);
+    }
+    page.finish()
+}
+
+/// What huge pages are to the TLB, in a sentence.
+fn backing_text(share: f64) -> String {
+    let meaning = match share {
+        s if s < 0.3 => "huge pages are translated as such",
+        s if s > 0.7 => {
+            "huge pages are translated in base pages, as under a host that backs them so: they \
+             shorten walks of the page table and reach no further"
+        }
+        _ => "some huge pages are translated as such and others in base pages",
+    };
+    format!(
+        "over the same lines, translation on huge pages costs {} of that on base pages: {meaning}",
+        percent(share)
+    )
+}
+
+fn backing(judgement: &Judgement, style: &Style) -> String {
+    let mut page = Page::new(style);
+    match &judgement.huge_translation_share {
+        Fact::Known(share) => page.hanging(&backing_text(*share), 2),
+        Fact::Missing(why) => page.hanging(&format!("how huge pages are backed: {why}"), 2),
+    }
+    page.finish()
+}
+
+/// A rate with its range, or why there is none.
+fn rate_text(rate: &Fact<Measured>) -> (String, String) {
+    match rate {
+        Fact::Known(rate) => (three_digits(rate.median), range_text(rate)),
+        Fact::Missing(_) => ("-".to_owned(), String::new()),
+    }
+}
+
+fn bandwidth(found: &Bandwidth, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let title = format!(
+        "bandwidth, GiB/s over buffers of {}: one core, and all {} together",
+        found.buffer_bytes, found.cpus
+    );
+    page.heading(&title);
+    let right = Align::Decimal;
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("one core", right),
+        ("spread", Align::Left),
+        ("all", right),
+        ("spread", Align::Left),
+    ]);
+    for ((name, one), (_, all)) in found.one.named().into_iter().zip(found.all.named()) {
+        let ((one, one_range), (all, all_range)) = (rate_text(one), rate_text(all));
+        let faint = |text| Cell::new(text, Tone::Faint);
+        table.row(vec![name.into(), one.into(), faint(one_range), all.into(), faint(all_range)]);
+    }
+    page.append(&table.render(style));
+    for (who, rates) in [("one core", &found.one), ("all", &found.all)] {
+        if let Some(why) = rates.read_gib_per_s.reason() {
+            page.para(&format!("{who}: {why}"), 2, Tone::Faint);
+        }
+    }
+    page.finish()
+}
+
+fn advice(judgement: &Judgement, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading("what this machine should do");
+    for sentence in &judgement.advice {
+        page.bullet(sentence, Tone::Plain);
+    }
+    page.finish()
+}
+
+/// How the mappings were made, in words.
+fn protocol(walks: &Walks) -> String {
+    format!(
+        "median of {} of each point in shuffled order (seed {}), walked on CPU {}; sets up to {} ({})",
+        counted(u64::from(walks.repeats), "fresh mapping", "fresh mappings"),
+        walks.seed,
+        walks.cpu,
+        walks.most_bytes,
+        walks.bound_by
+    )
+}

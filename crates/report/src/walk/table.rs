@@ -1,0 +1,120 @@
+//! Tables: one list at every size, and all lists at five sizes.
+
+use super::{describe, protocol, unsteady};
+use crate::number::{three_digits, whole_size};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::walk::{PageKind, Path, Point, Ratio, Walks};
+use pagewise_model::{Bytes, Fact};
+
+/// Sets of the overview, with their titles.
+const SETS: [(Bytes, &str); 5] = [
+    (Bytes::kib(16), "16 KiB"),
+    (Bytes::kib(512), "512 KiB"),
+    (Bytes::mib(8), "8 MiB"),
+    (Bytes::mib(128), "128 MiB"),
+    (Bytes::gib(1), "1 GiB"),
+];
+
+/// One list at every size: nanoseconds on each kind of page, and what the larger ones are worth.
+pub(super) fn list(walks: &Walks, path: Path, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading(&format!("ns for each load, {}", describe(path)));
+    page.para(&protocol(walks), 2, Tone::Faint);
+    let kinds = kinds(walks, path);
+    let mut columns = vec![("set", Align::Right)];
+    columns.extend(kinds.iter().map(|kind| (kind.label(), Align::Decimal)));
+    columns.extend([("of base", Align::Left), ("", Align::Left)]);
+    let mut table = Table::new(&columns);
+    for set in sets(walks, path) {
+        let elements = set.0 / path.pitch().0;
+        let mut row = vec![Cell::from(whole_size(set))];
+        row.extend(kinds.iter().map(|kind| time(walks.find(path, *kind, elements))));
+        let ratio = ratios(walks, path, set).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        row.push(ratio.map_or_else(|| Cell::from(""), |ratio| ratio_text(ratio).into()));
+        row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
+        table.row(row);
+    }
+    page.append(&table.render(style));
+    page.append(&refused(walks, path, style));
+    page.finish()
+}
+
+/// The kinds of pages on which a list was asked for.
+pub(super) fn kinds(walks: &Walks, path: Path) -> Vec<PageKind> {
+    let used = |kind: &PageKind| !walks.curve(path, *kind).is_empty();
+    PageKind::ALL.into_iter().filter(used).collect()
+}
+
+/// The sets of a list on any kind of page.
+pub(super) fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
+    let of = walks.points.iter().filter(|p| p.path == path);
+    let mut sets: Vec<Bytes> = of.map(Point::set_bytes).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    sets
+}
+
+/// The ratios of one set.
+pub(super) fn ratios(walks: &Walks, path: Path, set: Bytes) -> impl Iterator<Item = &Ratio> {
+    let all = walks.judgement.iter().flat_map(|judgement| &judgement.ratios);
+    all.filter(move |ratio| ratio.path == path && ratio.set_bytes == set)
+}
+
+/// `0.86 (0.84-0.88)`.
+pub(super) fn ratio_text(ratio: &Ratio) -> String {
+    match &ratio.interval {
+        Fact::Known((low, high)) => format!("{:.2} ({low:.2}-{high:.2})", ratio.ratio),
+        Fact::Missing(_) => format!("{:.2}", ratio.ratio),
+    }
+}
+
+fn time(point: Option<&Point>) -> Cell {
+    match point.and_then(Point::load_ns) {
+        Some(ns) => Cell::from(three_digits(ns.median)),
+        None => Cell::new("-", Tone::Faint),
+    }
+}
+
+/// Reasons for which samples of a list are missing, each once with how often.
+fn refused(walks: &Walks, path: Path, style: &Style) -> String {
+    let mut reasons: Vec<(&str, usize)> = Vec::new();
+    for why in walks.points.iter().filter(|p| p.path == path).filter_map(|p| p.refused.as_deref()) {
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    let mut page = Page::new(style);
+    for (why, count) in reasons {
+        page.para(&format!("{count} not walked, or not as often as asked: {why}"), 2, Tone::Faint);
+    }
+    page.finish()
+}
+
+/// Every list on every kind of page at five sizes; nothing where there is only one list.
+pub(super) fn overview(walks: &Walks, style: &Style) -> String {
+    let lists = walks.lists();
+    if lists.len() < 2 {
+        return String::new();
+    }
+    let mut page = Page::new(style);
+    page.heading("every list, ns for each load");
+    let mut columns = vec![("order", Align::Left), ("element", Align::Right), ("", Align::Left)];
+    columns.extend(SETS.iter().map(|(_, title)| (*title, Align::Decimal)));
+    let mut table = Table::new(&columns);
+    for path in lists {
+        let Path::List { order, .. } = path else { continue };
+        for kind in kinds(walks, path) {
+            let element = path.pitch();
+            let mut row: Vec<Cell> =
+                vec![order.label().into(), element.to_string().into(), kind.label().into()];
+            let at = |(set, _): &(Bytes, &str)| time(walks.find(path, kind, set.0 / element.0));
+            row.extend(SETS.iter().map(at));
+            table.row(row);
+        }
+    }
+    page.append(&table.render(style));
+    page.finish()
+}

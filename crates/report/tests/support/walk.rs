@@ -1,0 +1,146 @@
+//! Constructed walks: round numbers that come from no machine.
+
+use super::machine;
+use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::walk::{
+    Bandwidth, Cache, ClaimedTlb, Judgement, Knee, Order, PageKind, Path, Point, Rates, Ratio,
+    Sample, Steadiness, TlbSide, Unavailable, Walks,
+};
+use pagewise_model::{Bytes, Fact, Measured, PageSize};
+
+const RANDOM: Path = Path::List { order: Order::Random, npad: 7 };
+const SEQUENTIAL: Path = Path::List { order: Order::Sequential, npad: 31 };
+const APART: Bytes = Bytes::kib(68);
+
+/// Three mappings around `load_ns`.
+pub(crate) fn point(path: Path, pages: PageKind, set: Bytes, load_ns: f64) -> Point {
+    let page = if pages == PageKind::Base { PageSize::BASE_4K } else { PageSize::PMD_2M };
+    let sample = |repeat: u32| Sample {
+        repeat,
+        place: repeat,
+        load_ns: load_ns * (1.0 + 0.05 * (f64::from(repeat) - 1.0)),
+        within_share: 0.01,
+    };
+    Point {
+        page_bytes: Fact::Known(page),
+        samples: (0..3).map(sample).collect(),
+        ..Point::new(path, pages, set.0 / path.pitch().0)
+    }
+}
+
+fn points() -> Vec<Point> {
+    let sets = [(Bytes::kib(16), 1.0), (Bytes::kib(512), 4.0), (Bytes::mib(8), 12.0)];
+    let mut points = Vec::new();
+    for (set, ns) in sets {
+        points.push(point(RANDOM, PageKind::Base, set, ns));
+        points.push(point(RANDOM, PageKind::Thp, set, ns * 0.9));
+        points.push(point(SEQUENTIAL, PageKind::Base, set, 1.0 + ns / 10.0));
+    }
+    let mut refused = Point::new(RANDOM, PageKind::Thp, Bytes::mib(128).0 / 64);
+    refused.refused = Some("the kernel gave huge pages for 2.0 MiB of 128 MiB".into());
+    points.push(point(RANDOM, PageKind::Base, Bytes::mib(128), 90.0));
+    points.push(refused);
+    for (count, extra) in [(64_u64, 0.0), (128, 2.0), (4096, 11.0)] {
+        let apart = Path::Lines { apart_bytes: APART };
+        let set = Bytes(count * APART.0);
+        points.push(point(apart, PageKind::Base, set, 1.0 + extra));
+        points.push(point(Path::PACKED, PageKind::Thp, Bytes(count * 64), 1.0));
+    }
+    points
+}
+
+fn flat(rate: f64) -> Fact<Measured> {
+    Measured::of(&[rate]).map_or(Fact::missing("none"), Fact::Known)
+}
+
+fn rates(read: f64) -> Rates {
+    Rates {
+        read_gib_per_s: flat(read),
+        write_gib_per_s: flat(read / 2.0),
+        copy_gib_per_s: flat(read / 4.0),
+    }
+}
+
+fn ratio(set_bytes: Bytes, ratio: f64, steadiness: Steadiness) -> Ratio {
+    let interval = Fact::Known((ratio - 0.02, ratio + 0.02));
+    Ratio { path: RANDOM, pages: PageKind::Thp, set_bytes, ratio, interval, steadiness }
+}
+
+fn judgement() -> Judgement {
+    Judgement {
+        ratios: vec![
+            ratio(Bytes::kib(16), 1.0, Steadiness::Steady),
+            ratio(Bytes::kib(512), 0.95, Steadiness::Placement),
+            ratio(Bytes::mib(8), 0.9, Steadiness::Steady),
+        ],
+        knees: vec![Knee {
+            pages: PageKind::Base,
+            apart_bytes: APART,
+            below_pages: 64,
+            above_pages: 72,
+            about_pages: 68,
+            from_ns: 0.0,
+            to_ns: 2.0,
+        }],
+        claims: vec![
+            Claim {
+                claim: "level 1 holds 64 translations of 4 KiB pages".into(),
+                answer: Answer::Confirmed,
+                why: "a load costs 2.0 ns more from about 68 pages on".into(),
+            },
+            Claim {
+                claim: "level 2 holds 128 translations of 4 KiB pages".into(),
+                answer: Answer::Refuted,
+                why: "the figure is in units of 32".into(),
+            },
+        ],
+        huge_translation_share: Fact::Known(0.1),
+        advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
+    }
+}
+
+/// Two lists, lines, a kind of page that is not there.
+pub(crate) fn walks() -> Walks {
+    Walks {
+        seed: 7,
+        repeats: 3,
+        quick: false,
+        cpu: 0,
+        most_bytes: Bytes::gib(1),
+        bound_by: "1/4 of the installed memory".into(),
+        base_page_bytes: PageSize::BASE_4K,
+        huge_page_bytes: PageSize::PMD_2M,
+        points: points(),
+        unavailable: vec![Unavailable {
+            pages: PageKind::Pool,
+            why: "`mmap MAP_HUGETLB` on 2.0 MiB of memory failed: Cannot allocate memory".into(),
+            next: "as root: echo 512 > nr_hugepages".into(),
+        }],
+        bandwidth: Bandwidth {
+            buffer_bytes: Bytes::mib(64),
+            cpus: 4,
+            one: rates(20.0),
+            all: Rates::missing("only one CPU may be used here"),
+        },
+        claimed: vec![ClaimedTlb {
+            level: 1,
+            side: TlbSide::Data,
+            page_bytes: vec![PageSize::BASE_4K],
+            entries: 64,
+            scaled_entries: None,
+        }],
+        caches: vec![Cache { level: 2, size_bytes: Bytes::mib(1) }],
+        judgement: Some(judgement()),
+    }
+}
+
+/// A saved run around walks.
+pub(crate) fn bench(walks: Walks) -> Run {
+    let command = ["pagewise", "bench", "tlb"].map(str::to_owned).to_vec();
+    let mut run = Run::new(RunKind::Bench, "t-0001".into(), 1_700_000_000_000_000_000, command);
+    run.machine = Some(machine());
+    run.walks = Some(walks);
+    run.pagewise = "0.0.0".into();
+    run
+}
