@@ -17,6 +17,8 @@ pub(crate) struct Bench {
 pub(crate) enum BenchKind {
     /// Pipes: every way to move bytes from one process to another, rung by rung
     Pipe(Box<BenchPipe>),
+    /// Loads: what one costs by size of set and page, where the TLB ends, bandwidth
+    Tlb(Box<BenchTlb>),
 }
 
 /// `pagewise bench pipe`
@@ -74,6 +76,9 @@ pub(crate) struct BenchPipe {
     /// each explanation, and a second opinion of it
     #[arg(long, conflicts_with = "sweep")]
     pub(crate) samples: bool,
+    /// Take no prices, which saves some seconds: nothing is explained then
+    #[arg(long)]
+    pub(crate) no_prices: bool,
     #[command(flatten)]
     pub(crate) own: OwnRung,
     #[command(flatten)]
@@ -141,9 +146,6 @@ pub(crate) struct BenchResult {
     /// Print the saved form instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Take no prices, which saves some seconds: nothing is explained then
-    #[arg(long)]
-    pub(crate) no_prices: bool,
     /// Announce nothing and show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -163,6 +165,10 @@ macro_rules! words {
         }
     };
 }
+
+mod tlb;
+
+pub(crate) use tlb::{BenchTlb, WalkPart};
 
 words! {
     /// How bytes get in.

@@ -9,7 +9,7 @@ mod links;
 mod tune;
 
 pub(crate) use ab::Ab;
-pub(crate) use bench::{Bench, BenchKind, BenchPipe, BenchResult, OwnRung};
+pub(crate) use bench::{Bench, BenchKind, BenchPipe, BenchResult, BenchTlb, OwnRung, WalkPart};
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
@@ -42,6 +42,7 @@ Examples:
   pagewise faults -- python3 -c pass             what its page faults cost
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
   pagewise bench pipe                            how fast pipes can be here
+  pagewise bench tlb --quick                     what page sizes are worth here
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
@@ -71,7 +72,7 @@ pub(crate) enum Command {
     Profile(Profile),
     /// Every page fault: what it cost, who touched what; budgets for builds
     Faults(Box<Faults>),
-    /// What each technique is worth on this machine: pipes, rung by rung
+    /// What each technique is worth on this machine: pipes, rung by rung; page sizes
     Bench(Bench),
     /// What this machine, kernel and account allow, and what spoils measurements
     Doctor(Doctor),

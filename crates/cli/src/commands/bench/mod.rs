@@ -1,8 +1,10 @@
 //! `pagewise bench`
 
 mod pipe;
+mod result;
 mod rungs;
 mod samples;
+mod tlb;
 
 use crate::args::{Bench, BenchKind};
 use crate::failure::Failure;
@@ -12,6 +14,7 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     match &args.what {
         BenchKind::Pipe(args) => pipe::run(args),
+        BenchKind::Tlb(args) => tlb::run(args),
     }
 }
 

@@ -1,12 +1,12 @@
 //! `pagewise bench pipe`
 
-use super::{rungs, samples};
-use crate::args::{BenchPipe, BenchResult};
+use super::{result, rungs, samples};
+use crate::args::BenchPipe;
 use crate::commands::experiment::{
     Display, INTERRUPTED, environment, identity, keep, lock, own_exe, stop_flag,
 };
 use crate::failure::Failure;
-use crate::{store, terminal};
+use crate::terminal;
 use pagewise_judge::ladder::Known;
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::{clock, dirs, machine, page_size, topology};
@@ -15,10 +15,9 @@ use pagewise_measure::ladder::{self, Company, Cost, Launcher, Plan};
 use pagewise_model::ladder::{Ladder, ReferencePrices};
 use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::run::{Outcome, RunKind};
 use pagewise_model::{Fact, Nanos};
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,7 +33,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let (started, id) = identity(&["pipe".into()]);
     let points = rungs::points(args)?;
     let out = &args.result;
-    check_chart(out.chart.as_deref())?;
+    result::check_chart(out.chart.as_deref())?;
     let plan = Plan {
         points,
         repeats: args.repeats,
@@ -47,13 +46,13 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let _lock = lock()?;
     let stop = stop_flag()?;
     if !out.quiet {
-        terminal::complain(&announcement(&plan, &cost, out.no_prices));
+        terminal::complain(&announcement(&plan, &cost, args.no_prices));
     }
     let display = Display::new(out.quiet);
     let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started, &words);
     run.environment = environment();
     run.machine = Some(machine::machine());
-    let reference = if out.no_prices {
+    let reference = if args.no_prices {
         ReferencePrices::missing("not asked for")
     } else {
         run.prices = prices(&display, &stop, &mut run.warnings);
@@ -74,7 +73,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     run.ladder = Some(measured);
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     keep(&mut run);
-    show(&run, out)?;
+    result::show(&run, out)?;
     Ok(ExitCode::from(match (&run.outcome, any) {
         (Some(_), _) => INTERRUPTED,
         (None, true) => 0,
@@ -142,49 +141,4 @@ fn conclude(
         Known { prices, reference, base_page: page_size::base(), l2_bytes: &l2_bytes, samples };
     measured.claims = pagewise_judge::ladder::claims(measured);
     measured.judgement = Some(pagewise_judge::ladder::judge(measured, &known));
-}
-
-/// The kinds of drawing, by the end of the name.
-fn check_chart(file: Option<&Path>) -> Result<(), Failure> {
-    match file.map(|file| (file, extension(file))) {
-        None | Some((_, "svg" | "html")) => Ok(()),
-        Some((file, _)) => {
-            Err(Failure::usage(format!("--chart `{}` names no kind of drawing", file.display()))
-                .with_help("let it end in .svg or .html"))
-        }
-    }
-}
-
-fn extension(file: &Path) -> &str {
-    file.extension().and_then(|end| end.to_str()).unwrap_or_default()
-}
-
-fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
-    let text = if out.json {
-        run.to_json() + "\n"
-    } else {
-        pagewise_report::render(run, &terminal::style())
-    };
-    terminal::print(&text)?;
-    // The result is told first: what cannot be written is not lost.
-    let Some(ladder) = &run.ladder else { return Ok(()) };
-    if let Some(file) = &out.save {
-        store::write_whole(file, &run.to_json())?;
-    }
-    if let Some(file) = &out.csv {
-        store::write_whole(file, &pagewise_report::ladder::csv(ladder))?;
-    }
-    if let Some(file) = &out.chart {
-        let drawn = match extension(file) {
-            "html" => pagewise_report::ladder::html(run),
-            _ => pagewise_report::ladder::svg(ladder, &caption(run)),
-        };
-        store::write_whole(file, &drawn)?;
-    }
-    Ok(())
-}
-
-/// The machine, under the chart.
-fn caption(run: &Run) -> String {
-    run.machine.as_ref().map_or_else(String::new, pagewise_model::machine::Machine::line)
 }

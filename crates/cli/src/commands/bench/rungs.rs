@@ -110,7 +110,7 @@ mod tests {
         let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
             panic!("not bench")
         };
-        let BenchKind::Pipe(args) = bench.what;
+        let BenchKind::Pipe(args) = bench.what else { panic!("not pipe") };
         points(&args)
     }
 

@@ -1,0 +1,215 @@
+//! `pagewise bench tlb`
+
+use super::result;
+use crate::args::{BenchTlb, WalkPart};
+use crate::commands::experiment::{
+    Display, INTERRUPTED, environment, identity, keep, lock, stop_flag,
+};
+use crate::failure::{Failure, UNFIT};
+use crate::terminal;
+use pagewise_judge::stats::Rng;
+use pagewise_kernel::{clock, machine};
+use pagewise_measure::PriceError;
+use pagewise_measure::walk::{self, Asked, Company, Parts, Plan};
+use pagewise_model::run::{Outcome, RunKind};
+use pagewise_model::walk::{Order, PageKind, Walks};
+use pagewise_model::{Bytes, Nanos};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Most words of padding: an element of 4 KiB.
+const MOST_NPAD: u32 = 511;
+
+/// Walks, judges, keeps and shows.
+pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (started, id) = identity(&["tlb".into()]);
+    let out = &args.result;
+    result::check_chart(out.chart.as_deref())?;
+    let seed = out.seed.unwrap_or(started);
+    let asked = asked(args, seed)?;
+    let _lock = lock()?;
+    let stop = stop_flag()?;
+    let plan = Plan::new(asked).map_err(unfit)?;
+    if !out.quiet {
+        terminal::complain(&announcement(&plan, args.repeats));
+    }
+    let display = Display::new(out.quiet);
+    let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started, &words);
+    run.environment = environment();
+    run.machine = Some(machine::machine());
+    let mut walks = measure(&plan, seed, &display, &stop);
+    display.finish();
+    if stop.load(Ordering::Relaxed) {
+        run.outcome = Some(Outcome::Interrupted);
+    }
+    walks.judgement = Some(pagewise_judge::walk::judge(&walks));
+    let any = is_any(&walks);
+    run.walks = Some(walks);
+    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    keep(&mut run);
+    result::show(&run, out)?;
+    Ok(ExitCode::from(match (&run.outcome, any) {
+        (Some(_), _) => INTERRUPTED,
+        (None, true) => 0,
+        (None, false) => UNFIT,
+    }))
+}
+
+/// From what was typed to what is asked of the machine.
+fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
+    let or = |given: Vec<u32>, usual: &[u32]| if given.is_empty() { usual.to_vec() } else { given };
+    let (npads, smallest, largest): (&[u32], Bytes, Bytes) = if args.quick {
+        (&[7], Bytes::kib(4), Bytes::mib(64))
+    } else {
+        (&[0, 7, 15, 31], Bytes::kib(1), Bytes::gib(1))
+    };
+    let npads = or(args.npad.clone(), npads);
+    let (smallest, largest) = (args.smallest.unwrap_or(smallest), args.largest.unwrap_or(largest));
+    check(&npads, smallest, largest)?;
+    let mut kinds: Vec<PageKind> = args.pages.iter().map(|word| (*word).into()).collect();
+    if kinds.is_empty() {
+        kinds = PageKind::ALL.to_vec();
+    }
+    let mut orders: Vec<Order> = args.order.iter().map(|word| (*word).into()).collect();
+    if orders.is_empty() {
+        orders.push(Order::Random);
+        orders.extend((!args.quick).then_some(Order::Sequential));
+    }
+    let part = |part| args.only.is_empty() || args.only.contains(&part);
+    let parts = Parts {
+        lists: part(WalkPart::Lists),
+        lines: part(WalkPart::Knees),
+        bandwidth: part(WalkPart::Bandwidth),
+    };
+    let (repeats, quick) = (args.repeats, args.quick);
+    Ok(Asked {
+        parts,
+        kinds: once_each(kinds),
+        orders: once_each(orders),
+        npads: once_each(npads),
+        smallest,
+        largest,
+        repeats,
+        quick,
+        seed,
+    })
+}
+
+fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> {
+    let fits = |npad: &&u32| **npad <= MOST_NPAD && (**npad + 1).is_power_of_two();
+    if let Some(npad) = npads.iter().find(|npad| !fits(npad)) {
+        return Err(Failure::usage(format!(
+            "--npad {npad} makes no element that sets can be filled with"
+        ))
+        .with_help(format!("0, 1, 3, 7, 15, 31 and so on, up to {MOST_NPAD}")));
+    }
+    if smallest > largest {
+        return Err(Failure::usage(format!(
+            "--smallest {smallest} is more than --largest {largest}"
+        ))
+        .with_help("let the smallest set be no larger than the largest"));
+    }
+    Ok(())
+}
+
+fn unfit(error: PriceError) -> Failure {
+    match error {
+        PriceError::Unavailable(why) => Failure::unfit(why)
+            .with_help("ask for base pages or smaller sets; pagewise doctor says what there is"),
+        other => Failure::usage(other.to_string()),
+    }
+}
+
+/// What will be done, before it is.
+fn announcement(plan: &Plan, repeats: u32) -> String {
+    let cost = plan.cost();
+    format!(
+        "{} points, {repeats} fresh mappings of each: {} mappings, about {}, at most {}, in at most \
+         {} of memory",
+        cost.points, cost.mappings, cost.about_ns, cost.cap_ns, cost.memory_bytes
+    )
+}
+
+fn measure(plan: &Plan, seed: u64, display: &Display, stop: &AtomicBool) -> Walks {
+    let mut rng = Rng::new(seed);
+    let company = Company {
+        shuffle: &mut |order| rng.shuffle(order),
+        stop: &|| stop.load(Ordering::Relaxed),
+        tell: &mut |p| {
+            let set = p.point.set_bytes();
+            display.show(&format!("{} of {}: {set} on {}", p.done, p.total, p.point.pages.name()));
+        },
+    };
+    walk::run(plan, company)
+}
+
+/// Whether anything is known.
+fn is_any(walks: &Walks) -> bool {
+    let rate = walks.bandwidth.one.read_gib_per_s.known().is_some();
+    rate || walks.points.iter().any(|point| !point.samples.is_empty())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::args::{BenchKind, Cli, Command};
+    use clap::Parser;
+
+    fn parse(words: &[&str]) -> Result<Asked, Failure> {
+        let line = ["pagewise", "bench", "tlb"].iter().chain(words);
+        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not bench")
+        };
+        let BenchKind::Tlb(args) = bench.what else { panic!("not tlb") };
+        asked(&args, 1)
+    }
+
+    #[test]
+    fn without_words_everything_is_walked() {
+        let all = parse(&[]).unwrap();
+        assert_eq!(all.npads, [0, 7, 15, 31]);
+        assert_eq!((all.kinds.len(), all.orders.len(), all.repeats), (4, 2, 10));
+        assert_eq!(
+            (all.smallest, all.largest, all.parts),
+            (Bytes::kib(1), Bytes::gib(1), Parts::ALL)
+        );
+    }
+
+    #[test]
+    fn the_short_form_is_less_of_it() {
+        let quick = parse(&["--quick"]).unwrap();
+        assert_eq!(
+            (quick.npads.as_slice(), quick.orders.as_slice()),
+            (&[7][..], &[Order::Random][..])
+        );
+        assert!(quick.quick && quick.largest == Bytes::mib(64));
+        let own = parse(&["--quick", "--npad", "0,31,0", "--order", "sequential"]).unwrap();
+        assert_eq!((own.npads.as_slice(), own.orders.len()), (&[0, 31][..], 1));
+    }
+
+    #[test]
+    fn parts_and_pages_are_chosen() {
+        let some = parse(&["--only", "knees,bandwidth", "--pages", "thp,base"]).unwrap();
+        assert!(!some.parts.lists && some.parts.lines && some.parts.bandwidth);
+        assert_eq!(some.kinds, [PageKind::Base, PageKind::Thp]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let words = [["--npad", "5"], ["--npad", "1023"], ["--smallest", "2G"]];
+        for words in words {
+            assert!(parse(&words).is_err(), "{words:?}");
+        }
+        assert!(parse(&["--npad", "4294967295"]).is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! `bench tlb` on this machine: measured, proven, kept, drawn; and ended early.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+
+use helper::{Place, experiment, once_free, only_turn, said};
+use pagewise_model::run::Run;
+use pagewise_model::walk::PageKind;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
+    let always: [&'a str; 6] =
+        ["bench", "tlb", "--only=lists", "--npad=7", "--smallest=4K", "--order=random"];
+    place.pagewise(&[&always, words].concat())
+}
+
+#[test]
+fn walks_are_measured_kept_and_drawn() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let (csv, svg, html) = (file("a.csv"), file("a.svg"), file("a.html"));
+    let words = ["--largest=64K", "--repeats=2", "--json", "--csv", &csv, "--chart", &svg];
+    let Some(done) = experiment(|| bench(&place, &words)) else { return };
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
+    let run = Run::from_json(&done.stdout).unwrap();
+    let walks = run.walks.unwrap();
+    let base = walks.points.iter().filter(|p| p.pages == PageKind::Base);
+    let samples: Vec<usize> = base
+        .map(|point| {
+            assert_eq!(point.page_bytes.known(), Some(&walks.base_page_bytes), "{point:?}");
+            point.samples.len()
+        })
+        .collect();
+    assert_eq!(samples, [2; 5]);
+    let rows: usize = walks.points.iter().map(|p| p.samples.len().max(1)).sum();
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + rows);
+    assert_eq!(walks.judgement.unwrap().advice.len(), 3);
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
+    let shown = place.pagewise(&["show", &run.id]).output().unwrap();
+    assert!(said(&shown.stdout).contains("what this machine should do"), "{}", said(&shown.stdout));
+    let words = ["--npad=5", "--chart", &html];
+    assert_eq!(bench(&place, &words).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn what_is_known_is_told_when_it_ends_early() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let interrupted = || {
+        let mut front = bench(&place, &["--largest=1M", "--repeats=1000"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The announcement comes when signals are taken and nothing is walked yet.
+        let mut said_first = String::new();
+        BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
+        if said_first.contains("another experiment runs") {
+            front.wait().unwrap();
+            return None;
+        }
+        assert!(said_first.contains("fresh mappings of each"), "{said_first}");
+        kill_process(Pid::from_child(&front), Signal::INT).unwrap();
+        Some(front.wait_with_output().unwrap())
+    };
+    let Some(done) = once_free(interrupted) else { return };
+    assert_eq!(done.status.code(), Some(130));
+    assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
+}
