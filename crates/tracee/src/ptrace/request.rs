@@ -297,7 +297,7 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
 }
 
 /// The next stop or end of any thread that the calling one has seized, with that thread. Ends are
-/// treated as by [`poll_stop`].
+/// treated as by [`poll_stop`]; another thread of ours may take that of its child first.
 ///
 /// # Errors
 /// ECHILD when there is none left.
@@ -305,8 +305,12 @@ pub fn wait_any_stop() -> Result<(i32, Stop), SysError> {
     let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WNOTHREAD;
     loop {
         let Some((tid, ..)) = wait_for(libc::P_ALL, 0, flags)? else { continue };
-        if let Some(stop) = poll_stop(tid)? {
-            return Ok((tid, stop));
+        match poll_stop(tid) {
+            Ok(Some(stop)) => return Ok((tid, stop)),
+            Ok(None) => {}
+            // Not that there is none left: this one's end was taken since it was found.
+            Err(error) if error.errno() == Some(libc::ECHILD) => return Ok((tid, Stop::Exited(0))),
+            Err(error) => return Err(error),
         }
     }
 }
