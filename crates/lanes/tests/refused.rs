@@ -13,6 +13,7 @@ use pagewise_lanes::buffer::{Dropped, Frozen, Pages, Sent, Store, acked};
 use pagewise_lanes::probe::{Answer, Sink, Source, ask};
 use rustix::io::Errno;
 use std::io::{PipeReader, PipeWriter, Read};
+use std::sync::{Mutex, PoisonError};
 
 const ERRNOS: [Errno; 4] = [Errno::PERM, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP];
 const ADVICE: u32 = 2; // the argument of madvise(2) that says what
@@ -77,8 +78,11 @@ fn jump(code: u32, k: u32, skip: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: skip, k }
 }
 
-/// Runs `body` in a thread where `refused` fails, once for each errno.
+/// Runs `body` in a thread where `refused` fails, once for each errno. One at a time: while a child
+/// of another test holds a copy of a mapping, a memfd cannot be sealed, and other memory serves.
 fn under(refused: Refused, body: fn(Errno)) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for errno in ERRNOS {
         let thread = std::thread::spawn(move || {
             if install(refused, errno) {
