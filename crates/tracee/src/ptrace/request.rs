@@ -296,20 +296,28 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
     Ok(Some(Stop::Exited(0)))
 }
 
-/// The next stop or end of any thread that the calling one has seized, with that thread. Ends are
-/// treated as by [`poll_stop`]; another thread of ours may take that of its child first.
+/// The next stop or end of any thread that the calling one has seized, with that thread; `None` when
+/// there is none left. Ends are treated as by [`poll_stop`]; another thread of ours may take that of
+/// its child first.
 ///
 /// # Errors
-/// ECHILD when there is none left.
-pub fn wait_any_stop() -> Result<(i32, Stop), SysError> {
+/// When the kernel refuses.
+pub fn wait_any_stop() -> Result<Option<(i32, Stop)>, SysError> {
     let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WNOTHREAD;
     loop {
-        let Some((tid, ..)) = wait_for(libc::P_ALL, 0, flags)? else { continue };
+        let tid = match wait_for(libc::P_ALL, 0, flags) {
+            Ok(Some((tid, ..))) => tid,
+            Ok(None) => continue,
+            Err(error) if error.errno() == Some(libc::ECHILD) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         match poll_stop(tid) {
-            Ok(Some(stop)) => return Ok((tid, stop)),
+            Ok(Some(stop)) => return Ok(Some((tid, stop))),
             Ok(None) => {}
-            // Not that there is none left: this one's end was taken since it was found.
-            Err(error) if error.errno() == Some(libc::ECHILD) => return Ok((tid, Stop::Exited(0))),
+            // Its end was taken since it was found.
+            Err(error) if error.errno() == Some(libc::ECHILD) => {
+                return Ok(Some((tid, Stop::Exited(0))));
+            }
             Err(error) => return Err(error),
         }
     }

@@ -71,12 +71,7 @@ impl Engine {
 
     /// Serves the tree until its last thread has ended. See [`super::serve`].
     pub(super) fn serve(&mut self, reaped: &Receiver<()>) -> Result<(), SysError> {
-        loop {
-            let (tid, stop) = match request::wait_any_stop() {
-                Ok(found) => found,
-                Err(error) if error.errno() == Some(libc::ECHILD) => return Ok(()),
-                Err(error) => return Err(error),
-            };
+        while let Some((tid, stop)) = request::wait_any_stop()? {
             if tid == self.root && stop.is_end() {
                 if std::mem::replace(&mut self.root_is_over, true) {
                     // Nobody takes it: nobody is left to wait for the others either.
@@ -87,6 +82,7 @@ impl Engine {
             }
             self.handle(tid, stop);
         }
+        Ok(())
     }
 
     fn handle(&mut self, tid: i32, stop: Stop) {

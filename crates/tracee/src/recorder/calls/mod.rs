@@ -132,14 +132,13 @@ impl Follower {
     /// Serves stops until the program has ended; what it leaves behind is let go with this thread.
     fn serve(mut self) -> Result<Self, SysError> {
         while self.threads.values().any(|thread| thread.pid == self.root) {
-            match request::wait_any_stop() {
-                Ok((tid, stop)) if stop.is_end() => {
+            match request::wait_any_stop()? {
+                Some((tid, stop)) if stop.is_end() => {
                     self.threads.remove(&tid);
                 }
                 // A thread that is killed while it is served tells its end by itself.
-                Ok((tid, stop)) => drop(self.stopped(tid, stop)),
-                Err(error) if error.errno() == Some(libc::ECHILD) => break,
-                Err(error) => return Err(error),
+                Some((tid, stop)) => drop(self.stopped(tid, stop)),
+                None => break,
             }
         }
         Ok(self)
