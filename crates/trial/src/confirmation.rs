@@ -39,7 +39,7 @@ pub(crate) fn run<B: Bench>(
     while done < wanted {
         let mean = (runner.spent_ns() - started) / u64::from(done.max(1));
         if done > 0 && mean > runner.allowance_ns() {
-            halt = Some(Halt::Budget).filter(|_| done < planned);
+            halt = Some(Halt::Budget);
             break;
         }
         let tally = Tally { stage: Stage::Confirmation, done, total: wanted };
@@ -53,7 +53,7 @@ pub(crate) fn run<B: Bench>(
             break;
         }
         if let Err(why) = ended {
-            halt = Some(why).filter(|why| done < planned || *why != Halt::Budget);
+            halt = Some(why);
             break;
         }
         done += 1;
@@ -65,7 +65,8 @@ pub(crate) fn run<B: Bench>(
     }
     relate_canaries(&mut blocks, &canaries);
     gate(&mut blocks);
-    (blocks, halt)
+    // A budget that ends among the blocks run again has held all that were planned.
+    (blocks, halt.filter(|why| done < planned || *why != Halt::Budget))
 }
 
 fn run_block<B: Bench>(
