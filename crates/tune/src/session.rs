@@ -14,7 +14,7 @@ use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::{Experiment, Verdict, Word};
+use pagewise_model::trial::{Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
@@ -304,45 +304,38 @@ impl<'a> Session<'a> {
 
     fn keep(&mut self) -> Step {
         let Some(experiment) = &self.run.experiment else { return Step::Done };
-        let gain = |name: &str| {
-            let verdict = experiment.verdicts.iter().find(|v| v.arm == name);
-            verdict.and_then(|v| v.effect.as_ref()).map_or(1.0, |e| e.ratio)
-        };
         if let Some(why) = &experiment.halted {
             self.run.outcome = Some(Outcome::CannotTell { why: why.clone() });
             return Step::Done;
         }
-        let mut kept: Vec<String> = experiment
-            .verdicts
-            .iter()
-            .filter(|v| v.word == Word::Keep)
-            .map(|v| v.arm.clone())
-            .collect();
-        kept.sort_by(|a, b| gain(a).total_cmp(&gain(b)));
+        let mut kept: Vec<&Verdict> =
+            experiment.verdicts.iter().filter(|v| v.word == Word::Keep).collect();
+        let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(1.0, |e| e.ratio);
+        kept.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
         self.run.outcome = Some(if kept.is_empty() {
             match undecided(&experiment.verdicts) {
                 Some(why) => Outcome::CannotTell { why },
                 None => Outcome::NothingKept,
             }
         } else {
-            self.run.receipt = kept.iter().find_map(|name| self.receipt(name));
-            self.run.warnings.extend(self.beyond_ceiling(experiment, &kept));
-            Outcome::Proven { keep: kept }
+            self.run.receipt = kept.iter().find_map(|verdict| self.receipt(&verdict.arm));
+            self.run.warnings.extend(self.beyond_ceiling(&kept));
+            Outcome::Proven { keep: kept.iter().map(|verdict| verdict.arm.clone()).collect() }
         });
         Step::Done
     }
 
-    /// The best of the remedies' arms that saves more than the ceiling said, beyond doubt.
-    fn beyond_ceiling(&self, experiment: &Experiment, kept: &[String]) -> Option<String> {
+    /// The first of the remedies' arms among `kept` that saves more than the ceiling said, beyond doubt.
+    fn beyond_ceiling(&self, kept: &[&Verdict]) -> Option<String> {
         let ceiling = self.run.diagnosis.as_ref()?.ceiling_share;
-        let mut remedies = kept.iter().filter(|&name| self.run.doses.iter().any(|d| d.0 == *name));
-        remedies.find_map(|name| {
-            let verdict = experiment.verdicts.iter().find(|v| v.arm == *name)?;
+        let is_remedy = |verdict: &Verdict| self.run.doses.iter().any(|d| d.0 == verdict.arm);
+        kept.iter().filter(|verdict| is_remedy(verdict)).find_map(|verdict| {
             let least = 1.0 - verdict.effect.as_ref()?.ratio_high;
             (least > ceiling).then(|| {
                 format!(
-                    "{name} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling leaves out \
+                    "{} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling leaves out \
                      what a program loses after a fault (caches, branch predictors)",
+                    verdict.arm,
                     least * 100.0,
                     ceiling * 100.0
                 )
