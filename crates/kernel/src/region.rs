@@ -210,19 +210,14 @@ impl Region {
 
     /// How much is resident, and on which pages.
     pub fn residency(&self) -> Result<smaps::Residency, SysError> {
-        let mut total = smaps::Residency::default();
-        for entry in self.entries()? {
-            total += entry.residency;
-        }
-        Ok(total)
+        Ok(smaps::total(&self.entries()?))
     }
 
     /// The size of the pages on which everything that is resident lies, as `smaps` proves; none where
     /// nothing is resident, or not all of it on pages of one size.
     pub fn proven_page(&self) -> Result<Option<PageSize>, SysError> {
         let entries = self.entries()?;
-        let mut total = smaps::Residency::default();
-        entries.iter().for_each(|entry| total += entry.residency);
+        let total = smaps::total(&entries);
         let made_for = entries.first().and_then(|entry| entry.page);
         Ok(match (total.rss, total.anon_huge, total.pool) {
             (Bytes(0), Bytes(0), Bytes(1..)) => made_for,

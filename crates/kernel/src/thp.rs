@@ -7,6 +7,7 @@
 use crate::error::SysError;
 use crate::proc::{read_bytes, read_number, read_text};
 use pagewise_model::{Bytes, PageSize};
+use std::path::PathBuf;
 
 const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
 
@@ -61,27 +62,31 @@ pub struct SizeControl {
 
 /// Every size that this kernel knows, smallest first; empty before multi-size THP.
 pub fn sizes() -> Result<Vec<SizeControl>, SysError> {
-    let fail = |e| SysError::new("read_dir", DIR, e);
-    let mut sizes = Vec::new();
-    for entry in std::fs::read_dir(DIR).map_err(fail)? {
-        let name = entry.map_err(fail)?.file_name();
-        let Some(size) = name.to_str().and_then(size_of_directory) else { continue };
+    let control = |(size, dir): (PageSize, PathBuf)| {
         let word = |file: &str| {
-            let text = read_bytes(format!("{DIR}/{}/{file}", name.display())).ok()?;
+            let text = read_bytes(dir.join(file)).ok()?;
             chosen(&String::from_utf8_lossy(&text)).map(str::to_owned)
         };
-        sizes.push(SizeControl {
-            size,
-            enabled: word("enabled"),
-            shmem_enabled: word("shmem_enabled"),
-        });
+        SizeControl { size, enabled: word("enabled"), shmem_enabled: word("shmem_enabled") }
+    };
+    Ok(sized_directories(DIR)?.into_iter().map(control).collect())
+}
+
+/// The directories `hugepages-<n>kB` in `dir` with their page sizes, smallest first.
+pub(crate) fn sized_directories(dir: &str) -> Result<Vec<(PageSize, PathBuf)>, SysError> {
+    let fail = |e| SysError::new("read_dir", dir, e);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let size = entry.file_name().to_str().and_then(size_of_directory);
+        found.extend(size.map(|size| (size, entry.path())));
     }
-    sizes.sort_by_key(|s| s.size);
-    Ok(sizes)
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// The page size in the name `hugepages-<n>kB` of a directory.
-pub(crate) fn size_of_directory(name: &str) -> Option<PageSize> {
+fn size_of_directory(name: &str) -> Option<PageSize> {
     let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     PageSize::new(Bytes(kib.checked_mul(1024)?).0)
 }

@@ -13,35 +13,8 @@
 
 use crate::cpuid::{self, Registers};
 use crate::proc::cpuinfo;
+use pagewise_model::walk::TlbSide as Side;
 use pagewise_model::{Bytes, PageSize};
-use std::fmt;
-
-/// What a TLB translates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
-    /// Data.
-    Data,
-    /// Data, loads only.
-    Load,
-    /// Data, stores only.
-    Store,
-    /// Code.
-    Code,
-    /// Both.
-    Unified,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Data => "dTLB",
-            Self::Load => "load dTLB",
-            Self::Store => "store dTLB",
-            Self::Code => "iTLB",
-            Self::Unified => "TLB",
-        })
-    }
-}
 
 /// One TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

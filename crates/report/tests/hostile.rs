@@ -11,7 +11,7 @@ use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::text::{cells, is_hostile};
 use pagewise_report::{Style, compare, markdown, render};
 use proptest::prelude::*;
-use support::{candidate, cost, doctor, effect, experiment, proven, run, verdict};
+use support::{assert_harmless, candidate, cost, doctor, effect, experiment, proven, run, verdict};
 
 const HOSTILE: &str = "x\x1b]0;owned\x07\u{9b}2J\u{202e}cod\u{2066}\r\n\t\u{200b}| `<b>` @all";
 
@@ -39,11 +39,6 @@ fn hostile_run() -> Run {
     }
     run.experiment.as_mut().unwrap().verdicts.push(verdict(HOSTILE, Word::Reject, HOSTILE, None));
     run
-}
-
-fn assert_harmless(text: &str) {
-    let bad: Vec<char> = text.chars().filter(|&c| c != '\n' && is_hostile(c)).collect();
-    assert!(bad.is_empty(), "{bad:?} in\n{text}");
 }
 
 #[test]

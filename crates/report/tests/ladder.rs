@@ -7,13 +7,14 @@ mod support;
 use pagewise_model::Fact;
 use pagewise_model::ladder::{Consumption, Ladder, Point, Reader, Writer};
 use pagewise_report::ladder::{csv, html, section, svg};
-use pagewise_report::text::{cells, is_hostile};
+use pagewise_report::text::cells;
 use pagewise_report::{Style, render};
 use proptest::prelude::*;
 use support::ladder::{bench, ladder, point, rung, sweep};
-use support::{PLAIN, check};
-
-const HOSTILE: &str = "</title><script>alert(1)</script>\x1b]0;x\x07\u{202e}\" onload='x' & , \n";
+use support::{
+    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
+    check,
+};
 
 #[test]
 fn the_ladder_as_text() {
@@ -31,9 +32,7 @@ fn a_sweep_as_text() {
 fn every_repeat_as_csv() {
     let text = csv(&ladder());
     check("ladder.csv", &text);
-    let fields = |line: &str| line.split(',').count();
-    let header = fields(text.lines().next().unwrap());
-    assert!(text.lines().all(|line| fields(line) == header), "{text}");
+    assert_rows_are_whole(&text);
     assert_eq!(pagewise_report::csv(&bench(ladder())), text);
 }
 
@@ -47,10 +46,7 @@ fn the_charts() {
 fn the_page() {
     let page = html(&bench(ladder()));
     check("ladder.html", &page);
-    for part in ["http://", "https://", "<script", "<link", "@import", "url("] {
-        let namespace = page.replace("http://www.w3.org/2000/svg", "");
-        assert!(!namespace.contains(part), "{part}");
-    }
+    assert_needs_nothing_from_outside(&page);
 }
 
 #[test]
@@ -98,8 +94,7 @@ fn text_of_others_is_text_everywhere() {
     run.pagewise = HOSTILE.into();
     for text in [section(&hostile(), &PLAIN), csv(&hostile()), svg(&hostile(), HOSTILE), html(&run)]
     {
-        let bad: Vec<char> = text.chars().filter(|&c| c != '\n' && is_hostile(c)).collect();
-        assert!(bad.is_empty(), "{bad:?} in\n{text}");
+        assert_harmless(&text);
     }
     for text in [svg(&hostile(), HOSTILE), html(&run)] {
         assert!(!text.contains("<script") && !text.contains("\" onload"), "{text}");

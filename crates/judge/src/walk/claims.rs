@@ -29,8 +29,7 @@ pub(super) fn claims(walks: &Walks, curves: &[Curve], all: &[Knee]) -> Vec<Claim
             .iter()
             .filter(|k| k.pages == curve.pages && k.apart_bytes == curve.apart_bytes)
             .collect();
-        let on_page = |t: &&ClaimedTlb| t.side.serves_loads() && t.page_bytes.contains(&page);
-        let mut claimed: Vec<&ClaimedTlb> = walks.claimed.iter().filter(on_page).collect();
+        let mut claimed: Vec<&ClaimedTlb> = walks.serving_loads(page).collect();
         claimed.sort_by_key(|t| (t.level, t.entries));
         let found = Found { knees: &here, walked: last.pages, curve };
         claims.extend(claimed.iter().map(|tlb| judge(tlb, page, &found)));

@@ -1,6 +1,7 @@
 //! The cost of translation: lines on a page each, less the same number of lines packed together, repeat
 //! by repeat.
 
+use super::paired_ns;
 use pagewise_model::Bytes;
 use pagewise_model::measured::median;
 use pagewise_model::walk::{PageKind, Path, Point, Walks};
@@ -58,14 +59,8 @@ fn packed(walks: &Walks) -> Vec<&Point> {
 }
 
 fn step(point: &Point, reference: &Point) -> Option<Step> {
-    let differences: Vec<f64> = point
-        .samples
-        .iter()
-        .filter_map(|s| {
-            let other = reference.samples.iter().find(|o| o.repeat == s.repeat)?;
-            Some(s.load_ns - other.load_ns)
-        })
-        .collect();
+    let differences: Vec<f64> =
+        paired_ns(point, reference).map(|(ns, packed_ns)| ns - packed_ns).collect();
     let extra_ns = median(&differences)?;
     let deviations: Vec<f64> = differences.iter().map(|d| (d - extra_ns).abs()).collect();
     let sd = MAD_TO_SD * median(&deviations)?;

@@ -14,8 +14,8 @@ mod extra;
 mod knees;
 mod ratios;
 
-use extra::Curve;
-use pagewise_model::walk::{Judgement, Knee, PageKind, Path, Walks};
+use extra::{Curve, Step};
+use pagewise_model::walk::{Judgement, Knee, PageKind, Path, Point, Walks};
 use pagewise_model::{Bytes, Fact};
 
 /// Lines at the distance of base pages on huge ones are compared where they have at most this many huge
@@ -29,14 +29,14 @@ pub fn judge(walks: &Walks) -> Judgement {
     let curves = curves(walks);
     let knees: Vec<Knee> = curves.iter().flat_map(knees::find).collect();
     let claims = claims::claims(walks, &curves, &knees);
-    let huge_translation_share = huge_translation_share(walks);
+    let huge_translation_share = huge_translation_share(walks, &curves);
     let advice = advice::advice(walks, &ratios, &knees);
     Judgement { ratios, knees, claims, huge_translation_share, advice }
 }
 
 /// Distance of lines that have a page each, smallest pages first.
 fn distances(walks: &Walks) -> Vec<(PageKind, Bytes)> {
-    let apart = |p: &pagewise_model::walk::Point| match p.path {
+    let apart = |p: &Point| match p.path {
         Path::Lines { apart_bytes } if p.path != Path::PACKED => Some((p.pages, apart_bytes)),
         _ => None,
     };
@@ -58,27 +58,32 @@ fn curves(walks: &Walks) -> Vec<Curve> {
 
 /// Cost of translation on huge pages over that on base pages, at the largest number of lines that a few
 /// huge pages hold.
-fn huge_translation_share(walks: &Walks) -> Fact<f64> {
-    let apart = distances(walks).into_iter().find(|(kind, _)| *kind == PageKind::Base);
-    let Some((_, apart_bytes)) = apart else { return Fact::missing("no lines on base pages") };
-    let on = |kind| extra::curve(walks, kind, apart_bytes).steps;
-    let (base, huge) = (on(PageKind::Base), on(PageKind::Thp));
-    let most = MOST_HUGE_PAGES * walks.huge_page_bytes.bytes() / apart_bytes.0.max(1);
-    let Some(both) = huge
-        .iter()
-        .rev()
-        .filter(|step| step.pages <= most)
-        .find_map(|step| Some((step, base.iter().find(|other| other.pages == step.pages)?)))
-    else {
+fn huge_translation_share(walks: &Walks, curves: &[Curve]) -> Fact<f64> {
+    let Some(base) = curves.iter().find(|curve| curve.pages == PageKind::Base) else {
+        return Fact::missing("no lines on base pages");
+    };
+    let huge = extra::curve(walks, PageKind::Thp, base.apart_bytes);
+    let most = MOST_HUGE_PAGES * walks.huge_page_bytes.bytes() / base.apart_bytes.0.max(1);
+    let on_base = |step| base.steps.iter().find(|other: &&Step| other.pages == step);
+    let few = huge.steps.iter().rev().filter(|step| step.pages <= most);
+    let both = few.filter_map(|step| Some((step, on_base(step.pages)?))).next();
+    let Some((huge, base)) = both else {
         return Fact::missing("no lines on huge pages at the distance of base pages");
     };
-    let (huge, base) = both;
     // Below this the difference that is looked for drowns in noise.
     let seen = 4.0 * (huge.noise_ns + base.noise_ns);
     if base.extra_ns <= seen.max(0.1 * base.load_ns) {
         return Fact::missing("translation of base pages costs too little here to tell");
     }
     Fact::Known((huge.extra_ns / base.extra_ns).max(0.0))
+}
+
+/// Times of a load in the repeats that both points have.
+fn paired_ns(point: &Point, other: &Point) -> impl Iterator<Item = (f64, f64)> {
+    point.samples.iter().filter_map(|s| {
+        let o = other.samples.iter().find(|o| o.repeat == s.repeat)?;
+        Some((s.load_ns, o.load_ns))
+    })
 }
 
 #[cfg(test)]

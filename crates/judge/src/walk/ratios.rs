@@ -6,6 +6,7 @@
 //! say why: pieces of one walk that differ as much as whole mappings do are a disturbance; pieces that
 //! agree while mappings differ are the placement of the pages.
 
+use super::paired_ns;
 use crate::stats::shift;
 use pagewise_model::Fact;
 use pagewise_model::measured::median;
@@ -33,14 +34,7 @@ pub(super) fn ratios(walks: &Walks) -> Vec<Ratio> {
 }
 
 fn ratio(path: Path, base: &Point, larger: &Point) -> Option<Ratio> {
-    let logs: Vec<f64> = larger
-        .samples
-        .iter()
-        .filter_map(|s| {
-            let other = base.samples.iter().find(|o| o.repeat == s.repeat)?;
-            Some((s.load_ns / other.load_ns).ln())
-        })
-        .collect();
+    let logs: Vec<f64> = paired_ns(larger, base).map(|(ns, base_ns)| (ns / base_ns).ln()).collect();
     let shifted = shift(&logs);
     let ratio = shifted.map_or_else(|| median(&logs), |s| Some(s.estimate))?.exp();
     let width = shifted.map_or_else(|| range(&logs), |s| s.high - s.low).exp() - 1.0;

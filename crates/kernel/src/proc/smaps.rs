@@ -118,8 +118,14 @@ pub fn parse(text: &[u8]) -> Vec<Entry> {
 /// The sum over all entries; serves `smaps` and `smaps_rollup`.
 #[must_use]
 pub fn sum(text: &[u8]) -> Residency {
+    total(&parse(text))
+}
+
+/// The sum over these entries.
+#[must_use]
+pub fn total(entries: &[Entry]) -> Residency {
     let mut total = Residency::default();
-    for entry in parse(text) {
+    for entry in entries {
         total += entry.residency;
     }
     total

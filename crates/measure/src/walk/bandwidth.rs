@@ -46,34 +46,38 @@ type Values = Result<Vec<[f64; WORKS]>, String>;
 #[derive(Debug)]
 pub(super) struct Rounds {
     cpus: Vec<u32>,
-    buffer: Option<Bytes>,
+    buffer: Bytes,
     one: Values,
     all: Values,
 }
 
 impl Rounds {
     pub(super) fn new(cpus: &[u32], most: Bytes) -> Self {
-        let one_cpu = || "only one CPU may be used here".to_owned();
-        let all = if cpus.len() > 1 { Ok(Vec::new()) } else { Err(one_cpu()) };
-        Self { cpus: cpus.to_vec(), buffer: buffer(cpus.len(), most), one: Ok(Vec::new()), all }
+        let buffer = buffer(cpus.len(), most);
+        let (one, all) = match (buffer, cpus.len()) {
+            (None, _) => {
+                let why = "too little memory for buffers beyond the caches".to_owned();
+                (Err(why.clone()), Err(why))
+            }
+            (Some(_), ..2) => (Ok(Vec::new()), Err("only one CPU may be used here".to_owned())),
+            (Some(_), _) => (Ok(Vec::new()), Ok(Vec::new())),
+        };
+        Self { cpus: cpus.to_vec(), buffer: buffer.unwrap_or_default(), one, all }
     }
 
     /// Takes one repeat, alone and with all.
     pub(super) fn step(&mut self) {
-        let Some(each) = self.buffer else { return };
         let alone = self.cpus.get(..1).unwrap_or_default();
-        step(&mut self.one, alone, each);
-        step(&mut self.all, &self.cpus, each);
+        step(&mut self.one, alone, self.buffer);
+        step(&mut self.all, &self.cpus, self.buffer);
     }
 
     pub(super) fn finish(self) -> Bandwidth {
-        let why =
-            self.buffer.is_none().then_some("too little memory for buffers beyond the caches");
         Bandwidth {
-            buffer_bytes: self.buffer.unwrap_or_default(),
+            buffer_bytes: self.buffer,
             cpus: u32::try_from(self.cpus.len()).unwrap_or(u32::MAX),
-            one: rates(self.one, why),
-            all: rates(self.all, why),
+            one: rates(self.one),
+            all: rates(self.all),
         }
     }
 }
@@ -87,11 +91,10 @@ fn step(values: &mut Values, cpus: &[u32], each: Bytes) {
     }
 }
 
-fn rates(values: Values, why: Option<&str>) -> Rates {
-    let taken = match (values, why) {
-        (_, Some(why)) => return Rates::missing(why),
-        (Err(why), None) => return Rates::missing(&why),
-        (Ok(taken), None) => taken,
+fn rates(values: Values) -> Rates {
+    let taken = match values {
+        Err(why) => return Rates::missing(&why),
+        Ok(taken) => taken,
     };
     let of = |work: usize| {
         let values: Vec<f64> = taken.iter().map(|rates| rates[work]).collect();

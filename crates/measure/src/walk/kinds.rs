@@ -18,8 +18,8 @@ pub(super) struct Kinds {
 impl Kinds {
     pub(super) fn here() -> Self {
         let huge = page_size::huge();
-        let larger = |pools: Vec<hugetlb::Pool>| pools.into_iter().find(|pool| pool.page > huge);
-        let giant = hugetlb::pools().ok().and_then(larger).map(|pool| pool.page);
+        let pools = hugetlb::sizes().unwrap_or_default();
+        let giant = pools.into_iter().find(|page| *page > huge);
         Self { base: page_size::base(), huge, giant }
     }
 

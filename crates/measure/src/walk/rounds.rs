@@ -7,7 +7,7 @@ use super::plan::Plan;
 use crate::error::PriceError;
 use crate::sample::Stop;
 use pagewise_kernel::{affinity, clock, limits, tlb};
-use pagewise_model::walk::{ClaimedTlb, Path, Point, Sample, TlbSide, Walks};
+use pagewise_model::walk::{ClaimedTlb, Path, Point, Sample, Walks};
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Before mappings from this size on it is asked again what may be taken.
@@ -172,13 +172,7 @@ fn claimed(cpu: u32) -> Vec<ClaimedTlb> {
     });
     let one = |found: tlb::Tlb| ClaimedTlb {
         level: found.level,
-        side: match found.side {
-            tlb::Side::Data => TlbSide::Data,
-            tlb::Side::Load => TlbSide::Load,
-            tlb::Side::Store => TlbSide::Store,
-            tlb::Side::Code => TlbSide::Code,
-            tlb::Side::Unified => TlbSide::Unified,
-        },
+        side: found.side,
         page_bytes: found.page_sizes(),
         entries: found.entries,
         scaled_entries: found.scaled,

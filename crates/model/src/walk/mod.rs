@@ -164,7 +164,7 @@ impl Point {
 }
 
 /// What a TLB translates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TlbSide {
     /// Loads and stores.
@@ -180,6 +180,18 @@ pub enum TlbSide {
 }
 
 impl TlbSide {
+    /// A TLB of this side, as it is shown.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Data => "dTLB",
+            Self::Load => "load dTLB",
+            Self::Store => "store dTLB",
+            Self::Code => "iTLB",
+            Self::Unified => "TLB",
+        }
+    }
+
     /// Loads go through it.
     #[must_use]
     pub const fn serves_loads(self) -> bool {
@@ -320,11 +332,10 @@ impl Walks {
         curve
     }
 
-    /// The kinds of pages on which anything was asked for, in the order in which they are shown.
-    #[must_use]
-    pub fn kinds(&self) -> Vec<PageKind> {
-        let used = |kind: &PageKind| self.points.iter().any(|p| p.pages == *kind);
-        PageKind::ALL.into_iter().filter(used).collect()
+    /// The claimed TLBs through which loads of pages of this size go.
+    pub fn serving_loads(&self, page: PageSize) -> impl Iterator<Item = &ClaimedTlb> {
+        let serves = move |t: &&ClaimedTlb| t.side.serves_loads() && t.page_bytes.contains(&page);
+        self.claimed.iter().filter(serves)
     }
 
     /// The lists that were asked for, random ones first, by growing element.

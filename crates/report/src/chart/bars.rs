@@ -92,8 +92,7 @@ impl Bars {
         plot.top = 66.0 + level_count as f64 * LEVEL + 6.0;
         plot.bottom = plot.top + self.groups.iter().map(height).sum::<f64>();
         let mut canvas = Canvas::new();
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, ROOM));
-        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, ROOM));
+        canvas.heading(At(MARGIN, 28.0), ROOM, &self.title, &self.subtitle);
         draw_axis(&mut canvas, &plot, self.unit);
         self.draw_marks(&mut canvas, &plot, &levels);
         let mut y = plot.top;

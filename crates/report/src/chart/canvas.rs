@@ -107,6 +107,12 @@ impl Canvas {
         ));
     }
 
+    /// A title at `at`, and under it what it is about; both cut to `room`.
+    pub(super) fn heading(&mut self, at: At, room: f64, title: &str, subtitle: &str) {
+        self.text("pw-title", Anchor::Start, at, &fit(title, 17.0, room));
+        self.text("pw-faint", Anchor::Start, At(at.0, at.1 + 20.0), &fit(subtitle, SMALL, room));
+    }
+
     /// A line from point to point in a colour of its own.
     pub(super) fn polyline(&mut self, colour: &str, points: &[At]) {
         let places: Vec<String> =

@@ -5,7 +5,7 @@
 //! panels, so that panels can be compared. The best cell of a panel has a frame; a cell without a
 //! value has no colour and says why to those who point at it.
 
-use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
+use super::canvas::{Anchor, At, Canvas, text_width};
 use super::scale::colour;
 use crate::number::three_digits;
 
@@ -46,8 +46,7 @@ impl Heat {
         let width = (LEFT + widest as f64 * CELL.0 + MARGIN).max(NARROWEST);
         let room = width - 2.0 * MARGIN;
         let mut canvas = Canvas::new();
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, room));
-        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, room));
+        canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
         let (least, most) = self.bounds();
         let mut y = TOP;
         for panel in &self.panels {

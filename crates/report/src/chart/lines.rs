@@ -91,8 +91,7 @@ impl Lines {
     /// The picture as SVG.
     pub(crate) fn draw(&self) -> String {
         let mut canvas = Canvas::new();
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, ROOM));
-        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, ROOM));
+        canvas.heading(At(MARGIN, 28.0), ROOM, &self.title, &self.subtitle);
         let mut y = TOP;
         for panel in &self.panels {
             draw_panel(&mut canvas, panel, y);

@@ -50,8 +50,7 @@ impl Stacks {
     pub(crate) fn draw(&self) -> String {
         let room = WIDTH - 2.0 * MARGIN;
         let mut canvas = Canvas::new();
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &fit(&self.title, 17.0, room));
-        canvas.text("pw-faint", Anchor::Start, At(MARGIN, 48.0), &fit(&self.subtitle, SMALL, room));
+        canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
         let mut y = TOP;
         for row in &self.rows {
             let label = fit(&row.label, SMALL, LEFT - MARGIN - 8.0);

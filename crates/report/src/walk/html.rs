@@ -1,6 +1,6 @@
 //! One page with everything: curves, a table of each list, claims, bandwidth, advice, machine, command.
 
-use super::table::{kinds, ratio_text, ratios, sets};
+use super::table::{best_ratio, kinds, ratio_text, sets};
 use super::{backing_text, describe, picture, protocol, rate_text, unsteady};
 use crate::chart::escape_markup;
 use crate::claims;
@@ -72,8 +72,7 @@ fn time(point: Option<&Point>) -> String {
 }
 
 fn worth(walks: &Walks, path: Path, set: Bytes) -> String {
-    let best = ratios(walks, path, set).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
-    best.map_or_else(
+    best_ratio(walks, path, set).map_or_else(
         || "<td></td><td></td>".to_owned(),
         |ratio| {
             format!("<td>{}</td><td class=\"warn\">{}</td>", ratio_text(ratio), unsteady(ratio))
@@ -99,10 +98,7 @@ fn unavailable(walks: &Walks) -> String {
 
 fn translation(judgement: &Judgement) -> String {
     let heading = "What the processor claims of its TLBs, and where loads begin to cost more";
-    let backing = match &judgement.huge_translation_share {
-        Fact::Known(share) => backing_text(*share),
-        Fact::Missing(why) => format!("how huge pages are backed: {why}"),
-    };
+    let backing = backing_text(&judgement.huge_translation_share);
     format!("{}<p>{}.</p>\n", claims::html(heading, &judgement.claims), escape_markup(&backing))
 }
 

@@ -123,7 +123,11 @@ fn unavailable(walks: &Walks, style: &Style) -> String {
 }
 
 /// What huge pages are to the TLB, in a sentence.
-fn backing_text(share: f64) -> String {
+fn backing_text(share: &Fact<f64>) -> String {
+    let share = match share {
+        Fact::Known(share) => *share,
+        Fact::Missing(why) => return format!("how huge pages are backed: {why}"),
+    };
     let meaning = match share {
         s if s < 0.3 => "huge pages are translated as such",
         s if s > 0.7 => {
@@ -140,10 +144,7 @@ fn backing_text(share: f64) -> String {
 
 fn backing(judgement: &Judgement, style: &Style) -> String {
     let mut page = Page::new(style);
-    match &judgement.huge_translation_share {
-        Fact::Known(share) => page.hanging(&backing_text(*share), 2),
-        Fact::Missing(why) => page.hanging(&format!("how huge pages are backed: {why}"), 2),
-    }
+    page.hanging(&backing_text(&judgement.huge_translation_share), 2);
     page.finish()
 }
 

@@ -36,7 +36,7 @@ fn list(walks: &Walks, path: Path) -> Curves {
         sizes_are: "set",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "ns",
-        series: walks.kinds().into_iter().filter_map(of).collect(),
+        series: PageKind::ALL.into_iter().filter_map(of).collect(),
         marks: caches(walks).chain(reaches(walks)).collect(),
     }
 }
@@ -59,14 +59,10 @@ fn caches(walks: &Walks) -> impl Iterator<Item = SizeMark> {
 /// How far the claimed entries for base pages reach.
 fn reaches(walks: &Walks) -> impl Iterator<Item = SizeMark> {
     let page = walks.base_page_bytes;
-    serving(walks, page).map(move |tlb| SizeMark {
+    walks.serving_loads(page).map(move |tlb| SizeMark {
         name: format!("L{} TLB, {page} pages", tlb.level),
         size: f64::from(entries(tlb)) * page.bytes() as f64,
     })
-}
-
-fn serving(walks: &Walks, page: pagewise_model::PageSize) -> impl Iterator<Item = &ClaimedTlb> {
-    walks.claimed.iter().filter(move |t| t.side.serves_loads() && t.page_bytes.contains(&page))
 }
 
 fn entries(tlb: &ClaimedTlb) -> u32 {
@@ -94,7 +90,7 @@ fn lines(walks: &Walks) -> Option<Curves> {
             series.push(Series { name, points });
         }
     }
-    let marks = serving(walks, walks.base_page_bytes).map(|tlb| SizeMark {
+    let marks = walks.serving_loads(walks.base_page_bytes).map(|tlb| SizeMark {
         name: format!("L{} TLB: {}", tlb.level, entries(tlb)),
         size: f64::from(entries(tlb)),
     });

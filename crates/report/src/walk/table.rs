@@ -31,7 +31,7 @@ pub(super) fn list(walks: &Walks, path: Path, style: &Style) -> String {
         let elements = set.0 / path.pitch().0;
         let mut row = vec![Cell::from(whole_size(set))];
         row.extend(kinds.iter().map(|kind| time(walks.find(path, *kind, elements))));
-        let ratio = ratios(walks, path, set).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let ratio = best_ratio(walks, path, set);
         row.push(ratio.map_or_else(|| Cell::from(""), |ratio| ratio_text(ratio).into()));
         row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
         table.row(row);
@@ -56,10 +56,11 @@ pub(super) fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
     sets
 }
 
-/// The ratios of one set.
-pub(super) fn ratios(walks: &Walks, path: Path, set: Bytes) -> impl Iterator<Item = &Ratio> {
+/// The ratio of the larger pages on which one set is fastest.
+pub(super) fn best_ratio(walks: &Walks, path: Path, set: Bytes) -> Option<&Ratio> {
     let all = walks.judgement.iter().flat_map(|judgement| &judgement.ratios);
-    all.filter(move |ratio| ratio.path == path && ratio.set_bytes == set)
+    let here = all.filter(|ratio| ratio.path == path && ratio.set_bytes == set);
+    here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
 /// `0.86 (0.84-0.88)`.

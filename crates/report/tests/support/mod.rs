@@ -20,6 +20,7 @@ use pagewise_model::trial::{Block, Design, Effect, Experiment, Point, Verdict, W
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::Style;
+use pagewise_report::text::is_hostile;
 
 pub(crate) const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
 
@@ -31,6 +32,31 @@ pub(crate) fn check(name: &str, got: &str) {
     }
     let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     assert_eq!(got, want, "{name} changed:\n{got}");
+}
+
+/// Markup, control characters and what ends a field, in a text of others.
+pub(crate) const HOSTILE: &str =
+    "</title><script>alert(1)</script>\x1b]0;x\x07\u{202e}\" onload='x' & , \n";
+
+/// No character that could do something to a terminal or to its reader.
+pub(crate) fn assert_harmless(text: &str) {
+    let bad: Vec<char> = text.chars().filter(|&c| c != '\n' && is_hostile(c)).collect();
+    assert!(bad.is_empty(), "{bad:?} in\n{text}");
+}
+
+/// A page that loads nothing.
+pub(crate) fn assert_needs_nothing_from_outside(page: &str) {
+    for part in ["http://", "https://", "<script", "<link", "@import", "url("] {
+        let namespace = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!namespace.contains(part), "{part}");
+    }
+}
+
+/// Every line of a CSV text has as many fields as the first.
+pub(crate) fn assert_rows_are_whole(text: &str) {
+    let fields = |line: &str| line.split(',').count();
+    let header = fields(text.lines().next().unwrap());
+    assert!(text.lines().all(|line| fields(line) == header), "{text}");
 }
 
 pub(crate) fn machine() -> Machine {

@@ -2,22 +2,19 @@
 
 use super::{result, rungs, samples};
 use crate::args::BenchPipe;
-use crate::commands::experiment::{
-    Display, INTERRUPTED, environment, identity, keep, lock, own_exe, stop_flag,
-};
+use crate::commands::experiment::{Display, identity, lock, own_exe, stop_flag};
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::ladder::Known;
 use pagewise_judge::stats::Rng;
-use pagewise_kernel::{clock, dirs, machine, page_size, topology};
+use pagewise_kernel::{clock, dirs, page_size, topology};
 use pagewise_measure::Options;
 use pagewise_measure::ladder::{self, Company, Cost, Launcher, Plan};
 use pagewise_model::ladder::{Ladder, ReferencePrices};
 use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
-use pagewise_model::run::{Outcome, RunKind};
+use pagewise_model::run::Outcome;
 use pagewise_model::{Fact, Nanos};
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,7 +26,6 @@ const PRICES: Nanos = Nanos::secs(2);
 /// Measures the ladder, judges it, keeps and shows it.
 pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let start = clock::now();
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (started, id) = identity(&["pipe".into()]);
     let points = rungs::points(args)?;
     let out = &args.result;
@@ -49,9 +45,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
         terminal::complain(&announcement(&plan, &cost, args.no_prices));
     }
     let display = Display::new(out.quiet);
-    let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started, &words);
-    run.environment = environment();
-    run.machine = Some(machine::machine());
+    let mut run = result::begun(id, started);
     let reference = if args.no_prices {
         ReferencePrices::missing("not asked for")
     } else {
@@ -71,14 +65,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     conclude(&mut measured, run.prices.as_ref(), &reference, &taken);
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
     run.ladder = Some(measured);
-    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
-    keep(&mut run);
-    result::show(&run, out)?;
-    Ok(ExitCode::from(match (&run.outcome, any) {
-        (Some(_), _) => INTERRUPTED,
-        (None, true) => 0,
-        (None, false) => crate::failure::UNFIT,
-    }))
+    result::conclude(run, start, any, out)
 }
 
 /// What will be done, before it is.

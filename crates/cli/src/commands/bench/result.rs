@@ -1,11 +1,43 @@
-//! Where the result of a bench goes: standard output, a saved file, CSV, a drawing.
+//! The run of a bench, whatever it measures: as it begins, and where its result goes: standard output,
+//! a saved file, CSV, a drawing.
 
 use crate::args::BenchResult;
-use crate::failure::Failure;
+use crate::commands::experiment::{INTERRUPTED, environment, keep};
+use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
+use pagewise_kernel::{clock, machine};
+use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
-use pagewise_model::run::Run;
+use pagewise_model::run::{Run, RunKind};
+use std::ffi::OsString;
 use std::path::Path;
+use std::process::ExitCode;
+
+/// A run of the command line that was typed, on this machine, without results.
+pub(super) fn begun(id: String, started_unix_ns: u64) -> Run {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started_unix_ns, &words);
+    run.environment = environment();
+    run.machine = Some(machine::machine());
+    run
+}
+
+/// Keeps and shows a run that began at `start`; `any` says whether anything was measured.
+pub(super) fn conclude(
+    mut run: Run,
+    start: Nanos,
+    any: bool,
+    out: &BenchResult,
+) -> Result<ExitCode, Failure> {
+    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    keep(&mut run);
+    show(&run, out)?;
+    Ok(ExitCode::from(match (&run.outcome, any) {
+        (Some(_), _) => INTERRUPTED,
+        (None, true) => 0,
+        (None, false) => UNFIT,
+    }))
+}
 
 /// The kinds of drawing, by the end of the name.
 pub(super) fn check_chart(file: Option<&Path>) -> Result<(), Failure> {
@@ -23,7 +55,7 @@ fn extension(file: &Path) -> &str {
 }
 
 /// Prints the result, then writes it wherever else it was asked for.
-pub(super) fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
+fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
     let text = if out.json {
         run.to_json() + "\n"
     } else {

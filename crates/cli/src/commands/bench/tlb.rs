@@ -2,19 +2,16 @@
 
 use super::result;
 use crate::args::{BenchTlb, WalkPart};
-use crate::commands::experiment::{
-    Display, INTERRUPTED, environment, identity, keep, lock, stop_flag,
-};
-use crate::failure::{Failure, UNFIT};
+use crate::commands::experiment::{Display, identity, lock, stop_flag};
+use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::stats::Rng;
-use pagewise_kernel::{clock, machine};
+use pagewise_kernel::clock;
 use pagewise_measure::PriceError;
 use pagewise_measure::walk::{self, Asked, Company, Parts, Plan};
-use pagewise_model::run::{Outcome, RunKind};
+use pagewise_model::Bytes;
+use pagewise_model::run::Outcome;
 use pagewise_model::walk::{Order, PageKind, Walks};
-use pagewise_model::{Bytes, Nanos};
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +21,6 @@ const MOST_NPAD: u32 = 511;
 /// Walks, judges, keeps and shows.
 pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let start = clock::now();
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let (started, id) = identity(&["tlb".into()]);
     let out = &args.result;
     result::check_chart(out.chart.as_deref())?;
@@ -37,9 +33,7 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
         terminal::complain(&announcement(&plan, args.repeats));
     }
     let display = Display::new(out.quiet);
-    let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started, &words);
-    run.environment = environment();
-    run.machine = Some(machine::machine());
+    let mut run = result::begun(id, started);
     let mut walks = measure(&plan, seed, &display, &stop);
     display.finish();
     if stop.load(Ordering::Relaxed) {
@@ -48,14 +42,7 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     walks.judgement = Some(pagewise_judge::walk::judge(&walks));
     let any = is_any(&walks);
     run.walks = Some(walks);
-    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
-    keep(&mut run);
-    result::show(&run, out)?;
-    Ok(ExitCode::from(match (&run.outcome, any) {
-        (Some(_), _) => INTERRUPTED,
-        (None, true) => 0,
-        (None, false) => UNFIT,
-    }))
+    result::conclude(run, start, any, out)
 }
 
 /// From what was typed to what is asked of the machine.
