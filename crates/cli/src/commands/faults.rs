@@ -87,6 +87,7 @@ fn wanted(args: &Faults) -> Wanted {
         calls: args.account,
         exact: args.exact,
         stacks: args.stacks(),
+        names: true,
     }
 }
 

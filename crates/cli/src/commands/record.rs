@@ -57,6 +57,7 @@ pub(super) fn run(args: &Supervise) -> ExitCode {
             has_error_codes: sees.error_codes,
             from_start: sees.from_start,
             stacks: wanted.stacks,
+            names: wanted.names,
             is_exact: wanted.exact,
         };
         Box::new(Analysed { analysis: Analysis::new(options), code: Code(Images::default()) })

@@ -16,7 +16,7 @@
 //! window, and faults of the kernel whose access is not known.
 
 use super::address_space::Extent;
-use super::touched::Touched;
+use super::touched::{Before, Touched, WORD_BITS, bits_of, each_within};
 use pagewise_model::fault::FaultAround;
 use pagewise_model::{Bytes, PageSize};
 use std::collections::HashMap;
@@ -24,8 +24,6 @@ use std::ops::Range;
 
 /// What one fault maps, by default (mm/memory.c, `fault_around_pages`).
 pub(super) const WINDOW: Bytes = Bytes::kib(64);
-/// Pages in a word.
-const WORD: u64 = u64::BITS as u64;
 
 /// Sums over all processes.
 #[derive(Debug)]
@@ -39,14 +37,18 @@ pub(super) struct Around {
     touched: u64,
 }
 
-/// The pages of a process that were mapped along with others.
+/// The pages of a process that were mapped along with others: a bit each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beside(HashMap<u64, Word>);
+pub(super) struct Beside(HashMap<u64, u64>);
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Word {
-    mapped: u64,
-    touched: u64,
+/// A fault on a page of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Touch {
+    pub(super) page: u64,
+    /// What was known of the page.
+    pub(super) before: Before,
+    /// It is a read or a fetch that found no page.
+    pub(super) may_map: bool,
 }
 
 impl Around {
@@ -54,25 +56,24 @@ impl Around {
         Self { base, is_exact, faults: 0, mapped: 0, touched: 0 }
     }
 
-    /// A process with these pages has faulted on `page` of a file mapped over `extent`; `may_map` for
-    /// a read or a fetch that found no page.
+    /// A process with these pages has faulted on one of a file mapped over `extent`.
     pub(super) fn fault(
         &mut self,
         beside: &mut Beside,
         touched: &Touched,
-        page: u64,
+        touch: Touch,
         extent: Extent,
-        may_map: bool,
     ) {
-        let was_mapped = beside.is_mapped(page);
-        self.touched += u64::from(beside.touch(page));
+        let was_mapped = beside.is_mapped(touch.page);
+        // None is mapped along that was touched already.
+        self.touched += u64::from(was_mapped && touch.before != Before::Touched);
         // A page that is there does not fault on a read: the exact recording alone made it.
-        if !may_map || (self.is_exact && was_mapped) {
+        if !touch.may_map || (self.is_exact && was_mapped) {
             return;
         }
         self.faults += 1;
-        for other in self.window(page, extent) {
-            if other != page && !touched.holds(other) && beside.map(other) {
+        for other in self.window(touch.page, extent) {
+            if other != touch.page && !touched.holds(other) && beside.map(other) {
                 self.mapped += 1;
             }
         }
@@ -101,52 +102,27 @@ impl Around {
 
 impl Beside {
     fn is_mapped(&self, page: u64) -> bool {
-        self.0.get(&(page / WORD)).is_some_and(|word| word.mapped & bit(page) != 0)
-    }
-
-    /// True for a page that was mapped along and is now touched for the first time.
-    fn touch(&mut self, page: u64) -> bool {
-        let Some(word) = self.0.get_mut(&(page / WORD)) else { return false };
-        let is_first = word.mapped & !word.touched & bit(page) != 0;
-        word.touched |= word.mapped & bit(page);
-        is_first
+        self.0.get(&(page / WORD_BITS)).is_some_and(|mapped| mapped & bit(page) != 0)
     }
 
     /// True for a page that was not mapped yet.
     fn map(&mut self, page: u64) -> bool {
-        let word = self.0.entry(page / WORD).or_default();
-        let is_new = word.mapped & bit(page) == 0;
-        word.mapped |= bit(page);
+        let mapped = self.0.entry(page / WORD_BITS).or_default();
+        let is_new = *mapped & bit(page) == 0;
+        *mapped |= bit(page);
         is_new
     }
 
     /// Something else is mapped over the pages from `first` up to `end`.
     pub(super) fn forget(&mut self, first: u64, end: u64) {
-        if self.0.is_empty() || first >= end {
-            return;
-        }
-        let words = first / WORD..=(end - 1) / WORD;
-        let clear = |number: u64, word: &mut Word| {
-            let start = number.saturating_mul(WORD);
-            for page in start.max(first)..start.saturating_add(WORD).min(end) {
-                word.mapped &= !bit(page);
-                word.touched &= !bit(page);
-            }
-        };
-        if words.end() - words.start() < self.0.len() as u64 {
-            for number in words {
-                if let Some(word) = self.0.get_mut(&number) {
-                    clear(number, word);
-                }
-            }
-        } else {
-            self.0.iter_mut().for_each(|(number, word)| clear(*number, word));
-        }
+        each_within(&mut self.0, WORD_BITS, &(first..end), |start, mapped| {
+            *mapped &= !bits_of(start, &(first..end));
+        });
     }
 }
 
 const fn bit(page: u64) -> u64 {
-    1 << (page % WORD)
+    1 << (page % WORD_BITS)
 }
 
 #[cfg(test)]
@@ -166,9 +142,9 @@ mod tests {
         let mut around = Around::new(PageSize::BASE_4K, is_exact);
         let (mut beside, mut touched) = (Beside::default(), Touched::default());
         for (page, may_map) in faults {
-            touched.add(*page);
             let extent = mappings.extent(page * BASE);
-            around.fault(&mut beside, &touched, *page, extent, *may_map);
+            let touch = Touch { page: *page, before: touched.add(*page), may_map: *may_map };
+            around.fault(&mut beside, &touched, touch, extent);
         }
         let sums = around.sums();
         (sums.faults, sums.mapped_bytes.0 / BASE, sums.untouched_bytes.0 / BASE)
@@ -225,8 +201,8 @@ mod tests {
             let mut around = Around::new(PageSize::BASE_4K, true);
             let (mut beside, mut touched) = (Beside::default(), Touched::default());
             for _ in 0..2 {
-                touched.add(TABLE);
-                around.fault(&mut beside, &touched, TABLE, extent, true);
+                let touch = Touch { page: TABLE, before: touched.add(TABLE), may_map: true };
+                around.fault(&mut beside, &touched, touch, extent);
                 beside.forget(range.start, range.end);
                 touched.remap(range.start, range.end);
             }

@@ -80,6 +80,8 @@ pub struct Options {
     pub from_start: bool,
     /// Which stacks are recorded.
     pub stacks: Stacks,
+    /// Functions and lines of source are looked up.
+    pub names: bool,
     /// Each page that is touched is a fault of its own.
     pub is_exact: bool,
 }
@@ -250,7 +252,7 @@ impl Analysis {
             let (access, cause) = what;
             let reads = matches!(access, Access::Read | Access::Execute);
             let may_map = reads && cause != Cause::Protection;
-            self.spaces.map_around(begin.pid, begin.address, may_map);
+            self.spaces.map_around(begin.pid, begin.address, before, may_map);
         }
         before
     }

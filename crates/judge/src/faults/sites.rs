@@ -98,11 +98,20 @@ impl Sites {
     }
 }
 
-/// Code with its function; `path` gives the name of a file.
-pub(super) fn named(code: Code, images: &mut dyn Image, path: &dyn Fn(u32) -> String) -> Site {
+/// Code without a name yet; `path` gives the name of a file.
+pub(super) fn unnamed(code: Code, path: &dyn Fn(u32) -> String) -> Site {
     let path = if is_kernel(&code) { KERNEL.to_owned() } else { path(code.path) };
-    let function = if path.is_empty() { None } else { images.function(&path, code.offset) };
-    Site { function, path, offset_bytes: Bytes(code.offset), source: None }
+    Site { function: None, path, offset_bytes: Bytes(code.offset), source: None }
+}
+
+/// Gives `sites` their functions.
+pub(super) fn add_functions<'a>(
+    sites: impl IntoIterator<Item = &'a mut Site>,
+    images: &mut dyn Image,
+) {
+    for site in sites.into_iter().filter(|site| !site.path.is_empty()) {
+        site.function = images.function(&site.path, site.offset_bytes.0);
+    }
 }
 
 /// Gives `sites` their lines of source, file by file: what has to be read of one for them is much.

@@ -16,7 +16,7 @@ use pagewise_model::{Fact, Nanos};
 const MOST_NAMED: usize = 40;
 
 impl Analysis {
-    /// What all events came to. `ending` says how the recording ended; `images` names functions.
+    /// What all events came to. `ending` says how the recording ended; `images` names functions and lines.
     /// The list is empty unless it was wanted.
     #[must_use]
     pub fn conclude(
@@ -30,12 +30,17 @@ impl Analysis {
             self.end_recording(tid);
         }
         self.spaces.finish();
-        let mut names = self.names(images);
+        let mut names = self.names();
+        if self.options.names {
+            sites::add_functions(names.frames.iter_mut().chain(&mut names.sites), images);
+        }
         let faults = self.ordered_list();
         let mut report = self.report(ending, &names);
-        // Lines are dear: of what is shown alone.
-        let listed = if self.options.list { names.sites.as_mut_slice() } else { &mut [] };
-        sites::add_lines(listed.iter_mut().chain(ranked(&mut report)), images);
+        if self.options.names {
+            // Lines are dear: of what is shown alone.
+            let listed = if self.options.list { names.sites.as_mut_slice() } else { &mut [] };
+            sites::add_lines(listed.iter_mut().chain(ranked(&mut report)), images);
+        }
         (report, names, faults)
     }
 
@@ -50,7 +55,8 @@ impl Analysis {
         }
     }
 
-    fn names(&self, images: &mut dyn Image) -> Names {
+    /// What the faults refer to, without functions and lines.
+    fn names(&self) -> Names {
         let path = |number| self.spaces.path(number).to_owned();
         let mut codes = Interned::default();
         let stack = |walked: &Walked| Stack {
@@ -58,9 +64,9 @@ impl Analysis {
             end: walked.end,
         };
         let stacks = self.taken.all().iter().map(stack).collect();
-        let mut named = |code: Code| sites::named(code, images, &path);
-        let frames = codes.all().iter().copied().map(&mut named).collect();
-        let sites = self.sites.codes().map(named).collect();
+        let site = |code: Code| sites::unnamed(code, &path);
+        let frames = codes.all().iter().copied().map(site).collect();
+        let sites = self.sites.codes().map(site).collect();
         Names { places: self.spaces.places(), sites, frames, stacks }
     }
 

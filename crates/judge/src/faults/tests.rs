@@ -1,3 +1,5 @@
+mod summary;
+
 use super::*;
 use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
@@ -116,6 +118,7 @@ pub(super) fn options(sees_kernel: bool) -> Options {
         has_error_codes: false,
         from_start: true,
         stacks: Stacks::Sampled,
+        names: true,
         is_exact: false,
     }
 }
@@ -408,53 +411,6 @@ fn of_a_process_that_ran_before_and_runs_on_the_first_end_and_the_last_beginning
     assert_eq!((report.unpaired_ends, report.account.user_faults), (1, 1));
     assert_eq!(report.account.failed_faults, Fact::Known(0));
     assert!(faults[1].latency_ns.reason().is_some_and(|why| why.contains("recording ended")));
-}
-
-#[test]
-fn functions_and_places_add_up_to_all() {
-    let at = |n: u64| begin(n * 10, 1, DATA + n * 0x1000);
-    let done = |n: u64| end(n * 10 + 3, 1, DATA + n * 0x1000, false);
-    let mut events =
-        vec![map(0x40_0000, 0x2000, true, "/bin/x"), map(DATA, 0x5000, false, "//anon")];
-    for n in 0..8 {
-        events.extend([at(n), done(n)]);
-    }
-    let (report, names, faults) =
-        analyse(events, options(false), &usage(8, 0), &Fact::missing(""), &mut Writes);
-    let sum = |tallies: &mut dyn Iterator<Item = Tally>| tallies.map(|t| t.faults).sum::<u64>();
-    assert_eq!(sum(&mut report.functions.iter().map(|f| f.tally)), 8);
-    assert_eq!(sum(&mut report.places.iter().map(|p| p.tally)), 8);
-    assert_eq!(sum(&mut report.by_access.iter().map(|g| g.tally)), 8);
-    assert_eq!(sum(&mut report.by_cause.iter().map(|g| g.tally)), 8);
-    // offset 0x2000 of the mapping and 0x1000 within it
-    assert_eq!(report.functions[0].site.function.as_deref(), Some("/bin/x#48"));
-    let first = &names.sites[faults[0].site as usize];
-    assert_eq!(first.offset_bytes, Bytes(0x3000));
-    let line = Some(SourceLine { file: "/bin/x.c".into(), line: 0x300 });
-    assert_eq!((&first.source, &report.functions[0].site.source), (&line, &line));
-    let kinds: Vec<_> = report.by_kind.iter().map(|g| (g.kind, g.tally.faults)).collect();
-    assert_eq!(kinds, [(MappingKind::Anonymous, 5), (MappingKind::Unknown, 3)]);
-}
-
-#[test]
-fn a_summary_keeps_no_list() {
-    let options = Options { list: false, ..options(false) };
-    let events = [begin(1, 1, DATA), end(2, 1, DATA, false)];
-    let (report, _, faults) =
-        analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Blind);
-    assert_eq!((report.total.faults, faults.len()), (1, 0));
-    assert_eq!(report.by_access[0].kind, Access::Unknown);
-}
-
-#[test]
-fn a_summary_has_the_lines_of_what_it_ranks_alone() {
-    let options = Options { list: false, ..options(false) };
-    let events =
-        [map(0x40_0000, 0x2000, true, "/bin/x"), begin(1, 1, DATA), end(2, 1, DATA, false)];
-    let (report, names, _) =
-        analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Writes);
-    assert!(report.functions[0].site.source.is_some());
-    assert!(names.sites.iter().all(|site| site.source.is_none()));
 }
 
 #[test]

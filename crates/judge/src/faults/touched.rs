@@ -3,8 +3,10 @@
 //! on again.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-const WORD_BITS: u64 = 64;
+/// Pages in a word of bits.
+pub(super) const WORD_BITS: u64 = u64::BITS as u64;
 const WORDS: usize = 8;
 const REGION_PAGES: u64 = WORD_BITS * WORDS as u64;
 
@@ -70,30 +72,12 @@ impl Touched {
 
     /// Something was mapped over the pages from `first` up to `end`.
     pub(super) fn remap(&mut self, first: u64, end: u64) {
-        if first >= end {
-            return;
-        }
-        let (low, high) = (first / REGION_PAGES, (end - 1) / REGION_PAGES);
-        if high - low < self.0.len() as u64 {
-            (low..=high).for_each(|number| self.remap_region(number, first, end));
-        } else {
-            // A range reserved for later may have more regions than were ever touched.
-            let known: Vec<u64> =
-                self.0.keys().copied().filter(|number| (low..=high).contains(number)).collect();
-            known.into_iter().for_each(|number| self.remap_region(number, first, end));
-        }
-    }
-
-    fn remap_region(&mut self, number: u64, first: u64, end: u64) {
-        let Some(region) = self.0.get_mut(&number) else { return };
-        let start = number * REGION_PAGES;
-        for (at, (touched, remapped)) in (0..).zip(region.touched.iter().zip(&mut region.remapped))
-        {
-            let word = start + at * WORD_BITS;
-            let from = first.saturating_sub(word).min(WORD_BITS);
-            let to = end.saturating_sub(word).min(WORD_BITS);
-            *remapped |= touched & below(to) & !below(from);
-        }
+        each_within(&mut self.0, REGION_PAGES, &(first..end), |start, region| {
+            let words = region.touched.iter().zip(&mut region.remapped);
+            for (at, (touched, remapped)) in (0..).zip(words) {
+                *remapped |= touched & bits_of(start + at * WORD_BITS, &(first..end));
+            }
+        });
     }
 
     /// Each page and the number of faults on it, in the order of pages.
@@ -111,6 +95,37 @@ impl Touched {
             })
         })
     }
+}
+
+/// Calls `each` with those of `all`, groups of `size` pages by their number, that have some of
+/// `pages`, and with their first page.
+pub(super) fn each_within<G>(
+    all: &mut HashMap<u64, G>,
+    size: u64,
+    pages: &Range<u64>,
+    mut each: impl FnMut(u64, &mut G),
+) {
+    if pages.is_empty() {
+        return;
+    }
+    let numbers = pages.start / size..=(pages.end - 1) / size;
+    if numbers.end() - numbers.start() < all.len() as u64 {
+        for number in numbers {
+            if let Some(group) = all.get_mut(&number) {
+                each(number * size, group);
+            }
+        }
+    } else {
+        // A range reserved for later may have more groups than were ever touched.
+        let known = all.iter_mut().filter(|(number, _)| numbers.contains(number));
+        known.for_each(|(number, group)| each(number * size, group));
+    }
+}
+
+/// The bits of `pages` in the word whose first page is `word`.
+pub(super) fn bits_of(word: u64, pages: &Range<u64>) -> u64 {
+    let within = |page: u64| page.saturating_sub(word).min(WORD_BITS);
+    below(within(pages.end)) & !below(within(pages.start))
 }
 
 /// A word whose lowest `bits` are set.

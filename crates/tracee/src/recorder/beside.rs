@@ -2,7 +2,8 @@
 //!
 //! What cannot be recorded never fails the run: it is missing, with its reason. The recorder is a
 //! helper and not of the program's tree: limits do not count it, and what is killed at the end
-//! leaves it out. Stacks and calls are not recorded, and the program is not stopped at its exec.
+//! leaves it out. Stacks and calls are not recorded, code is not named, and the program is not stopped
+//! at its exec.
 
 use super::calls::Followed;
 use super::{RecordError, Recorder, Request, Wanted};
@@ -12,8 +13,14 @@ use pagewise_model::usage::Usage;
 use std::ffi::OsString;
 
 /// Sums with times, and no more.
-const WANTED: Wanted =
-    Wanted { list: false, latency: true, calls: false, stacks: Stacks::None, exact: false };
+const WANTED: Wanted = Wanted {
+    list: false,
+    latency: true,
+    calls: false,
+    stacks: Stacks::None,
+    names: false,
+    exact: false,
+};
 
 /// A recording under way, or why there is none. Dropping it ends it.
 #[derive(Debug)]

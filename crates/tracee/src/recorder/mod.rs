@@ -46,6 +46,8 @@ pub struct Wanted {
     pub calls: bool,
     /// Which user stacks to record.
     pub stacks: Stacks,
+    /// Look up functions and lines of source.
+    pub names: bool,
     /// Make each page that is touched a fault of its own.
     pub exact: bool,
 }

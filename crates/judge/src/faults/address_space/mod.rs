@@ -9,7 +9,7 @@ mod extent;
 
 pub(super) use extent::Extent;
 
-use crate::faults::around::{Around, Beside};
+use crate::faults::around::{Around, Beside, Touch};
 use crate::faults::interned::Interned;
 use crate::faults::page_sizes::Forecasts;
 use crate::faults::sites::VDSO;
@@ -187,13 +187,13 @@ impl Spaces {
         before
     }
 
-    /// Notes what is mapped along with a page of a file that was faulted on; `may_map` for a read or a
-    /// fetch that found none.
-    pub(super) fn map_around(&mut self, pid: i32, address: u64, may_map: bool) {
-        let page = address / self.page.bytes();
+    /// Notes what is mapped along with a page of a file that was faulted on, of which `before` was
+    /// known; `may_map` for a read or a fetch that found none.
+    pub(super) fn map_around(&mut self, pid: i32, address: u64, before: Before, may_map: bool) {
+        let touch = Touch { page: address / self.page.bytes(), before, may_map };
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let extent = process.mappings.extent(address);
-        self.around.fault(&mut process.beside, &process.touched, page, extent, may_map);
+        self.around.fault(&mut process.beside, &process.touched, touch, extent);
     }
 
     /// What `address` of process `pid` belongs to.
