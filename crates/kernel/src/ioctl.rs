@@ -4,7 +4,7 @@ use crate::error::SysError;
 use std::ffi::c_void;
 use std::os::fd::AsRawFd;
 
-/// A request whose argument is plain integers.
+/// A request whose argument is plain integers; gives what the call returned.
 ///
 /// # Safety
 /// `number` encodes the size of `T`, for which any bytes that the kernel writes are valid.
@@ -14,10 +14,10 @@ pub(crate) unsafe fn control<T>(
     fd: &impl AsRawFd,
     number: u64,
     argument: &mut T,
-) -> Result<(), SysError> {
+) -> Result<i32, SysError> {
     let pointer = std::ptr::from_mut(argument).cast::<c_void>();
     // SAFETY: `argument` is borrowed alone for the call and, by this function's own contract, of
     // the size and kind that the request reads and writes.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), number as _, pointer) };
-    if done >= 0 { Ok(()) } else { Err(SysError::last(call, subject)) }
+    if done >= 0 { Ok(done) } else { Err(SysError::last(call, subject)) }
 }

@@ -75,7 +75,7 @@ impl Userfault {
         let done = unsafe {
             ioctl::control("ioctl UFFDIO_API", "a userfaultfd", &fd, UFFDIO_API, &mut argument)
         };
-        done.map(|()| Self(fd))
+        done.map(|_| Self(fd))
     }
 
     /// Registers the mappings from `start` on, whole pages.
@@ -87,10 +87,11 @@ impl Userfault {
         let mut argument = RegisterArgument { start, len, mode: MODE_WP, ioctls: 0 };
         let subject = format!("{start:#x}, {len} bytes");
         // SAFETY: the number encodes the size of the argument (checked by a test), four integers.
-        unsafe {
+        let done = unsafe {
             let name = "ioctl UFFDIO_REGISTER";
             ioctl::control(name, subject, &self.0, UFFDIO_REGISTER, &mut argument)
-        }
+        };
+        done.map(drop)
     }
 }
 

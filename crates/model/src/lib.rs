@@ -10,6 +10,7 @@
 //! `_pages`, `_share`); what could not be measured is [`Fact::Missing`] with the reason, never 0.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod capability;
 #[cfg(feature = "constructed")]
 pub mod constructed;

@@ -1,10 +1,11 @@
-//! Records another program: what its processes are, map, share and do ([`trace`]), and the code
-//! that its page faults came from ([`faults`]).
+//! Records another program: what its processes are, map, share and do ([`trace`]), the code that its
+//! page faults came from ([`faults`]), and what a running process has at an address ([`address`]).
 //!
 //! What comes out are the facts of `pagewise_model::look`, plain data that can be saved; nothing is
 //! judged here. How a thread is stopped and its memory read is `tracee`'s, and so are the samples
 //! and counters that the supervisor takes while it runs a program. Overhead: each module's text.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod faults;
 pub mod trace;

@@ -13,6 +13,7 @@
 //! table that errs on the wide side.
 #![forbid(unsafe_code)]
 
+pub mod address;
 mod candidates;
 mod chart;
 mod claims;

@@ -6,6 +6,7 @@ mod bench;
 mod experiment;
 mod faults;
 mod links;
+mod page;
 mod tune;
 
 pub(crate) use ab::Ab;
@@ -13,6 +14,7 @@ pub(crate) use bench::{Bench, BenchKind, BenchPipe, BenchResult, BenchTlb, OwnRu
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
+pub(crate) use page::Page;
 pub(crate) use tune::Tune;
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
@@ -43,6 +45,7 @@ Examples:
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
   pagewise bench pipe                            how fast pipes can be here
   pagewise bench tlb --quick                     what page sizes are worth here
+  pagewise page 1234 0x7f1200034010              what is at an address
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
@@ -74,6 +77,8 @@ pub(crate) enum Command {
     Faults(Box<Faults>),
     /// What each technique is worth on this machine: pipes, rung by rung; page sizes
     Bench(Bench),
+    /// One address through the page table: levels, page, frame, mapping, neighbours
+    Page(Page),
     /// What this machine, kernel and account allow, and what spoils measurements
     Doctor(Doctor),
     /// Print a saved run again

@@ -9,6 +9,7 @@ mod faults;
 mod generate;
 mod history;
 mod links;
+mod page;
 mod profile;
 mod record;
 mod run;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Profile(args) => profile::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Page(args) => page::run(&args),
         Command::PipeEnd => bench::serve_pipe_end(),
         Command::Doctor(args) => doctor::run(&args),
         Command::Show(args) => show::run(&args),

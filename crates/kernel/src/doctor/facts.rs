@@ -6,7 +6,7 @@
 use crate::proc::cpuinfo::{self, CpuInfo};
 use crate::proc::{lines, meminfo, read_bytes, read_text, status};
 use crate::tlb::{self, Tlb};
-use crate::{page_size, thp};
+use crate::{page_table, thp};
 use pagewise_model::capability::Trait;
 
 /// Build options that decide what a remedy or a probe can do.
@@ -34,13 +34,10 @@ fn fact(group: &str, name: impl Into<String>, value: impl Into<String>) -> Trait
 }
 
 fn processor(info: &CpuInfo) -> Vec<Trait> {
-    let mut sizes = vec![page_size::base().to_string(), page_size::huge().to_string()];
-    if info.has("pdpe1gb") {
-        sizes.push("1 GiB".to_owned());
-    }
+    let sizes: Vec<String> = page_table::page_sizes(info).iter().map(ToString::to_string).collect();
     let mut traits = vec![fact("processor", "page sizes", sizes.join(", "))];
     if cfg!(target_arch = "x86_64") {
-        let levels = if info.has("la57") { "5" } else { "4" };
+        let levels = if page_table::has_five_levels(info) { "5" } else { "4" };
         traits.push(fact("processor", "page table levels", levels));
     }
     traits

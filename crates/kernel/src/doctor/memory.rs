@@ -3,7 +3,8 @@
 use super::answer::{answer_if, answer_of, capability};
 use crate::error::SysError;
 use crate::ioctl::control;
-use crate::proc::meminfo;
+use crate::pagemap::{self, Pagemap};
+use crate::proc::{meminfo, own_pid};
 use crate::region::{Pages, Region};
 use crate::userfault::Userfault;
 use crate::{page_size, thp};
@@ -13,13 +14,11 @@ use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
 const GROUP: &str = "memory";
 
-// Numbers of linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl
+// Number of linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl
 // encoding (x86, arm64, riscv).
-const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const PROCMAP_QUERY: u64 = 0xc068_6611;
 const SYS_CACHESTAT: i64 = 451;
 
@@ -70,7 +69,7 @@ fn page_tables() -> Vec<Capability> {
             GROUP,
             "frame numbers in pagemap",
             "which physical pages and folios serve an address",
-            proven(frame_number(), "read, but frame numbers are hidden from this account"),
+            proven(pagemap::shows_frames(), "read, but frame numbers are hidden from this account"),
             Some("root, or setcap cap_sys_admin+ep on pagewise"),
         ),
         capability(
@@ -172,24 +171,6 @@ fn take_reserved() -> Result<(), SysError> {
     unsafe { rustix::mm::munmap(start, len) }.map_err(fail("munmap"))
 }
 
-/// `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct ScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
 /// `struct procmap_query`.
 #[repr(C)]
 #[derive(Default)]
@@ -208,32 +189,9 @@ fn open(path: &str) -> Result<File, SysError> {
 }
 
 fn scan_pagemap() -> Result<(), SysError> {
-    const PAGE_IS_PRESENT: u64 = 1 << 3;
     let region = Region::new(Bytes(1), Pages::Any)?;
     let start = region.as_ptr() as u64;
-    let mut argument = ScanArg {
-        size: size_of::<ScanArg>() as u64,
-        start,
-        end: start + region.size().0,
-        category_mask: PAGE_IS_PRESENT,
-        return_mask: PAGE_IS_PRESENT,
-        ..ScanArg::default()
-    };
-    let (name, file) = ("ioctl PAGEMAP_SCAN", open("/proc/self/pagemap")?);
-    // SAFETY: the number encodes the size of the argument (checked by a test), integers alone.
-    unsafe { control(name, "own memory", &file, PAGEMAP_SCAN, &mut argument) }
-}
-
-fn frame_number() -> Result<bool, SysError> {
-    const FRAME_BITS: u64 = (1 << 55) - 1;
-    let mut region = Region::new(Bytes(1), Pages::Any)?;
-    region.touch(region.size());
-    let index = region.as_ptr() as u64 / page_size::base().bytes();
-    let mut entry = [0u8; 8];
-    open("/proc/self/pagemap")?
-        .read_exact_at(&mut entry, index * 8)
-        .map_err(|e| SysError::new("read", "/proc/self/pagemap", e))?;
-    Ok(u64::from_ne_bytes(entry) & FRAME_BITS != 0)
+    Pagemap::open(own_pid())?.scan(start, start + region.size().0).map(drop)
 }
 
 fn query_map() -> Result<(), SysError> {
@@ -245,7 +203,7 @@ fn query_map() -> Result<(), SysError> {
     };
     let (name, file) = ("ioctl PROCMAP_QUERY", open("/proc/self/maps")?);
     // SAFETY: the number encodes the size of the argument (checked by a test), integers alone.
-    unsafe { control(name, "own memory", &file, PROCMAP_QUERY, &mut query) }
+    unsafe { control(name, "own memory", &file, PROCMAP_QUERY, &mut query) }.map(drop)
 }
 
 fn memfd() -> Result<OwnedFd, SysError> {
@@ -270,10 +228,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ioctl_numbers_encode_the_sizes() {
-        let size = |number: u64| (number >> 16 & 0x3fff) as usize;
-        assert_eq!(size(PAGEMAP_SCAN), size_of::<ScanArg>());
-        assert_eq!(size(PROCMAP_QUERY), size_of::<MapQuery>());
+    fn the_ioctl_number_encodes_the_size() {
+        assert_eq!((PROCMAP_QUERY >> 16 & 0x3fff) as usize, size_of::<MapQuery>());
     }
 
     fn injected(errno: i32) -> Answer {

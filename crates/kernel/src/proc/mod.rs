@@ -20,6 +20,9 @@ pub mod vmstat;
 
 use crate::error::SysError;
 use pagewise_model::Bytes;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The process id of the calling process.
@@ -63,6 +66,29 @@ fn words(text: &[u8]) -> Vec<String> {
 
 pub(crate) fn pid_path(pid: i32, file: &str) -> String {
     format!("/proc/{pid}/{file}")
+}
+
+/// Words of 8 bytes from number `first` on in a file that is an array of them; fewer where it ends.
+pub(crate) fn read_words(
+    file: &File,
+    path: &str,
+    first: u64,
+    count: usize,
+) -> Result<Vec<u64>, SysError> {
+    const WORD: usize = size_of::<u64>();
+    let mut bytes = vec![0; count * WORD];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let at = first.saturating_mul(WORD as u64).saturating_add(filled as u64);
+        match file.read_at(&mut bytes[filled..], at) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(SysError::new("read", path, e)),
+        }
+    }
+    let words = bytes[..filled].as_chunks::<WORD>().0;
+    Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
 /// Lines without their line feed.

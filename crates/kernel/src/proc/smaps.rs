@@ -94,6 +94,27 @@ pub struct Entry {
     /// The page that it is made for (`KernelPageSize`): larger than the base page only in mappings of
     /// a reserved pool.
     pub page: Option<PageSize>,
+    /// The page that the processor translates it by (`MMUPageSize`).
+    pub mmu_page: Option<PageSize>,
+    /// `VmFlags`: two letters each.
+    pub flags: String,
+}
+
+impl Entry {
+    fn new(mapping: Mapping) -> Self {
+        let residency = Residency::default();
+        Self { mapping, residency, page: None, mmu_page: None, flags: String::new() }
+    }
+
+    fn take(&mut self, name: &[u8], value: &[u8]) {
+        let page = || kilobytes(value).and_then(|size| PageSize::new(size.0));
+        match name {
+            b"KernelPageSize" => self.page = page(),
+            b"MMUPageSize" => self.mmu_page = page(),
+            b"VmFlags" => self.flags = String::from_utf8_lossy(value).into_owned(),
+            _ => self.residency.take(name, value),
+        }
+    }
 }
 
 /// The entries of an `smaps` text.
@@ -103,13 +124,10 @@ pub fn parse(text: &[u8]) -> Vec<Entry> {
     for line in lines(text) {
         if maps::is_head(line) {
             if let Some(mapping) = maps::parse_line(line) {
-                entries.push(Entry { mapping, residency: Residency::default(), page: None });
+                entries.push(Entry::new(mapping));
             }
         } else if let (Some((name, value)), Some(entry)) = (named(line), entries.last_mut()) {
-            if name == b"KernelPageSize" {
-                entry.page = kilobytes(value).and_then(|size| PageSize::new(size.0));
-            }
-            entry.residency.take(name, value);
+            entry.take(name, value);
         }
     }
     entries
@@ -171,6 +189,8 @@ mod tests {
         assert_eq!(entries[1].mapping.size(), Bytes::mib(4));
         assert_eq!(entries[1].residency.anon_huge, Bytes::mib(2));
         assert_eq!(entries[1].page, Some(PageSize::BASE_4K), "huge by chance, not by its kind");
+        assert_eq!(entries[1].mmu_page, Some(PageSize::BASE_4K));
+        assert!(entries[1].flags.split_ascii_whitespace().any(|flag| flag == "rd"));
         assert_eq!(sum(X86).rss, Bytes::kib(8) + Bytes::mib(3));
     }
 

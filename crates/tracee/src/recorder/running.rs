@@ -34,7 +34,7 @@ pub enum TargetError {
         pid: i32,
     },
     /// It has no memory of its own.
-    #[error("process {0} is a kernel thread: it has no page faults")]
+    #[error("process {0} is a kernel thread: it has no memory of its own")]
     Kernel(i32),
     /// This account may not observe it.
     #[error("process {0} may not be observed by this account")]
@@ -87,13 +87,21 @@ impl Target {
         if target.has_ended() { Err(TargetError::Gone(pid)) } else { Ok(target) }
     }
 
+    /// Its number.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Program and arguments, as far as they are to be had.
     #[must_use]
     pub fn command(&self) -> &[String] {
         &self.command
     }
 
-    fn has_ended(&self) -> bool {
+    /// Whether it is over.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         self.wait(Nanos(0))
     }
 

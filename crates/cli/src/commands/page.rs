@@ -1,0 +1,77 @@
+//! `pagewise page`
+
+use crate::args::Page;
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_judge::address::{half, take_apart, understand};
+use pagewise_kernel::page_table;
+use pagewise_kernel::proc::cpuinfo;
+use pagewise_model::address::{
+    ADDRESS_SCHEMA, Address, AddressReport, Half, Layout, Process, View,
+};
+use pagewise_observe::address::look;
+use pagewise_tracee::recorder::{Target, TargetError};
+use std::process::ExitCode;
+
+/// Takes addresses through the page table.
+pub(super) fn run(args: &Page) -> Result<ExitCode, Failure> {
+    let info = cpuinfo::read().map_err(|error| Failure::usage(error.to_string()))?;
+    let layout = page_table::layout(&info).ok_or_else(|| {
+        Failure::unfit("how the page tables of this processor divide an address is not known")
+            .with_help("run on x86-64")
+    })?;
+    let (process, addresses) = match args.pid {
+        Some(pid) => of_process(pid, &layout, &args.addresses)?,
+        None => (None, args.explain.iter().map(|a| take_apart(&layout, *a)).collect()),
+    };
+    let report = AddressReport {
+        schema: ADDRESS_SCHEMA,
+        pagewise: env!("CARGO_PKG_VERSION").to_owned(),
+        process,
+        layout,
+        page_sizes_bytes: page_table::page_sizes(&info),
+        addresses,
+    };
+    let text = if args.json {
+        report.to_json() + "\n"
+    } else {
+        pagewise_report::address::render(&report, &terminal::style())
+    };
+    terminal::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_process(
+    pid: i32,
+    layout: &Layout,
+    addresses: &[Address],
+) -> Result<(Option<Process>, Vec<View>), Failure> {
+    let of_nobody = |address: &&Address| half(layout, address.0) == Half::NotCanonical;
+    if let Some(address) = addresses.iter().find(of_nobody) {
+        let bits = layout.user_bits;
+        return Err(Failure::usage(format!(
+            "{address} is not canonical: no process of this machine can have it"
+        ))
+        .with_help(format!(
+            "addresses of processes have {bits} bits here; pagewise page --explain takes it apart"
+        )));
+    }
+    let target = Target::find(pid).map_err(refusal)?;
+    let seen = look(&target, layout, addresses).map_err(refusal)?;
+    let process = Process { pid, command: target.command().to_vec() };
+    Ok((Some(process), seen.iter().map(|seen| understand(layout, seen)).collect()))
+}
+
+fn refusal(error: TargetError) -> Failure {
+    let failure = Failure::usage(error.to_string());
+    match error {
+        TargetError::Gone(_) => failure.with_help("ps shows the processes that are running"),
+        TargetError::Thread { pid, .. } => {
+            failure.with_help(format!("its threads share one memory: give {pid}"))
+        }
+        TargetError::NotAllowed(_) => {
+            failure.with_help("run as its user, or as root or with CAP_SYS_PTRACE")
+        }
+        TargetError::Kernel(_) | TargetError::Sys(_) => failure,
+    }
+}

@@ -1,0 +1,220 @@
+//! What was read of an address, understood: the levels that the processor walks, the state and size of
+//! the page, its frame and folio, the mapping and the pages around.
+//!
+//! Pure; sizes and offsets are bytes. The size of a page is never guessed: it is what `PAGEMAP_SCAN` or
+//! the counters of the mapping prove, or missing.
+
+mod folio;
+mod walk;
+
+pub use walk::{half, levels};
+
+use folio::folio;
+use pagewise_model::address::{
+    Address, Around, Entry, FlagWindow, Frame, FrameSeen, Layout, Mapping, Memory, PageView,
+    Residence, Scanned, Seen, State, View, Within,
+};
+use pagewise_model::{Bytes, Fact, PageSize};
+
+/// An address by itself, without a process.
+#[must_use]
+pub fn take_apart(layout: &Layout, address: Address) -> View {
+    View {
+        address,
+        half: half(layout, address.0),
+        levels: levels(layout, address.0, None),
+        page_offset_bytes: offset(address.0, layout.base_page_bytes),
+        memory: None,
+    }
+}
+
+/// An address of a process, by what was read of it.
+#[must_use]
+pub fn understand(layout: &Layout, seen: &Seen) -> View {
+    let page = page(layout, seen);
+    let size = page.known().and_then(|page| page.size_bytes.known().copied());
+    let frame = seen.frame.clone().map(|frame| explain(layout, &frame));
+    View {
+        levels: levels(layout, seen.address.0, size),
+        memory: Some(Memory {
+            within: within(seen),
+            before: neighbour_below(seen),
+            after: neighbour_above(seen),
+            page,
+            frame,
+            around: around(layout, seen),
+        }),
+        ..take_apart(layout, seen.address)
+    }
+}
+
+fn offset(address: u64, page: PageSize) -> Bytes {
+    Bytes(address % page.bytes())
+}
+
+/// The mapping that the address is in.
+fn mapping(seen: &Seen) -> Option<&Mapping> {
+    seen.mappings.iter().find(|mapping| mapping.contains(seen.address.0))
+}
+
+fn within(seen: &Seen) -> Option<Within> {
+    let mapping = mapping(seen)?.clone();
+    let inside = seen.address.0 - mapping.start_address.0;
+    let position_bytes = mapping.offset_bytes.map(|begin| begin + Bytes(inside));
+    Some(Within { mapping, position_bytes, residence: seen.residence.clone() })
+}
+
+fn neighbour_below(seen: &Seen) -> Option<Mapping> {
+    let below = seen.mappings.iter().filter(|m| m.end_address.0 <= seen.address.0);
+    below.max_by_key(|mapping| mapping.end_address).cloned()
+}
+
+fn neighbour_above(seen: &Seen) -> Option<Mapping> {
+    let above = seen.mappings.iter().filter(|m| m.start_address.0 > seen.address.0);
+    above.min_by_key(|mapping| mapping.start_address).cloned()
+}
+
+/// The entry of the address itself.
+fn entry(layout: &Layout, seen: &Seen) -> Fact<Entry> {
+    let entries = match &seen.entries {
+        Fact::Known(entries) => entries,
+        Fact::Missing(why) => return Fact::missing(why),
+    };
+    let from_first = seen.address.0.checked_sub(entries.first_address.0);
+    let nth = from_first.and_then(|b| usize::try_from(b / layout.base_page_bytes.bytes()).ok());
+    nth.and_then(|nth| entries.entries.get(nth).copied()).map_or_else(
+        || Fact::missing("the kernel shows no entry there: it is no address of a process"),
+        Fact::Known,
+    )
+}
+
+fn page(layout: &Layout, seen: &Seen) -> Fact<PageView> {
+    entry(layout, seen).map(|entry| {
+        let state = state(entry);
+        let size_bytes = match state {
+            State::Present => size(layout, seen),
+            _ => Fact::missing("no page is mapped"),
+        };
+        let size = size_bytes.known().copied().unwrap_or(layout.base_page_bytes);
+        let is_zero = match state {
+            State::Present => seen.scanned.clone().map(|ranges| {
+                ranges.iter().any(|range| range.contains(seen.address.0) && range.is_zero)
+            }),
+            _ => Fact::Known(false),
+        };
+        let hidden = "hidden without CAP_SYS_ADMIN";
+        let slot = || entry.swap_slot().map_or_else(|| Fact::missing(hidden), Fact::Known);
+        PageView {
+            state,
+            size_bytes,
+            offset_bytes: offset(seen.address.0, size),
+            is_of_file_or_shared: entry.is_of_file_or_shared(),
+            is_exclusive: entry.is_exclusive(),
+            is_zero,
+            is_soft_dirty: match &seen.keeps_soft_dirty {
+                Fact::Known(true) => Fact::Known(entry.is_soft_dirty()),
+                Fact::Known(false) => Fact::missing("this kernel keeps no soft-dirty bits"),
+                Fact::Missing(why) => Fact::missing(why),
+            },
+            is_write_protected: entry.is_write_protected(),
+            swapped_to: (state == State::Swapped).then(slot),
+        }
+    })
+}
+
+const fn state(entry: Entry) -> State {
+    match (entry.is_present(), entry.is_guard(), entry.is_swapped()) {
+        (true, ..) => State::Present,
+        (_, true, _) => State::Guard,
+        (.., true) => State::Swapped,
+        _ => State::Absent,
+    }
+}
+
+/// The size of a page that is present: a reserved pool's own; else as `PAGEMAP_SCAN` found it; else by
+/// the counters of its mapping, where they leave no choice.
+fn size(layout: &Layout, seen: &Seen) -> Fact<PageSize> {
+    let base = layout.base_page_bytes;
+    let pool = |r: &Residence| r.kernel_page_bytes.filter(|page| *page > base);
+    if let Some(page) = seen.residence.known().and_then(pool) {
+        return Fact::Known(page);
+    }
+    let Some(huge) = layout.huge_page() else { return Fact::Known(base) };
+    let why = match &seen.scanned {
+        Fact::Known(ranges) => {
+            let is_huge = |r: &Scanned| r.is_huge;
+            let found = ranges.iter().find(|range| range.contains(seen.address.0));
+            return Fact::Known(if found.is_some_and(is_huge) { huge } else { base });
+        }
+        Fact::Missing(why) => why,
+    };
+    match seen.residence.known().map(|r| (mapped_huge(r), r.resident_bytes)) {
+        Some((Bytes(0), _)) => Fact::Known(base),
+        Some((mapped, resident)) if mapped == resident => Fact::Known(huge),
+        _ => Fact::missing(format!("some of the mapping is mapped huge; which is not told: {why}")),
+    }
+}
+
+fn mapped_huge(residence: &Residence) -> Bytes {
+    residence.anon_huge_bytes + residence.file_pmd_mapped_bytes + residence.shmem_pmd_mapped_bytes
+}
+
+fn explain(layout: &Layout, seen: &FrameSeen) -> Frame {
+    let of_window = |window: &FlagWindow| {
+        let nth = usize::try_from(seen.number.checked_sub(window.first)?).ok()?;
+        window.flags.get(nth).copied()
+    };
+    let none = || Fact::missing("the kernel has no flags of this frame");
+    let flags = match &seen.flags {
+        Fact::Known(window) => of_window(window).map_or_else(none, |f| Fact::Known(f.names())),
+        Fact::Missing(why) => Fact::missing(why),
+    };
+    let folio = match &seen.flags {
+        Fact::Known(window) => folio(window, seen.number, layout.base_page_bytes),
+        Fact::Missing(why) => Fact::missing(why),
+    };
+    Frame { number: seen.number, flags, map_count: seen.map_count.clone(), folio }
+}
+
+fn around(layout: &Layout, seen: &Seen) -> Fact<Around> {
+    let entries = match &seen.entries {
+        Fact::Known(entries) if entries.entries.is_empty() => {
+            return Fact::missing("the kernel shows no entries there");
+        }
+        Fact::Known(entries) => entries,
+        Fact::Missing(why) => return Fact::missing(why),
+    };
+    let page = layout.base_page_bytes.bytes();
+    let none = Vec::new();
+    let ranges = seen.scanned.known().unwrap_or(&none);
+    let mut pages = String::with_capacity(entries.entries.len());
+    for (nth, entry) in entries.entries.iter().enumerate() {
+        let address = entries.first_address.0.saturating_add(nth as u64 * page);
+        let range = ranges.iter().find(|range| range.contains(address));
+        pages.push(match state(*entry) {
+            State::Present if range.is_some_and(|range| range.is_huge) => 'H',
+            State::Present if range.is_some_and(|range| range.is_zero) => 'z',
+            State::Present => '#',
+            State::Guard => 'g',
+            State::Swapped => 's',
+            State::Absent if seen.mappings.iter().any(|m| m.contains(address)) => '.',
+            State::Absent => '-',
+        });
+    }
+    let count = |wanted: &str| pages.chars().filter(|cell| wanted.contains(*cell)).count() as u64;
+    let (present_pages, huge_pages, swapped_pages) = (count("Hz#"), count("H"), count("s"));
+    let (guard_pages, absent_pages, unmapped_pages) = (count("g"), count("."), count("-"));
+    Fact::Known(Around {
+        start_address: entries.first_address,
+        pages,
+        present_pages,
+        huge_pages,
+        swapped_pages,
+        guard_pages,
+        absent_pages,
+        unmapped_pages,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! `/proc/PID/pagemap`: what the page table of a process holds, a word for each base page
+//! (`Documentation/admin-guide/mm/pagemap.rst`), and its ioctl `PAGEMAP_SCAN` (Linux 6.7), which says
+//! what the words do not: whether an entry above the lowest level maps the page, and whether it is the
+//! zero page.
+//!
+//! Open to whom the process may be traced by (`PTRACE_MODE_READ`), root or not; numbers of frames and
+//! places in swap space are hidden (0) without CAP_SYS_ADMIN. Nothing is stopped: each call tells of the
+//! moment at which it walks. The kernel's own addresses have no words. Cost: 2-5 us a call and some
+//! nanoseconds a page.
+
+use crate::error::SysError;
+use crate::ioctl;
+use crate::page_size;
+use crate::proc::{own_pid, pid_path, read_words};
+use crate::region::{Pages, Region};
+use pagewise_model::Bytes;
+use pagewise_model::address::{Address, Entry, Scanned};
+use std::fs::File;
+
+/// Number of linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl encoding
+/// (x86, arm64, riscv).
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_ZERO: u64 = 1 << 5;
+const PAGE_IS_HUGE: u64 = 1 << 6;
+
+/// Ranges taken at once.
+const RANGES: usize = 64;
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct PageRange {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// The page table of a process.
+#[derive(Debug)]
+pub struct Pagemap {
+    file: File,
+    path: String,
+}
+
+impl Pagemap {
+    /// That of process `pid`.
+    ///
+    /// # Errors
+    /// ENOENT for no such process, EACCES or EPERM for one that this account may not look at.
+    pub fn open(pid: i32) -> Result<Self, SysError> {
+        let path = pid_path(pid, "pagemap");
+        match File::open(&path) {
+            Ok(file) => Ok(Self { file, path }),
+            Err(error) => Err(SysError::new("open", path, error)),
+        }
+    }
+
+    /// The entries of `count` base pages from the one of `address` on; fewer where the addresses of
+    /// processes end, none for those of the kernel.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn read(&self, address: u64, count: usize) -> Result<Vec<Entry>, SysError> {
+        let first = address / page_size::base().bytes();
+        let words = read_words(&self.file, &self.path, first, count)?;
+        Ok(words.into_iter().map(Entry).collect())
+    }
+
+    /// The ranges of present pages from `start` to `end`, both multiples of the base page, that are mapped
+    /// by an entry above the lowest level or are the zero page.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn scan(&self, start: u64, end: u64) -> Result<Vec<Scanned>, SysError> {
+        let mut found = Vec::new();
+        let mut from = start;
+        while from < end {
+            let mut ranges = [PageRange::default(); RANGES];
+            let (count, reached) = self.scan_some(from, end, &mut ranges)?;
+            found.extend(ranges.iter().take(count).map(|range| Scanned {
+                start: Address(range.start),
+                end: Address(range.end),
+                is_huge: range.categories & PAGE_IS_HUGE != 0,
+                is_zero: range.categories & PAGE_IS_ZERO != 0,
+            }));
+            if reached <= from {
+                break;
+            }
+            from = reached;
+        }
+        Ok(found)
+    }
+
+    /// Fills `ranges` from address `from` on; tells how many, and how far it came.
+    fn scan_some(
+        &self,
+        from: u64,
+        end: u64,
+        ranges: &mut [PageRange; RANGES],
+    ) -> Result<(usize, u64), SysError> {
+        let mut argument = ScanArgument {
+            size: size_of::<ScanArgument>() as u64,
+            start: from,
+            end,
+            vec: ranges.as_mut_ptr().expose_provenance() as u64,
+            vec_len: RANGES as u64,
+            category_mask: PAGE_IS_PRESENT,
+            category_anyof_mask: PAGE_IS_HUGE | PAGE_IS_ZERO,
+            return_mask: PAGE_IS_HUGE | PAGE_IS_ZERO,
+            ..ScanArgument::default()
+        };
+        // SAFETY: the number encodes the size of the argument (checked by a test), integers alone. Beside
+        // it the kernel writes at most `vec_len` ranges of three integers to `ranges`, which has as many
+        // and is borrowed alone; nothing is changed, as `flags` asks for nothing.
+        let count = unsafe {
+            let name = "ioctl PAGEMAP_SCAN";
+            ioctl::control(name, self.path.as_str(), &self.file, PAGEMAP_SCAN, &mut argument)
+        }?;
+        Ok((usize::try_from(count).unwrap_or(0), argument.walk_end))
+    }
+}
+
+/// Whether this kernel keeps soft-dirty bits (`CONFIG_MEM_SOFT_DIRTY`): a page just written has one.
+///
+/// # Errors
+/// When no page can be had or looked at.
+pub fn keeps_soft_dirty() -> Result<bool, SysError> {
+    Ok(own_page()?.is_soft_dirty())
+}
+
+/// Whether numbers of frames are shown to this account.
+///
+/// # Errors
+/// When no page can be had or looked at.
+pub(crate) fn shows_frames() -> Result<bool, SysError> {
+    Ok(own_page()?.frame().is_some())
+}
+
+/// The entry of a page of ours that has just been written.
+fn own_page() -> Result<Entry, SysError> {
+    let mut region = Region::new(Bytes(1), Pages::Any)?;
+    region.touch(region.size());
+    let map = Pagemap::open(own_pid())?;
+    let entry = map.read(region.as_ptr() as u64, 1)?.first().copied();
+    entry.ok_or_else(|| SysError::malformed("read", map.path))
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use rustix::mm::Advice;
+
+    #[test]
+    fn the_number_encodes_the_size() {
+        assert_eq!((PAGEMAP_SCAN >> 16 & 0x3fff) as usize, size_of::<ScanArgument>());
+        assert_eq!(size_of::<PageRange>(), 3 * size_of::<u64>());
+    }
+
+    /// A region of three base pages and our page table.
+    fn three_pages() -> (Region, Pagemap, u64) {
+        let page = page_size::base().bytes();
+        let region = Region::new(Bytes(3 * page), Pages::Base).unwrap();
+        (region, Pagemap::open(own_pid()).unwrap(), page)
+    }
+
+    #[test]
+    fn touched_pages_are_present_and_others_are_not() {
+        let (mut region, map, _) = three_pages();
+        region.as_mut_slice()[0] = 1;
+        let start = region.as_ptr() as u64;
+        let entries = map.read(start + 1, 3).unwrap();
+        assert_eq!(entries.len(), 3);
+        assert!(entries[0].is_present() && entries[0].is_exclusive());
+        assert!(!entries[0].is_of_file_or_shared() && !entries[1].is_present());
+        assert_eq!(entries[0].frame().is_some(), shows_frames().unwrap());
+        assert!(map.read(u64::MAX, 2).unwrap().is_empty(), "the kernel's");
+    }
+
+    #[test]
+    fn the_zero_page_is_found_by_reading() {
+        let (region, map, page) = three_pages();
+        assert_eq!(region.as_slice()[region.as_slice().len() / 2], 0);
+        let start = region.as_ptr() as u64;
+        let found = match map.scan(start, start + 3 * page) {
+            Ok(found) => found,
+            Err(error) => return println!("SKIP the_zero_page_is_found_by_reading: {error}"),
+        };
+        let [zero] = found[..] else { panic!("{found:?}") };
+        assert!(zero.is_zero && !zero.is_huge);
+        assert_eq!((zero.start.0, zero.end.0), (start + page, start + 2 * page));
+    }
+
+    #[test]
+    fn ranges_beyond_one_call_are_all_found() {
+        let page = page_size::base().bytes();
+        let count = 3 * RANGES as u64;
+        let region = Region::new(Bytes(2 * count * page), Pages::Base).unwrap();
+        let bytes = region.as_slice();
+        // Every other page: no two of them in one range.
+        let step = usize::try_from(2 * page).unwrap();
+        assert_eq!(bytes.iter().step_by(step).map(|byte| u64::from(*byte)).sum::<u64>(), 0);
+        let start = bytes.as_ptr() as u64;
+        match Pagemap::open(own_pid()).unwrap().scan(start, start + 2 * count * page) {
+            Ok(found) => assert_eq!(found.len() as u64, count),
+            Err(error) => println!("SKIP ranges_beyond_one_call_are_all_found: {error}"),
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_found_where_they_are() {
+        let huge = page_size::huge().bytes();
+        if huge > Bytes::mib(64).0 {
+            return println!("SKIP huge_pages_are_found_where_they_are: a page of {huge} bytes");
+        }
+        let mut region = Region::new(Bytes(huge), Pages::Huge).unwrap();
+        region.touch(Bytes(huge));
+        if region.huge_bytes().unwrap() != Bytes(huge) {
+            return println!("SKIP huge_pages_are_found_where_they_are: none was given");
+        }
+        let start = region.as_ptr() as u64;
+        let map = Pagemap::open(own_pid()).unwrap();
+        let found = match map.scan(start, start + huge) {
+            Ok(found) => found,
+            Err(error) => return println!("SKIP huge_pages_are_found_where_they_are: {error}"),
+        };
+        assert!(found.iter().all(|range| range.is_huge && !range.is_zero), "{found:?}");
+        assert_eq!(found.iter().map(|range| range.end.0 - range.start.0).sum::<u64>(), huge);
+        region.advise(Advice::LinuxDontNeed).unwrap();
+        assert!(map.scan(start, start + huge).unwrap().is_empty());
+    }
+
+    #[test]
+    fn nobody_has_no_page_table() {
+        assert!(Pagemap::open(i32::MAX).unwrap_err().is_gone());
+    }
+}
