@@ -14,5 +14,6 @@ pub mod ladder;
 mod mechanism;
 pub mod power;
 pub mod stats;
+pub mod text;
 pub mod verdict;
 pub mod walk;

@@ -16,18 +16,12 @@
 //! Not seen: reclaim under memory pressure, which takes mapped pages too. Before Linux 5.14
 //! nothing is kept.
 
+use crate::cached_file::runs;
+use crate::file_view::{FileView, WINDOW_PAGES, is_answered_for, is_cached, open_regular};
 use crate::page_size;
 use pagewise_model::Bytes;
-use rustix::fs::{Mode, OFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use std::ffi::c_void;
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Pages whose residency is asked for in one call.
-const WINDOW: usize = 1 << 15;
 
 /// Mappings that are held and never read.
 #[derive(Debug)]
@@ -46,7 +40,8 @@ impl Keeper {
     /// Holds what the page cache has of `path`, if it is a regular file that may be read, is not
     /// empty and fits the room that is left; says whether all of that is held.
     pub fn hold(&mut self, path: &Path) -> bool {
-        let Some(held) = open_regular(path).and_then(|(file, len)| Held::map(file, len)) else {
+        let Some(held) = open_regular(path).ok().and_then(|(file, len)| Held::map(file, len))
+        else {
             return false;
         };
         let (entered, whole) = held.enter_cached(self.room);
@@ -58,58 +53,33 @@ impl Keeper {
     }
 }
 
-/// A regular file open for reading, and its length; `None` for all else, an empty one too.
-#[must_use]
-pub fn open_regular(path: &Path) -> Option<(File, usize)> {
-    // Looked at before it is opened: the opening alone wakes the writer of a FIFO.
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    // The name may lead elsewhere by now: no waiting, no terminal of ours, and looked at again.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    let metadata = file.metadata().ok()?;
-    let len = usize::try_from(metadata.len()).ok()?;
-    (metadata.is_file() && len > 0).then_some((file, len))
-}
-
-/// One mapping, unmapped when dropped.
+/// One mapping.
 #[derive(Debug)]
 struct Held {
-    start: *mut c_void,
-    len: usize,
+    view: FileView,
     /// The file, where `mincore` does not answer for it.
     foreign: Option<File>,
 }
 
-/// Whether `mincore` tells this account the truth about a file (mm/mincore.c, `can_do_mincore`).
-fn is_answered_for(file: &File) -> bool {
-    let user = rustix::process::geteuid();
-    let is_own = file.metadata().is_ok_and(|found| found.uid() == user.as_raw());
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    user.is_root() || is_own || rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-}
-
 impl Held {
     fn map(file: File, len: usize) -> Option<Self> {
-        let (flags, prot) = (MapFlags::SHARED, ProtFlags::READ);
-        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, prot, flags, &file, 0) }.ok()?;
+        let view = FileView::map(&file, len).ok()?;
         let foreign = (!is_answered_for(&file)).then_some(file);
-        Some(Self { start, len, foreign })
+        Some(Self { view, foreign })
     }
 
     /// Enters cached pages into the page table, at most `room`: how much, and whether that is all.
     fn enter_cached(&self, room: Bytes) -> (Bytes, bool) {
         let page = page_size::base().bytes() as usize;
         let mut entered = 0;
-        for first in (0..self.len.div_ceil(page)).step_by(WINDOW) {
+        for first in (0..self.view.len().div_ceil(page)).step_by(WINDOW_PAGES) {
             let Some(cached) = self.cached_pages(first * page) else {
                 return (Bytes(entered), false);
             };
             for run in runs(&cached) {
                 let bytes = (run.len() * page) as u64;
-                if entered + bytes > room.0 || !self.enter((first + run.start) * page, run.len()) {
+                let at = (first + run.start) * page;
+                if entered + bytes > room.0 || self.view.enter(at, run.len() * page).is_err() {
                     return (Bytes(entered), false);
                 }
                 entered += bytes;
@@ -121,63 +91,20 @@ impl Held {
     /// Which pages are in the cache, of one window from byte `offset` on.
     fn cached_pages(&self, offset: usize) -> Option<Vec<bool>> {
         let page = page_size::base().bytes() as usize;
-        let len = (self.len - offset).min(WINDOW * page);
+        let len = (self.view.len() - offset).min(WINDOW_PAGES * page);
         if let Some(file) = &self.foreign {
             let pages = (offset..offset + len).step_by(page);
             return Some(pages.map(|at| is_cached(file, at as u64)).collect());
         }
-        let mut bytes = vec![0_u8; len.div_ceil(page)];
-        let from = self.start.wrapping_byte_add(offset);
-        // SAFETY: the range is this mapping's own, `bytes` has one byte for each of its pages, is
-        // alive and not otherwise referenced, and the kernel writes nothing else.
-        let done = unsafe { libc::mincore(from, len, bytes.as_mut_ptr()) };
-        (done == 0).then(|| bytes.into_iter().map(|b| b & 1 == 1).collect())
+        self.view.resident_pages(offset, len).ok()
     }
-
-    /// Enters `count` pages from byte `offset` on.
-    fn enter(&self, offset: usize, count: usize) -> bool {
-        let len = (count * page_size::base().bytes() as usize).min(self.len - offset);
-        let from = self.start.wrapping_byte_add(offset);
-        // SAFETY: the range is this mapping's own; the advice reads pages in and changes nothing.
-        unsafe { madvise(from, len, Advice::LinuxPopulateRead) }.is_ok()
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `map`, never handed out.
-        let unmapped = unsafe { munmap(self.start, self.len) };
-        debug_assert!(unmapped.is_ok(), "munmap of an owned mapping");
-    }
-}
-
-/// Whether the byte at `offset` can be read without waiting for a device. Where it cannot, the kernel
-/// may begin to read it.
-#[must_use]
-pub fn is_cached(file: &File, offset: u64) -> bool {
-    let mut byte = [0];
-    let mut into = [std::io::IoSliceMut::new(&mut byte)];
-    rustix::io::preadv2(file, &mut into, offset, rustix::io::ReadWriteFlags::NOWAIT).is_ok()
-}
-
-/// The ranges of `flags` that are set.
-fn runs(flags: &[bool]) -> Vec<std::ops::Range<usize>> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    for run in flags.chunk_by(|a, b| a == b) {
-        if run[0] {
-            found.push(at..at + run.len());
-        }
-        at += run.len();
-    }
-    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::proc::{own_pid, smaps};
-    use rustix::fs::{CWD, FileType, mknodat};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     /// Resident part of all mappings of `path`; `None` where there is none.
     fn resident(path: &Path) -> Option<Bytes> {
@@ -242,11 +169,5 @@ mod tests {
         for path in [Path::new("/dev/zero"), Path::new("/"), Path::new("/nonexistent"), &empty] {
             assert!(!keeper.hold(path), "{path:?}");
         }
-    }
-
-    #[test]
-    fn runs_of_pages() {
-        assert_eq!(runs(&[true, true, false, true]), [0..2, 3..4]);
-        assert!(runs(&[false, false]).is_empty() && runs(&[]).is_empty());
     }
 }

@@ -11,12 +11,16 @@
 )]
 
 pub mod affinity;
+pub mod cached_file;
+pub mod cachestat;
 mod child;
 pub mod clock;
 pub mod cpuid;
 pub mod dirs;
 pub mod doctor;
 pub mod error;
+pub mod file_system;
+pub mod file_view;
 pub mod hugetlb;
 mod ioctl;
 pub mod kallsyms;

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod cache;
 pub mod capability;
 #[cfg(feature = "constructed")]
 pub mod constructed;
@@ -23,6 +24,7 @@ pub mod measured;
 pub mod plan;
 pub mod price;
 pub mod run;
+pub mod text;
 pub mod trial;
 pub mod units;
 pub mod usage;

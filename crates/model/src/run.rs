@@ -1,8 +1,10 @@
-//! The saved run: one JSON document per `tune`, `ab`, `profile`, `faults`, `doctor` or `bench`.
+//! The saved run: one JSON document per `tune`, `ab`, `profile`, `faults`, `doctor`, `bench`, `cache`
+//! or `text`.
 //!
 //! `schema` is raised whenever a reader of the former version would misread a file. Readers
 //! refuse newer schemas by number and accept unknown keys.
 
+use crate::cache::CacheReport;
 use crate::capability::Checkup;
 use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
@@ -11,6 +13,7 @@ use crate::look::Look;
 use crate::machine::Machine;
 use crate::plan::{Candidate, Dose, Receipt};
 use crate::price::Prices;
+use crate::text::TextReport;
 use crate::trial::Experiment;
 use crate::units::Nanos;
 use crate::walk::Walks;
@@ -35,6 +38,10 @@ pub enum RunKind {
     Faults,
     /// `pagewise bench`.
     Bench,
+    /// `pagewise cache`.
+    Cache,
+    /// `pagewise text`.
+    Text,
 }
 
 /// Where standard output went in timed runs, the same for all arms.
@@ -139,6 +146,12 @@ pub struct Run {
     /// The walks of `bench tlb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walks: Option<Walks>,
+    /// The page cache of files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheReport>,
+    /// Code on huge pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextReport>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -193,6 +206,8 @@ impl Run {
             faults: None,
             ladder: None,
             walks: None,
+            cache: None,
+            text: None,
             outcome: None,
             warnings: Vec::new(),
         }

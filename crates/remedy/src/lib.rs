@@ -14,6 +14,7 @@ mod malloc_keep;
 mod pipe_grow;
 mod pipe_tools;
 mod place;
+pub mod recache;
 pub mod receipt;
 mod registry;
 mod systemd;

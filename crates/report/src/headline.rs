@@ -32,7 +32,14 @@ pub fn headline(run: &Run) -> String {
         RunKind::Ab => ab_headline(run),
         RunKind::Tune => tune_headline(run),
         RunKind::Bench => bench_headline(run),
+        RunKind::Cache => of(run.cache.as_ref(), crate::cache::headline),
+        RunKind::Text => of(run.text.as_ref(), crate::code::headline),
     }
+}
+
+/// What `say` makes of a report that is there.
+fn of<T>(report: Option<&T>, say: impl Fn(&T) -> String) -> String {
+    report.map_or_else(|| "nothing was looked at".to_owned(), say)
 }
 
 /// The headline as lines of a report.

@@ -43,6 +43,8 @@ pub(crate) const fn kind_label(kind: RunKind) -> &'static str {
         RunKind::Doctor => "doctor",
         RunKind::Bench => "bench",
         RunKind::Faults => "faults",
+        RunKind::Cache => "cache",
+        RunKind::Text => "text",
     }
 }
 

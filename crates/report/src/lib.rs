@@ -14,9 +14,11 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod cache;
 mod candidates;
 mod chart;
 mod claims;
+mod code;
 mod compare;
 mod csv;
 mod diagnosis;
@@ -39,7 +41,9 @@ mod table;
 pub mod text;
 pub mod walk;
 
+pub use cache::cache_section;
 pub use candidates::candidates_section;
+pub use code::text_section;
 pub use compare::compare;
 pub use csv::csv;
 pub use diagnosis::diagnosis_section;

@@ -1,6 +1,8 @@
 //! A whole run as terminal text: verdict, why, what was tried and what not, receipt, notes.
 
+use crate::cache::cache_section;
 use crate::candidates::{candidates_section, untried_section};
+use crate::code::text_section;
 use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::faults::faults_section;
@@ -26,12 +28,23 @@ pub fn render(run: &Run, style: &Style) -> String {
             }
         }
         RunKind::Faults => faulted(run, &mut page),
+        RunKind::Cache | RunKind::Text => looked_at(run, &mut page),
         RunKind::Tune | RunKind::Ab | RunKind::Profile | RunKind::Bench => {
             examined(run, &mut page);
         }
     }
     page.section(&notes_section(run, style));
     page.finish()
+}
+
+/// The state of files and processes.
+fn looked_at(run: &Run, page: &mut Page<'_>) {
+    if let Some(report) = &run.cache {
+        page.section(&cache_section(report, page.style));
+    }
+    if let Some(report) = &run.text {
+        page.section(&text_section(report, page.style));
+    }
 }
 
 fn faulted(run: &Run, page: &mut Page<'_>) {

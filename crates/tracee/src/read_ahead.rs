@@ -6,7 +6,7 @@
 //! that is still on its way, which would count as a major one too.
 //!
 //! What the page cache holds already is not read: each piece is probed at every sixteenth page and its
-//! last with a read that must not wait (`pagewise_kernel::keep::is_cached`). That comes after all was
+//! last with a read that must not wait (`pagewise_kernel::file_view::is_cached`). That comes after all was
 //! asked for: such a read makes the kernel fetch some pages around it, and where the device is quick it
 //! then finds them, so that a piece of which only the probed pages are there would look whole. Asking
 //! and probing take some 2 us for 128 KiB that are there.
@@ -17,7 +17,7 @@
 
 use crate::launch_error::LaunchError;
 use object::{Object, ReadCache};
-use pagewise_kernel::keep::{is_cached, open_regular};
+use pagewise_kernel::file_view::{is_cached, open_regular};
 use pagewise_kernel::proc::meminfo;
 use pagewise_model::Bytes;
 use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
@@ -155,7 +155,7 @@ pub(crate) fn before_start(path: Option<&str>) -> Result<(), LaunchError> {
 /// The file, if it is the one that was recorded; else how it differs.
 fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
     let gone = || "it is not there, or may not be read".to_owned();
-    let (file, length) = open_regular(Path::new(&recorded.path)).ok_or_else(gone)?;
+    let (file, length) = open_regular(Path::new(&recorded.path)).map_err(|_error| gone())?;
     if length as u64 != recorded.size_bytes.0 {
         return Err("its length has changed".to_owned());
     }

@@ -3,18 +3,22 @@
 
 mod ab;
 mod bench;
+mod cache;
 mod experiment;
 mod faults;
 mod links;
 mod page;
+mod text;
 mod tune;
 
 pub(crate) use ab::Ab;
 pub(crate) use bench::{Bench, BenchKind, BenchPipe, BenchResult, BenchTlb, OwnRung, WalkPart};
+pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles};
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
 pub(crate) use page::Page;
+pub(crate) use text::{Explain, Status, Text, TextVerb, Warm};
 pub(crate) use tune::Tune;
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
@@ -46,6 +50,7 @@ Examples:
   pagewise bench pipe                            how fast pipes can be here
   pagewise bench tlb --quick                     what page sizes are worth here
   pagewise page 1234 0x7f1200034010              what is at an address
+  pagewise text warm /usr/bin/node               code on huge pages
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
@@ -79,6 +84,10 @@ pub(crate) enum Command {
     Bench(Bench),
     /// One address through the page table: levels, page, frame, mapping, neighbours
     Page(Page),
+    /// Code on huge pages: what is, what is not and why, and bringing it there
+    Text(Text),
+    /// The page cache of files: shown, dropped, held in huge folios, locked
+    Cache(Cache),
     /// What this machine, kernel and account allow, and what spoils measurements
     Doctor(Doctor),
     /// Print a saved run again

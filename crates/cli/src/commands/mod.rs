@@ -2,6 +2,7 @@
 
 mod ab;
 mod bench;
+mod cache;
 mod compare;
 mod doctor;
 mod experiment;
@@ -15,6 +16,7 @@ mod record;
 mod run;
 mod show;
 mod supervise;
+mod text;
 mod touch;
 mod tune;
 
@@ -34,6 +36,8 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(args) => bench::run(&args),
         Command::Page(args) => page::run(&args),
         Command::PipeEnd => bench::serve_pipe_end(),
+        Command::Text(args) => text::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Compare(args) => compare::run(&args),

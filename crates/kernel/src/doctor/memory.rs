@@ -7,20 +7,19 @@ use crate::pagemap::{self, Pagemap};
 use crate::proc::{meminfo, own_pid};
 use crate::region::{Pages, Region};
 use crate::userfault::Userfault;
-use crate::{page_size, thp};
+use crate::{cachestat, page_size, thp};
 use pagewise_model::Bytes;
 use pagewise_model::capability::{Answer, Capability};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 const GROUP: &str = "memory";
 
 // Number of linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl
 // encoding (x86, arm64, riscv).
 const PROCMAP_QUERY: u64 = 0xc068_6611;
-const SYS_CACHESTAT: i64 = 451;
 
 pub(super) fn probe() -> Vec<Capability> {
     let mut found = huge_pages();
@@ -102,7 +101,7 @@ fn files() -> Vec<Capability> {
             GROUP,
             "cachestat",
             "how much of a file is in the page cache, for files you may write (Linux 6.5)",
-            answer_of(&memfd().and_then(|file| stat_cache(&file))),
+            answer_of(&memfd().and_then(|file| cachestat::of(&file, "a memfd"))),
             None,
         ),
     ]
@@ -209,17 +208,6 @@ fn query_map() -> Result<(), SysError> {
 fn memfd() -> Result<OwnedFd, SysError> {
     rustix::fs::memfd_create("probe", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|e| SysError::new("memfd_create", "a probe", e))
-}
-
-fn stat_cache(file: &OwnedFd) -> Result<(), SysError> {
-    let range = [0u64; 2];
-    let mut counts = [0u64; 5];
-    // SAFETY: `range` and `counts` have the sizes of struct cachestat_range and struct cachestat;
-    // both outlive the call, and `counts` is borrowed by nobody else.
-    let done = unsafe {
-        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0u32)
-    };
-    if done == 0 { Ok(()) } else { Err(SysError::last("cachestat", "a memfd")) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::{kilobytes, lines, named, number, read_bytes};
 use crate::error::SysError;
+use pagewise_model::text::HugeTotals;
 use pagewise_model::{Bytes, PageSize};
 
 /// The fields that pagewise uses.
@@ -26,6 +27,20 @@ pub struct MemInfo {
     pub hugetlb_free: u64,
     /// Size of the default huge page.
     pub hugetlb_size: Option<PageSize>,
+    /// Transparent huge pages in use.
+    pub huge: HugeTotals,
+}
+
+/// Where the total of this name goes.
+fn huge_total<'a>(totals: &'a mut HugeTotals, name: &[u8]) -> Option<&'a mut Option<Bytes>> {
+    match name {
+        b"FileHugePages" => Some(&mut totals.file_huge_bytes),
+        b"FilePmdMapped" => Some(&mut totals.file_pmd_bytes),
+        b"ShmemHugePages" => Some(&mut totals.shmem_huge_bytes),
+        b"ShmemPmdMapped" => Some(&mut totals.shmem_pmd_bytes),
+        b"AnonHugePages" => Some(&mut totals.anon_huge_bytes),
+        _ => None,
+    }
 }
 
 /// The fields in `text`; `None` when the total is absent.
@@ -51,7 +66,12 @@ pub fn parse(text: &[u8]) -> Option<MemInfo> {
                 info.hugetlb_size = kilobytes(value).and_then(|b| PageSize::new(b.0));
                 continue;
             }
-            _ => continue,
+            name => {
+                if let Some(total) = huge_total(&mut info.huge, name) {
+                    *total = kilobytes(value);
+                }
+                continue;
+            }
         };
         *slot = kilobytes(value)?;
     }
@@ -74,9 +94,13 @@ mod tests {
         let info = parse(include_bytes!("../../../../fixtures/proc/x86_64-meminfo")).unwrap();
         assert_eq!(info.total, Bytes::kib(24_684_084));
         assert_eq!(info.hugetlb_size, Some(PageSize::PMD_2M));
+        assert_eq!(info.huge.file_pmd_bytes, Some(Bytes(0)));
         let arm = parse(include_bytes!("../../../../fixtures/proc/aarch64-64k-meminfo")).unwrap();
         assert_eq!(arm.hugetlb_size, PageSize::new(Bytes::mib(512).0));
         assert_eq!((arm.hugetlb_total, arm.hugetlb_free), (4, 3));
+        let shared = parse(b"MemTotal: 4 kB\nShmemPmdMapped: 2048 kB\nAnonHugePages: x kB\n");
+        let shared = shared.unwrap().huge;
+        assert_eq!((shared.shmem_pmd_bytes, shared.anon_huge_bytes), (Some(Bytes::mib(2)), None));
         assert_eq!(parse(b"MemFree: 1 kB\n"), None);
     }
 

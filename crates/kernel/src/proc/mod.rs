@@ -7,6 +7,7 @@
 
 pub mod cpuinfo;
 pub mod fd;
+pub mod holders;
 pub mod io;
 pub mod maps;
 pub mod meminfo;

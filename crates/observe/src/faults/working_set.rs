@@ -3,7 +3,7 @@
 //! A file that is not there any more, is no regular file or may not be read is left out. Cost: one
 //! open and one look at its notes for each file.
 
-use pagewise_kernel::keep::open_regular;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
 use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
 use pagewise_tracee::read_ahead;
@@ -27,7 +27,7 @@ pub fn identify(
 }
 
 fn file(path: &str, ranges: &[WorkingRange]) -> Option<WorkingFile> {
-    let (file, size) = open_regular(Path::new(path))?;
+    let (file, size) = open_regular(Path::new(path)).ok()?;
     let size = size as u64;
     let within = |range: &WorkingRange| {
         let left = size.checked_sub(range.offset_bytes.0).filter(|left| *left > 0)?;

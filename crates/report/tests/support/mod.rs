@@ -1,6 +1,7 @@
 //! Constructed facts: round numbers that come from no machine.
 #![allow(dead_code, reason = "each test file uses a part of these builders")]
 
+pub(crate) mod code;
 pub(crate) mod faults;
 pub(crate) mod ladder;
 pub(crate) mod walk;

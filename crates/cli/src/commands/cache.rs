@@ -1,0 +1,181 @@
+//! `pagewise cache`
+
+use super::experiment::{identity, stop_flag};
+use crate::args::{Cache, CacheVerb as Asked, CachedFiles, LockedFiles};
+use crate::failure::{Failure, UNFIT};
+use crate::terminal;
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::file_view::FileView;
+use pagewise_kernel::{SysError, clock, limits, page_size};
+use pagewise_model::cache::{self, CacheOutcome, CacheReport, CacheVerb};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::{Bytes, Nanos};
+use pagewise_remedy::recache::Subject;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Less is on huge pages than before.
+const WORSE: u8 = 1;
+/// How often the end of a lock is looked for.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Shows or changes the page cache of files.
+pub(super) fn run(args: &Cache) -> Result<ExitCode, Failure> {
+    match &args.verb {
+        Asked::Show(what) => change(CacheVerb::Show, what),
+        Asked::Evict(what) => change(CacheVerb::Evict, what),
+        Asked::Huge(what) => change(CacheVerb::Huge, what),
+        Asked::Lock(what) => lock(what),
+    }
+}
+
+fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let files = open_all(&what.files)?;
+    if let Some(warning) = cannot_be_undone(verb) {
+        terminal::complain(warning);
+    }
+    let (mut done, mut failed) = (Vec::new(), None);
+    for file in files {
+        match one(verb, file) {
+            Ok(file) => done.push(file),
+            Err(error) => {
+                failed = Some(failure(&error));
+                break;
+            }
+        }
+    }
+    let outcomes = done.iter().map(|file| file.outcome.as_ref());
+    let code = outcomes.map(code).fold(0, worst);
+    let report = CacheReport { verb, slot_bytes: page_size::huge(), files: done };
+    let run = Run { cache: Some(report), ..looked(RunKind::Cache, start) };
+    show(&run, what.json)?;
+    failed.map_or(Ok(ExitCode::from(code)), Err)
+}
+
+fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile, SysError> {
+    let subject = Subject::look(file)?;
+    match verb {
+        CacheVerb::Show | CacheVerb::Lock => Ok(subject.shown()),
+        CacheVerb::Evict => subject.evict(),
+        CacheVerb::Huge => subject.make_huge(),
+    }
+}
+
+/// What has to be known before it is done.
+const fn cannot_be_undone(verb: CacheVerb) -> Option<&'static str> {
+    match verb {
+        CacheVerb::Show | CacheVerb::Lock => None,
+        CacheVerb::Evict => Some("what is dropped comes back only by being read again"),
+        CacheVerb::Huge => Some(
+            "the files are dropped from the cache and read anew; the folios of before are gone",
+        ),
+    }
+}
+
+/// Opens all of them, so that nothing is done where one cannot be.
+pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<CachedFile>, Failure> {
+    paths.iter().map(|path| CachedFile::open(path).map_err(|error| failure(&error))).collect()
+}
+
+/// A run of this moment that is not kept; what it shows is added.
+pub(super) fn looked(kind: RunKind, start: Nanos) -> Run {
+    let (started, _) = identity(&[]);
+    let mut run = Run::new(kind, String::new(), started, Vec::new());
+    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    run
+}
+
+/// Prints a run, in its saved form or for people.
+pub(super) fn show(run: &Run, json: bool) -> Result<(), Failure> {
+    let for_people = || pagewise_report::render(run, &terminal::style());
+    terminal::print(&if json { run.to_json() + "\n" } else { for_people() })
+}
+
+/// The exit code that an outcome asks for.
+pub(super) const fn code(outcome: Option<&CacheOutcome>) -> u8 {
+    match outcome {
+        None | Some(CacheOutcome::Done | CacheOutcome::Already) => 0,
+        Some(CacheOutcome::Worse { .. }) => WORSE,
+        Some(CacheOutcome::Refused { .. } | CacheOutcome::Short { .. }) => UNFIT,
+    }
+}
+
+/// Of two exit codes the one that has to be told: that something became worse, or was not done.
+pub(super) const fn worst(a: u8, b: u8) -> u8 {
+    match (a, b) {
+        (WORSE, _) | (_, WORSE) => WORSE,
+        (0, other) | (other, _) => other,
+    }
+}
+
+pub(super) fn failure(error: &SysError) -> Failure {
+    let help = match error.source.kind() {
+        std::io::ErrorKind::NotFound => "look at the name; ls shows what is there",
+        std::io::ErrorKind::PermissionDenied => "ask as an account that may read it",
+        _ => "pagewise doctor says what this machine and account allow",
+    };
+    Failure::usage(error.to_string()).with_help(help)
+}
+
+/// Locks files in memory until a signal or the end of the time.
+fn lock(asked: &LockedFiles) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let files = open_all(&asked.what.files)?;
+    let total = files.iter().fold(Bytes(0), |sum, file| sum + file.size());
+    let limit = limits::own_memory().map_err(|error| failure(&error))?;
+    if total > limit.bytes {
+        let (bytes, bound_by) = (limit.bytes, limit.bound_by);
+        let text = format!("{total} are asked for, and of {bound_by} no more than {bytes} is free");
+        return Err(Failure::unfit(text).with_help("lock less, or free memory first"));
+    }
+    let stop = stop_flag()?;
+    let locked: Vec<FileView> = files.iter().map(locked).collect::<Result<_, _>>()?;
+    let mut shown = Vec::new();
+    for file in files {
+        let mut file = one(CacheVerb::Lock, file).map_err(|error| failure(&error))?;
+        file.outcome = Some(CacheOutcome::Done);
+        shown.push(file);
+    }
+    let report = CacheReport { verb: CacheVerb::Lock, slot_bytes: page_size::huge(), files: shown };
+    let run = Run { cache: Some(report), ..looked(RunKind::Cache, start) };
+    show(&run, asked.what.json)?;
+    let end = asked.time.map(|time| clock::now() + time);
+    terminal::remark(&match asked.time {
+        Some(time) => format!("locked for {time}; Ctrl-C ends it"),
+        None => "locked; Ctrl-C ends it".to_owned(),
+    });
+    while !stop.load(Ordering::Relaxed) && end.is_none_or(|end| clock::now() < end) {
+        std::thread::sleep(WAIT);
+    }
+    drop(locked);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn locked(file: &CachedFile) -> Result<FileView, Failure> {
+    let view = file.view().map_err(|error| failure(&error))?;
+    view.lock().map_err(|error| {
+        let name = file.path().display();
+        Failure::unfit(format!("{name}: {error}"))
+            .with_help("ulimit -l says how much this account may lock; root may lock more")
+    })?;
+    Ok(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_worse_is_told_first() {
+        let short = CacheOutcome::Short { why: String::new() };
+        let worse = CacheOutcome::Worse { why: String::new() };
+        let of = |all: &[&CacheOutcome]| all.iter().map(|o| code(Some(o))).fold(0, worst);
+        assert_eq!(of(&[&CacheOutcome::Done, &CacheOutcome::Already]), 0);
+        assert_eq!(of(&[&CacheOutcome::Done, &short]), UNFIT);
+        assert_eq!(of(&[&short, &worse, &short]), WORSE);
+        assert_eq!(code(None), 0);
+    }
+}

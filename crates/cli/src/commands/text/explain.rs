@@ -1,0 +1,71 @@
+//! `pagewise text explain`
+
+use super::super::cache::failure;
+use super::file::{Placed, open};
+use super::{sizes, tell};
+use crate::args::Explain;
+use crate::failure::Failure;
+use pagewise_judge::text as judged;
+use pagewise_kernel::{SysError, clock, page_size};
+use pagewise_model::text::{ExplainedProcess, MappedFile, TextReport};
+use pagewise_observe::text::{self as observed, FileSeen};
+use pagewise_remedy::recache::Subject;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Explains a file or a process.
+pub(super) fn run(args: &Explain) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let number = args.subject.to_str().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+    let report = match number {
+        Some(text) => of_process(text)?,
+        None => of_file(Path::new(&args.subject))?,
+    };
+    tell(report, start, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_file(path: &Path) -> Result<TextReport, Failure> {
+    let opened = open(path)?;
+    let placed = Placed::of(&opened)?;
+    let cache = Subject::look(opened.file).map_err(|error| failure(&error))?.shown();
+    let file = Box::new(placed.explain(cache));
+    Ok(TextReport::ExplainFile { slot_bytes: page_size::huge(), file })
+}
+
+fn of_process(text: &str) -> Result<TextReport, Failure> {
+    let pid = text.parse::<i32>().ok().filter(|pid| *pid > 0).ok_or_else(|| {
+        Failure::usage(format!("{text} is no number of a process"))
+            .with_help(format!("a file of that name is ./{text}"))
+    })?;
+    let seen = observed::look(pid).map_err(|error| no_process(pid, &error))?;
+    let is_disabled = seen.is_disabled;
+    let files = seen.files.into_iter().map(|file| explained(file, is_disabled)).collect();
+    let process = ExplainedProcess { pid, name: seen.name, is_disabled, files };
+    Ok(TextReport::ExplainProcess { slot_bytes: page_size::huge(), process })
+}
+
+fn explained(file: FileSeen, is_disabled: bool) -> MappedFile {
+    let FileSeen { path, mappings, cache } = file;
+    let area = |seen| judged::explain_mapping(seen, &cache, is_disabled, &sizes());
+    let areas = mappings.iter().map(area).collect();
+    MappedFile { path, areas, after_warm: judged::after_warm(&mappings, &sizes()) }
+}
+
+/// Why a process cannot be looked at.
+pub(super) fn no_process(pid: i32, error: &SysError) -> Failure {
+    use std::io::ErrorKind;
+    if error.is_gone() || error.source.kind() == ErrorKind::NotFound {
+        return Failure::usage(format!("process {pid} is not there"))
+            .with_help(format!("ps shows those that run; a file of that name is ./{pid}"));
+    }
+    match error.source.kind() {
+        ErrorKind::PermissionDenied => {
+            Failure::usage(format!("process {pid} is of another account: {error}"))
+                .with_help("ask as its user, or as root")
+        }
+        _ if error.call.contains("PAGEMAP_SCAN") => Failure::unfit(error.to_string())
+            .with_help(format!("pagewise text status {pid} gives sums on older kernels")),
+        _ => Failure::usage(error.to_string()).with_help("ps shows what it is"),
+    }
+}

@@ -1,0 +1,60 @@
+//! An ELF file with its page cache, and what of its code is on huge pages.
+
+use super::super::cache::failure;
+use super::sizes;
+use crate::failure::Failure;
+use pagewise_judge::text as judged;
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::file_view::is_placed_aligned;
+use pagewise_model::Fact;
+use pagewise_model::cache;
+use pagewise_model::text::{CacheSeen, TextFile};
+use pagewise_observe::text::Elf;
+use std::path::{Path, PathBuf};
+
+/// A file that was opened and is one that loaders map.
+pub(super) struct Opened {
+    pub(super) path: PathBuf,
+    pub(super) elf: Elf,
+    pub(super) file: CachedFile,
+}
+
+/// Opens an ELF file.
+pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
+    let file = CachedFile::open(path).map_err(|error| failure(&error))?;
+    let elf = Elf::read(file.file()).map_err(|error| {
+        Failure::usage(format!("{}: {error}", path.display()))
+            .with_help("name a program or a library; of a script, its interpreter")
+    })?;
+    Ok(Opened { path: path.to_owned(), elf, file })
+}
+
+/// Where mappings of the file go, which has to be asked before it is handed over.
+pub(super) struct Placed {
+    elf: Elf,
+    is_placed_aligned: bool,
+    base_pages_alone: Option<String>,
+}
+
+impl Placed {
+    /// Of this file.
+    pub(super) fn of(opened: &Opened) -> Result<Self, Failure> {
+        let kind = opened.file.file_system().map_err(|error| failure(&error))?;
+        let len = usize::try_from(opened.file.size().0).unwrap_or(usize::MAX);
+        Ok(Self {
+            elf: opened.elf.clone(),
+            is_placed_aligned: is_placed_aligned(opened.file.file(), len),
+            base_pages_alone: kind.has_no_large_folios.then_some(kind.name),
+        })
+    }
+
+    /// What its code is on, by what the cache holds now.
+    pub(super) fn explain(self, cache: cache::CachedFile) -> TextFile {
+        let (layout, aligned) = (self.elf.layout, self.is_placed_aligned);
+        let slots = Fact::Known(cache.now().slots.clone());
+        let seen = CacheSeen { slots, base_pages_alone: self.base_pages_alone };
+        let areas = judged::explain_file(&layout, aligned, &seen, &sizes());
+        let reach = judged::reach(&layout, aligned, &sizes());
+        TextFile { cache, layout, size: judged::size(&areas), areas, reach }
+    }
+}

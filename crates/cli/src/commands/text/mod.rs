@@ -1,0 +1,44 @@
+//! `pagewise text`
+
+mod explain;
+mod file;
+mod warm;
+
+use super::cache::{failure, looked, show};
+use crate::args::{Status, Text, TextVerb};
+use crate::failure::Failure;
+use pagewise_judge::text::Sizes;
+use pagewise_kernel::{clock, page_size};
+use pagewise_model::Nanos;
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::text::TextReport;
+use pagewise_observe::text as observed;
+use std::process::ExitCode;
+
+/// Explains, warms or counts code on huge pages.
+pub(super) fn run(args: &Text) -> Result<ExitCode, Failure> {
+    match &args.verb {
+        TextVerb::Warm(args) => warm::run(args),
+        TextVerb::Explain(args) => explain::run(args),
+        TextVerb::Status(args) => status(args),
+    }
+}
+
+fn status(args: &Status) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let found = observed::count_text(args.pid).map_err(|error| match args.pid {
+        Some(pid) => explain::no_process(pid, &error),
+        None => failure(&error),
+    })?;
+    tell(TextReport::Status(found), start, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a report.
+fn tell(report: TextReport, start: Nanos, json: bool) -> Result<(), Failure> {
+    show(&Run { text: Some(report), ..looked(RunKind::Text, start) }, json)
+}
+
+fn sizes() -> Sizes {
+    Sizes { base: page_size::base(), huge: page_size::huge() }
+}

@@ -1,0 +1,54 @@
+//! `pagewise text warm`
+
+use super::super::cache::{code, failure, worst};
+use super::file::{Opened, Placed, open};
+use super::tell;
+use crate::args::Warm;
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_kernel::{clock, page_size};
+use pagewise_model::text::{TextFile, TextReport};
+use pagewise_observe::text::of_programs;
+use pagewise_remedy::recache::Subject;
+use std::process::ExitCode;
+
+/// Recaches each file, and says what of its code starts on huge pages.
+pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let mut opened: Vec<Opened> = args.files.iter().map(|p| open(p)).collect::<Result<_, _>>()?;
+    let mut missing_libraries = Vec::new();
+    let asked = opened.len();
+    if args.with_libraries {
+        let programs = opened.iter().map(|file| (file.path.as_path(), &file.elf));
+        let libraries = of_programs(programs);
+        missing_libraries = libraries.missing;
+        for path in libraries.found {
+            opened.push(open(&path)?);
+        }
+    }
+    terminal::complain(
+        "the files are dropped from the cache and read anew; the folios of before are gone",
+    );
+    let (mut files, mut failed) = (Vec::new(), None);
+    for file in opened {
+        match warm(file) {
+            Ok(file) => files.push(file),
+            Err(failure) => {
+                failed = Some(failure);
+                break;
+            }
+        }
+    }
+    // Libraries that are too small, or in use by others, are told and no failure of what was asked.
+    let outcomes = files.iter().take(asked).map(|file| file.cache.outcome.as_ref());
+    let exit = outcomes.map(code).fold(0, worst);
+    let report = TextReport::Warm { slot_bytes: page_size::huge(), files, missing_libraries };
+    tell(report, start, args.json)?;
+    failed.map_or(Ok(ExitCode::from(exit)), Err)
+}
+
+fn warm(opened: Opened) -> Result<TextFile, Failure> {
+    let placed = Placed::of(&opened)?;
+    let cache = Subject::look(opened.file).and_then(Subject::make_huge);
+    Ok(placed.explain(cache.map_err(|error| failure(&error))?))
+}

@@ -1,0 +1,213 @@
+//! `pagewise cache` and `pagewise text` on files whose truth is known: written page by page they lie in
+//! small folios, and how they are mapped is read from `smaps` by this test.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[path = "cache/code.rs"]
+mod code;
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+
+use helper::{PROGRAM, Place, said};
+use pagewise_kernel::file_view::{FileView, open_regular};
+use pagewise_kernel::page_size;
+use pagewise_model::cache::{CacheOutcome, CachedFile, Slot};
+use pagewise_model::run::Run;
+use pagewise_model::{Bytes, Fact};
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
+
+const SIZE: Bytes = Bytes::mib(8);
+
+/// A file in small folios: written page by page, brought to disk, and written long ago.
+fn small(path: &Path, content: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    for page in content.chunks(page_size::base().bytes() as usize) {
+        file.write_all(page).unwrap();
+    }
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn content() -> Vec<u8> {
+    (0..SIZE.0).map(|at| ((at * 7) >> 9) as u8).collect()
+}
+
+/// A place that every account may enter, with a file in small folios.
+fn with_file() -> (Place, PathBuf) {
+    let place = Place::new();
+    std::fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    let path = place.path().join("file");
+    small(&path, &content());
+    (place, path)
+}
+
+/// How much of a file a plain mapping of it has on huge pages.
+fn mapped_huge(path: &Path) -> Bytes {
+    let (file, len) = open_regular(path).unwrap();
+    let view = FileView::map(&file, len).unwrap();
+    view.enter(0, len).unwrap();
+    view.huge_bytes().unwrap()
+}
+
+/// What `pagewise cache VERB --json` says of one file, and its exit code.
+fn told(done: &Output) -> (CachedFile, Option<i32>) {
+    let run = Run::from_json(&done.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
+    (run.cache.unwrap().files.remove(0), done.status.code())
+}
+
+fn cache(place: &Place, verb: &str, path: &Path) -> (CachedFile, Option<i32>) {
+    let words = ["cache", verb, "--json", path.to_str().unwrap()];
+    told(&place.pagewise(&words).output().unwrap())
+}
+
+/// The words of an outcome that is no success, or nothing.
+fn why(file: &CachedFile) -> String {
+    match file.outcome.clone() {
+        Some(CacheOutcome::Refused { why, help }) => format!("{why}; {help}"),
+        Some(CacheOutcome::Short { why } | CacheOutcome::Worse { why }) => why,
+        _ => String::new(),
+    }
+}
+
+/// True, with a line, where no huge folio is to be had here.
+fn is_skipped(test: &str, file: &CachedFile) -> bool {
+    let skipped = why(file).contains("gave no huge folio")
+        || why(file).contains("base pages")
+        || why(file).contains("memory alone");
+    if skipped {
+        println!("SKIP {test}: {}", why(file));
+    }
+    skipped
+}
+
+#[test]
+fn a_file_in_small_folios_is_all_on_huge_pages_afterwards_and_gone_when_evicted() {
+    let (place, path) = with_file();
+    let (shown, code) = cache(&place, "show", &path);
+    assert_eq!((code, shown.outcome.clone()), (Some(0), None));
+    assert_eq!(
+        (mapped_huge(&path), shown.before.huge_bytes.clone()),
+        (Bytes(0), Fact::Known(Bytes(0)))
+    );
+    assert_eq!(shown.before.cached_bytes, Fact::Known(SIZE));
+    assert!(shown.before.slots.0.iter().all(|slot| *slot == Slot::Whole), "{shown:?}");
+    let (made, code) = cache(&place, "huge", &path);
+    if is_skipped("a_file_in_small_folios", &made) {
+        return;
+    }
+    assert_eq!((code, made.outcome.clone()), (Some(0), Some(CacheOutcome::Done)), "{made:?}");
+    let after = made.after.unwrap();
+    assert_eq!((mapped_huge(&path), after.huge_bytes), (SIZE, Fact::Known(SIZE)));
+    assert!(after.slots.0.iter().all(|slot| *slot == Slot::Huge));
+    assert_eq!(std::fs::read(&path).unwrap(), content(), "not a byte has changed");
+    let (again, code) = cache(&place, "huge", &path);
+    assert_eq!((code, again.outcome), (Some(0), Some(CacheOutcome::Already)));
+    let (evicted, code) = cache(&place, "evict", &path);
+    assert_eq!((code, evicted.outcome), (Some(0), Some(CacheOutcome::Done)));
+    assert_eq!(evicted.after.unwrap().cached_bytes, Fact::Known(Bytes(0)));
+    let (again, code) = cache(&place, "evict", &path);
+    assert_eq!((code, again.outcome), (Some(0), Some(CacheOutcome::Already)));
+}
+
+#[test]
+fn whoever_may_only_read_a_file_makes_it_huge() {
+    const TEST: &str = "whoever_may_only_read_a_file_makes_it_huge";
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIP {TEST}: only root can become another account");
+    }
+    let (place, path) = with_file();
+    // A copy, since where the original lies may be closed to others.
+    let program = place.path().join("pagewise");
+    std::fs::copy(PROGRAM, &program).unwrap();
+    let as_nobody = |verb: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        let done = command.arg(&program).args(["cache", verb, "--json"]).arg(&path).output();
+        told(&done.unwrap())
+    };
+    let (shown, code) = as_nobody("show");
+    assert_eq!(code, Some(0));
+    assert!(shown.before.cached_bytes.reason().is_some(), "{shown:?}");
+    assert!(shown.before.slots.0.iter().all(|slot| *slot == Slot::Asked), "{shown:?}");
+    let (made, code) = as_nobody("huge");
+    if is_skipped(TEST, &made) {
+        return;
+    }
+    assert_eq!((code, made.outcome), (Some(0), Some(CacheOutcome::Done)));
+    assert_eq!(mapped_huge(&path), SIZE);
+    let (evicted, code) = as_nobody("evict");
+    assert_eq!((code, evicted.outcome), (Some(0), Some(CacheOutcome::Done)));
+    // Written a moment ago: it may not be on disk, and nobody says so to this account.
+    small(&path, &content());
+    File::options().write(true).open(&path).unwrap().set_modified(SystemTime::now()).unwrap();
+    let (young, code) = as_nobody("huge");
+    assert_eq!(code, Some(3));
+    assert!(why(&young).contains("written less than"), "{young:?}");
+}
+
+#[test]
+fn what_is_not_on_disk_is_not_dropped() {
+    let (place, path) = with_file();
+    let mut file = File::options().append(true).open(&path).unwrap();
+    file.write_all(b"not on disk yet").unwrap();
+    let (refused, code) = cache(&place, "evict", &path);
+    let Fact::Known(counts) = refused.before.counts else {
+        return println!("SKIP what_is_not_on_disk_is_not_dropped: {:?}", refused.before.counts);
+    };
+    if counts.dirty_bytes == Bytes(0) {
+        return println!("SKIP what_is_not_on_disk_is_not_dropped: written to disk at once");
+    }
+    assert_eq!((code, refused.after.is_some()), (Some(3), false));
+    assert!(why(&refused).contains("not on disk yet") && why(&refused).contains("sync FILE"));
+}
+
+#[test]
+fn files_too_small_or_in_memory_are_refused_with_the_reason() {
+    let place = Place::new();
+    let path = place.path().join("small");
+    small(&path, &[1; 5000]);
+    let (refused, code) = cache(&place, "huge", &path);
+    assert_eq!(code, Some(3));
+    assert!(why(&refused).contains("less than one huge page"), "{refused:?}");
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("SKIP files in memory: no /dev/shm");
+    };
+    let path = dir.path().join("file");
+    small(&path, &content());
+    let (refused, code) = cache(&place, "huge", &path);
+    assert_eq!(code, Some(3));
+    assert!(why(&refused).contains("memory alone (tmpfs)"), "{refused:?}");
+}
+
+#[test]
+fn a_locked_file_stays_until_the_time_is_over() {
+    let (place, path) = with_file();
+    let words = ["cache", "lock", "--for", "1ms", "--json", path.to_str().unwrap()];
+    let done = place.pagewise(&words).output().unwrap();
+    if done.status.code() == Some(3) {
+        return println!("SKIP a_locked_file_stays: {}", said(&done.stderr));
+    }
+    let (locked, code) = told(&done);
+    assert_eq!((code, locked.outcome), (Some(0), Some(CacheOutcome::Done)));
+    assert_eq!(locked.before.cached_bytes, Fact::Known(SIZE));
+    assert!(said(&done.stderr).contains("locked for 1.0 ms"), "{}", said(&done.stderr));
+}
+
+#[test]
+fn a_report_is_for_80_columns_and_comes_back_from_its_saved_form() {
+    let (place, path) = with_file();
+    let words = ["cache", "show", path.to_str().unwrap()];
+    let text = said(&place.pagewise(&words).output().unwrap().stdout);
+    assert!(text.contains("on huge pages when mapped"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let saved = place.path().join("saved.json");
+    let words = ["cache", "show", "--json", path.to_str().unwrap()];
+    std::fs::write(&saved, place.pagewise(&words).output().unwrap().stdout).unwrap();
+    let shown = place.pagewise(&["show", saved.to_str().unwrap()]).output().unwrap();
+    assert!(said(&shown.stdout).contains("on huge pages when mapped"), "{}", said(&shown.stderr));
+}

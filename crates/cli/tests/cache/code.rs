@@ -1,0 +1,174 @@
+//! A program with 7 MiB of code, in small folios and warmed, explained as a file and while it runs.
+
+use super::{is_skipped, small, why};
+use crate::helper::{Place, said};
+use pagewise_kernel::page_size;
+use pagewise_kernel::proc::smaps;
+use pagewise_model::Bytes;
+use pagewise_model::cache::{CacheOutcome, CachedFile};
+use pagewise_model::run::Run;
+use pagewise_model::text::{
+    AreaKind, Coverage, MappedFile, Method, Placement, Standing, TextFile, TextReport,
+};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/wide_text.c");
+
+/// The program at fixed addresses, in small folios; nothing, with a line, where it cannot be built.
+fn built(place: &Place, test: &str) -> Option<PathBuf> {
+    let (made, program) = (place.path().join("made"), place.path().join("wide"));
+    let done = Command::new("cc")
+        .args(["-no-pie", "-Wl,-z,norelro", "-o"])
+        .args([&made, Path::new(SOURCE)])
+        .stderr(Stdio::null())
+        .status();
+    if !done.is_ok_and(|status| status.success()) {
+        println!("SKIP {test}: no C compiler that links at fixed addresses");
+        return None;
+    }
+    small(&program, &std::fs::read(&made).unwrap());
+    let rights = std::fs::metadata(&made).unwrap().permissions();
+    std::fs::set_permissions(&program, rights).unwrap();
+    Some(program)
+}
+
+/// Started, with every page of its code read.
+fn started(program: &Path) -> Child {
+    let mut child =
+        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn ended(mut child: Child) {
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success(), "its code was read as it was built");
+}
+
+fn text(place: &Place, verb: &str, subject: &str) -> (TextReport, Option<i32>) {
+    let done = place.pagewise(&["text", verb, "--json", subject]).output().unwrap();
+    let run = Run::from_json(&done.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
+    (run.text.unwrap(), done.status.code())
+}
+
+fn explained_file(place: &Place, program: &Path) -> TextFile {
+    match text(place, "explain", program.to_str().unwrap()).0 {
+        TextReport::ExplainFile { file, .. } => *file,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn warmed(place: &Place, program: &Path) -> (CachedFile, Option<i32>) {
+    match text(place, "warm", program.to_str().unwrap()) {
+        (TextReport::Warm { mut files, .. }, code) => (files.remove(0).cache, code),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The program's own file in a process of it.
+fn explained_process(place: &Place, child: &Child, program: &Path) -> MappedFile {
+    let found = match text(place, "explain", &child.id().to_string()).0 {
+        TextReport::ExplainProcess { process, .. } => process,
+        other => panic!("{other:?}"),
+    };
+    let own = found.files.into_iter().find(|file| Path::new(&file.path) == program);
+    own.unwrap()
+}
+
+/// What `smaps` says that the program has of its text on huge pages.
+fn text_in_smaps(child: &Child, program: &Path) -> Bytes {
+    let entries = smaps::read(child.id() as i32).unwrap();
+    let text =
+        entries.iter().filter(|e| e.mapping.perms.exec && Path::new(&e.mapping.path) == program);
+    text.fold(Bytes(0), |sum, entry| sum + entry.residency.file_pmd)
+}
+
+#[test]
+fn what_is_predicted_of_a_warmed_program_is_what_it_has() {
+    const TEST: &str = "what_is_predicted_of_a_warmed_program_is_what_it_has";
+    let place = Place::new();
+    let Some(program) = built(&place, TEST) else { return };
+    let before = std::fs::read(&program).unwrap();
+    let file = explained_file(&place, &program);
+    assert_eq!((file.layout.placement, file.huge()), (Placement::Fixed, Coverage::default()));
+    let warm = file.reach.iter().find(|reach| reach.method == Method::Warm).unwrap().huge;
+    assert!(warm.text_bytes >= Bytes(2 * page_size::huge().bytes()), "{warm:?}");
+
+    // Running in small folios: each whole slot says so, and nothing can be done.
+    let child = started(&program);
+    let running = explained_process(&place, &child, &program);
+    assert_eq!((running.huge(), running.after_warm), (Coverage::default(), warm));
+    let small_slots = running.areas.iter().filter(|area| area.kind == AreaKind::Text);
+    let small_slots = small_slots.flat_map(|area| &area.pieces);
+    let small_slots = small_slots.filter(|piece| piece.standing == Standing::SmallFolio).count();
+    assert_eq!(small_slots as u64 * page_size::huge().bytes(), warm.text_bytes.0);
+    let (refused, code) = warmed(&place, &program);
+    assert_eq!((code, refused.after), (Some(3), None));
+    let holders = refused.holders.clone().unwrap();
+    assert!(holders.seen.iter().any(|holder| holder.pid == child.id() as i32), "{holders:?}");
+    ended(child);
+
+    let (cache, code) = warmed(&place, &program);
+    if is_skipped(TEST, &cache) {
+        return;
+    }
+    assert_eq!(
+        (code, cache.outcome.clone()),
+        (Some(0), Some(CacheOutcome::Done)),
+        "{}",
+        why(&cache)
+    );
+    let child = started(&program);
+    assert_eq!(text_in_smaps(&child, &program), warm.text_bytes);
+    let running = explained_process(&place, &child, &program);
+    assert_eq!(running.huge().text_bytes, warm.text_bytes, "{running:?}");
+    let file = explained_file(&place, &program);
+    assert_eq!(file.huge().text_bytes, warm.text_bytes);
+    match text(&place, "status", &child.id().to_string()).0 {
+        TextReport::Status(status) => {
+            let own = status.counts.iter().find(|count| Path::new(&count.name) == program).unwrap();
+            assert_eq!(own.file_pmd_bytes, warm.text_bytes);
+        }
+        other => panic!("{other:?}"),
+    }
+    ended(child);
+    assert_eq!(std::fs::read(&program).unwrap(), before, "not a byte has changed");
+}
+
+#[test]
+fn pieces_tile_the_mappings_of_a_running_program() {
+    let place = Place::new();
+    let test = "pieces_tile_the_mappings_of_a_running_program";
+    let Some(program) = built(&place, test) else { return };
+    let child = started(&program);
+    let running = explained_process(&place, &child, &program);
+    let is_boundary = |standing: &Standing| *standing == Standing::Boundary;
+    let text = running.areas.iter().find(|area| area.kind == AreaKind::Text).unwrap();
+    assert!(text.pieces.iter().any(|piece| is_boundary(&piece.standing)), "{text:?}");
+    let sum = text.pieces.iter().fold(Bytes(0), |sum, piece| sum + piece.length_bytes);
+    let mapped = smaps::read(child.id() as i32).unwrap();
+    let own =
+        mapped.iter().filter(|e| e.mapping.perms.exec && Path::new(&e.mapping.path) == program);
+    assert_eq!(own.fold(Bytes(0), |sum, entry| sum + entry.mapping.size()), sum);
+    ended(child);
+}
+
+#[test]
+fn libraries_come_along_when_asked_for() {
+    let place = Place::new();
+    let Some(program) = built(&place, "libraries_come_along_when_asked_for") else { return };
+    let words = ["text", "warm", "--with-libraries", "--json", program.to_str().unwrap()];
+    let done = place.pagewise(&words).output().unwrap();
+    let Some(TextReport::Warm { files, missing_libraries, .. }) =
+        Run::from_json(&done.stdout).unwrap().text
+    else {
+        panic!("{}", said(&done.stderr))
+    };
+    assert_eq!(missing_libraries, [""; 0]);
+    assert!(files.iter().skip(1).any(|file| file.cache.path.contains("libc.")), "{files:?}");
+}

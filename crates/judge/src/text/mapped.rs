@@ -1,0 +1,106 @@
+//! From program headers to mappings: which ranges of address space loaders map to which part of a file,
+//! and where the boundaries of huge pages will be in them.
+//!
+//! Kernel and dynamic loader map each `PT_LOAD` by itself, whole pages of it (fs/binfmt_elf.c,
+//! `elf_load`; glibc, `_dl_map_segments`); a later one takes the page that it shares with the one
+//! before, and the kernel joins neighbours that continue each other. The base is 0 for `ET_EXEC`; for a
+//! position-independent program a random multiple of its largest alignment; for libraries it goes with
+//! the first mapping, which file systems with huge pages place congruent with the file
+//! (mm/huge_memory.c, `thp_get_unmapped_area`), or, by glibc 2.35, at a multiple of that alignment.
+
+use pagewise_model::PageSize;
+use pagewise_model::text::{AreaKind, Layout, Placement, Segment};
+
+/// A range of addresses that is one mapping of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mapped {
+    /// What it is; none where it may be written.
+    pub(super) kind: Option<AreaKind>,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) offset: u64,
+}
+
+impl Mapped {
+    pub(super) const fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// How far addresses are from offsets.
+    pub(super) const fn delta(&self) -> u64 {
+        self.start.wrapping_sub(self.offset)
+    }
+}
+
+/// The mappings of an image, by address.
+pub(super) fn mapped(layout: &Layout, base: PageSize) -> Vec<Mapped> {
+    let mut segments: Vec<&Segment> = layout.segments.iter().collect();
+    segments.sort_by_key(|segment| segment.address);
+    let mut found: Vec<Mapped> = Vec::new();
+    for next in segments.into_iter().filter_map(|segment| of_segment(segment, base)) {
+        if let Some(last) = found.last_mut() {
+            last.end = last.end.min(next.start);
+            if last.end == next.start && last.kind == next.kind && last.delta() == next.delta() {
+                last.end = next.end;
+                continue;
+            }
+            if last.len() == 0 {
+                found.pop();
+            }
+        }
+        found.push(next);
+    }
+    found
+}
+
+fn of_segment(segment: &Segment, base: PageSize) -> Option<Mapped> {
+    let page = base.bytes();
+    let (start, offset) = (segment.address / page * page, segment.offset_bytes.0 / page * page);
+    let end = segment.address.checked_add(segment.file_bytes.0)?.checked_next_multiple_of(page)?;
+    let kind = match (segment.is_writable, segment.is_executable) {
+        (true, _) => None,
+        (false, true) => Some(AreaKind::Text),
+        (false, false) => Some(AreaKind::ReadOnly),
+    };
+    (segment.file_bytes.0 > 0).then_some(Mapped { kind, start, end, offset })
+}
+
+/// What is added to the addresses of an image when it is mapped, by the remainder of a huge page; or in
+/// how many starts it has one certain remainder once.
+pub(super) fn bias(layout: &Layout, is_placed_aligned: bool, sizes: &Sizes) -> Result<u64, u64> {
+    let Sizes { base, huge } = *sizes;
+    let aligns = layout.segments.iter().map(|segment| segment.align_bytes.0);
+    let align = aligns.filter(|align| align.is_power_of_two()).max().unwrap_or(1).max(base.bytes());
+    let first = layout.segments.iter().min_by_key(|segment| segment.address);
+    match layout.placement {
+        Placement::Fixed => Ok(0),
+        _ if align >= huge.bytes() => Ok(0),
+        Placement::Program => Err(huge.bytes() / align),
+        Placement::Mapped if is_placed_aligned => Ok(first
+            .map_or(0, |first| first.offset_bytes.0.wrapping_sub(first.address) % huge.bytes())),
+        Placement::Mapped => Err(huge.bytes() / base.bytes()),
+    }
+}
+
+/// Base page and huge page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The base page.
+    pub base: PageSize,
+    /// The huge page.
+    pub huge: PageSize,
+}
+
+/// A range cut at the boundaries of huge pages: address, offset and length of each piece.
+pub(super) fn cut(range: &Mapped, bias: u64, huge: PageSize) -> Vec<(u64, u64, u64)> {
+    let size = huge.bytes();
+    let mut found = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let to_boundary = size - at.wrapping_add(bias) % size;
+        let len = to_boundary.min(range.end - at);
+        found.push((at, range.offset.wrapping_add(at - range.start), len));
+        at += len;
+    }
+    found
+}

@@ -1,0 +1,218 @@
+//! Why code is on huge pages or is not, slot by slot, and how much of it each method would bring there.
+//!
+//! - [`explain_file`]: what a process that starts now will get;
+//! - [`explain_mapping`]: what a running process has;
+//! - [`reach`]: what warming, aligning and merging would reach, from the program headers alone.
+//!
+//! One reason is given for each slot: the first that stands in the way, from what only another file
+//! could change (layout) to what warming changes. A prediction is exact where the base of the image is
+//! certain by the remainder of a huge page; where it is at random, that is the reason given.
+
+mod mapped;
+#[cfg(test)]
+mod tests;
+
+pub use mapped::Sizes;
+
+use mapped::{Mapped, bias, cut, mapped};
+use pagewise_model::cache::Slot;
+use pagewise_model::text::{
+    Area, AreaKind, CacheSeen, Coverage, Layout, MappingSeen, Method, Piece, Reach, SlotSeen,
+    Standing, coverage,
+};
+use pagewise_model::{Bytes, Fact};
+
+/// The text and read-only data of a file as a process that starts now will map it.
+#[must_use]
+pub fn explain_file(
+    layout: &Layout,
+    is_placed_aligned: bool,
+    cache: &CacheSeen,
+    sizes: &Sizes,
+) -> Vec<Area> {
+    let bias = bias(layout, is_placed_aligned, sizes);
+    let area = |range: Mapped| {
+        let kind = range.kind?;
+        let pieces = match (bias, is_too_small(range.len(), sizes)) {
+            (_, true) => whole(&range, Standing::TooSmall),
+            (Err(one_in), false) => whole(&range, Standing::ByChance { one_in }),
+            (Ok(bias), false) => {
+                pieces(&range, bias, sizes, &|_, offset| of_cache(cache, offset, sizes))
+            }
+        };
+        Some(Area { kind, pieces })
+    };
+    mapped(layout, sizes.base).into_iter().filter_map(area).collect()
+}
+
+/// A mapping of a process as it is.
+#[must_use]
+pub fn explain_mapping(
+    seen: &MappingSeen,
+    cache: &CacheSeen,
+    is_disabled: bool,
+    sizes: &Sizes,
+) -> Area {
+    let range = of_seen(seen);
+    let standing = |nth: usize, offset| {
+        let slot = seen.slots.get(nth).copied().unwrap_or_default();
+        of_slot(slot, is_disabled, of_cache(cache, offset, sizes), sizes)
+    };
+    let pieces = match is_too_small(range.len(), sizes) {
+        true => whole(&range, Standing::TooSmall),
+        false => pieces(&range, 0, sizes, &standing),
+    };
+    Area { kind: seen.kind, pieces }
+}
+
+/// How much of a process's mappings of one file would be huge if that were warmed and the process
+/// started anew at the same addresses.
+#[must_use]
+pub fn after_warm(seen: &[MappingSeen], sizes: &Sizes) -> Coverage {
+    let huge = |kind| {
+        let mappings = seen.iter().filter(|seen| seen.kind == kind).map(of_seen);
+        Bytes(mappings.map(|range| whole_slots(&range, 0, sizes)).sum())
+    };
+    Coverage { text_bytes: huge(AreaKind::Text), read_only_bytes: huge(AreaKind::ReadOnly) }
+}
+
+/// How much there is in areas.
+#[must_use]
+pub fn size(areas: &[Area]) -> Coverage {
+    coverage(areas, Area::size)
+}
+
+/// What each method reaches.
+#[must_use]
+pub fn reach(layout: &Layout, is_placed_aligned: bool, sizes: &Sizes) -> Vec<Reach> {
+    let ranges = mapped(layout, sizes.base);
+    let bias = bias(layout, is_placed_aligned, sizes);
+    let of = |method| match (method, bias) {
+        (Method::Warm, Err(_)) => Coverage::default(),
+        (Method::Warm | Method::Aligned, bias) => apart(&ranges, bias.unwrap_or(0), sizes),
+        (Method::Merged, bias) => together(&ranges, bias.unwrap_or(0), sizes),
+    };
+    Method::ALL.into_iter().map(|method| Reach { method, huge: of(method) }).collect()
+}
+
+/// Ranges each by itself.
+fn apart(ranges: &[Mapped], bias: u64, sizes: &Sizes) -> Coverage {
+    let of = |kind| {
+        let ranges = ranges.iter().filter(|range| range.kind == Some(kind));
+        Bytes(ranges.map(|range| whole_slots(range, bias, sizes)).sum())
+    };
+    Coverage { text_bytes: of(AreaKind::Text), read_only_bytes: of(AreaKind::ReadOnly) }
+}
+
+/// Neighbours that are not writable and as far from their offsets as each other, as one.
+fn together(ranges: &[Mapped], bias: u64, sizes: &Sizes) -> Coverage {
+    let fits =
+        |a: &Mapped, b: &Mapped| a.kind.is_some() && b.kind.is_some() && a.delta() == b.delta();
+    let mut sum = Coverage::default();
+    for group in ranges.chunk_by(fits) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let Some(slots) = slots_of(&Mapped { end: last.end, ..*first }, bias, sizes) else {
+            continue;
+        };
+        for range in group {
+            let huge = Bytes(range.end.min(slots.end).saturating_sub(range.start.max(slots.start)));
+            match range.kind {
+                Some(AreaKind::Text) => sum.text_bytes += huge,
+                Some(AreaKind::ReadOnly) => sum.read_only_bytes += huge,
+                None => {}
+            }
+        }
+    }
+    sum
+}
+
+/// The range of whole slots of a range that is congruent; none where there are none.
+fn slots_of(range: &Mapped, bias: u64, sizes: &Sizes) -> Option<std::ops::Range<u64>> {
+    let huge = sizes.huge.bytes();
+    if off_by(range, bias, sizes) != 0 {
+        return None;
+    }
+    let into = range.start.wrapping_add(bias) % huge;
+    let start = if into == 0 { range.start } else { range.start.checked_add(huge - into)? };
+    let count = range.end.checked_sub(start)? / huge;
+    (count > 0).then(|| start..start + count * huge)
+}
+
+fn whole_slots(range: &Mapped, bias: u64, sizes: &Sizes) -> u64 {
+    slots_of(range, bias, sizes).map_or(0, |slots| slots.end - slots.start)
+}
+
+/// The difference of the remainders of address and offset.
+const fn off_by(range: &Mapped, bias: u64, sizes: &Sizes) -> u64 {
+    range.delta().wrapping_add(bias) % sizes.huge.bytes()
+}
+
+const fn is_too_small(len: u64, sizes: &Sizes) -> bool {
+    len < sizes.huge.bytes()
+}
+
+const fn of_seen(seen: &MappingSeen) -> Mapped {
+    let MappingSeen { kind, start, end, offset, .. } = *seen;
+    Mapped { kind: Some(kind), start, end, offset }
+}
+
+/// A range as one piece.
+fn whole(range: &Mapped, standing: Standing) -> Vec<Piece> {
+    vec![piece((range.start, range.offset, range.len()), standing)]
+}
+
+/// A range cut into pieces; `of_whole` says how the nth whole slot stands, at this offset of the file.
+fn pieces(
+    range: &Mapped,
+    bias: u64,
+    sizes: &Sizes,
+    of_whole: &dyn Fn(usize, u64) -> Standing,
+) -> Vec<Piece> {
+    let off_by_bytes = Bytes(off_by(range, bias, sizes));
+    let mut nth = 0;
+    let stands = |cut: (u64, u64, u64)| {
+        let is_whole = cut.2 == sizes.huge.bytes();
+        let standing = match (off_by_bytes, is_whole) {
+            (Bytes(1..), _) => Standing::Incongruent { off_by_bytes },
+            (Bytes(0), false) => Standing::Boundary,
+            (Bytes(0), true) => of_whole(nth, cut.1),
+        };
+        nth += usize::from(is_whole);
+        piece(cut, standing)
+    };
+    cut(range, bias, sizes.huge).into_iter().map(stands).collect()
+}
+
+const fn piece((address, offset, length): (u64, u64, u64), standing: Standing) -> Piece {
+    Piece { address, offset_bytes: Bytes(offset), length_bytes: Bytes(length), standing }
+}
+
+/// How a whole slot stands by what the cache holds at this offset.
+fn of_cache(cache: &CacheSeen, offset: u64, sizes: &Sizes) -> Standing {
+    if let Some(name) = &cache.base_pages_alone {
+        return Standing::FileSystem { name: name.clone() };
+    }
+    match &cache.slots {
+        Fact::Missing(why) => Standing::NotKnown { why: why.clone() },
+        Fact::Known(slots) => match slots.at(offset, sizes.huge) {
+            Some(Slot::Huge) => Standing::Huge,
+            Some(Slot::Whole | Slot::Part | Slot::Asked) => Standing::SmallFolio,
+            Some(Slot::Absent) | None => Standing::NotCached,
+        },
+    }
+}
+
+/// How a whole slot of a process stands; `of_cache` is what a fresh mapping of it would be.
+fn of_slot(slot: SlotSeen, is_disabled: bool, of_cache: Standing, sizes: &Sizes) -> Standing {
+    match slot {
+        SlotSeen { is_huge: true, .. } => Standing::Huge,
+        _ if is_disabled => Standing::Disabled,
+        SlotSeen { private_pages: pages @ 1.., .. } => {
+            let copied_bytes = Bytes(pages.saturating_mul(sizes.base.bytes()));
+            Standing::PrivateCopy { copied_bytes }
+        }
+        SlotSeen { present_pages: 0, .. } => Standing::NotTouched,
+        _ if of_cache == Standing::Huge => Standing::PageTable,
+        _ => of_cache,
+    }
+}

@@ -1,0 +1,245 @@
+use super::*;
+use pagewise_model::PageSize;
+use pagewise_model::cache::SlotMap;
+use pagewise_model::text::{Placement, Segment};
+use proptest::prelude::*;
+
+const SIZES: Sizes = Sizes { base: PageSize::BASE_4K, huge: PageSize::PMD_2M };
+const HUGE: u64 = SIZES.huge.bytes();
+const PAGE: u64 = SIZES.base.bytes();
+
+fn segment(offset: u64, address: u64, file: u64, flags: &str) -> Segment {
+    Segment {
+        offset_bytes: Bytes(offset),
+        address,
+        file_bytes: Bytes(file),
+        align_bytes: Bytes(PAGE),
+        is_writable: flags.contains('w'),
+        is_executable: flags.contains('x'),
+    }
+}
+
+/// The headers of a C++ compiler of a distribution: `ET_EXEC`, offsets and addresses congruent.
+fn compiler() -> Layout {
+    Layout {
+        placement: Placement::Fixed,
+        segments: vec![
+            segment(0, 0x40_0000, 0x25_78b0, "r"),
+            segment(0x25_8000, 0x65_8000, 0x153_2be5, "rx"),
+            segment(0x178_b000, 0x1b8_b000, 0xa3_6673, "r"),
+            segment(0x21c_1b80, 0x25c_2b80, 0xfd78, "rw"),
+        ],
+    }
+}
+
+/// Text and data of a database server: position independent, R, R-X, R.
+fn server(align: u64) -> Layout {
+    let mut segments = vec![
+        segment(0, 0, 0x10_0000, "r"),
+        segment(0x10_0000, 0x10_0000, 0x52_0000, "rx"),
+        segment(0x62_0000, 0x62_0000, 0x23_0000, "r"),
+        segment(0x85_0000, 0x85_1000, 0x1_0000, "rw"),
+    ];
+    segments.iter_mut().for_each(|segment| segment.align_bytes = Bytes(align));
+    Layout { placement: Placement::Program, segments }
+}
+
+fn cache(slot: Slot) -> CacheSeen {
+    CacheSeen { slots: Fact::Known(SlotMap(vec![slot; 64])), base_pages_alone: None }
+}
+
+fn reached(layout: &Layout, placed: bool) -> [Coverage; 3] {
+    let found = reach(layout, placed, &SIZES);
+    [found[0].huge, found[1].huge, found[2].huge]
+}
+
+#[test]
+fn a_fixed_program_gets_the_whole_slots_of_each_mapping() {
+    let [warm, aligned, merged] = reached(&compiler(), true);
+    assert_eq!(warm.text_bytes, Bytes(9 * HUGE), "0x800000 to 0x1a00000");
+    assert_eq!(warm.read_only_bytes, Bytes(HUGE + 4 * HUGE));
+    assert_eq!(aligned, warm);
+    let text = 0x1b8_b000 - 0x65_8000;
+    assert_eq!(merged.text_bytes, Bytes(text), "all of it lies within other slots' mappings");
+    let areas = explain_file(&compiler(), true, &cache(Slot::Huge), &SIZES);
+    let kinds: Vec<AreaKind> = areas.iter().map(|area| area.kind).collect();
+    assert_eq!(kinds, [AreaKind::ReadOnly, AreaKind::Text, AreaKind::ReadOnly]);
+    assert_eq!(areas[1].huge(), warm.text_bytes);
+    assert_eq!(areas[1].size(), Bytes(text));
+    assert_eq!(areas[1].pieces[0].standing, Standing::Boundary);
+}
+
+#[test]
+fn a_position_independent_program_is_congruent_by_chance_until_it_is_aligned() {
+    let [warm, aligned, merged] = reached(&server(PAGE), true);
+    assert_eq!(warm, Coverage::default());
+    assert_eq!(aligned.text_bytes, Bytes(2 * HUGE));
+    let all = merged.text_bytes.0 + merged.read_only_bytes.0;
+    assert_eq!(all, 4 * HUGE, "all four slots of 0x850000 bytes");
+    let areas = explain_file(&server(PAGE), true, &cache(Slot::Huge), &SIZES);
+    assert_eq!(areas[1].pieces[0].standing, Standing::ByChance { one_in: 512 });
+    assert_eq!(areas[0].pieces[0].standing, Standing::TooSmall);
+    assert_eq!(reached(&server(HUGE), true)[0], aligned);
+}
+
+#[test]
+fn a_library_goes_with_the_place_of_its_file() {
+    let library = Layout { placement: Placement::Mapped, ..server(PAGE) };
+    assert_eq!(reached(&library, true)[0].text_bytes, Bytes(2 * HUGE));
+    assert_eq!(reached(&library, false)[0], Coverage::default());
+    let moved = Layout {
+        placement: Placement::Mapped,
+        segments: vec![segment(0, 0x10_0000, 3 * HUGE, "rx")],
+    };
+    let areas = explain_file(&moved, true, &cache(Slot::Huge), &SIZES);
+    assert_eq!(areas[0].huge(), Bytes(3 * HUGE), "address and offset differ by a constant alone");
+}
+
+#[test]
+fn addresses_that_are_off_say_by_how_much() {
+    let layout = Layout {
+        placement: Placement::Fixed,
+        segments: vec![segment(0, 0x40_1000, 3 * HUGE, "rx")],
+    };
+    let areas = explain_file(&layout, true, &cache(Slot::Huge), &SIZES);
+    let off = Standing::Incongruent { off_by_bytes: Bytes(PAGE) };
+    assert!(areas[0].pieces.iter().all(|piece| piece.standing == off));
+    assert_eq!(areas[0].size(), Bytes(3 * HUGE));
+}
+
+#[test]
+fn a_page_that_two_segments_share_is_the_later_ones_and_neighbours_are_joined() {
+    let layout = Layout {
+        placement: Placement::Fixed,
+        segments: vec![
+            segment(0, 0x40_0000, PAGE + 1, "rx"),
+            segment(PAGE + 1, 0x40_0000 + PAGE + 1, 3 * PAGE, "rw"),
+        ],
+    };
+    let ranges = mapped(&layout, SIZES.base);
+    assert_eq!((ranges[0].end, ranges[1].start), (0x40_0000 + PAGE, 0x40_0000 + PAGE));
+    let joined = Layout {
+        placement: Placement::Fixed,
+        segments: vec![
+            segment(0, 0x40_0000, HUGE / 2, "rx"),
+            segment(HUGE / 2, 0x40_0000 + HUGE / 2, HUGE / 2, "rx"),
+        ],
+    };
+    assert_eq!(reached(&joined, true)[0].text_bytes, Bytes(HUGE));
+}
+
+#[test]
+fn every_state_of_the_cache_has_its_reason() {
+    let standing = |seen: &CacheSeen| {
+        let areas = explain_file(&compiler(), true, seen, &SIZES);
+        areas[1].pieces[1].standing.clone()
+    };
+    assert_eq!(standing(&cache(Slot::Whole)), Standing::SmallFolio);
+    assert_eq!(standing(&cache(Slot::Asked)), Standing::SmallFolio);
+    assert_eq!(standing(&cache(Slot::Absent)), Standing::NotCached);
+    let hidden = CacheSeen { slots: Fact::missing("x"), base_pages_alone: None };
+    assert_eq!(standing(&hidden), Standing::NotKnown { why: "x".into() });
+    let small = CacheSeen { base_pages_alone: Some("vfat".into()), ..cache(Slot::Whole) };
+    assert_eq!(standing(&small), Standing::FileSystem { name: "vfat".into() });
+}
+
+/// A congruent mapping of three slots, the middle one as seen.
+fn running(slot: SlotSeen, cached: Slot, is_disabled: bool) -> Standing {
+    let start = 8 * HUGE + HUGE / 2;
+    let seen = MappingSeen {
+        kind: AreaKind::Text,
+        start,
+        end: start + 2 * HUGE,
+        offset: HUGE / 2,
+        slots: vec![slot],
+    };
+    let area = explain_mapping(&seen, &cache(cached), is_disabled, &SIZES);
+    assert_eq!(area.pieces.len(), 3);
+    assert_eq!(after_warm(&[seen], &SIZES).text_bytes, Bytes(HUGE));
+    area.pieces[1].standing.clone()
+}
+
+#[test]
+fn a_running_process_has_one_reason_for_each_slot() {
+    let small = SlotSeen { present_pages: 9, ..SlotSeen::default() };
+    let huge = SlotSeen { is_huge: true, present_pages: 512, private_pages: 0 };
+    assert_eq!(running(huge, Slot::Whole, true), Standing::Huge);
+    assert_eq!(running(small, Slot::Whole, true), Standing::Disabled);
+    assert_eq!(running(small, Slot::Whole, false), Standing::SmallFolio);
+    assert_eq!(running(small, Slot::Huge, false), Standing::PageTable);
+    assert_eq!(running(SlotSeen::default(), Slot::Huge, false), Standing::NotTouched);
+    let copied = SlotSeen { private_pages: 2, ..small };
+    let standing = running(copied, Slot::Huge, false);
+    assert_eq!(standing, Standing::PrivateCopy { copied_bytes: Bytes(2 * PAGE) });
+}
+
+/// Segments as linkers lay them out: rising, each page aligned with its offset.
+fn layouts() -> impl Strategy<Value = Layout> {
+    let part = (0..3000_u64, 1..6 * HUGE, 0..3_usize, 0..4_u64);
+    let placements = [Placement::Fixed, Placement::Program, Placement::Mapped];
+    let aligns = [PAGE, 16 * PAGE, HUGE];
+    let parts = prop::collection::vec(part, 1..6);
+    (parts, 0..3_usize, 0..3_usize, 0..4 * HUGE / PAGE).prop_map(move |(parts, p, a, first)| {
+        let (mut offset, mut address) = (0, first * PAGE);
+        let mut segments = Vec::new();
+        for (gap, file, flags, shift) in parts {
+            offset += gap * PAGE;
+            address += (gap + shift) * PAGE;
+            let mut next = segment(offset, address, file, ["r", "rx", "rw"][flags]);
+            next.align_bytes = Bytes(aligns[a]);
+            segments.push(next);
+            offset = (offset + file).next_multiple_of(PAGE);
+            address = (address + file).next_multiple_of(PAGE);
+        }
+        Layout { placement: placements[p], segments }
+    })
+}
+
+proptest! {
+    #[test]
+    fn pieces_tile_their_areas_and_huge_ones_are_whole(layout in layouts(), placed: bool) {
+        let areas = explain_file(&layout, placed, &cache(Slot::Huge), &SIZES);
+        for area in &areas {
+            for pair in area.pieces.windows(2) {
+                let end = pair[0].address + pair[0].length_bytes.0;
+                prop_assert_eq!(end, pair[1].address);
+                let from = pair[0].offset_bytes.0 + pair[0].length_bytes.0;
+                prop_assert_eq!(from, pair[1].offset_bytes.0);
+            }
+            for piece in area.pieces.iter().filter(|piece| piece.standing == Standing::Huge) {
+                prop_assert_eq!(piece.length_bytes, Bytes(HUGE));
+                prop_assert_eq!(piece.offset_bytes.0 % HUGE, 0, "one folio holds it");
+            }
+        }
+        let sum: u64 = areas.iter().map(|area| area.size().0).sum();
+        let read_only = mapped(&layout, SIZES.base).into_iter().filter(|range| range.kind.is_some());
+        prop_assert_eq!(sum, read_only.map(|range| range.len()).sum::<u64>());
+    }
+
+    #[test]
+    fn what_is_predicted_is_what_a_warm_cache_gives(layout in layouts(), placed: bool) {
+        let seen = CacheSeen {
+            slots: Fact::Known(SlotMap(vec![Slot::Huge; 128])),
+            base_pages_alone: None,
+        };
+        let areas = explain_file(&layout, placed, &seen, &SIZES);
+        let [warm, aligned, merged] = reached(&layout, placed);
+        prop_assert_eq!(coverage(&areas, Area::huge), warm);
+        let sum = |c: Coverage| c.text_bytes.0 + c.read_only_bytes.0;
+        prop_assert!(sum(warm) <= sum(aligned) && sum(aligned) <= sum(merged));
+        prop_assert!(merged.text_bytes <= size(&areas).text_bytes);
+    }
+
+    #[test]
+    fn hostile_headers_are_taken(
+        offset: u64, address: u64, file in 0..64 * HUGE, align: u64, flags in 0..3_usize, placed: bool,
+    ) {
+        let mut hostile = segment(offset, address, file, ["r", "rx", "rw"][flags]);
+        hostile.align_bytes = Bytes(align);
+        for placement in [Placement::Fixed, Placement::Program, Placement::Mapped] {
+            let layout = Layout { placement, segments: vec![hostile, hostile] };
+            let _areas = explain_file(&layout, placed, &cache(Slot::Part), &SIZES);
+            prop_assert_eq!(reach(&layout, placed, &SIZES).len(), 3);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Code on huge pages: what of the text and read-only data of a file or a process is on them, what is
+//! not and why, and what each method would reach.
+//!
+//! A *slot* is a piece of address space as large as a huge page, at a multiple of that size. It is mapped
+//! by one entry when all of it lies in one mapping of a file, when address and offset are congruent (the
+//! same remainder by the size of a huge page), and when the page cache holds that part of the file in one
+//! folio. Addresses of files are those of their program headers.
+
+use crate::cache::CachedFile;
+use crate::measured::Fact;
+use crate::units::{Bytes, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// How the base of an image is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// At the addresses in its headers (`ET_EXEC`).
+    Fixed,
+    /// By the kernel at random, at a multiple of its largest alignment: a position-independent program
+    /// with an interpreter.
+    Program,
+    /// Where a mapping of the file goes: a library, the interpreter, a static program that is position
+    /// independent.
+    Mapped,
+}
+
+/// A part of an ELF file that is loaded (`PT_LOAD`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Where it begins in the file.
+    pub offset_bytes: Bytes,
+    /// Its address.
+    pub address: u64,
+    /// How much of it is in the file.
+    pub file_bytes: Bytes,
+    /// Its alignment; 0 and 1 are none.
+    pub align_bytes: Bytes,
+    /// May be written.
+    pub is_writable: bool,
+    /// May be executed.
+    pub is_executable: bool,
+}
+
+/// How an ELF file is mapped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// How its base is chosen.
+    pub placement: Placement,
+    /// Its parts, by address.
+    pub segments: Vec<Segment>,
+}
+
+/// What a piece of an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AreaKind {
+    /// Executable.
+    Text,
+    /// Neither executable nor writable.
+    ReadOnly,
+}
+
+impl AreaKind {
+    /// Its name.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::ReadOnly => "read-only data",
+        }
+    }
+}
+
+/// Where a piece of an image is, or why it is not on a huge page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Standing {
+    /// Mapped by one entry; of a file that is not running, that it will be.
+    Huge,
+    /// The cache holds this part in smaller folios, or only some of it.
+    SmallFolio,
+    /// The cache does not hold it.
+    NotCached,
+    /// Nothing of it has been touched.
+    NotTouched,
+    /// Address and offset are not congruent.
+    Incongruent {
+        /// The difference of their remainders.
+        off_by_bytes: Bytes,
+    },
+    /// The base is at random: congruent in one of so many starts.
+    ByChance {
+        /// Of how many.
+        one_in: u64,
+    },
+    /// The mapping begins or ends within the slot.
+    Boundary,
+    /// The mapping is smaller than a huge page.
+    TooSmall,
+    /// Pages of it were written and are this process's own.
+    PrivateCopy {
+        /// How much.
+        copied_bytes: Bytes,
+    },
+    /// The cache has a huge folio here, but the process has a table of small pages from before.
+    PageTable,
+    /// The process does without huge pages (`PR_SET_THP_DISABLE`).
+    Disabled,
+    /// The file system keeps its files in base pages.
+    FileSystem {
+        /// Its name.
+        name: String,
+    },
+    /// What the cache holds could not be found out.
+    NotKnown {
+        /// Why.
+        why: String,
+    },
+}
+
+/// One slot, or the part of it that a mapping has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Its address.
+    pub address: u64,
+    /// Where it begins in the file.
+    pub offset_bytes: Bytes,
+    /// Its length.
+    pub length_bytes: Bytes,
+    /// Huge, or why not.
+    #[serde(flatten)]
+    pub standing: Standing,
+}
+
+/// One mapping of text or read-only data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Area {
+    /// What it is.
+    pub kind: AreaKind,
+    /// Its pieces, by address.
+    pub pieces: Vec<Piece>,
+}
+
+impl Area {
+    /// Its size.
+    #[must_use]
+    pub fn size(&self) -> Bytes {
+        self.pieces.iter().fold(Bytes(0), |sum, piece| sum + piece.length_bytes)
+    }
+
+    /// How much of it is huge.
+    #[must_use]
+    pub fn huge(&self) -> Bytes {
+        let huge = self.pieces.iter().filter(|piece| piece.standing == Standing::Huge);
+        huge.fold(Bytes(0), |sum, piece| sum + piece.length_bytes)
+    }
+}
+
+/// How much of the text and of the read-only data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Of the text.
+    pub text_bytes: Bytes,
+    /// Of the read-only data.
+    pub read_only_bytes: Bytes,
+}
+
+/// A way to bring more of a file on huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Its page cache filled anew in huge folios; the file stays as it is.
+    Warm,
+    /// The same, and segments aligned to huge pages (`p_align`) where their addresses and offsets are
+    /// congruent.
+    Aligned,
+    /// The same, and neighbouring segments that are not writable mapped as one: read-only data becomes
+    /// executable.
+    Merged,
+}
+
+impl Method {
+    /// All, the mildest first.
+    pub const ALL: [Self; 3] = [Self::Warm, Self::Aligned, Self::Merged];
+
+    /// Its name.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Warm => "warm",
+            Self::Aligned => "aligned",
+            Self::Merged => "merged",
+        }
+    }
+}
+
+/// What a method reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// The method.
+    pub method: Method,
+    /// What is on huge pages with it.
+    pub huge: Coverage,
+}
+
+/// An ELF file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TextFile {
+    /// Its page cache, and what became of warming it.
+    pub cache: CachedFile,
+    /// How it is mapped.
+    pub layout: Layout,
+    /// How much there is.
+    pub size: Coverage,
+    /// Its mappings as they will be.
+    pub areas: Vec<Area>,
+    /// What each method reaches.
+    pub reach: Vec<Reach>,
+}
+
+impl TextFile {
+    /// What will be huge in a process that starts now.
+    #[must_use]
+    pub fn huge(&self) -> Coverage {
+        coverage(&self.areas, Area::huge)
+    }
+}
+
+/// The text and read-only data of one file in a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappedFile {
+    /// The file.
+    pub path: String,
+    /// Its mappings.
+    pub areas: Vec<Area>,
+    /// What would be huge if the file were warmed and the process started anew at the same addresses.
+    pub after_warm: Coverage,
+}
+
+impl MappedFile {
+    /// How much there is.
+    #[must_use]
+    pub fn size(&self) -> Coverage {
+        coverage(&self.areas, Area::size)
+    }
+
+    /// How much is huge.
+    #[must_use]
+    pub fn huge(&self) -> Coverage {
+        coverage(&self.areas, Area::huge)
+    }
+}
+
+/// Of areas the sum of what `part` takes, by kind.
+#[must_use]
+pub fn coverage(areas: &[Area], part: impl Fn(&Area) -> Bytes) -> Coverage {
+    let of = |kind| {
+        let areas = areas.iter().filter(|area| area.kind == kind);
+        areas.fold(Bytes(0), |sum, area| sum + part(area))
+    };
+    Coverage { text_bytes: of(AreaKind::Text), read_only_bytes: of(AreaKind::ReadOnly) }
+}
+
+/// A process, slot by slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedProcess {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// It does without huge pages.
+    pub is_disabled: bool,
+    /// The files that it maps, the largest text first.
+    pub files: Vec<MappedFile>,
+}
+
+/// Executable mappings and what of them is huge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextCount {
+    /// A process, or a file of one.
+    pub name: String,
+    /// The process.
+    pub pid: i32,
+    /// Mapped executable.
+    pub text_bytes: Bytes,
+    /// Of it, resident.
+    pub resident_bytes: Bytes,
+    /// Pages of files mapped huge (`FilePmdMapped`).
+    pub file_pmd_bytes: Bytes,
+    /// Shared memory mapped huge (`ShmemPmdMapped`).
+    pub shmem_pmd_bytes: Bytes,
+    /// Anonymous memory mapped huge (`AnonHugePages`).
+    pub anon_huge_bytes: Bytes,
+}
+
+impl TextCount {
+    /// What is huge.
+    #[must_use]
+    pub fn huge(&self) -> Bytes {
+        self.file_pmd_bytes + self.shmem_pmd_bytes + self.anon_huge_bytes
+    }
+}
+
+/// Huge pages of the whole machine, from `/proc/meminfo`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugeTotals {
+    /// Page cache in huge folios (`FileHugePages`).
+    pub file_huge_bytes: Option<Bytes>,
+    /// Of it, mapped huge (`FilePmdMapped`).
+    pub file_pmd_bytes: Option<Bytes>,
+    /// Shared memory in huge folios (`ShmemHugePages`).
+    pub shmem_huge_bytes: Option<Bytes>,
+    /// Of it, mapped huge (`ShmemPmdMapped`).
+    pub shmem_pmd_bytes: Option<Bytes>,
+    /// Anonymous memory mapped huge (`AnonHugePages`).
+    pub anon_huge_bytes: Option<Bytes>,
+}
+
+/// What is on huge pages at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextStatus {
+    /// The process that was asked for; absent for all.
+    pub pid: Option<i32>,
+    /// Processes, or the files of the one, the most huge first.
+    pub counts: Vec<TextCount>,
+    /// Processes whose mappings this account may not read.
+    pub hidden_processes: u64,
+    /// The machine.
+    pub totals: HugeTotals,
+}
+
+/// What `pagewise text` found and did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub enum TextReport {
+    /// Files brought on huge pages.
+    Warm {
+        /// The size of a huge page.
+        slot_bytes: PageSize,
+        /// The files.
+        files: Vec<TextFile>,
+        /// Libraries that were not found.
+        missing_libraries: Vec<String>,
+    },
+    /// Files explained.
+    ExplainFile {
+        /// The size of a huge page.
+        slot_bytes: PageSize,
+        /// The file.
+        file: Box<TextFile>,
+    },
+    /// A process explained.
+    ExplainProcess {
+        /// The size of a huge page.
+        slot_bytes: PageSize,
+        /// The process.
+        process: ExplainedProcess,
+    },
+    /// Sums over processes.
+    Status(TextStatus),
+}
+
+/// What was seen of one whole slot of a mapping in a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlotSeen {
+    /// Mapped by one entry.
+    pub is_huge: bool,
+    /// Pages that are present.
+    pub present_pages: u64,
+    /// Of them, pages that are no longer the file's.
+    pub private_pages: u64,
+}
+
+/// A mapping of a file in a process, as it was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MappingSeen {
+    /// What it is.
+    pub kind: AreaKind,
+    /// Its first address.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its whole slots, by address.
+    pub slots: Vec<SlotSeen>,
+}
+
+/// What the cache of a file is like, for those that map it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CacheSeen {
+    /// Its slots.
+    pub slots: Fact<crate::cache::SlotMap>,
+    /// The name of its file system where that keeps files in base pages.
+    pub base_pages_alone: Option<String>,
+}

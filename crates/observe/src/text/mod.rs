@@ -1,0 +1,13 @@
+//! How code is mapped: the program headers of ELF files, the libraries that they need, and the mappings
+//! of running processes with what of them is on huge pages.
+//!
+//! Files are read, never run: no loader is started to find libraries. Cost: some 10 us a file, and for
+//! a process 30 us and 10 ns for each page of its text.
+
+mod layout;
+mod libraries;
+mod process;
+
+pub use layout::{Elf, ElfError};
+pub use libraries::{Libraries, of_programs};
+pub use process::{FileSeen, ProcessSeen, count_text, look};

@@ -1,0 +1,270 @@
+//! The text of running processes: which mappings, what of them is huge, present and no longer the
+//! file's, and what the page cache holds of the files.
+//!
+//! `PAGEMAP_SCAN` tells which slots are mapped by one entry (Linux 6.7), the words of `pagemap` which
+//! pages are present and which of them are copies; both are open to whom the process may be traced by.
+//! The process is not stopped: what it maps or touches meanwhile may be missed. Sums come from `smaps`.
+//!
+//! Only files that a process maps executable count; of those their mappings that may not be written.
+
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::pagemap::Pagemap;
+use pagewise_kernel::proc::maps::Mapping;
+use pagewise_kernel::proc::{maps, meminfo, smaps, stat, status, tree};
+use pagewise_kernel::{SysError, page_size};
+use pagewise_model::text::{AreaKind, CacheSeen, MappingSeen, SlotSeen, TextCount, TextStatus};
+use pagewise_model::{Bytes, Fact};
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind};
+use std::path::Path;
+
+/// A process and the files whose code it maps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessSeen {
+    /// Its name.
+    pub name: String,
+    /// It does without huge pages (`PR_SET_THP_DISABLE`).
+    pub is_disabled: bool,
+    /// The files, the largest text first.
+    pub files: Vec<FileSeen>,
+}
+
+/// One file with its mappings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileSeen {
+    /// Its path, as the process has it.
+    pub path: String,
+    /// The mappings, by address.
+    pub mappings: Vec<MappingSeen>,
+    /// What the cache holds of it.
+    pub cache: CacheSeen,
+}
+
+impl FileSeen {
+    fn text(&self) -> u64 {
+        let text = self.mappings.iter().filter(|mapping| mapping.kind == AreaKind::Text);
+        text.map(|mapping| mapping.end - mapping.start).sum()
+    }
+}
+
+/// Looks at process `pid`.
+///
+/// # Errors
+/// When it is not there, has ended meanwhile, has no memory of its own, or may not be looked at.
+pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
+    let began = stat::read(pid)?;
+    let mappings = maps::read(pid)?;
+    if mappings.is_empty() {
+        let why = Error::other("it has no memory of its own: a kernel thread, or ended");
+        return Err(SysError::new("read", format!("/proc/{pid}/maps"), why));
+    }
+    let pagemap = Pagemap::open(pid)?;
+    let mut files = Vec::new();
+    for mappings in of_code(mappings) {
+        files.push(file(pid, &pagemap, &mappings)?);
+    }
+    files.sort_by_key(|file| std::cmp::Reverse(file.text()));
+    // A number that was given to another process meanwhile is nobody's.
+    if stat::read(pid)?.start_ticks != began.start_ticks {
+        return Err(SysError::new(
+            "read",
+            format!("/proc/{pid}"),
+            Error::from(ErrorKind::NotFound),
+        ));
+    }
+    let is_disabled = status::read(pid)?.thp_enabled == Some(false);
+    Ok(ProcessSeen { name: began.comm, is_disabled, files })
+}
+
+/// The mappings that may not be written, of each file that is mapped executable.
+fn of_code(mappings: Vec<Mapping>) -> Vec<Vec<Mapping>> {
+    let mut files: BTreeMap<((u32, u32), u64), Vec<Mapping>> = BTreeMap::new();
+    let fixed = mappings.into_iter().filter(|m| m.is_file() && m.perms.read && !m.perms.write);
+    for mapping in fixed {
+        files.entry((mapping.device, mapping.inode)).or_default().push(mapping);
+    }
+    let is_code = |mappings: &Vec<Mapping>| mappings.iter().any(|mapping| mapping.perms.exec);
+    files.into_values().filter(is_code).collect()
+}
+
+fn file(pid: i32, pagemap: &Pagemap, mappings: &[Mapping]) -> Result<FileSeen, SysError> {
+    let seen = mappings.iter().map(|mapping| mapping_seen(pagemap, mapping));
+    let seen: Vec<MappingSeen> = seen.collect::<Result<_, _>>()?;
+    let first = &mappings[0];
+    Ok(FileSeen {
+        path: first.path.to_string_lossy().into_owned(),
+        mappings: seen,
+        cache: cache_of(pid, first),
+    })
+}
+
+fn mapping_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<MappingSeen, SysError> {
+    let kind = if mapping.perms.exec { AreaKind::Text } else { AreaKind::ReadOnly };
+    let (start, end, offset) = (mapping.start, mapping.end, mapping.offset);
+    let huge = page_size::huge().bytes();
+    let mut slots = Vec::new();
+    if let Some(first) = start.checked_next_multiple_of(huge).filter(|first| *first < end) {
+        let ranges = pagemap.scan(start, end)?;
+        for at in (first..end).step_by(huge as usize).filter(|at| end - at >= huge) {
+            let is_huge = ranges.iter().any(|range| range.is_huge && range.contains(at));
+            slots.push(slot(pagemap, at, is_huge)?);
+        }
+    }
+    Ok(MappingSeen { kind, start, end, offset, slots })
+}
+
+/// One whole slot.
+fn slot(pagemap: &Pagemap, at: u64, is_huge: bool) -> Result<SlotSeen, SysError> {
+    let pages = page_size::huge().bytes() / page_size::base().bytes();
+    let entries = pagemap.read(at, pages as usize)?;
+    let present = entries.iter().filter(|entry| entry.is_present());
+    // What was swapped out of a mapping of a file was a copy.
+    let private = entries.iter().filter(|entry| {
+        entry.is_swapped() || (entry.is_present() && !entry.is_of_file_or_shared())
+    });
+    Ok(SlotSeen {
+        is_huge,
+        present_pages: present.count() as u64,
+        private_pages: private.count() as u64,
+    })
+}
+
+/// What the cache holds of the file of a mapping of process `pid`.
+fn cache_of(pid: i32, mapping: &Mapping) -> CacheSeen {
+    let look = || -> Result<CacheSeen, String> {
+        let file = opened(pid, mapping)?;
+        let kind = file.file_system().map_err(|e| e.to_string())?;
+        let state = file.look().map_err(|e| e.to_string())?;
+        Ok(CacheSeen {
+            slots: Fact::Known(state.slots),
+            base_pages_alone: kind.has_no_large_folios.then_some(kind.name),
+        })
+    };
+    look().unwrap_or_else(|why| CacheSeen { slots: Fact::Missing(why), base_pages_alone: None })
+}
+
+/// The file of a mapping, by the name that the process has for it.
+fn opened(pid: i32, mapping: &Mapping) -> Result<CachedFile, String> {
+    let name = mapping.path.to_string_lossy();
+    let candidates = [format!("/proc/{pid}/root{name}"), name.clone().into_owned()];
+    let open = |path: &String| CachedFile::open(Path::new(path)).ok();
+    let file = candidates.iter().find_map(open).ok_or("the file cannot be opened by its name")?;
+    let listed = file.view().and_then(|view| view.listed()).map_err(|e| e.to_string())?;
+    if (listed.device, listed.inode) == (mapping.device, mapping.inode) {
+        Ok(file)
+    } else {
+        Err("another file has its name by now".to_owned())
+    }
+}
+
+/// What of executable mappings is huge: of each process that may be looked at, or of each file of one.
+///
+/// # Errors
+/// When `/proc` cannot be read, or the process asked for not be looked at.
+pub fn count_text(pid: Option<i32>) -> Result<TextStatus, SysError> {
+    let totals = meminfo::read()?.huge;
+    let mut status = TextStatus { pid, counts: Vec::new(), hidden_processes: 0, totals };
+    match pid {
+        Some(pid) => status.counts = files_of(pid, &smaps::read(pid)?),
+        None => {
+            for pid in tree::all()? {
+                match smaps::read(pid) {
+                    Ok(entries) => status.counts.extend(process_of(pid, &entries)),
+                    Err(error) if error.is_gone() => {}
+                    Err(_) => status.hidden_processes += 1,
+                }
+            }
+        }
+    }
+    status.counts.sort_by_key(|count| std::cmp::Reverse((count.huge(), count.text_bytes)));
+    Ok(status)
+}
+
+fn counted(pid: i32, name: String) -> TextCount {
+    TextCount {
+        name,
+        pid,
+        text_bytes: Bytes(0),
+        resident_bytes: Bytes(0),
+        file_pmd_bytes: Bytes(0),
+        shmem_pmd_bytes: Bytes(0),
+        anon_huge_bytes: Bytes(0),
+    }
+}
+
+fn add(count: &mut TextCount, entry: &smaps::Entry) {
+    count.text_bytes += entry.mapping.size();
+    count.resident_bytes += entry.residency.rss;
+    count.file_pmd_bytes += entry.residency.file_pmd;
+    count.shmem_pmd_bytes += entry.residency.shmem_pmd;
+    count.anon_huge_bytes += entry.residency.anon_huge;
+}
+
+fn executable(entries: &[smaps::Entry]) -> impl Iterator<Item = &smaps::Entry> {
+    entries.iter().filter(|entry| entry.mapping.perms.exec)
+}
+
+/// The sum over a process; none for kernel threads.
+fn process_of(pid: i32, entries: &[smaps::Entry]) -> Option<TextCount> {
+    let name = stat::read(pid).map(|stat| stat.comm).unwrap_or_default();
+    let mut count = counted(pid, name);
+    executable(entries).for_each(|entry| add(&mut count, entry));
+    (count.text_bytes > Bytes(0)).then_some(count)
+}
+
+/// The sums by file; memory of no file is one.
+fn files_of(pid: i32, entries: &[smaps::Entry]) -> Vec<TextCount> {
+    let mut files: BTreeMap<String, TextCount> = BTreeMap::new();
+    for entry in executable(entries) {
+        let path = entry.mapping.path.to_string_lossy().into_owned();
+        let name = if path.is_empty() { "memory of no file".to_owned() } else { path };
+        add(files.entry(name.clone()).or_insert_with(|| counted(pid, name)), entry);
+    }
+    files.into_values().collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use pagewise_kernel::proc::own_pid;
+
+    #[test]
+    fn this_process_maps_its_own_program() {
+        let seen = match look(own_pid()) {
+            Ok(seen) => seen,
+            Err(error) => return println!("SKIP this_process_maps_its_own_program: {error}"),
+        };
+        assert!(!seen.is_disabled);
+        let own = std::env::current_exe().unwrap().canonicalize().unwrap();
+        let file = seen.files.iter().find(|file| Path::new(&file.path) == own).unwrap();
+        let text = file.mappings.iter().find(|mapping| mapping.kind == AreaKind::Text).unwrap();
+        let huge = page_size::huge().bytes();
+        let whole = (text.end / huge).saturating_sub(text.start.div_ceil(huge));
+        assert_eq!(text.slots.len() as u64, whole);
+        assert!(file.cache.slots.known().is_some(), "{:?}", file.cache);
+        assert!(seen.files.windows(2).all(|pair| pair[0].text() >= pair[1].text()));
+    }
+
+    #[test]
+    fn sums_by_file_are_those_of_the_process() {
+        let files = count_text(Some(own_pid())).unwrap();
+        let all = count_text(None).unwrap();
+        let own = all.counts.iter().find(|count| count.pid == own_pid()).unwrap();
+        let sum = files.counts.iter().fold(Bytes(0), |sum, file| sum + file.text_bytes);
+        // The text of the vDSO and of libraries does not change between the two.
+        assert_eq!((sum, own.pid), (own.text_bytes, own_pid()));
+        assert!(own.resident_bytes <= own.text_bytes);
+        assert!(all.totals.anon_huge_bytes.is_some());
+    }
+
+    #[test]
+    fn what_is_no_process_with_memory_is_told() {
+        assert!(look(i32::MAX).unwrap_err().is_gone());
+        assert!(count_text(Some(i32::MAX)).is_err());
+        // Process 2 is the parent of kernel threads, outside of containers.
+        if stat::read(2).is_ok_and(|stat| stat.comm == "kthreadd") {
+            assert!(look(2).is_err());
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The page cache of a file, dropped, or filled anew so that it lies in huge folios.
+//!
+//! A folio is as large as the write or the reading-ahead that brought it: programs that were installed
+//! by small writes, or started from disk, lie in small ones. Dropped (`POSIX_FADV_DONTNEED`) and read back
+//! through a mapping with `MADV_HUGEPAGE`, the file lies in folios of a huge page wherever its file
+//! system has them, and every later mapping that is congruent with them is mapped by one entry for each,
+//! of every process, with no setting and no privilege (mm/filemap.c, `do_sync_mmap_readahead`,
+//! `filemap_map_pmd`). What counts is what a fresh plain mapping shows afterwards.
+//!
+//! Nothing is dropped that somebody has written and that is not on disk: the advice would make the
+//! kernel write it. `cachestat` tells of files that this account owns or may write; any other file has
+//! to be unchanged for longer than the kernel leaves changes in memory
+//! (`vm.dirty_expire_centisecs` and two rounds of `vm.dirty_writeback_centisecs`). Pages that some process
+//! maps cannot be dropped, so a file that is mapped is left alone and its holders are named.
+//!
+//! Not seen: mappings of processes that this account may not look at; they show in what stays. The state
+//! does not last: memory that is needed elsewhere, or a scheme against idle memory, takes unmapped
+//! cache. Cost: the file is read once, some milliseconds for 10 MiB from a quick disk.
+
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::file_system::FileSystem;
+use pagewise_kernel::proc::read_number;
+use pagewise_kernel::{SysError, clock, limits, page_size};
+use pagewise_model::cache::{self, CacheOutcome, CacheState, Holders, Slot};
+use pagewise_model::{Bytes, Fact, Nanos};
+use std::time::{Duration, SystemTime};
+
+/// How often a file is read back before what came of it counts: memory that was fragmented at first may
+/// have been put together meanwhile.
+const ATTEMPTS: usize = 2;
+
+/// A file with what was found of it before anything is done.
+#[derive(Debug)]
+pub struct Subject {
+    file: CachedFile,
+    file_system: FileSystem,
+    before: CacheState,
+}
+
+impl Subject {
+    /// Looks at a file.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub fn look(file: CachedFile) -> Result<Self, SysError> {
+        let (file_system, before) = (file.file_system()?, file.look()?);
+        Ok(Self { file, file_system, before })
+    }
+
+    /// What was found, with nothing done.
+    #[must_use]
+    pub fn shown(self) -> cache::CachedFile {
+        self.told(Told::default())
+    }
+
+    /// Drops what can be dropped.
+    ///
+    /// # Errors
+    /// When the file cannot be looked at any more, or takes no advice.
+    pub fn evict(self) -> Result<cache::CachedFile, SysError> {
+        if self.before.cached_bytes == Fact::Known(Bytes(0)) {
+            return Ok(self.told(Told::of(CacheOutcome::Already)));
+        }
+        if let Some(refused) = self.may_be_dropped() {
+            return Ok(self.told(Told::of(refused)));
+        }
+        let start = clock::now();
+        self.file.drop_cached()?;
+        let took = Nanos(clock::now().0.saturating_sub(start.0));
+        let after = self.file.look()?;
+        if is_gone(&after) {
+            return Ok(self.told(Told::of(CacheOutcome::Done).after(after, took)));
+        }
+        let holders = self.file.holders()?;
+        let why = why_pages_stay(&after, &holders);
+        let told = Told::of(CacheOutcome::Short { why }).after(after, took);
+        Ok(self.told(Told { holders: Some(holders), ..told }))
+    }
+
+    /// Fills the cache anew with huge folios.
+    ///
+    /// # Errors
+    /// When the file cannot be looked at or read any more.
+    pub fn make_huge(self) -> Result<cache::CachedFile, SysError> {
+        let asked = self.whole_slots();
+        if asked > Bytes(0) && self.huge_before() >= asked {
+            return Ok(self.told(Told::of(CacheOutcome::Already)));
+        }
+        let unfit = self.cannot_be_huge(asked).or_else(|| self.may_be_dropped());
+        if let Some(refused) = unfit.or_else(|| no_room(self.file.size())) {
+            return Ok(self.told(Told::of(refused)));
+        }
+        let holders = self.file.holders()?;
+        if !holders.seen.is_empty() {
+            let refused = held(&holders);
+            return Ok(self.told(Told { holders: Some(holders), ..Told::of(refused) }));
+        }
+        let start = clock::now();
+        let after = self.recache(asked)?;
+        let took = Nanos(clock::now().0.saturating_sub(start.0));
+        let outcome = outcome(self.huge_before(), huge(&after), asked, &self.file_system.name);
+        let told = Told::of(outcome).after(after, took);
+        Ok(self.told(Told { holders: Some(holders), ..told }))
+    }
+
+    fn recache(&self, asked: Bytes) -> Result<CacheState, SysError> {
+        for _ in 1..ATTEMPTS {
+            let state = self.read_back()?;
+            if huge(&state) >= asked {
+                return Ok(state);
+            }
+        }
+        self.read_back()
+    }
+
+    /// Drops the file from the cache and reads all of it, in huge folios where they are to be had.
+    fn read_back(&self) -> Result<CacheState, SysError> {
+        // Asked for first: where it is refused, the cache stays as it is.
+        let view = self.file.view()?;
+        view.ask_for_huge()?;
+        self.file.drop_cached()?;
+        view.enter(0, view.len())?;
+        drop(view);
+        self.file.look()
+    }
+
+    /// What of the file can be on huge pages: its slots but for a shorter last one.
+    fn whole_slots(&self) -> Bytes {
+        let slot = page_size::huge().bytes();
+        Bytes(self.file.size().0 / slot * slot)
+    }
+
+    fn huge_before(&self) -> Bytes {
+        huge(&self.before)
+    }
+
+    /// Why no slot of it can be huge.
+    fn cannot_be_huge(&self, whole: Bytes) -> Option<CacheOutcome> {
+        let slot = page_size::huge();
+        if whole == Bytes(0) {
+            return Some(refuse(
+                format!("it is {}, less than one huge page of {slot}", self.file.size()),
+                "nothing is to be done: small files gain nothing".to_owned(),
+            ));
+        }
+        self.file_system.has_no_large_folios.then(|| {
+            refuse(
+                format!("{} keeps its files in base pages", self.file_system.name),
+                "put the file on ext4, xfs or tmpfs".to_owned(),
+            )
+        })
+    }
+
+    /// Why nothing of it may be dropped.
+    fn may_be_dropped(&self) -> Option<CacheOutcome> {
+        if self.file_system.is_in_memory {
+            let name = &self.file_system.name;
+            return Some(refuse(
+                format!("it lives in memory alone ({name}): its cache is the file itself"),
+                "only files on a disk can be dropped and read back".to_owned(),
+            ));
+        }
+        let unwritten = match &self.before.counts {
+            Fact::Known(counts) => {
+                Bytes(counts.dirty_bytes.0.saturating_add(counts.writeback_bytes.0))
+            }
+            Fact::Missing(_) => return self.is_too_young(),
+        };
+        (unwritten > Bytes(0)).then(|| {
+            refuse(
+                format!("{unwritten} of it are not on disk yet, and dropping would write them"),
+                "wait, or bring it to disk first: sync FILE".to_owned(),
+            )
+        })
+    }
+
+    /// Why it cannot be taken for written, where the kernel does not tell.
+    fn is_too_young(&self) -> Option<CacheOutcome> {
+        let help = "ask as its owner or root, who are told, or wait a minute";
+        let changed = self.file.file().metadata().and_then(|found| found.modified());
+        let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        let why = match (age, longest_unwritten()) {
+            (Some(age), Some(longest)) if age > longest => return None,
+            (Some(_), Some(longest)) => {
+                format!("it was written less than {} ago", Nanos::from(longest))
+            }
+            (None, _) => "it was written in the future".to_owned(),
+            (_, None) => "this kernel leaves written pages in memory without end".to_owned(),
+        };
+        let why = format!("{why}, and whether it is on disk is told to its owner alone");
+        Some(refuse(why, help.to_owned()))
+    }
+
+    fn told(self, told: Told) -> cache::CachedFile {
+        cache::CachedFile {
+            path: self.file.path().to_string_lossy().into_owned(),
+            size_bytes: self.file.size(),
+            file_system: self.file_system.name,
+            before: self.before,
+            after: told.after,
+            holders: told.holders,
+            outcome: told.outcome,
+            took_ns: told.took,
+        }
+    }
+}
+
+/// What is added to what was found.
+#[derive(Debug, Default)]
+struct Told {
+    outcome: Option<CacheOutcome>,
+    after: Option<CacheState>,
+    holders: Option<Holders>,
+    took: Option<Nanos>,
+}
+
+impl Told {
+    fn of(outcome: CacheOutcome) -> Self {
+        Self { outcome: Some(outcome), ..Self::default() }
+    }
+
+    fn after(self, state: CacheState, took: Nanos) -> Self {
+        Self { after: Some(state), took: Some(took), ..self }
+    }
+}
+
+const fn refuse(why: String, help: String) -> CacheOutcome {
+    CacheOutcome::Refused { why, help }
+}
+
+/// How much is huge; nothing where that is not known.
+fn huge(state: &CacheState) -> Bytes {
+    state.huge_bytes.known().copied().unwrap_or_default()
+}
+
+/// Whether nothing is cached, as far as it can be asked.
+fn is_gone(state: &CacheState) -> bool {
+    match state.cached_bytes {
+        Fact::Known(cached) => cached == Bytes(0),
+        Fact::Missing(_) => state.slots.0.iter().all(|slot| *slot == Slot::Absent),
+    }
+}
+
+/// How long the kernel leaves written pages in memory at most; none where it may be for ever.
+fn longest_unwritten() -> Option<Duration> {
+    let setting = |name: &str| {
+        let value = read_number(format!("/proc/sys/vm/{name}")).ok()?;
+        u64::try_from(value).ok().filter(|centiseconds| *centiseconds > 0)
+    };
+    let (expire, round) =
+        (setting("dirty_expire_centisecs")?, setting("dirty_writeback_centisecs")?);
+    Some(Duration::from_millis(expire.saturating_add(round.saturating_mul(2)).saturating_mul(10)))
+}
+
+/// Why the file is too large for what host and cgroup leave.
+fn no_room(size: Bytes) -> Option<CacheOutcome> {
+    let limit = match limits::experiment_memory() {
+        Ok(limit) => limit,
+        Err(error) => {
+            let help = "pagewise doctor says what this account may see";
+            return Some(refuse(format!("free memory is not known: {error}"), help.to_owned()));
+        }
+    };
+    (size > limit.bytes).then(|| {
+        refuse(
+            format!(
+                "it is {size}, and of {} no more than {} is free to use",
+                limit.bound_by, limit.bytes
+            ),
+            "free memory first, or take smaller files".to_owned(),
+        )
+    })
+}
+
+/// Mapped by others, whose pages cannot be dropped.
+fn held(holders: &Holders) -> CacheOutcome {
+    let all = holders.seen.len();
+    let names: Vec<String> =
+        holders.seen.iter().take(3).map(|h| format!("{} ({})", h.name, h.pid)).collect();
+    let more =
+        if all > names.len() { format!(" and {} more", all - names.len()) } else { String::new() };
+    refuse(
+        format!("it is mapped, in the folios that it has now, by {}{more}", names.join(", ")),
+        "end them first, and start them again afterwards".to_owned(),
+    )
+}
+
+/// Why pages are still there.
+fn why_pages_stay(after: &CacheState, holders: &Holders) -> String {
+    if !holders.seen.is_empty() {
+        return "processes map it, and what is mapped stays".to_owned();
+    }
+    if after
+        .counts
+        .known()
+        .is_some_and(|counts| counts.dirty_bytes.0 + counts.writeback_bytes.0 > 0)
+    {
+        return "somebody writes it: what is not on disk stays".to_owned();
+    }
+    match holders.hidden_processes {
+        0 => "no process maps it; the kernel itself uses the pages (a swap file, a loop device, a \
+              transfer)"
+            .to_owned(),
+        hidden => {
+            format!("somebody uses the pages; {hidden} processes of others could not be looked at")
+        }
+    }
+}
+
+/// What a change of the huge part means.
+fn outcome(before: Bytes, after: Bytes, asked: Bytes, file_system: &str) -> CacheOutcome {
+    if after >= asked {
+        CacheOutcome::Done
+    } else if after < before {
+        let why = "no huge page was free while it was read back".to_owned();
+        CacheOutcome::Worse { why }
+    } else if after == Bytes(0) {
+        let why =
+            format!("{file_system} gave no huge folio: it has none here, or no huge page was free");
+        CacheOutcome::Short { why }
+    } else {
+        let why = "some of it was in use, or no huge page was free for it".to_owned();
+        CacheOutcome::Short { why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::cache::Holder;
+
+    #[test]
+    fn what_counts_is_what_is_huge_afterwards() {
+        let of = |before, after| outcome(Bytes(before), Bytes(after), Bytes(8), "ext4");
+        assert_eq!(of(0, 8), CacheOutcome::Done);
+        assert!(matches!(of(4, 2), CacheOutcome::Worse { .. }));
+        assert!(
+            matches!(of(0, 0), CacheOutcome::Short { why } if why.starts_with("ext4 gave no huge"))
+        );
+        assert!(matches!(of(2, 2), CacheOutcome::Short { .. }));
+    }
+
+    #[test]
+    fn holders_are_named_and_counted() {
+        let holder = |pid| Holder { pid, name: "sleep".into(), mapped_bytes: Bytes(1) };
+        let holders = Holders { seen: (1..=5).map(holder).collect(), hidden_processes: 0 };
+        let CacheOutcome::Refused { why, .. } = held(&holders) else { panic!("not refused") };
+        assert!(why.ends_with("sleep (1), sleep (2), sleep (3) and 2 more"), "{why}");
+    }
+
+    #[test]
+    fn why_pages_stay_is_told_by_what_is_known() {
+        let mut state = CacheState {
+            cached_bytes: Fact::Known(Bytes(1)),
+            huge_bytes: Fact::Known(Bytes(0)),
+            slots: cache::SlotMap(vec![Slot::Part]),
+            counts: Fact::missing("x"),
+            folios: Fact::missing("x"),
+        };
+        let mut holders = Holders::default();
+        assert!(!is_gone(&state));
+        assert!(why_pages_stay(&state, &holders).contains("no process maps it"));
+        holders.hidden_processes = 2;
+        assert!(why_pages_stay(&state, &holders).contains("2 processes of others"));
+        let counts = cache::CacheCounts { dirty_bytes: Bytes(1), ..Default::default() };
+        state.counts = Fact::Known(counts);
+        assert!(why_pages_stay(&state, &holders).contains("not on disk"));
+        state.cached_bytes = Fact::Known(Bytes(0));
+        assert!(is_gone(&state));
+    }
+
+    #[test]
+    fn the_kernel_writes_within_a_time() {
+        if let Some(longest) = longest_unwritten() {
+            assert!(longest >= Duration::from_millis(1));
+        }
+        assert!(no_room(Bytes(u64::MAX)).is_some() && no_room(Bytes(1)).is_none());
+    }
+}

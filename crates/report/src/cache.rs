@@ -1,0 +1,231 @@
+//! The page cache of files for people: a sentence over all, and for each file what is cached, on which
+//! pages, a map of characters, what became of a change, and who holds it.
+//!
+//! A map is one line: a character for each slot, or for several side by side where the line would be
+//! longer. Then `H` and `#` stand for groups that are huge or cached throughout, `+` for mixed ones.
+
+use crate::number::{counted, percent};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use pagewise_model::cache::{
+    CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, Holders, Slot, SlotMap,
+};
+use pagewise_model::{Bytes, Fact, PageSize};
+
+/// Cells before a map.
+const INDENT: usize = 2;
+/// Holders that are named.
+const NAMED: usize = 5;
+
+/// All files in one sentence.
+pub(crate) fn headline(report: &CacheReport) -> String {
+    let files = |n: usize| counted(n as u64, "file", "files");
+    let all = report.files.len();
+    let done = report.files.iter().filter(|file| is_as_asked(file)).count();
+    match report.verb {
+        CacheVerb::Show => format!("the page cache of {}", files(all)),
+        CacheVerb::Evict => format!("{done} of {} dropped from the page cache", files(all)),
+        CacheVerb::Huge => format!("{done} of {} all in huge folios now", files(all)),
+        CacheVerb::Lock => format!("{done} of {} locked in memory", files(all)),
+    }
+}
+
+fn is_as_asked(file: &CachedFile) -> bool {
+    matches!(file.outcome, Some(CacheOutcome::Done | CacheOutcome::Already))
+}
+
+/// The files as lines.
+#[must_use]
+pub fn cache_section(report: &CacheReport, style: &Style) -> String {
+    let mut page = Page::new(style);
+    for file in &report.files {
+        page.section(&cached_file(file, style));
+    }
+    if !report.files.is_empty() {
+        page.section(&legend(report, style));
+    }
+    page.finish()
+}
+
+/// One file: its name, its figures, its map, what was done.
+pub(crate) fn cached_file(file: &CachedFile, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.single(&file.path, 0, Tone::Strong);
+    let state = file.now();
+    page.para(&figures(file, state), INDENT, Tone::Plain);
+    page.single(&map_line(&state.slots, style.columns() - INDENT), INDENT, Tone::Plain);
+    if let Fact::Known(counts) = &state.counts {
+        let parts = [
+            (counts.dirty_bytes, "not on disk yet"),
+            (counts.writeback_bytes, "on its way to the disk"),
+            (counts.evicted_bytes, "cached before and dropped"),
+        ];
+        let some = parts.iter().filter(|(bytes, _)| *bytes > Bytes(0));
+        let words: Vec<String> = some.map(|(bytes, what)| format!("{bytes} {what}")).collect();
+        page.para(&words.join(", "), INDENT, Tone::Plain);
+    }
+    page.para(&folios(state), INDENT, Tone::Faint);
+    page.append(&came_of_it(file, style));
+    if let Some(holders) = &file.holders {
+        page.append(&held(holders, style));
+    }
+    page.finish()
+}
+
+/// How much of a file is cached, and how much of that is huge.
+fn figures(file: &CachedFile, state: &CacheState) -> String {
+    let size = file.size_bytes;
+    let cached = match &state.cached_bytes {
+        // The last page of the cache is whole, that of the file may not be.
+        Fact::Known(cached) if *cached >= size => "all of it cached".to_owned(),
+        Fact::Known(Bytes(0)) => "nothing of it cached".to_owned(),
+        Fact::Known(cached) => {
+            format!("{cached} cached ({})", percent(cached.0 as f64 / size.0 as f64))
+        }
+        Fact::Missing(why) => format!(
+            "the first page of {} of {} slots cached, the rest not asked for: {why}",
+            state.slots.0.len() as u64 - state.slots.count(Slot::Absent),
+            state.slots.0.len()
+        ),
+    };
+    let huge = match &state.huge_bytes {
+        Fact::Known(huge) => format!("{huge} on huge pages when mapped"),
+        Fact::Missing(why) => format!("on which pages is not known: {why}"),
+    };
+    format!("{size} on {}; {huge}; {cached}", file.file_system)
+}
+
+fn folios(state: &CacheState) -> String {
+    match &state.folios {
+        Fact::Known(shares) if shares.is_empty() => String::new(),
+        Fact::Known(shares) => {
+            let share = |s: &pagewise_model::cache::FolioShare| {
+                format!("{} in {}", s.total_bytes, s.folio_bytes)
+            };
+            let all: Vec<String> = shares.iter().rev().map(share).collect();
+            format!("folios: {}", all.join(", "))
+        }
+        Fact::Missing(why) => format!("folios: {why}"),
+    }
+}
+
+/// What became of a change.
+fn came_of_it(file: &CachedFile, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let took = file.took_ns.map_or_else(String::new, |took| format!(" in {took}"));
+    let change = || match &file.after {
+        Some(after) => format!(
+            "cached {} before and {} now, on huge pages {} before and {} now{took}",
+            amount(&file.before.cached_bytes),
+            amount(&after.cached_bytes),
+            amount(&file.before.huge_bytes),
+            amount(&after.huge_bytes)
+        ),
+        None => "nothing was changed".to_owned(),
+    };
+    match &file.outcome {
+        None => {}
+        Some(CacheOutcome::Done) => page.para(&format!("done: {}", change()), INDENT, Tone::Good),
+        Some(CacheOutcome::Already) => {
+            page.para("it was so before: nothing was changed", INDENT, Tone::Good);
+        }
+        Some(CacheOutcome::Refused { why, help }) => {
+            page.para(&format!("refused, nothing was changed: {why}"), INDENT, Tone::Warn);
+            page.para(&format!("next step: {help}"), INDENT, Tone::Plain);
+        }
+        Some(CacheOutcome::Short { why }) => {
+            page.para(&format!("not all of it: {why}"), INDENT, Tone::Warn);
+            page.para(&change(), INDENT, Tone::Plain);
+        }
+        Some(CacheOutcome::Worse { why }) => {
+            let text = format!("less than before, the file is all in the cache again: {why}");
+            page.para(&text, INDENT, Tone::Bad);
+            page.para(&change(), INDENT, Tone::Plain);
+        }
+    }
+    page.finish()
+}
+
+fn amount(bytes: &Fact<Bytes>) -> String {
+    bytes.known().map_or_else(|| "an unknown amount".to_owned(), Bytes::to_string)
+}
+
+fn held(holders: &Holders, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let named = holders.seen.iter().take(NAMED);
+    let names: Vec<String> = named
+        .map(|holder| format!("{} ({}, {})", holder.name, holder.pid, holder.mapped_bytes))
+        .collect();
+    if !names.is_empty() {
+        let more = holders.seen.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        page.para(&format!("mapped by {}{more}", names.join(", ")), INDENT, Tone::Plain);
+    }
+    if holders.hidden_processes > 0 {
+        let n = counted(holders.hidden_processes, "process", "processes");
+        let text = format!("{n} of other accounts could not be looked at");
+        page.para(&text, INDENT, Tone::Faint);
+    }
+    page.finish()
+}
+
+/// What the characters mean.
+fn legend(report: &CacheReport, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let size = report.slot_bytes;
+    page.para(&format!("{}; {}", letters(), scale(size)), 0, Tone::Faint);
+    page.finish()
+}
+
+fn letters() -> String {
+    let word = |slot: Slot| match slot {
+        Slot::Huge => "a huge page",
+        Slot::Whole => "cached in smaller pieces",
+        Slot::Part => "in part",
+        Slot::Asked => "cached where asked",
+        Slot::Absent => "not cached",
+    };
+    let all: Vec<String> =
+        Slot::ALL.iter().map(|(slot, letter)| format!("{letter} {}", word(*slot))).collect();
+    all.join(", ")
+}
+
+fn scale(slot: PageSize) -> String {
+    format!("a character is {slot}, or more where a line would be too long")
+}
+
+/// The slots in at most `room` characters.
+fn map_line(slots: &SlotMap, room: usize) -> String {
+    let each = slots.0.len().div_ceil(room.max(1)).max(1);
+    slots.0.chunks(each).map(group_letter).collect()
+}
+
+/// The character of slots side by side.
+fn group_letter(slots: &[Slot]) -> char {
+    let all = |of: &[Slot]| slots.iter().all(|slot| of.contains(slot));
+    let slot = match slots {
+        [one] => *one,
+        _ if all(&[Slot::Huge]) => Slot::Huge,
+        _ if all(&[Slot::Huge, Slot::Whole]) => Slot::Whole,
+        _ if all(&[Slot::Absent]) => Slot::Absent,
+        _ if all(&[Slot::Huge, Slot::Asked]) => Slot::Asked,
+        _ => Slot::Part,
+    };
+    slot.letter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::cache::Slot::{Absent, Asked, Huge, Part, Whole};
+
+    #[test]
+    fn maps_fit_their_line_and_lose_no_slot() {
+        let map = |slots: &[Slot], room| map_line(&SlotMap(slots.to_vec()), room);
+        assert_eq!(map(&[Huge, Whole, Part, Asked, Absent], 80), "H#+o.");
+        assert_eq!(map(&[Huge, Huge, Huge, Whole, Absent, Absent, Huge, Absent], 4), "H#.+");
+        assert_eq!(map(&[Asked, Huge, Asked, Absent, Absent], 3), "o+.");
+        assert_eq!(map(&[Huge; 1000], 78).len(), 77);
+        assert_eq!(map(&[], 78), "");
+    }
+}

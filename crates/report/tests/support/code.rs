@@ -1,0 +1,217 @@
+//! Constructed page cache and code on huge pages.
+
+use pagewise_model::cache::{
+    CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, FolioShare, Holder,
+    Holders, Slot, SlotMap,
+};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::text::{
+    Area, AreaKind, Coverage, ExplainedProcess, HugeTotals, Layout, MappedFile, Method, Piece,
+    Placement, Reach, Segment, Standing, TextCount, TextFile, TextReport, TextStatus,
+};
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+
+pub(crate) fn state(slots: &[Slot]) -> CacheState {
+    let of = |slot: Slot| slots.iter().filter(|s| **s == slot).count() as u64;
+    let counts = CacheCounts {
+        cached_bytes: Bytes::mib(2 * of(Slot::Whole)),
+        dirty_bytes: Bytes::kib(12),
+        writeback_bytes: Bytes(0),
+        evicted_bytes: Bytes::mib(3),
+    };
+    let folio = |size, total| FolioShare { folio_bytes: size, total_bytes: total };
+    CacheState {
+        cached_bytes: Fact::Known(Bytes::mib(2 * (of(Slot::Whole) + of(Slot::Huge)))),
+        huge_bytes: Fact::Known(Bytes::mib(2 * of(Slot::Huge))),
+        slots: SlotMap(slots.to_vec()),
+        counts: Fact::Known(counts),
+        folios: Fact::Known(vec![
+            folio(Bytes::kib(4), Bytes::mib(1)),
+            folio(Bytes::mib(2), Bytes::mib(2 * of(Slot::Huge))),
+        ]),
+    }
+}
+
+pub(crate) fn file(path: &str, slots: &[Slot]) -> CachedFile {
+    CachedFile {
+        path: path.into(),
+        size_bytes: Bytes::mib(2 * slots.len() as u64),
+        file_system: "ext4".into(),
+        before: state(slots),
+        after: None,
+        holders: None,
+        outcome: None,
+        took_ns: None,
+    }
+}
+
+fn refused() -> CachedFile {
+    let holder = |pid| Holder { pid, name: "server".into(), mapped_bytes: Bytes::mib(9) };
+    CachedFile {
+        outcome: Some(CacheOutcome::Refused {
+            why: "it is mapped, in the folios that it has now, by server (7)".into(),
+            help: "end them first, and start them again afterwards".into(),
+        }),
+        holders: Some(Holders { seen: (7..14).map(holder).collect(), hidden_processes: 2 }),
+        ..file("/usr/sbin/server", &[Slot::Whole, Slot::Part, Slot::Absent])
+    }
+}
+
+fn foreign() -> CachedFile {
+    let mut file = file("/usr/bin/foreign", &[Slot::Asked, Slot::Huge, Slot::Absent]);
+    file.before.cached_bytes = Fact::missing("the kernel tells it to those who own the file");
+    file.before.counts = Fact::missing("`cachestat` failed");
+    file.before.folios = Fact::missing("sizes of folios are for root to see");
+    file
+}
+
+pub(crate) fn cached() -> CacheReport {
+    let done = CachedFile {
+        after: Some(state(&[Slot::Huge; 200])),
+        outcome: Some(CacheOutcome::Done),
+        took_ns: Some(Nanos::millis(40)),
+        ..file("/srv/model.bin", &[Slot::Whole; 200])
+    };
+    let other = |outcome, path| CachedFile {
+        after: Some(state(&[Slot::Absent, Slot::Huge])),
+        outcome: Some(outcome),
+        took_ns: Some(Nanos::millis(2)),
+        ..file(path, &[Slot::Huge, Slot::Huge])
+    };
+    let why = || "no huge page was free while it was read back".to_owned();
+    let already =
+        CachedFile { outcome: Some(CacheOutcome::Already), ..file("/srv/already", &[Slot::Huge]) };
+    CacheReport {
+        verb: CacheVerb::Huge,
+        slot_bytes: PageSize::PMD_2M,
+        files: vec![
+            done,
+            refused(),
+            foreign(),
+            other(CacheOutcome::Worse { why: why() }, "/srv/worse"),
+            other(CacheOutcome::Short { why: why() }, "/srv/short"),
+            already,
+        ],
+    }
+}
+
+fn pieces(start: u64, standings: &[Standing]) -> Vec<Piece> {
+    let size = Bytes::mib(2);
+    let piece = |(nth, standing): (usize, &Standing)| Piece {
+        address: start + nth as u64 * size.0,
+        offset_bytes: Bytes(nth as u64 * size.0),
+        length_bytes: size,
+        standing: standing.clone(),
+    };
+    standings.iter().enumerate().map(piece).collect()
+}
+
+/// A text area with a piece of every kind.
+pub(crate) fn areas() -> Vec<Area> {
+    let all = [
+        Standing::Boundary,
+        Standing::Huge,
+        Standing::Huge,
+        Standing::SmallFolio,
+        Standing::NotCached,
+        Standing::NotTouched,
+        Standing::Incongruent { off_by_bytes: Bytes::kib(40) },
+        Standing::ByChance { one_in: 512 },
+        Standing::PrivateCopy { copied_bytes: Bytes::kib(8) },
+        Standing::PageTable,
+        Standing::Disabled,
+        Standing::FileSystem { name: "vfat".into() },
+        Standing::NotKnown { why: "the file cannot be opened by its name".into() },
+    ];
+    vec![
+        Area { kind: AreaKind::ReadOnly, pieces: pieces(0x40_0000, &[Standing::TooSmall]) },
+        Area { kind: AreaKind::Text, pieces: pieces(0x60_0000, &all) },
+    ]
+}
+
+pub(crate) fn explained() -> TextReport {
+    let huge = |text, read_only| Coverage {
+        text_bytes: Bytes::mib(text),
+        read_only_bytes: Bytes::mib(read_only),
+    };
+    let segment = Segment {
+        offset_bytes: Bytes(0),
+        address: 0x60_0000,
+        file_bytes: Bytes::mib(26),
+        align_bytes: Bytes::kib(4),
+        is_writable: false,
+        is_executable: true,
+    };
+    let reach = Method::ALL.into_iter().zip([huge(4, 0), huge(24, 0), huge(26, 2)]);
+    TextReport::ExplainFile {
+        slot_bytes: PageSize::PMD_2M,
+        file: Box::new(TextFile {
+            cache: file("/usr/bin/example", &[Slot::Huge, Slot::Whole, Slot::Absent]),
+            layout: Layout { placement: Placement::Program, segments: vec![segment] },
+            size: huge(26, 2),
+            areas: areas(),
+            reach: reach.map(|(method, huge)| Reach { method, huge }).collect(),
+        }),
+    }
+}
+
+pub(crate) fn process() -> TextReport {
+    let mapped = |path: &str, areas| MappedFile {
+        path: path.into(),
+        areas,
+        after_warm: Coverage { text_bytes: Bytes::mib(24), read_only_bytes: Bytes(0) },
+    };
+    let small = vec![Area {
+        kind: AreaKind::Text,
+        pieces: pieces(0x7f00_0000_0000, &[Standing::TooSmall]),
+    }];
+    TextReport::ExplainProcess {
+        slot_bytes: PageSize::PMD_2M,
+        process: ExplainedProcess {
+            pid: 1234,
+            name: "example".into(),
+            is_disabled: true,
+            files: vec![
+                mapped("/usr/bin/example", areas()),
+                mapped("/usr/lib/libsmall.so.1", small.clone()),
+                mapped("/usr/lib/libsmaller.so.2", small),
+            ],
+        },
+    }
+}
+
+pub(crate) fn status(pid: Option<i32>) -> TextReport {
+    let count = |nth: u64| TextCount {
+        name: format!("program-{nth}"),
+        pid: 100 + nth as i32,
+        text_bytes: Bytes::mib(30),
+        resident_bytes: Bytes::mib(20),
+        file_pmd_bytes: Bytes::mib(if nth < 2 { 18 } else { 0 }),
+        shmem_pmd_bytes: Bytes(0),
+        anon_huge_bytes: Bytes::mib(if nth == 0 { 2 } else { 0 }),
+    };
+    TextReport::Status(TextStatus {
+        pid,
+        counts: (0..23).map(count).collect(),
+        hidden_processes: 3,
+        totals: HugeTotals {
+            file_huge_bytes: Some(Bytes::mib(128)),
+            file_pmd_bytes: Some(Bytes::mib(36)),
+            shmem_huge_bytes: Some(Bytes(0)),
+            shmem_pmd_bytes: None,
+            anon_huge_bytes: Some(Bytes::mib(64)),
+        },
+    })
+}
+
+pub(crate) fn text_run(report: TextReport) -> Run {
+    let mut run = Run::new(RunKind::Text, String::new(), 1_700_000_000_000_000_000, Vec::new());
+    run.text = Some(report);
+    run
+}
+
+pub(crate) fn cache_run(report: CacheReport) -> Run {
+    let mut run = Run::new(RunKind::Cache, String::new(), 1_700_000_000_000_000_000, Vec::new());
+    run.cache = Some(report);
+    run
+}
