@@ -114,6 +114,7 @@ pub(super) const fn worst(a: u8, b: u8) -> u8 {
 pub(super) fn failure(error: &SysError) -> Failure {
     let help = match error.source.kind() {
         std::io::ErrorKind::NotFound => "look at the name; ls shows what is there",
+        std::io::ErrorKind::Other => "name a regular file with content",
         std::io::ErrorKind::PermissionDenied => "ask as an account that may read it",
         _ => "pagewise doctor says what this machine and account allow",
     };
