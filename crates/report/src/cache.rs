@@ -121,10 +121,11 @@ fn came_of_it(file: &CachedFile, style: &Style) -> String {
             amount(&file.before.huge_bytes),
             amount(&after.huge_bytes)
         ),
-        None => "nothing was changed".to_owned(),
+        None => String::new(),
     };
     match &file.outcome {
         None => {}
+        Some(CacheOutcome::Done) if file.after.is_none() => page.para("done", INDENT, Tone::Good),
         Some(CacheOutcome::Done) => page.para(&format!("done: {}", change()), INDENT, Tone::Good),
         Some(CacheOutcome::Already) => {
             page.para("it was so before: nothing was changed", INDENT, Tone::Good);

@@ -18,7 +18,7 @@ const CACHE: &str = "/etc/ld.so.cache";
 const USUAL: [&str; 6] =
     ["/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib", "/usr/lib"];
 /// Libraries beyond this are not of a program that starts.
-const MOST: usize = 4096;
+const MOST: usize = 1000;
 
 /// What programs need.
 #[derive(Debug, Default, PartialEq, Eq)]
