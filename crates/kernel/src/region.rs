@@ -14,6 +14,7 @@ use crate::proc::{own_pid, smaps};
 use pagewise_model::{Bytes, PageSize};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// The pages wanted.
@@ -74,6 +75,15 @@ impl Region {
         Ok(region)
     }
 
+    /// `size` (rounded up to base pages) of zeroed memory that the call which maps it has filled as well
+    /// (`MAP_POPULATE`), on the pages that the machine's setting gives. What the kernel could not fill
+    /// it leaves out and says nothing: [`Region::residency`] tells.
+    pub fn populated(size: Bytes) -> Result<Self, SysError> {
+        let region = Self::reserve(size, page_size::base())?;
+        region.put(MapFlags::POPULATE, "mmap MAP_POPULATE")?;
+        Ok(region)
+    }
+
     fn reserve(size: Bytes, unit: PageSize) -> Result<Self, SysError> {
         let subject = || format!("{size} of memory");
         let too_large = || SysError::new("mmap", subject(), rustix::io::Errno::NOMEM);
@@ -108,13 +118,18 @@ impl Region {
 
     /// Puts pages of the reserved pool, each of `unit`, between the guards.
     fn take_from_pool(&self, unit: PageSize) -> Result<(), SysError> {
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
         let size = MapFlags::from_bits_retain(unit.bytes().ilog2() << libc::MAP_HUGE_SHIFT);
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::HUGETLB | size;
+        self.put(MapFlags::HUGETLB | size, "mmap MAP_HUGETLB")
+    }
+
+    /// Puts a private mapping made with these flags, by a call of this name, between the guards.
+    fn put(&self, flags: MapFlags, call: &'static str) -> Result<(), SysError> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | flags;
         // SAFETY: what is replaced lies in the mapping that `self` owns, and nobody refers to it yet.
         unsafe { rustix::mm::mmap_anonymous(self.start.as_ptr().cast(), self.len, rights, flags) }
             .map(drop)
-            .map_err(|e| SysError::new("mmap MAP_HUGETLB", format!("{} of memory", self.size()), e))
+            .map_err(|e| SysError::new(call, format!("{} of memory", self.size()), e))
     }
 
     /// Locks the region in memory (`mlock(2)`, within `RLIMIT_MEMLOCK`), which also populates it.
@@ -188,6 +203,16 @@ impl Region {
         // drops reads as zeroes afterwards, which is valid for bytes.
         unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.len, advice) }
             .map_err(|e| SysError::new("madvise", format!("{advice:?} of {}", self.size()), e))
+    }
+
+    /// `madvise` over a part of the region, by offsets that are multiples of the base page.
+    pub fn advise_range(&mut self, range: Range<usize>, advice: Advice) -> Result<(), SysError> {
+        let fail = |e| SysError::new("madvise", format!("{advice:?} of {range:?}"), e);
+        let within = self.as_mut_slice().get_mut(range.clone());
+        let part = within.ok_or_else(|| fail(rustix::io::Errno::INVAL))?;
+        // SAFETY: the range lies in memory that `self` owns and has borrowed alone; whatever the advice
+        // drops reads as zeroes afterwards, which is valid for bytes.
+        unsafe { rustix::mm::madvise(part.as_mut_ptr().cast(), part.len(), advice) }.map_err(fail)
     }
 
     /// Puts what is resident on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
@@ -322,6 +347,25 @@ mod tests {
         assert_eq!(region.residency().unwrap().rss, region.size());
         region.as_mut_slice().fill(7);
         assert!(region.as_slice().iter().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn what_the_mapping_call_filled_is_resident() {
+        let region = Region::populated(Bytes::mib(1)).unwrap();
+        assert_eq!(region.residency().unwrap().rss, region.size());
+        assert!(region.as_slice().iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn a_part_is_advised_and_nothing_beyond() {
+        let page = page_size::base().bytes() as usize;
+        let mut region = Region::new(Bytes(4 * page as u64), Pages::Base).unwrap();
+        region.advise_range(page..3 * page, Advice::LinuxPopulateWrite).unwrap();
+        assert_eq!(region.residency().unwrap().rss, Bytes(2 * page as u64));
+        for range in [3 * page..5 * page, 1..page] {
+            let refused = region.advise_range(range, Advice::LinuxNoHugepage).unwrap_err();
+            assert_eq!(refused.errno(), Some(libc::EINVAL));
+        }
     }
 
     #[test]

@@ -8,14 +8,19 @@
 //!
 //! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
 //! [`walk`] measures what a load costs that needs the one before, by size of set and page.
+//! [`first_touch`] measures what a page costs until it can be used, under every way to get it.
 //!
 //! Everything works without privileges. Nothing here is asked of another process, save that
 //! `spawn` starts `true`, and that the ladder starts its own program as the ends of a pipe. `unsafe` is confined to `kernels/`.
 
 pub mod canary;
+mod company;
 mod cycle;
 mod error;
+pub mod first_touch;
+mod gate;
 mod kernels;
+mod kinds;
 pub mod ladder;
 mod prices;
 mod prior;
@@ -25,5 +30,6 @@ mod stream;
 pub mod walk;
 
 pub use canary::{Canary, register_canary};
+pub use company::{Company, Progress};
 pub use error::PriceError;
 pub use session::{Options, calibrate, touch_pages};

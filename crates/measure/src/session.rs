@@ -25,6 +25,7 @@ use crate::prices::{
 };
 use crate::prior::{self, MachineKey};
 use crate::sample::{Probe, Series, Stop};
+use pagewise_kernel::region::Pages;
 use pagewise_kernel::{affinity, limits, machine, page_size};
 use pagewise_model::price::{ChasePoint, Prices};
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -101,7 +102,7 @@ fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
     let host = this
         .hypervisor
         .as_ref()
-        .map(|_| host::touch_chunks(host_set, Nanos(options.budget_ns.0 / 5), stop));
+        .map(|_| host::touch_chunks(Pages::Base, host_set, Nanos(options.budget_ns.0 / 5), stop));
     stop.check()?;
     let dir = options.cache.as_deref().and_then(Path::parent);
     let mut table = Table::start(most, dir.unwrap_or(&std::env::temp_dir()), own, &cpus)?;

@@ -8,6 +8,7 @@ use crate::cache::CacheReport;
 use crate::capability::Checkup;
 use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
+use crate::first_touch::FirstTouch;
 use crate::ladder::Ladder;
 use crate::look::Look;
 use crate::machine::Machine;
@@ -146,6 +147,9 @@ pub struct Run {
     /// The walks of `bench tlb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walks: Option<Walks>,
+    /// The first touches of `bench memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_touch: Option<FirstTouch>,
     /// The page cache of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheReport>,
@@ -206,6 +210,7 @@ impl Run {
             faults: None,
             ladder: None,
             walks: None,
+            first_touch: None,
             cache: None,
             text: None,
             outcome: None,

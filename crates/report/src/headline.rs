@@ -58,6 +58,9 @@ fn bench_headline(run: &Run) -> String {
     if let Some(walks) = &run.walks {
         return crate::walk::headline(walks);
     }
+    if let Some(touches) = &run.first_touch {
+        return crate::first_touch::headline(touches);
+    }
     let Some(ladder) = &run.ladder else {
         return "nothing was measured".to_owned();
     };

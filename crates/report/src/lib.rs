@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod advice;
 mod cache;
 mod candidates;
 mod chart;
@@ -26,8 +27,10 @@ mod doctor;
 mod document;
 mod experiment;
 pub mod faults;
+pub mod first_touch;
 mod headline;
 mod history;
+mod lacking;
 pub mod ladder;
 mod look;
 mod markdown;

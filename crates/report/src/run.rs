@@ -68,6 +68,9 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     if let Some(walks) = &run.walks {
         page.section(&crate::walk::section(walks, style));
     }
+    if let Some(touches) = &run.first_touch {
+        page.section(&crate::first_touch::section(touches, style));
+    }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));
     }

@@ -19,6 +19,8 @@ pub(crate) enum BenchKind {
     Pipe(Box<BenchPipe>),
     /// Loads: what one costs by size of set and page, where the TLB ends, bandwidth
     Tlb(Box<BenchTlb>),
+    /// Memory: what a page costs until it can be used, under every way to get it
+    Memory(Box<BenchMemory>),
 }
 
 /// `pagewise bench pipe`
@@ -166,8 +168,10 @@ macro_rules! words {
     };
 }
 
+mod memory;
 mod tlb;
 
+pub(crate) use memory::BenchMemory;
 pub(crate) use tlb::{BenchTlb, WalkPart};
 
 words! {

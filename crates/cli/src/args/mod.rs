@@ -12,7 +12,9 @@ mod text;
 mod tune;
 
 pub(crate) use ab::Ab;
-pub(crate) use bench::{Bench, BenchKind, BenchPipe, BenchResult, BenchTlb, OwnRung, WalkPart};
+pub(crate) use bench::{
+    Bench, BenchKind, BenchMemory, BenchPipe, BenchResult, BenchTlb, OwnRung, WalkPart,
+};
 pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles};
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};

@@ -9,6 +9,7 @@
 
 mod aligned_rank;
 mod modes;
+mod ratio;
 mod rng;
 mod signed_rank;
 mod spread;
@@ -17,6 +18,7 @@ mod walsh;
 pub(crate) use aligned_rank::deviations_below;
 pub use aligned_rank::{AlignedRank, BlockLogs, aligned_rank};
 pub use modes::{Modes, find_two_modes};
+pub(crate) use ratio::paired_ratio;
 pub use rng::Rng;
 pub(crate) use signed_rank::normal_upper_tail;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};

@@ -7,8 +7,7 @@
 //! agree while mappings differ are the placement of the pages.
 
 use super::paired_ns;
-use crate::stats::shift;
-use pagewise_model::Fact;
+use crate::stats::paired_ratio;
 use pagewise_model::measured::median;
 use pagewise_model::walk::{PageKind, Path, Point, Ratio, Steadiness, Walks};
 
@@ -35,24 +34,13 @@ pub(super) fn ratios(walks: &Walks) -> Vec<Ratio> {
 
 fn ratio(path: Path, base: &Point, larger: &Point) -> Option<Ratio> {
     let logs: Vec<f64> = paired_ns(larger, base).map(|(ns, base_ns)| (ns / base_ns).ln()).collect();
-    let shifted = shift(&logs);
-    let ratio = shifted.map_or_else(|| median(&logs), |s| Some(s.estimate))?.exp();
-    let width = shifted.map_or_else(|| range(&logs), |s| s.high - s.low).exp() - 1.0;
-    let interval = match shifted {
-        Some(s) => Fact::Known((s.low.exp(), s.high.exp())),
-        None => Fact::missing("fewer than 6 mappings of both"),
-    };
+    let (ratio, interval) = paired_ratio(&logs)?;
+    let within = |(low, high): &(f64, f64)| high / low;
+    let width = interval.known().map_or_else(|| range(&logs).exp(), within) - 1.0;
     let steadiness =
         if width <= STEADY { Steadiness::Steady } else { reason(&[base, larger], &logs) };
     let set_bytes = base.set_bytes();
-    ratio.is_finite().then_some(Ratio {
-        path,
-        pages: larger.pages,
-        set_bytes,
-        ratio,
-        interval,
-        steadiness,
-    })
+    Some(Ratio { path, pages: larger.pages, set_bytes, ratio, interval, steadiness })
 }
 
 /// From the smallest to the largest.

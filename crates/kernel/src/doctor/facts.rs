@@ -4,7 +4,7 @@
 //! What is not there is left out.
 
 use crate::proc::cpuinfo::{self, CpuInfo};
-use crate::proc::{lines, meminfo, read_bytes, read_text, status};
+use crate::proc::{buddyinfo, lines, meminfo, read_bytes, read_text, status};
 use crate::tlb::{self, Tlb};
 use crate::{page_table, thp};
 use pagewise_model::capability::Trait;
@@ -84,6 +84,7 @@ fn memory() -> Vec<Trait> {
             format!("{} of {} free", info.hugetlb_free, info.hugetlb_total),
         ));
     }
+    traits.extend(free_blocks());
     if let Ok(nodes) = read_bytes("/sys/devices/system/node/online") {
         traits.push(fact("memory", "NUMA nodes", status::parse_list(&nodes).len().to_string()));
     }
@@ -92,6 +93,15 @@ fn memory() -> Vec<Trait> {
     }
     traits.extend(offered_sizes());
     traits
+}
+
+/// How much of the free memory lies in blocks that can become huge pages as they are.
+fn free_blocks() -> Option<Trait> {
+    let (base, huge) = (page_size::base(), page_size::huge());
+    let info = buddyinfo::read().ok()?;
+    let (whole, all) = (info.free_for(huge, base), info.free_for(base, base));
+    let value = format!("{whole} of {all} free lie in blocks of {huge} or more");
+    Some(fact("memory", "to be had as huge pages now", value))
 }
 
 fn offered_sizes() -> Option<Trait> {
@@ -147,5 +157,6 @@ mod tests {
         let found = collect();
         let has = |name: &str| found.iter().any(|t| t.name == name && !t.value.is_empty());
         assert!(has("page sizes") && has("installed"), "{found:?}");
+        assert!(has("to be had as huge pages now"), "{found:?}");
     }
 }

@@ -5,6 +5,7 @@
 //! `Documentation/filesystems/proc.rst`. A read of one file costs 5-50 us (`smaps` more: it walks
 //! the page tables, about 1 us per resident MiB).
 
+pub mod buddyinfo;
 pub mod cpuinfo;
 pub mod fd;
 pub mod holders;

@@ -11,7 +11,7 @@ use pagewise_kernel::page_size;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// A mapping of this process, unmapped when dropped.
 #[derive(Debug)]
@@ -23,19 +23,49 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// Private anonymous memory, untouched.
     pub(crate) fn anonymous(len: usize) -> Result<Self, SysError> {
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
-        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) }
-            .map(|start| Self { start, len })
+        Self::private_with(len, MapFlags::empty())
             .map_err(|e| SysError::new("mmap", format!("{len} bytes of memory"), e))
+    }
+
+    /// The same with more flags (not `FIXED`).
+    pub(super) fn private_with(len: usize, flags: MapFlags) -> Result<Self, Errno> {
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | flags);
+        // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, rights, flags) }
+            .map(|start| Self { start, len })
     }
 
     /// `len` bytes of a nameless file, private and writable: a written page is copied.
     pub(crate) fn private_file(fd: BorrowedFd<'_>, len: usize) -> Result<Self, Errno> {
-        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        Self::file(fd, len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    }
+
+    /// The same, shared with all who map it.
+    pub(crate) fn shared_file(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
+        Self::file(fd.as_fd(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+    }
+
+    /// Whether a file can be mapped to be read and executed.
+    pub(crate) fn can_execute(fd: impl AsFd, len: usize) -> Result<(), Errno> {
+        Self::file(fd.as_fd(), len, ProtFlags::READ | ProtFlags::EXEC, MapFlags::SHARED).map(drop)
+    }
+
+    fn file(
+        fd: BorrowedFd<'_>,
+        len: usize,
+        rights: ProtFlags,
+        flags: MapFlags,
+    ) -> Result<Self, Errno> {
         // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, rights, flags, fd, 0) }
             .map(|start| Self { start, len })
+    }
+
+    /// The segment `id` of System V shared memory, `len` bytes (munmap(2) detaches it as shmdt(2) does).
+    pub(super) fn segment(id: i32, len: usize) -> Result<Self, Errno> {
+        // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
+        let start = unsafe { libc::shmat(id, std::ptr::null(), 0) };
+        if start.addr() == usize::MAX { Err(super::pool::last()) } else { Ok(Self { start, len }) }
     }
 
     /// Keeps huge pages away; a kernel that has none refuses, and nothing is lost.
@@ -48,9 +78,24 @@ impl Mapping {
 
     /// Maps every page for reading now.
     pub(crate) fn populate_read(&self) {
-        if self.advise(Advice::LinuxPopulateRead).is_err() {
+        if self.fill_for_reading().is_err() {
             self.read_pages();
         }
+    }
+
+    /// The same by `MADV_POPULATE_READ` (Linux 5.14) or not at all.
+    pub(crate) fn fill_for_reading(&self) -> Result<(), Errno> {
+        self.advise(Advice::LinuxPopulateRead)
+    }
+
+    /// Says that all of it will be needed (`POSIX_MADV_WILLNEED`).
+    pub(crate) fn will_need(&self) -> Result<(), Errno> {
+        self.advise(Advice::WillNeed)
+    }
+
+    /// Where it begins.
+    pub(crate) fn address(&self) -> u64 {
+        self.start as u64
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
@@ -62,10 +107,21 @@ impl Mapping {
     pub(crate) fn write_pages(&self) {
         for offset in (0..self.len).step_by(page_bytes()) {
             let at = self.start.cast::<u8>().wrapping_add(offset);
-            // SAFETY: offset < len, and both kinds of mapping are writable; where a file has no page
+            // SAFETY: offset < len, and every kind of mapping is writable; where a file has no page
             // for it, the kernel ends this process instead of the write.
             unsafe { at.write_volatile(1) };
         }
+    }
+
+    /// In how many steps the first byte is what [`Mapping::write_pages`] writes.
+    pub(crate) fn count_written(&self, step: usize) -> u64 {
+        let is_written = |offset: &usize| {
+            let at = self.start.cast::<u8>().wrapping_add(*offset);
+            // SAFETY: offset < len, and every kind of mapping is readable; where a file has no page for
+            // it, the kernel ends this process instead of the read.
+            unsafe { at.read_volatile() == 1 }
+        };
+        (0..self.len).step_by(step.max(1)).filter(is_written).count() as u64
     }
 
     /// Reads one byte in each base page, upwards.
@@ -85,7 +141,7 @@ impl Mapping {
         for offset in offsets {
             debug_assert!(offset < self.len, "inside the mapping");
             let at = self.start.cast::<u8>().wrapping_add(offset);
-            // SAFETY: both callers stay below len, and both kinds of mapping are readable; where a
+            // SAFETY: both callers stay below len, and every kind of mapping is readable; where a
             // file has no page for it, the kernel ends this process instead of the read.
             unsafe { at.read_volatile() };
         }

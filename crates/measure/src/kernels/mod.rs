@@ -7,5 +7,7 @@
 pub(crate) mod lend;
 pub(crate) mod list;
 pub(crate) mod mapping;
+pub(crate) mod pool;
 pub(crate) mod ring;
+pub(crate) mod touch;
 pub(crate) mod usage;

@@ -15,34 +15,40 @@ use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use std::time::Instant;
 
 /// Memory of one chunk.
-const CHUNK: Bytes = Bytes::mib(16);
+pub(crate) const CHUNK: Bytes = Bytes::mib(16);
 /// A chunk is slow from this multiple of the price on.
 const SLOW: f64 = 1.5;
 
-/// Cost of a first touch in each chunk, ns per base page, without the unmapping.
+/// Cost of a first touch in each chunk, ns per base page, without the unmapping. On base or huge pages:
+/// the kernel takes the two from different free blocks.
 pub(crate) fn touch_chunks(
+    pages: Pages,
     most: Bytes,
     time_limit: Nanos,
     stop: Stop<'_>,
 ) -> Result<Vec<f64>, PriceError> {
-    let page = page_size::base();
+    let stride = if pages == Pages::Huge { page_size::huge() } else { page_size::base() };
     let started = Instant::now();
     let mut held = Vec::new();
     let mut costs = Vec::new();
     while CHUNK.0 * (held.len() as u64 + 1) <= most.0 && started.elapsed() < time_limit.duration() {
         stop.check()?;
-        let mut chunk = Region::new(CHUNK, Pages::Base)?;
-        let (ns, count) = time_cpu(|| chunk.touch(Bytes(page.bytes())));
-        costs.push(ns / count as f64);
+        let mut chunk = Region::new(CHUNK, pages)?;
+        let (ns, _) = time_cpu(|| chunk.touch(Bytes(stride.bytes())));
+        costs.push(ns / chunk.size().pages(page_size::base()) as f64);
         held.push(chunk);
     }
     Ok(costs)
 }
 
+/// The chunks that cost more than memory that is there.
+pub(crate) fn find_slow(costs: &[f64], price_ns: f64) -> Vec<f64> {
+    costs.iter().copied().filter(|cost| *cost > SLOW * price_ns).collect()
+}
+
 /// The extra cost that these chunks show against the price of a backed page.
 pub(crate) fn find_extra(costs: &[f64], price_ns: f64) -> Fact<f64> {
-    let slow: Vec<f64> = costs.iter().copied().filter(|c| *c > SLOW * price_ns).collect();
-    match Measured::of(&slow) {
+    match Measured::of(&find_slow(costs, price_ns)) {
         Some(cost) => Fact::Known(cost.median - price_ns),
         None => Fact::missing("the host backed all memory that was touched"),
     }
@@ -61,10 +67,10 @@ mod tests {
 
     #[test]
     fn no_more_is_touched_than_allowed() {
-        let touch = |limit| touch_chunks(Bytes::mib(40), limit, Stop(&|| false));
+        let touch = |limit| touch_chunks(Pages::Base, Bytes::mib(40), limit, Stop(&|| false));
         assert_eq!(touch(Nanos::secs(60)).expect("memory").len(), 2);
         assert!(touch(Nanos(0)).expect("nothing").is_empty());
-        let stopped = touch_chunks(Bytes::mib(40), Nanos::secs(60), Stop(&|| true));
+        let stopped = touch_chunks(Pages::Base, Bytes::mib(40), Nanos::secs(60), Stop(&|| true));
         assert!(matches!(stopped, Err(PriceError::Interrupted)));
     }
 }

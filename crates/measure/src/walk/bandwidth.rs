@@ -7,11 +7,11 @@
 //! (each thread touches its own buffers first, so they are near it).
 
 use crate::error::PriceError;
+use crate::gate::Gate;
 use crate::stream::{Buffers, rate};
 use pagewise_kernel::{SysError, affinity, clock};
 use pagewise_model::walk::{Bandwidth, Rates};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 
 /// Most and least size of a buffer, and its unit.
@@ -105,8 +105,7 @@ fn rates(values: Values) -> Rates {
 
 /// The rates of one thread on each of `cpus`, all at work at the same time.
 fn together(cpus: &[u32], each: Bytes) -> Result<[f64; WORKS], PriceError> {
-    let gate =
-        Gate { threads: cpus.len(), arrived: AtomicUsize::new(0), left: AtomicBool::new(false) };
+    let gate = Gate::new(cpus.len());
     let spans = std::thread::scope(|scope| {
         let gate = &gate;
         let start = |cpu: &u32| {
@@ -114,7 +113,7 @@ fn together(cpus: &[u32], each: Bytes) -> Result<[f64; WORKS], PriceError> {
             let started =
                 std::thread::Builder::new().spawn_scoped(scope, move || work(cpu, each, gate));
             started.map_err(|error| {
-                gate.left.store(true, Ordering::Release);
+                gate.leave();
                 PriceError::from(SysError::new("clone", "a thread", error))
             })
         };
@@ -135,46 +134,15 @@ fn together(cpus: &[u32], each: Bytes) -> Result<[f64; WORKS], PriceError> {
 /// Beginning and end of each kind of work.
 type Spans = [(Nanos, Nanos); WORKS];
 
-/// Where the threads wait for each other. They look again and again, so that they begin together; one
-/// that ends early, or was never started, lets nobody wait for it.
-struct Gate {
-    threads: usize,
-    arrived: AtomicUsize,
-    left: AtomicBool,
-}
-
-impl Gate {
-    /// Waits until all threads have arrived for the `nth` time, from 1.
-    fn pass(&self, nth: usize) -> Result<(), PriceError> {
-        self.arrived.fetch_add(1, Ordering::AcqRel);
-        while self.arrived.load(Ordering::Acquire) < self.threads * nth {
-            if self.left.load(Ordering::Acquire) {
-                return Err(PriceError::Unavailable("another thread could not work".to_owned()));
-            }
-            std::thread::yield_now();
-        }
-        Ok(())
-    }
-}
-
-/// A thread at the gate; dropped, it has left.
-struct AtGate<'a>(&'a Gate);
-
-impl Drop for AtGate<'_> {
-    fn drop(&mut self) {
-        self.0.left.store(true, Ordering::Release);
-    }
-}
-
 fn work(cpu: u32, each: Bytes, gate: &Gate) -> Result<Spans, PriceError> {
-    let at = AtGate(gate);
+    let at = gate.enter();
     affinity::set(0, &[cpu])?;
     let mut buffers = Buffers::new(each)?;
     let works: [fn(&mut Buffers); WORKS] =
         [|buffers| buffers.read(), Buffers::write, Buffers::copy];
     let mut spans = [(Nanos(0), Nanos(0)); WORKS];
     for (nth, (work, span)) in works.iter().zip(&mut spans).enumerate() {
-        at.0.pass(nth + 1)?;
+        at.pass(nth + 1)?;
         let begin = clock::now();
         (0..PASSES).for_each(|_| work(&mut buffers));
         *span = (begin, clock::now());

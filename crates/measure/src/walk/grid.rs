@@ -1,7 +1,7 @@
 //! Which points are walked.
 
-use super::kinds::Kinds;
 use super::plan::Asked;
+use crate::kinds::Kinds;
 use pagewise_model::walk::{PageKind, Path, Point};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeSet;

@@ -21,11 +21,10 @@
 
 mod bandwidth;
 mod grid;
-mod kinds;
 mod layout;
 mod once;
 mod plan;
 mod rounds;
 
 pub use plan::{Asked, Cost, Parts, Plan};
-pub use rounds::{Company, Progress, run};
+pub use rounds::{Company, run};

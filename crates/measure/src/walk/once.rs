@@ -7,10 +7,10 @@
 //! not in it, what they did to its caches is. Memory of a pool is populated before it is touched: a touch beyond a
 //! cgroup's hugetlb limit would be `SIGBUS`, the call is an error.
 
-use super::kinds::Kinds;
 use super::layout::Layout;
 use crate::error::PriceError;
 use crate::kernels::list::{Links, List};
+use crate::kinds::Kinds;
 use crate::sample::{Stop, time_cpu};
 use pagewise_kernel::{SysError, affinity};
 use pagewise_model::walk::{PageKind, Path};

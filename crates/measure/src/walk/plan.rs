@@ -1,8 +1,8 @@
 //! What is to be walked, and what that will take: told before anything is begun.
 
-use super::kinds::Kinds;
 use super::{bandwidth, grid, once};
 use crate::error::PriceError;
+use crate::kinds::Kinds;
 use pagewise_kernel::proc::meminfo;
 use pagewise_kernel::{affinity, limits, topology};
 use pagewise_model::walk::{Cache, LINE, Order, PageKind, Path, Point, Unavailable};

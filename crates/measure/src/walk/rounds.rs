@@ -4,6 +4,7 @@ use super::bandwidth;
 use super::layout::Layout;
 use super::once::{self, Job, Taken};
 use super::plan::Plan;
+use crate::company::Progress;
 use crate::error::PriceError;
 use crate::sample::Stop;
 use pagewise_kernel::{affinity, clock, limits, tlb};
@@ -15,32 +16,8 @@ const LARGE: Bytes = Bytes::mib(64);
 /// Odd, so that every place of the order has a key of its own.
 const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How far a run is.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
-    /// Mappings that are done.
-    pub done: u64,
-    /// Mappings in all.
-    pub total: u64,
-    /// The point that is walked now.
-    pub point: &'a Point,
-}
-
 /// What a run needs from its caller.
-pub struct Company<'a> {
-    /// Puts indices into random order, by the seed of the plan.
-    pub shuffle: &'a mut dyn FnMut(&mut [usize]),
-    /// Whether the caller wants no more.
-    pub stop: &'a (dyn Fn() -> bool + Sync),
-    /// Told before each mapping.
-    pub tell: &'a mut dyn FnMut(&Progress<'_>),
-}
-
-impl std::fmt::Debug for Company<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Company").finish_non_exhaustive()
-    }
-}
+pub type Company<'a> = crate::company::Company<'a, Point>;
 
 /// Walks all points of `plan`. What was measured before the caller wanted no more, or before the cap,
 /// is in the result; points that lack samples say why.

@@ -32,7 +32,7 @@ pub(crate) struct Range {
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
-    pub(crate) label: &'static str,
+    pub(crate) label: String,
     /// Which of the colours of series.
     pub(crate) series: usize,
     /// The value, or why there is none.
@@ -174,7 +174,7 @@ fn draw_group(canvas: &mut Canvas, plot: &Plot, group: &Group, top: f64, unit: &
     for (i, row) in group.rows.iter().enumerate() {
         let middle = top + HEADER + (i as f64 + 0.5) * ROW;
         let at = At(LEFT - 10.0, middle + 4.0);
-        canvas.text("pw-faint", Anchor::End, at, row.label);
+        canvas.text("pw-faint", Anchor::End, at, &row.label);
         match &row.value {
             Ok(range) => draw_range(canvas, plot, row, *range, middle, unit),
             Err(why) => {
@@ -231,11 +231,12 @@ mod tests {
 
     fn ladder(marks: Vec<Mark>) -> Bars {
         let row = |median| Row {
-            label: "touched",
+            label: "touched".into(),
             series: 1,
             value: Ok(Range { median, least: median * 0.9, most: median * 1.1 }),
         };
-        let missing = Row { label: "forwarded", series: 2, value: Err("no <socket>".into()) };
+        let missing =
+            Row { label: "forwarded".into(), series: 2, value: Err("no <socket>".into()) };
         Bars {
             title: "A & B".into(),
             subtitle: "here".into(),

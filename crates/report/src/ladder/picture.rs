@@ -53,7 +53,7 @@ fn bars(ladder: &Ladder, caption: &str) -> Bars {
 
 fn group(points: &[Point]) -> Group {
     let row = |point: &Point| Row {
-        label: consumption_label(point.consumption),
+        label: consumption_label(point.consumption).to_owned(),
         series: match point.consumption {
             Consumption::Untouched => 0,
             Consumption::Touched => 1,

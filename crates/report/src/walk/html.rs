@@ -3,9 +3,9 @@
 use super::table::{best_ratio, kinds, ratio_text, sets};
 use super::{backing_text, describe, picture, protocol, rate_text, unsteady};
 use crate::chart::escape_markup;
-use crate::claims;
 use crate::document;
 use crate::number::{range_text, three_digits, whole_size};
+use crate::{advice, claims, lacking};
 use pagewise_model::run::Run;
 use pagewise_model::walk::{Bandwidth, Judgement, Path, Point, Walks};
 use pagewise_model::{Bytes, Fact};
@@ -17,11 +17,11 @@ pub fn html(run: &Run) -> String {
     if let Some(walks) = &run.walks {
         let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
         if let Some(judgement) = &walks.judgement {
-            out.push_str(&advice(judgement));
+            out.push_str(&advice::html(&judgement.advice));
         }
         out.push_str(&format!("<figure>{}</figure>\n", picture::svg(walks, &caption)));
         walks.lists().into_iter().for_each(|path| out.push_str(&list(walks, path)));
-        out.push_str(&unavailable(walks));
+        out.push_str(&lacking::html("Pages that are not to be had here", &super::lacking(walks)));
         if let Some(judgement) = &walks.judgement {
             out.push_str(&translation(judgement));
         }
@@ -30,11 +30,6 @@ pub fn html(run: &Run) -> String {
     let told = |walks: &Walks| format!("<p>{}.</p>\n", escape_markup(&protocol(walks)));
     out.push_str(&document::foot(run, &run.walks.as_ref().map_or_else(String::new, told)));
     out
-}
-
-fn advice(judgement: &Judgement) -> String {
-    let sentences = judgement.advice.iter().map(|s| format!("<li>{}</li>\n", escape_markup(s)));
-    format!("<h2>What this machine should do</h2>\n<ul>\n{}</ul>\n", sentences.collect::<String>())
 }
 
 fn list(walks: &Walks, path: Path) -> String {
@@ -78,22 +73,6 @@ fn worth(walks: &Walks, path: Path, set: Bytes) -> String {
             format!("<td>{}</td><td class=\"warn\">{}</td>", ratio_text(ratio), unsteady(ratio))
         },
     )
-}
-
-fn unavailable(walks: &Walks) -> String {
-    if walks.unavailable.is_empty() {
-        return String::new();
-    }
-    let one = |missing: &pagewise_model::walk::Unavailable| {
-        format!(
-            "<li><b>{}</b>: {}<br><span class=\"faint\">next step: {}</span></li>\n",
-            missing.pages.label(),
-            escape_markup(&missing.why),
-            escape_markup(&missing.next)
-        )
-    };
-    let all: String = walks.unavailable.iter().map(one).collect();
-    format!("<h2>Pages that are not to be had here</h2>\n<ul>\n{all}</ul>\n")
 }
 
 fn translation(judgement: &Judgement) -> String {

@@ -18,18 +18,21 @@ pub use csv::csv;
 pub use html::html;
 pub use picture::svg;
 
-use crate::claims;
+use crate::lacking::{self, Lacking};
 use crate::number::{counted, percent, range_text, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
+use crate::{advice, claims};
 use pagewise_model::walk::{
-    Bandwidth, Judgement, LINE, Order, PageKind, Path, Point, Ratio, Steadiness, Walks,
+    Bandwidth, Judgement, LINE, Order, PageKind, Path, Point, Ratio, Steadiness, Unavailable, Walks,
 };
 use pagewise_model::{Fact, Measured};
 
 /// What the claims are about.
 const CLAIMS: &str = "what the processor claims of its TLBs, and where loads begin to cost more";
+
+const LACKING: &str = "pages that are not to be had here";
 
 /// The walks as terminal text.
 #[must_use]
@@ -39,14 +42,14 @@ pub fn section(walks: &Walks, style: &Style) -> String {
         page.append(&table::list(walks, path, style));
         page.section(&table::overview(walks, style));
     }
-    page.section(&unavailable(walks, style));
+    page.section(&lacking::section(LACKING, &lacking(walks), style));
     if let Some(judgement) = &walks.judgement {
         page.section(&claims::section(CLAIMS, &judgement.claims, style));
         page.section(&backing(judgement, style));
     }
     page.section(&bandwidth(&walks.bandwidth, style));
     if let Some(judgement) = &walks.judgement {
-        page.section(&advice(judgement, style));
+        page.section(&advice::section(&judgement.advice, style));
     }
     page.finish()
 }
@@ -110,16 +113,14 @@ const fn unsteady(ratio: &Ratio) -> &'static str {
     }
 }
 
-fn unavailable(walks: &Walks, style: &Style) -> String {
-    let mut page = Page::new(style);
-    if !walks.unavailable.is_empty() {
-        page.heading("pages that are not to be had here");
-    }
-    for missing in &walks.unavailable {
-        page.item(missing.pages.label(), &missing.why);
-        page.para(&format!("next step: {}", missing.next), 16, Tone::Faint);
-    }
-    page.finish()
+/// The pages that are not to be had.
+fn lacking(walks: &Walks) -> Vec<Lacking<'_>> {
+    let all = walks.unavailable.iter().map(|Unavailable { pages, why, next }| Lacking {
+        label: pages.label().to_owned(),
+        why,
+        next,
+    });
+    all.collect()
 }
 
 /// What huge pages are to the TLB, in a sentence.
@@ -181,15 +182,6 @@ fn bandwidth(found: &Bandwidth, style: &Style) -> String {
         if let Some(why) = rates.read_gib_per_s.reason() {
             page.para(&format!("{who}: {why}"), 2, Tone::Faint);
         }
-    }
-    page.finish()
-}
-
-fn advice(judgement: &Judgement, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.heading("what this machine should do");
-    for sentence in &judgement.advice {
-        page.bullet(sentence, Tone::Plain);
     }
     page.finish()
 }

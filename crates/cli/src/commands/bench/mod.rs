@@ -1,5 +1,6 @@
 //! `pagewise bench`
 
+mod memory;
 mod pipe;
 mod result;
 mod rungs;
@@ -15,6 +16,7 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     match &args.what {
         BenchKind::Pipe(args) => pipe::run(args),
         BenchKind::Tlb(args) => tlb::run(args),
+        BenchKind::Memory(args) => memory::run(args),
     }
 }
 

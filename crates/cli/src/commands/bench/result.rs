@@ -6,6 +6,7 @@ use crate::commands::experiment::{INTERRUPTED, environment, keep};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_kernel::{clock, machine};
+use pagewise_measure::PriceError;
 use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
 use pagewise_model::run::{Run, RunKind};
@@ -37,6 +38,14 @@ pub(super) fn conclude(
         (None, true) => 0,
         (None, false) => UNFIT,
     }))
+}
+
+/// From what a bench cannot measure here to what is told.
+pub(super) fn unfit(error: PriceError, help: &str) -> Failure {
+    match error {
+        PriceError::Unavailable(why) => Failure::unfit(why).with_help(help),
+        other => Failure::usage(other.to_string()),
+    }
 }
 
 /// The kinds of drawing, by the end of the name.
@@ -84,7 +93,11 @@ fn draw(run: &Run, as_page: bool) -> Option<String> {
         let svg = || pagewise_report::ladder::svg(ladder, &caption);
         return Some(if as_page { pagewise_report::ladder::html(run) } else { svg() });
     }
-    let svg = |walks| pagewise_report::walk::svg(walks, &caption);
-    let walks = run.walks.as_ref()?;
-    Some(if as_page { pagewise_report::walk::html(run) } else { svg(walks) })
+    if let Some(walks) = &run.walks {
+        let svg = || pagewise_report::walk::svg(walks, &caption);
+        return Some(if as_page { pagewise_report::walk::html(run) } else { svg() });
+    }
+    let touches = run.first_touch.as_ref()?;
+    let svg = || pagewise_report::first_touch::svg(touches, &caption);
+    Some(if as_page { pagewise_report::first_touch::html(run) } else { svg() })
 }

@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::clock;
-use pagewise_measure::PriceError;
 use pagewise_measure::walk::{self, Asked, Company, Parts, Plan};
 use pagewise_model::Bytes;
 use pagewise_model::run::Outcome;
@@ -28,7 +27,8 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let asked = asked(args, seed)?;
     let _lock = lock()?;
     let stop = stop_flag()?;
-    let plan = Plan::new(asked).map_err(unfit)?;
+    let help = "ask for base pages or smaller sets; pagewise doctor says what there is";
+    let plan = Plan::new(asked).map_err(|error| result::unfit(error, help))?;
     if !out.quiet {
         terminal::complain(&announcement(&plan, args.repeats));
     }
@@ -106,14 +106,6 @@ fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> 
         .with_help("let the smallest set be no larger than the largest"));
     }
     Ok(())
-}
-
-fn unfit(error: PriceError) -> Failure {
-    match error {
-        PriceError::Unavailable(why) => Failure::unfit(why)
-            .with_help("ask for base pages or smaller sets; pagewise doctor says what there is"),
-        other => Failure::usage(other.to_string()),
-    }
 }
 
 /// What will be done, before it is.

@@ -8,7 +8,7 @@ use pagewise_model::{Bytes, PageSize};
 
 /// The page sizes of this machine.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kinds {
+pub(crate) struct Kinds {
     base: PageSize,
     huge: PageSize,
     /// Of the next larger pool; none where the kernel has none.
@@ -16,7 +16,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    pub(super) fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let huge = page_size::huge();
         let pools = hugetlb::sizes().unwrap_or_default();
         let giant = pools.into_iter().find(|page| *page > huge);
@@ -24,7 +24,7 @@ impl Kinds {
     }
 
     /// The page size of a kind; none where there is no such page.
-    pub(super) const fn page(self, kind: PageKind) -> Option<PageSize> {
+    pub(crate) const fn page(self, kind: PageKind) -> Option<PageSize> {
         match kind {
             PageKind::Base => Some(self.base),
             PageKind::Thp | PageKind::Pool => Some(self.huge),
@@ -32,22 +32,22 @@ impl Kinds {
         }
     }
 
-    pub(super) const fn base(self) -> PageSize {
+    pub(crate) const fn base(self) -> PageSize {
         self.base
     }
 
-    pub(super) const fn huge(self) -> PageSize {
+    pub(crate) const fn huge(self) -> PageSize {
         self.huge
     }
 
     /// What a set takes of memory on pages of a kind.
-    pub(super) fn resident(self, kind: PageKind, set: Bytes) -> Bytes {
+    pub(crate) fn resident(self, kind: PageKind, set: Bytes) -> Bytes {
         let page = self.page(kind).unwrap_or(self.base).bytes();
         Bytes(set.0.checked_next_multiple_of(page).unwrap_or(u64::MAX))
     }
 
     /// Memory on pages of a kind, not yet touched.
-    pub(super) fn map(self, kind: PageKind, size: Bytes) -> Result<Region, PriceError> {
+    pub(crate) fn map(self, kind: PageKind, size: Bytes) -> Result<Region, PriceError> {
         let region = match (kind, self.page(kind)) {
             (PageKind::Base, _) => Region::new(size, Pages::Base),
             (PageKind::Thp, _) => Region::new(size, Pages::Huge),
@@ -60,7 +60,7 @@ impl Kinds {
     }
 
     /// Fails unless all of `region` that is resident is on pages of the kind.
-    pub(super) fn prove(self, kind: PageKind, region: &Region) -> Result<PageSize, PriceError> {
+    pub(crate) fn prove(self, kind: PageKind, region: &Region) -> Result<PageSize, PriceError> {
         let wanted = self.page(kind).unwrap_or(self.base);
         match region.proven_page()? {
             Some(page) if page == wanted => Ok(page),
@@ -74,7 +74,7 @@ impl Kinds {
     }
 
     /// Takes one page of the kind, and gives it back.
-    pub(super) fn try_one(self, kind: PageKind) -> Result<(), Unavailable> {
+    pub(crate) fn try_one(self, kind: PageKind) -> Result<(), Unavailable> {
         let taken = || {
             let size = Bytes(self.page(kind).unwrap_or(self.base).bytes());
             let mut region = self.map(kind, size)?;

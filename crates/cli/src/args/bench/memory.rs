@@ -1,0 +1,50 @@
+//! `pagewise bench memory`
+
+use super::BenchResult;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use pagewise_measure::first_touch::words;
+use pagewise_model::Bytes;
+
+/// `pagewise bench memory`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise bench memory --quick                  the short form, under 20 s
+  pagewise bench memory --chart pages.html       everything, about a minute
+  pagewise bench memory --only on-demand,thp,populate-write --threads 8
+  pagewise bench memory --only split
+
+Memory is made, touched once in each page, and given back; each part is timed, and
+all are shown for each base page used, so that ways on pages of different sizes
+compare. The kernel's count of faults proves each way. What is not to be had is
+named with what would make it available. In a virtual machine memory is touched
+and freed beforehand; what its host takes for that is told apart.
+
+Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
+experiment runs, 130 interrupted: what is known by then is printed.")]
+pub(crate) struct BenchMemory {
+    /// The short form: mappings of 32M, at most 18 s
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these ways [default: all]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(words())
+    )]
+    pub(crate) only: Vec<String>,
+    /// Size of each mapping, rounded up to whole huge pages [default: 128M, less where
+    /// memory is short]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Bytes>,
+    /// Most threads that touch one mapping [default: one on each CPU, up to 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+    /// Fresh mappings of each way
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeats: u32,
+    #[command(flatten)]
+    pub(crate) result: BenchResult,
+}

@@ -1,0 +1,65 @@
+//! `bench memory` on this machine: measured, proven, kept, drawn; and ended early.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+
+use helper::{Place, experiment, once_free, only_turn, said};
+use pagewise_model::first_touch::Way;
+use pagewise_model::run::Run;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
+    let always: [&'a str; 4] = ["bench", "memory", "--only=on-demand,map-populate", "--size=2M"];
+    place.pagewise(&[&always, words].concat())
+}
+
+#[test]
+fn touches_are_measured_kept_and_drawn() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let (csv, svg) = (file("a.csv"), file("a.svg"));
+    let words = ["--repeats=2", "--threads=1", "--json", "--csv", &csv, "--chart", &svg];
+    let Some(done) = experiment(|| bench(&place, &words)) else { return };
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    assert!(said(&done.stderr).contains("3 points, 2 fresh mappings"), "{}", said(&done.stderr));
+    let run = Run::from_json(&done.stdout).unwrap();
+    let touches = run.first_touch.unwrap();
+    let demand = touches.plain(Way::OnDemand).unwrap();
+    assert_eq!((demand.has_expected_faults(), demand.samples.len()), (Some(true), 2));
+    assert_eq!(touches.plain(Way::MapPopulate).unwrap().has_expected_faults(), Some(true));
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + 3 * 2);
+    assert_eq!(touches.judgement.unwrap().advice.len(), 3);
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
+    let shown = place.pagewise(&["show", &run.id]).output().unwrap();
+    assert!(said(&shown.stdout).contains("what this machine should do"), "{}", said(&shown.stdout));
+}
+
+#[test]
+fn what_is_known_is_told_when_it_ends_early() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let interrupted = || {
+        let mut front = bench(&place, &["--repeats=1000"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The announcement comes when signals are taken and nothing is touched yet.
+        let mut said_first = String::new();
+        BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
+        if said_first.contains("another experiment runs") {
+            front.wait().unwrap();
+            return None;
+        }
+        assert!(said_first.contains("1000 fresh mappings"), "{said_first}");
+        kill_process(Pid::from_child(&front), Signal::INT).unwrap();
+        Some(front.wait_with_output().unwrap())
+    };
+    let Some(done) = once_free(interrupted) else { return };
+    assert_eq!(done.status.code(), Some(130));
+    assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
+}

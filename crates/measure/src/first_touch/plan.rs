@@ -1,0 +1,326 @@
+//! What is to be touched, and what that will take: told before anything is begun.
+
+use super::pool::Pool;
+use super::split::Splits;
+use super::ways::{self, Sizes};
+use crate::error::PriceError;
+use crate::kinds::Kinds;
+use pagewise_kernel::{affinity, limits};
+use pagewise_model::first_touch::{Point, Unavailable, Way};
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+
+/// The word for the splitting of a huge page.
+const SPLIT: &str = "split";
+/// Usual size of a mapping: more than private caches hold. At most a share of what may be taken.
+const SIZE: Bytes = Bytes::mib(128);
+const QUICK_SIZE: Bytes = Bytes::mib(32);
+const SHARE: u64 = 8;
+/// Most memory whose faults another thread answers: each is two wake-ups.
+const ANSWERED: Bytes = Bytes::mib(8);
+/// One page in so many is used where most of a populated mapping is not.
+const SELDOM: u64 = 10;
+/// Threads at most: beyond, contention is the same and the mapping would be cut too small.
+const MOST_THREADS: usize = 16;
+/// Memory that is touched and freed before a mapping, over what the mapping takes.
+const BEFORE: f64 = 1.25;
+/// Time for each base page that is filled, touched and given back, for estimates.
+const PAGE_NS: u64 = 1_200;
+/// Time of a repeat of the splitting.
+const SPLITTING: Nanos = Nanos::millis(30);
+/// Time of a mapping beside its pages: threads, a child, looks at its pages.
+const START: Nanos = Nanos::millis(4);
+/// Time beyond what is expected after which the whole is stopped.
+const PATIENCE: Nanos = Nanos::secs(20);
+/// The short form is stopped after this.
+const QUICK: Nanos = Nanos::secs(18);
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Only these [`words`]; all where empty.
+    pub only: Vec<String>,
+    /// Size of each mapping, rounded up to whole huge pages for each thread; without it what is usual,
+    /// less where memory is short.
+    pub size: Option<Bytes>,
+    /// Most threads.
+    pub threads: u32,
+    /// Fresh mappings of each point.
+    pub repeats: u32,
+    /// Smaller mappings and a cap of 18 s.
+    pub quick: bool,
+    /// Seed of all orders.
+    pub seed: u64,
+}
+
+/// What may be asked for: every way, and the splitting of a huge page.
+#[must_use]
+pub fn words() -> Vec<&'static str> {
+    let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.word()).collect();
+    words.extend([Way::Mthp { page_bytes: PageSize::BASE_64K }.word(), SPLIT]);
+    words
+}
+
+/// A plan for this machine.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) asked: Asked,
+    pub(super) size: Bytes,
+    pub(super) points: Vec<Point>,
+    pub(super) unavailable: Vec<Unavailable>,
+    pub(super) kinds: Kinds,
+    pub(super) sizes: Sizes,
+    pub(super) pool: Pool,
+    pub(super) cpus: Vec<u32>,
+    pub(super) most: limits::MemoryLimit,
+}
+
+/// What a plan takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Points.
+    pub points: u64,
+    /// Fresh mappings that will be made.
+    pub mappings: u64,
+    /// About how long it takes.
+    pub about_ns: Nanos,
+    /// When it is stopped, finished or not.
+    pub cap_ns: Nanos,
+    /// Size of each mapping.
+    pub size_bytes: Bytes,
+    /// Most memory taken at a time.
+    pub memory_bytes: Bytes,
+}
+
+impl Plan {
+    /// What was asked for, as far as this machine has the pages and the memory.
+    ///
+    /// # Errors
+    /// When the machine does not tell what it has, or nothing is left to be measured.
+    pub fn new(asked: Asked) -> Result<Self, PriceError> {
+        let kinds = Kinds::here();
+        let cpus = affinity::get(0)?;
+        if cpus.is_empty() {
+            return Err(PriceError::Unavailable("there is no CPU to run on".to_owned()));
+        }
+        let most = limits::own_memory()?;
+        let threads = threads(cpus.len().min(asked.threads as usize));
+        let unit = kinds.huge().bytes() * threads.last().copied().unwrap_or(1) as u64;
+        let usual = if asked.quick { QUICK_SIZE } else { SIZE };
+        let size = asked.size.unwrap_or_else(|| usual.min(Bytes(most.bytes.0 / SHARE)));
+        let size = Bytes(size.0.max(1).checked_next_multiple_of(unit).unwrap_or(u64::MAX));
+        let sizes = Sizes::here(kinds);
+        let mut plan = Self {
+            asked,
+            size,
+            points: Vec::new(),
+            unavailable: Vec::new(),
+            kinds,
+            sizes,
+            pool: Pool::here(kinds.huge()),
+            cpus,
+            most,
+        };
+        plan.add_points(&threads);
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn add_points(&mut self, threads: &[usize]) {
+        let sized: Vec<Way> = self.sizes.ways().collect();
+        let (first, rest) = Way::ALL.split_at(2);
+        for way in first.iter().copied().chain(sized).chain(rest.iter().copied()) {
+            if !self.is_asked(way.word()) {
+                continue;
+            }
+            match ways::try_way(way, self.kinds, &self.sizes, &self.pool) {
+                Ok(()) => self.add_way(way, threads),
+                Err(missing) => self.unavailable.push(missing),
+            }
+        }
+    }
+
+    fn is_asked(&self, word: &str) -> bool {
+        self.asked.only.is_empty() || self.asked.only.iter().any(|asked| asked == word)
+    }
+
+    /// Whether a huge page is split.
+    pub(super) fn has_split(&self) -> bool {
+        self.is_asked(SPLIT)
+    }
+
+    fn add_way(&mut self, way: Way, threads: &[usize]) {
+        let mut shapes = vec![(1, 1)];
+        if way == Way::MapPopulate {
+            shapes.push((SELDOM, 1));
+        }
+        if matches!(way, Way::OnDemand | Way::Thp | Way::PopulateWrite) {
+            shapes.extend(threads.iter().skip(1).map(|threads| (1, *threads)));
+        }
+        let points = shapes.into_iter().map(|(every, threads)| self.point(way, every, threads));
+        let points: Vec<Point> = points.collect();
+        self.points.extend(points);
+    }
+
+    fn point(&self, way: Way, every_pages: u64, threads: usize) -> Point {
+        let (base, huge) = (self.kinds.base(), self.kinds.huge());
+        let mapped_bytes = match way {
+            way if way.is_pool() => self.pool.share_of(self.size),
+            Way::Userfaultfd => self.size.min(ANSWERED),
+            _ => self.size,
+        };
+        let touchable = match way {
+            Way::Mthp { page_bytes } => {
+                let holes = self.sizes.holes(page_bytes);
+                let used = holes.stretch.0 - holes.hole.0;
+                Bytes(self.size.0 / holes.stretch.0.max(1) * used)
+            }
+            _ => mapped_bytes,
+        };
+        let used_pages = touchable.pages(base).div_ceil(every_pages);
+        Point {
+            way,
+            every_pages,
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            mapped_bytes,
+            used_pages,
+            page_bytes: Fact::missing("not touched"),
+            expected_faults: expected_faults(way, used_pages, touchable, huge),
+            samples: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Whether there is anything to do, and memory for it.
+    fn check(&self) -> Result<(), PriceError> {
+        if self.points.is_empty() && !self.has_split() {
+            let why = self.unavailable.first().map_or_else(
+                || "no way was asked for".to_owned(),
+                |missing| format!("{}: {}", missing.way.label(), missing.why),
+            );
+            return Err(PriceError::Unavailable(format!("nothing to measure: {why}")));
+        }
+        let cost = self.cost();
+        if cost.memory_bytes > self.most.bytes {
+            return Err(PriceError::Unavailable(format!(
+                "mappings of {} take {} with what goes before them, and only {} may be taken ({})",
+                self.size, cost.memory_bytes, self.most.bytes, self.most.bound_by
+            )));
+        }
+        Ok(())
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let repeats = u64::from(self.asked.repeats);
+        let splitting = if self.has_split() { SPLITTING } else { Nanos(0) };
+        let once = self.points.iter().fold(splitting, |sum, point| sum + self.time(point));
+        let about = Nanos(once.0.saturating_mul(repeats));
+        let largest = self.points.iter().map(|point| self.before(point)).max();
+        let split = if self.has_split() { Splits::memory(self.kinds) } else { Bytes(0) };
+        let file = if self.needs_file() { self.size } else { Bytes(0) };
+        Cost {
+            points: self.points.len() as u64,
+            mappings: self.points.len() as u64 * repeats,
+            about_ns: about,
+            cap_ns: if self.asked.quick { QUICK } else { about + about + PATIENCE },
+            size_bytes: self.size,
+            memory_bytes: largest.unwrap_or_default().max(split) + file,
+        }
+    }
+
+    pub(super) fn needs_file(&self) -> bool {
+        self.points.iter().any(|point| point.way.is_file())
+    }
+
+    /// What is touched and freed before a mapping of this point is made.
+    pub(super) fn before(&self, point: &Point) -> Bytes {
+        let taken = match point.way {
+            way if way.is_file() || way.is_pool() => 0,
+            Way::ForkCow | Way::ForkCowHuge => self.size.0.saturating_mul(2),
+            _ => self.size.0,
+        };
+        Bytes((taken as f64 * BEFORE) as u64)
+    }
+
+    fn time(&self, point: &Point) -> Nanos {
+        let pages = (self.before(point) + self.size).pages(self.kinds.base());
+        let is_huge = matches!(point.way, Way::Thp | Way::ForkCowHuge) || point.way.is_pool();
+        let each = if is_huge { PAGE_NS / 4 } else { PAGE_NS };
+        Nanos(pages.saturating_mul(each)) + START
+    }
+}
+
+/// Faults that one access to each page used must take.
+fn expected_faults(way: Way, used_pages: u64, touchable: Bytes, huge: PageSize) -> Fact<u64> {
+    match way {
+        Way::OnDemand | Way::Willneed | Way::ForkCow | Way::Userfaultfd => Fact::Known(used_pages),
+        Way::Thp | Way::PoolMap | Way::PoolMemfd | Way::PoolShm | Way::PoolFile => {
+            Fact::Known(touchable.pages(huge))
+        }
+        Way::Mthp { page_bytes } => Fact::Known(touchable.pages(page_bytes)),
+        Way::MapPopulate | Way::PopulateWrite | Way::PopulatePieces | Way::FilePopulateRead => {
+            Fact::Known(0)
+        }
+        Way::FileFaultAround | Way::FileWillneed => {
+            Fact::missing("the kernel decides how many pages one fault maps")
+        }
+        Way::ForkCowHuge => {
+            Fact::missing("the kernel decides whether it copies a huge page or base pages")
+        }
+    }
+}
+
+/// The powers of two up to the number of CPUs.
+fn threads(cpus: usize) -> Vec<usize> {
+    (0..usize::BITS)
+        .map(|bits| 1 << bits)
+        .take_while(|n| *n <= cpus.clamp(1, MOST_THREADS))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(only: &[&str]) -> Asked {
+        Asked {
+            only: only.iter().map(|word| (*word).to_owned()).collect(),
+            size: Some(Bytes::mib(4)),
+            threads: 1,
+            repeats: 3,
+            quick: false,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_plan_says_what_it_takes() {
+        let plan = Plan::new(asked(&["on-demand", "map-populate"])).expect("base pages");
+        let cost = plan.cost();
+        assert_eq!((cost.points, cost.mappings), (3, 9));
+        assert!(cost.cap_ns > cost.about_ns && cost.memory_bytes > cost.size_bytes, "{cost:?}");
+        let seldom = plan.points.iter().find(|p| p.every_pages == SELDOM).expect("the waste");
+        let pages = plan.size.pages(plan.kinds.base());
+        assert_eq!(seldom.used_pages, pages.div_ceil(SELDOM));
+        let quick = Plan::new(Asked { quick: true, ..asked(&[]) }).expect("base pages").cost();
+        assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
+    }
+
+    #[test]
+    fn what_is_too_large_is_no_plan() {
+        for size in [Bytes(1 << 50), Bytes(u64::MAX)] {
+            let size = Some(size);
+            let error = Plan::new(Asked { size, ..asked(&["on-demand", "fork-cow", "mthp"]) });
+            let error = error.expect_err("too large").to_string();
+            assert!(error.contains("may be taken"), "{error}");
+        }
+    }
+
+    #[test]
+    fn threads_are_powers_of_two() {
+        assert_eq!(threads(1), [1]);
+        assert_eq!(threads(6), [1, 2, 4]);
+        assert_eq!(threads(1000).last(), Some(&MOST_THREADS));
+    }
+}

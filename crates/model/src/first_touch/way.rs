@@ -1,0 +1,151 @@
+//! The ways to get memory.
+
+use crate::units::PageSize;
+use serde::{Deserialize, Serialize};
+
+/// How a program gets memory and has it filled with pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Private memory on base pages (`MADV_NOHUGEPAGE`), each mapped by the fault of its first touch.
+    OnDemand,
+    /// Private memory with `MADV_HUGEPAGE`: each first touch of a huge page maps all of it.
+    Thp,
+    /// The same, laid out so that only pages of this size fit.
+    Mthp {
+        /// The size.
+        page_bytes: PageSize,
+    },
+    /// `MAP_POPULATE`: everything is mapped by the call that makes the mapping.
+    MapPopulate,
+    /// `MADV_POPULATE_WRITE` of everything, then the touches.
+    PopulateWrite,
+    /// `MADV_POPULATE_WRITE` a huge page's worth at a time, each touched before the next.
+    PopulatePieces,
+    /// `MADV_WILLNEED`, then the touches.
+    Willneed,
+    /// Private mapping of a cached file, read: each fault maps the pages around it as well.
+    FileFaultAround,
+    /// The same after `MADV_POPULATE_READ`.
+    FilePopulateRead,
+    /// The same after `POSIX_MADV_WILLNEED`.
+    FileWillneed,
+    /// Memory on base pages that was there before a fork, written by the child: each write copies.
+    ForkCow,
+    /// The same on huge pages.
+    ForkCowHuge,
+    /// Faults that another thread of the program answers (`userfaultfd`, `UFFDIO_COPY`).
+    Userfaultfd,
+    /// The reserved pool by `MAP_HUGETLB`.
+    PoolMap,
+    /// The reserved pool by `memfd_create(MFD_HUGETLB)`.
+    PoolMemfd,
+    /// The reserved pool by System V shared memory with `SHM_HUGETLB`.
+    PoolShm,
+    /// The reserved pool by a file on a mounted hugetlbfs.
+    PoolFile,
+}
+
+impl Way {
+    /// Every way but the sizes that depend on the kernel ([`Way::Mthp`]), in the order in which they
+    /// are shown.
+    pub const ALL: [Self; 16] = [
+        Self::OnDemand,
+        Self::Thp,
+        Self::MapPopulate,
+        Self::PopulateWrite,
+        Self::PopulatePieces,
+        Self::Willneed,
+        Self::FileFaultAround,
+        Self::FilePopulateRead,
+        Self::FileWillneed,
+        Self::ForkCow,
+        Self::ForkCowHuge,
+        Self::Userfaultfd,
+        Self::PoolMap,
+        Self::PoolMemfd,
+        Self::PoolShm,
+        Self::PoolFile,
+    ];
+
+    /// As it is typed; [`Way::Mthp`] of any size is one word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::OnDemand => "on-demand",
+            Self::Thp => "thp",
+            Self::Mthp { .. } => "mthp",
+            Self::MapPopulate => "map-populate",
+            Self::PopulateWrite => "populate-write",
+            Self::PopulatePieces => "populate-pieces",
+            Self::Willneed => "willneed",
+            Self::FileFaultAround => "file",
+            Self::FilePopulateRead => "file-populate",
+            Self::FileWillneed => "file-willneed",
+            Self::ForkCow => "fork-cow",
+            Self::ForkCowHuge => "fork-cow-thp",
+            Self::Userfaultfd => "userfaultfd",
+            Self::PoolMap => "pool-map",
+            Self::PoolMemfd => "pool-memfd",
+            Self::PoolShm => "pool-shm",
+            Self::PoolFile => "pool-file",
+        }
+    }
+
+    /// As it is shown: the word, with its page size where the word alone does not say it.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Mthp { page_bytes } => format!("mthp {page_bytes}"),
+            other => other.word().to_owned(),
+        }
+    }
+
+    /// What it is, in a few words.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::OnDemand => "base pages, each by the fault of its first touch",
+            Self::Thp => "MADV_HUGEPAGE, by the fault of the first touch",
+            Self::Mthp { .. } => "pages of one size between base and huge, on demand",
+            Self::MapPopulate => "mapped whole by mmap",
+            Self::PopulateWrite => "MADV_POPULATE_WRITE of everything",
+            Self::PopulatePieces => "MADV_POPULATE_WRITE, one piece ahead of its use",
+            Self::Willneed => "MADV_WILLNEED, then on demand",
+            Self::FileFaultAround => "a cached file, read through a private mapping",
+            Self::FilePopulateRead => "the same after MADV_POPULATE_READ",
+            Self::FileWillneed => "the same after POSIX_MADV_WILLNEED",
+            Self::ForkCow => "base pages shared by fork, written by the child",
+            Self::ForkCowHuge => "huge pages shared by fork, written by the child",
+            Self::Userfaultfd => "each fault answered by another thread",
+            Self::PoolMap => "the reserved pool by MAP_HUGETLB",
+            Self::PoolMemfd => "the reserved pool by memfd_create(MFD_HUGETLB)",
+            Self::PoolShm => "the reserved pool by shmget(SHM_HUGETLB)",
+            Self::PoolFile => "the reserved pool by a file on hugetlbfs",
+        }
+    }
+
+    /// What it is held against: a file's pages are there already, those of fork are copied.
+    #[must_use]
+    pub const fn baseline(self) -> Self {
+        match self {
+            Self::FileFaultAround | Self::FilePopulateRead | Self::FileWillneed => {
+                Self::FileFaultAround
+            }
+            Self::ForkCow | Self::ForkCowHuge => Self::ForkCow,
+            _ => Self::OnDemand,
+        }
+    }
+
+    /// Takes pages of the reserved pool.
+    #[must_use]
+    pub const fn is_pool(self) -> bool {
+        matches!(self, Self::PoolMap | Self::PoolMemfd | Self::PoolShm | Self::PoolFile)
+    }
+
+    /// Reads a cached file.
+    #[must_use]
+    pub const fn is_file(self) -> bool {
+        matches!(self, Self::FileFaultAround | Self::FilePopulateRead | Self::FileWillneed)
+    }
+}

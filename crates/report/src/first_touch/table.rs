@@ -1,0 +1,148 @@
+//! Tables: what each way costs, what threads make of it, and what the kernel counted.
+
+use super::{groups, protocol, ratio, ratio_text};
+use crate::number::{count, range_text, three_digits};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::first_touch::{FirstTouch, Part, Point, Way};
+use pagewise_model::{Bytes, Fact, PageSize};
+
+/// Times of every way by one thread.
+pub(super) fn times(touches: &FirstTouch, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let base = touches.base_page_bytes;
+    page.heading(&format!("ns for each {base} used, until it is given back: one thread"));
+    page.para(&protocol(touches), 2, Tone::Faint);
+    for (title, points) in groups(touches) {
+        let mut table = Table::new(&[
+            (title, Align::Name),
+            (Part::Setup.label(), Align::Decimal),
+            (Part::Touch.label(), Align::Decimal),
+            (Part::Teardown.label(), Align::Decimal),
+            (Part::Whole.label(), Align::Decimal),
+            ("spread", Align::Left),
+            ("of the first", Align::Left),
+        ]);
+        for point in points {
+            table.row_with(time_row(touches, point), refused(point, style));
+        }
+        page.section(&table.render(style));
+    }
+    page.finish()
+}
+
+fn time_row(touches: &FirstTouch, point: &Point) -> Vec<Cell> {
+    let time = |part| {
+        let ns = point.page_ns(part);
+        ns.map_or_else(|| Cell::new("-", Tone::Faint), |ns| Cell::from(three_digits(ns.median)))
+    };
+    let parts = [Part::Setup, Part::Touch, Part::Teardown, Part::Whole];
+    let spread = point.page_ns(Part::Whole).map_or_else(String::new, |ns| range_text(&ns));
+    let ratio = ratio(touches, point).map_or_else(String::new, ratio_text);
+    let mut row = vec![Cell::from(point.label())];
+    row.extend(parts.map(time));
+    row.extend([Cell::new(spread, Tone::Faint), ratio.into()]);
+    row
+}
+
+fn page_cell(page: &Fact<PageSize>) -> Cell {
+    page.known().map_or_else(|| Cell::new("-", Tone::Faint), |page| Cell::from(page.to_string()))
+}
+
+fn refused(point: &Point, style: &Style) -> String {
+    let mut page = Page::new(style);
+    if let Some(why) = &point.refused {
+        page.para(
+            &format!("{} of its mappings were made: {why}", point.samples.len()),
+            4,
+            Tone::Faint,
+        );
+    }
+    page.finish()
+}
+
+/// What several threads make of it; nothing where only one touched.
+pub(super) fn threads(touches: &FirstTouch, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let mut table = Table::new(&[
+        ("", Align::Name),
+        ("threads", Align::Right),
+        ("ns", Align::Decimal),
+        ("spread", Align::Left),
+        ("CPU ns", Align::Decimal),
+        ("of one thread", Align::Left),
+    ]);
+    for point in touches.points.iter().filter(|p| is_of_threads(touches, p)) {
+        let ns = point.page_ns(Part::Whole);
+        let alone = touches.plain(point.way).and_then(|p| p.page_ns(Part::Whole));
+        let share = ns.zip(alone).map(|(ns, alone)| format!("{:.2}", ns.median / alone.median));
+        let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), three_digits);
+        let row = vec![
+            point.way.label().into(),
+            count(u64::from(point.threads)).into(),
+            figure(ns.map(|ns| ns.median)).into(),
+            Cell::new(ns.map_or_else(String::new, |ns| range_text(&ns)), Tone::Faint),
+            figure(point.cpu_page_ns()).into(),
+            share.unwrap_or_default().into(),
+        ];
+        table.row_with(row, refused(point, style));
+    }
+    let rows = table.render(style);
+    if !rows.is_empty() {
+        let base = touches.base_page_bytes;
+        page.heading(&format!(
+            "ns for each {base} used by several threads, each with its own part"
+        ));
+        page.append(&rows);
+    }
+    page.finish()
+}
+
+/// A point of several threads, or the one that they are held against.
+fn is_of_threads(touches: &FirstTouch, point: &Point) -> bool {
+    let mut several = touches.points.iter().filter(|p| p.threads > 1);
+    point.every_pages == 1 && several.any(|p| p.way == point.way)
+}
+
+/// What the kernel counted, for every way by one thread.
+pub(super) fn counts(touches: &FirstTouch, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading("what the kernel counted: before the first touch, and during the touches");
+    let mut table = Table::new(&[
+        ("", Align::Name),
+        ("page", Align::Right),
+        ("mapped before", Align::Right),
+        ("faults", Align::Right),
+        ("expected", Align::Right),
+        ("", Align::Left),
+    ]);
+    for point in touches.points.iter().filter(|p| p.threads == 1 && !p.samples.is_empty()) {
+        table.row(count_row(point));
+    }
+    page.append(&table.render(style));
+    page.finish()
+}
+
+fn count_row(point: &Point) -> Vec<Cell> {
+    let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), count);
+    let resident = point.resident_bytes();
+    vec![
+        point.label().into(),
+        page_cell(&point.page_bytes),
+        resident.as_ref().map_or_else(|| "-".to_owned(), Bytes::to_string).into(),
+        number(point.touch_faults()).into(),
+        number(point.expected_faults.known().copied()).into(),
+        Cell::new(remark(point), Tone::Warn),
+    ]
+}
+
+/// What is not as it must be.
+fn remark(point: &Point) -> &'static str {
+    let is_filled = matches!(point.way, Way::MapPopulate | Way::PopulateWrite);
+    match (point.has_expected_faults(), point.resident_bytes()) {
+        (Some(false), _) => "not as expected",
+        (_, Some(resident)) if is_filled && resident < point.mapped_bytes => "not all filled",
+        _ => "",
+    }
+}

@@ -1,0 +1,153 @@
+//! Constructed first touches: round numbers that come from no machine.
+
+use super::machine;
+use pagewise_model::first_touch::{
+    FirstTouch, Host, Judgement, Point, Ratio, Sample, SharedPool, Split, Unavailable, Way,
+};
+use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
+
+const PAGES: u64 = 4096;
+
+/// Three mappings that take about so many nanoseconds for each page used.
+pub(crate) fn point(way: Way, setup_ns: f64, touch_ns: f64, faults: u64) -> Point {
+    let all = |ns: f64, repeat: u32| {
+        Nanos::from_f64(ns * PAGES as f64 * (1.0 + 0.05 * (f64::from(repeat) - 1.0)))
+    };
+    let sample = |repeat: u32| Sample {
+        repeat,
+        place: repeat,
+        setup_ns: all(setup_ns, repeat),
+        touch_ns: all(touch_ns, repeat),
+        teardown_ns: all(80.0, repeat),
+        cpu_ns: all(setup_ns + touch_ns + 80.0, repeat),
+        setup_faults: 0,
+        touch_faults: faults,
+        resident_bytes: Fact::Known(if faults == 0 { Bytes::mib(16) } else { Bytes(0) }),
+    };
+    Point {
+        way,
+        every_pages: 1,
+        threads: 1,
+        mapped_bytes: Bytes::mib(16),
+        used_pages: PAGES,
+        page_bytes: Fact::Known(PageSize::BASE_4K),
+        expected_faults: Fact::Known(faults),
+        samples: (0..3).map(sample).collect(),
+        refused: None,
+    }
+}
+
+fn points() -> Vec<Point> {
+    let huge = Fact::Known(PageSize::PMD_2M);
+    let mthp = Way::Mthp { page_bytes: PageSize::BASE_64K };
+    let mut refused = point(Way::FilePopulateRead, 0.0, 0.0, 0);
+    refused.samples.clear();
+    refused.refused = Some("`madvise` on a file failed: Invalid argument".into());
+    let around = Fact::missing("the kernel decides how many pages one fault maps");
+    vec![
+        point(Way::OnDemand, 0.0, 900.0, PAGES),
+        Point { threads: 2, ..point(Way::OnDemand, 0.0, 520.0, PAGES) },
+        Point { page_bytes: huge, ..point(Way::Thp, 0.0, 120.0, 8) },
+        Point { page_bytes: Fact::Known(PageSize::BASE_64K), ..point(mthp, 1.0, 300.0, 256) },
+        point(Way::MapPopulate, 700.0, 4.0, 0),
+        Point { every_pages: 10, used_pages: PAGES / 10, ..point(Way::MapPopulate, 70.0, 1.0, 0) },
+        Point { expected_faults: Fact::Known(PAGES), ..point(Way::Willneed, 0.5, 901.0, 2000) },
+        Point { expected_faults: around, ..point(Way::FileFaultAround, 0.0, 60.0, 256) },
+        refused,
+        point(Way::ForkCow, 30.0, 1100.0, PAGES),
+    ]
+}
+
+fn ratio(way: Way, every_pages: u64, threads: u32, ratio: f64) -> Ratio {
+    let interval = Fact::Known((ratio - 0.02, ratio + 0.02));
+    Ratio { way, every_pages, threads, ratio, interval }
+}
+
+fn judgement() -> Judgement {
+    Judgement {
+        ratios: vec![
+            ratio(Way::Thp, 1, 1, 0.2),
+            ratio(Way::MapPopulate, 1, 1, 0.8),
+            ratio(Way::MapPopulate, 10, 1, 1.55),
+        ],
+        claims: vec![
+            Claim {
+                claim: "a huge page takes one fault instead of 512".into(),
+                answer: Answer::Confirmed,
+                why: "8 faults for 16.0 MiB, and 4096 on base pages".into(),
+            },
+            Claim {
+                claim: "MADV_WILLNEED fills anonymous memory".into(),
+                answer: Answer::Refuted,
+                why: "0 B mapped behind the call".into(),
+            },
+        ],
+        advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
+    }
+}
+
+fn flat(ns: f64) -> Measured {
+    Measured { median: ns, min: ns, max: ns, n: 1 }
+}
+
+fn unavailable() -> Vec<Unavailable> {
+    let pool = |way| Unavailable {
+        way,
+        why: "`mmap MAP_HUGETLB` on 2.0 MiB of memory failed: Cannot allocate memory".into(),
+        next: "as root: echo 512 > nr_hugepages".into(),
+    };
+    vec![pool(Way::PoolMap), pool(Way::PoolMemfd)]
+}
+
+/// Ways of every kind, one refused, one not as expected.
+pub(crate) fn touches() -> FirstTouch {
+    FirstTouch {
+        seed: 7,
+        repeats: 3,
+        quick: false,
+        cpus: vec![0, 1],
+        size_bytes: Bytes::mib(16),
+        most_bytes: Bytes::gib(1),
+        bound_by: "available memory".into(),
+        base_page_bytes: PageSize::BASE_4K,
+        huge_page_bytes: PageSize::PMD_2M,
+        points: points(),
+        unavailable: unavailable(),
+        host: vec![Host {
+            is_huge: false,
+            chunk_bytes: Bytes::mib(16),
+            chunks: 40,
+            slow_chunks: 10,
+            extra_page_ns: Fact::Known(800.0),
+        }],
+        split: Fact::Known(Split {
+            huge_pages: 8,
+            before_bytes: Bytes::mib(16),
+            after_bytes: Bytes(0),
+            split_ns: flat(3000.0),
+            mend_ns: flat(1500.0),
+            base_split_ns: flat(1000.0),
+            base_mend_ns: flat(900.0),
+        }),
+        shared_pool: Fact::Known(SharedPool {
+            mount: "/mnt/huge".into(),
+            pages: 8,
+            seen_pages: 8,
+            second_faults: 8,
+            executable: Fact::Known(true),
+        }),
+        judgement: Some(judgement()),
+    }
+}
+
+/// A saved run around first touches.
+pub(crate) fn bench(touches: FirstTouch) -> Run {
+    let command = ["pagewise", "bench", "memory"].map(str::to_owned).to_vec();
+    let mut run = Run::new(RunKind::Bench, "t-0001".into(), 1_700_000_000_000_000_000, command);
+    run.machine = Some(machine());
+    run.first_touch = Some(touches);
+    run.pagewise = "0.0.0".into();
+    run
+}
