@@ -82,7 +82,7 @@ pub(crate) enum Command {
     Profile(Profile),
     /// Every page fault: what it cost, who touched what; budgets for builds
     Faults(Box<Faults>),
-    /// What each technique is worth on this machine: pipes, rung by rung; page sizes
+    /// What each technique is worth on this machine: pipes, rung by rung; page sizes; first touches
     Bench(Bench),
     /// One address through the page table: levels, page, frame, mapping, neighbours
     Page(Page),

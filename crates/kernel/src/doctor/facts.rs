@@ -6,7 +6,7 @@
 use crate::proc::cpuinfo::{self, CpuInfo};
 use crate::proc::{buddyinfo, lines, meminfo, read_bytes, read_text, status};
 use crate::tlb::{self, Tlb};
-use crate::{page_table, thp};
+use crate::{page_size, page_table, thp};
 use pagewise_model::capability::Trait;
 
 /// Build options that decide what a remedy or a probe can do.
