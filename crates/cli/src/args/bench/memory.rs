@@ -15,11 +15,11 @@ Examples:
   pagewise bench memory --only on-demand,thp,populate-write --threads 8
   pagewise bench memory --only split
 
-Memory is made, touched once in each page, and given back; each part is timed, and
-all are shown for each base page used, so that ways on pages of different sizes
-compare. The kernel's count of faults proves each way. What is not to be had is
-named with what would make it available. In a virtual machine memory is touched
-and freed beforehand; what its host takes for that is told apart.
+Memory is made, touched once in each page, and given back; each part is timed,
+and all are shown for each base page used, so that ways on pages of different
+sizes compare. The kernel's count of faults proves each way. What is not to be
+had is named with what would make it available. In a virtual machine memory is
+touched and freed beforehand; what its host takes for that is told apart.
 
 Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
 experiment runs, 130 interrupted: what is known by then is printed.")]
