@@ -113,20 +113,19 @@ fn folios(state: &CacheState) -> String {
 fn came_of_it(file: &CachedFile, style: &Style) -> String {
     let mut page = Page::new(style);
     let took = file.took_ns.map_or_else(String::new, |took| format!(" in {took}"));
-    let change = || match &file.after {
-        Some(after) => format!(
+    let change = file.after.as_ref().map_or_else(String::new, |after| {
+        format!(
             "cached {} before and {} now, on huge pages {} before and {} now{took}",
             amount(&file.before.cached_bytes),
             amount(&after.cached_bytes),
             amount(&file.before.huge_bytes),
             amount(&after.huge_bytes)
-        ),
-        None => String::new(),
-    };
+        )
+    });
     match &file.outcome {
         None => {}
         Some(CacheOutcome::Done) if file.after.is_none() => page.para("done", INDENT, Tone::Good),
-        Some(CacheOutcome::Done) => page.para(&format!("done: {}", change()), INDENT, Tone::Good),
+        Some(CacheOutcome::Done) => page.para(&format!("done: {change}"), INDENT, Tone::Good),
         Some(CacheOutcome::Already) => {
             page.para("it was so before: nothing was changed", INDENT, Tone::Good);
         }
@@ -136,12 +135,12 @@ fn came_of_it(file: &CachedFile, style: &Style) -> String {
         }
         Some(CacheOutcome::Short { why }) => {
             page.para(&format!("not all of it: {why}"), INDENT, Tone::Warn);
-            page.para(&change(), INDENT, Tone::Plain);
+            page.para(&change, INDENT, Tone::Plain);
         }
         Some(CacheOutcome::Worse { why }) => {
             let text = format!("less than before, the file is all in the cache again: {why}");
             page.para(&text, INDENT, Tone::Bad);
-            page.para(&change(), INDENT, Tone::Plain);
+            page.para(&change, INDENT, Tone::Plain);
         }
     }
     page.finish()

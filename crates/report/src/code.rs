@@ -62,6 +62,11 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
             for file in files {
                 page.section(&warmed(file, style));
             }
+            let is_large = |file: &TextFile| file.size.text_bytes.0 >= slot_bytes.bytes();
+            if files.iter().any(|file| is_large(file) && file.huge().text_bytes == Bytes(0)) {
+                page.blank();
+                page.para("pagewise text explain FILE says why there is none", 0, Tone::Plain);
+            }
             if !missing_libraries.is_empty() {
                 page.blank();
                 let text = format!("libraries not found: {}", missing_libraries.join(", "));

@@ -28,6 +28,17 @@ fn a_file_explained() {
 }
 
 #[test]
+fn files_warmed_with_libraries() {
+    let TextReport::ExplainFile { slot_bytes, file } = explained() else { panic!("a file") };
+    let mut without = (*file).clone();
+    without.areas.clear();
+    let files = vec![*file, without];
+    let missing_libraries = vec!["libgone.so.1".to_owned()];
+    let run = text_run(TextReport::Warm { slot_bytes, files, missing_libraries });
+    check("text-warm.txt", &render(&run, &PLAIN));
+}
+
+#[test]
 fn a_process_explained() {
     check("text-process.txt", &render(&text_run(process()), &PLAIN));
 }

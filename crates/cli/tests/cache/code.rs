@@ -36,8 +36,14 @@ fn built(place: &Place, test: &str) -> Option<PathBuf> {
 
 /// Started, with every page of its code read.
 fn started(program: &Path) -> Child {
-    let mut child =
-        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    started_with(program, &[])
+}
+
+/// Started with words that change what it does, up to where it waits.
+fn started_with(program: &Path, words: &[&str]) -> Child {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
@@ -138,6 +144,41 @@ fn what_is_predicted_of_a_warmed_program_is_what_it_has() {
     }
     ended(child);
     assert_eq!(std::fs::read(&program).unwrap(), before, "not a byte has changed");
+}
+
+/// How the whole slots of the text of a program that runs with this word stand.
+fn standings(place: &Place, program: &Path, word: &str) -> Vec<Standing> {
+    let child = started_with(program, &[word]);
+    let running = explained_process(place, &child, program);
+    ended(child);
+    let text = running.areas.into_iter().filter(|area| area.kind == AreaKind::Text);
+    let whole = text.flat_map(|area| area.pieces);
+    let whole = whole.filter(|piece| piece.length_bytes.0 == page_size::huge().bytes());
+    whole.map(|piece| piece.standing).collect()
+}
+
+#[test]
+fn what_a_program_does_to_its_own_code_is_the_reason_given() {
+    const TEST: &str = "what_a_program_does_to_its_own_code_is_the_reason_given";
+    let place = Place::new();
+    let Some(program) = built(&place, TEST) else { return };
+    let (cache, _) = warmed(&place, &program);
+    if is_skipped(TEST, &cache) {
+        return;
+    }
+    let all = standings(&place, &program, "");
+    assert!(all.len() >= 2 && all.iter().all(|s| *s == Standing::Huge), "{all:?}");
+    let disabled = standings(&place, &program, "disabled");
+    assert!(disabled.iter().all(|s| *s == Standing::Disabled), "{disabled:?}");
+    let idle = standings(&place, &program, "idle");
+    assert!(idle.contains(&Standing::NotTouched), "{idle:?}");
+    let page = Bytes(page_size::base().bytes());
+    let copied = Standing::PrivateCopy { copied_bytes: page };
+    let written = standings(&place, &program, "written");
+    // The page in the middle may be in a mapping of its own now, which cuts its slot in two.
+    let small = written.iter().filter(|s| **s != Standing::Huge).count();
+    assert!(written.iter().all(|s| *s == Standing::Huge || *s == copied), "{written:?}");
+    assert!(small <= 1 && written.len() + 1 >= all.len(), "{written:?}");
 }
 
 #[test]
