@@ -75,6 +75,9 @@ pub(crate) struct Faults {
     /// Do not record how long faults take, at half the cost; only major ones are told apart
     #[arg(long, conflicts_with = "max_fault_time")]
     pub(crate) no_latency: bool,
+    /// Look lines of source up in separate debug files too (/usr/lib/debug): up to a second more
+    #[arg(long)]
+    pub(crate) debug_files: bool,
     /// Count the faults inside each system call too, by tracing the program: it runs slower
     #[arg(long)]
     pub(crate) account: bool,

@@ -88,6 +88,7 @@ fn wanted(args: &Faults) -> Wanted {
         exact: args.exact,
         stacks: args.stacks(),
         names: true,
+        debug_files: args.debug_files,
     }
 }
 

@@ -34,8 +34,8 @@ impl Image for Code {
 }
 
 impl Sink for Analysed {
-    fn take(&mut self, events: Vec<Event>) {
-        for event in events {
+    fn take(&mut self, events: &mut Vec<Event>) {
+        for event in events.drain(..) {
             self.analysis.take(event, &mut self.code);
         }
     }
@@ -59,8 +59,12 @@ pub(super) fn run(args: &Supervise) -> ExitCode {
             stacks: wanted.stacks,
             names: wanted.names,
             is_exact: wanted.exact,
+            calls: wanted.calls,
         };
-        Box::new(Analysed { analysis: Analysis::new(options), code: Code(Images::default()) })
+        Box::new(Analysed {
+            analysis: Analysis::new(options),
+            code: Code(Images::new(wanted.debug_files)),
+        })
     };
     match recorder::serve(args.fd, &make) {
         Ok(()) => ExitCode::SUCCESS,

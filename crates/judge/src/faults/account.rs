@@ -9,6 +9,7 @@ use pagewise_model::Fact;
 use pagewise_model::fault::{Account, CallKind, Ending};
 
 const NOT_FOLLOWED: &str = "system calls were not followed (--account)";
+const NOT_SEEN: &str = "needs kernel.perf_event_paranoid=1 or CAP_PERFMON";
 
 impl Analysis {
     /// Of all that was taken in.
@@ -27,7 +28,9 @@ impl Analysis {
         };
         let (start_faults, populate_faults) =
             (in_calls(CallKind::Start), in_calls(CallKind::Populate));
-        let terms = [&before_exec_faults, &kernel_faults, &start_faults, &populate_faults];
+        let outside_faults = self.outside_of_calls(ending);
+        let terms =
+            [&before_exec_faults, &kernel_faults, &start_faults, &populate_faults, &outside_faults];
         let known = terms.iter().filter_map(|term| term.known()).sum::<u64>();
         let explained = known.saturating_add(self.user_served);
         let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
@@ -39,6 +42,7 @@ impl Analysis {
             kernel_faults,
             start_faults,
             populate_faults,
+            outside_faults,
             calls: ending.calls.known().map(|calls| calls.calls.clone()).unwrap_or_default(),
             failed_faults: self.failed(),
             unexplained_faults: ending.counted_faults.clone().map(unexplained),
@@ -52,6 +56,15 @@ impl Analysis {
         }
         let early = if exec_is_known { 0 } else { self.kernel_early };
         Fact::Known(self.kernel_served + early)
+    }
+
+    /// Recorded in the kernel, in no call that the counters tell of.
+    fn outside_of_calls(&self, ending: &Ending) -> Fact<u64> {
+        match &ending.calls {
+            Fact::Missing(_) => Fact::missing(NOT_FOLLOWED),
+            Fact::Known(_) if !self.options.sees_kernel => Fact::missing(NOT_SEEN),
+            Fact::Known(calls) => Fact::Known(self.in_kernel.outside(&calls.inside)),
+        }
     }
 
     fn failed(&self) -> Fact<u64> {

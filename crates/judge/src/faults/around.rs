@@ -19,7 +19,7 @@ use super::address_space::Extent;
 use super::touched::{Before, Touched, WORD_BITS, bits_of, each_within};
 use pagewise_model::fault::FaultAround;
 use pagewise_model::{Bytes, PageSize};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// What one fault maps, by default (mm/memory.c, `fault_around_pages`).
@@ -39,7 +39,7 @@ pub(super) struct Around {
 
 /// The pages of a process that were mapped along with others: a bit each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beside(HashMap<u64, u64>);
+pub(super) struct Beside(FxHashMap<u64, u64>);
 
 /// A fault on a page of a file.
 #[derive(Debug, Clone, Copy)]

@@ -1,16 +1,16 @@
 //! Faults counted by what they have in common.
 
 use pagewise_model::fault::{GroupTally, Tally};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
 /// A tally for each key.
 #[derive(Debug)]
-pub(super) struct Groups<K>(HashMap<K, Tally>);
+pub(super) struct Groups<K>(FxHashMap<K, Tally>);
 
 impl<K> Default for Groups<K> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(FxHashMap::default())
     }
 }
 

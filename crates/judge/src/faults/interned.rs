@@ -1,18 +1,18 @@
 //! Values that come again and again, each kept once under a number.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
 /// Values with a number each.
 #[derive(Debug)]
 pub(super) struct Interned<T> {
     all: Vec<T>,
-    numbers: HashMap<T, u32>,
+    numbers: FxHashMap<T, u32>,
 }
 
 impl<T> Default for Interned<T> {
     fn default() -> Self {
-        Self { all: Vec::new(), numbers: HashMap::new() }
+        Self { all: Vec::new(), numbers: FxHashMap::default() }
     }
 }
 

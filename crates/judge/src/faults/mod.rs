@@ -28,6 +28,7 @@ mod groups;
 mod histogram;
 mod interned;
 mod open;
+mod outside;
 mod page_sizes;
 mod phases;
 mod race;
@@ -44,6 +45,7 @@ use churn::{Churning, Circumstances};
 use groups::Groups;
 use histogram::Histogram;
 use open::{Close, Open};
+use outside::InKernel;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::fault::event::{Begin, CallStack, Chain, End, ErrorCode, Event, What};
 use pagewise_model::fault::{
@@ -52,11 +54,11 @@ use pagewise_model::fault::{
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use phases::Phases;
 use race::{Look, Races};
+use rustc_hash::{FxHashMap, FxHashSet};
 use savings::Removable;
 use sites::Sites;
 pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
 use stacks::{Taken, Walked};
-use std::collections::{HashMap, HashSet};
 pub use timed::{Probe, timed};
 use touched::Before;
 
@@ -84,6 +86,8 @@ pub struct Options {
     pub names: bool,
     /// Each page that is touched is a fault of its own.
     pub is_exact: bool,
+    /// Calls are followed: what is recorded in the kernel is kept apart by its time, 8 bytes a fault.
+    pub calls: bool,
 }
 
 /// The faults of a program so far.
@@ -92,11 +96,11 @@ pub struct Analysis {
     options: Options,
     spaces: Spaces,
     sites: Sites,
-    open: HashMap<i32, Open>,
+    open: FxHashMap<i32, Open>,
     /// What the processor said about the fault that a thread is about to begin.
-    codes: HashMap<i32, ErrorCode>,
+    codes: FxHashMap<i32, ErrorCode>,
     /// Threads of which a beginning was seen, where not every one may have been.
-    begun: HashSet<i32>,
+    begun: FxHashSet<i32>,
     races: Races,
     first: Option<Nanos>,
     total: Tally,
@@ -122,6 +126,7 @@ pub struct Analysis {
     kernel_served: u64,
     /// Those before the first fault in user mode: the kernel was still building the image.
     kernel_early: u64,
+    in_kernel: InKernel,
     list: Vec<Fault>,
 }
 
@@ -133,9 +138,9 @@ impl Analysis {
             options,
             spaces: Spaces::new(options.page, options.is_exact),
             sites: Sites::default(),
-            open: HashMap::new(),
-            codes: HashMap::new(),
-            begun: HashSet::new(),
+            open: FxHashMap::default(),
+            codes: FxHashMap::default(),
+            begun: FxHashSet::default(),
             races: Races::default(),
             first: None,
             total: Tally::default(),
@@ -159,6 +164,7 @@ impl Analysis {
             user_served: 0,
             kernel_served: 0,
             kernel_early: 0,
+            in_kernel: InKernel::default(),
             list: Vec::new(),
         }
     }
@@ -353,7 +359,7 @@ impl Analysis {
             Close::Unserved(_) => self.unserved += 1,
             // Still under way when the recording ended.
             Close::Untold(_) if self.options.has_ends => {}
-            _ => self.count_mode(&open.begin),
+            _ => self.count_mode(open),
         }
         if let Close::Served { is_major, page } = close {
             self.by_cost.add(timed::cost(open, is_major), one);
@@ -363,8 +369,11 @@ impl Analysis {
         }
     }
 
-    fn count_mode(&mut self, begin: &Begin) {
-        let count = match begin.in_kernel {
+    fn count_mode(&mut self, open: &Open) {
+        if open.begin.in_kernel && self.options.calls {
+            self.in_kernel.add(open.begin.tid, open.at);
+        }
+        let count = match open.begin.in_kernel {
             true if self.user_served == 0 => &mut self.kernel_early,
             true => &mut self.kernel_served,
             false => &mut self.user_served,

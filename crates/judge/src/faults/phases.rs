@@ -21,7 +21,7 @@ use super::groups::{self, Groups};
 use pagewise_model::Nanos;
 use pagewise_model::fault::event::Map;
 use pagewise_model::fault::{Access, GroupTally, MappingKind, Phase, Tally};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// A fault, as far as phases need it.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ pub(super) struct Seen<'a> {
 /// All processes.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
-    processes: HashMap<i32, Progress>,
+    processes: FxHashMap<i32, Progress>,
     tallies: Groups<Phase>,
 }
 

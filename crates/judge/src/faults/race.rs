@@ -23,7 +23,8 @@
 
 use pagewise_model::Nanos;
 use pagewise_model::fault::{Access, Cause};
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// How long after its end a fault still counts.
 const WINDOW: Nanos = Nanos(50_000);
@@ -51,7 +52,7 @@ pub(super) struct Look {
 /// The faults that a coming one could race with, by page, each in the order of their beginnings.
 #[derive(Debug, Default)]
 pub(super) struct Races {
-    pages: HashMap<Page, Vec<Recent>>,
+    pages: FxHashMap<Page, Vec<Recent>>,
     /// When one on a page ended, in the order of time.
     ended: VecDeque<(Nanos, Page)>,
 }

@@ -5,7 +5,8 @@ use super::address_space::Code;
 use pagewise_model::Bytes;
 use pagewise_model::fault::event::{Begin, FrameRegisters};
 use pagewise_model::fault::{Site, SourceLine, StackEnd};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Stands for the file of the kernel's own instructions, whose offsets are their addresses.
 pub const KERNEL: &str = "[kernel]";
@@ -63,7 +64,7 @@ const fn is_kernel(code: &Code) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     all: Vec<(Code, Instruction)>,
-    numbers: HashMap<Code, u32>,
+    numbers: FxHashMap<Code, u32>,
 }
 
 impl Sites {

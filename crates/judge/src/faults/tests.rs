@@ -4,8 +4,8 @@ use super::*;
 use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
 use pagewise_model::fault::{
-    Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Phase, SourceLine,
-    ThreadCalls,
+    Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Inside, Phase,
+    SourceLine, ThreadCalls,
 };
 use pagewise_model::usage::Usage;
 
@@ -120,6 +120,7 @@ pub(super) fn options(sees_kernel: bool) -> Options {
         stacks: Stacks::Sampled,
         names: true,
         is_exact: false,
+        calls: false,
     }
 }
 
@@ -250,21 +251,25 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
         tally("execve", CallKind::Start, 20),
         tally("getdents64", CallKind::Copy, 1),
     ];
-    let mut analysis = Analysis::new(options(true));
+    let inside = vec![Inside { tid: 1, from_ns: Nanos(3), until_ns: Nanos(5) }];
+    let mut analysis = Analysis::new(Options { calls: true, ..options(true) });
     for event in [
         begin(1, 1, DATA),
         end(2, 1, DATA, false),
         in_kernel(begin(3, 1, DATA + 0x1000)),
         end(4, 1, DATA + 0x1000, false),
+        in_kernel(begin(6, 1, DATA + 0x2000)),
+        end(7, 1, DATA + 0x2000, false),
     ] {
         analysis.take(event, &mut Blind);
     }
     let exec = Fact::Known(ExecCounts { minor_faults: 21, major_faults: 0 });
     let ending = Ending {
-        calls: Fact::Known(ThreadCalls { calls: calls.clone() }),
-        ..ending(&usage(307, 0), &exec)
+        calls: Fact::Known(ThreadCalls { calls: calls.clone(), inside }),
+        ..ending(&usage(308, 0), &exec)
     };
     let account = analysis.conclude(&ending, &mut Blind).0.account;
+    assert_eq!(account.outside_faults, Fact::Known(1));
     assert_eq!(account.populate_faults, Fact::Known(256));
     // The one in the kernel that an event told of is among those counted at calls.
     assert_eq!(account.kernel_faults, Fact::Known(8));

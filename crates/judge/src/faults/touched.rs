@@ -2,7 +2,7 @@
 //! since: two bits a page, in regions of 512 pages; counts only in regions where a page was faulted
 //! on again.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// Pages in a word of bits.
@@ -23,7 +23,7 @@ pub(super) enum Before {
 
 /// Page numbers with the number of faults on each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Touched(HashMap<u64, Region>);
+pub(super) struct Touched(FxHashMap<u64, Region>);
 
 #[derive(Debug, Clone, Default)]
 struct Region {
@@ -100,7 +100,7 @@ impl Touched {
 /// Calls `each` with those of `all`, groups of `size` pages by their number, that have some of
 /// `pages`, and with their first page.
 pub(super) fn each_within<G>(
-    all: &mut HashMap<u64, G>,
+    all: &mut FxHashMap<u64, G>,
     size: u64,
     pages: &Range<u64>,
     mut each: impl FnMut(u64, &mut G),

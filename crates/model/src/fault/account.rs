@@ -1,7 +1,7 @@
 //! The kernel's own count of faults, and what explains it.
 //!
-//! `rusage = before exec + user + in calls + populated + executed + unexplained`. Each term has its
-//! own source; only the last is a difference.
+//! `rusage = before exec + user + in calls + outside of calls + populated + executed + unexplained`.
+//! Each term has its own source; only the last is a difference.
 
 use super::Attached;
 use crate::measured::Fact;
@@ -41,11 +41,25 @@ pub struct CallTally {
     pub faults: u64,
 }
 
+/// A time in which the counter of a thread rose inside a call, or before its first stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Inside {
+    /// The thread.
+    pub tid: i32,
+    /// The call began, by the monotonic clock.
+    pub from_ns: Nanos,
+    /// It ended.
+    pub until_ns: Nanos,
+}
+
 /// What the counters of all threads said at each of their calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCalls {
     /// By call, the most faults first.
     pub calls: Vec<CallTally>,
+    /// When those faults were taken, in order of threads and times.
+    #[serde(default)]
+    pub inside: Vec<Inside>,
 }
 
 impl ThreadCalls {
@@ -110,10 +124,18 @@ pub struct Account {
     pub start_faults: Fact<u64>,
     /// Inside calls that bring in pages or pin them.
     pub populate_faults: Fact<u64>,
+    /// In the kernel outside of calls: restartable sequences after a fork, signal frames, the end of a
+    /// thread.
+    #[serde(default = "not_told")]
+    pub outside_faults: Fact<u64>,
     /// The calls, where they were followed.
     pub calls: Vec<CallTally>,
     /// Recorded as begun and never served.
     pub failed_faults: Fact<u64>,
     /// What is left. Negative when processes were recorded that nobody waited for.
     pub unexplained_faults: Fact<i64>,
+}
+
+fn not_told() -> Fact<u64> {
+    Fact::missing("saved by an older pagewise")
 }

@@ -14,7 +14,7 @@ mod report;
 mod touch;
 mod working_set;
 
-pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, ThreadCalls};
+pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, Inside, ThreadCalls};
 pub use budget::{Broken, Budgets};
 pub use callers::{Callers, Stack, StackEnd, Stacks};
 pub use course::{Again, Churn, Phase, Saving};

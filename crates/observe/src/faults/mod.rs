@@ -53,9 +53,16 @@ pub struct Images {
     /// `None` for those that cannot be read.
     files: HashMap<String, Option<Image>>,
     kernel: OnceCell<Option<KernelSymbols>>,
+    debug_files: bool,
 }
 
 impl Images {
+    /// Takes lines of source from separate debug files too, where `debug_files` says so.
+    #[must_use]
+    pub fn new(debug_files: bool) -> Self {
+        Self { debug_files, ..Self::default() }
+    }
+
     /// The bytes of the instruction at `offset` of file `path`, which process `pid` has at
     /// `address`; without a file (an empty path) those in its memory. Empty where they cannot be
     /// had or are no code of x86-64.
@@ -84,7 +91,8 @@ impl Images {
     /// For each of these offsets of file `path` the line of source that its instruction came from,
     /// where there is debug information.
     pub fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
-        let found = self.image(path).and_then(|image| lines::find(&image.file, offsets));
+        let separate = self.debug_files;
+        let found = self.image(path).and_then(|image| lines::find(&image.file, separate, offsets));
         found.unwrap_or_else(|| vec![None; offsets.len()])
     }
 

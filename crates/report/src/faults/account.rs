@@ -26,6 +26,7 @@ pub(super) fn account(account: &Account, is_attached: bool, style: &Style) -> St
         ("  in the kernel, for the program", fact(&account.kernel_faults)),
         ("  making processes, executing programs", fact(&account.start_faults)),
         ("  populated and pinned pages", fact(&account.populate_faults)),
+        ("  in the kernel, outside of calls", fact(&account.outside_faults)),
         ("  unexplained", unexplained),
         ("begun and not served (not in rusage)", fact(&account.failed_faults)),
     ] {
@@ -61,10 +62,15 @@ fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
         Fact::Known(n) if n < 0 => "; below 0: processes that nobody waited for are not in rusage",
         _ => "",
     };
+    if account.outside_faults.known().is_some() {
+        return format!(
+            "unexplained holds what neither a counter at a call nor an event tells of{negative}"
+        );
+    }
     if account.start_faults.known().is_some() {
         return format!(
-            "unexplained holds what the kernel takes outside of calls: signal frames, what it writes \
-             after a fork, the end of processes{negative}"
+            "unexplained holds what the kernel takes outside of calls, which needs rights to see: \
+             signal frames, what it writes after a fork, the end of processes{negative}"
         );
     }
     let mut parts = vec!["populated and pinned pages", "making processes and executing programs"];

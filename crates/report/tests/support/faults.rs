@@ -131,6 +131,7 @@ fn account() -> Account {
         kernel_faults: Fact::missing("needs kernel.perf_event_paranoid=1"),
         start_faults: Fact::missing("not followed"),
         populate_faults: Fact::missing("not followed"),
+        outside_faults: Fact::missing("not followed"),
         calls: vec![],
         failed_faults: Fact::Known(1),
         unexplained_faults: Fact::Known(1),

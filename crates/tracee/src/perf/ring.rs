@@ -20,6 +20,8 @@ pub(super) struct Ring {
     map_bytes: usize,
     data_bytes: usize,
     page_bytes: usize,
+    /// What was moved out last; as large as the most that ever was.
+    moved: Vec<u8>,
     /// Keeps the ring alive; unmapped before it closes.
     event: OwnedFd,
 }
@@ -44,7 +46,8 @@ impl Ring {
             let map_bytes = page_bytes + data_bytes;
             match map(&event, map_bytes) {
                 Ok(base) => {
-                    return Ok(Self { base, map_bytes, data_bytes, page_bytes, event });
+                    let moved = Vec::new();
+                    return Ok(Self { base, map_bytes, data_bytes, page_bytes, moved, event });
                 }
                 Err(error) if data_bytes == page_bytes => return Err(error),
                 Err(_) => data_bytes /= 2,
@@ -58,18 +61,22 @@ impl Ring {
     }
 
     /// Moves all complete records out of the ring.
-    pub(super) fn drain(&mut self) -> Vec<u8> {
+    pub(super) fn drain(&mut self) -> &[u8] {
         let head = self.head().load(Ordering::Acquire);
         let tail = self.tail().load(Ordering::Relaxed);
         let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(self.data_bytes);
         let start = usize::try_from(tail % self.data_bytes as u64).unwrap_or(0);
-        let mut bytes = vec![0; length];
+        let mut moved = std::mem::take(&mut self.moved);
+        if moved.len() < length {
+            moved.resize(length, 0);
+        }
         let to_end = length.min(self.data_bytes - start);
-        let (first, rest) = bytes.split_at_mut(to_end);
+        let (first, rest) = moved[..length].split_at_mut(to_end);
         self.copy_out(start, first);
         self.copy_out(0, rest);
         self.tail().store(head, Ordering::Release);
-        bytes
+        self.moved = moved;
+        &self.moved[..length]
     }
 
     fn copy_out(&self, offset: usize, into: &mut [u8]) {

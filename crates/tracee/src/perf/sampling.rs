@@ -104,7 +104,7 @@ fn drain_until(mut rings: Vec<Ring>, stopped: &mpsc::Receiver<()>) -> Stacks {
     loop {
         let last = stopped.recv_timeout(DRAIN_EVERY) != Err(RecvTimeoutError::Timeout);
         for ring in &mut rings {
-            stacks.add(record::parse(&ring.drain()).0);
+            stacks.add(record::parse(ring.drain()).0);
         }
         if last {
             return stacks;

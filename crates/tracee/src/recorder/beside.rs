@@ -19,6 +19,7 @@ const WANTED: Wanted = Wanted {
     calls: false,
     stacks: Stacks::None,
     names: false,
+    debug_files: false,
     exact: false,
 };
 

@@ -48,6 +48,8 @@ pub struct Wanted {
     pub stacks: Stacks,
     /// Look up functions and lines of source.
     pub names: bool,
+    /// Read lines of source from separate debug files too.
+    pub debug_files: bool,
     /// Make each page that is touched a fault of its own.
     pub exact: bool,
 }
@@ -65,8 +67,8 @@ pub struct Conclusion {
 
 /// Takes events as they come.
 pub trait Sink {
-    /// Takes some, in the order of their time.
-    fn take(&mut self, events: Vec<Event>);
+    /// Takes some out of `events`: all of them, in the order of their time.
+    fn take(&mut self, events: &mut Vec<Event>);
     /// Says what came of them.
     fn conclude(self: Box<Self>, ending: &Ending) -> Conclusion;
 }

@@ -22,9 +22,6 @@ use std::os::unix::net::UnixStream;
 /// makes code; doubled each time up to the longest.
 const SHORT_PAUSE: Nanos = Nanos::millis(5);
 const LONG_PAUSE: Nanos = Nanos::millis(100);
-/// After how many events the rings of the faults are emptied again: stacks take long to walk, 10 us
-/// each and some milliseconds where a file is new.
-const EVENTS_AT_ONCE: usize = 64;
 
 /// Serves the front at the other end of socket `fd`, a descriptor number this process was started
 /// with and that nothing else in it uses. Returns when the front is gone or has all it asked for.
@@ -72,6 +69,7 @@ fn record(
     sink: &mut dyn Sink,
 ) -> io::Result<Option<Ending>> {
     let mut pace = Pace::default();
+    let mut events = Vec::new();
     loop {
         let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
         fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -85,19 +83,31 @@ fn record(
                 Some(_) => return Err(io::ErrorKind::InvalidData.into()),
                 None => return Ok(None),
             };
-            let mut last = rings.finish();
             let until = ending.until_ns.unwrap_or(Nanos(u64::MAX));
-            last.retain(|event| event.at_ns <= until);
-            sink.take(last);
+            rings.finish();
+            give(rings, &mut events, &mut |events| {
+                events.retain(|event| event.at_ns <= until);
+                sink.take(events);
+            });
             return Ok(Some(ending));
         }
-        let events = rings.drain();
-        pace.after(&events);
-        let mut events = events.into_iter().peekable();
-        while events.peek().is_some() {
-            sink.take(events.by_ref().take(EVENTS_AT_ONCE).collect());
-            rings.make_room();
+        rings.drain();
+        give(rings, &mut events, &mut |events| {
+            pace.saw(events);
+            sink.take(events);
+        });
+        pace.slow_down();
+    }
+}
+
+/// Gives what can be taken from `rings` to `take`, by way of `events`.
+fn give(rings: &mut FaultRings, events: &mut Vec<Event>, take: &mut dyn FnMut(&mut Vec<Event>)) {
+    loop {
+        rings.take(events);
+        if events.is_empty() {
+            return;
         }
+        take(events);
     }
 }
 
@@ -115,10 +125,13 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// After these events.
-    fn after(&mut self, events: &[Event]) {
+    fn saw(&mut self, events: &[Event]) {
         let makes_code = |event: &Event| matches!(&event.what, What::Map(map) if is_made(map));
         self.makes_code = self.makes_code || events.iter().any(makes_code);
+    }
+
+    /// After a round.
+    fn slow_down(&mut self) {
         self.pause = match self.makes_code {
             true => SHORT_PAUSE,
             false => Nanos(self.pause.0.saturating_mul(2)).min(LONG_PAUSE),
@@ -166,20 +179,18 @@ mod tests {
         let mut pace = Pace::default();
         let pauses: Vec<u64> = (0..7)
             .map(|_| {
-                pace.after(&[
-                    map(true, "/lib/libc.so.6"),
-                    map(false, "//anon"),
-                    map(true, "[vdso]"),
-                ]);
+                pace.saw(&[map(true, "/lib/libc.so.6"), map(false, "//anon"), map(true, "[vdso]")]);
+                pace.slow_down();
                 pace.pause.0 / 1_000_000
             })
             .collect();
         assert_eq!(pauses, [10, 20, 40, 80, 100, 100, 100]);
         for path in ["", "//anon", "[anon:code]", "/memfd:code (deleted)"] {
             let mut pace = pace;
-            pace.after(&[map(true, path)]);
+            pace.saw(&[map(true, path)]);
+            pace.slow_down();
             assert_eq!(pace.pause, SHORT_PAUSE, "{path}");
-            pace.after(&[]);
+            pace.slow_down();
             assert_eq!(pace.pause, SHORT_PAUSE, "{path}");
         }
     }

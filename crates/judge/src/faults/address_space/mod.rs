@@ -17,7 +17,8 @@ use crate::faults::touched::{Before, Touched};
 use pagewise_model::fault::event::{Map, Registers};
 use pagewise_model::fault::{FaultAround, MappingKind, PageForecast, Place};
 use pagewise_model::{Bytes, PageSize};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// An address in a mapping this near to the stack pointer is on a stack.
@@ -59,7 +60,7 @@ struct Range {
 pub(super) struct Mappings {
     ranges: BTreeMap<u64, Range>,
     /// Files of which a part may be executed.
-    images: HashSet<u32>,
+    images: FxHashSet<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +75,7 @@ struct Process {
 #[derive(Debug)]
 pub(super) struct Spaces {
     page: PageSize,
-    processes: HashMap<i32, Process>,
+    processes: FxHashMap<i32, Process>,
     /// Processes seen, ended ones included.
     seen: u64,
     touched_pages: u64,
@@ -93,7 +94,7 @@ impl Spaces {
         paths.number(&String::new());
         Self {
             page,
-            processes: HashMap::new(),
+            processes: FxHashMap::default(),
             seen: 0,
             touched_pages: 0,
             forecasts: Forecasts::new(page),

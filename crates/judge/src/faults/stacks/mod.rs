@@ -8,7 +8,7 @@
 use super::address_space::Code;
 use super::interned::Interned;
 use pagewise_model::fault::StackEnd;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Distinct stacks that are kept; those beyond count as not taken.
 const MOST_STACKS: usize = 100_000;
@@ -26,9 +26,9 @@ pub(super) struct Walked {
 pub(super) struct Taken {
     distinct: Interned<Walked>,
     /// How many faults each stack stands for, by the instruction.
-    by_code: HashMap<Code, HashMap<u32, u64>>,
+    by_code: FxHashMap<Code, FxHashMap<u32, u64>>,
     /// Of threads whose fault has not begun yet: address and stack.
-    early: HashMap<i32, (u64, u32)>,
+    early: FxHashMap<i32, (u64, u32)>,
     count: u64,
     pub(super) lost: u64,
 }

@@ -1,47 +1,75 @@
-//! Events of many CPUs in the order of their time.
+//! Events of many rings in the order of their time.
 //!
-//! Each ring is in order by itself. An event may be published some time after its own time, so
-//! what is younger than the start of the round before stays until the next round.
+//! Each ring is in order by itself, so the next event of all is the oldest of those that are first in
+//! theirs. An event may be published some time after its own time, so what is younger than the start
+//! of the round before stays until the next round.
 
 use pagewise_model::Nanos;
 use pagewise_model::fault::event::Event;
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
-/// Events that wait for older ones.
+/// Events that wait for older ones, by their ring.
 #[derive(Debug, Default)]
 pub(super) struct Merge {
-    waiting: Vec<Event>,
+    rings: Vec<VecDeque<Event>>,
+    /// When the newest round began.
+    round: Nanos,
     /// When the round before began: all older events have been added.
     complete_until: Nanos,
 }
 
 impl Merge {
-    pub(super) fn add(&mut self, event: Event) {
-        self.waiting.push(event);
+    /// Adds an event of a ring.
+    pub(super) fn add(&mut self, ring: usize, event: Event) {
+        if self.rings.len() <= ring {
+            self.rings.resize_with(ring + 1, VecDeque::new);
+        }
+        let Some(waiting) = self.rings.get_mut(ring) else { return };
+        let is_late = waiting.back().is_some_and(|last| last.at_ns > event.at_ns);
+        if is_late {
+            let at = waiting.partition_point(|other| other.at_ns <= event.at_ns);
+            waiting.insert(at, event);
+        } else {
+            waiting.push_back(event);
+        }
     }
 
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.rings.iter().map(VecDeque::len).sum()
     }
 
-    /// The events that no older one can follow any more; this round began at `round`.
-    pub(super) fn release(&mut self, round: Nanos) -> Vec<Event> {
-        let until = std::mem::replace(&mut self.complete_until, round);
-        self.sort();
-        let cut = self.waiting.partition_point(|event| event.at_ns < until);
-        let rest = self.waiting.split_off(cut);
-        std::mem::replace(&mut self.waiting, rest)
+    /// A round begins: what was published before it is added in it.
+    pub(super) fn begin_round(&mut self, at: Nanos) {
+        self.complete_until = std::mem::replace(&mut self.round, at);
     }
 
-    /// All of them.
-    pub(super) fn release_all(&mut self) -> Vec<Event> {
-        self.sort();
-        std::mem::take(&mut self.waiting)
+    /// Nothing will be added any more.
+    pub(super) fn end(&mut self) {
+        self.complete_until = Nanos(u64::MAX);
     }
 
-    /// Stable, so that events of one ring with the same time keep their order.
-    fn sort(&mut self) {
-        self.waiting.sort_by_key(|event| event.at_ns);
+    /// Moves the next events that no older one can follow any more to `into`, up to `most` there.
+    /// Those of one ring with the same time keep their order.
+    pub(super) fn release(&mut self, into: &mut Vec<Event>, most: usize) {
+        let first = |(number, ring): (usize, &VecDeque<Event>)| {
+            Some(Reverse((ring.front()?.at_ns, number)))
+        };
+        let mut firsts: BinaryHeap<_> = self.rings.iter().enumerate().filter_map(first).collect();
+        while into.len() < most
+            && let Some(mut oldest) = firsts.peek_mut()
+            && let Reverse((at, number)) = *oldest
+            && at < self.complete_until
+            && let Some(ring) = self.rings.get_mut(number)
+        {
+            into.extend(ring.pop_front());
+            match ring.front() {
+                Some(next) => *oldest = Reverse((next.at_ns, number)),
+                None => drop(PeekMut::pop(oldest)),
+            }
+        }
     }
 }
 
@@ -49,22 +77,57 @@ impl Merge {
 mod tests {
     use super::*;
     use pagewise_model::fault::event::What;
+    use proptest::prelude::*;
 
     fn event(at: u64) -> Event {
         Event { at_ns: Nanos(at), what: What::Lost { records: at } }
     }
 
+    fn released(merge: &mut Merge) -> Vec<u64> {
+        let mut events = Vec::new();
+        merge.release(&mut events, usize::MAX);
+        events.iter().map(|event| event.at_ns.0).collect()
+    }
+
     #[test]
     fn what_an_older_event_may_precede_is_held_back() {
         let mut merge = Merge::default();
-        let times = |events: Vec<Event>| events.iter().map(|e| e.at_ns.0).collect::<Vec<_>>();
-        [5, 9, 4, 8].into_iter().for_each(|at| merge.add(event(at)));
-        assert_eq!(times(merge.release(Nanos(7))), [0_u64; 0]);
-        [6, 12].into_iter().for_each(|at| merge.add(event(at)));
-        assert_eq!(times(merge.release(Nanos(11))), [4, 5, 6]);
-        merge.add(event(10));
-        assert_eq!(times(merge.release(Nanos(20))), [8, 9, 10]);
-        assert_eq!(times(merge.release_all()), [12]);
-        assert!(merge.release_all().is_empty());
+        merge.begin_round(Nanos(7));
+        [(0, 5), (0, 9), (1, 4), (1, 8)].iter().for_each(|(ring, at)| merge.add(*ring, event(*at)));
+        assert_eq!(released(&mut merge), [0_u64; 0]);
+        merge.begin_round(Nanos(11));
+        [(2, 6), (0, 12)].iter().for_each(|(ring, at)| merge.add(*ring, event(*at)));
+        assert_eq!(released(&mut merge), [4, 5, 6]);
+        merge.begin_round(Nanos(20));
+        merge.add(1, event(10));
+        assert_eq!(released(&mut merge), [8, 9, 10]);
+        merge.end();
+        assert_eq!(released(&mut merge), [12]);
+        assert_eq!((released(&mut merge), merge.waiting()), (vec![], 0));
+    }
+
+    #[test]
+    fn no_more_are_released_than_are_wanted() {
+        let mut merge = Merge::default();
+        (0..10).for_each(|at| merge.add((at % 3) as usize, event(at)));
+        merge.end();
+        let mut events = vec![event(0)];
+        merge.release(&mut events, 4);
+        assert_eq!((events.len(), merge.waiting()), (4, 7));
+        assert_eq!(released(&mut merge), [3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    proptest! {
+        #[test]
+        fn all_come_in_order_whatever_the_order_of_each_ring(
+            all in prop::collection::vec((0_usize..5, 0_u64..50), 0..200),
+        ) {
+            let mut merge = Merge::default();
+            all.iter().for_each(|(ring, at)| merge.add(*ring, event(*at)));
+            merge.end();
+            let mut times: Vec<u64> = all.iter().map(|(_, at)| *at).collect();
+            times.sort_unstable();
+            prop_assert_eq!(released(&mut merge), times);
+        }
     }
 }

@@ -49,8 +49,13 @@ use tracepoint::Tracepoints;
 const RING_BYTES: usize = 4 << 20;
 /// What a ring should not be below: 256 pages of 4 KiB.
 const LEAST_RING_BYTES: usize = 1 << 20;
-/// Events that are held between two rounds, some 150 bytes each, before rings are left to fill.
+/// Events that are held between two rounds, some 120 bytes each, before rings are left to fill.
 const MOST_WAITING: usize = 1 << 18;
+/// How many events are taken at once.
+const EVENTS_AT_ONCE: usize = 64;
+/// How long rings may go on to fill while events are worked through: the smallest has room for 7 ms of
+/// faults that come every microsecond. Each look at them takes cache lines from those who write there.
+const ROOM_EVERY: Nanos = Nanos::millis(2);
 
 /// Why faults cannot be recorded, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
@@ -85,6 +90,8 @@ pub struct FaultRings {
     streams: Streams,
     stacks: Option<StackRings>,
     merge: Merge,
+    /// When the rings were emptied last.
+    emptied: Nanos,
     /// What happened before it is left out: not all threads were followed yet.
     since: Nanos,
     before: Before,
@@ -160,6 +167,7 @@ impl FaultRings {
             streams: Streams::new(!choice.on_exec),
             stacks: StackRings::open(&choice),
             merge: Merge::default(),
+            emptied: Nanos(0),
             since: Nanos(0),
             before: Before::default(),
         })
@@ -208,45 +216,50 @@ impl FaultRings {
         self.rings.iter().map(|(_, ring)| ring.event()).chain(stacks)
     }
 
-    /// Empties the rings. Gives the events in the order of their time, all but the newest, which
-    /// another CPU may still add to.
-    pub fn drain(&mut self) -> Vec<Event> {
-        let before = clock::now();
+    /// Empties the rings. What was there before the last time can be taken then: another CPU may still
+    /// add to what is newer.
+    pub fn drain(&mut self) {
+        self.merge.begin_round(clock::now());
         self.collect();
-        self.merge.release(before)
     }
 
-    /// Empties the rings a last time and gives all that is left.
-    pub fn finish(&mut self) -> Vec<Event> {
+    /// Empties the rings a last time; all that is left can be taken then.
+    pub fn finish(&mut self) {
         self.collect();
-        self.merge.release_all()
+        self.merge.end();
+    }
+
+    /// Puts the next events in the place of those in `events`, in the order of their time; none when
+    /// there are no more for now. Meanwhile rings of the faults that fill are emptied, so that they
+    /// have room while events are worked through; not where too many wait already.
+    pub fn take(&mut self, events: &mut Vec<Event>) {
+        let is_time = clock::now().0.saturating_sub(self.emptied.0) >= ROOM_EVERY.0;
+        if is_time && self.merge.waiting() < MOST_WAITING {
+            self.collect_faults();
+        }
+        events.clear();
+        self.merge.release(events, EVENTS_AT_ONCE);
     }
 
     fn collect(&mut self) {
         self.collect_faults();
+        let faults = self.rings.len();
         if let Some(stacks) = &mut self.stacks {
-            stacks.collect(&mut |event| self.merge.add(event));
-        }
-    }
-
-    /// Empties the rings of the faults, but not those of the stacks, for the next round: so they have
-    /// room while what the last one gave is worked through. Not where too much waits for it already.
-    pub fn make_room(&mut self) {
-        if self.merge.waiting() < MOST_WAITING {
-            self.collect_faults();
+            stacks.collect(&mut |ring, event| self.merge.add(faults + ring, event));
         }
     }
 
     fn collect_faults(&mut self) {
         let fields = self.choice.codes.map(|codes| codes.fields);
-        for (_, ring) in &mut self.rings {
-            let bytes = ring.drain();
-            record::parse(&bytes, self.choice.layout, fields, &mut self.streams, &mut |event| {
+        for (number, (_, ring)) in self.rings.iter_mut().enumerate() {
+            let (bytes, layout) = (ring.drain(), self.choice.layout);
+            record::parse(bytes, layout, fields, &mut self.streams, &mut |event| {
                 if event.at_ns >= self.since || counts_before(&event) {
-                    self.merge.add(event);
+                    self.merge.add(number, event);
                 }
             });
         }
+        self.emptied = clock::now();
     }
 }
 

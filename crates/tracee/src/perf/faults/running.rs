@@ -71,7 +71,7 @@ impl FaultRings {
         let at_ns = self.since;
         let others = tree::threads(pid).map_or(0, |threads| threads.len().saturating_sub(1));
         for _ in 0..others {
-            self.merge.add(Event { at_ns, what: What::Fork { pid, parent_pid: pid } });
+            self.merge.add(0, Event { at_ns, what: What::Fork { pid, parent_pid: pid } });
         }
         // A process that has ended meanwhile has none, and no more faults.
         for mapping in maps::read(pid).unwrap_or_default() {
@@ -84,7 +84,7 @@ impl FaultRings {
                 is_shared: mapping.perms.shared,
                 path: mapping.path.to_string_lossy().into_owned(),
             };
-            self.merge.add(Event { at_ns, what: What::Map(map) });
+            self.merge.add(0, Event { at_ns, what: What::Map(map) });
         }
     }
 }

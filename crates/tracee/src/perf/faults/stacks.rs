@@ -75,10 +75,10 @@ impl StackRings {
         self.rings.iter().map(|(_, ring)| ring.event())
     }
 
-    /// Empties the rings.
-    pub(super) fn collect(&mut self, take: &mut dyn FnMut(Event)) {
-        for (_, ring) in &mut self.rings {
-            parse(&ring.drain(), take);
+    /// Empties the rings; tells of each event which of them it was in.
+    pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, Event)) {
+        for (number, (_, ring)) in self.rings.iter_mut().enumerate() {
+            parse(ring.drain(), &mut |event| take(number, event));
         }
     }
 }

@@ -5,15 +5,15 @@
 //! only the records of one event are taken: of its own where it has one, else of the first seen.
 
 use super::record::Kind;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The events behind the rings, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    by_id: HashMap<u64, Stream>,
+    by_id: FxHashMap<u64, Stream>,
     /// For which thread the event was opened that a thread's records are taken from; absent where
     /// events are opened for one thread only, so that nothing can come twice.
-    owners: Option<HashMap<i32, i32>>,
+    owners: Option<FxHashMap<i32, i32>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ struct Stream {
 impl Streams {
     /// Of events that are opened for one thread only, or for `many`.
     pub(super) fn new(many: bool) -> Self {
-        Self { by_id: HashMap::new(), owners: many.then(HashMap::new) }
+        Self { by_id: FxHashMap::default(), owners: many.then(FxHashMap::default) }
     }
 
     /// Adds event `id`, opened for thread `owner`.

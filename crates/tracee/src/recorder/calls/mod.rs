@@ -4,8 +4,9 @@
 //! builds an image) are in rusage, and without rights in no event; those of pinning are in none at
 //! all. Here the whole tree is traced (ptrace(2), PTRACE_O_TRACESYSGOOD): the counter of a thread
 //! (`/proc/TID/task/TID/stat`, fields 10 and 12) is read where a call begins and where it ends, and
-//! what lies between was taken inside. A new thread or process has begun with a counter of 0, so its
-//! first stop tells what being made has cost it. Threads are let go when they are about to exit, so
+//! what lies between was taken inside; when that was is kept, so that recorded faults can be told from
+//! those outside. A new thread or process has begun with a counter of 0, so its first stop tells what
+//! being made has cost it. Threads are let go when they are about to exit, so
 //! that their parents wait for them as ever; the tracing ends with the program.
 //!
 //! Not seen: faults outside of calls that the kernel takes (signal frames, the end of a process).
@@ -20,10 +21,10 @@ use crate::launch::{LaunchError, Running, Suspended};
 use crate::ptrace::Stop;
 use crate::ptrace::request::{self, Call};
 use crate::{signals, wait};
-use pagewise_kernel::SysError;
 use pagewise_kernel::proc::{stat, status};
-use pagewise_model::Fact;
-use pagewise_model::fault::{CallKind, CallTally, ExecCounts, ThreadCalls};
+use pagewise_kernel::{SysError, clock};
+use pagewise_model::fault::{CallKind, CallTally, ExecCounts, Inside, ThreadCalls};
+use pagewise_model::{Fact, Nanos};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc;
@@ -103,8 +104,16 @@ pub(super) fn release(child: Suspended) -> Result<(Running, Following), LaunchEr
 #[derive(Debug, Clone, Copy)]
 struct Thread {
     pid: i32,
-    /// The call it is in, and its faults when it entered.
-    call: Option<(Call, u64)>,
+    call: Option<Entered>,
+}
+
+/// The call that a thread is in.
+#[derive(Debug, Clone, Copy)]
+struct Entered {
+    call: Call,
+    at: Nanos,
+    /// Of the thread until then.
+    faults: u64,
 }
 
 #[derive(Debug)]
@@ -115,6 +124,8 @@ struct Follower {
     by_call: BTreeMap<Call, u64>,
     /// Taken by threads and processes until their first stop.
     at_birth: u64,
+    /// When faults were taken that are in the counts above.
+    inside: Vec<Inside>,
 }
 
 impl Follower {
@@ -126,6 +137,7 @@ impl Follower {
             exec: None,
             by_call: BTreeMap::new(),
             at_birth: 0,
+            inside: Vec::new(),
         }
     }
 
@@ -172,17 +184,26 @@ impl Follower {
         }
         let pid = status::read(tid)?.tgid.unwrap_or(tid);
         self.at_birth += stat::read_thread(tid)?.faults();
+        self.inside_since_birth(tid);
         self.threads.insert(tid, Thread { pid, call: None });
         Ok(())
     }
 
+    fn inside_since_birth(&mut self, tid: i32) {
+        self.inside.push(Inside { tid, from_ns: Nanos(0), until_ns: clock::now() });
+    }
+
     fn at_call(&mut self, tid: i32) -> Result<(), SysError> {
-        let faults = stat::read_thread(tid)?.faults();
-        let entered = request::call_entered(tid)?.map(|call| (call, faults));
+        let (at, faults) = (clock::now(), stat::read_thread(tid)?.faults());
+        let entered = request::call_entered(tid)?.map(|call| Entered { call, at, faults });
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let before = std::mem::replace(&mut thread.call, entered);
-        if let (None, Some((call, before))) = (entered, before) {
-            *self.by_call.entry(call).or_default() += faults.saturating_sub(before);
+        if let (None, Some(before)) = (entered, before) {
+            let taken = faults.saturating_sub(before.faults);
+            *self.by_call.entry(before.call).or_default() += taken;
+            if taken > 0 {
+                self.inside.push(Inside { tid, from_ns: before.at, until_ns: at });
+            }
         }
         Ok(())
     }
@@ -192,6 +213,7 @@ impl Follower {
     fn executed(&mut self, tid: i32) -> Result<(), SysError> {
         if self.exec.is_none() {
             self.exec = Some(exec_stop::counts(tid).into());
+            self.inside_since_birth(tid);
         }
         let former = i32::try_from(request::event_message(tid)?).unwrap_or(tid);
         let call = self.threads.get(&former).and_then(|thread| thread.call);
@@ -200,7 +222,8 @@ impl Follower {
         Ok(())
     }
 
-    fn finish(self) -> Followed {
+    fn finish(mut self) -> Followed {
+        self.inside.sort_unstable();
         let named = self.by_call.into_iter().map(|(call, faults)| {
             let (call, kind) = names::of(call);
             CallTally { call, kind, faults }
@@ -212,7 +235,7 @@ impl Follower {
         calls.sort_by(|a, b| (Reverse(a.faults), &a.call).cmp(&(Reverse(b.faults), &b.call)));
         Followed {
             exec: self.exec.unwrap_or_else(|| Fact::missing("no program was executed")),
-            calls: Fact::Known(ThreadCalls { calls }),
+            calls: Fact::Known(ThreadCalls { calls, inside: self.inside }),
         }
     }
 }
@@ -246,6 +269,10 @@ mod tests {
         assert!(start >= 5 && start < counted, "{calls:?} of {counted}");
         assert!(calls.calls.iter().any(|call| call.call == "execve"), "{calls:?}");
         assert!(calls.calls.windows(2).all(|two| two[0].faults >= two[1].faults));
+        // The first exec, three children, and the exec of one.
+        assert!(calls.inside.len() >= 5, "{calls:?}");
+        assert!(calls.inside.iter().all(|inside| inside.from_ns < inside.until_ns), "{calls:?}");
+        assert!(calls.inside.is_sorted());
     }
 
     #[test]
