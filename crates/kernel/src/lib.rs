@@ -30,6 +30,7 @@ pub mod link;
 pub mod lock;
 pub mod machine;
 pub mod opens;
+pub mod page_cache;
 pub mod page_frames;
 pub mod page_size;
 pub mod page_table;
