@@ -2,14 +2,15 @@
 //!
 //! Each cell holds its figure, so the colour only leads the eye to it. Colours run from dark blue to
 //! yellow in steps of equal lightness (the viridis scale), on the logarithm of the value over all
-//! panels, so that panels can be compared. The best cell of a panel has a frame; a cell without a
+//! panels, so that panels can be compared. The best cell of a panel, or of each column, has a frame; a cell without a
 //! value has no colour and says why to those who point at it.
 
-use super::canvas::{Anchor, At, Canvas, text_width};
+use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
 use super::scale::colour;
 use crate::number::three_digits;
 
 const CELL: At = At(56.0, 27.0);
+/// Room for the names of rows, unless they need more.
 const LEFT: f64 = 92.0;
 const MARGIN: f64 = 20.0;
 const TOP: f64 = 62.0;
@@ -36,6 +37,8 @@ pub(crate) struct Heat {
     pub(crate) columns_are: &'static str,
     /// What the rows are sizes of.
     pub(crate) rows_are: &'static str,
+    /// The best of each column has a frame, not that of the panel.
+    pub(crate) is_best_by_column: bool,
     pub(crate) panels: Vec<Panel>,
 }
 
@@ -43,7 +46,7 @@ impl Heat {
     /// The picture as SVG.
     pub(crate) fn draw(&self) -> String {
         let widest = self.panels.iter().map(|p| p.columns.len()).max().unwrap_or(0);
-        let width = (LEFT + widest as f64 * CELL.0 + MARGIN).max(NARROWEST);
+        let width = (self.left() + widest as f64 * CELL.0 + MARGIN).max(NARROWEST);
         let room = width - 2.0 * MARGIN;
         let mut canvas = Canvas::new();
         canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
@@ -56,6 +59,12 @@ impl Heat {
         canvas.finish(At(width, y), &self.title)
     }
 
+    /// Where the cells begin.
+    fn left(&self) -> f64 {
+        let names = self.panels.iter().flat_map(|p| &p.rows).map(|name| text_width(name, SMALL));
+        names.map(|width| MARGIN + width + 8.0).fold(LEFT, f64::max)
+    }
+
     /// Smallest and largest value over all panels.
     fn bounds(&self) -> (f64, f64) {
         let cells = self.panels.iter().flat_map(|p| p.cells.iter().flatten());
@@ -65,27 +74,31 @@ impl Heat {
 
     fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, top: f64, bounds: (f64, f64)) {
         canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &panel.title);
-        let head = top + 36.0;
+        let (head, left) = (top + 36.0, self.left());
         let corner = format!("{} \u{2193}  {} \u{2192}", self.rows_are, self.columns_are);
         let at = At(MARGIN + text_width(&panel.title, 14.5) + 14.0, top + 16.0);
         canvas.text("pw-faint", Anchor::Start, at, &format!("{} ({corner})", self.unit));
         for (i, column) in panel.columns.iter().enumerate() {
-            let at = At(LEFT + (i as f64 + 0.5) * CELL.0, head);
+            let at = At(left + (i as f64 + 0.5) * CELL.0, head);
             canvas.text("pw-faint", Anchor::Middle, at, column);
         }
-        let best = best_cell(panel);
+        let best = if self.is_best_by_column {
+            (0..panel.columns.len()).filter_map(|column| best_cell(panel, Some(column))).collect()
+        } else {
+            Vec::from_iter(best_cell(panel, None))
+        };
         for (r, row) in panel.rows.iter().enumerate() {
             let y = head + 6.0 + r as f64 * CELL.1;
-            canvas.text("pw-faint", Anchor::End, At(LEFT - 8.0, y + CELL.1 / 2.0 + 4.0), row);
+            canvas.text("pw-faint", Anchor::End, At(left - 8.0, y + CELL.1 / 2.0 + 4.0), row);
             for (c, value) in panel.cells.get(r).into_iter().flatten().enumerate() {
-                let at = At(LEFT + c as f64 * CELL.0, y);
+                let at = At(left + c as f64 * CELL.0, y);
                 let column = panel.columns.get(c).map_or("", String::as_str);
                 let place = format!("{} {row}, {} {column}", self.rows_are, self.columns_are);
                 draw_cell(canvas, at, value, bounds, &place);
             }
         }
-        if let Some((r, c)) = best {
-            let at = At(LEFT + c as f64 * CELL.0, head + 6.0 + r as f64 * CELL.1);
+        for (r, c) in best {
+            let at = At(left + c as f64 * CELL.0, head + 6.0 + r as f64 * CELL.1);
             canvas.rect("pw-best", At(at.0 + 1.0, at.1 + 1.0), At(CELL.0 - 3.0, CELL.1 - 3.0), "");
         }
     }
@@ -114,11 +127,12 @@ fn draw_cell(
     }
 }
 
-/// Row and column of the largest value of a panel with several.
-fn best_cell(panel: &Panel) -> Option<(usize, usize)> {
+/// Row and column of the largest value of a panel, or of one of its columns, with several.
+fn best_cell(panel: &Panel, column: Option<usize>) -> Option<(usize, usize)> {
     let known = panel.cells.iter().enumerate().flat_map(|(r, row)| {
         row.iter().enumerate().filter_map(move |(c, v)| Some(((r, c), *v.as_ref().ok()?)))
     });
+    let known = known.filter(|((_, c), _)| column.is_none_or(|column| column == *c));
     let all: Vec<((usize, usize), f64)> = known.collect();
     let best = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     (all.len() > 1).then_some(best.0)
@@ -138,13 +152,15 @@ mod tests {
         };
         let mut two = panel.clone();
         two.cells[0][0] = Ok(1.0);
-        assert_eq!((best_cell(&panel), best_cell(&two)), (None, Some((0, 1))));
+        assert_eq!((best_cell(&panel, None), best_cell(&two, None)), (None, Some((0, 1))));
+        assert_eq!(best_cell(&two, Some(0)), None, "alone in its column");
         let heat = Heat {
             title: "t".into(),
             subtitle: String::new(),
             unit: "GiB/s",
             columns_are: "pipe",
             rows_are: "buffer",
+            is_best_by_column: false,
             panels: vec![panel, two],
         };
         let svg = heat.draw();

@@ -88,6 +88,7 @@ fn heat(ladder: &Ladder, caption: &str) -> Heat {
         unit: UNIT,
         columns_are: "pipe",
         rows_are: "buffer",
+        is_best_by_column: false,
         panels: kinds.iter().map(|kind| panel(kind)).collect(),
     }
 }
