@@ -10,6 +10,7 @@ pub mod address;
 pub mod diagnosis;
 mod effect;
 pub mod faults;
+pub mod file;
 pub mod first_touch;
 pub mod ladder;
 mod mechanism;

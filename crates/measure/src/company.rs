@@ -3,9 +3,9 @@
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a, P> {
-    /// Mappings that are done.
+    /// Samples that are done.
     pub done: u64,
-    /// Mappings in all.
+    /// Samples in all.
     pub total: u64,
     /// The point that is measured now.
     pub point: &'a P,
@@ -17,7 +17,7 @@ pub struct Company<'a, P> {
     pub shuffle: &'a mut dyn FnMut(&mut [usize]),
     /// Whether the caller wants no more.
     pub stop: &'a (dyn Fn() -> bool + Sync),
-    /// Told before each mapping.
+    /// Told before each sample.
     pub tell: &'a mut dyn FnMut(&Progress<'_, P>),
 }
 

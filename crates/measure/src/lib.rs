@@ -9,16 +9,20 @@
 //! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
 //! [`walk`] measures what a load costs that needs the one before, by size of set and page.
 //! [`first_touch`] measures what a page costs until it can be used, under every way to get it.
+//! [`mod@file`] measures the ways to read a file, each in a fresh process.
 //!
 //! Everything works without privileges. Nothing here is asked of another process, save that
-//! `spawn` starts `true`, and that the ladder starts its own program as the ends of a pipe. `unsafe` is confined to `kernels/`.
+//! `spawn` starts `true`, and that the ladder and the readings start their own program as the ends
+//! of a pipe and as readers. `unsafe` is confined to `kernels/`.
 
 pub mod canary;
 mod company;
 mod cycle;
 mod error;
+pub mod file;
 pub mod first_touch;
 mod gate;
+mod helper;
 mod kernels;
 mod kinds;
 pub mod ladder;

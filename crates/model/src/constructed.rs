@@ -1,11 +1,15 @@
 //! Facts made up for tests (feature `constructed`), each the least that it can be: tests name what
 //! matters to them and take the rest from here with `..`.
 
+use crate::file::{
+    Arm, Cell, Ledger, Part, Point, Proof, Readings, Residency, Sample, Source, Truth,
+};
 use crate::look::{Allocator, MapChurn, ProcessSeen};
 use crate::machine::Machine;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{Ended, Usage};
+use crate::walk::Order;
 
 /// A machine of two CPUs that is no guest and gives huge pages on request, seen by no root.
 #[must_use]
@@ -70,5 +74,87 @@ pub const fn usage() -> Usage {
         write_calls: None,
         device_read_bytes: None,
         ended: Ended::Exited(0),
+    }
+}
+
+/// What a pass over any span of [`readings`] adds up to.
+pub const CHECKSUM: u64 = 7;
+
+/// A warm pass over 64 MiB in order, in blocks of 16 KiB.
+#[must_use]
+pub const fn cell(arm: Arm) -> Cell {
+    Cell {
+        part: Part::Blocks,
+        arm,
+        block_bytes: Bytes::kib(16),
+        order: Order::Sequential,
+        residency: Residency::Warm,
+        passes: 1,
+        fresh: false,
+        offset_bytes: Bytes(0),
+        threads: 1,
+        span_bytes: Bytes::mib(64),
+    }
+}
+
+/// A cell with so many processes that did what they were asked for, in `pass` for each pass and a
+/// hundredth of it for set-up and tear-down each.
+#[must_use]
+pub fn reading(cell: Cell, pass: Nanos, repeats: u32) -> Point {
+    let cached = if cell.residency == Residency::Warm { 16_384 } else { 0 };
+    let sample = |repeat: u32| Sample {
+        repeat,
+        place: repeat,
+        set_up_ns: Nanos(pass.0 / 100),
+        pass_ns: vec![pass; cell.passes as usize],
+        tear_down_ns: Nanos(pass.0 / 100),
+        user_ns: Nanos(0),
+        sys_ns: pass,
+        calls: if cell.arm.is_mapped() { 0 } else { cell.blocks() },
+        minor_faults: if cell.arm.is_mapped() { 1024 } else { 0 },
+        major_faults: 0,
+        device_bytes: Fact::Known(Bytes(0)),
+        ledger: Ledger::asked(&cell, CHECKSUM),
+        proof: Proof {
+            file_pages: 16_384,
+            before_pages: cached,
+            after_pages: 16_384,
+            took_ns: Nanos(100_000),
+        },
+    };
+    Point { samples: (0..repeats).map(sample).collect(), ..Point::new(cell) }
+}
+
+/// Readings of a file of our own of 64 MiB.
+#[must_use]
+pub fn readings(points: Vec<Point>) -> Readings {
+    let truth = |point: &Point| Truth {
+        block_bytes: point.cell.block_bytes,
+        span_bytes: point.cell.span_bytes,
+        checksum: CHECKSUM,
+    };
+    Readings {
+        seed: 7,
+        repeats: 3,
+        cold_repeats: 2,
+        quick: false,
+        summed: false,
+        slips: Vec::new(),
+        source: Source {
+            path: None,
+            size_bytes: Bytes::mib(64),
+            directory: Some("/var/cache".to_owned()),
+            written_in_bytes: Some(Bytes::kib(64)),
+            bound_by: "the usual size".to_owned(),
+        },
+        cpus: vec![0, 1],
+        base_page_bytes: PageSize::BASE_4K,
+        truths: points.iter().map(truth).collect(),
+        refills: 0,
+        entry_ns: Fact::missing("not taken"),
+        prices: Vec::new(),
+        points,
+        copies: None,
+        judgement: None,
     }
 }

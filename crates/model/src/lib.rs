@@ -17,6 +17,7 @@ pub mod capability;
 pub mod constructed;
 pub mod diagnosis;
 pub mod fault;
+pub mod file;
 pub mod first_touch;
 pub mod ladder;
 pub mod look;

@@ -8,6 +8,7 @@ use crate::cache::CacheReport;
 use crate::capability::Checkup;
 use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
+use crate::file::Readings;
 use crate::first_touch::FirstTouch;
 use crate::ladder::Ladder;
 use crate::look::Look;
@@ -156,6 +157,9 @@ pub struct Run {
     /// Code on huge pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextReport>,
+    /// The readings of `bench file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readings: Option<Readings>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -213,6 +217,7 @@ impl Run {
             first_touch: None,
             cache: None,
             text: None,
+            readings: None,
             outcome: None,
             warnings: Vec::new(),
         }

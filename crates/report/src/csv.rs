@@ -11,7 +11,7 @@ minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,wri
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
 /// All timed points of a run: the plain runs of the look, screening, blocks; the repeats of a
-/// ladder; the mappings of walks and of first touches.
+/// ladder; the mappings of walks and of first touches; the processes of readings.
 #[must_use]
 pub fn csv(run: &Run) -> String {
     if let Some(ladder) = &run.ladder {
@@ -22,6 +22,9 @@ pub fn csv(run: &Run) -> String {
     }
     if let Some(touches) = &run.first_touch {
         return crate::first_touch::csv(touches);
+    }
+    if let Some(readings) = &run.readings {
+        return crate::file::csv(readings);
     }
     let mut out = HEADER.to_owned();
     for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {

@@ -61,8 +61,13 @@ fn bench_headline(run: &Run) -> String {
     if let Some(touches) = &run.first_touch {
         return crate::first_touch::headline(touches);
     }
+    if let Some(readings) = &run.readings {
+        return crate::file::headline(readings);
+    }
     let Some(ladder) = &run.ladder else {
-        return "nothing was measured".to_owned();
+        let is_early = matches!(run.outcome, Some(Outcome::Interrupted));
+        let when = if is_early { "interrupted before anything" } else { "nothing" };
+        return format!("{when} was measured");
     };
     let rated = |point: &Point| Some((point.rate()?.median, point.rung.name.clone()));
     let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);

@@ -27,6 +27,7 @@ mod doctor;
 mod document;
 mod experiment;
 pub mod faults;
+pub mod file;
 pub mod first_touch;
 mod headline;
 mod history;

@@ -71,6 +71,9 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     if let Some(touches) = &run.first_touch {
         page.section(&crate::first_touch::section(touches, style));
     }
+    if let Some(readings) = &run.readings {
+        page.section(&crate::file::section(readings, style));
+    }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));
     }

@@ -21,6 +21,8 @@ pub(crate) enum BenchKind {
     Tlb(Box<BenchTlb>),
     /// Memory: what a page costs until it can be used, under every way to get it
     Memory(Box<BenchMemory>),
+    /// Files: every way to read one, from opening to closing, warm and cold
+    File(Box<BenchFile>),
 }
 
 /// `pagewise bench pipe`
@@ -168,10 +170,15 @@ macro_rules! words {
     };
 }
 
+mod file;
 mod memory;
 mod tlb;
 
+pub(crate) use file::BenchFile;
+#[cfg(test)]
+pub(crate) use file::FileArm;
 pub(crate) use memory::BenchMemory;
+use tlb::WalkOrder;
 pub(crate) use tlb::{BenchTlb, WalkPart};
 
 words! {

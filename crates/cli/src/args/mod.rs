@@ -12,8 +12,10 @@ mod text;
 mod tune;
 
 pub(crate) use ab::Ab;
+#[cfg(test)]
+pub(crate) use bench::FileArm;
 pub(crate) use bench::{
-    Bench, BenchKind, BenchMemory, BenchPipe, BenchResult, BenchTlb, OwnRung, WalkPart,
+    Bench, BenchFile, BenchKind, BenchMemory, BenchPipe, BenchResult, BenchTlb, OwnRung, WalkPart,
 };
 pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles};
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
@@ -51,6 +53,7 @@ Examples:
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
   pagewise bench pipe                            how fast pipes can be here
   pagewise bench tlb --quick                     what page sizes are worth here
+  pagewise bench file --quick                    which way of reading is fast
   pagewise page 1234 0x7f1200034010              what is at an address
   pagewise text warm /usr/bin/node               code on huge pages
   pagewise doctor                                what this machine allows
@@ -125,6 +128,9 @@ pub(crate) enum Command {
     /// One end of a pipe that is measured; started by pagewise itself
     #[command(name = "__pipe-end", hide = true)]
     PipeEnd,
+    /// A process that reads a file and is measured; started by pagewise itself
+    #[command(name = "__file-reader", hide = true)]
+    FileReader,
 }
 
 /// A tool for pipelines, which reads its own command line.

@@ -36,6 +36,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(args) => bench::run(&args),
         Command::Page(args) => page::run(&args),
         Command::PipeEnd => bench::serve_pipe_end(),
+        Command::FileReader => bench::serve_file_reader(),
         Command::Text(args) => text::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Doctor(args) => doctor::run(&args),

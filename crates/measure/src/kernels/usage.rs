@@ -13,6 +13,8 @@ pub(crate) struct Usage {
     pub(crate) sys: Nanos,
     /// Page faults served without I/O.
     pub(crate) minor_faults: u64,
+    /// Page faults that waited for I/O.
+    pub(crate) major_faults: u64,
     /// Times it gave up the CPU to wait.
     pub(crate) voluntary_switches: u64,
     /// Times the CPU was taken away.
@@ -44,6 +46,7 @@ fn read(who: i32) -> Result<Usage, Errno> {
         user: time(usage.ru_utime),
         sys: time(usage.ru_stime),
         minor_faults: count(usage.ru_minflt),
+        major_faults: count(usage.ru_majflt),
         voluntary_switches: count(usage.ru_nvcsw),
         involuntary_switches: count(usage.ru_nivcsw),
     })

@@ -26,8 +26,8 @@ mod turns;
 mod wire;
 mod yardsticks;
 
+pub use crate::helper::Launcher;
 pub use end::serve_end;
-pub use pair::Launcher;
 pub use plan::{Cost, Plan, PlanError};
 pub use reference::reference_prices;
 pub use rounds::{Company, Progress, run};

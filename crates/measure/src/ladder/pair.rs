@@ -6,30 +6,14 @@
 //! Starting a pair costs some 3 ms, none of it in the clock.
 
 use super::place::Seats;
-use super::wire::{Done, Line, Role, Task, Word};
+use super::wire::{Done, Role, Task, Word};
+use crate::helper::{Helper, Launcher, Patience, WaitError, wait_any};
 use pagewise_kernel::{SysError, clock, pipe};
 use pagewise_model::ladder::{Consumption, Rung, Sample};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-
-/// Longest sleep between two looks at whether the caller wants no more.
-const LOOK: Nanos = Nanos::millis(250);
-
-/// The program that serves as an end of a ladder, by [`super::serve_end`], and the words that make
-/// it do so.
-#[derive(Debug, Clone)]
-pub struct Launcher {
-    /// Its file.
-    pub exe: PathBuf,
-    /// Its arguments.
-    pub args: Vec<OsString>,
-}
 
 /// What a pair is to do.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +83,7 @@ pub(super) fn run(
     let period = crew.hear_ready()?;
     // The consumer first: it is there when the first bytes come.
     for member in &crew.members {
-        member.line.say(&Word::Go { period })?;
+        member.helper.line.say(&Word::Go { period })?;
     }
     let done = crew.hear_done()?;
     outcome(job, pipe_bytes, done)
@@ -145,20 +129,11 @@ fn outcome(
     })
 }
 
-/// A process of the pair with the line to it; killed and reaped when dropped.
+/// A process of the pair.
 #[derive(Debug)]
 struct Member {
     role: Role,
-    line: Line,
-    child: Child,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        // It fails only where the process has been reaped; then there is nothing to do.
-        let _killed = self.child.kill();
-        let _reaped = self.child.wait();
-    }
+    helper: Helper<Word>,
 }
 
 struct Crew<'a> {
@@ -176,13 +151,7 @@ impl Crew<'_> {
         end: OwnedFd,
         socket: Option<OwnedFd>,
     ) -> Result<(), PairError> {
-        let (line, theirs) = Line::pair()?;
-        let mut command = Command::new(&launcher.exe);
-        command.args(&launcher.args).stdin(Stdio::from(theirs)).stdout(Stdio::from(end));
-        command.stderr(socket.map_or(Stdio::null(), Stdio::from));
-        let child = command
-            .spawn()
-            .map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
+        let helper = Helper::start(launcher, end, socket)?;
         let cpus = match role {
             Role::Producer => job.seats.writer.into_iter().collect(),
             Role::Consumer => job.seats.reader.into_iter().collect(),
@@ -195,8 +164,8 @@ impl Crew<'_> {
             bytes: job.bytes,
             cpus,
         };
-        line.say(&Word::Task(Box::new(task)))?;
-        self.members.push(Member { role, line, child });
+        helper.line.say(&Word::Task(Box::new(task)))?;
+        self.members.push(Member { role, helper });
         Ok(())
     }
 
@@ -220,7 +189,7 @@ impl Crew<'_> {
         while !open.is_empty() {
             let index = self.wait_any(&open)?;
             let member = open.swap_remove(index);
-            match member.line.hear()? {
+            match member.helper.line.hear()? {
                 Some(Word::Done(account)) => done.push((member.role, *account)),
                 Some(Word::Refused(why)) => return Err(self.cause(&open, why)),
                 _ => return Err(lost(member.role)),
@@ -233,7 +202,7 @@ impl Crew<'_> {
     fn cause(&self, open: &[&Member], why: String) -> PairError {
         let others: Vec<String> = open
             .iter()
-            .filter_map(|member| match member.line.hear_now() {
+            .filter_map(|member| match member.helper.line.hear_now() {
                 Some(Word::Refused(other)) => Some(other),
                 _ => None,
             })
@@ -243,31 +212,18 @@ impl Crew<'_> {
 
     fn hear(&self, member: &Member) -> Result<Word, PairError> {
         self.wait_any(&[member])?;
-        member.line.hear()?.ok_or_else(|| lost(member.role))
+        member.helper.line.hear()?.ok_or_else(|| lost(member.role))
     }
 
     /// Waits until one of `members` says something or ends; its index.
     fn wait_any(&self, members: &[&Member]) -> Result<usize, PairError> {
-        loop {
-            if (self.limits.stop)() {
-                return Err(PairError::Interrupted);
-            }
-            let left = Nanos(self.deadline.0.saturating_sub(clock::now().0));
-            if left == Nanos(0) {
-                return Err(PairError::Late(self.limits.within));
-            }
-            let mut ready: Vec<PollFd<'_>> =
-                members.iter().map(|m| PollFd::new(&m.line, PollFlags::IN)).collect();
-            let most = Nanos(left.0.min(LOOK.0)).duration();
-            let most = Timespec::try_from(most).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-            match poll(&mut ready, Some(&most)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(SysError::new("poll", "the pair", e).into()),
-            }
-            if let Some(index) = ready.iter().position(|fd| !fd.revents().is_empty()) {
-                return Ok(index);
-            }
-        }
+        let lines: Vec<_> = members.iter().map(|member| &member.helper.line).collect();
+        let patience = Patience { deadline: self.deadline, stop: self.limits.stop };
+        wait_any(&lines, patience).map_err(|error| match error {
+            WaitError::Late => PairError::Late(self.limits.within),
+            WaitError::Interrupted => PairError::Interrupted,
+            WaitError::Sys(error) => PairError::Sys(error),
+        })
     }
 }
 

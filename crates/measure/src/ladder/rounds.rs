@@ -1,9 +1,10 @@
 //! The whole ladder: a pilot of each point, then round after round, with yardsticks in between.
 
-use super::pair::{self, Job, Launcher, Limits, Outcome, PairError};
+use super::pair::{self, Job, Limits, Outcome, PairError};
 use super::place::Cpus;
 use super::plan::{Plan, PlanError};
 use super::yardsticks;
+use crate::helper::Launcher;
 use pagewise_kernel::clock;
 use pagewise_model::ladder::{Consumption, Ladder, Point};
 use pagewise_model::{Bytes, Fact, Nanos};

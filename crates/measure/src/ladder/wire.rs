@@ -1,19 +1,9 @@
-//! What the ladder and its processes tell each other: one JSON document a message, over a pair of
-//! sockets that keeps messages apart (`SOCK_SEQPACKET`). Some 20 us a message, none while the clock
-//! runs.
+//! What the ladder and its processes tell each other.
 
-use pagewise_kernel::SysError;
+use crate::helper;
 use pagewise_model::ladder::{Consumption, EndUsage, Rung};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-const SUBJECT: &str = "a process of the ladder";
-/// Longest message, by far.
-const LONGEST: usize = 64 << 10;
 
 /// What a process is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,61 +72,4 @@ pub(super) enum Word {
 }
 
 /// One end of the line between the ladder and a process.
-#[derive(Debug)]
-pub(super) struct Line(OwnedFd);
-
-impl Line {
-    /// Both ends.
-    pub(super) fn pair() -> Result<(Self, OwnedFd), SysError> {
-        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-        let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None);
-        let (ours, theirs) = pair.map_err(|e| SysError::new("socketpair", SUBJECT, e))?;
-        Ok((Self(ours), theirs))
-    }
-
-    /// The end that a process was given.
-    pub(super) fn of(fd: OwnedFd) -> Self {
-        Self(fd)
-    }
-
-    /// Says `word`.
-    pub(super) fn say(&self, word: &Word) -> Result<(), SysError> {
-        let text = serde_json::to_vec(word).map_err(|e| broken("send", e))?;
-        // Without the signal that a socket without a reader raises.
-        let sent = rustix::net::send(&self.0, &text, SendFlags::NOSIGNAL);
-        sent.map(drop).map_err(|e| SysError::new("send", SUBJECT, e))
-    }
-
-    /// The next word; none when the other side has ended. Waits for it.
-    pub(super) fn hear(&self) -> Result<Option<Word>, SysError> {
-        self.receive(RecvFlags::empty())
-    }
-
-    /// The next word, if it is there already.
-    pub(super) fn hear_now(&self) -> Option<Word> {
-        self.receive(RecvFlags::DONTWAIT).ok().flatten()
-    }
-
-    fn receive(&self, flags: RecvFlags) -> Result<Option<Word>, SysError> {
-        let mut text = vec![0; LONGEST];
-        let got = retry_on_intr(|| rustix::net::recv(&self.0, &mut text[..], flags));
-        match got {
-            Ok((0, _)) | Err(Errno::CONNRESET) => Ok(None),
-            Ok((len, _)) => {
-                let word = text.get(..len).unwrap_or_default();
-                serde_json::from_slice(word).map(Some).map_err(|e| broken("recv", e))
-            }
-            Err(e) => Err(SysError::new("recv", SUBJECT, e)),
-        }
-    }
-}
-
-impl AsFd for Line {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-fn broken(call: &'static str, error: serde_json::Error) -> SysError {
-    SysError::new(call, SUBJECT, io::Error::other(error))
-}
+pub(super) type Line = helper::Line<Word>;

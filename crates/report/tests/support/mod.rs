@@ -3,6 +3,7 @@
 
 pub(crate) mod code;
 pub(crate) mod faults;
+pub(crate) mod file;
 pub(crate) mod first_touch;
 pub(crate) mod ladder;
 pub(crate) mod walk;

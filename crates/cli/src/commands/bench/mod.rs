@@ -1,5 +1,6 @@
 //! `pagewise bench`
 
+mod file;
 mod memory;
 mod pipe;
 mod result;
@@ -17,6 +18,7 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
         BenchKind::Pipe(args) => pipe::run(args),
         BenchKind::Tlb(args) => tlb::run(args),
         BenchKind::Memory(args) => memory::run(args),
+        BenchKind::File(args) => file::run(args),
     }
 }
 
@@ -25,4 +27,18 @@ pub(super) fn serve_pipe_end() -> Result<ExitCode, Failure> {
     pagewise_measure::ladder::serve_end()
         .map(|()| ExitCode::SUCCESS)
         .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Serves as a process that reads a file.
+pub(super) fn serve_file_reader() -> Result<ExitCode, Failure> {
+    pagewise_measure::file::serve_reader()
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// In order, each once.
+fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all.dedup();
+    all
 }

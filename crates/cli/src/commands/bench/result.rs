@@ -97,7 +97,11 @@ fn draw(run: &Run, as_page: bool) -> Option<String> {
         let svg = || pagewise_report::walk::svg(walks, &caption);
         return Some(if as_page { pagewise_report::walk::html(run) } else { svg() });
     }
-    let touches = run.first_touch.as_ref()?;
-    let svg = || pagewise_report::first_touch::svg(touches, &caption);
-    Some(if as_page { pagewise_report::first_touch::html(run) } else { svg() })
+    if let Some(touches) = &run.first_touch {
+        let svg = || pagewise_report::first_touch::svg(touches, &caption);
+        return Some(if as_page { pagewise_report::first_touch::html(run) } else { svg() });
+    }
+    let readings = run.readings.as_ref()?;
+    let svg = || pagewise_report::file::svg(readings, &caption);
+    Some(if as_page { pagewise_report::file::html(run) } else { svg() })
 }

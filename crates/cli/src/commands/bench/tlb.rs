@@ -1,6 +1,6 @@
 //! `pagewise bench tlb`
 
-use super::result;
+use super::{once_each, result};
 use crate::args::{BenchTlb, WalkPart};
 use crate::commands::experiment::{Display, identity, lock, stop_flag};
 use crate::failure::Failure;
@@ -83,12 +83,6 @@ fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
         quick,
         seed,
     })
-}
-
-fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
-    all.sort_unstable();
-    all.dedup();
-    all
 }
 
 fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> {

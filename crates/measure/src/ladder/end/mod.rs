@@ -12,14 +12,13 @@ pub(super) mod source;
 pub(super) mod waiter;
 
 use super::wire::{Done, Line, Role, Task, Word};
+use crate::helper::{duplicate, end_with_starter};
 use crate::kernels::usage;
 use pagewise_kernel::{SysError, affinity};
 use pagewise_model::ladder::{EndUsage, Pages, Rung};
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::io::Errno;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 
 /// Why a process cannot do its task, in words for the result.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +44,7 @@ impl Trouble {
 /// When this was not started by a ladder, whose line is missing then; what goes wrong in the task
 /// itself is told to the ladder.
 pub fn serve_end() -> Result<(), SysError> {
-    let line = Line::of(duplicate(io::stdin())?);
+    let line = Line::given()?;
     let Some(Word::Task(task)) = line.hear()? else {
         return Err(SysError::new("recv", "a task", io::Error::other("not started by a ladder")));
     };
@@ -58,7 +57,7 @@ pub fn serve_end() -> Result<(), SysError> {
 
 /// Does the task; nothing is told when the ladder has gone before the start.
 fn serve(line: &Line, task: &Task) -> Result<Option<Done>, Trouble> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(Trouble::of("prctl"))?;
+    end_with_starter()?;
     if !task.cpus.is_empty() {
         affinity::set(0, &task.cpus)?;
     }
@@ -89,10 +88,6 @@ fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, Troubl
         Some(Word::Go { period }) => Ok(Some(period)),
         _ => Ok(None),
     }
-}
-
-fn duplicate(stream: impl AsFd) -> Result<OwnedFd, SysError> {
-    stream.as_fd().try_clone_to_owned().map_err(|e| SysError::new("fcntl F_DUPFD", "a stream", e))
 }
 
 /// What this process has used since it was made, with counts to be filled in.

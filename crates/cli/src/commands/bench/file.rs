@@ -1,0 +1,293 @@
+//! `pagewise bench file`
+
+use super::{once_each, result};
+use crate::args::BenchFile;
+use crate::commands::experiment::{Display, identity, lock, own_exe, stop_flag};
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_judge::stats::Rng;
+use pagewise_kernel::{clock, dirs};
+use pagewise_measure::file::{self, Asked, Launcher, Origin, OriginError, Plan};
+use pagewise_measure::{Company, PriceError, Progress};
+use pagewise_model::file::{Cell, Copies, Part, Point, Readings};
+use pagewise_model::run::Outcome;
+use pagewise_model::{Bytes, Fact, Measured};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The words that make this program a process that reads.
+const FILE_READER: &str = "__file-reader";
+/// Sizes of a file of our own.
+const USUAL: Bytes = Bytes::mib(512);
+const QUICK: Bytes = Bytes::mib(64);
+/// Blocks are multiples of this, and at most so large.
+const BLOCK_UNIT: Bytes = Bytes(512);
+const LARGEST_BLOCK: Bytes = Bytes::mib(1);
+
+/// Reads, judges, keeps and shows.
+pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let (started, id) = identity(&["file".into()]);
+    let out = &args.result;
+    result::check_chart(out.chart.as_deref())?;
+    let seed = out.seed.unwrap_or(started);
+    let asked = asked(args, seed)?;
+    let origin = origin(args, &asked).map_err(|error| no_file(&error))?;
+    let _lock = lock()?;
+    let stop = stop_flag()?;
+    let has_copies = asked.parts.contains(&Part::Copies);
+    let plan = Plan::new(asked, origin.size(), args.file.is_none()).map_err(unfit)?;
+    if !out.quiet {
+        terminal::complain(&announcement(&plan, args.no_prices));
+    }
+    let display = Display::new(out.quiet);
+    let mut run = result::begun(id, started);
+    let reading = Reading { seed, display: &display, stop: &stop };
+    let prices = if args.no_prices { None } else { prices(args, &reading, &mut run.warnings) };
+    let copies = if has_copies { copies(args, &reading, &mut run.warnings) } else { None };
+    let read = reading.file(&plan, origin);
+    display.finish();
+    run.readings = read?;
+    if let Some(readings) = &mut run.readings {
+        if let Some((entry_ns, points)) = prices {
+            readings.entry_ns = entry_ns;
+            readings.prices = points;
+        }
+        readings.copies = copies;
+        readings.judgement = Some(pagewise_judge::file::judge(readings));
+    }
+    let points = run.readings.iter().flat_map(|readings| &readings.points);
+    let any = has_copies || points.into_iter().any(|point| !point.samples.is_empty());
+    if stop.load(Ordering::Relaxed) {
+        run.outcome = Some(Outcome::Interrupted);
+    }
+    result::conclude(run, start, any, out)
+}
+
+/// From what was typed to what is asked of the machine.
+fn asked(args: &BenchFile, seed: u64) -> Result<Asked, Failure> {
+    let usual = if args.quick { Asked::short(seed) } else { Asked::usual(seed) };
+    check(&args.block)?;
+    Ok(Asked {
+        parts: chosen(&args.only, usual.parts),
+        arms: chosen(&args.arm, usual.arms),
+        blocks: chosen(&args.block, usual.blocks),
+        orders: chosen(&args.order, usual.orders),
+        residencies: chosen(&args.cache, usual.residencies),
+        cold_bytes: args.cold_size.unwrap_or(usual.cold_bytes),
+        passes: args.passes.unwrap_or(usual.passes),
+        threads: once_each(args.threads.clone()),
+        repeats: args.repeats.unwrap_or(usual.repeats),
+        slips: chosen(&args.repeat_error, usual.slips),
+        summed: args.sum,
+        quick: args.quick,
+        seed,
+    })
+}
+
+/// What was typed, each once, or else what is usual.
+fn chosen<W: Copy + Into<T>, T: Ord>(typed: &[W], usual: Vec<T>) -> Vec<T> {
+    if typed.is_empty() {
+        usual
+    } else {
+        once_each(typed.iter().map(|word| (*word).into()).collect())
+    }
+}
+
+fn check(blocks: &[Bytes]) -> Result<(), Failure> {
+    let fits = |block: &&Bytes| {
+        block.0 > 0 && block.0.is_multiple_of(BLOCK_UNIT.0) && **block <= LARGEST_BLOCK
+    };
+    match blocks.iter().find(|block| !fits(block)) {
+        None => Ok(()),
+        Some(block) => Err(Failure::usage(format!("--block {block} is no size of a block"))
+            .with_help("multiples of 512 bytes, up to 1M")),
+    }
+}
+
+/// The file that was named, or one of our own.
+fn origin(args: &BenchFile, asked: &Asked) -> Result<Origin, OriginError> {
+    if let Some(path) = &args.file {
+        let largest = asked.blocks.iter().max().copied().unwrap_or(BLOCK_UNIT);
+        return Origin::given(path, largest);
+    }
+    Origin::own(&directory(args), args.size, if args.quick { QUICK } else { USUAL })
+}
+
+/// Where files of our own are.
+fn directory(args: &BenchFile) -> PathBuf {
+    let cache = || dirs::cache_dir().unwrap_or_else(|_| std::env::temp_dir());
+    args.dir.clone().unwrap_or_else(cache)
+}
+
+fn no_file(error: &OriginError) -> Failure {
+    let text = error.to_string();
+    let failure = match error {
+        OriginError::NoRoom { .. } => Failure::unfit(text),
+        _ => Failure::usage(text),
+    };
+    match error.help() {
+        Some(help) => failure.with_help(help),
+        None => failure,
+    }
+}
+
+fn unfit(error: PriceError) -> Failure {
+    match error {
+        PriceError::Unavailable(why) => {
+            Failure::usage(why).with_help("ask for more ways, orders or parts")
+        }
+        other => Failure::usage(other.to_string()),
+    }
+}
+
+/// What will be done, before it is.
+fn announcement(plan: &Plan, no_prices: bool) -> String {
+    let cost = plan.cost();
+    let prices = if no_prices { "" } else { "; prices first, some seconds" };
+    format!(
+        "{} cells, {} fresh processes, about {}, at most {}, over a file of {}{prices}",
+        cost.cells, cost.processes, cost.about_ns, cost.cap_ns, cost.file_bytes
+    )
+}
+
+/// The cells that prices are made of, taken before what they explain. It is read without them where
+/// they cannot be had.
+fn prices(
+    args: &BenchFile,
+    reading: &Reading<'_>,
+    warnings: &mut Vec<String>,
+) -> Option<(Fact<Measured>, Vec<Point>)> {
+    let size = file::price_file(args.quick);
+    let read = || {
+        let origin = Origin::own(&directory(args), Some(size), size);
+        let plan = Plan::prices(reading.seed, size, args.quick).map_err(unfit)?;
+        reading.file(&plan, origin.map_err(|error| no_file(&error))?)
+    };
+    let entry_ns = file::entry_price();
+    match read() {
+        Ok(readings) => readings.map(|readings| (entry_ns, readings.points)),
+        Err(error) => {
+            warnings.push(format!("without prices nothing is explained: {error}"));
+            None
+        }
+    }
+}
+
+/// The kernel's copy beside others, as far as it can be had.
+fn copies(args: &BenchFile, reading: &Reading<'_>, warnings: &mut Vec<String>) -> Option<Copies> {
+    reading.display.show("copies");
+    match file::copies(&directory(args), &|| reading.stop.load(Ordering::Relaxed)) {
+        Ok(copies) => Some(copies),
+        Err(error) => {
+            warnings.push(format!("the kernel's copy is set beside no other: {error}"));
+            None
+        }
+    }
+}
+
+/// What every reading needs.
+struct Reading<'a> {
+    seed: u64,
+    display: &'a Display,
+    stop: &'a AtomicBool,
+}
+
+impl Reading<'_> {
+    /// Reads all cells of `plan`; nothing when the caller wanted no more before the file was there.
+    fn file(&self, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
+        let stop = || self.stop.load(Ordering::Relaxed);
+        self.display.show("writing the file");
+        let content = match origin.open(&stop) {
+            Err(OriginError::Interrupted) => return Ok(None),
+            opened => opened.map_err(|error| no_file(&error))?,
+        };
+        let launcher = Launcher { exe: own_exe()?, args: vec![FILE_READER.into()] };
+        let mut rng = Rng::new(self.seed);
+        let company = Company {
+            shuffle: &mut |order| rng.shuffle(order),
+            stop: &stop,
+            tell: &mut |p: &Progress<'_, Cell>| {
+                let (cell, order) = (p.point, p.point.order.label());
+                let (part, arm, state) =
+                    (cell.part.label(), cell.arm.label(), cell.residency.label());
+                let text = format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total);
+                self.display.show(&text);
+            },
+        };
+        let read = file::run(plan, &content, &launcher, company);
+        read.map(Some).map_err(|error| Failure::usage(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::args::{BenchKind, Cli, Command};
+    use clap::Parser;
+    use pagewise_model::file::{Arm, Residency, Slip};
+    use pagewise_model::walk::Order;
+
+    fn parse(words: &[&str]) -> Result<Asked, Failure> {
+        let line = ["pagewise", "bench", "file"].iter().chain(words);
+        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not bench")
+        };
+        let BenchKind::File(args) = bench.what else { panic!("not file") };
+        asked(&args, 1)
+    }
+
+    #[test]
+    fn without_words_it_is_the_study() {
+        let all = parse(&[]).unwrap();
+        assert_eq!(all.blocks, [4, 8, 16].map(Bytes::kib));
+        assert_eq!((all.arms.len(), all.parts.len(), all.repeats, all.passes), (16, 5, 5, 8));
+        assert!(all.slips.is_empty() && !all.summed && !all.quick);
+        let quick = parse(&["--quick"]).unwrap();
+        assert_eq!((quick.blocks.len(), quick.parts.len(), quick.repeats), (2, 2, 3));
+    }
+
+    #[test]
+    fn everything_can_be_chosen() {
+        let words = [
+            "--only=buffers,passes",
+            "--arm=mmap,read,mmap",
+            "--block=1M,512",
+            "--order=random",
+            "--cache=cold",
+            "--cold-size=1M",
+            "--passes=2",
+            "--threads=3,1",
+            "--repeats=9",
+            "--sum",
+            "--repeat-error=short-loop,with-replacement",
+        ];
+        let some = parse(&words).unwrap();
+        assert_eq!(some.parts, [Part::Passes, Part::Buffers]);
+        assert_eq!((some.arms, some.orders), (vec![Arm::Read, Arm::Map], vec![Order::Random]));
+        assert_eq!(some.blocks, [Bytes(512), Bytes::mib(1)]);
+        assert_eq!((some.residencies, some.threads), (vec![Residency::Cold], vec![1, 3]));
+        assert_eq!((some.passes, some.repeats, some.summed), (2, 9, true));
+        assert_eq!(some.cold_bytes, Bytes::mib(1));
+        assert_eq!(some.slips, [Slip::ShortLoop, Slip::Replacement]);
+    }
+
+    #[test]
+    fn blocks_that_make_no_sense_are_refused() {
+        for block in ["0", "513", "2M"] {
+            assert!(parse(&["--block", block]).is_err(), "{block}");
+        }
+    }
+
+    #[test]
+    fn every_way_is_typed_as_it_is_shown() {
+        use clap::ValueEnum;
+        for word in crate::args::FileArm::value_variants() {
+            let typed = word.to_possible_value().unwrap();
+            assert_eq!(typed.get_name(), Arm::from(*word).label());
+        }
+        assert_eq!(crate::args::FileArm::value_variants().len(), Arm::ALL.len());
+    }
+}

@@ -1,0 +1,129 @@
+//! Where the time of a cell goes: its counts times prices that were taken before.
+//!
+//! Only cells with one thread are explained. Waiting for a device is no price: it is the time in which the
+//! process had no CPU, of the cell itself. What no price covers (readahead of a cold cell, what the device's driver does, places of blocks
+//! within a page, blocks that are summed after they were copied) stays unexplained.
+
+use super::prices::{Line, Prices};
+use pagewise_model::Bytes;
+use pagewise_model::file::{
+    Account, Arm, Cell, Point, Readings, Refusal, Residency, Sample, Work, WorkPart,
+};
+use pagewise_model::measured::median;
+
+/// All accounts; none without prices.
+pub(super) fn accounts(readings: &Readings, refusals: &[Refusal]) -> Vec<Account> {
+    let Some(prices) = Prices::of(readings) else { return Vec::new() };
+    let page = readings.base_page_bytes.bytes();
+    let is_whole = |at: usize| !refusals.iter().any(|refusal| refusal.point == at);
+    let explained = readings.points.iter().enumerate();
+    let explained = explained.filter(|(at, point)| point.cell.threads == 1 && is_whole(*at));
+    explained.filter_map(|(at, point)| account(at, point, &prices, page)).collect()
+}
+
+fn account(at: usize, point: &Point, prices: &Prices, page: u64) -> Option<Account> {
+    let cell = &point.cell;
+    let of =
+        |pick: fn(&Sample) -> f64| median(&point.samples.iter().map(pick).collect::<Vec<f64>>());
+    let counts = Counts {
+        calls: of(|s| s.calls as f64)?,
+        faults: of(|s| (s.minor_faults + s.major_faults) as f64)?,
+        pages: cell.span_bytes.0.div_ceil(page.max(1)) as f64,
+    };
+    let mut bill =
+        Bill { gib: cell.total_bytes().0 as f64 / Bytes::gib(1).0 as f64, parts: vec![] };
+    if cell.arm.is_mapped() {
+        mapped(&mut bill, cell, &counts, prices);
+    } else {
+        called(&mut bill, cell, &counts, prices);
+    }
+    if cell.residency == Residency::Cold {
+        let asleep = |s: &Sample| s.total_ns().0.saturating_sub(s.user_ns.0 + s.sys_ns.0) as f64;
+        bill.add(Work::Wait, "time without the CPU", (1.0, of(asleep)?));
+    }
+    let per_gib_ns = of(|s| s.total_ns().0 as f64)? / bill.gib;
+    let told: f64 = bill.parts.iter().map(|part| part.per_gib_ns).sum();
+    let (parts, unexplained_per_gib_ns) = (bill.parts, per_gib_ns - told);
+    per_gib_ns.is_finite().then_some(Account {
+        point: at,
+        per_gib_ns,
+        parts,
+        unexplained_per_gib_ns,
+    })
+}
+
+/// What happened in a process.
+struct Counts {
+    calls: f64,
+    faults: f64,
+    pages: f64,
+}
+
+/// Parts as they are added up.
+struct Bill {
+    gib: f64,
+    parts: Vec<WorkPart>,
+}
+
+impl Bill {
+    /// Adds so many of something at a price in nanoseconds.
+    fn add(&mut self, work: Work, what: &str, (count, price): (f64, f64)) {
+        let per_gib_ns = count * price / self.gib;
+        if per_gib_ns.is_finite() && per_gib_ns > 0.0 {
+            let evidence = format!("{count:.0} {what} at {price:.3} ns");
+            self.parts.push(WorkPart { work, per_gib_ns, evidence });
+        }
+    }
+}
+
+fn called(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
+    let Line { block, byte } = prices.by(cell.order).call;
+    let reading = match cell.arm {
+        // One lseek(2) in each pass.
+        Arm::Readv => counts.calls - f64::from(cell.passes),
+        _ => blocks(cell),
+    };
+    bill.add(Work::Open, "descriptor", (1.0, prices.open));
+    bill.add(Work::Entry, "calls", (counts.calls, prices.entry));
+    if cell.arm == Arm::Direct {
+        return;
+    }
+    bill.add(Work::Lookup, "reading calls", (reading, (block - prices.entry).max(0.0)));
+    bill.add(Work::KernelCopy, "bytes", (bytes(cell), byte));
+    if cell.fresh {
+        bill.add(Work::FreshMemory, "pages", (counts.pages, prices.fresh_page));
+    }
+}
+
+fn mapped(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
+    let ordered = prices.by(cell.order);
+    let (line, work) = if cell.arm.is_in_place() {
+        (ordered.sum, Work::Sum)
+    } else {
+        (ordered.copy, Work::UserCopy)
+    };
+    let fresh = if cell.fresh { counts.pages } else { 0.0 };
+    let is_populated = matches!(
+        cell.arm,
+        Arm::MapPopulate | Arm::MapPieces | Arm::PlacePopulate | Arm::PlacePieces
+    );
+    bill.add(Work::Open, "descriptor and mapping", (1.0, prices.open + prices.map));
+    bill.add(Work::Entry, "calls", (counts.calls, prices.entry));
+    if is_populated {
+        bill.add(Work::Populate, "pages", (counts.pages, prices.populate_page));
+    } else {
+        bill.add(Work::Faults, "faults", ((counts.faults - fresh).max(0.0), ordered.fault));
+    }
+    bill.add(Work::Reach, "blocks", (blocks(cell), line.block));
+    bill.add(work, "bytes", (bytes(cell), line.byte));
+    bill.add(Work::FreshMemory, "pages", (fresh, prices.fresh_page));
+    bill.add(Work::Unmap, "pages", (counts.pages, prices.unmap_page));
+}
+
+fn blocks(cell: &Cell) -> f64 {
+    cell.blocks() as f64 * f64::from(cell.passes)
+}
+
+fn bytes(cell: &Cell) -> f64 {
+    cell.total_bytes().0 as f64
+}

@@ -1,0 +1,216 @@
+//! Readings made by known prices: the prices are found again, times are explained by them, and events that
+//! are added are recovered.
+
+use super::super::judge;
+use super::super::prices::{Line, Prices};
+use pagewise_model::constructed::{cell, reading, readings};
+use pagewise_model::file::{
+    Account, Arm, Cell, Copies, CopyRow, CopyWay, Part, Point, Readings, Residency, Sample, Work,
+};
+use pagewise_model::ladder::Answer;
+use pagewise_model::measured::Measured;
+use pagewise_model::walk::Order;
+use pagewise_model::{Bytes, Fact, Nanos};
+
+const PAGE: u64 = 4096;
+const ENTRY: f64 = 50.0;
+const OPEN: f64 = 3000.0;
+const MAP: f64 = 2000.0;
+const CALL: Line = Line { block: 150.0, byte: 0.05 };
+const COPY: Line = Line { block: 20.0, byte: 0.06 };
+const SUM: Line = Line { block: 10.0, byte: 0.03 };
+const FAULT: f64 = 800.0;
+const POPULATE: f64 = 30.0;
+const UNMAP: f64 = 20.0;
+const FRESH: f64 = 500.0;
+/// At random everything that is not a byte costs so much more.
+const RANDOM: f64 = 3.0;
+
+fn pages(cell: &Cell) -> f64 {
+    cell.span_bytes.0.div_ceil(PAGE) as f64
+}
+
+/// What a pass without faults takes.
+fn pass(cell: &Cell, line: Line) -> f64 {
+    let factor = if cell.order == Order::Random { RANDOM } else { 1.0 };
+    cell.blocks() as f64 * factor * line.block + cell.span_bytes.0 as f64 * line.byte
+}
+
+/// A point that takes what the prices say.
+fn priced(cell: Cell) -> Point {
+    let mut point = reading(cell, Nanos(1), 3);
+    let ns = |value: f64| Nanos(value.round() as u64);
+    let set = |sample: &mut Sample| {
+        let fresh = if cell.fresh { pages(&cell) * FRESH } else { 0.0 };
+        if !cell.arm.is_mapped() {
+            sample.set_up_ns = ns(OPEN / 2.0);
+            sample.tear_down_ns = ns(OPEN / 2.0);
+            sample.pass_ns = vec![ns(pass(&cell, CALL) + fresh); cell.passes as usize];
+            sample.calls = cell.blocks();
+            return;
+        }
+        let is_populated = cell.arm == Arm::MapPopulate;
+        let whole = if is_populated { pages(&cell) * POPULATE } else { 0.0 };
+        let faults = if is_populated { 0 } else { cell.span_bytes.0 / Bytes::kib(64).0 };
+        let factor = if cell.order == Order::Random { RANDOM } else { 1.0 };
+        let line = if cell.arm.is_in_place() { SUM } else { COPY };
+        sample.set_up_ns = ns(OPEN + MAP + whole);
+        sample.tear_down_ns = ns(pages(&cell) * UNMAP);
+        sample.pass_ns = vec![ns(pass(&cell, line)); cell.passes as usize];
+        sample.pass_ns[0] = ns(pass(&cell, line) + fresh + faults as f64 * FAULT * factor);
+        sample.minor_faults = faults;
+        sample.calls = 0;
+    };
+    point.samples.iter_mut().for_each(set);
+    point
+}
+
+/// Readings whose prices are those above.
+fn with_prices(points: Vec<Point>) -> Readings {
+    let mut all = readings(points);
+    all.entry_ns = Measured::of(&[ENTRY]).map_or(Fact::missing("none"), Fact::Known);
+    for order in [Order::Sequential, Order::Random] {
+        for block_bytes in [Bytes::kib(4), Bytes::kib(64)] {
+            let base =
+                |arm, passes| Cell { part: Part::Prices, order, block_bytes, passes, ..cell(arm) };
+            for (arm, passes) in
+                [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2), (Arm::MapPopulate, 1)]
+            {
+                all.prices.push(priced(base(arm, passes)));
+            }
+            all.prices.push(priced(Cell { fresh: true, ..base(Arm::Pread, 1) }));
+        }
+    }
+    all
+}
+
+fn is_near(found: f64, known: f64) -> bool {
+    (found - known).abs() <= 0.01 * known
+}
+
+#[test]
+fn known_prices_are_found_again() {
+    let found = Prices::of(&with_prices(Vec::new())).unwrap();
+    let pairs = [
+        (found.entry, ENTRY),
+        (found.open, OPEN),
+        (found.sequential.call.block, CALL.block),
+        (found.random.call.block, RANDOM * CALL.block),
+        (found.random.call.byte, CALL.byte),
+        (found.sequential.copy.block, COPY.block),
+        (found.sequential.copy.byte, COPY.byte),
+        (found.random.sum.block, RANDOM * SUM.block),
+        (found.sequential.fault, FAULT),
+        (found.random.fault, RANDOM * FAULT),
+        (found.populate_page, POPULATE),
+        (found.unmap_page, UNMAP),
+        (found.fresh_page, FRESH),
+        (found.map, MAP),
+    ];
+    for (at, (found, known)) in pairs.into_iter().enumerate() {
+        assert!(is_near(found, known), "{at}: {found} for {known}");
+    }
+}
+
+#[test]
+fn without_cells_there_are_no_prices() {
+    assert_eq!(Prices::of(&readings(Vec::new())), None);
+    let mut none = with_prices(vec![priced(cell(Arm::Read))]);
+    none.prices.retain(|point| point.cell.arm != Arm::Place);
+    assert_eq!(judge(&none).accounts, []);
+}
+
+fn accounts(points: Vec<Point>) -> Vec<Account> {
+    judge(&with_prices(points)).accounts
+}
+
+#[test]
+fn what_the_prices_say_is_explained() {
+    let mut points = Vec::new();
+    for arm in [Arm::Pread, Arm::Map, Arm::MapPopulate, Arm::Place] {
+        for order in [Order::Sequential, Order::Random] {
+            for kib in [8, 16, 512] {
+                let block_bytes = Bytes::kib(kib);
+                points.push(priced(Cell { order, block_bytes, ..cell(arm) }));
+            }
+        }
+    }
+    points.push(priced(Cell { fresh: true, ..cell(Arm::Pread) }));
+    let accounts = accounts(points);
+    assert_eq!(accounts.len(), 25);
+    for account in &accounts {
+        assert!(account.explained_share() > 0.99, "{account:?}");
+        let told: f64 = account.parts.iter().map(|part| part.per_gib_ns).sum();
+        assert!(is_near(told + account.unexplained_per_gib_ns, account.per_gib_ns));
+    }
+    let share = accounts[6].share(&[Work::Faults]);
+    assert!(share > 0.1 && share < 0.5, "a mapping in order: {share}");
+}
+
+#[test]
+fn faults_that_are_added_are_recovered() {
+    let plain = priced(cell(Arm::Map));
+    let mut more = plain.clone();
+    for sample in &mut more.samples {
+        sample.minor_faults += 1000;
+        sample.pass_ns[0] += Nanos(1000 * FAULT as u64);
+    }
+    let found = accounts(vec![plain, more]);
+    let faults = |account: &Account| account.share(&[Work::Faults]) * account.per_gib_ns / 16.0;
+    let recovered = faults(&found[1]) - faults(&found[0]);
+    assert!(is_near(recovered, 1000.0 * FAULT), "{recovered}");
+    assert!(found[1].explained_share() > 0.99);
+}
+
+#[test]
+fn waiting_is_accounted_and_threads_are_not_explained() {
+    let mut cold = priced(Cell { residency: Residency::Cold, ..cell(Arm::Pread) });
+    for sample in &mut cold.samples {
+        (sample.sys_ns, sample.user_ns) = (sample.total_ns(), Nanos(0));
+        sample.pass_ns[0] += Nanos::millis(30);
+    }
+    let several = priced(Cell { part: Part::Threads, threads: 2, ..cell(Arm::Pread) });
+    let found = accounts(vec![cold, several]);
+    assert_eq!(found.len(), 1);
+    let wait = found[0].share(&[Work::Wait]) * found[0].per_gib_ns / 16.0;
+    assert!(is_near(wait, 30e6) && found[0].explained_share() > 0.99, "{wait}");
+}
+
+#[test]
+fn the_findings_of_the_study_have_an_answer() {
+    let again = |arm| Cell { part: Part::Passes, passes: 3, ..cell(arm) };
+    let all = with_prices(vec![
+        priced(cell(Arm::Read)),
+        priced(cell(Arm::Map)),
+        priced(cell(Arm::MapPopulate)),
+        priced(again(Arm::Read)),
+        priced(again(Arm::Map)),
+    ]);
+    let claims = judge(&all).claims;
+    let answers: Vec<Answer> = claims.iter().map(|claim| claim.answer).collect();
+    use Answer::{Confirmed, Refuted};
+    assert_eq!(answers, [Refuted, Refuted, Refuted, Confirmed, Refuted, Confirmed], "{claims:#?}");
+    assert!(judge(&readings(Vec::new())).claims.is_empty());
+}
+
+#[test]
+fn vector_registers_pay_from_a_size_on() {
+    let rate = |rate: f64| Measured::of(&[rate]).map_or(Fact::missing("none"), Fact::Known);
+    let row = |way, gib| CopyRow { way, gib_per_s: vec![rate(gib)] };
+    let mut all = readings(Vec::new());
+    let copies = |kernel: f64| Copies {
+        block_bytes: Bytes::kib(64),
+        offset_bytes: vec![Bytes(0)],
+        rows: vec![row(CopyWay::Kernel, kernel), row(CopyWay::Avx2, 20.0)],
+        state_bytes: Fact::Known(Bytes::kib(2)),
+        save_restore_ns: rate(100.0),
+    };
+    // At 10 and 20 GiB/s each byte is 0.0466 ns cheaper.
+    for (kernel, known, part) in
+        [(10.0, Answer::Confirmed, "from 2.1 KiB a call"), (19.5, Answer::Refuted, "never earned")]
+    {
+        all.copies = Some(copies(kernel));
+        let [claim] = &judge(&all).claims[..] else { panic!("one claim") };
+        assert!(claim.answer == known && claim.why.contains(part), "{claim:?}");
+    }
+}

@@ -1,0 +1,157 @@
+//! All cells, round after round: first the warm ones, then the cold ones, which change how the cache holds
+//! the file.
+
+use super::account::sampled;
+use super::origin::Content;
+use super::plan::Plan;
+use super::process::{self, Taken};
+use super::state::Cache;
+use super::wire::Task;
+use crate::company::{Company, Progress};
+use crate::error::PriceError;
+use crate::helper::Launcher;
+use pagewise_kernel::{SysError, clock};
+use pagewise_model::file::{Cell, Point, Readings, Residency, Truth};
+use pagewise_model::{Bytes, Fact, Nanos};
+
+/// How often a warm cell is read again that turned out not to be warm.
+const AGAIN: u32 = 2;
+
+/// Reads all cells of `plan` out of `content`, in processes that `launcher` starts. What was measured before the caller wanted no more, or
+/// before the cap, is in the result; points that lack samples say why.
+///
+/// # Errors
+/// When the file cannot be read at all.
+pub fn run<'a>(
+    plan: &'a Plan,
+    content: &'a Content,
+    launcher: &'a Launcher,
+    company: Company<'a, Cell>,
+) -> Result<Readings, SysError> {
+    let cost = plan.cost();
+    let truths = truths(plan, content)?;
+    let cache = Cache { file: &content.file, size: content.source.size_bytes };
+    let (mut end, total) = (clock::now(), cost.processes);
+    let mut session =
+        Session { plan, cache, launcher, end, company, done: 0, total, place: 0, refills: 0 };
+    let mut points: Vec<Point> = plan.cells.iter().copied().map(Point::new).collect();
+    for residency in [Residency::Warm, Residency::Cold] {
+        // What one leaves of its time the other has as well.
+        end += Nanos::from_f64(cost.cap_ns.0 as f64 * plan.share(residency));
+        session.end = end;
+        session.rounds(&mut points, residency);
+    }
+    let asked = &plan.asked;
+    Ok(Readings {
+        seed: asked.seed,
+        repeats: plan.repeats(Residency::Warm),
+        cold_repeats: plan.repeats(Residency::Cold),
+        quick: asked.quick,
+        summed: asked.summed,
+        slips: asked.slips.clone(),
+        source: content.source.clone(),
+        cpus: plan.cpus.clone(),
+        base_page_bytes: plan.page,
+        truths,
+        refills: session.refills,
+        entry_ns: Fact::missing("not taken"),
+        prices: Vec::new(),
+        points,
+        copies: None,
+        judgement: None,
+    })
+}
+
+/// What a pass over each span in blocks of each size adds up to.
+fn truths(plan: &Plan, content: &Content) -> Result<Vec<Truth>, SysError> {
+    let mut wanted: Vec<(Bytes, Bytes)> =
+        plan.cells.iter().map(|cell| (cell.block_bytes, cell.span_bytes)).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let truth = |(block_bytes, span_bytes): (Bytes, Bytes)| {
+        let block = usize::try_from(block_bytes.0).unwrap_or(usize::MAX);
+        let mut checksum = 0_u64;
+        for index in 0..span_bytes.0 / block_bytes.0.max(1) {
+            let offset = index * block_bytes.0 + sampled(index, block) as u64;
+            checksum = checksum.wrapping_add(content.word(offset)?);
+        }
+        Ok(Truth { block_bytes, span_bytes, checksum })
+    };
+    wanted.into_iter().map(truth).collect()
+}
+
+struct Session<'a> {
+    plan: &'a Plan,
+    cache: Cache<'a>,
+    launcher: &'a Launcher,
+    end: Nanos,
+    company: Company<'a, Cell>,
+    done: u64,
+    total: u64,
+    place: u32,
+    refills: u32,
+}
+
+impl Session<'_> {
+    fn rounds(&mut self, points: &mut [Point], residency: Residency) {
+        let of = |point: &Point| point.cell.residency == residency;
+        for repeat in 0..self.plan.repeats(residency) {
+            let mut order: Vec<usize> = (0..points.len()).filter(|at| of(&points[*at])).collect();
+            (self.company.shuffle)(&mut order);
+            for index in order {
+                self.repeat(&mut points[index], repeat);
+            }
+        }
+    }
+
+    /// One process of a point; a point that failed is left alone.
+    fn repeat(&mut self, point: &mut Point, repeat: u32) {
+        let progress = Progress { done: self.done, total: self.total, point: &point.cell };
+        (self.company.tell)(&progress);
+        self.done += 1;
+        if point.refused.is_some() {
+            return;
+        }
+        match self.read(&point.cell, repeat) {
+            Ok(mut taken) => {
+                taken.sample.repeat = repeat;
+                taken.sample.place = self.place;
+                self.place += 1;
+                point.samples.push(taken.sample);
+            }
+            Err(error) => point.refused = Some(error.to_string()),
+        }
+    }
+
+    fn read(&mut self, cell: &Cell, repeat: u32) -> Result<Taken, PriceError> {
+        for _ in 0..=AGAIN {
+            if (self.company.stop)() {
+                return Err(PriceError::Interrupted);
+            }
+            if clock::now() >= self.end {
+                let why = "the time for all cells was up";
+                return Err(PriceError::Unavailable(why.to_owned()));
+            }
+            let task = self.task(cell, repeat);
+            let taken = process::run(self.launcher, &self.cache, task, self.company.stop)?;
+            self.refills += u32::from(taken.filled);
+            if process::is_proven(&taken.sample, cell.residency) {
+                return Ok(taken);
+            }
+        }
+        let why = "the page cache lost part of the file while it was read";
+        Err(PriceError::Unavailable(why.to_owned()))
+    }
+
+    /// The same order for all cells of a round, another in the next.
+    fn task(&self, cell: &Cell, repeat: u32) -> Task {
+        let asked = &self.plan.asked;
+        Task {
+            cell: *cell,
+            slips: asked.slips.clone(),
+            summed: asked.summed,
+            seed: asked.seed.wrapping_add(u64::from(repeat)),
+            cpus: self.plan.seats(cell.threads),
+        }
+    }
+}

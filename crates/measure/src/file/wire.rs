@@ -1,0 +1,50 @@
+//! What a bench and a process that reads for it tell each other.
+
+use pagewise_model::file::{Cell, Ledger, Slip};
+use pagewise_model::{Bytes, Fact, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// What a process is to do; the file is its standard output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// What is read in which way.
+    pub(super) cell: Cell,
+    /// Errors that are repeated.
+    pub(super) slips: Vec<Slip>,
+    /// All bytes of each copied block are added up.
+    pub(super) summed: bool,
+    /// Seed of a random order.
+    pub(super) seed: u64,
+    /// Where threads run, one after the other.
+    pub(super) cpus: Vec<u32>,
+}
+
+/// What a process has done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Done {
+    pub(super) set_up_ns: Nanos,
+    pub(super) pass_ns: Vec<Nanos>,
+    pub(super) tear_down_ns: Nanos,
+    pub(super) user_ns: Nanos,
+    pub(super) sys_ns: Nanos,
+    pub(super) calls: u64,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    pub(super) device_bytes: Fact<Bytes>,
+    pub(super) ledger: Ledger,
+}
+
+/// A message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// To the process: what to do.
+    Task(Box<Task>),
+    /// From it: everything is at hand.
+    Ready,
+    /// To it: begin.
+    Go,
+    /// From it: it is done.
+    Done(Box<Done>),
+    /// From it: it cannot, and why.
+    Refused(String),
+}

@@ -1,0 +1,72 @@
+//! Why the kernel copies as it does: its copy beside those that a program can make.
+
+use crate::measured::{Fact, Measured};
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// What copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyWay {
+    /// pread(2) out of the page cache.
+    Kernel,
+    /// The C library's memcpy(3).
+    Library,
+    /// `rep movsb`.
+    RepMovsb,
+    /// Vector registers of 32 bytes.
+    Avx2,
+    /// Vector registers of 64 bytes.
+    Avx512,
+}
+
+impl CopyWay {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 5] =
+        [Self::Kernel, Self::Library, Self::RepMovsb, Self::Avx2, Self::Avx512];
+
+    /// As it is shown.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Kernel => "the kernel (pread)",
+            Self::Library => "memcpy",
+            Self::RepMovsb => "rep movsb",
+            Self::Avx2 => "AVX2",
+            Self::Avx512 => "AVX-512",
+        }
+    }
+}
+
+/// One way at each offset.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopyRow {
+    /// Which.
+    pub way: CopyWay,
+    /// GiB/s at each offset, in their order.
+    pub gib_per_s: Vec<Fact<Measured>>,
+}
+
+/// Copies of the same cached bytes to the same place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Copies {
+    /// Bytes of one copy.
+    pub block_bytes: Bytes,
+    /// From the beginning of a page to where a copy is put.
+    pub offset_bytes: Vec<Bytes>,
+    /// The ways.
+    pub rows: Vec<CopyRow>,
+    /// Bytes of the register state that is saved before the kernel may use vector registers.
+    pub state_bytes: Fact<Bytes>,
+    /// Saving and restoring it, nanoseconds.
+    pub save_restore_ns: Fact<Measured>,
+}
+
+impl Copies {
+    /// The rate of a way at a page's beginning.
+    #[must_use]
+    pub fn aligned(&self, way: CopyWay) -> Option<f64> {
+        let row = self.rows.iter().find(|row| row.way == way)?;
+        Some(row.gib_per_s.first()?.known()?.median)
+    }
+}

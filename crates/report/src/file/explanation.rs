@@ -1,0 +1,96 @@
+//! Where the time goes: for each way a row of shares, by counts times prices that were taken before.
+
+use super::grid::usual_block;
+use crate::number::{counted, percent, three_digits, whole_size};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::file::{Account, Judgement, Part, Point, Readings, Residency, Work};
+use pagewise_model::measured::median;
+use pagewise_model::walk::Order;
+
+/// Columns, each of the kinds of work that it adds up.
+const COLUMNS: [(&str, &[Work]); 6] = [
+    ("entry", &[Work::Entry, Work::Open]),
+    ("lookup", &[Work::Lookup, Work::Reach]),
+    ("copy", &[Work::KernelCopy, Work::UserCopy, Work::Sum]),
+    ("faults", &[Work::Faults, Work::FreshMemory, Work::Populate]),
+    ("unmap", &[Work::Unmap]),
+    ("wait", &[Work::Wait]),
+];
+
+/// A row for each explained cell of the usual block.
+pub(super) fn section(readings: &Readings, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let Some(judgement) = readings.judgement.as_ref().filter(|j| !j.accounts.is_empty()) else {
+        return String::new();
+    };
+    let Some(block) = usual_block(readings) else { return String::new() };
+    page.heading(&format!(
+        "where the time goes, shares by counts times prices taken before: blocks of {}",
+        whole_size(block)
+    ));
+    page.para(&summary(readings, judgement), 2, Tone::Faint);
+    let mut columns = vec![("", Align::Left), ("", Align::Left), ("ms/GiB", Align::Decimal)];
+    columns.extend(COLUMNS.iter().map(|(title, _)| (*title, Align::Right)));
+    columns.push(("explained", Align::Right));
+    let mut table = Table::new(&columns);
+    let shown = readings.part(Part::Blocks).filter(|(_, point)| point.cell.block_bytes == block);
+    for (at, point) in shown {
+        if let Some(account) = judgement.account(at) {
+            table.row(row(point, account));
+        }
+    }
+    page.append(&table.render(style));
+    page.para(
+        "entry: calls and opening; lookup: the rest of a call, in a mapping what a block costs beside its \
+         bytes; copy: by kernel or program, in place the sum; faults: with populating and fresh memory",
+        2,
+        Tone::Faint,
+    );
+    page.finish()
+}
+
+fn row(point: &Point, account: &Account) -> Vec<Cell> {
+    let cell = &point.cell;
+    let order = if cell.order == Order::Sequential { "in order" } else { "random" };
+    let state = if cell.residency == Residency::Cold { ", cold" } else { "" };
+    let share = |works: &[Work]| {
+        let share = account.share(works);
+        if share > 0.0 { Cell::from(percent(share)) } else { Cell::from("") }
+    };
+    let mut row = vec![
+        cell.arm.label().into(),
+        format!("{order}{state}").into(),
+        three_digits(account.per_gib_ns / 1e6).into(),
+    ];
+    row.extend(COLUMNS.iter().map(|(_, works)| share(works)));
+    let told = 1.0 - account.unexplained_per_gib_ns / account.per_gib_ns;
+    row.push(Cell::new(percent(told), Tone::Strong));
+    row
+}
+
+/// How much is explained, over all cells.
+fn summary(readings: &Readings, judgement: &Judgement) -> String {
+    let of = |residency: Residency| {
+        let accounts = judgement.accounts.iter().filter(|account| {
+            let point = readings.points.get(account.point);
+            point.is_some_and(|point| point.cell.residency == residency)
+        });
+        accounts.map(Account::explained_share).collect::<Vec<f64>>()
+    };
+    let tell = |residency: Residency| {
+        let shares = of(residency);
+        let least = shares.iter().copied().reduce(f64::min)?;
+        Some(format!(
+            "of {} {} {} of the time, the least {}",
+            counted(shares.len() as u64, "cell", "cells"),
+            residency.label(),
+            percent(median(&shares)?),
+            percent(least)
+        ))
+    };
+    let told: Vec<String> =
+        [Residency::Warm, Residency::Cold].into_iter().filter_map(tell).collect();
+    format!("Explained in the middle {}.", told.join("; "))
+}

@@ -1,0 +1,102 @@
+//! One page with everything: the picture, a table of each grid, what to do, how it was measured.
+
+use super::grid::{Entry, Grid, grids};
+use super::{CLAIMS, picture, protocol};
+use crate::chart::escape_markup;
+use crate::claims;
+use crate::document;
+use crate::number::{percent, range_text, three_digits, whole_size};
+use pagewise_model::file::{Account, Judgement, Readings, WorkPart};
+use pagewise_model::run::Run;
+
+/// The page of a run that holds readings; without them it says so.
+#[must_use]
+pub fn html(run: &Run) -> String {
+    let mut out = document::head(run);
+    if let Some(readings) = &run.readings {
+        let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
+        if let Some(judgement) = &readings.judgement {
+            out.push_str(&advice(judgement));
+        }
+        out.push_str(&format!("<figure>{}</figure>\n", picture::svg(readings, &caption)));
+        grids(readings).iter().for_each(|grid| out.push_str(&table(grid)));
+        if let Some(judgement) = &readings.judgement {
+            out.push_str(&explanation(readings, judgement));
+            out.push_str(&claims::html(CLAIMS, &judgement.claims));
+        }
+    }
+    let told = |readings: &Readings| {
+        let sentences = protocol(readings);
+        sentences.iter().map(|text| format!("<p>{}</p>\n", escape_markup(text))).collect()
+    };
+    out.push_str(&document::foot(run, &run.readings.as_ref().map_or_else(String::new, told)));
+    out
+}
+
+fn advice(judgement: &Judgement) -> String {
+    let sentences = judgement.advice.iter().map(|s| format!("<li>{}</li>\n", escape_markup(s)));
+    format!("<h2>What this machine should do</h2>\n<ul>\n{}</ul>\n", sentences.collect::<String>())
+}
+
+/// Every explained cell with its parts.
+fn explanation(readings: &Readings, judgement: &Judgement) -> String {
+    let row = |account: &Account| {
+        let cell = &readings.points.get(account.point)?.cell;
+        let part = |part: &WorkPart| {
+            let ms = three_digits(part.per_gib_ns / 1e6);
+            format!("{} {ms} ({})", part.work.label(), part.evidence)
+        };
+        let parts: Vec<String> = account.parts.iter().map(part).collect();
+        Some(format!(
+            "<tr><td>{}</td><td>{}</td><td>{}, {}</td><td>{}</td><td>{}</td>\
+             <td class=\"text faint\">{}</td></tr>\n",
+            cell.arm.label(),
+            whole_size(cell.block_bytes),
+            cell.order.label(),
+            cell.residency.label(),
+            three_digits(account.per_gib_ns / 1e6),
+            percent(account.explained_share()),
+            escape_markup(&parts.join("; "))
+        ))
+    };
+    let rows: String = judgement.accounts.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<details><summary>Where the time goes, by counts times prices taken before</summary>\n\
+         <div class=\"wide\"><table>\n<thead><tr><th></th><th>block</th><th></th><th>ms/GiB</th>\
+         <th>explained</th><th>parts, ms/GiB</th></tr></thead>\n{rows}</table></div></details>\n"
+    )
+}
+
+fn table(grid: &Grid) -> String {
+    let heads = grid.columns.iter().map(|name| format!("<th>{}</th>", escape_markup(name)));
+    let mut out = format!(
+        "<details><summary>{}, GiB/s by {}</summary>\n<div class=\"wide\"><table>\n<thead><tr>\
+         <th></th>{}</tr></thead>\n",
+        escape_markup(&grid.title),
+        grid.columns_are,
+        heads.collect::<String>()
+    );
+    for (name, entries) in &grid.rows {
+        let cells: String = entries.iter().map(cell).collect();
+        out.push_str(&format!("<tr><td>{}</td>{cells}</tr>\n", escape_markup(name)));
+    }
+    out + "</table></div></details>\n"
+}
+
+fn cell(entry: &Entry) -> String {
+    match entry {
+        Entry::Rate(rate) => {
+            format!("<td title=\"{}\">{}</td>", range_text(rate), three_digits(rate.median))
+        }
+        Entry::Refused(why) => {
+            format!("<td class=\"warn\" title=\"{}\">refused</td>", escape_markup(why))
+        }
+        Entry::Missing(why) => {
+            format!("<td class=\"faint\" title=\"{}\">-</td>", escape_markup(why))
+        }
+        Entry::Empty => "<td></td>".to_owned(),
+    }
+}

@@ -1,0 +1,105 @@
+//! Constructed readings: round numbers that come from no machine.
+
+use super::machine;
+use pagewise_model::constructed::{cell, reading, readings as around};
+use pagewise_model::file::{
+    Account, Arm, Cell, Judgement, Part, Point, Ratio, Readings, Refusal, Residency, Slip, Work,
+    WorkPart,
+};
+use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::walk::Order;
+use pagewise_model::{Bytes, Fact, Nanos};
+
+/// Three processes around `ms` for each pass of `cell`.
+pub(crate) fn point(cell: Cell, ms: f64) -> Point {
+    let mut point = reading(cell, Nanos::from_f64(ms * 1e6), 3);
+    for (sample, factor) in point.samples.iter_mut().zip([1.0, 0.9, 1.2]) {
+        for ns in &mut sample.pass_ns {
+            *ns = Nanos::from_f64(ns.0 as f64 * factor);
+        }
+    }
+    point
+}
+
+fn races() -> Vec<Point> {
+    let mut points = Vec::new();
+    for residency in [Residency::Warm, Residency::Cold] {
+        for order in [Order::Sequential, Order::Random] {
+            for (arm, ms) in [(Arm::Read, 20.0), (Arm::MapPopulate, 15.0), (Arm::Place, 5.0)] {
+                for (block_bytes, factor) in [(Bytes::kib(4), 2.0), (Bytes::kib(16), 1.0)] {
+                    let slow = if residency == Residency::Cold { 4.0 } else { 1.0 };
+                    let cell = Cell { residency, order, block_bytes, ..cell(arm) };
+                    points.push(point(cell, ms * factor * slow));
+                }
+            }
+        }
+    }
+    points
+}
+
+/// So much of 320 ms for each GiB, half of it in faults.
+fn account(point: usize, share: f64) -> Account {
+    let all = 320e6;
+    let part = |work, per_gib_ns| WorkPart { work, per_gib_ns, evidence: "1024 at 9 ns".into() };
+    Account {
+        point,
+        per_gib_ns: all,
+        parts: vec![part(Work::Entry, all * share / 2.0), part(Work::Faults, all * share / 2.0)],
+        unexplained_per_gib_ns: all * (1.0 - share),
+    }
+}
+
+/// Every part, a cell that did other work and one that was not read.
+pub(crate) fn readings() -> Readings {
+    let mut points = races();
+    points[3].samples.iter_mut().for_each(|s| s.ledger.mapped_before_bytes = Bytes::mib(64));
+    let last = points.len() - 1;
+    points[last].samples.clear();
+    points[last].refused = Some("3 of 16384 pages stay in the page cache".into());
+    let again = Cell { part: Part::Passes, passes: 8, ..cell(Arm::Place) };
+    let mut kept = point(again, 5.0);
+    kept.samples.iter_mut().for_each(|s| s.pass_ns[1..].iter_mut().for_each(|ns| ns.0 /= 2));
+    points.push(kept);
+    for (fresh, offset) in [(false, 0), (false, 16), (true, 0), (true, 16)] {
+        let offset_bytes = Bytes(offset);
+        let cell = Cell { part: Part::Buffers, fresh, offset_bytes, ..cell(Arm::Read) };
+        points.push(point(cell, if fresh { 40.0 } else { 20.0 }));
+    }
+    for threads in [1, 2] {
+        let cell = Cell { part: Part::Threads, threads, ..cell(Arm::Map) };
+        points.push(point(cell, 20.0 / f64::from(threads)));
+    }
+    let mut all = around(points);
+    all.slips = vec![Slip::UnclockedPopulate];
+    all.judgement = Some(Judgement {
+        refusals: vec![Refusal {
+            point: 3,
+            why: "64.0 MiB were mapped before its clock started".into(),
+        }],
+        ratios: vec![Ratio {
+            point: 5,
+            base: 1,
+            ratio: 0.25,
+            interval: Fact::missing("fewer than 6 repeats of both"),
+        }],
+        accounts: vec![account(1, 0.9), account(5, 1.02)],
+        claims: vec![Claim {
+            claim: "a mapping is faster".into(),
+            answer: Answer::Refuted,
+            why: "here 0.9 times".into(),
+        }],
+        advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
+    });
+    all
+}
+
+/// A saved run around readings.
+pub(crate) fn bench(readings: Readings) -> Run {
+    let command = ["pagewise", "bench", "file"].map(str::to_owned).to_vec();
+    let mut run = Run::new(RunKind::Bench, "t-0001".into(), 1_700_000_000_000_000_000, command);
+    run.machine = Some(machine());
+    run.readings = Some(readings);
+    run.pagewise = "0.0.0".into();
+    run
+}
