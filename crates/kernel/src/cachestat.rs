@@ -32,8 +32,16 @@ pub struct CacheStat {
 /// # Errors
 /// EPERM for a file of others, ENOSYS before Linux 6.5, EOPNOTSUPP for files of a reserved pool.
 pub fn of(file: &impl AsFd, subject: &str) -> Result<CacheStat, SysError> {
-    // `struct cachestat_range` (a length of 0 is up to the end) and `struct cachestat`.
-    let range = [0_u64; 2];
+    of_first(file, Bytes(0), subject)
+}
+
+/// The state of its first `len` bytes, or of all of it where `len` is 0.
+///
+/// # Errors
+/// As [`of`].
+pub fn of_first(file: &impl AsFd, len: Bytes, subject: &str) -> Result<CacheStat, SysError> {
+    // `struct cachestat_range` (offset, length) and `struct cachestat`.
+    let range = [0_u64, len.0];
     let mut counts = [0_u64; 5];
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: both arrays have the sizes of the structures that the call reads and fills; they outlive

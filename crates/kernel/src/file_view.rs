@@ -25,7 +25,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use std::ffi::c_void;
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -60,10 +60,11 @@ pub fn open_regular(path: &Path) -> Result<(File, usize), SysError> {
 /// Whether the byte at `offset` can be read without waiting for a device. Where it cannot, the kernel
 /// may begin to read it.
 #[must_use]
-pub fn is_cached(file: &File, offset: u64) -> bool {
+pub fn is_cached(file: &impl AsFd, offset: u64) -> bool {
     let mut byte = [0];
     let mut into = [std::io::IoSliceMut::new(&mut byte)];
-    rustix::io::preadv2(file, &mut into, offset, rustix::io::ReadWriteFlags::NOWAIT).is_ok()
+    let read = rustix::io::preadv2(file, &mut into, offset, rustix::io::ReadWriteFlags::NOWAIT);
+    read.is_ok_and(|bytes| bytes > 0)
 }
 
 /// Whether `mincore` tells this account the truth about a file (mm/mincore.c, `can_do_mincore`).
@@ -103,7 +104,7 @@ impl FileView {
     ///
     /// # Errors
     /// ENODEV for what cannot be mapped, ENOMEM.
-    pub fn map(file: &File, len: usize) -> Result<Self, SysError> {
+    pub fn map(file: &impl AsFd, len: usize) -> Result<Self, SysError> {
         let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
         if len < huge {
             Self::map_anywhere(file, len)
@@ -112,7 +113,7 @@ impl FileView {
         }
     }
 
-    fn map_anywhere(file: &File, len: usize) -> Result<Self, SysError> {
+    fn map_anywhere(file: &impl AsFd, len: usize) -> Result<Self, SysError> {
         let (flags, prot) = (MapFlags::SHARED, ProtFlags::READ);
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
         unsafe { mmap(std::ptr::null_mut(), len, prot, flags, file, 0) }
@@ -120,7 +121,7 @@ impl FileView {
             .map_err(|e| SysError::new("mmap", format!("{len} bytes of a file"), e))
     }
 
-    fn map_at_boundary(file: &File, len: usize, huge: usize) -> Result<Self, SysError> {
+    fn map_at_boundary(file: &impl AsFd, len: usize, huge: usize) -> Result<Self, SysError> {
         let room = Reserved::new(len, huge)?;
         let start = room.boundary(huge);
         let (flags, prot) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ);

@@ -11,19 +11,14 @@
 //!
 //! Cost for each GiB: `cachestat` 1 to 5 ms, page by page 30 ms.
 
+use crate::cachestat;
 use crate::error::SysError;
+use crate::file_view::{FileView, WINDOW_PAGES, is_cached};
 use crate::page_size;
 use pagewise_model::Bytes;
 use rustix::fs::Advice;
-use rustix::io::{Errno, ReadWriteFlags};
-use rustix::mm::{MapFlags, ProtFlags};
-use std::io::IoSliceMut;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-
-/// The number of the call, the same on all architectures.
-const CACHESTAT: libc::c_long = 451;
-/// Pages whose state is asked for at once.
-const WINDOW: usize = 1 << 16;
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
 
 /// What the cache holds of the beginning of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +42,7 @@ impl Cached {
 /// # Errors
 /// `EPERM` for who neither owns the file nor may write it.
 pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
-    match cachestat(file, len) {
+    match by_cachestat(file, len) {
         Err(error) if error.errno() == Some(libc::ENOSYS) => mincore(file, len),
         counted => counted,
     }
@@ -59,9 +54,7 @@ pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
 /// When neither way is to be had.
 pub fn is_all_cached(file: BorrowedFd<'_>, len: Bytes) -> Result<bool, SysError> {
     match count(file, len) {
-        Err(error) if error.errno() == Some(libc::EPERM) => {
-            is_there(file, len).map_err(|e| SysError::new("preadv2 RWF_NOWAIT", "a file", e))
-        }
+        Err(error) if error.errno() == Some(libc::EPERM) => Ok(is_there(file, len)),
         counted => counted.map(Cached::is_all),
     }
 }
@@ -76,18 +69,10 @@ pub fn evict(file: BorrowedFd<'_>) -> Result<(), SysError> {
         .map_err(|e| SysError::new("posix_fadvise POSIX_FADV_DONTNEED", "a file", e))
 }
 
-fn cachestat(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
-    // `struct cachestat_range` and `struct cachestat` of linux/mman.h: offset and length; pages that are
-    // cached, dirty, under writeback, evicted, recently evicted.
-    let range = [0_u64, len.0];
-    let mut stat = [0_u64; 5];
-    let (range, filled) = (range.as_ptr(), stat.as_mut_ptr());
-    // SAFETY: the kernel reads two live numbers and fills five, all of this frame, as the call documents.
-    let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range, filled, 0) };
-    if done != 0 {
-        return Err(SysError::last("cachestat", "a file"));
-    }
-    Ok(Cached { pages: len.pages(page_size::base()), cached: stat[0] })
+fn by_cachestat(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
+    let page = page_size::base();
+    let cached = cachestat::of_first(&file, len, "a file")?.cached;
+    Ok(Cached { pages: len.pages(page), cached: cached.pages(page) })
 }
 
 fn mincore(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
@@ -96,51 +81,20 @@ fn mincore(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
     if !user.is_root() && owner != user.as_raw() {
         return Err(SysError::new("mincore", "a file of another user", Errno::PERM));
     }
-    let page = page_size::base();
-    let pages = len.pages(page);
+    let page = usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX);
+    let view = FileView::map(&file, usize::try_from(len.0).unwrap_or(usize::MAX))?;
     let mut cached = 0;
-    let window = Bytes(WINDOW as u64 * page.bytes());
-    for first in (0..pages).step_by(WINDOW) {
-        let offset = first * page.bytes();
-        let size = Bytes(len.0.saturating_sub(offset).min(window.0));
-        cached += count_window(file, offset, size)?;
+    for first in (0..view.len()).step_by(WINDOW_PAGES * page) {
+        let pages = view.resident_pages(first, WINDOW_PAGES * page)?;
+        cached += pages.iter().filter(|page| **page).count() as u64;
     }
-    Ok(Cached { pages, cached })
-}
-
-/// Cached pages of `size` bytes from `offset` on, by a mapping that is not touched.
-fn count_window(file: BorrowedFd<'_>, offset: u64, size: Bytes) -> Result<u64, SysError> {
-    let failed = |call| move |e: Errno| SysError::new(call, "a file", e);
-    let len = usize::try_from(size.0).unwrap_or(usize::MAX);
-    let mut states = vec![0_u8; size.pages(page_size::base()) as usize];
-    let (none, shared) = (std::ptr::null_mut(), MapFlags::SHARED);
-    // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
-    let start = unsafe { rustix::mm::mmap(none, len, ProtFlags::READ, shared, file, offset) }
-        .map_err(failed("mmap"))?;
-    // SAFETY: the range was mapped above, and there is a byte for each of its pages.
-    let asked = unsafe { libc::mincore(start, len, states.as_mut_ptr()) };
-    let error = SysError::last("mincore", "a file");
-    // SAFETY: the range was mapped above, and nobody refers to it.
-    unsafe { rustix::mm::munmap(start, len) }.map_err(failed("munmap"))?;
-    if asked != 0 {
-        return Err(error);
-    }
-    Ok(states.iter().filter(|state| **state & 1 == 1).count() as u64)
+    Ok(Cached { pages: len.pages(page_size::base()), cached })
 }
 
 /// Whether one byte of each page can be read without waiting.
-fn is_there(file: BorrowedFd<'_>, len: Bytes) -> Result<bool, Errno> {
+fn is_there(file: BorrowedFd<'_>, len: Bytes) -> bool {
     let step = usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX);
-    let mut byte = [0_u8; 1];
-    for offset in (0..len.0).step_by(step) {
-        let mut piece = [IoSliceMut::new(&mut byte)];
-        match rustix::io::preadv2(file.as_fd(), &mut piece, offset, ReadWriteFlags::NOWAIT) {
-            Ok(1..) => {}
-            Ok(0) | Err(Errno::AGAIN) => return Ok(false),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
+    (0..len.0).step_by(step).all(|offset| is_cached(&file, offset))
 }
 
 #[cfg(test)]
@@ -148,6 +102,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::Write;
+    use std::os::fd::AsFd;
 
     /// A temporary file of `pages` pages, just written.
     fn written(pages: u64) -> (File, Bytes) {
@@ -164,8 +119,8 @@ mod tests {
         assert_eq!(count(file.as_fd(), len).unwrap(), all);
         assert_eq!(mincore(file.as_fd(), len).unwrap(), all);
         assert!(is_all_cached(file.as_fd(), len).unwrap());
-        assert_eq!(is_there(file.as_fd(), len), Ok(true));
-        assert_eq!(is_there(file.as_fd(), Bytes(len.0 + 1)), Ok(false), "beyond the end");
+        assert!(is_there(file.as_fd(), len));
+        assert!(!is_there(file.as_fd(), Bytes(len.0 + 1)), "beyond the end");
     }
 
     #[test]
@@ -186,6 +141,6 @@ mod tests {
     fn what_is_no_file_is_refused() {
         let (reader, _writer) = crate::pipe::pipe().unwrap();
         assert!(evict(reader.as_fd()).is_err());
-        assert!(is_there(reader.as_fd(), Bytes(1)).is_err());
+        assert!(!is_there(reader.as_fd(), Bytes(1)));
     }
 }
