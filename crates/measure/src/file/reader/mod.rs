@@ -87,15 +87,13 @@ impl<'a> Crew<'a> {
     fn read(&mut self, file: &OwnedFd) -> Result<Done, PriceError> {
         // The descriptor that was given is not used: opening is a part of what is timed.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // Our own program may be the file that is read.
-        let already = mapped(file)?;
         let memory = std::mem::take(&mut self.memory);
         let early = if self.is_unclocked() {
             Some(Opened::new(&path, self.task, Vec::new())?)
         } else {
             None
         };
-        let mapped_before_bytes = Bytes(mapped(file)?.0.saturating_sub(already.0));
+        let mapped_before_bytes = mapped(file)?;
         let fetched = device_bytes();
         let before = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
         let begin = clock::now();
@@ -171,11 +169,12 @@ const fn since(begin: Nanos, end: Nanos) -> Nanos {
     Nanos(end.0.saturating_sub(begin.0))
 }
 
-/// What of the file this process has mapped.
+/// What of the file this process has mapped shared, as ways to read do: our own program, which may be the
+/// file, is mapped privately.
 fn mapped(file: &OwnedFd) -> Result<Bytes, PriceError> {
     let inode = rustix::fs::fstat(file).map_err(PriceError::sys("fstat", "the file"))?.st_ino;
     let mut entries = smaps::read(own_pid())?;
-    entries.retain(|entry| entry.mapping.inode == inode);
+    entries.retain(|entry| entry.mapping.inode == inode && entry.mapping.perms.shared);
     Ok(smaps::total(&entries).rss)
 }
 
