@@ -14,6 +14,7 @@ pub mod file;
 pub mod first_touch;
 pub mod ladder;
 mod mechanism;
+pub mod pin;
 pub mod power;
 pub mod stats;
 pub mod text;

@@ -21,6 +21,7 @@ pub mod doctor;
 pub mod error;
 pub mod file_system;
 pub mod file_view;
+pub mod gup_test;
 pub mod hugetlb;
 mod ioctl;
 pub mod kallsyms;

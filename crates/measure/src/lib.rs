@@ -7,6 +7,7 @@
 //! nothing of them. [`Canary`] and [`register_canary`] watch the machine between runs.
 //!
 //! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
+//! [`pin`] measures what it costs to find and hold pages of a process.
 //! [`walk`] measures what a load costs that needs the one before, by size of set and page.
 //! [`first_touch`] measures what a page costs until it can be used, under every way to get it.
 //! [`mod@file`] measures the ways to read a file, each in a fresh process.
@@ -26,6 +27,7 @@ mod helper;
 mod kernels;
 mod kinds;
 pub mod ladder;
+pub mod pin;
 mod prices;
 mod prior;
 mod sample;

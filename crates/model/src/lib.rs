@@ -23,6 +23,7 @@ pub mod ladder;
 pub mod look;
 pub mod machine;
 pub mod measured;
+pub mod pin;
 pub mod plan;
 pub mod price;
 pub mod run;

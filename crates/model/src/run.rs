@@ -13,6 +13,7 @@ use crate::first_touch::FirstTouch;
 use crate::ladder::Ladder;
 use crate::look::Look;
 use crate::machine::Machine;
+use crate::pin::Pins;
 use crate::plan::{Candidate, Dose, Receipt};
 use crate::price::Prices;
 use crate::text::TextReport;
@@ -160,6 +161,9 @@ pub struct Run {
     /// The readings of `bench file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readings: Option<Readings>,
+    /// What pinning costs, of `bench pin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pins: Option<Pins>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -218,6 +222,7 @@ impl Run {
             cache: None,
             text: None,
             readings: None,
+            pins: None,
             outcome: None,
             warnings: Vec::new(),
         }

@@ -26,6 +26,9 @@ pub fn csv(run: &Run) -> String {
     if let Some(readings) = &run.readings {
         return crate::file::csv(readings);
     }
+    if let Some(pins) = &run.pins {
+        return crate::pin::csv(pins);
+    }
     let mut out = HEADER.to_owned();
     for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {
         push(&mut out, ["look", "", &i.to_string(), "plain", ""], usage, None);

@@ -64,6 +64,9 @@ fn bench_headline(run: &Run) -> String {
     if let Some(readings) = &run.readings {
         return crate::file::headline(readings);
     }
+    if let Some(pins) = &run.pins {
+        return crate::pin::headline(pins);
+    }
     let Some(ladder) = &run.ladder else {
         let is_early = matches!(run.outcome, Some(Outcome::Interrupted));
         let when = if is_early { "interrupted before anything" } else { "nothing" };

@@ -37,6 +37,7 @@ mod look;
 mod markdown;
 pub mod number;
 mod page;
+pub mod pin;
 mod receipt;
 mod run;
 pub mod shell;

@@ -74,6 +74,9 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     if let Some(readings) = &run.readings {
         page.section(&crate::file::section(readings, style));
     }
+    if let Some(pins) = &run.pins {
+        page.section(&crate::pin::section(pins, style));
+    }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));
     }

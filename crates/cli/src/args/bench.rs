@@ -23,6 +23,8 @@ pub(crate) enum BenchKind {
     Memory(Box<BenchMemory>),
     /// Files: every way to read one, from opening to closing, warm and cold
     File(Box<BenchFile>),
+    /// Pinning: what it costs to find and hold pages, on base pages against huge ones
+    Pin(Box<BenchPin>),
 }
 
 /// `pagewise bench pipe`
@@ -172,12 +174,14 @@ macro_rules! words {
 
 mod file;
 mod memory;
+mod pin;
 mod tlb;
 
 pub(crate) use file::BenchFile;
 #[cfg(test)]
 pub(crate) use file::FileArm;
 pub(crate) use memory::BenchMemory;
+pub(crate) use pin::BenchPin;
 use tlb::WalkOrder;
 pub(crate) use tlb::{BenchTlb, WalkPart};
 

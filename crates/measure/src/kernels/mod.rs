@@ -7,6 +7,7 @@
 pub(crate) mod lend;
 pub(crate) mod list;
 pub(crate) mod mapping;
+pub(crate) mod own_memory;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod ring;

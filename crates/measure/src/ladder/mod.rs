@@ -22,7 +22,7 @@ mod plan;
 mod reference;
 mod rounds;
 mod sequence;
-mod turns;
+pub(crate) mod turns;
 mod wire;
 mod yardsticks;
 

@@ -25,10 +25,10 @@ const REPEATS: usize = 7;
 const FILLINGS: usize = 32;
 
 /// A pipe with a way out that nobody looks at.
-pub(super) struct Loop {
-    pub(super) reader: OwnedFd,
-    pub(super) writer: OwnedFd,
-    pub(super) capacity: usize,
+pub(crate) struct Loop {
+    pub(crate) reader: OwnedFd,
+    pub(crate) writer: OwnedFd,
+    pub(crate) capacity: usize,
     out: Out,
 }
 
@@ -43,7 +43,7 @@ type Filled = Result<(usize, u64), Trouble>;
 
 impl Loop {
     /// Emptied by reference.
-    pub(super) fn into_null() -> Result<Self, Trouble> {
+    pub(crate) fn into_null() -> Result<Self, Trouble> {
         let null = File::options().write(true).open("/dev/null");
         Self::new(Out::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?))
     }
@@ -61,7 +61,7 @@ impl Loop {
     }
 
     /// Empties the pipe of so many bytes; the CPU time that it took, in nanoseconds.
-    fn empty(&self, bytes: usize) -> Result<f64, Trouble> {
+    pub(crate) fn empty(&self, bytes: usize) -> Result<f64, Trouble> {
         let (ns, done) = time_cpu(|| self.take_out(bytes));
         done.map(|()| ns)
     }

@@ -2,6 +2,7 @@
 
 mod file;
 mod memory;
+mod pin;
 mod pipe;
 mod result;
 mod rungs;
@@ -19,6 +20,7 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
         BenchKind::Tlb(args) => tlb::run(args),
         BenchKind::Memory(args) => memory::run(args),
         BenchKind::File(args) => file::run(args),
+        BenchKind::Pin(args) => pin::run(args),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_kernel::{clock, machine};
 use pagewise_measure::PriceError;
+use pagewise_measure::walk::Cost;
 use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
 use pagewise_model::run::{Run, RunKind};
@@ -21,6 +22,22 @@ pub(super) fn begun(id: String, started_unix_ns: u64) -> Run {
     run.environment = environment();
     run.machine = Some(machine::machine());
     run
+}
+
+/// What will be done in fresh mappings, before it is.
+pub(super) fn announcement(cost: &Cost, repeats: u32) -> String {
+    format!(
+        "{} points, {repeats} fresh mappings of each: {} mappings, about {}, at most {}, in at most \
+         {} of memory",
+        cost.points, cost.mappings, cost.about_ns, cost.cap_ns, cost.memory_bytes
+    )
+}
+
+/// Values in their order, each once.
+pub(super) fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Keeps and shows a run that began at `start`; `any` says whether anything was measured.
@@ -92,6 +109,10 @@ fn draw(run: &Run, as_page: bool) -> Option<String> {
     if let Some(ladder) = &run.ladder {
         let svg = || pagewise_report::ladder::svg(ladder, &caption);
         return Some(if as_page { pagewise_report::ladder::html(run) } else { svg() });
+    }
+    if let Some(pins) = &run.pins {
+        let svg = || pagewise_report::pin::svg(pins, &caption);
+        return Some(if as_page { pagewise_report::pin::html(run) } else { svg() });
     }
     if let Some(walks) = &run.walks {
         let svg = || pagewise_report::walk::svg(walks, &caption);

@@ -30,7 +30,7 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let help = "ask for base pages or smaller sets; pagewise doctor says what there is";
     let plan = Plan::new(asked).map_err(|error| result::unfit(error, help))?;
     if !out.quiet {
-        terminal::complain(&announcement(&plan, args.repeats));
+        terminal::complain(&result::announcement(&plan.cost(), args.repeats));
     }
     let display = Display::new(out.quiet);
     let mut run = result::begun(id, started);
@@ -74,9 +74,9 @@ fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
     let (repeats, quick) = (args.repeats, args.quick);
     Ok(Asked {
         parts,
-        kinds: once_each(kinds),
-        orders: once_each(orders),
-        npads: once_each(npads),
+        kinds: result::once_each(kinds),
+        orders: result::once_each(orders),
+        npads: result::once_each(npads),
         smallest,
         largest,
         repeats,
@@ -100,16 +100,6 @@ fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> 
         .with_help("let the smallest set be no larger than the largest"));
     }
     Ok(())
-}
-
-/// What will be done, before it is.
-fn announcement(plan: &Plan, repeats: u32) -> String {
-    let cost = plan.cost();
-    format!(
-        "{} points, {repeats} fresh mappings of each: {} mappings, about {}, at most {}, in at most \
-         {} of memory",
-        cost.points, cost.mappings, cost.about_ns, cost.cap_ns, cost.memory_bytes
-    )
 }
 
 fn measure(plan: &Plan, seed: u64, display: &Display, stop: &AtomicBool) -> Walks {

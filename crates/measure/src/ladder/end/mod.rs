@@ -12,6 +12,7 @@ pub(super) mod source;
 pub(super) mod waiter;
 
 use super::wire::{Done, Line, Role, Task, Word};
+use crate::error::PriceError;
 use crate::helper::{duplicate, end_with_starter};
 use crate::kernels::usage;
 use pagewise_kernel::{SysError, affinity};
@@ -22,7 +23,7 @@ use std::io;
 
 /// Why a process cannot do its task, in words for the result.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// A call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
@@ -35,6 +36,15 @@ impl Trouble {
     /// A maker of errors of one call, for `map_err`.
     pub(super) fn of(call: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| Self::Sys(SysError::new(call, "a rung of the ladder", errno))
+    }
+}
+
+impl From<Trouble> for PriceError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Sys(error) => Self::Sys(error),
+            Trouble::Unavailable(why) => Self::Unavailable(why),
+        }
     }
 }
 

@@ -1,0 +1,105 @@
+//! `/sys/kernel/debug/gup_test`: the kernel's own benchmark of `get_user_pages_fast` (mm/gup_test.c, Linux
+//! 5.11), in kernels built with `CONFIG_GUP_TEST`, for root, where debugfs is mounted.
+//!
+//! The kernel holds the pages of a range, so many in a call, then lets all of them go, and tells the time of
+//! both in whole microseconds: over a range of 2 MiB that is exact to some percent. Not seen: what a caller of
+//! the kernel does around it, and the price of a system call.
+
+use crate::error::SysError;
+use crate::ioctl;
+use crate::region::Region;
+use pagewise_model::{Bytes, Nanos, PageSize};
+use std::fs::File;
+
+const PATH: &str = "/sys/kernel/debug/gup_test";
+/// `GUP_FAST_BENCHMARK`, _IOWR, the same on every architecture that uses the generic ioctl encoding.
+const GUP_FAST_BENCHMARK: u64 = 0xc050_6701;
+
+/// `struct gup_test`.
+#[repr(C)]
+#[derive(Default)]
+struct Argument {
+    get_usec: u64,
+    put_usec: u64,
+    address: u64,
+    size: u64,
+    pages_of_a_call: u32,
+    gup_flags: u32,
+    test_flags: u32,
+    which_pages: [u32; 8],
+}
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct GupTest(File);
+
+/// Times of one run over a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Looking the pages up and holding them.
+    pub get: Nanos,
+    /// Letting them go.
+    pub put: Nanos,
+}
+
+impl GupTest {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// ENOENT without the option or debugfs, EACCES for accounts other than root.
+    pub fn open() -> Result<Self, SysError> {
+        let file = File::options().read(true).write(true).open(PATH);
+        file.map(Self).map_err(|e| SysError::new("open", PATH, e))
+    }
+
+    /// Holds all of `region`, `piece` bytes in a call, and lets it go.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn hold(&self, region: &Region, piece: Bytes, base: PageSize) -> Result<Held, SysError> {
+        let mut argument = Argument {
+            address: region.as_ptr() as u64,
+            size: region.size().0,
+            pages_of_a_call: u32::try_from(piece.pages(base)).unwrap_or(u32::MAX),
+            ..Argument::default()
+        };
+        // SAFETY: the number encodes the size of the argument (checked by a test), integers alone; the
+        // kernel reads the page table of the range, which `region` keeps mapped, and changes no memory.
+        unsafe {
+            ioctl::control(
+                "ioctl GUP_FAST_BENCHMARK",
+                PATH,
+                &self.0,
+                GUP_FAST_BENCHMARK,
+                &mut argument,
+            )
+        }?;
+        let time = |usec: u64| Nanos(usec.saturating_mul(1000));
+        Ok(Held { get: time(argument.get_usec), put: time(argument.put_usec) })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use crate::page_size;
+    use crate::region::Pages;
+
+    #[test]
+    fn the_number_encodes_the_size() {
+        assert_eq!((GUP_FAST_BENCHMARK >> 16 & 0x3fff) as usize, size_of::<Argument>());
+    }
+
+    #[test]
+    fn pages_are_held_where_the_kernel_has_the_benchmark() {
+        let test = match GupTest::open() {
+            Ok(test) => test,
+            Err(error) => return println!("SKIP pages_are_held: {error}"),
+        };
+        let mut region = Region::new(Bytes::mib(2), Pages::Base).unwrap();
+        region.populate().unwrap();
+        let held = test.hold(&region, Bytes::kib(64), page_size::base()).unwrap();
+        assert!(held.get > Nanos(0), "{held:?}");
+    }
+}

@@ -1,0 +1,275 @@
+//! What pinning costs, for people: as terminal text, CSV, curves, and one page of HTML.
+//!
+//! Entries, all pure functions of the saved form:
+//! - [`section`]: prices for each page and call by way and kind of page, calls by size, shares of a transfer,
+//!   published figures, what is not to be had, and last the three sentences;
+//! - [`csv`]: every mapping, for other tools;
+//! - [`svg`]: what a call costs for each page, over its size;
+//! - [`html`]: everything above on one page that needs nothing from outside.
+
+mod csv;
+mod html;
+mod picture;
+
+pub use csv::csv;
+pub use html::html;
+pub use picture::svg;
+
+use crate::claims;
+use crate::number::{counted, percent, range_text, three_digits, whole_size};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::pin::{Judgement, Pins, Price, Ratio, Share, Way};
+use pagewise_model::walk::PageKind;
+use pagewise_model::{Bytes, Fact, Measured};
+
+/// What the claims are about.
+const CLAIMS: &str = "what has been published, and this machine";
+
+/// Pinning as terminal text.
+#[must_use]
+pub fn section(pins: &Pins, style: &Style) -> String {
+    let mut page = Page::new(style);
+    if let Some(judgement) = &pins.judgement {
+        page.append(&prices(pins, judgement, style));
+    }
+    for way in Way::ALL {
+        page.section(&calls(pins, way, style));
+    }
+    if let Some(judgement) = &pins.judgement {
+        page.section(&shares(&judgement.shares, style));
+        page.section(&claims::section(CLAIMS, &judgement.claims, style));
+    }
+    page.section(&missing(pins, style));
+    if let Some(judgement) = &pins.judgement {
+        page.section(&advice(judgement, style));
+    }
+    page.finish()
+}
+
+/// The verdict in one sentence.
+pub(crate) fn headline(pins: &Pins) -> String {
+    let judgement = pins.judgement.as_ref();
+    let prices: &[Price] = judgement.map_or(&[], |judgement| &judgement.prices);
+    let page_ns = |way, pages| {
+        let price = prices.iter().find(|p| (p.way, p.pages) == (way, pages))?;
+        price.page_ns.known().map(|ns| ns.median)
+    };
+    let ways = [Way::Vmsplice, Way::Register, Way::ReadOwn, Way::GupTest];
+    let known = ways.into_iter().find_map(|way| Some((way, page_ns(way, PageKind::Base)?)));
+    let Some((way, base)) = known else {
+        return "pinning: no price could be found on base pages".to_owned();
+    };
+    let unit = pins.base_page_bytes;
+    let on_base =
+        format!("pinning {unit} costs {} ns on base pages by {}", three_digits(base), way.label());
+    match page_ns(way, PageKind::Thp) {
+        Some(huge) => format!("{on_base}, {} ns on huge ones", three_digits(huge)),
+        None => on_base,
+    }
+}
+
+/// How the figures came about.
+fn protocol(pins: &Pins) -> String {
+    format!(
+        "median of {} of each point in shuffled order (seed {}) on CPU {}; pieces go in turn through \
+         {} of memory",
+        counted(u64::from(pins.repeats), "fresh mapping", "fresh mappings"),
+        pins.seed,
+        pins.cpu,
+        whole_size(pins.region_bytes)
+    )
+}
+
+/// What a price is.
+fn meaning(way: Way) -> String {
+    match way.without() {
+        Some(without) => format!("beyond {}", without.name()),
+        None => "all of it".to_owned(),
+    }
+}
+
+fn figure(fact: &Fact<Measured>) -> (Cell, Cell) {
+    match fact {
+        Fact::Known(known) => {
+            let range = Cell::new(range_text(known), Tone::Faint);
+            (three_digits(known.median).into(), range)
+        }
+        Fact::Missing(_) => (Cell::new("-", Tone::Faint), Cell::from("")),
+    }
+}
+
+fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let unit = pins.base_page_bytes;
+    page.heading(&format!("ns to pin and let go, for each {unit} and for each call"));
+    page.para(&protocol(pins), 2, Tone::Faint);
+    let mut table = Table::new(&[
+        ("way", Align::Left),
+        ("pages", Align::Left),
+        ("a page", Align::Decimal),
+        ("spread", Align::Left),
+        ("of base", Align::Left),
+        ("a call", Align::Decimal),
+        ("spread", Align::Left),
+    ]);
+    for price in &judgement.prices {
+        let ((page_ns, page_range), (call_ns, call_range)) =
+            (figure(&price.page_ns), figure(&price.call_ns));
+        let ratio = ratio_of(judgement, price).map_or_else(String::new, ratio_text);
+        table.row(vec![
+            price.way.label().into(),
+            price.pages.label().into(),
+            page_ns,
+            page_range,
+            ratio.into(),
+            call_ns,
+            call_range,
+        ]);
+    }
+    page.append(&table.render(style));
+    for price in &judgement.prices {
+        if let Some(why) = price.page_ns.reason() {
+            let who = format!("{} on {}", price.way.label(), price.pages.name());
+            page.para(&format!("{who}: {why}"), 2, Tone::Faint);
+        }
+    }
+    for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
+        page.para(&format!("{}: {}, {}", way.label(), way.name(), meaning(way)), 2, Tone::Faint);
+    }
+    page.finish()
+}
+
+fn ratio_of<'a>(judgement: &'a Judgement, price: &Price) -> Option<&'a Ratio> {
+    let mut ratios = judgement.ratios.iter();
+    ratios.find(|ratio| (ratio.way, ratio.pages) == (price.way, price.pages))
+}
+
+/// `0.16 (0.15-0.17)`.
+fn ratio_text(ratio: &Ratio) -> String {
+    match &ratio.interval {
+        Fact::Known((low, high)) => format!("{:.2} ({low:.2}-{high:.2})", ratio.ratio),
+        Fact::Missing(_) => format!("{:.2}", ratio.ratio),
+    }
+}
+
+/// The kinds of pages that a way was asked for on.
+fn kinds(pins: &Pins, way: Way) -> Vec<PageKind> {
+    let used = |kind: &PageKind| !pins.curve(way, *kind).is_empty();
+    PageKind::ALL.into_iter().filter(used).collect()
+}
+
+/// The sizes of a way on any kind of page.
+fn sizes(pins: &Pins, way: Way) -> Vec<Bytes> {
+    let of = pins.points.iter().filter(|point| point.way == way).map(|point| point.size_bytes);
+    let mut sizes: Vec<Bytes> = of.collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// What one way costs by size: a call with its release.
+fn calls(pins: &Pins, way: Way, style: &Style) -> String {
+    let kinds = kinds(pins, way);
+    let mut page = Page::new(style);
+    if kinds.is_empty() {
+        return page.finish();
+    }
+    page.heading(&format!("ns for each call, {}", way.name()));
+    let mut columns = vec![("size", Align::Right)];
+    for kind in &kinds {
+        columns.extend([(kind.label(), Align::Decimal), ("spread", Align::Left)]);
+    }
+    let mut table = Table::new(&columns);
+    for size in sizes(pins, way) {
+        let mut row = vec![Cell::from(whole_size(size))];
+        for kind in &kinds {
+            let measured = pins.find(way, *kind, size).and_then(|point| point.whole_ns());
+            let fact = measured.map_or_else(|| Fact::missing("none"), Fact::Known);
+            let (value, range) = figure(&fact);
+            row.extend([value, range]);
+        }
+        table.row(row);
+    }
+    page.append(&table.render(style));
+    for why in refusals(pins, way) {
+        page.para(&why, 2, Tone::Faint);
+    }
+    page.finish()
+}
+
+/// Why samples of a way are missing, each reason once with the pages that it is about.
+fn refusals(pins: &Pins, way: Way) -> Vec<String> {
+    let refused = pins.points.iter().filter(|point| point.way == way);
+    let told = refused.filter_map(|point| {
+        let why = point.refused.as_deref()?;
+        Some(format!("{} not measured, or not as often as asked: {why}", point.pages.name()))
+    });
+    let mut all: Vec<String> = told.collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn shares(shares: &[Share], style: &Style) -> String {
+    let mut page = Page::new(style);
+    if shares.is_empty() {
+        return page.finish();
+    }
+    page.heading("how much of a transfer by vmsplice and splice is pinning");
+    let mut table = Table::new(&[
+        ("pages", Align::Left),
+        ("size", Align::Right),
+        ("of the call", Align::Right),
+        ("of the transfer", Align::Right),
+        ("GiB/s, one thread", Align::Decimal),
+        ("spread", Align::Left),
+    ]);
+    for share in shares {
+        let part = |fact: &Fact<f64>| match fact {
+            Fact::Known(share) => Cell::from(percent(*share)),
+            Fact::Missing(_) => Cell::new("-", Tone::Faint),
+        };
+        let (rate, range) = figure(&share.transfer_gib_per_s);
+        table.row(vec![
+            share.pages.label().into(),
+            whole_size(share.size_bytes).into(),
+            part(&share.of_call_share),
+            part(&share.of_transfer_share),
+            rate,
+            range,
+        ]);
+    }
+    page.append(&table.render(style));
+    let mut reasons: Vec<&str> = shares.iter().filter_map(|s| s.of_call_share.reason()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for why in reasons {
+        page.para(&format!("-: {why}"), 2, Tone::Faint);
+    }
+    page.finish()
+}
+
+fn missing(pins: &Pins, style: &Style) -> String {
+    let mut page = Page::new(style);
+    if !(pins.unavailable.is_empty() && pins.missing_ways.is_empty()) {
+        page.heading("what is not to be had here");
+    }
+    let ways = pins.missing_ways.iter().map(|m| (m.way.label(), &m.why, &m.next));
+    let pages = pins.unavailable.iter().map(|m| (m.pages.label(), &m.why, &m.next));
+    for (label, why, next) in ways.chain(pages) {
+        page.item(label, why);
+        page.para(&format!("next step: {next}"), 16, Tone::Faint);
+    }
+    page.finish()
+}
+
+fn advice(judgement: &Judgement, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading("what this machine should do");
+    for sentence in &judgement.advice {
+        page.bullet(sentence, Tone::Plain);
+    }
+    page.finish()
+}

@@ -1,0 +1,80 @@
+//! Pinning as terminal text, CSV, curves and page: constructed figures against reviewed texts in
+//! `tests/golden`, written anew with `UPDATE_GOLDEN`; and hostile ones.
+#![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
+
+mod support;
+
+use pagewise_model::Fact;
+use pagewise_model::pin::Way;
+use pagewise_report::pin::{csv, html, section, svg};
+use pagewise_report::text::cells;
+use pagewise_report::{Style, headline, render};
+use proptest::prelude::*;
+use support::pin::{bench, pins};
+use support::{
+    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
+    check,
+};
+
+#[test]
+fn pinning_as_text() {
+    let run = bench(pins());
+    check("pin.txt", &render(&run, &PLAIN));
+    assert!(render(&run, &PLAIN).contains(&section(&pins(), &PLAIN)));
+    assert_eq!(
+        headline(&run),
+        "pinning 4 KiB costs 46.0 ns on base pages by vmsplice, 7.50 ns on huge ones"
+    );
+}
+
+#[test]
+fn every_mapping_as_csv() {
+    let text = csv(&pins());
+    assert_rows_are_whole(&text);
+    assert_eq!(text.lines().count(), 1 + 12 * 3 + 1);
+    assert!(text.contains("vmsplice,thp,4096,2097152,,0,0,95.000,47.500,0.0100"), "{text}");
+    assert_eq!(pagewise_report::csv(&bench(pins())), text);
+}
+
+#[test]
+fn the_curves_and_the_page() {
+    let picture = svg(&pins(), "an example machine");
+    assert_eq!(picture.matches("<polyline").count(), 4, "{picture}");
+    let page = html(&bench(pins()));
+    assert_needs_nothing_from_outside(&page);
+    for part in ["a third of vmsplice", "next step: run as root", "0.16 (0.15-0.17)", "Do that."] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_run_that_knows_nothing_says_so() {
+    let mut empty = pins();
+    empty.points.clear();
+    empty.judgement = None;
+    assert_eq!(headline(&bench(empty.clone())), "pinning: no price could be found on base pages");
+    assert!(svg(&empty, "").contains("</svg>") && html(&bench(empty)).contains("</html>"));
+}
+
+proptest! {
+    #[test]
+    fn lines_fit_and_do_no_harm(width in 40usize..100, unicode: bool, ns: f64, way in 0usize..6) {
+        let mut pins = pins();
+        pins.missing_ways[0].why = HOSTILE.repeat(3);
+        pins.unavailable[0].next = HOSTILE.into();
+        for point in pins.points.iter_mut().filter(|p| p.way == Way::ALL[way]) {
+            point.refused = Some(HOSTILE.into());
+            point.samples.iter_mut().for_each(|sample| sample.call_ns = ns);
+        }
+        if let Some(judgement) = &mut pins.judgement {
+            judgement.prices[0].page_ns = Fact::missing(HOSTILE);
+            judgement.claims[0].why = HOSTILE.into();
+        }
+        let text = section(&pins, &Style { colour: false, width, unicode });
+        assert_harmless(&text);
+        for line in text.lines() {
+            prop_assert!(cells(line) <= width.clamp(40, 80), "{}", line);
+        }
+        prop_assert!(!html(&bench(pins)).contains("<script"));
+    }
+}
