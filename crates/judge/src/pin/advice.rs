@@ -30,18 +30,18 @@ fn pages(ratios: &[Ratio], shares: &[Share]) -> String {
     let usual = base.min_by_key(|share| share.size_bytes.0.abs_diff(USUAL.0));
     let share = usual.and_then(|share| share.of_transfer_share.known());
     let part = share.map_or_else(String::new, |share| {
-        format!("; on base pages that is {:.0}% of a transfer", share * 100.0)
+        format!("; on base pages {:.0}% of it is finding and holding them", share * 100.0)
     });
     let is_proven = best.interval.known().is_some_and(|(_, high)| *high < WORTH);
     if is_proven {
         format!(
-            "Lend huge pages to pipes: finding and holding a page costs {:.0}% less on {}{part}.",
+            "Lend huge pages to pipes: by vmsplice and splice a page takes {:.0}% less on {}{part}.",
             (1.0 - best.ratio) * 100.0,
             best.pages.name()
         )
     } else {
         format!(
-            "Do not take huge pages for the sake of pinning alone: a tenth less for each page is not \
+            "Do not take huge pages for the sake of pinning alone: a tenth less for each page lent is not \
              proven (ratio {:.2}){part}.",
             best.ratio
         )
@@ -54,7 +54,7 @@ fn base(prices: &[Price], way: Way) -> Option<&Price> {
 }
 
 fn calls(pins: &Pins, prices: &[Price]) -> String {
-    let price = base(prices, Way::ReadOwn).or_else(|| base(prices, Way::Vmsplice));
+    let price = base(prices, Way::Vmsplice).or_else(|| base(prices, Way::ReadOwn));
     let Some(price) = price else {
         return "Nothing is said about the size of a call: no way was measured on base pages."
             .to_owned();

@@ -25,7 +25,7 @@ pub(super) fn claims(shares: &[Share], ratios: &[Ratio]) -> Vec<Claim> {
         share_of("a third of vmsplice", "of the call", OF_CALL, nearest, |s| &s.of_call_share),
         share_of(
             "18% of a transfer by vmsplice and splice",
-            "of call and emptying together",
+            "of call and emptying together, by one thread",
             OF_TRANSFER,
             nearest,
             |s| &s.of_transfer_share,
@@ -68,7 +68,10 @@ fn huge_is_cheaper(ratios: &[Ratio]) -> Claim {
                 (low, _) if low >= 1.0 => Answer::Refuted,
                 _ => Answer::CannotTell,
             };
-            (answer, format!("a page costs {ratio:.2} ({low:.2}-{high:.2}) of a base page"))
+            (
+                answer,
+                format!("by vmsplice and splice: {ratio:.2} ({low:.2}-{high:.2}) of a base page"),
+            )
         }
     };
     Claim { claim, answer, why }

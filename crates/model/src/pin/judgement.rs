@@ -43,7 +43,8 @@ pub struct Ratio {
     pub way: Way,
     /// The larger pages.
     pub pages: PageKind,
-    /// Price of a page over that on base pages; below 1 the larger pages are cheaper.
+    /// What a call and its release take for each page, over the same on base pages; below 1 the larger
+    /// pages are cheaper.
     pub ratio: f64,
     /// Its 95% interval; missing with fewer repeats than one needs.
     pub interval: Fact<(f64, f64)>,

@@ -209,12 +209,10 @@ impl Pins {
     /// without; none where either was not measured.
     #[must_use]
     pub fn held_ns(&self, point: &Point, repeat: u32) -> Option<f64> {
-        let of =
-            |point: &Point| point.samples.iter().find(|s| s.repeat == repeat).map(Sample::whole_ns);
-        let whole = of(point)?;
+        let whole = point.whole_ns_of(repeat)?;
         let Some(without) = point.way.without() else { return Some(whole) };
         let other = self.find(without, without.pages(point.pages), point.size_bytes)?;
-        Some(whole - of(other)?)
+        Some(whole - other.whole_ns_of(repeat)?)
     }
 
     /// Base pages of a piece.

@@ -65,7 +65,7 @@ fn share_cell(fact: &Fact<f64>) -> String {
 fn prices(judgement: &Judgement) -> String {
     let mut out =
         "<h2>Prices</h2>\n<table>\n<thead><tr><th>way</th><th>pages</th><th>a page, ns</th>\
-                   <th>of base</th><th>a call, ns</th><th></th></tr></thead>\n"
+                   <th>whole, of base</th><th>a call, ns</th><th></th></tr></thead>\n"
             .to_owned();
     for price in &judgement.prices {
         out.push_str(&format!(

@@ -110,7 +110,7 @@ fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
         ("pages", Align::Left),
         ("a page", Align::Decimal),
         ("spread", Align::Left),
-        ("of base", Align::Left),
+        ("whole, of base", Align::Left),
         ("a call", Align::Decimal),
         ("spread", Align::Left),
     ]);

@@ -17,8 +17,8 @@ Examples:
 
 vmsplice into a pipe that is emptied is set against tee of as many slots, and
 process_vm_readv of own memory against the same copy in user space; what remains
-is finding and holding the pages. Every sample is a fresh mapping whose page size
-the kernel has shown. gup-test is the kernel's own benchmark, for root on a
+is finding and holding the pages. Every sample is a fresh mapping, whose page
+size the kernel has shown. gup-test is the kernel's own benchmark, for root on a
 kernel built with it.
 
 Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
