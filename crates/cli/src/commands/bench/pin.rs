@@ -1,6 +1,6 @@
 //! `pagewise bench pin`
 
-use super::result;
+use super::{once_each, result};
 use crate::args::BenchPin;
 use crate::commands::experiment::{Display, identity, lock, stop_flag};
 use crate::failure::Failure;
@@ -71,9 +71,9 @@ fn asked(args: &BenchPin, seed: u64) -> Result<Asked, Failure> {
     }
     let (repeats, quick) = (args.repeats, args.quick);
     Ok(Asked {
-        ways: result::once_each(ways),
-        kinds: result::once_each(kinds),
-        sizes: result::once_each(sizes),
+        ways: once_each(ways),
+        kinds: once_each(kinds),
+        sizes: once_each(sizes),
         repeats,
         quick,
         seed,

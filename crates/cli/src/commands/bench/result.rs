@@ -33,13 +33,6 @@ pub(super) fn announcement(cost: &Cost, repeats: u32) -> String {
     )
 }
 
-/// Values in their order, each once.
-pub(super) fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
 /// Keeps and shows a run that began at `start`; `any` says whether anything was measured.
 pub(super) fn conclude(
     mut run: Run,

@@ -74,9 +74,9 @@ fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
     let (repeats, quick) = (args.repeats, args.quick);
     Ok(Asked {
         parts,
-        kinds: result::once_each(kinds),
-        orders: result::once_each(orders),
-        npads: result::once_each(npads),
+        kinds: once_each(kinds),
+        orders: once_each(orders),
+        npads: once_each(npads),
         smallest,
         largest,
         repeats,
