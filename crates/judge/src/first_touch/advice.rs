@@ -21,6 +21,12 @@ fn page_ns(touches: &FirstTouch, way: Way, every_pages: u64) -> Option<f64> {
     touches.find(way, every_pages, 1)?.page_ns(Part::Whole).map(|ns| ns.median)
 }
 
+/// Whether there are such ratios, and none has an interval: nothing can be proven.
+fn lacks_proof(ratios: &[Ratio], of: impl Fn(&Ratio) -> bool) -> bool {
+    let mut all = ratios.iter().filter(|r| of(r));
+    all.all(|r| at_most(r).is_none())
+}
+
 /// The smallest of these ratios that is proven to be worth it.
 fn best(ratios: &[Ratio], of: impl Fn(&Ratio) -> bool) -> Option<&Ratio> {
     let single = |r: &&Ratio| r.threads == 1 && r.every_pages == 1 && of(r);
@@ -37,6 +43,10 @@ fn pages(touches: &FirstTouch, ratios: &[Ratio]) -> String {
     if !ratios.iter().any(|r| is_larger(r.way)) {
         return "Nothing was touched on larger pages and on base pages, so nothing is said about their \
                 size."
+            .to_owned();
+    }
+    if lacks_proof(ratios, |r| is_larger(r.way)) {
+        return "Nothing is said about larger pages: too few mappings were made to prove anything."
             .to_owned();
     }
     let Some(best) = best(ratios, |r| is_larger(r.way)) else {
@@ -70,6 +80,10 @@ fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
             best.way.word(),
             (1.0 - best.ratio) * 100.0
         ),
+        None if lacks_proof(ratios, is_ahead) => {
+            "Nothing is said about filling base pages ahead: too few mappings were made to prove anything"
+                .to_owned()
+        }
         None => "Do not fill base pages ahead to save time: a gain of 3% is proven for no way"
             .to_owned(),
     };

@@ -184,6 +184,15 @@ fn no_gain_is_no_advice() {
 }
 
 #[test]
+fn too_few_mappings_prove_nothing() {
+    let mut points = usual();
+    points.iter_mut().for_each(|point| point.samples.truncate(5));
+    let advice = judge(&touches(points)).advice;
+    assert!(advice[0].starts_with("Nothing is said about larger pages: too few"), "{advice:?}");
+    assert!(advice[1].starts_with("Nothing is said about filling base pages ahead"), "{advice:?}");
+}
+
+#[test]
 fn a_host_that_backs_anew_is_told_when_it_is_often() {
     let mut some = touches(usual());
     let host = |slow_chunks| Host {

@@ -13,10 +13,10 @@ use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 const SPLIT: &str = "split";
 /// Usual size of a mapping: more than private caches hold. At most a share of what may be taken.
 const SIZE: Bytes = Bytes::mib(128);
-const QUICK_SIZE: Bytes = Bytes::mib(32);
+const QUICK_SIZE: Bytes = Bytes::mib(16);
 const SHARE: u64 = 8;
 /// Most memory whose faults another thread answers: each is two wake-ups.
-const ANSWERED: Bytes = Bytes::mib(8);
+const ANSWERED: Bytes = Bytes::mib(2);
 /// One page in so many is used where most of a populated mapping is not.
 const SELDOM: u64 = 10;
 /// Threads at most: beyond, contention is the same and the mapping would be cut too small.

@@ -92,6 +92,8 @@ impl Pool {
             Err(e) if matches!(e.errno(), Some(libc::EPERM | libc::EACCES)) => Fact::Known(false),
             Err(e) => Fact::missing(e.to_string()),
         };
+        // Once for the faults of its own code and stack.
+        reader.ask(SEE)?;
         Ok(SharedPool {
             mount: self.mount.as_ref().map_or_else(String::new, |m| m.display().to_string()),
             pages: size.pages(self.page),

@@ -1,7 +1,7 @@
 //! Tables: what each way costs, what threads make of it, and what the kernel counted.
 
 use super::{groups, protocol, ratio, ratio_text};
-use crate::number::{count, range_text, three_digits};
+use crate::number::{count, counted, range_text, three_digits};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
@@ -29,6 +29,26 @@ pub(super) fn times(touches: &FirstTouch, style: &Style) -> String {
         }
         page.section(&table.render(style));
     }
+    page.append(&short(touches, style));
+    page.finish()
+}
+
+/// Reasons for which ways have fewer mappings than asked for, each once with how many.
+fn short(touches: &FirstTouch, style: &Style) -> String {
+    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    let some = touches.points.iter().filter(|point| !point.samples.is_empty());
+    for why in some.filter_map(|point| point.refused.as_deref()) {
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, ways)) => *ways += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    let mut page = Page::new(style);
+    for (why, ways) in reasons {
+        let ways = counted(ways, "way has", "ways have");
+        let text = format!("{ways} fewer mappings than asked for: {why}");
+        page.para(&text, 2, Tone::Faint);
+    }
     page.finish()
 }
 
@@ -52,12 +72,8 @@ fn page_cell(page: &Fact<PageSize>) -> Cell {
 
 fn refused(point: &Point, style: &Style) -> String {
     let mut page = Page::new(style);
-    if let Some(why) = &point.refused {
-        page.para(
-            &format!("{} of its mappings were made: {why}", point.samples.len()),
-            4,
-            Tone::Faint,
-        );
+    if let (Some(why), true) = (&point.refused, point.samples.is_empty()) {
+        page.para(&format!("not measured: {why}"), 4, Tone::Faint);
     }
     page.finish()
 }

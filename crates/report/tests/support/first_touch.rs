@@ -56,7 +56,7 @@ fn points() -> Vec<Point> {
         Point { expected_faults: Fact::Known(PAGES), ..point(Way::Willneed, 0.5, 901.0, 2000) },
         Point { expected_faults: around, ..point(Way::FileFaultAround, 0.0, 60.0, 256) },
         refused,
-        point(Way::ForkCow, 30.0, 1100.0, PAGES),
+        Point { refused: Some("interrupted".into()), ..point(Way::ForkCow, 30.0, 1100.0, PAGES) },
     ]
 }
 

@@ -24,7 +24,7 @@ touched and freed beforehand; what its host takes for that is told apart.
 Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
 experiment runs, 130 interrupted: what is known by then is printed.")]
 pub(crate) struct BenchMemory {
-    /// The short form: mappings of 32M, at most 18 s
+    /// The short form: mappings of 16M, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only these ways [default: all]
