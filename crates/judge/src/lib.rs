@@ -16,6 +16,7 @@ pub mod ladder;
 mod mechanism;
 pub mod pin;
 pub mod power;
+pub mod profile;
 pub mod stats;
 pub mod text;
 pub mod verdict;

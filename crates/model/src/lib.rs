@@ -26,6 +26,7 @@ pub mod measured;
 pub mod pin;
 pub mod plan;
 pub mod price;
+pub mod profile;
 pub mod run;
 pub mod text;
 pub mod trial;

@@ -16,6 +16,7 @@ use crate::machine::Machine;
 use crate::pin::Pins;
 use crate::plan::{Candidate, Dose, Receipt};
 use crate::price::Prices;
+use crate::profile::Profile;
 use crate::text::TextReport;
 use crate::trial::Experiment;
 use crate::units::Nanos;
@@ -143,6 +144,9 @@ pub struct Run {
     /// Page faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultReport>,
+    /// Buckets of CPU time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// The ladder of `bench pipe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
@@ -216,6 +220,7 @@ impl Run {
             receipt: None,
             checkup: None,
             faults: None,
+            profile: None,
             ladder: None,
             walks: None,
             first_touch: None,

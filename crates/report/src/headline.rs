@@ -84,7 +84,8 @@ fn bench_headline(run: &Run) -> String {
 
 fn profile_headline(run: &Run) -> String {
     let Some(diagnosis) = &run.diagnosis else {
-        return "no diagnosis was made".to_owned();
+        let none = || "no diagnosis was made".to_owned();
+        return run.profile.as_ref().map_or_else(none, crate::profile::headline);
     };
     let ceiling = percent(diagnosis.ceiling_share);
     let without = without(diagnosis);

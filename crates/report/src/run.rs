@@ -11,7 +11,8 @@ use crate::page::Page;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::{
-    design_section, diagnosis_section, look_section, machine_line, output_section, receipt_section,
+    design_section, diagnosis_section, look_section, machine_line, output_section, profile_section,
+    receipt_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
 
@@ -76,6 +77,9 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     }
     if let Some(pins) = &run.pins {
         page.section(&crate::pin::section(pins, style));
+    }
+    if let Some(profile) = &run.profile {
+        page.section(&profile_section(profile, style));
     }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));

@@ -60,6 +60,8 @@ pub enum Sink {
 pub struct Observe {
     /// CPU-clock samples of the tree.
     pub samples: bool,
+    /// The same with whole stacks and the names of processes.
+    pub profile: bool,
     /// Hardware counts of page walks.
     pub walks: bool,
 }
@@ -159,8 +161,7 @@ impl Launch {
         program::find(name, path.as_deref(), self.cwd.as_deref())
     }
 
-    /// The file the command means and everything for the child but descriptors and what concerns
-    /// its parent, with `env` as the user's environment.
+    /// The file it means and all for the child but descriptors and its parent; `env` is the user's.
     pub(crate) fn prepare(&self, env: Variables) -> Result<(Program, Prepared), LaunchError> {
         let links = self.links()?;
         let program = self.find(links.as_deref())?;

@@ -91,7 +91,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     let supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let cpus_at_end = pagewise_kernel::affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
-    let (samples, walks) = observers.finish();
+    let observed = observers.finish();
     // From here on a signal is for us.
     drop(caught);
     Ok(Finished {
@@ -105,8 +105,9 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
         cpus_at_end,
         timed_out: false,
         over_memory: false,
-        samples,
-        walks,
+        samples: observed.samples,
+        profile: observed.profile,
+        walks: observed.walks,
     })
 }
 

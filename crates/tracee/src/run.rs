@@ -22,6 +22,7 @@ use pagewise_kernel::proc::{fd, own_pid, vmstat};
 use pagewise_model::Fact;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{Samples, WalkCounts};
+use pagewise_model::profile::StackSamples;
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Usage;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -53,6 +54,8 @@ pub struct Finished {
     pub over_memory: bool,
     /// CPU samples, when they were asked for.
     pub samples: Fact<Samples>,
+    /// Samples with whole stacks, when they were asked for.
+    pub profile: Fact<StackSamples>,
     /// Page-walk counts, when they were asked for.
     pub walks: Fact<WalkCounts>,
     /// Page faults, when a recorder was given.
@@ -117,7 +120,7 @@ pub fn run(
     for drain in std::mem::take(&mut running.drains) {
         supervisor_ns += if launch.own_session { drain.finish(stop) } else { drain.stop() };
     }
-    let (samples, walks) = observers.finish();
+    let observed = observers.finish();
     Ok(Outcome::Finished(Box::new(Finished {
         faults: recording.conclude(&usage),
         usage,
@@ -129,8 +132,9 @@ pub fn run(
         cpus_at_end,
         timed_out: matches!(limits.broken(), Some(Limit::Time(_))),
         over_memory: matches!(limits.broken(), Some(Limit::Memory(_))),
-        samples,
-        walks,
+        samples: observed.samples,
+        profile: observed.profile,
+        walks: observed.walks,
     })))
 }
 

@@ -10,7 +10,7 @@
 use pagewise_model::Fact;
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL, WalkCounts};
 use pagewise_tracee::launch::Observe;
-use pagewise_tracee::perf::Observers;
+use pagewise_tracee::perf::{Observed, Observers};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -33,7 +33,7 @@ fn observe(script: &str, observe: Observe) -> Seen {
     let observers = Observers::attach(pid, &observe);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let cpu_ns = reap(pid);
-    let (samples, walks) = observers.finish();
+    let Observed { samples, walks, .. } = observers.finish();
     Seen { samples, walks, cpu_ns }
 }
 
@@ -60,7 +60,7 @@ fn samples_or_skip(test: &str, seen: &Seen) -> Option<Samples> {
     }
 }
 
-const SAMPLES: Observe = Observe { samples: true, walks: false };
+const SAMPLES: Observe = Observe { samples: true, profile: false, walks: false };
 
 /// One pipe; the reader keeps 60 MB in fresh memory.
 const PIPE_AND_MEMORY: &str = "head -c 300M /dev/zero | tail -c 60M";
@@ -97,7 +97,7 @@ fn kernel_work_shows_in_the_stacks() {
 
 #[test]
 fn what_was_not_asked_for_is_missing_and_so_are_absent_counters() {
-    let seen = observe("true", Observe { samples: false, walks: true });
+    let seen = observe("true", Observe { walks: true, ..Observe::default() });
     assert!(seen.samples.reason().unwrap().contains("not asked for"));
     match seen.walks {
         Fact::Known(walks) => {
@@ -109,7 +109,8 @@ fn what_was_not_asked_for_is_missing_and_so_are_absent_counters() {
 
 #[test]
 fn a_process_that_is_gone_gives_reasons() {
-    let observers = Observers::attach(i32::MAX, &Observe { samples: true, walks: true });
-    let (samples, walks) = observers.finish();
-    assert!(samples.reason().is_some() && walks.reason().is_some());
+    let observers =
+        Observers::attach(i32::MAX, &Observe { samples: true, profile: true, walks: true });
+    let Observed { samples, profile, walks } = observers.finish();
+    assert!(samples.reason().is_some() && walks.reason().is_some() && profile.reason().is_some());
 }

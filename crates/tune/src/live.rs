@@ -289,7 +289,7 @@ impl World for Live<'_> {
     }
 
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
-        let observe = Observe { samples: timing.observed, walks: timing.observed };
+        let observe = Observe { samples: timing.observed, walks: timing.observed, profile: false };
         let (conditioned, done) = self.around(|live| {
             let conditioned = live.condition(timing.fresh)?;
             let launch = Launch { observe, ..live.launch(arm, &timing.limits) };

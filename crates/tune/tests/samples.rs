@@ -19,10 +19,10 @@ fn kernel_work_is_recognised() {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let observers = Observers::attach(pid, &Observe { samples: true, walks: false });
+    let observers = Observers::attach(pid, &Observe { samples: true, ..Observe::default() });
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(child.wait().unwrap().success());
-    let samples = match observers.finish().0 {
+    let samples = match observers.finish().samples {
         pagewise_model::Fact::Known(samples) => samples,
         pagewise_model::Fact::Missing(reason) => {
             eprintln!("SKIP kernel_work_is_recognised: {reason}");

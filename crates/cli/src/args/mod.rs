@@ -8,6 +8,7 @@ mod experiment;
 mod faults;
 mod links;
 mod page;
+mod profile;
 mod text;
 mod tune;
 
@@ -23,13 +24,13 @@ pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
 pub(crate) use page::Page;
+pub(crate) use profile::Profile;
 pub(crate) use text::{Explain, Status, Text, TextVerb, Warm};
 pub(crate) use tune::Tune;
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 /// What do memory pages cost your program, and how do you get that time back?
 ///
@@ -50,6 +51,7 @@ Examples:
   pagewise tune -- sort -o /dev/null big.txt     find and prove what helps
   pagewise tune --advise -- python3 job.py       only say what it pays for
   pagewise run --with heap-huge -- python3 job.py
+  pagewise profile -- sh -c 'cat big | wc -l'    where its CPU time goes
   pagewise faults -- python3 -c pass             what its page faults cost
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
   pagewise bench pipe                            how fast pipes can be here
@@ -82,7 +84,7 @@ pub(crate) enum Command {
     Ab(Ab),
     /// Start a program with remedies on
     Run(Run),
-    /// Where the time went: page work by counts, and by samples where allowed
+    /// Where the time went: what was done, what for, who called it
     Profile(Profile),
     /// Every page fault: what it cost, who touched what; budgets for builds
     Faults(Box<Faults>),
@@ -165,45 +167,6 @@ pub(crate) struct Run {
     /// Tell all that was done to the program, not only what did not work
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// The program and its arguments
-    #[arg(last = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
-}
-
-/// `pagewise profile`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  pagewise profile -- git log -p
-  pagewise profile --faults -- python3 job.py
-  pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
-  pagewise profile --json -- xz -k big > profile.json
-
-The report goes to standard error, after the program's own output. With --json
-standard output is the document alone: the program's goes to standard error.
-
-Exit codes: the program's own, or its signal; 125 could not be started,
-126 cannot be executed, 127 not found, 2 bad usage.")]
-pub(crate) struct Profile {
-    /// Read standard input from FILE
-    #[arg(long, value_name = "FILE")]
-    pub(crate) input: Option<PathBuf>,
-    /// Print the saved form on standard output instead of text on standard error
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Save the run to FILE (it is saved under its identifier as well)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save: Option<PathBuf>,
-    /// Time each page fault of the run, for fault time by kind; the run takes about 1 us longer for
-    /// each, which is measured and said
-    #[arg(long)]
-    pub(crate) faults: bool,
-    /// Run the program a second time under tracing, for the kinds of faults and copies
-    #[arg(long)]
-    pub(crate) traced: bool,
-    /// It is safe to run the program again, whatever it writes; needed for --traced
-    #[arg(long)]
-    pub(crate) rerun_safe: bool,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -4,12 +4,14 @@ use super::experiment::identity;
 use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::terminal;
-use pagewise_kernel::{clock, dirs};
+use pagewise_judge::activity::{self, Release};
+use pagewise_kernel::{clock, dirs, kallsyms};
 use pagewise_lanes::probe::{Sink, Truth, truths};
 use pagewise_measure::Options;
-use pagewise_model::Nanos;
 use pagewise_model::capability::Trait;
 use pagewise_model::run::{Run, RunKind};
+use pagewise_model::{Fact, Nanos};
+use std::collections::HashSet;
 use std::process::ExitCode;
 
 /// Says what this machine allows and what spoils measurements.
@@ -20,6 +22,7 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     let mut run = Run::new(RunKind::Doctor, String::new(), started, Vec::new());
     let mut checkup = pagewise_kernel::doctor::checkup();
     checkup.traits.extend(Sink::ALL.map(|sink| sharing(sink, truths())));
+    checkup.traits.push(rules(&checkup.machine.kernel, kallsyms::functions().into()));
     run.machine = Some(checkup.machine.clone());
     run.checkup = Some(checkup);
     if args.prices {
@@ -36,6 +39,30 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Which rules for samples know no function of this kernel.
+fn rules(release: &str, functions: Fact<HashSet<String>>) -> Trait {
+    let value = match (Release::parse(release), functions) {
+        (Some(release), Fact::Known(functions)) => {
+            let functions: HashSet<&str> = functions.iter().map(String::as_str).collect();
+            let dead = activity::dead_rules(&functions, release);
+            let meant = |rule: &&activity::Rule| rule.kernels.contains(release);
+            let all = activity::rules().iter().filter(meant).count();
+            let names: Vec<&str> = dead.iter().map(|rule| rule.name).collect();
+            match names.len() {
+                0 => format!("each of the {all} for Linux {release} knows some"),
+                n => format!("{n} of {all} for Linux {release} know none: {}", names.join(", ")),
+            }
+        }
+        (None, _) => format!("not checked: {release:?} is no release of a kernel"),
+        (_, Fact::Missing(why)) => format!("not checked: {why}"),
+    };
+    Trait {
+        group: "kernel samples".into(),
+        name: "rules that know functions of this kernel".into(),
+        value,
+    }
 }
 
 /// What this kernel shares with a sink, what it copies, what it refuses.
@@ -60,6 +87,16 @@ fn sharing(sink: Sink, truths: &[Truth]) -> Trait {
 mod tests {
     use super::*;
     use pagewise_lanes::probe::{Answer, Source};
+
+    #[test]
+    fn rules_without_a_function_are_named() {
+        let functions =
+            |names: &[&str]| Fact::Known(names.iter().map(ToString::to_string).collect());
+        let few = rules("6.18.1-generic", functions(&["clear_page_erms"])).value;
+        assert!(few.contains("know none: ") && !few.contains("clearing a page"), "{few}");
+        assert!(rules("unknown", functions(&[])).value.starts_with("not checked"));
+        assert!(rules("6.18", Fact::missing("no /proc")).value.contains("no /proc"));
+    }
 
     #[test]
     fn sources_are_listed_by_answer() {

@@ -2,7 +2,7 @@
 
 mod addresses;
 mod asked;
-mod running;
+pub(super) mod running;
 mod taken;
 mod working_set;
 

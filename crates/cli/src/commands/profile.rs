@@ -1,5 +1,7 @@
 //! `pagewise profile`
 
+mod running;
+
 use super::experiment::{
     SUPERVISE, environment, identity, keep, own_exe, refuse_piped_input, stop_flag,
 };
@@ -7,12 +9,18 @@ use super::touch;
 use crate::args::Profile;
 use crate::failure::Failure;
 use crate::{store, terminal};
-use pagewise_kernel::{clock, dirs};
+use pagewise_judge::profile::Facts;
+use pagewise_kernel::{clock, dirs, kallsyms};
 use pagewise_measure::Options;
+use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::fault::FaultReport;
-use pagewise_model::look::{Look, TimedFaults, Traced};
+use pagewise_model::look::{Look, Samples, TimedFaults, Traced};
+use pagewise_model::machine::Machine;
+use pagewise_model::profile::{self, Course, StackSamples};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
+use pagewise_observe::profile::name_functions;
+use pagewise_report::graph_section;
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tracee::supervise::Supervisor;
@@ -24,8 +32,12 @@ use std::sync::atomic::Ordering;
 /// report goes to standard error, so that the program's output stays what it is; with `--json`
 /// standard output holds the document alone and the program's goes to standard error.
 pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
+    if let Some(pid) = args.pid {
+        return running::run(args, pid);
+    }
     if args.command.is_empty() {
-        return Err(Failure::usage("no command given").with_help("put it after --"));
+        return Err(Failure::usage("no command given")
+            .with_help("put it after --, or name a running process: -p PID"));
     }
     if args.traced {
         allow_second_run(args)?;
@@ -45,22 +57,57 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::usage(e.to_string()))?;
     let finished = passthrough::observe_through(&launch)?;
     let ended = finished.usage.ended;
+    let samples = named(finished.profile);
     let look = Look {
         runs: vec![finished.usage],
         faults: fault_times(args, finished.faults),
         traced: traced(args),
-        samples: finished.samples,
+        samples: kernel_only(&samples),
         walks: finished.walks,
     };
-    run.diagnosis = Some(pagewise_judge::diagnosis::diagnose(&look, &prices, &machine));
+    let diagnosis = pagewise_judge::diagnosis::diagnose(&look, &prices, &machine);
+    run.profile = Some(judged(&samples, Some((&look, &diagnosis)), &machine, None));
+    run.diagnosis = Some(diagnosis);
     (run.look, run.prices, run.machine) = (Some(look), Some(prices), Some(machine));
-    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
-    keep(&mut run);
+    conclude(&mut run, start);
     // The program has run: its status is passed on, whatever becomes of our report.
     if let Err(error) = report(&run, args) {
         error.tell();
     }
     passthrough::end_like(ended)
+}
+
+/// What is known when all is over.
+fn conclude(run: &mut Run, start: Nanos) {
+    run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    keep(run);
+}
+
+/// The samples with the functions of the program.
+fn named(samples: Fact<StackSamples>) -> Fact<StackSamples> {
+    samples.map(|mut samples| {
+        name_functions(&mut samples);
+        samples
+    })
+}
+
+fn kernel_only(samples: &Fact<StackSamples>) -> Fact<Samples> {
+    match samples {
+        Fact::Known(samples) => Fact::Known(samples.kernel_only()),
+        Fact::Missing(why) => Fact::Missing(why.clone()),
+    }
+}
+
+/// The samples in buckets, beside what was counted in the same run.
+fn judged(
+    samples: &Fact<StackSamples>,
+    counted: Option<(&Look, &Diagnosis)>,
+    machine: &Machine,
+    course: Option<Course>,
+) -> profile::Profile {
+    let functions = kallsyms::functions().into();
+    let facts = Facts { samples, counted, functions: &functions, release: &machine.kernel };
+    pagewise_judge::profile::judge(&facts, course)
 }
 
 /// A second run needs the input once more, and the word of the user: the first one is not traced,
@@ -80,7 +127,7 @@ fn launch(args: &Profile) -> Result<Launch, Failure> {
         recorder,
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
         stdout: if args.json { Sink::Stderr } else { Sink::Inherit },
-        observe: Observe { samples: true, walks: true },
+        observe: Observe { samples: false, profile: true, walks: true },
         ..Launch::passthrough(args.command.clone())
     })
 }
@@ -90,7 +137,11 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
     if args.json {
         terminal::print(&(run.to_json() + "\n"))?;
     } else {
-        for line in pagewise_report::render(run, &terminal::error_style()).lines() {
+        let style = terminal::error_style();
+        let graph = args.graph.as_deref().zip(run.profile.as_ref());
+        let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket, &style));
+        let text = pagewise_report::render(run, &style);
+        for line in text.lines().chain(graph.iter().flat_map(|graph| graph.lines())) {
             terminal::complain(line);
         }
     }

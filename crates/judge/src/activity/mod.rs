@@ -1,27 +1,38 @@
-//! Sorts kernel stacks into activities: what was the kernel doing for the program at this sample?
+//! Sorts kernel stacks: what was the kernel doing at this sample, and for whom?
 //!
 //! A stack is a list of symbol names, leaf first. The leaf alone often says nothing (a spin lock,
-//! `rep movs` in a helper, the page allocator), so the *stack* is judged:
-//! 1. frames that only carry out what their caller wants are passed over ([`Place::Helper`]);
-//! 2. the first frame left is tried against the leaf rules ("clearing a page");
-//! 3. then each frame from there upwards against the caller rules; the first match wins, so reclaim
-//!    inside a fault is reclaim, and a fault inside a copy is a fault;
-//! 4. what is still open is tried against the last-resort rules (system call entry, TLB flush).
+//! `rep movs` in a helper, the page allocator), so the *stack* is judged. *What* is told by
+//! 1. a frame that rules all others, such as going to sleep for I/O;
+//! 2. the phase nearest to the leaf: what is allocated, locked or copied within reclaim is reclaim;
+//! 3. the first frame after helpers, which only carry out what their caller wants, by the leaf rules;
+//! 4. the nearest frame that a caller rule knows: a fault inside a copy is a fault;
+//! 5. a rule of last resort, such as the way into a call.
 //!
-//! Rules are data ([`rules::RULES`]); one rule lists the names of several kernel generations, and
-//! [`dead_rules`] tells which rules match nothing on a kernel: a test holds them against recorded
-//! symbol lists, so that a renamed symbol fails there and is not a bucket that is silently 0. Compiler suffixes (`.constprop.0`, `.isra.0`,
-//! `.part.0`, `.cold`) and the allocation-profiling suffix `_noprof` are stripped first.
+//! *Why* is the nearest frame that tells it: a fault on a file within a read from a pipe is a file
+//! fault. Where none does, weak rules are asked, then the name of the system call (`__x64_sys_futex`).
+//!
+//! Rules are data (`rules.txt`); each names the kernels it is for, one lists the names of several
+//! generations, and [`dead_rules`] tells which can recognise nothing on a kernel: a test holds them
+//! against symbol lists, so that a renamed symbol fails there and is not a bucket that is silently 0.
+//! Compiler suffixes (`.constprop.0`, `.isra.0`, `.part.0`, `.cold`) and the allocation-profiling suffix
+//! `_noprof` are stripped first.
+//!
+//! [`Activity`] is the coarser view that diagnoses and ladders compare prices with, and follows from
+//! the two.
 //!
 //! Not seen: functions inlined into their callers, and work with interrupts off, which a timer
 //! sample bills to the place where they are enabled again (`finish_task_switch`, spin unlock).
 
+mod coarse;
 mod rules;
 
-pub use rules::{Place, RULES, Rule};
+pub(crate) use coarse::is_mapping_work;
+pub use rules::{Kernels, Place, Release, Rule, rules};
 
 use pagewise_model::diagnosis::Activity;
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
+use pagewise_model::profile::{What, Why};
+use rules::{Asked, TABLE};
 use std::collections::{BTreeMap, HashSet};
 
 /// The kernel samples by activity; those whose stacks are not listed are unknown.
@@ -45,29 +56,52 @@ pub fn sort(samples: &Samples) -> BTreeMap<Activity, u64> {
 /// The activity of one kernel stack: symbol names, leaf first.
 #[must_use]
 pub fn classify(stack: &[&str]) -> Activity {
-    let frames: Vec<&str> = stack.iter().map(|name| strip_suffixes(name)).collect();
-    let start = frames.iter().position(|f| find(Place::Helper, f).is_none()).unwrap_or(0);
-    let Some(leaf) = frames.get(start) else { return Activity::Unknown };
-    if let Some(rule) = find(Place::Leaf, leaf) {
-        return rule.activity;
-    }
-    let above = &frames[start..];
-    let by_caller = above.iter().find_map(|f| find(Place::Caller, f));
-    // The last resort also looks at the helpers: a lone TLB flush is still a TLB flush.
-    let rule = by_caller.or_else(|| frames.iter().find_map(|f| find(Place::LastResort, f)));
-    match rule {
-        Some(rule) => rule.activity,
-        None if frames.iter().all(|f| f.is_empty() || *f == UNKNOWN_SYMBOL) => Activity::Unknown,
-        None => Activity::Other,
-    }
+    let (what, why) = judge(stack);
+    coarse::activity(what, &why, stack)
 }
 
-/// Rules none of whose names exist among `symbols`: what they stand for cannot be recognised on
-/// that kernel under this name (or it does not have the feature).
+/// What was done in one kernel stack, and what for: symbol names, leaf first.
 #[must_use]
-pub fn dead_rules(symbols: &HashSet<&str>) -> Vec<&'static Rule> {
+pub fn judge(stack: &[&str]) -> (What, Why) {
+    let frames: Vec<&str> = stack.iter().map(|name| strip_suffixes(name)).collect();
+    (what(&frames).unwrap_or(What::Unclassified), why(&frames))
+}
+
+fn what(frames: &[&str]) -> Option<What> {
+    let at = |place: Place, among: &[&str]| {
+        among.iter().find_map(|frame| TABLE.find(Asked::What(place), frame)?.what)
+    };
+    let is_helper = |frame: &&str| TABLE.find(Asked::Helper, frame).is_some();
+    let start = frames.iter().position(|frame| !is_helper(frame)).unwrap_or(0);
+    let above = frames.get(start..).unwrap_or_default();
+    let leaf = above.get(..1).unwrap_or_default();
+    at(Place::Ruling, frames)
+        .or_else(|| at(Place::Phase, frames))
+        .or_else(|| at(Place::Leaf, leaf))
+        .or_else(|| at(Place::Caller, above))
+        .or_else(|| at(Place::LastResort, frames))
+}
+
+fn why(frames: &[&str]) -> Why {
+    let by = |asked| frames.iter().find_map(|frame| TABLE.find(asked, frame)?.why.clone());
+    let by_name = || frames.iter().find_map(|frame| called(frame));
+    by(Asked::Why).or_else(|| by(Asked::WeakWhy)).or_else(by_name).unwrap_or(Why::Unknown)
+}
+
+/// The system call that `symbol` is the entry of.
+fn called(symbol: &str) -> Option<Why> {
+    const ENTRIES: [&str; 6] =
+        ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__do_sys_", "__se_sys_", "ksys_"];
+    let name = ENTRIES.iter().find_map(|entry| symbol.strip_prefix(entry))?;
+    Some(Why::Call(name.to_owned().into()))
+}
+
+/// Rules for this release none of whose names exist among `symbols`: what they stand for cannot be
+/// recognised on that kernel under this name (or it does not have the feature).
+#[must_use]
+pub fn dead_rules(symbols: &HashSet<&str>, release: Release) -> Vec<&'static Rule> {
     let stripped: HashSet<&str> = symbols.iter().map(|s| strip_suffixes(s)).collect();
-    RULES.iter().filter(|rule| !stripped.iter().any(|s| rule.matches(s))).collect()
+    TABLE.dead(&stripped, release)
 }
 
 /// `symbol` without the suffixes that compilers and allocation profiling add.
@@ -79,8 +113,9 @@ pub fn strip_suffixes(symbol: &str) -> &str {
     name.strip_suffix("_noprof").unwrap_or(name)
 }
 
-fn find(place: Place, symbol: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.place == place && rule.matches(symbol))
+/// Nothing in it has a name.
+fn is_nameless(stack: &[&str]) -> bool {
+    stack.iter().all(|frame| frame.is_empty() || *frame == UNKNOWN_SYMBOL)
 }
 
 #[cfg(test)]
@@ -103,6 +138,7 @@ mod tests {
         assert_eq!(classify(&[]), Activity::Unknown);
         assert_eq!(classify(&[UNKNOWN_SYMBOL, ""]), Activity::Unknown);
         assert_eq!(classify(&["crypto_shash_update"]), Activity::Other);
+        assert_eq!(judge(&["crypto_shash_update"]), (What::Unclassified, Why::Unknown));
     }
 
     #[test]
@@ -137,17 +173,36 @@ mod tests {
     #[test]
     fn a_stack_of_helpers_alone_still_gets_an_answer() {
         assert_eq!(classify(&["_raw_spin_lock"]), Activity::Other);
+        assert_eq!(classify(&["_raw_spin_unlock_irqrestore"]), Activity::Other);
         assert_eq!(classify(&["native_flush_tlb_one_user"]), Activity::MapUnmap);
     }
 
     #[test]
-    fn rules_have_names_and_are_not_repeated() {
-        let mut seen = HashSet::new();
-        for rule in RULES {
-            assert!(!rule.name.is_empty() && !rule.symbols.is_empty());
-            for symbol in rule.symbols.split_ascii_whitespace() {
-                assert!(seen.insert((rule.place, symbol)), "{symbol} twice as {:?}", rule.place);
-            }
-        }
+    fn an_unlisted_call_gives_its_name() {
+        let call = |name: &'static str| Why::Call(name.into());
+        assert_eq!(judge(&["__x64_sys_getppid"]), (What::Entry, call("getppid")));
+        assert_eq!(judge(&["tcp_sendmsg", "__arm64_sys_sendto"]).1, call("sendto"));
+        assert_eq!(judge(&["__fget_light", "ksys_read"]), (What::Entry, call("read")));
+    }
+
+    #[test]
+    fn what_is_done_within_a_phase_is_part_of_it() {
+        let reclaim = ["_raw_spin_lock", "shrink_lruvec", "get_page_from_freelist", "pipe_write"];
+        assert_eq!(judge(&reclaim), (What::Reclaim, Why::Pipe));
+        let slept = ["finish_task_switch", "schedule", "io_schedule", "folio_wait_bit_common"];
+        assert_eq!(judge(&slept).0, What::IoWait);
+        let flushed = ["flush_tlb_mm_range", "tlb_finish_mmu", "exit_mmap", "do_exit"];
+        assert_eq!(judge(&flushed), (What::TlbFlush, Why::Exit));
+    }
+
+    #[test]
+    fn whose_work_it_is_nearer_frames_know_better() {
+        let fault = ["do_anonymous_page", "exc_page_fault", "_copy_to_iter", "filemap_read"];
+        assert_eq!(judge(&fault), (What::Mapping, Why::AnonFault));
+        let mapped = ["vma_merge", "do_mmap", "elf_load", "load_elf_binary", "__x64_sys_execve"];
+        assert_eq!(judge(&mapped), (What::Mapping, Why::Exec));
+        let unmapped = ["zap_pte_range", "exit_mmap", "mmput", "begin_new_exec"];
+        assert_eq!(judge(&unmapped), (What::Unmapping, Why::Exec));
+        assert_eq!(judge(&unmapped[..3]), (What::Unmapping, Why::Exit));
     }
 }

@@ -24,6 +24,7 @@ use pagewise_model::look::Look;
 use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
 use pagewise_model::{Fact, Nanos};
+pub(crate) use recorded::recording_ns;
 use second_opinion::Sorted;
 pub(crate) use second_opinion::disagree;
 use typical::Typical;
@@ -46,7 +47,7 @@ impl Estimate {
 /// What page work costs the program that `look` saw, at `prices`, on `machine`.
 #[must_use]
 pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
-    let recording_ns = recorded::recording_ns(look);
+    let recording_ns = recording_ns(look);
     let Some(run) = Typical::of(&look.runs).map(|run| run.without_recording(recording_ns)) else {
         return not_run();
     };

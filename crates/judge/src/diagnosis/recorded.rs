@@ -30,7 +30,7 @@ const GROUPS: [(CostKind, &[CostKind]); 3] = [
 ];
 
 /// CPU time that recording took in the runs that `look` shows.
-pub(super) fn recording_ns(look: &Look) -> f64 {
+pub(crate) fn recording_ns(look: &Look) -> f64 {
     let shown = look.faults.known().filter(|faults| faults.in_shown_run);
     shown.map_or(0.0, |faults| faults.recording_ns().0 as f64)
 }

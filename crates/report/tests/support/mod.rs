@@ -7,6 +7,7 @@ pub(crate) mod file;
 pub(crate) mod first_touch;
 pub(crate) mod ladder;
 pub(crate) mod pin;
+pub(crate) mod profile;
 pub(crate) mod walk;
 
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};

@@ -4,8 +4,9 @@
 //! `kernel.perf_event_paranoid` above 1 without CAP_PERFMON); `ENOENT`, `ENODEV` and `EOPNOTSUPP`
 //! that the machine has no such event; `EINVAL` that it does not know the encoding.
 
-use pagewise_kernel::perf::{attr, perf_event_attr};
+use pagewise_kernel::perf::{self, attr, bindings, perf_event_attr};
 use pagewise_kernel::proc::status::parse_list;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Event `config` of type `kind` in user mode: off until exec, inherited by threads and children.
 pub(super) fn attributes(kind: u32, config: u64) -> perf_event_attr {
@@ -19,4 +20,23 @@ pub(super) fn attributes(kind: u32, config: u64) -> perf_event_attr {
 pub(super) fn online_cpus() -> Vec<u32> {
     let cpus = parse_list(&std::fs::read("/sys/devices/system/cpu/online").unwrap_or_default());
     if cpus.is_empty() { vec![0] } else { cpus }
+}
+
+/// An event of this very process that never counts: others write into its ring, whatever becomes of
+/// their threads. Readable when a quarter of `least_bytes`, its least size, is full.
+pub(super) fn ring(least_bytes: usize) -> perf_event_attr {
+    let mut attr = perf::software(bindings::PERF_COUNT_SW_DUMMY);
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = u32::try_from(least_bytes / 4).unwrap_or(u32::MAX);
+    attr
+}
+
+/// Takes as many descriptors as this process may have: each thread needs some for each CPU.
+pub(super) fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, ..limit };
+    // Without them the events that do not fit are refused by the kernel, and told.
+    let _kept = setrlimit(Resource::Nofile, most);
 }

@@ -6,6 +6,7 @@
 //! tree has ended. See perf_event_open(2), kernel/events/core.c.
 //!
 //! - [`Sampling`]: a CPU clock tick every [`sampling::PERIOD_NS`] ns of CPU time, no PMU needed.
+//! - [`Profiling`]: the same with the callers in the program; also of processes that run already.
 //! - [`WalkCounters`]: cycles and page walk cycles in user mode, where the processor has them.
 //! - [`faults::FaultRings`]: beginning and end of each page fault, drained by the recorder process.
 //!
@@ -16,55 +17,72 @@
 mod event;
 pub mod faults;
 mod header;
+mod merge;
+mod profile;
 mod record;
 mod ring;
 mod sampling;
 mod stacks;
+mod streams;
 mod walks;
+mod words;
 
+pub use profile::{Profiling, profile_running};
 pub use sampling::Sampling;
 pub use walks::WalkCounters;
 
 use pagewise_model::Fact;
 use pagewise_model::look::{Samples, WalkCounts};
+use pagewise_model::profile::StackSamples;
 
 /// What is attached to one program.
 #[derive(Debug)]
 pub struct Observers {
     samples: Fact<Sampling>,
+    profile: Fact<Profiling>,
     walks: Fact<WalkCounters>,
+}
+
+/// What was seen of one program.
+#[derive(Debug)]
+pub struct Observed {
+    /// Kernel samples, when they were asked for.
+    pub samples: Fact<Samples>,
+    /// Samples with whole stacks, when they were asked for.
+    pub profile: Fact<StackSamples>,
+    /// Page-walk counts, when they were asked for.
+    pub walks: Fact<WalkCounts>,
 }
 
 impl Observers {
     /// Attaches what `observe` asks for to `pid`, which must not have executed its program yet.
     #[must_use]
     pub fn attach(pid: i32, observe: &crate::launch::Observe) -> Self {
-        let not_asked = || "not asked for in this run".to_owned();
         Self {
-            samples: if observe.samples {
-                Sampling::attach(pid)
-            } else {
-                Fact::Missing(not_asked())
-            },
-            walks: if observe.walks {
-                WalkCounters::attach(pid)
-            } else {
-                Fact::Missing(not_asked())
-            },
+            samples: if observe.samples { Sampling::attach(pid) } else { not_asked() },
+            profile: if observe.profile { Profiling::attach(pid) } else { not_asked() },
+            walks: if observe.walks { WalkCounters::attach(pid) } else { not_asked() },
         }
     }
 
     /// Reads everything; to be called when the tree has ended.
     #[must_use]
-    pub fn finish(self) -> (Fact<Samples>, Fact<WalkCounts>) {
-        let samples = match self.samples {
-            Fact::Known(sampling) => sampling.finish(),
-            Fact::Missing(reason) => Fact::Missing(reason),
-        };
-        let walks = match self.walks {
-            Fact::Known(counters) => counters.finish(),
-            Fact::Missing(reason) => Fact::Missing(reason),
-        };
-        (samples, walks)
+    pub fn finish(self) -> Observed {
+        Observed {
+            samples: concluded(self.samples, Sampling::finish),
+            profile: concluded(self.profile, Profiling::finish),
+            walks: concluded(self.walks, WalkCounters::finish),
+        }
+    }
+}
+
+fn not_asked<T>() -> Fact<T> {
+    Fact::missing("not asked for in this run")
+}
+
+fn concluded<T, U>(started: Fact<T>, finish: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
+    match started {
+        Fact::Known(started) => finish(started),
+        Fact::Missing(reason) => Fact::Missing(reason),
     }
 }

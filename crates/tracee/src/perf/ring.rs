@@ -55,6 +55,19 @@ impl Ring {
         }
     }
 
+    /// Opens `attr` for thread `tid` on `cpu`, the one of this ring, into which it writes; gives the
+    /// number by which its records name it.
+    pub(super) fn open_event(
+        &self,
+        attr: &perf_event_attr,
+        tid: i32,
+        cpu: i32,
+    ) -> Result<(u64, OwnedFd), SysError> {
+        let event = perf::open(attr, tid, cpu, None, 0)?;
+        perf::redirect(event.as_fd(), self.event())?;
+        Ok((perf::id(event.as_fd())?, event))
+    }
+
     /// The event; readable when records wait, by its watermark.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

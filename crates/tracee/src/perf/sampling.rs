@@ -32,9 +32,9 @@ use std::time::Duration;
 /// CPU time between samples: a prime near half a millisecond.
 pub(super) const PERIOD_NS: u64 = 499_979;
 /// Wanted size of a ring: as much as `kernel.perf_event_mlock_kb` gives anybody.
-const RING_BYTES: usize = 512 << 10;
+pub(super) const RING_BYTES: usize = 512 << 10;
 /// How often the rings are emptied.
-const DRAIN_EVERY: Duration = Duration::from_millis(100);
+pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(100);
 
 /// Sampling under way.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ fn drain_until(mut rings: Vec<Ring>, stopped: &mpsc::Receiver<()>) -> Stacks {
     }
 }
 
-fn refusal(error: &SysError) -> String {
+pub(super) fn refusal(error: &SysError) -> String {
     match error.errno() {
         Some(libc::EACCES | libc::EPERM) => "kernel samples are refused to this account; \
             `sysctl kernel.perf_event_paranoid=1` or CAP_PERFMON allows them"

@@ -3,11 +3,8 @@
 use super::record::Record;
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::Nanos;
-use pagewise_model::look::{KernelStack, Samples, UNKNOWN_SYMBOL};
+use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
 use std::collections::HashMap;
-
-/// Stacks listed at most: a program has some hundred; the rest is counted together.
-const MOST_STACKS: usize = 400;
 
 /// Samples by stack, without names yet.
 #[derive(Debug, Default)]
@@ -37,21 +34,14 @@ impl Stacks {
                 stack.iter().enumerate().map(|(depth, ip)| name(symbols, depth, *ip)).collect();
             *named.entry(names).or_default() += count;
         }
-        let mut listed: Vec<_> = named.into_iter().collect();
-        listed.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let rest = listed.iter().skip(MOST_STACKS).map(|(_, count)| count).sum();
-        listed.truncate(MOST_STACKS);
-        let owned = |(names, count): (Vec<&str>, u64)| KernelStack {
-            symbols: names.into_iter().map(str::to_owned).collect(),
-            count,
-        };
-        let stacks = listed.into_iter().map(owned).collect();
-        Samples { user: self.user, stacks, rest, period_ns, lost: self.lost }
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        let stacks = named.into_iter().map(|(names, count)| (owned(names), count)).collect();
+        Samples { user: self.user, ..Samples::listing(stacks, period_ns, self.lost) }
     }
 }
 
 /// Above the leaf an entry is a return address: it may lie just past a function that never returns.
-fn name(symbols: &KernelSymbols, depth: usize, ip: u64) -> &str {
+pub(super) fn name(symbols: &KernelSymbols, depth: usize, ip: u64) -> &str {
     let address = if depth == 0 { ip } else { ip.saturating_sub(1) };
     symbols.resolve(address).unwrap_or(UNKNOWN_SYMBOL)
 }
@@ -59,6 +49,8 @@ fn name(symbols: &KernelSymbols, depth: usize, ip: u64) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::look::KernelStack;
+    use pagewise_model::profile::MOST_LISTED;
 
     #[test]
     fn equal_stacks_are_counted_and_named() {
@@ -98,7 +90,7 @@ mod tests {
         stacks.add((0..500).map(|n| Record::Kernel(vec![base + n * 0x100])).collect());
         stacks.add(vec![frequent]);
         let samples = stacks.resolve(&symbols, Nanos(500));
-        assert_eq!((samples.stacks.len(), samples.rest), (MOST_STACKS, 100));
+        assert_eq!((samples.stacks.len(), samples.rest), (MOST_LISTED, 100));
         assert_eq!(samples.stacks[0], KernelStack { symbols: vec!["f499".into()], count: 2 });
         assert_eq!(samples.kernel_total(), 501);
     }

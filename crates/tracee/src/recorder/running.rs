@@ -9,7 +9,8 @@ use super::front::{RecordError, Recorder};
 use super::{Request, Wanted};
 use crate::perf::faults::Before;
 use crate::run;
-use pagewise_kernel::proc::{self, maps, stat, status};
+use pagewise_kernel::proc::stat::{self, Stat};
+use pagewise_kernel::proc::{self, maps, status};
 use pagewise_kernel::{SysError, clock, pidfd};
 use pagewise_model::fault::{Attached, Ending, Fault, FaultReport, Names};
 use pagewise_model::{Fact, Nanos};
@@ -114,11 +115,29 @@ impl Target {
 
     /// Faults of it and the children it waited for so far.
     fn counted(&self) -> Fact<u64> {
+        self.stat().map(|stat| stat.faults_with_children())
+    }
+
+    /// Its counters, as long as it has not been waited for.
+    pub(crate) fn stat(&self) -> Fact<Stat> {
         match stat::read(self.pid) {
-            Ok(stat) if stat.start_ticks == self.start_ticks => {
-                Fact::Known(stat.faults_with_children())
-            }
+            Ok(stat) if stat.start_ticks == self.start_ticks => Fact::Known(stat),
             _ => Fact::missing("the process has ended, and its counters with it"),
+        }
+    }
+
+    /// Waits until it ends, which is true, or `until` is over.
+    pub(crate) fn attend(&self, until: &Until<'_>) -> bool {
+        let start = clock::now();
+        loop {
+            let since = Nanos(clock::now().0.saturating_sub(start.0));
+            let left = until.time.map(|time| Nanos(time.0.saturating_sub(since.0)));
+            if (until.enough)() || left == Some(Nanos(0)) {
+                return false;
+            }
+            if self.wait(left.unwrap_or(ASK_EVERY).min(ASK_EVERY)) {
+                return true;
+            }
         }
     }
 }
@@ -168,17 +187,9 @@ pub fn record_running(
     let Before { faults: before, threads } = attached?;
     (until.begun)(threads);
     let start = clock::now();
-    let since = || Nanos(clock::now().0.saturating_sub(start.0));
-    let has_ended = loop {
-        let left = until.time.map(|time| Nanos(time.0.saturating_sub(since().0)));
-        if (until.enough)() || left == Some(Nanos(0)) {
-            break false;
-        }
-        if target.wait(left.unwrap_or(ASK_EVERY).min(ASK_EVERY)) {
-            break true;
-        }
-    };
-    let (wall_ns, after, until) = (since(), target.counted(), clock::now());
+    let has_ended = target.attend(until);
+    let until = clock::now();
+    let (wall_ns, after) = (Nanos(until.0.saturating_sub(start.0)), target.counted());
     let counted_faults = match before {
         Some(before) => after.map(|after| after.saturating_sub(before)),
         None => Fact::missing("its counters could not be read at the start"),

@@ -72,6 +72,7 @@ fn finished(ended: Ended) -> Finished {
         timed_out: false,
         over_memory: false,
         samples: Fact::missing("not asked for"),
+        profile: Fact::missing("not asked for"),
         walks: Fact::missing("not asked for"),
         faults: Fact::missing("not asked for"),
     }

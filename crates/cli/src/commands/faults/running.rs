@@ -24,7 +24,8 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
         let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
         let stop = stop_flag()?;
         let enough = || stop.load(Ordering::Relaxed);
-        let begun = |threads| terminal::remark(&begun_line(pid, &run.command, threads));
+        let begun =
+            |threads| terminal::remark(&begun_line("recording", pid, &run.command, threads));
         let until = Until { begun: &begun, time: args.duration, enough: &enough };
         recorder::record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
             taken.take(names, &faults);
@@ -38,18 +39,24 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
 }
 
 /// Says that it is time to do what is to be recorded.
-fn begun_line(pid: i32, command: &[String], threads: u64) -> String {
+pub(in crate::commands) fn begun_line(
+    doing: &str,
+    pid: i32,
+    command: &[String],
+    threads: u64,
+) -> String {
     let name = command.first().map_or("", |word| word.rsplit('/').next().unwrap_or_default());
     let plural = if threads == 1 { "" } else { "s" };
-    format!("recording process {pid} ({name}, {threads} thread{plural}); Ctrl-C ends it")
+    format!("{doing} process {pid} ({name}, {threads} thread{plural}); Ctrl-C ends it")
 }
 
-fn refusal(error: TargetError) -> Failure {
+/// Why a process cannot be observed, and what would help.
+pub(in crate::commands) fn refusal(error: TargetError) -> Failure {
     let failure = Failure::usage(error.to_string());
     match error {
         TargetError::Gone(_) => failure.with_help("ps shows the processes that are running"),
         TargetError::Thread { pid, .. } => {
-            failure.with_help(format!("-p {pid} records all of its threads"))
+            failure.with_help(format!("-p {pid} takes all of its threads"))
         }
         TargetError::NotAllowed(_) => failure.with_help(
             "run as its user; for any process as root, or with CAP_SYS_PTRACE and CAP_PERFMON",

@@ -1,9 +1,9 @@
-//! The events of a recording, and the event that holds the ring of a CPU.
+//! The events of a recording.
 
 use super::record::{Kind, Layout};
 use super::tracepoint::Tracepoints;
 use crate::perf::event;
-use pagewise_kernel::perf::{self, bindings as b, perf_event_attr};
+use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::fault::Stacks;
 
 /// What is recorded.
@@ -80,15 +80,4 @@ impl Choice {
         attr.set_sample_id_all(1);
         attr
     }
-}
-
-/// An event of this very process that never counts: others write into its ring, whatever becomes of
-/// their threads. Readable when a quarter of `least_bytes`, its least size, is full.
-pub(super) fn ring(least_bytes: usize) -> perf_event_attr {
-    let mut attr = perf::software(b::PERF_COUNT_SW_DUMMY);
-    attr.set_use_clockid(1);
-    attr.clockid = libc::CLOCK_MONOTONIC;
-    attr.set_watermark(1);
-    attr.__bindgen_anon_2.wakeup_watermark = u32::try_from(least_bytes / 4).unwrap_or(u32::MAX);
-    attr
 }

@@ -23,26 +23,23 @@
 //! the beginning (about half) lies inside the latency; half of it without the ends of minor faults.
 
 mod attributes;
-mod merge;
 mod record;
 mod running;
 mod stacks;
-mod streams;
 mod tracepoint;
 
 use super::event;
+use super::merge::{Merge, Timed};
 use super::ring::Ring;
 use attributes::Choice;
-use merge::Merge;
-use pagewise_kernel::perf::{self, perf_event_attr};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Stacks;
 use pagewise_model::fault::event::{Event, What};
-use record::Layout;
+use record::{Layout, Streams};
+pub(super) use record::{TRAILER_BYTES, mapping};
 use stacks::StackRings;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use streams::Streams;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use tracepoint::Tracepoints;
 
 /// Wanted size of a ring.
@@ -89,7 +86,7 @@ pub struct FaultRings {
     choice: Choice,
     streams: Streams,
     stacks: Option<StackRings>,
-    merge: Merge,
+    merge: Merge<Event>,
     /// When the rings were emptied last.
     emptied: Nanos,
     /// What happened before it is left out: not all threads were followed yet.
@@ -153,7 +150,7 @@ impl FaultRings {
         let ring_bytes = ring_bytes(cpus.len() * shares);
         let mut rings = Vec::new();
         for cpu in cpus {
-            match Ring::open(&attributes::ring(LEAST_RING_BYTES), 0, cpu, ring_bytes) {
+            match Ring::open(&event::ring(LEAST_RING_BYTES), 0, cpu, ring_bytes) {
                 Ok(ring) => rings.push((i32::try_from(cpu).unwrap_or(i32::MAX), ring)),
                 // A CPU that has gone offline meanwhile.
                 Err(error) if error.errno() == Some(libc::ENODEV) => {}
@@ -177,7 +174,7 @@ impl FaultRings {
     fn add_thread(&mut self, tid: i32) -> Result<(), SysError> {
         for (kind, attr) in self.choice.events() {
             for (cpu, ring) in &self.rings {
-                match open_into(ring, &attr, tid, *cpu) {
+                match ring.open_event(&attr, tid, *cpu) {
                     Ok((id, event)) => {
                         self.streams.add(id, kind, tid);
                         self.events.push(event);
@@ -263,6 +260,12 @@ impl FaultRings {
     }
 }
 
+impl Timed for Event {
+    fn at_ns(&self) -> Nanos {
+        self.at_ns
+    }
+}
+
 /// Whether an event counts although not all threads were followed yet. What was mapped and which
 /// threads there were is read when they are.
 const fn counts_before(event: &Event) -> bool {
@@ -271,18 +274,6 @@ const fn counts_before(event: &Event) -> bool {
         What::Lost { .. } => true,
         _ => false,
     }
-}
-
-/// An event of thread `tid` on `cpu` that writes into `ring`, and its number.
-fn open_into(
-    ring: &Ring,
-    attr: &perf_event_attr,
-    tid: i32,
-    cpu: i32,
-) -> Result<(u64, OwnedFd), SysError> {
-    let event = perf::open(attr, tid, cpu, None, 0)?;
-    perf::redirect(event.as_fd(), ring.event())?;
-    Ok((perf::id(event.as_fd())?, event))
 }
 
 /// Size of each of `rings` rings: what locked memory allows, within bounds; the kernel has the

@@ -4,17 +4,21 @@
 //! number (perf_event_open(2), `sample_id_all`). Which of the three events made a sample is told by
 //! its number, the first word. Unknown types are passed over.
 
-use super::streams::Streams;
 use super::tracepoint::Fields;
 use crate::perf::header::{for_each_record, is_in_kernel};
+use crate::perf::streams;
+use crate::perf::words::{Words, halves, word};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::{
     Begin, CallStack, Chain, End, ErrorCode, Event, Map, Registers, What,
 };
 use pagewise_model::{Bytes, Nanos};
 
+/// The events of faults, by what they tell of.
+pub(super) type Streams = streams::Streams<Kind>;
+
 /// Thread, time, number of the event.
-const TRAILER_BYTES: usize = 24;
+pub(in crate::perf) const TRAILER_BYTES: usize = 24;
 
 /// Which event a sample is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +121,7 @@ fn sample(
         Kind::Begin => {
             let address = words.next()?;
             if layout.chain {
-                chain = words.user_chain()?;
+                chain = words.chain()?.1;
             }
             What::Begin(Begin {
                 pid,
@@ -197,8 +201,8 @@ fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Opti
     Some(Event { at_ns, what })
 }
 
-/// pid and tid, start, length, offset, device, inode, generation, protection and flags, name.
-fn mapping(body: &[u8]) -> Option<Map> {
+/// A mapping: pid and tid, start, length, offset, device, inode, generation, protection and flags, name.
+pub(in crate::perf) fn mapping(body: &[u8]) -> Option<Map> {
     const NAME_AT: usize = 64;
     let (protection, flags) = halves(word(body, 56)?);
     let name = body.get(NAME_AT..)?.split(|byte| *byte == 0).next()?;
@@ -213,16 +217,8 @@ fn mapping(body: &[u8]) -> Option<Map> {
     })
 }
 
-/// The words of a body, one after the other.
-pub(super) struct Words<'a>(pub(super) &'a [u8]);
-
-impl<'a> Words<'a> {
-    pub(super) fn next(&mut self) -> Option<u64> {
-        let (first, rest) = self.0.split_first_chunk::<8>()?;
-        self.0 = rest;
-        Some(u64::from_ne_bytes(*first))
-    }
-
+/// What the words of a sample mean by its layout.
+impl Words<'_> {
     /// The size of a page, where the layout has one.
     fn page_bytes(&mut self, layout: Layout) -> Option<Option<Bytes>> {
         Some(if layout.page_size { Some(Bytes(self.next()?)) } else { None })
@@ -235,41 +231,6 @@ impl<'a> Words<'a> {
         }
         Some(Some(Registers { source: self.next()?, target: self.next()?, stack: self.next()? }))
     }
-
-    /// How many entries a call chain has, then the entries; those of user mode stand after a mark.
-    fn user_chain(&mut self) -> Option<Vec<u64>> {
-        let entries = self.next()?;
-        let mut chain = Vec::new();
-        let mut is_user = false;
-        for _ in 0..entries {
-            match self.next()? {
-                mark if mark >= b::PERF_CONTEXT_MAX => is_user = mark == b::PERF_CONTEXT_USER,
-                address if is_user => chain.push(address),
-                _ => {}
-            }
-        }
-        Some(chain)
-    }
-
-    /// How many bytes there are, then the bytes, then how many of them are true; nothing follows a
-    /// number of 0.
-    pub(super) fn sized_bytes(&mut self) -> Option<&'a [u8]> {
-        let size = usize::try_from(self.next()?).ok()?;
-        let (bytes, rest) = self.0.split_at_checked(size)?;
-        self.0 = rest;
-        let there = if size == 0 { 0 } else { usize::try_from(self.next()?).ok()? };
-        bytes.get(..there.min(size))
-    }
-}
-
-fn word(body: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(*body.get(at..)?.first_chunk::<8>()?))
-}
-
-/// The two 32-bit numbers of a word, in the order of memory.
-pub(super) fn halves(word: u64) -> (i32, i32) {
-    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
-    (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]))
 }
 
 #[cfg(test)]

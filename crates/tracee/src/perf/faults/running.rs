@@ -11,13 +11,13 @@
 //! interrupts per thread, event and CPU, once.
 
 use super::{Before, FaultRings, Refusal, refusal};
+use crate::perf::event;
 use pagewise_kernel::proc::stat::{self, Stat};
 use pagewise_kernel::proc::{maps, tree};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Bytes;
 use pagewise_model::fault::Stacks;
 use pagewise_model::fault::event::{Event, Map, What};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Listings after which the newest threads are taken to have inherited.
 const MOST_LISTINGS: u32 = 20;
@@ -29,7 +29,7 @@ impl FaultRings {
     /// # Errors
     /// [`Refusal`] where not even faults in user mode can be recorded, or the process is gone.
     pub fn attach(pid: i32, all_ends: bool, stacks: Stacks) -> Result<Self, Refusal> {
-        allow_descriptors();
+        event::allow_descriptors();
         let follow = |rings: &mut Self| rings.add_all_threads(pid);
         let mut all = Self::choose(false, all_ends, stacks, &follow).map_err(|e| refusal(&e))?;
         let stat = stat::read(pid).ok();
@@ -87,12 +87,4 @@ impl FaultRings {
             self.merge.add(0, Event { at_ns, what: What::Map(map) });
         }
     }
-}
-
-/// Takes as many descriptors as this process may have: each thread needs some for each CPU.
-fn allow_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit { current: limit.maximum, ..limit };
-    // Without them the events that do not fit are refused by the kernel, and told.
-    let _kept = setrlimit(Resource::Nofile, most);
 }

@@ -11,12 +11,12 @@
 //! Cost: 1-2 us for each stack of 4 KiB; for a fault without one some 0.03 us of counting.
 //! x86-64 only: the registers of other machines are not walked.
 
-use super::attributes::{self, Choice};
-use super::record::{Words, halves};
-use super::{LEAST_RING_BYTES, open_into};
+use super::LEAST_RING_BYTES;
+use super::attributes::Choice;
 use crate::perf::event;
 use crate::perf::header::{for_each_record, is_in_kernel};
 use crate::perf::ring::Ring;
+use crate::perf::words::{Words, halves};
 use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Stacks;
@@ -52,7 +52,7 @@ impl StackRings {
         let is_all = choice.stacks == Stacks::Copied;
         let bytes = if is_all { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
         // The kernel may give less: half of it is reckoned with.
-        let attr = attributes::ring(bytes / 2);
+        let attr = event::ring(bytes / 2);
         let open = |cpu: u32| {
             let ring = Ring::open(&attr, 0, cpu, bytes).ok()?;
             Some((i32::try_from(cpu).unwrap_or(i32::MAX), ring))
@@ -65,7 +65,7 @@ impl StackRings {
     pub(super) fn add_thread(&mut self, tid: i32) {
         for (cpu, ring) in &self.rings {
             let mut attrs = A_SECOND.iter().map(|rate| attributes(&self.choice, *rate));
-            let opened = attrs.find_map(|attr| open_into(ring, &attr, tid, *cpu).ok());
+            let opened = attrs.find_map(|attr| ring.open_event(&attr, tid, *cpu).ok());
             self.events.extend(opened.map(|(_, event)| event));
         }
     }

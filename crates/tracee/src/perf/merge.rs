@@ -5,31 +5,42 @@
 //! of the round before stays until the next round.
 
 use pagewise_model::Nanos;
-use pagewise_model::fault::event::Event;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
+/// Something with a time.
+pub(super) trait Timed {
+    /// When it happened, by the clock of the rings.
+    fn at_ns(&self) -> Nanos;
+}
+
 /// Events that wait for older ones, by their ring.
-#[derive(Debug, Default)]
-pub(super) struct Merge {
-    rings: Vec<VecDeque<Event>>,
+#[derive(Debug)]
+pub(super) struct Merge<E> {
+    rings: Vec<VecDeque<E>>,
     /// When the newest round began.
     round: Nanos,
     /// When the round before began: all older events have been added.
     complete_until: Nanos,
 }
 
-impl Merge {
+impl<E> Default for Merge<E> {
+    fn default() -> Self {
+        Self { rings: Vec::new(), round: Nanos(0), complete_until: Nanos(0) }
+    }
+}
+
+impl<E: Timed> Merge<E> {
     /// Adds an event of a ring.
-    pub(super) fn add(&mut self, ring: usize, event: Event) {
+    pub(super) fn add(&mut self, ring: usize, event: E) {
         if self.rings.len() <= ring {
             self.rings.resize_with(ring + 1, VecDeque::new);
         }
         let Some(waiting) = self.rings.get_mut(ring) else { return };
-        let is_late = waiting.back().is_some_and(|last| last.at_ns > event.at_ns);
+        let is_late = waiting.back().is_some_and(|last| last.at_ns() > event.at_ns());
         if is_late {
-            let at = waiting.partition_point(|other| other.at_ns <= event.at_ns);
+            let at = waiting.partition_point(|other| other.at_ns() <= event.at_ns());
             waiting.insert(at, event);
         } else {
             waiting.push_back(event);
@@ -53,10 +64,9 @@ impl Merge {
 
     /// Moves the next events that no older one can follow any more to `into`, up to `most` there.
     /// Those of one ring with the same time keep their order.
-    pub(super) fn release(&mut self, into: &mut Vec<Event>, most: usize) {
-        let first = |(number, ring): (usize, &VecDeque<Event>)| {
-            Some(Reverse((ring.front()?.at_ns, number)))
-        };
+    pub(super) fn release(&mut self, into: &mut Vec<E>, most: usize) {
+        let first =
+            |(number, ring): (usize, &VecDeque<E>)| Some(Reverse((ring.front()?.at_ns(), number)));
         let mut firsts: BinaryHeap<_> = self.rings.iter().enumerate().filter_map(first).collect();
         while into.len() < most
             && let Some(mut oldest) = firsts.peek_mut()
@@ -66,7 +76,7 @@ impl Merge {
         {
             into.extend(ring.pop_front());
             match ring.front() {
-                Some(next) => *oldest = Reverse((next.at_ns, number)),
+                Some(next) => *oldest = Reverse((next.at_ns(), number)),
                 None => drop(PeekMut::pop(oldest)),
             }
         }
@@ -76,14 +86,14 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::fault::event::What;
+    use pagewise_model::fault::event::{Event, What};
     use proptest::prelude::*;
 
     fn event(at: u64) -> Event {
         Event { at_ns: Nanos(at), what: What::Lost { records: at } }
     }
 
-    fn released(merge: &mut Merge) -> Vec<u64> {
+    fn released(merge: &mut Merge<Event>) -> Vec<u64> {
         let mut events = Vec::new();
         merge.release(&mut events, usize::MAX);
         events.iter().map(|event| event.at_ns.0).collect()

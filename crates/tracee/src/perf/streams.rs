@@ -4,33 +4,32 @@
 //! opened for it, and by the copy it has inherited from the thread that made it. Of such a thread
 //! only the records of one event are taken: of its own where it has one, else of the first seen.
 
-use super::record::Kind;
 use rustc_hash::FxHashMap;
 
-/// The events behind the rings, by their numbers.
-#[derive(Debug, Default)]
-pub(super) struct Streams {
-    by_id: FxHashMap<u64, Stream>,
+/// The events behind the rings, by their numbers; `K` says what one tells of.
+#[derive(Debug)]
+pub(super) struct Streams<K> {
+    by_id: FxHashMap<u64, Stream<K>>,
     /// For which thread the event was opened that a thread's records are taken from; absent where
     /// events are opened for one thread only, so that nothing can come twice.
     owners: Option<FxHashMap<i32, i32>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Stream {
-    kind: Kind,
+struct Stream<K> {
+    kind: K,
     /// The thread it was opened for.
     owner: i32,
 }
 
-impl Streams {
+impl<K: Copy> Streams<K> {
     /// Of events that are opened for one thread only, or for `many`.
     pub(super) fn new(many: bool) -> Self {
         Self { by_id: FxHashMap::default(), owners: many.then(FxHashMap::default) }
     }
 
     /// Adds event `id`, opened for thread `owner`.
-    pub(super) fn add(&mut self, id: u64, kind: Kind, owner: i32) {
+    pub(super) fn add(&mut self, id: u64, kind: K, owner: i32) {
         self.by_id.insert(id, Stream { kind, owner });
         if let Some(owners) = &mut self.owners {
             owners.insert(owner, owner);
@@ -38,7 +37,7 @@ impl Streams {
     }
 
     /// What event `id` tells of.
-    pub(super) fn kind(&self, id: u64) -> Option<Kind> {
+    pub(super) fn kind(&self, id: u64) -> Option<K> {
         self.by_id.get(&id).map(|stream| stream.kind)
     }
 
@@ -69,8 +68,8 @@ mod tests {
     #[test]
     fn a_thread_counts_once() {
         let mut streams = Streams::new(true);
-        streams.add(1, Kind::Begin, 100);
-        streams.add(2, Kind::Begin, 101);
+        streams.add(1, 'b', 100);
+        streams.add(2, 'b', 101);
         assert!(streams.owns(101) && !streams.owns(102));
         // 101 has inherited event 1 and has one of its own.
         assert!(!streams.accepts(1, 101) && streams.accepts(2, 101));
@@ -79,14 +78,14 @@ mod tests {
         // Its number comes again, made by a thread that has event 2 alone.
         streams.forget(102);
         assert!(streams.accepts(2, 102));
-        assert_eq!((streams.kind(2), streams.kind(3)), (Some(Kind::Begin), None));
+        assert_eq!((streams.kind(2), streams.kind(3)), (Some('b'), None));
     }
 
     #[test]
     fn events_of_one_thread_are_never_doubted() {
         let mut streams = Streams::new(false);
-        streams.add(1, Kind::Begin, 100);
-        streams.add(2, Kind::Minor, 100);
+        streams.add(1, 'b', 100);
+        streams.add(2, 'm', 100);
         assert!(streams.accepts(1, 100) && streams.accepts(2, 7) && streams.accepts(9, 7));
         assert!(!streams.owns(100));
     }

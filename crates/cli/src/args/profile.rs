@@ -1,0 +1,68 @@
+//! `pagewise profile`
+
+use clap::Args;
+use pagewise_model::Nanos;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `pagewise profile`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise profile -- git log -p
+  pagewise profile --graph -- sh -c 'cat big | wc -l'
+  pagewise profile --graph copy/pipe -- sh -c 'cat big | wc -l'
+  pagewise profile -p 1234 --for 5s              a running process, undisturbed
+  pagewise profile --faults -- python3 job.py
+  pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
+  pagewise profile --json -- xz -k big > profile.json
+
+Buckets have two names, WHAT was done and WHY, and --graph takes either or both:
+  WHAT  user, copy, zeroing, allocation, fault-entry, mapping, unmapping,
+        tlb-flush, lock, scheduling, lookup, pinning, entry, handling, io-wait,
+        reclaim, compaction, swap-in, interrupt, unclassified
+  WHY   own, pipe, file-read, file-write, file-fault, anon-fault, cow-fault,
+        fault, exec, fork, exit, map-call, interrupt, unknown, or a system call
+
+With -p every thread of the process and of those below it is followed until
+--for is over, the process ends or Ctrl-C; it is never stopped.
+
+The report goes to standard error, after the program's own output. With --json
+standard output is the document alone: the program's goes to standard error.
+
+Exit codes: the program's own, or its signal (with -p: 0); 125 could not be
+started, 126 cannot be executed, 127 not found, 2 bad usage, or no such process.")]
+pub(crate) struct Profile {
+    /// Show who called it: of each bucket, or of those of this name
+    #[arg(long, value_name = "BUCKET", num_args = 0..=1, default_missing_value = "all")]
+    pub(crate) graph: Option<String>,
+    /// Profile a running process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(conflicts_with_all = ["command", "input", "faults", "traced"])]
+    pub(crate) pid: Option<i32>,
+    /// Profile the process for this long: 5s, 2min
+    #[arg(long = "for", value_name = "TIME", requires = "pid", conflicts_with = "command")]
+    pub(crate) duration: Option<Nanos>,
+    /// Read standard input from FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Print the saved form on standard output instead of text on standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Save the run to FILE (it is saved under its identifier as well)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Time each page fault of the run, for fault time by kind; the run takes about 1 us longer for
+    /// each, which is measured and said
+    #[arg(long)]
+    pub(crate) faults: bool,
+    /// Run the program a second time under tracing, for the kinds of faults and copies
+    #[arg(long)]
+    pub(crate) traced: bool,
+    /// It is safe to run the program again, whatever it writes; needed for --traced
+    #[arg(long)]
+    pub(crate) rerun_safe: bool,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}

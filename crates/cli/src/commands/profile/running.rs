@@ -1,0 +1,53 @@
+//! `pagewise profile -p PID`
+
+use super::{conclude, judged, kernel_only, named, report};
+use crate::args::Profile;
+use crate::commands::experiment::{environment, identity, stop_flag};
+use crate::commands::faults::running::{begun_line, refusal};
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_kernel::clock;
+use pagewise_model::Fact;
+use pagewise_model::look::Look;
+use pagewise_model::run::RunKind;
+use pagewise_tracee::perf::profile_running;
+use pagewise_tracee::recorder::{Target, Until};
+use pagewise_tune::request::run_of;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// Why something that is known of a program from its start on is not known of this one.
+const RAN_BEFORE: &str = "the process was running already";
+
+/// Profiles a process that is running already, until the user or the process ends it.
+pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let target = Target::find(pid).map_err(refusal)?;
+    let command: Vec<OsString> = target.command().iter().map(Into::into).collect();
+    let (started, id) = identity(&command);
+    let mut run = run_of(RunKind::Profile, id, started, &command);
+    run.environment = environment();
+    let machine = pagewise_kernel::machine::machine();
+    let (samples, course) = {
+        let stop = stop_flag()?;
+        let enough = || stop.load(Ordering::Relaxed);
+        let begun =
+            |threads| terminal::remark(&begun_line("profiling", pid, &run.command, threads));
+        let until = Until { begun: &begun, time: args.duration, enough: &enough };
+        profile_running(&target, &until)
+    };
+    let samples = named(samples);
+    run.profile = Some(judged(&samples, None, &machine, Some(course)));
+    run.look = Some(Look {
+        runs: Vec::new(),
+        traced: Fact::missing(RAN_BEFORE),
+        samples: kernel_only(&samples),
+        walks: Fact::missing(RAN_BEFORE),
+        faults: Fact::missing(RAN_BEFORE),
+    });
+    run.machine = Some(machine);
+    conclude(&mut run, start);
+    report(&run, args)?;
+    Ok(ExitCode::SUCCESS)
+}

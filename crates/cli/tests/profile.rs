@@ -1,0 +1,200 @@
+//! Profiles of programs whose work is known, and of processes that run already. Orders with large
+//! margins are asserted, never times.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+
+use helper::{PROGRAM, Place, only_turn, said};
+use pagewise_model::profile::{Profile, Sorted, What, Why};
+use pagewise_model::run::Run;
+use std::process::{Child, Command, Stdio};
+
+/// An account without rights.
+const NOBODY: u32 = 65534;
+
+fn profile(place: &Place, words: &[&str]) -> (Profile, Run) {
+    let mut command = place.pagewise(&["profile", "--json"]);
+    let output = command.args(words).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    let run = Run::from_json(&output.stdout).unwrap();
+    (run.profile.clone().unwrap(), run)
+}
+
+/// The buckets of `command`, or `None` (and a SKIP line) where samples are refused.
+fn sorted(test: &str, command: &[&str]) -> Option<Sorted> {
+    let words: Vec<&str> = ["--"].iter().chain(command).copied().collect();
+    match profile(&Place::new(), &words).0.sorted {
+        pagewise_model::Fact::Known(sorted) => Some(sorted),
+        pagewise_model::Fact::Missing(why) => {
+            println!("SKIP {test}: {why}");
+            None
+        }
+    }
+}
+
+fn of(sorted: &Sorted, holds: impl Fn(What, &Why) -> bool) -> u64 {
+    let held = sorted.buckets.iter().filter(|bucket| holds(bucket.what, &bucket.why));
+    held.map(|bucket| bucket.samples).sum()
+}
+
+fn by_why(sorted: &Sorted, why: &Why) -> u64 {
+    of(sorted, |_, own| own == why)
+}
+
+/// All is explained, and adds up.
+fn assert_whole(sorted: &Sorted) {
+    assert_eq!(of(sorted, |_, _| true), sorted.samples);
+    assert!(sorted.unclassified_share() <= 0.05, "{:#?}", sorted.unclassified);
+}
+
+#[test]
+fn a_pipeline_is_for_its_pipe_in_both_programs() {
+    let _turn = only_turn();
+    let script = "head -c 600M /dev/zero | wc -c";
+    let Some(sorted) = sorted("a_pipeline_is_for_its_pipe", &["sh", "-c", script]) else { return };
+    assert_whole(&sorted);
+    let pipe = by_why(&sorted, &Why::Pipe);
+    assert!(pipe * 2 > sorted.kernel_samples, "{sorted:#?}");
+    assert!(of(&sorted, |what, why| what == What::Copy && *why == Why::Pipe) > 0);
+    let of_pipe = || sorted.buckets.iter().filter(|bucket| bucket.why == Why::Pipe);
+    let has = |process: &&str| {
+        of_pipe().flat_map(|b| &b.graph).any(|line| line.depth == 0 && line.name == **process)
+    };
+    assert!(["head", "wc"].iter().all(has), "{sorted:#?}");
+}
+
+#[test]
+fn reading_zeroes_is_a_copy_of_a_call_and_no_fresh_page() {
+    let _turn = only_turn();
+    let command = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=8000"];
+    let Some(sorted) = sorted("reading_zeroes_is_a_copy_of_a_call", &command) else { return };
+    assert_whole(&sorted);
+    let cleared = of(&sorted, |what, why| what == What::Copy && *why == Why::Call("read".into()));
+    assert!(cleared * 2 > sorted.kernel_samples, "{sorted:#?}");
+    assert!(of(&sorted, |what, _| what == What::Zeroing) * 10 < cleared, "{sorted:#?}");
+}
+
+#[test]
+fn first_touches_are_for_anonymous_faults() {
+    let _turn = only_turn();
+    let Some(sorted) = sorted("first_touches_are_for_anonymous_faults", &[PROGRAM, "__touch"])
+    else {
+        return;
+    };
+    assert_whole(&sorted);
+    let touched = by_why(&sorted, &Why::AnonFault);
+    let others = sorted.buckets.iter().filter(|bucket| bucket.what != What::User);
+    let most = others.map(|bucket| by_why(&sorted, &bucket.why)).max();
+    assert_eq!(most, Some(touched), "{sorted:#?}");
+    assert!(of(&sorted, |what, why| what == What::Zeroing && *why == Why::AnonFault) > 0);
+}
+
+#[test]
+fn a_shell_that_starts_programs_is_for_exec_fork_and_exit() {
+    let _turn = only_turn();
+    let script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done";
+    let Some(sorted) = sorted("a_shell_that_starts_programs", &["sh", "-c", script]) else {
+        return;
+    };
+    assert_whole(&sorted);
+    for why in [Why::Exec, Why::Fork, Why::Exit] {
+        assert!(by_why(&sorted, &why) > 0, "{why:?}: {sorted:#?}");
+    }
+    assert!(by_why(&sorted, &Why::Pipe) * 10 < sorted.kernel_samples, "{sorted:#?}");
+}
+
+/// A program that runs until it is killed; killed when dropped.
+struct Runs(Child);
+
+impl Runs {
+    fn start(script: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[test]
+fn a_running_process_is_profiled_and_runs_on() {
+    let _turn = only_turn();
+    let mut busy = Runs::start("while :; do :; done");
+    let pid = busy.0.id().to_string();
+    let (profile, run) = profile(&Place::new(), &["-p", &pid, "--for", "1s"]);
+    assert!(busy.0.try_wait().unwrap().is_none(), "it has ended");
+    let course = profile.course.as_ref().unwrap();
+    assert_eq!((course.pid.to_string(), course.has_ended), (pid, false));
+    assert!(course.threads >= 1 && course.user_ns.is_some());
+    assert!(run.diagnosis.is_none() && run.command[0].ends_with("sh"));
+    let Some(sorted) = profile.sorted.known() else {
+        println!("SKIP a_running_process_is_profiled: {:?}", profile.sorted.reason());
+        return;
+    };
+    assert!(of(sorted, |what, _| what == What::User) * 2 > sorted.samples, "{sorted:#?}");
+    assert!(sorted.buckets[0].graph[0].name == "sh", "{sorted:#?}");
+}
+
+#[test]
+fn children_of_a_running_process_are_followed_and_its_end_is_the_end() {
+    let _turn = only_turn();
+    let script = "(while :; do :; done) & inner=$!; sleep 1.5; kill $inner; wait";
+    let busy = Runs::start(script);
+    // The shell has made its child when that is listed below it.
+    let children = format!("/proc/{0}/task/{0}/children", busy.0.id());
+    while std::fs::read_to_string(&children).is_ok_and(|listed| listed.trim().is_empty()) {
+        std::thread::yield_now();
+    }
+    let (profile, _) = profile(&Place::new(), &["-p", &busy.0.id().to_string()]);
+    let course = profile.course.as_ref().unwrap();
+    assert!(course.has_ended, "{course:?}");
+    let Some(sorted) = profile.sorted.known() else {
+        println!("SKIP children_of_a_running_process: {:?}", profile.sorted.reason());
+        return;
+    };
+    assert!(course.children >= 1 && sorted.samples > 0, "{profile:#?}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_refused() {
+    let output = Place::new().pagewise(&["profile", "-p", "2147483647"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output.stderr).contains("no process"), "{}", said(&output.stderr));
+}
+
+#[test]
+fn without_rights_buckets_without_a_figure_are_named() {
+    use std::os::unix::process::CommandExt;
+    let _turn = only_turn();
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP without_rights: only root can give up its rights");
+        return;
+    }
+    let place = Place::new();
+    let copy = place.path().join("pagewise");
+    std::fs::copy(PROGRAM, &copy).unwrap();
+    for path in [place.path(), copy.as_path()] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let mut command = Command::new(&copy);
+    command.args(["profile", "--json", "--", "true"]).uid(NOBODY).gid(NOBODY);
+    command.env("HOME", place.path()).env_remove("XDG_STATE_HOME").env_remove("XDG_CACHE_HOME");
+    let output = command.current_dir("/").stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    let run = Run::from_json(&output.stdout).unwrap();
+    let profile = run.profile.unwrap();
+    match profile.sorted {
+        pagewise_model::Fact::Known(_) => println!("SKIP without_rights: anybody may sample here"),
+        pagewise_model::Fact::Missing(why) => {
+            assert!(why.contains("perf_event_paranoid") || why.contains("kptr_restrict"), "{why}");
+            assert!(profile.unseen.contains(&What::Lock));
+            assert!(run.diagnosis.is_some_and(|diagnosis| !diagnosis.costs.is_empty()));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Recorded samples of programs whose work is known, in buckets.
+
+use pagewise_judge::profile::sort;
+use pagewise_model::Nanos;
+use pagewise_model::profile::{ProfiledStack, Sorted, StackSamples, What, Why};
+
+/// A recording: a line for each kernel stack, `count: leaf < caller < ...`; user mode has no names.
+fn recorded(text: &str) -> Sorted {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let stack = |line: &str| {
+        let (count, names) = line.split_once(':').expect("count: stack");
+        let names = names.split(" < ").map(str::trim).filter(|name| !name.is_empty());
+        ProfiledStack {
+            process: "recorded".to_owned(),
+            kernel: names.map(str::to_owned).collect(),
+            user: Vec::new(),
+            count: count.parse().expect("a count"),
+        }
+    };
+    let stacks = lines.map(stack).collect();
+    sort(&StackSamples { stacks, period_ns: Nanos(499_979), lost: 0 })
+}
+
+fn of(sorted: &Sorted, holds: impl Fn(What, &Why) -> bool) -> u64 {
+    let held = sorted.buckets.iter().filter(|bucket| holds(bucket.what, &bucket.why));
+    held.map(|bucket| bucket.samples).sum()
+}
+
+fn by_why(sorted: &Sorted, why: &Why) -> u64 {
+    of(sorted, |_, own| own == why)
+}
+
+fn assert_explained(sorted: &Sorted) {
+    assert!(sorted.kernel_samples > 300, "{}", sorted.kernel_samples);
+    assert!(sorted.unclassified_share() <= 0.03, "{:#?}", sorted.unclassified);
+    // Nor is more than a little for nobody.
+    assert!(by_why(sorted, &Why::Unknown) * 10 <= sorted.kernel_samples, "{sorted:#?}");
+}
+
+#[test]
+fn a_copy_through_a_pipe() {
+    let sorted = recorded(include_str!("fixtures/recorded/pipe.txt"));
+    assert_explained(&sorted);
+    assert!(by_why(&sorted, &Why::Pipe) * 2 > sorted.kernel_samples, "{sorted:#?}");
+    for what in [What::Copy, What::Scheduling, What::Allocation] {
+        assert!(of(&sorted, |own, why| own == what && *why == Why::Pipe) > 0, "{what:?}");
+    }
+}
+
+#[test]
+fn reading_a_file() {
+    let sorted = recorded(include_str!("fixtures/recorded/file-read.txt"));
+    assert_explained(&sorted);
+    assert!(by_why(&sorted, &Why::FileRead) * 2 > sorted.kernel_samples, "{sorted:#?}");
+    let copied = of(&sorted, |what, why| what == What::Copy && *why == Why::FileRead);
+    let found = of(&sorted, |what, why| what == What::Lookup && *why == Why::FileRead);
+    assert!(copied > found && found > 0, "{sorted:#?}");
+    assert_eq!(by_why(&sorted, &Why::Pipe), 0);
+}
+
+#[test]
+fn touching_memory() {
+    let sorted = recorded(include_str!("fixtures/recorded/anonymous.txt"));
+    assert_explained(&sorted);
+    let touched = by_why(&sorted, &Why::AnonFault);
+    let kernel = sorted.buckets.iter().filter(|bucket| bucket.what != What::User);
+    let most = kernel.map(|bucket| by_why(&sorted, &bucket.why)).max();
+    assert_eq!(most, Some(touched), "{sorted:#?}");
+    assert!(of(&sorted, |what, _| what == What::Zeroing) > 0);
+    assert!(of(&sorted, |what, _| what == What::Unmapping) > 0, "it gives the memory back");
+}
+
+#[test]
+fn a_shell_that_starts_programs() {
+    let sorted = recorded(include_str!("fixtures/recorded/exec.txt"));
+    assert_explained(&sorted);
+    for why in [Why::Exec, Why::Fork, Why::Exit, Why::FileFault, Why::CowFault, Why::MapCall] {
+        assert!(by_why(&sorted, &why) * 100 > sorted.kernel_samples, "{why:?}: {sorted:#?}");
+    }
+    assert_eq!(by_why(&sorted, &Why::Pipe), 0);
+}

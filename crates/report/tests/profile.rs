@@ -1,0 +1,105 @@
+//! Profiles as terminal text: constructed ones against reviewed texts in `tests/golden`, written anew
+//! with `UPDATE_GOLDEN`; and hostile ones.
+#![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
+
+mod support;
+
+use pagewise_model::Fact;
+use pagewise_model::profile::{Profile, What};
+use pagewise_report::text::cells;
+use pagewise_report::{Style, graph_section, headline, profile_section, render};
+use proptest::prelude::*;
+use support::profile::{course, profile, run, sorted};
+use support::{HOSTILE, PLAIN, assert_harmless, check};
+
+#[test]
+fn buckets_as_text() {
+    let profile = profile();
+    check("profile.txt", &profile_section(&profile, &PLAIN));
+    assert!(render(&run(profile.clone()), &PLAIN).contains(&profile_section(&profile, &PLAIN)));
+}
+
+#[test]
+fn graphs_as_text() {
+    check("profile-graph.txt", &graph_section(&profile(), "all", &PLAIN));
+}
+
+#[test]
+fn a_graph_is_asked_for_by_what_by_why_or_by_both() {
+    let titles = |wanted: &str| {
+        let text = graph_section(&profile(), wanted, &PLAIN);
+        let titles = text.lines().filter(|line| line.contains(" of CPU time)"));
+        titles.map(|line| line.split(':').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(titles("copy"), ["copy/pipe", "copy/file-read"]);
+    assert_eq!(titles("pipe"), ["copy/pipe", "scheduling/pipe", "lock/pipe"]);
+    assert_eq!(titles("copy/file_read"), ["copy/file-read"]);
+    assert_eq!(titles("sendto"), ["unclassified/sendto"]);
+    let none = graph_section(&profile(), "swap-in", &PLAIN);
+    assert!(titles("swap-in").is_empty() && none.contains("copy/pipe"), "{none}");
+}
+
+#[test]
+fn a_running_process_and_missing_samples_are_told() {
+    let without = Profile {
+        sorted: Fact::missing("kernel samples are refused to this account"),
+        compared: Vec::new(),
+        unseen: vec![What::Lock, What::TlbFlush],
+        course: Some(course()),
+        dead_rules: Fact::missing("/proc/kallsyms cannot be read"),
+    };
+    assert!(graph_section(&without, "all", &PLAIN).is_empty());
+    let run = run(without);
+    assert!(headline(&run).contains("refused to this account"));
+    check("profile-refused.txt", &render(&run, &PLAIN));
+}
+
+#[test]
+fn an_idle_process_has_a_profile_too() {
+    let mut idle = profile();
+    idle.sorted = Fact::Known(pagewise_model::profile::Sorted {
+        samples: 0,
+        kernel_samples: 0,
+        lost: 0,
+        buckets: Vec::new(),
+        unclassified: Vec::new(),
+        ..sorted()
+    });
+    let run = run(idle);
+    assert!(headline(&run).contains("next to no CPU time"));
+    assert!(render(&run, &PLAIN).contains("0 samples"));
+}
+
+#[test]
+fn names_of_others_do_no_harm() {
+    let mut hostile = profile();
+    let mut all = sorted();
+    for bucket in &mut all.buckets {
+        for line in &mut bucket.graph {
+            line.name.push_str(HOSTILE);
+        }
+    }
+    all.unclassified[0].symbols[0].push_str(HOSTILE);
+    hostile.sorted = Fact::Known(all);
+    assert_harmless(&graph_section(&hostile, "all", &PLAIN));
+    assert_harmless(&graph_section(&hostile, HOSTILE, &PLAIN));
+    assert_harmless(&render(&run(hostile), &PLAIN));
+}
+
+proptest! {
+    #[test]
+    fn no_line_is_wider_than_asked(
+        width in 40_usize..90,
+        depths in prop::collection::vec((0_u32..200, 0_u64..90), 0..40),
+    ) {
+        let style = Style { width, ..PLAIN };
+        let mut deep = profile();
+        let mut all = sorted();
+        for (line, (depth, samples)) in all.buckets[1].graph.iter_mut().zip(depths) {
+            (line.depth, line.samples) = (depth, samples);
+        }
+        deep.sorted = Fact::Known(all);
+        let text = graph_section(&deep, "all", &style) + &profile_section(&deep, &style);
+        prop_assert!(text.lines().all(|line| cells(line) <= width.min(80)), "{}", text);
+    }
+}

@@ -1,0 +1,159 @@
+//! Counts equal stacks of equally named processes, and names what the kernel's part is made of.
+
+use super::record::{Event, Sample, Told};
+use super::spaces::{Code, Spaces};
+use crate::perf::stacks::name;
+use pagewise_kernel::kallsyms::KernelSymbols;
+use pagewise_model::profile::{ProfiledStack, StackSamples, UserFrame};
+use pagewise_model::{Bytes, Nanos};
+use std::collections::HashMap;
+
+/// A stack as it was seen.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Stack {
+    process: u32,
+    kernel: Vec<u64>,
+    user: Vec<Code>,
+}
+
+/// Stacks so far.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    spaces: Spaces,
+    stacks: HashMap<Stack, u64>,
+    lost: u64,
+}
+
+impl Counts {
+    /// Takes one event, in the order of their times.
+    pub(super) fn take(&mut self, event: Event) {
+        match event.told {
+            Told::Sample(sample) => self.count(sample),
+            Told::Name { pid, name, is_exec } => self.spaces.name(pid, &name, is_exec),
+            Told::Map(map) => self.spaces.map(&map),
+            Told::Fork { pid, parent_pid } => self.spaces.fork(pid, parent_pid),
+            Told::Lost(count) => self.lost = self.lost.saturating_add(count),
+        }
+    }
+
+    fn count(&mut self, sample: Sample) {
+        let process = self.spaces.name_of(sample.pid);
+        let user = self.callers(sample.pid, &sample.user);
+        let stack = Stack { process, kernel: sample.kernel, user };
+        *self.stacks.entry(stack).or_default() += 1;
+    }
+
+    /// The code of a chain that was followed by frame pointers, up to what is no code: a program
+    /// without them uses the register for something else.
+    fn callers(&self, pid: i32, addresses: &[u64]) -> Vec<Code> {
+        let place = |(depth, address): (usize, &u64)| {
+            // Above the innermost an entry is a return address: it may lie past the function.
+            let address = if depth == 0 { *address } else { address.saturating_sub(1) };
+            self.spaces.code(pid, address)
+        };
+        addresses.iter().enumerate().map_while(place).collect()
+    }
+
+    /// All stacks by the names of the kernel's functions, the most frequent first.
+    pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> StackSamples {
+        let mut named: HashMap<(u32, Vec<&str>, &[Code]), u64> = HashMap::new();
+        for (stack, count) in &self.stacks {
+            let kernel = stack.kernel.iter().enumerate();
+            let names: Vec<&str> = kernel.map(|(depth, ip)| name(symbols, depth, *ip)).collect();
+            *named.entry((stack.process, names, stack.user.as_slice())).or_default() += count;
+        }
+        let mut stacks: Vec<ProfiledStack> = named
+            .into_iter()
+            .map(|((process, kernel, user), count)| ProfiledStack {
+                process: self.spaces.text(process).to_owned(),
+                kernel: kernel.into_iter().map(str::to_owned).collect(),
+                user: user.iter().map(|code| self.frame(*code)).collect(),
+                count,
+            })
+            .collect();
+        stacks.sort_by(|a, b| {
+            let place = |frame: &UserFrame| (frame.path.clone(), frame.offset_bytes);
+            let same = || a.user.iter().map(place).cmp(b.user.iter().map(place));
+            b.count
+                .cmp(&a.count)
+                .then_with(|| a.process.cmp(&b.process))
+                .then_with(|| a.kernel.cmp(&b.kernel))
+                .then_with(same)
+        });
+        StackSamples { stacks, period_ns, lost: self.lost }
+    }
+
+    fn frame(&self, code: Code) -> UserFrame {
+        let path = self.spaces.text(code.path).to_owned();
+        UserFrame { path, offset_bytes: Bytes(code.offset), function: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::fault::event::Map;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+    fn sample(pid: i32, kernel: &[u64], user: &[u64]) -> Told {
+        Told::Sample(Sample { pid, kernel: kernel.to_vec(), user: user.to_vec() })
+    }
+
+    fn counts(all: Vec<Told>) -> Counts {
+        let mut counts = Counts::default();
+        for (at, told) in all.into_iter().enumerate() {
+            counts.take(Event { at_ns: Nanos(at as u64), told });
+        }
+        counts
+    }
+
+    #[test]
+    fn stacks_of_all_processes_are_counted_and_named() {
+        let symbols = KernelSymbols::parse(
+            "ffffffff81000000 T filemap_read\nffffffff81000100 T _copy_to_iter\n",
+        )
+        .unwrap();
+        let name = |pid, name: &str| Told::Name { pid, name: name.to_owned(), is_exec: true };
+        let map = Map {
+            pid: 1,
+            start_address: 0x1000,
+            size_bytes: Bytes(0x1000),
+            offset_bytes: Bytes(0),
+            is_executable: true,
+            is_shared: false,
+            path: "/bin/cat".to_owned(),
+        };
+        let copy = |place: u64| sample(1, &[KERNEL + 0x100 + place, KERNEL + 0x50], &[0x1010]);
+        let all = counts(vec![
+            name(1, "cat"),
+            Told::Map(map),
+            name(2, "wc"),
+            copy(1),
+            copy(2),
+            sample(2, &[], &[0x1010]),
+            // What comes after is no code: the rest of the chain is not true.
+            sample(1, &[], &[0x1020, 0x1031, 0x77, 0x1040]),
+            Told::Lost(3),
+        ]);
+        let samples = all.resolve(&symbols, Nanos(500));
+        let frame = |offset| UserFrame {
+            path: "/bin/cat".to_owned(),
+            offset_bytes: Bytes(offset),
+            function: None,
+        };
+        let stack = |process: &str, kernel: &[&str], user: Vec<UserFrame>, count| ProfiledStack {
+            process: process.to_owned(),
+            kernel: kernel.iter().map(ToString::to_string).collect(),
+            user,
+            count,
+        };
+        let want = [
+            stack("cat", &["_copy_to_iter", "filemap_read"], vec![frame(0x10)], 2),
+            stack("cat", &[], vec![frame(0x20), frame(0x30)], 1),
+            stack("wc", &[], vec![], 1),
+        ];
+        assert_eq!(samples.stacks, want);
+        assert_eq!((samples.lost, samples.period_ns), (3, Nanos(500)));
+    }
+}

@@ -1,0 +1,214 @@
+//! The records of the rings of a profile: pure functions on bytes.
+//!
+//! Samples hold the number of their event, IP, TID, TIME and CALLCHAIN, in that order; all others end
+//! with a trailer of thread, time and event number (perf_event_open(2), `sample_id_all`). Unknown types
+//! are passed over, and so is what a thread's second event tells (`streams`).
+
+use crate::perf::faults::{TRAILER_BYTES, mapping};
+use crate::perf::header::{for_each_record, is_in_kernel};
+use crate::perf::merge::Timed;
+use crate::perf::streams;
+use crate::perf::words::{Words, halves, word};
+use pagewise_kernel::perf::bindings as b;
+use pagewise_model::Nanos;
+use pagewise_model::fault::event::Map;
+
+/// The events of a profile tell of nothing but samples.
+pub(super) type Streams = streams::Streams<()>;
+
+/// A moment of a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sample {
+    pub(super) pid: i32,
+    /// Return addresses in the kernel, leaf first; empty in user mode.
+    pub(super) kernel: Vec<u64>,
+    /// Addresses in the program, innermost first.
+    pub(super) user: Vec<u64>,
+}
+
+/// What is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Told {
+    Sample(Sample),
+    /// A process has a name; another program if it has executed one.
+    Name {
+        pid: i32,
+        name: String,
+        is_exec: bool,
+    },
+    Map(Map),
+    Fork {
+        pid: i32,
+        parent_pid: i32,
+    },
+    Lost(u64),
+}
+
+/// What is told, and when it was so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) at_ns: Nanos,
+    pub(super) told: Told,
+}
+
+impl Timed for Event {
+    fn at_ns(&self) -> Nanos {
+        self.at_ns
+    }
+}
+
+/// Gives each event of `bytes` that counts to `take`; returns how many bytes were understood.
+pub(super) fn parse(bytes: &[u8], streams: &mut Streams, take: &mut dyn FnMut(Event)) -> usize {
+    for_each_record(bytes, |record, misc, body| {
+        let event = match record {
+            b::PERF_RECORD_SAMPLE => sample(misc, body, streams),
+            _ => side_band(record, misc, body, streams),
+        };
+        event.into_iter().for_each(&mut *take);
+    })
+}
+
+fn sample(misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
+    let mut words = Words(body);
+    let (id, ip_address) = (words.next()?, words.next()?);
+    let (pid, tid) = halves(words.next()?);
+    if !streams.accepts(id, tid) {
+        return None;
+    }
+    let at_ns = Nanos(words.next()?);
+    let (mut kernel, user) = words.chain()?;
+    match is_in_kernel(misc) {
+        true if kernel.is_empty() => kernel.push(ip_address),
+        true => {}
+        false => kernel.clear(),
+    }
+    Some(Event { at_ns, told: Told::Sample(Sample { pid, kernel, user }) })
+}
+
+fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
+    let trailer = body.len().checked_sub(TRAILER_BYTES)?;
+    let (about, id) = (halves(word(body, trailer)?).1, word(body, trailer + 16)?);
+    let at_ns = Nanos(word(body, trailer + 8)?);
+    let is_loss = matches!(record, b::PERF_RECORD_LOST | b::PERF_RECORD_LOST_SAMPLES);
+    if !is_loss && !streams.accepts(id, about) {
+        return None;
+    }
+    let body = &body[..trailer];
+    let told = match record {
+        b::PERF_RECORD_MMAP2 => Told::Map(mapping(body)?),
+        b::PERF_RECORD_COMM => {
+            let is_exec = u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0;
+            name(body, is_exec)?
+        }
+        b::PERF_RECORD_FORK => {
+            let (pid, parent_pid) = halves(word(body, 0)?);
+            Told::Fork { pid, parent_pid }
+        }
+        b::PERF_RECORD_EXIT => {
+            streams.forget(halves(word(body, 8)?).0);
+            return None;
+        }
+        b::PERF_RECORD_LOST => Told::Lost(word(body, 8)?),
+        b::PERF_RECORD_LOST_SAMPLES => Told::Lost(word(body, 0)?),
+        // How many it leaves out is not told: at least one.
+        b::PERF_RECORD_THROTTLE => Told::Lost(1),
+        _ => return None,
+    };
+    Some(Event { at_ns, told })
+}
+
+/// pid and tid, name. The name of another thread than the first is that of a thread.
+fn name(body: &[u8], is_exec: bool) -> Option<Told> {
+    const NAME_AT: usize = 8;
+    let (pid, tid) = halves(word(body, 0)?);
+    let name = body.get(NAME_AT..)?.split(|byte| *byte == 0).next()?;
+    let name = String::from_utf8_lossy(name).into_owned();
+    (is_exec || pid == tid).then_some(Told::Name { pid, name, is_exec })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::header::MODE_KERNEL;
+    use proptest::prelude::*;
+
+    const USER: u16 = 2;
+
+    fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
+        let size = u16::try_from(8 + words.len() * 8).unwrap();
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+
+    fn pair(first: i32, second: i32) -> u64 {
+        let [a, b, c, d] = first.to_ne_bytes();
+        let [e, f, g, h] = second.to_ne_bytes();
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    fn sample(misc: u16, chain: &[u64]) -> Vec<u8> {
+        let head = [1, 0xabc, pair(7, 8), 99, chain.len() as u64];
+        record(b::PERF_RECORD_SAMPLE, misc, &[&head[..], chain].concat())
+    }
+
+    fn read(bytes: &[u8]) -> Vec<Told> {
+        let mut streams = Streams::new(false);
+        streams.add(1, (), 8);
+        let mut all = Vec::new();
+        let used = parse(bytes, &mut streams, &mut |event| all.push(event.told));
+        assert_eq!(used, bytes.len());
+        all
+    }
+
+    #[test]
+    fn both_parts_of_a_stack_are_kept_and_modes_told_apart() {
+        let chain = [b::PERF_CONTEXT_KERNEL, 11, 12, b::PERF_CONTEXT_USER, 21, 22];
+        let told = |kernel: &[u64], user: &[u64]| {
+            Told::Sample(Sample { pid: 7, kernel: kernel.to_vec(), user: user.to_vec() })
+        };
+        assert_eq!(read(&sample(MODE_KERNEL, &chain)), [told(&[11, 12], &[21, 22])]);
+        assert_eq!(read(&sample(USER, &chain[3..])), [told(&[], &[21, 22])]);
+        assert_eq!(read(&sample(MODE_KERNEL, &[])), [told(&[0xabc], &[])]);
+    }
+
+    #[test]
+    fn names_forks_and_losses_are_told() {
+        let name = u64::from_ne_bytes(*b"cat\0\0\0\0\0");
+        let trailer = [pair(7, 7), 50, 1];
+        let with = |words: &[u64]| [words, &trailer[..]].concat();
+        let exec = u16::try_from(b::PERF_RECORD_MISC_COMM_EXEC).unwrap();
+        let bytes = [
+            record(b::PERF_RECORD_COMM, exec, &with(&[pair(7, 7), name])),
+            record(b::PERF_RECORD_COMM, 0, &with(&[pair(7, 9), name])),
+            record(b::PERF_RECORD_FORK, 0, &with(&[pair(9, 7), pair(9, 7), 40])),
+            record(b::PERF_RECORD_LOST, 0, &with(&[1, 42])),
+        ];
+        let want = [
+            Told::Name { pid: 7, name: "cat".to_owned(), is_exec: true },
+            Told::Fork { pid: 9, parent_pid: 7 },
+            Told::Lost(42),
+        ];
+        assert_eq!(read(&bytes.concat()), want);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_records_never_panic_and_never_run_past_the_end(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let chain = [b::PERF_CONTEXT_KERNEL, 11, b::PERF_CONTEXT_USER, 21];
+            let mut bytes = [sample(MODE_KERNEL, &chain), sample(USER, &chain)].concat();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            bytes.truncate(cut.index(bytes.len()));
+            let used = parse(&bytes, &mut Streams::new(true), &mut |_| ());
+            prop_assert!(used <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which code a process has mapped where, and what it is called.
+//!
+//! The kernel tells of each executable mapping that is made, not of what is unmapped: a new one
+//! replaces what it begins in. A forked process has its parent's.
+
+use pagewise_model::fault::event::Map;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Name of a process of which none was told.
+const NAMELESS: &str = "?";
+
+/// Code of a file: number of its path, and where in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Code {
+    pub(super) path: u32,
+    pub(super) offset: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    end: u64,
+    offset: u64,
+    path: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Process {
+    name: u32,
+    code: Arc<BTreeMap<u64, Range>>,
+}
+
+/// Texts with a number each.
+#[derive(Debug, Default)]
+struct Texts {
+    all: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
+}
+
+impl Texts {
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let text: Arc<str> = Arc::from(text);
+        self.all.push(Arc::clone(&text));
+        self.numbers.insert(text, number);
+        number
+    }
+
+    fn get(&self, number: u32) -> &str {
+        self.all.get(number as usize).map_or("", AsRef::as_ref)
+    }
+}
+
+/// All processes of a program.
+#[derive(Debug, Default)]
+pub(super) struct Spaces {
+    processes: HashMap<i32, Process>,
+    texts: Texts,
+}
+
+impl Spaces {
+    fn process(&mut self, pid: i32) -> &mut Process {
+        let texts = &mut self.texts;
+        self.processes
+            .entry(pid)
+            .or_insert_with(|| Process { name: texts.number(NAMELESS), code: Arc::default() })
+    }
+
+    pub(super) fn name(&mut self, pid: i32, name: &str, is_exec: bool) {
+        let number = self.texts.number(name);
+        let process = self.process(pid);
+        process.name = number;
+        if is_exec {
+            process.code = Arc::default();
+        }
+    }
+
+    pub(super) fn map(&mut self, map: &Map) {
+        if !map.is_executable {
+            return;
+        }
+        // Code that a compiler made at run time has no file, and its address is all there is.
+        let is_file = map.path.starts_with('/') && !map.path.starts_with("//");
+        let is_named = is_file || map.path.starts_with('[');
+        let path = self.texts.number(if is_named { &map.path } else { "" });
+        let offset = if is_named { map.offset_bytes.0 } else { map.start_address };
+        let end = map.start_address.saturating_add(map.size_bytes.0);
+        let code = Arc::make_mut(&mut self.process(map.pid).code);
+        code.insert(map.start_address, Range { end, offset, path });
+    }
+
+    pub(super) fn fork(&mut self, pid: i32, parent_pid: i32) {
+        if pid != parent_pid {
+            let parent = self.process(parent_pid).clone();
+            self.processes.insert(pid, parent);
+        }
+    }
+
+    /// The number of the name of process `pid`.
+    pub(super) fn name_of(&mut self, pid: i32) -> u32 {
+        self.process(pid).name
+    }
+
+    /// The code at `address` of process `pid`; `None` where there is none.
+    pub(super) fn code(&self, pid: i32, address: u64) -> Option<Code> {
+        let (start, range) = self.processes.get(&pid)?.code.range(..=address).next_back()?;
+        (address < range.end).then(|| Code {
+            path: range.path,
+            offset: range.offset.saturating_add(address - start),
+        })
+    }
+
+    /// The text of a number.
+    pub(super) fn text(&self, number: u32) -> &str {
+        self.texts.get(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Bytes;
+
+    fn map(pid: i32, start_address: u64, path: &str) -> Map {
+        Map {
+            pid,
+            start_address,
+            size_bytes: Bytes(0x1000),
+            offset_bytes: Bytes(0x100),
+            is_executable: true,
+            is_shared: false,
+            path: path.to_owned(),
+        }
+    }
+
+    fn found(spaces: &Spaces, pid: i32, address: u64) -> Option<(String, u64)> {
+        let code = spaces.code(pid, address)?;
+        Some((spaces.text(code.path).to_owned(), code.offset))
+    }
+
+    #[test]
+    fn a_child_has_its_parents_code_until_it_executes_another_program() {
+        let mut spaces = Spaces::default();
+        spaces.name(1, "sh", true);
+        spaces.map(&map(1, 0x5000, "/bin/sh"));
+        spaces.fork(2, 1);
+        let in_shell = Some(("/bin/sh".to_owned(), 0x110));
+        assert_eq!(found(&spaces, 2, 0x5010), in_shell);
+        spaces.name(2, "cat", true);
+        spaces.map(&map(2, 0x9000, "/bin/cat"));
+        assert_eq!((found(&spaces, 2, 0x5010), found(&spaces, 1, 0x5010)), (None, in_shell));
+        let (first, second) = (spaces.name_of(1), spaces.name_of(2));
+        assert_eq!((spaces.text(first), spaces.text(second)), ("sh", "cat"));
+    }
+
+    #[test]
+    fn addresses_outside_of_code_are_none() {
+        let mut spaces = Spaces::default();
+        spaces.map(&map(1, 0x5000, "//anon"));
+        spaces.map(&Map { is_executable: false, ..map(1, 0x8000, "/data") });
+        assert_eq!(found(&spaces, 1, 0x5008), Some((String::new(), 0x5008)));
+        for address in [0, 0x4fff, 0x6000, 0x8000] {
+            assert_eq!(found(&spaces, 1, address), None, "{address:x}");
+        }
+        assert_eq!(found(&spaces, 9, 0x5008), None);
+        let nameless = spaces.name_of(9);
+        assert_eq!(spaces.text(nameless), NAMELESS);
+    }
+}
