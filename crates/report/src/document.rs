@@ -5,8 +5,9 @@
 
 use crate::chart::escape_markup;
 use crate::headline::headline;
-use crate::number::date;
+use crate::number::{date, range_text, three_digits};
 use crate::shell::start_line;
+use pagewise_model::Measured;
 use pagewise_model::run::Run;
 
 const STYLE: &str = include_str!("page.css");
@@ -24,6 +25,16 @@ pub(crate) fn head(run: &Run) -> String {
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>{title}</h1>\n<p class=\"faint\">{machine}</p>\n"
     )
+}
+
+/// A cell of a table with a figure; who points at it sees its range.
+pub(crate) fn cell(figure: &Measured) -> String {
+    format!("<td title=\"{}\">{}</td>", range_text(figure), three_digits(figure.median))
+}
+
+/// A cell for which there is no figure; who points at it sees why.
+pub(crate) fn empty_cell(why: &str) -> String {
+    format!("<td class=\"faint\" title=\"{}\">-</td>", escape_markup(why))
 }
 
 /// How it was measured (`protocol` is markup), warnings, and the end of the page.

@@ -4,6 +4,7 @@ use crate::chart::escape_markup;
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::text::cells;
+use pagewise_model::walk::Unavailable;
 
 /// Labels of this width or more have a line of their own.
 const LABEL: usize = 13;
@@ -15,6 +16,15 @@ pub(crate) struct Lacking<'a> {
     pub(crate) why: &'a str,
     /// What to do.
     pub(crate) next: &'a str,
+}
+
+/// The kinds of pages that are not to be had.
+pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
+    all.iter().map(|Unavailable { pages, why, next }| Lacking {
+        label: pages.label().to_owned(),
+        why,
+        next,
+    })
 }
 
 /// All under their heading; nothing where nothing lacks.

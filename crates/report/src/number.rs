@@ -3,7 +3,7 @@
 //! Shares are 0..1 and shown as percent; ratios are arm / control, below 1 is faster. A gain is
 //! always "less", a loss "more". A value that is not finite is "not known", never 0.
 
-use pagewise_model::measured::Measured;
+use pagewise_model::measured::{Fact, Measured};
 use pagewise_model::units::Bytes;
 
 /// Shown in place of a number that is none.
@@ -121,6 +121,14 @@ pub(crate) fn range_text(measured: &Measured) -> String {
         format!("{}-{}", three_digits(measured.min), three_digits(measured.max))
     } else {
         String::new()
+    }
+}
+
+/// A ratio with its interval, where it has one: `0.86 (0.84-0.88)`.
+pub(crate) fn ratio_text(ratio: f64, interval: &Fact<(f64, f64)>) -> String {
+    match interval {
+        Fact::Known((low, high)) => format!("{ratio:.2} ({low:.2}-{high:.2})"),
+        Fact::Missing(_) => format!("{ratio:.2}"),
     }
 }
 

@@ -3,9 +3,9 @@
 use super::grid::{Entry, Grid, grids};
 use super::{CLAIMS, picture, protocol};
 use crate::chart::escape_markup;
-use crate::claims;
 use crate::document;
-use crate::number::{percent, range_text, three_digits, whole_size};
+use crate::number::{percent, three_digits, whole_size};
+use crate::{advice, claims};
 use pagewise_model::file::{Account, Judgement, Readings, WorkPart};
 use pagewise_model::run::Run;
 
@@ -16,7 +16,7 @@ pub fn html(run: &Run) -> String {
     if let Some(readings) = &run.readings {
         let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
         if let Some(judgement) = &readings.judgement {
-            out.push_str(&advice(judgement));
+            out.push_str(&advice::html(&judgement.advice));
         }
         out.push_str(&format!("<figure>{}</figure>\n", picture::svg(readings, &caption)));
         grids(readings).iter().for_each(|grid| out.push_str(&table(grid)));
@@ -31,11 +31,6 @@ pub fn html(run: &Run) -> String {
     };
     out.push_str(&document::foot(run, &run.readings.as_ref().map_or_else(String::new, told)));
     out
-}
-
-fn advice(judgement: &Judgement) -> String {
-    let sentences = judgement.advice.iter().map(|s| format!("<li>{}</li>\n", escape_markup(s)));
-    format!("<h2>What this machine should do</h2>\n<ul>\n{}</ul>\n", sentences.collect::<String>())
 }
 
 /// Every explained cell with its parts.
@@ -88,15 +83,11 @@ fn table(grid: &Grid) -> String {
 
 fn cell(entry: &Entry) -> String {
     match entry {
-        Entry::Rate(rate) => {
-            format!("<td title=\"{}\">{}</td>", range_text(rate), three_digits(rate.median))
-        }
+        Entry::Rate(rate) => document::cell(rate),
         Entry::Refused(why) => {
             format!("<td class=\"warn\" title=\"{}\">refused</td>", escape_markup(why))
         }
-        Entry::Missing(why) => {
-            format!("<td class=\"faint\" title=\"{}\">-</td>", escape_markup(why))
-        }
+        Entry::Missing(why) => document::empty_cell(why),
         Entry::Empty => "<td></td>".to_owned(),
     }
 }

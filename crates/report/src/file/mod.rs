@@ -21,11 +21,11 @@ pub use csv::csv;
 pub use html::html;
 pub use picture::svg;
 
-use crate::claims;
 use crate::number::{counted, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::{Style, Tone};
-use pagewise_model::file::{Judgement, Part, Point, Readings, Residency};
+use crate::{advice, claims};
+use pagewise_model::file::{Part, Point, Readings, Residency};
 use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Nanos};
 
@@ -49,7 +49,7 @@ pub fn section(readings: &Readings, style: &Style) -> String {
     page.section(&explanation::section(readings, style));
     if let Some(judgement) = &readings.judgement {
         page.section(&claims::section(CLAIMS, &judgement.claims, style));
-        page.section(&advice(judgement, style));
+        page.section(&advice::section(&judgement.advice, style));
     }
     page.finish()
 }
@@ -138,13 +138,4 @@ fn proof(readings: &Readings) -> Option<String> {
          before. The proof takes {} for each GiB, outside the clock.",
         Nanos::from_f64(median)
     ))
-}
-
-fn advice(judgement: &Judgement, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.heading("what this machine should do");
-    for sentence in &judgement.advice {
-        page.bullet(sentence, Tone::Plain);
-    }
-    page.finish()
 }

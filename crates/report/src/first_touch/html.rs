@@ -1,9 +1,9 @@
 //! One page with everything: advice, charts, a table of all ways, findings, claims, machine, command.
 
-use super::{findings, groups, picture, protocol, ratio, ratio_text};
+use super::{findings, groups, picture, protocol, ratio};
 use crate::chart::escape_markup;
 use crate::document;
-use crate::number::{count, range_text, three_digits};
+use crate::number::count;
 use crate::{advice, claims, lacking};
 use pagewise_model::first_touch::{FirstTouch, Part, Point};
 use pagewise_model::run::Run;
@@ -64,19 +64,14 @@ fn row(touches: &FirstTouch, point: &Point) -> String {
         let rest = COLUMNS - 1;
         return format!("<tr>{label}<td class=\"faint text\" colspan=\"{rest}\">{why}</td></tr>\n");
     }
-    let time = |part| {
-        let ns = point.page_ns(part);
-        ns.map_or_else(String::new, |ns| {
-            format!("<td title=\"{}\">{}</td>", range_text(&ns), three_digits(ns.median))
-        })
-    };
+    let time = |part| point.page_ns(part).map_or_else(String::new, |ns| document::cell(&ns));
     let times: String = [Part::Setup, Part::Touch, Part::Teardown, Part::Whole].map(time).concat();
     let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), count);
     let warn = if point.has_expected_faults() == Some(false) { " class=\"warn\"" } else { "" };
     format!(
         "<tr>{label}<td>{}</td>{times}<td>{}</td><td{warn}>{}</td><td>{}</td></tr>\n",
         point.page_bytes.known().map_or_else(|| "-".to_owned(), ToString::to_string),
-        ratio(touches, point).map_or_else(String::new, ratio_text),
+        ratio(touches, point),
         number(point.touch_faults()),
         number(point.expected_faults.known().copied())
     )

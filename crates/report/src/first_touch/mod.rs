@@ -20,11 +20,10 @@ pub use html::html;
 pub use picture::svg;
 
 use crate::lacking::{self, Lacking};
-use crate::number::{change, counted, three_digits, whole_size};
+use crate::number::{change, counted, ratio_text, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::Style;
 use crate::{advice, claims};
-use pagewise_model::Fact;
 use pagewise_model::first_touch::{FirstTouch, Part, Point, Ratio, Unavailable, Way};
 
 const CLAIMS: &str = "what is said of these calls, and what the kernel counted";
@@ -82,18 +81,11 @@ fn groups(touches: &FirstTouch) -> Vec<(&'static str, Vec<&Point>)> {
     groups.into_iter().filter(|(_, points)| !points.is_empty()).collect()
 }
 
-/// The ratio of a point to its baseline.
-fn ratio<'a>(touches: &'a FirstTouch, point: &Point) -> Option<&'a Ratio> {
+/// The ratio of a point to its baseline, as text; nothing where there is none.
+fn ratio(touches: &FirstTouch, point: &Point) -> String {
     let mut ratios = touches.judgement.iter().flat_map(|judgement| &judgement.ratios);
-    ratios.find(|r| point.is(r.way, r.every_pages, r.threads))
-}
-
-/// `0.86 (0.84-0.88)`.
-fn ratio_text(ratio: &Ratio) -> String {
-    match &ratio.interval {
-        Fact::Known((low, high)) => format!("{:.2} ({low:.2}-{high:.2})", ratio.ratio),
-        Fact::Missing(_) => format!("{:.2}", ratio.ratio),
-    }
+    let ratio = ratios.find(|r| point.is(r.way, r.every_pages, r.threads));
+    ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
 }
 
 /// Ways that are not to be had; those with one reason and one remedy together.

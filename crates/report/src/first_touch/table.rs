@@ -1,6 +1,6 @@
 //! Tables: what each way costs, what threads make of it, and what the kernel counted.
 
-use super::{groups, protocol, ratio, ratio_text};
+use super::{groups, protocol, ratio};
 use crate::number::{count, counted, range_text, three_digits};
 use crate::page::Page;
 use crate::style::{Style, Tone};
@@ -59,10 +59,9 @@ fn time_row(touches: &FirstTouch, point: &Point) -> Vec<Cell> {
     };
     let parts = [Part::Setup, Part::Touch, Part::Teardown, Part::Whole];
     let spread = point.page_ns(Part::Whole).map_or_else(String::new, |ns| range_text(&ns));
-    let ratio = ratio(touches, point).map_or_else(String::new, ratio_text);
     let mut row = vec![Cell::from(point.label())];
     row.extend(parts.map(time));
-    row.extend([Cell::new(spread, Tone::Faint), ratio.into()]);
+    row.extend([Cell::new(spread, Tone::Faint), ratio(touches, point).into()]);
     row
 }
 

@@ -1,11 +1,11 @@
 //! One page with everything: curves, prices, calls by size, shares, published figures, what is missing,
 //! advice, machine, command.
 
-use super::{kinds, meaning, picture, protocol, ratio_of, ratio_text, sizes};
+use super::{kinds, meaning, picture, protocol, ratio, sizes};
 use crate::chart::escape_markup;
-use crate::claims;
 use crate::document;
-use crate::number::{percent, range_text, three_digits, whole_size};
+use crate::number::{percent, whole_size};
+use crate::{advice, claims, lacking};
 use pagewise_model::pin::{Judgement, Pins, Share, Way};
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Measured};
@@ -17,7 +17,7 @@ pub fn html(run: &Run) -> String {
     if let Some(pins) = &run.pins {
         let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
         if let Some(judgement) = &pins.judgement {
-            out.push_str(&advice(judgement));
+            out.push_str(&advice::html(&judgement.advice));
         }
         out.push_str(&format!("<figure>{}</figure>\n", picture::svg(pins, &caption)));
         if let Some(judgement) = &pins.judgement {
@@ -29,36 +29,25 @@ pub fn html(run: &Run) -> String {
             ));
         }
         Way::ALL.into_iter().for_each(|way| out.push_str(&calls(pins, way)));
-        out.push_str(&missing(pins));
+        out.push_str(&lacking::html("What is not to be had here", &super::lacking(pins)));
     }
     let told = |pins: &Pins| format!("<p>{}.</p>\n", escape_markup(&protocol(pins)));
     out.push_str(&document::foot(run, &run.pins.as_ref().map_or_else(String::new, told)));
     out
 }
 
-fn advice(judgement: &Judgement) -> String {
-    let sentences = judgement.advice.iter().map(|s| format!("<li>{}</li>\n", escape_markup(s)));
-    format!("<h2>What this machine should do</h2>\n<ul>\n{}</ul>\n", sentences.collect::<String>())
-}
-
 /// A figure with its range to point at, or a dash with the reason.
 fn cell(fact: &Fact<Measured>) -> String {
     match fact {
-        Fact::Known(known) => {
-            format!("<td title=\"{}\">{}</td>", range_text(known), three_digits(known.median))
-        }
-        Fact::Missing(why) => {
-            format!("<td class=\"faint\" title=\"{}\">-</td>", escape_markup(why))
-        }
+        Fact::Known(known) => document::cell(known),
+        Fact::Missing(why) => document::empty_cell(why),
     }
 }
 
 fn share_cell(fact: &Fact<f64>) -> String {
     match fact {
         Fact::Known(share) => format!("<td>{}</td>", percent(*share)),
-        Fact::Missing(why) => {
-            format!("<td class=\"faint\" title=\"{}\">-</td>", escape_markup(why))
-        }
+        Fact::Missing(why) => document::empty_cell(why),
     }
 }
 
@@ -73,7 +62,7 @@ fn prices(judgement: &Judgement) -> String {
             price.way.label(),
             price.pages.label(),
             cell(&price.page_ns),
-            ratio_of(judgement, price).map_or_else(String::new, ratio_text),
+            ratio(judgement, price),
             cell(&price.call_ns),
             meaning(price.way)
         ));
@@ -126,21 +115,4 @@ fn calls(pins: &Pins, way: Way) -> String {
         out.push_str("</tr>\n");
     }
     out + "</table></div></details>\n"
-}
-
-fn missing(pins: &Pins) -> String {
-    if pins.unavailable.is_empty() && pins.missing_ways.is_empty() {
-        return String::new();
-    }
-    let ways = pins.missing_ways.iter().map(|m| (m.way.label(), &m.why, &m.next));
-    let pages = pins.unavailable.iter().map(|m| (m.pages.label(), &m.why, &m.next));
-    let one = |(label, why, next): (&str, &String, &String)| {
-        format!(
-            "<li><b>{label}</b>: {}<br><span class=\"faint\">next step: {}</span></li>\n",
-            escape_markup(why),
-            escape_markup(next)
-        )
-    };
-    let all: String = ways.chain(pages).map(one).collect();
-    format!("<h2>What is not to be had here</h2>\n<ul>\n{all}</ul>\n")
 }

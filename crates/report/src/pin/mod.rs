@@ -15,17 +15,19 @@ pub use csv::csv;
 pub use html::html;
 pub use picture::svg;
 
-use crate::claims;
-use crate::number::{counted, percent, range_text, three_digits, whole_size};
+use crate::lacking::{self, Lacking};
+use crate::number::{counted, percent, range_text, ratio_text, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use pagewise_model::pin::{Judgement, Pins, Price, Ratio, Share, Way};
+use crate::{advice, claims};
+use pagewise_model::pin::{Judgement, MissingWay, Pins, Price, Share, Way};
 use pagewise_model::walk::PageKind;
 use pagewise_model::{Bytes, Fact, Measured};
 
 /// What the claims are about.
 const CLAIMS: &str = "what has been published, and this machine";
+const LACKING: &str = "what is not to be had here";
 
 /// Pinning as terminal text.
 #[must_use]
@@ -41,9 +43,9 @@ pub fn section(pins: &Pins, style: &Style) -> String {
         page.section(&shares(&judgement.shares, style));
         page.section(&claims::section(CLAIMS, &judgement.claims, style));
     }
-    page.section(&missing(pins, style));
+    page.section(&lacking::section(LACKING, &lacking(pins), style));
     if let Some(judgement) = &pins.judgement {
-        page.section(&advice(judgement, style));
+        page.section(&advice::section(&judgement.advice, style));
     }
     page.finish()
 }
@@ -117,13 +119,12 @@ fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
     for price in &judgement.prices {
         let ((page_ns, page_range), (call_ns, call_range)) =
             (figure(&price.page_ns), figure(&price.call_ns));
-        let ratio = ratio_of(judgement, price).map_or_else(String::new, ratio_text);
         table.row(vec![
             price.way.label().into(),
             price.pages.label().into(),
             page_ns,
             page_range,
-            ratio.into(),
+            ratio(judgement, price).into(),
             call_ns,
             call_range,
         ]);
@@ -141,17 +142,10 @@ fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
     page.finish()
 }
 
-fn ratio_of<'a>(judgement: &'a Judgement, price: &Price) -> Option<&'a Ratio> {
-    let mut ratios = judgement.ratios.iter();
-    ratios.find(|ratio| (ratio.way, ratio.pages) == (price.way, price.pages))
-}
-
-/// `0.16 (0.15-0.17)`.
-fn ratio_text(ratio: &Ratio) -> String {
-    match &ratio.interval {
-        Fact::Known((low, high)) => format!("{:.2} ({low:.2}-{high:.2})", ratio.ratio),
-        Fact::Missing(_) => format!("{:.2}", ratio.ratio),
-    }
+/// What a price is of that on base pages, as text; nothing where there is no ratio.
+fn ratio(judgement: &Judgement, price: &Price) -> String {
+    let ratio = judgement.ratios.iter().find(|r| (r.way, r.pages) == (price.way, price.pages));
+    ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
 }
 
 /// The kinds of pages that a way was asked for on.
@@ -251,25 +245,12 @@ fn shares(shares: &[Share], style: &Style) -> String {
     page.finish()
 }
 
-fn missing(pins: &Pins, style: &Style) -> String {
-    let mut page = Page::new(style);
-    if !(pins.unavailable.is_empty() && pins.missing_ways.is_empty()) {
-        page.heading("what is not to be had here");
-    }
-    let ways = pins.missing_ways.iter().map(|m| (m.way.label(), &m.why, &m.next));
-    let pages = pins.unavailable.iter().map(|m| (m.pages.label(), &m.why, &m.next));
-    for (label, why, next) in ways.chain(pages) {
-        page.item(label, why);
-        page.para(&format!("next step: {next}"), 16, Tone::Faint);
-    }
-    page.finish()
-}
-
-fn advice(judgement: &Judgement, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.heading("what this machine should do");
-    for sentence in &judgement.advice {
-        page.bullet(sentence, Tone::Plain);
-    }
-    page.finish()
+/// Ways and pages that are not to be had.
+fn lacking(pins: &Pins) -> Vec<Lacking<'_>> {
+    let ways = pins.missing_ways.iter().map(|MissingWay { way, why, next }| Lacking {
+        label: way.label().to_owned(),
+        why,
+        next,
+    });
+    ways.chain(lacking::pages(&pins.unavailable)).collect()
 }

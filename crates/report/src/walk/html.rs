@@ -1,10 +1,10 @@
 //! One page with everything: curves, a table of each list, claims, bandwidth, advice, machine, command.
 
-use super::table::{best_ratio, kinds, ratio_text, sets};
+use super::table::{best_ratio, kinds, sets};
 use super::{backing_text, describe, picture, protocol, rate_text, unsteady};
 use crate::chart::escape_markup;
 use crate::document;
-use crate::number::{range_text, three_digits, whole_size};
+use crate::number::{ratio_text, whole_size};
 use crate::{advice, claims, lacking};
 use pagewise_model::run::Run;
 use pagewise_model::walk::{Bandwidth, Judgement, Path, Point, Walks};
@@ -54,23 +54,16 @@ fn list(walks: &Walks, path: Path) -> String {
 
 fn time(point: Option<&Point>) -> String {
     let Some(point) = point else { return "<td></td>".to_owned() };
-    match (point.load_ns(), &point.refused) {
-        (Some(ns), _) => {
-            let title = range_text(&ns);
-            format!("<td title=\"{title}\">{}</td>", three_digits(ns.median))
-        }
-        (None, why) => {
-            let why = escape_markup(why.as_deref().unwrap_or("not walked"));
-            format!("<td class=\"faint\" title=\"{why}\">-</td>")
-        }
-    }
+    let why = || point.refused.as_deref().unwrap_or("not walked");
+    point.load_ns().map_or_else(|| document::empty_cell(why()), |ns| document::cell(&ns))
 }
 
 fn worth(walks: &Walks, path: Path, set: Bytes) -> String {
     best_ratio(walks, path, set).map_or_else(
         || "<td></td><td></td>".to_owned(),
         |ratio| {
-            format!("<td>{}</td><td class=\"warn\">{}</td>", ratio_text(ratio), unsteady(ratio))
+            let text = ratio_text(ratio.ratio, &ratio.interval);
+            format!("<td>{text}</td><td class=\"warn\">{}</td>", unsteady(ratio))
         },
     )
 }

@@ -25,7 +25,7 @@ use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use crate::{advice, claims};
 use pagewise_model::walk::{
-    Bandwidth, Judgement, LINE, Order, PageKind, Path, Point, Ratio, Steadiness, Unavailable, Walks,
+    Bandwidth, Judgement, LINE, Order, PageKind, Path, Point, Ratio, Steadiness, Walks,
 };
 use pagewise_model::{Fact, Measured};
 
@@ -115,12 +115,7 @@ const fn unsteady(ratio: &Ratio) -> &'static str {
 
 /// The pages that are not to be had.
 fn lacking(walks: &Walks) -> Vec<Lacking<'_>> {
-    let all = walks.unavailable.iter().map(|Unavailable { pages, why, next }| Lacking {
-        label: pages.label().to_owned(),
-        why,
-        next,
-    });
-    all.collect()
+    lacking::pages(&walks.unavailable).collect()
 }
 
 /// What huge pages are to the TLB, in a sentence.

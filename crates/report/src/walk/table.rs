@@ -1,12 +1,12 @@
 //! Tables: one list at every size, and all lists at five sizes.
 
 use super::{describe, protocol, unsteady};
-use crate::number::{three_digits, whole_size};
+use crate::number::{ratio_text, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
+use pagewise_model::Bytes;
 use pagewise_model::walk::{PageKind, Path, Point, Ratio, Walks};
-use pagewise_model::{Bytes, Fact};
 
 /// Sets of the overview, with their titles.
 const SETS: [(Bytes, &str); 5] = [
@@ -32,7 +32,7 @@ pub(super) fn list(walks: &Walks, path: Path, style: &Style) -> String {
         let mut row = vec![Cell::from(whole_size(set))];
         row.extend(kinds.iter().map(|kind| time(walks.find(path, *kind, elements))));
         let ratio = best_ratio(walks, path, set);
-        row.push(ratio.map_or_else(|| Cell::from(""), |ratio| ratio_text(ratio).into()));
+        row.push(ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval)).into());
         row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
         table.row(row);
     }
@@ -61,14 +61,6 @@ pub(super) fn best_ratio(walks: &Walks, path: Path, set: Bytes) -> Option<&Ratio
     let all = walks.judgement.iter().flat_map(|judgement| &judgement.ratios);
     let here = all.filter(|ratio| ratio.path == path && ratio.set_bytes == set);
     here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
-}
-
-/// `0.86 (0.84-0.88)`.
-pub(super) fn ratio_text(ratio: &Ratio) -> String {
-    match &ratio.interval {
-        Fact::Known((low, high)) => format!("{:.2} ({low:.2}-{high:.2})", ratio.ratio),
-        Fact::Missing(_) => format!("{:.2}", ratio.ratio),
-    }
 }
 
 fn time(point: Option<&Point>) -> Cell {
