@@ -1,6 +1,7 @@
 //! Every timed run as CSV (RFC 4180): one line each, for other tools. Names end in the unit; an
 //! empty field was not measured. `dropped` holds the reason why a block does not count.
 
+use crate::bench::Bench;
 use crate::text::escape;
 use pagewise_model::run::Run;
 use pagewise_model::trial::Point;
@@ -10,24 +11,12 @@ const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,pe
 minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
-/// All timed points of a run: the plain runs of the look, screening, blocks; the repeats of a
-/// ladder; the mappings of walks and of first touches; the processes of readings.
+/// All timed points of a run: the plain runs of the look, screening, blocks; or the repeats,
+/// mappings or processes of a bench.
 #[must_use]
 pub fn csv(run: &Run) -> String {
-    if let Some(ladder) = &run.ladder {
-        return crate::ladder::csv(ladder);
-    }
-    if let Some(walks) = &run.walks {
-        return crate::walk::csv(walks);
-    }
-    if let Some(touches) = &run.first_touch {
-        return crate::first_touch::csv(touches);
-    }
-    if let Some(readings) = &run.readings {
-        return crate::file::csv(readings);
-    }
-    if let Some(pins) = &run.pins {
-        return crate::pin::csv(pins);
+    if let Some(bench) = Bench::of(run) {
+        return bench.csv();
     }
     let mut out = HEADER.to_owned();
     for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {

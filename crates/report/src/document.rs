@@ -27,6 +27,11 @@ pub(crate) fn head(run: &Run) -> String {
     )
 }
 
+/// A paragraph.
+pub(crate) fn para(text: &str) -> String {
+    format!("<p>{}</p>\n", escape_markup(text))
+}
+
 /// A cell of a table with a figure; who points at it sees its range.
 pub(crate) fn cell(figure: &Measured) -> String {
     format!("<td title=\"{}\">{}</td>", range_text(figure), three_digits(figure.median))

@@ -1,10 +1,10 @@
 //! The verdict in one sentence: the first thing a reader sees.
 
+use crate::bench::Bench;
 use crate::number::{change, counted, interval, percent, times_as_fast};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use pagewise_model::diagnosis::Diagnosis;
-use pagewise_model::ladder::{Consumption, Point};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Effect, Verdict, Word};
 
@@ -55,31 +55,12 @@ pub(crate) fn headline_section(run: &Run, style: &Style) -> String {
 }
 
 fn bench_headline(run: &Run) -> String {
-    if let Some(walks) = &run.walks {
-        return crate::walk::headline(walks);
-    }
-    if let Some(touches) = &run.first_touch {
-        return crate::first_touch::headline(touches);
-    }
-    if let Some(readings) = &run.readings {
-        return crate::file::headline(readings);
-    }
-    if let Some(pins) = &run.pins {
-        return crate::pin::headline(pins);
-    }
-    let Some(ladder) = &run.ladder else {
+    let nothing = || {
         let is_early = matches!(run.outcome, Some(Outcome::Interrupted));
         let when = if is_early { "interrupted before anything" } else { "nothing" };
-        return format!("{when} was measured");
+        format!("{when} was measured")
     };
-    let rated = |point: &Point| Some((point.rate()?.median, point.rung.name.clone()));
-    let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);
-    match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((rate, name)) => {
-            format!("pipes: at most {rate:.1} GiB/s by reference, with nobody looking ({name})")
-        }
-        None => "pipes: nothing could be measured by reference".to_owned(),
-    }
+    Bench::of(run).map_or_else(nothing, Bench::headline)
 }
 
 fn profile_headline(run: &Run) -> String {

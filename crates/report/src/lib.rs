@@ -15,6 +15,7 @@
 
 pub mod address;
 mod advice;
+mod bench;
 mod cache;
 mod candidates;
 mod chart;
@@ -47,6 +48,7 @@ mod table;
 pub mod text;
 pub mod walk;
 
+pub use bench::{html, svg};
 pub use cache::cache_section;
 pub use candidates::candidates_section;
 pub use code::text_section;

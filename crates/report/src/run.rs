@@ -1,5 +1,6 @@
 //! A whole run as terminal text: verdict, why, what was tried and what not, receipt, notes.
 
+use crate::bench::Bench;
 use crate::cache::cache_section;
 use crate::candidates::{candidates_section, untried_section};
 use crate::code::text_section;
@@ -63,20 +64,8 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     if !run.command.is_empty() {
         page.single(&start_line(run), 2, Tone::Faint);
     }
-    if let Some(ladder) = &run.ladder {
-        page.section(&crate::ladder::section(ladder, style));
-    }
-    if let Some(walks) = &run.walks {
-        page.section(&crate::walk::section(walks, style));
-    }
-    if let Some(touches) = &run.first_touch {
-        page.section(&crate::first_touch::section(touches, style));
-    }
-    if let Some(readings) = &run.readings {
-        page.section(&crate::file::section(readings, style));
-    }
-    if let Some(pins) = &run.pins {
-        page.section(&crate::pin::section(pins, style));
+    for bench in Bench::all(run) {
+        page.section(&bench.section(style));
     }
     if let Some(profile) = &run.profile {
         page.section(&profile_section(profile, style));

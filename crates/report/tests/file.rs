@@ -6,51 +6,49 @@ mod support;
 
 use pagewise_model::constructed::cell;
 use pagewise_model::file::{Arm, Cell, Readings};
-use pagewise_report::file::{csv, html, section, svg};
-use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, render};
+use pagewise_report::Style;
+use pagewise_report::file::{csv, section, svg};
 use proptest::prelude::*;
 use support::file::{bench, point, readings};
-use support::{
-    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
-    check,
-};
+use support::forms::{Forms, assert_whole};
+use support::{HOSTILE, PLAIN, check};
+
+fn forms(readings: Readings, caption: &str) -> Forms {
+    let (section, csv, svg) = (section(&readings, &PLAIN), csv(&readings), svg(&readings, caption));
+    Forms { run: bench(readings), section, csv, svg }
+}
+
+fn usual() -> Forms {
+    forms(readings(), "an example machine")
+}
 
 #[test]
 fn readings_as_text() {
-    let run = bench(readings());
-    check("file.txt", &render(&run, &PLAIN));
-    assert!(render(&run, &PLAIN).contains(&section(&readings(), &PLAIN)));
+    usual().check_text("file.txt");
 }
 
 #[test]
 fn every_process_as_csv() {
-    let text = csv(&readings());
-    check("file.csv", &text);
-    assert_rows_are_whole(&text);
-    assert_eq!(pagewise_report::csv(&bench(readings())), text);
+    usual().check_csv("file.csv");
 }
 
 #[test]
 fn the_picture_and_the_page() {
-    check("file.svg", &svg(&readings(), "an example machine"));
-    let page = html(&bench(readings()));
-    check("file.html", &page);
-    assert_needs_nothing_from_outside(&page);
+    check("file.svg", &usual().svg);
+    usual().check_page("file.html");
 }
 
 #[test]
 fn what_was_refused_shows_no_rate() {
-    let text = section(&readings(), &PLAIN);
+    let text = usual().section;
     let row = text.lines().find(|line| line.trim_start().starts_with("mmap-populate")).unwrap();
     assert!(row.ends_with("refused"), "{row}");
-    for part in
-        ["64.0 MiB were mapped before", "place: 3 of 16384 pages stay", "unclocked-populate"]
-    {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
-    let end: Vec<&str> = text.lines().rev().take(3).collect();
-    assert_eq!(end, ["  - Leave the rest.", "  - Do that.", "  - Do this."]);
+    usual().assert_tells(&[
+        "64.0 MiB were mapped before",
+        "place: 3 of 16384 pages stay",
+        "unclocked-populate",
+    ]);
+    usual().assert_ends_with_advice();
 }
 
 #[test]
@@ -58,8 +56,7 @@ fn a_run_that_knows_nothing_says_so() {
     let mut empty = readings();
     empty.points.clear();
     empty.judgement = None;
-    assert_eq!(headline(&bench(empty.clone())), "files: no cached file was read in order");
-    assert!(svg(&empty, "").contains("</svg>") && html(&bench(empty)).contains("</html>"));
+    forms(empty, "").assert_says_only("files: no cached file was read in order");
 }
 
 fn hostile() -> Readings {
@@ -75,15 +72,7 @@ fn hostile() -> Readings {
 
 #[test]
 fn text_of_others_is_text_everywhere() {
-    let mut run = bench(hostile());
-    run.command = vec![HOSTILE.into()];
-    for text in [section(&hostile(), &PLAIN), csv(&hostile()), svg(&hostile(), HOSTILE), html(&run)]
-    {
-        assert_harmless(&text);
-    }
-    for text in [svg(&hostile(), HOSTILE), html(&run)] {
-        assert!(!text.contains("<script") && !text.contains("\" onload"), "{text}");
-    }
+    forms(hostile(), HOSTILE).assert_text_of_others_is_text();
 }
 
 proptest! {
@@ -97,10 +86,7 @@ proptest! {
         let block_bytes = pagewise_model::Bytes(block);
         let more = times.iter().zip(Arm::ALL).map(|(ms, arm)| point(Cell { block_bytes, ..cell(arm) }, *ms));
         any.points.extend(more);
-        let picture = svg(&any, "x");
-        prop_assert!(!picture.contains("NaN") && !picture.contains("inf\""));
-        let style = Style { width, ..PLAIN };
-        let text = section(&any, &style);
-        prop_assert!(text.lines().all(|l| cells(l) <= width.min(80)), "{text}");
+        let text = section(&any, &Style { width, ..PLAIN });
+        assert_whole(&svg(&any, "x"), &text, width);
     }
 }

@@ -6,43 +6,41 @@ mod support;
 
 use pagewise_model::Fact;
 use pagewise_model::first_touch::{FirstTouch, Way};
-use pagewise_report::first_touch::{csv, html, section, svg};
-use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, render};
+use pagewise_report::Style;
+use pagewise_report::first_touch::{csv, section, svg};
 use proptest::prelude::*;
 use support::first_touch::{bench, point, touches};
-use support::{
-    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
-    check,
-};
+use support::forms::{Forms, assert_whole};
+use support::{HOSTILE, PLAIN, check};
+
+fn forms(touches: FirstTouch, caption: &str) -> Forms {
+    let (section, csv, svg) = (section(&touches, &PLAIN), csv(&touches), svg(&touches, caption));
+    Forms { run: bench(touches), section, csv, svg }
+}
+
+fn usual() -> Forms {
+    forms(touches(), "an example machine")
+}
 
 #[test]
 fn touches_as_text() {
-    let run = bench(touches());
-    check("first_touch.txt", &render(&run, &PLAIN));
-    assert!(render(&run, &PLAIN).contains(&section(&touches(), &PLAIN)));
+    usual().check_text("first_touch.txt");
 }
 
 #[test]
 fn every_mapping_as_csv() {
-    let text = csv(&touches());
-    check("first_touch.csv", &text);
-    assert_rows_are_whole(&text);
-    assert_eq!(pagewise_report::csv(&bench(touches())), text);
+    usual().check_csv("first_touch.csv");
 }
 
 #[test]
 fn the_chart_and_the_page() {
-    check("first_touch.svg", &svg(&touches(), "an example machine"));
-    let page = html(&bench(touches()));
-    check("first_touch.html", &page);
-    assert_needs_nothing_from_outside(&page);
+    check("first_touch.svg", &usual().svg);
+    usual().check_page("first_touch.html");
 }
 
 #[test]
 fn what_is_not_as_it_must_be_and_what_is_missing_is_told() {
-    let text = section(&touches(), &PLAIN);
-    let parts = [
+    usual().assert_tells(&[
         "not as expected",
         "not measured: `madvise`",
         "1 way has fewer mappings than asked for",
@@ -50,12 +48,8 @@ fn what_is_not_as_it_must_be_and_what_is_missing_is_told() {
         "next step: as root",
         "mapped for nothing",
         "refuted",
-    ];
-    for part in parts {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
-    let end: Vec<&str> = text.lines().rev().take(3).collect();
-    assert_eq!(end, ["  - Leave the rest.", "  - Do that.", "  - Do this."]);
+    ]);
+    usual().assert_ends_with_advice();
 }
 
 #[test]
@@ -63,8 +57,7 @@ fn a_run_that_knows_nothing_says_so() {
     let mut empty = touches();
     empty.points.clear();
     empty.judgement = None;
-    assert_eq!(headline(&bench(empty.clone())), "first touches: nothing was measured on demand");
-    assert!(svg(&empty, "").contains("</svg>") && html(&bench(empty)).contains("</html>"));
+    forms(empty, "").assert_says_only("first touches: nothing was measured on demand");
 }
 
 fn hostile() -> FirstTouch {
@@ -86,15 +79,7 @@ fn hostile() -> FirstTouch {
 
 #[test]
 fn text_of_others_is_text_everywhere() {
-    let mut run = bench(hostile());
-    run.command = vec![HOSTILE.into()];
-    for text in [section(&hostile(), &PLAIN), csv(&hostile()), svg(&hostile(), HOSTILE), html(&run)]
-    {
-        assert_harmless(&text);
-    }
-    for text in [svg(&hostile(), HOSTILE), html(&run)] {
-        assert!(!text.contains("<script") && !text.contains("\" onload"), "{text}");
-    }
+    forms(hostile(), HOSTILE).assert_text_of_others_is_text();
 }
 
 proptest! {
@@ -105,10 +90,7 @@ proptest! {
     ) {
         let mut any = touches();
         any.points.extend(times.iter().map(|ns| point(Way::PopulateWrite, *ns, *ns, 0)));
-        let picture = svg(&any, "x");
-        prop_assert!(!picture.contains("NaN") && !picture.contains("inf\""));
-        let style = Style { width, ..PLAIN };
-        let text = section(&any, &style);
-        prop_assert!(text.lines().all(|l| cells(l) <= width.min(80)), "{text}");
+        let text = section(&any, &Style { width, ..PLAIN });
+        assert_whole(&svg(&any, "x"), &text, width);
     }
 }

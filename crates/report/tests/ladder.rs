@@ -6,15 +6,22 @@ mod support;
 
 use pagewise_model::Fact;
 use pagewise_model::ladder::{Consumption, Ladder, Point, Reader, Writer};
-use pagewise_report::ladder::{csv, html, section, svg};
+use pagewise_report::ladder::{csv, section, svg};
 use pagewise_report::text::cells;
 use pagewise_report::{Style, render};
 use proptest::prelude::*;
+use support::forms::Forms;
 use support::ladder::{bench, ladder, point, rung, sweep};
-use support::{
-    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
-    check,
-};
+use support::{HOSTILE, PLAIN, check};
+
+fn forms(ladder: Ladder, caption: &str) -> Forms {
+    let (section, csv, svg) = (section(&ladder, &PLAIN), csv(&ladder), svg(&ladder, caption));
+    Forms { run: bench(ladder), section, csv, svg }
+}
+
+fn usual() -> Forms {
+    forms(ladder(), "an example machine")
+}
 
 #[test]
 fn the_ladder_as_text() {
@@ -30,23 +37,18 @@ fn a_sweep_as_text() {
 
 #[test]
 fn every_repeat_as_csv() {
-    let text = csv(&ladder());
-    check("ladder.csv", &text);
-    assert_rows_are_whole(&text);
-    assert_eq!(pagewise_report::csv(&bench(ladder())), text);
+    usual().check_csv("ladder.csv");
 }
 
 #[test]
 fn the_charts() {
-    check("ladder.svg", &svg(&ladder(), "an example machine"));
+    check("ladder.svg", &usual().svg);
     check("sweep.svg", &svg(&sweep(), "an example machine"));
 }
 
 #[test]
 fn the_page() {
-    let page = html(&bench(ladder()));
-    check("ladder.html", &page);
-    assert_needs_nothing_from_outside(&page);
+    usual().check_page("ladder.html");
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn figures_that_cannot_be_and_wrong_bytes_are_told() {
     assert!(section(&wrong, &PLAIN).contains("implausible"), "25 touched against 20 of memory");
     wrong.points[1].verified = Fact::Known(false);
     assert!(section(&wrong, &PLAIN).contains("did not find the bytes that were sent"));
-    let page = html(&bench(wrong));
+    let page = forms(wrong, "").page();
     assert!(page.contains("implausible") && page.contains("wrong bytes"));
 }
 
@@ -88,16 +90,11 @@ fn hostile() -> Ladder {
 
 #[test]
 fn text_of_others_is_text_everywhere() {
-    let mut run = bench(hostile());
-    run.command = vec![HOSTILE.into()];
-    run.warnings = vec![HOSTILE.into()];
-    run.pagewise = HOSTILE.into();
-    for text in [section(&hostile(), &PLAIN), csv(&hostile()), svg(&hostile(), HOSTILE), html(&run)]
-    {
-        assert_harmless(&text);
-    }
-    for text in [svg(&hostile(), HOSTILE), html(&run)] {
-        assert!(!text.contains("<script") && !text.contains("\" onload"), "{text}");
+    let mut forms = forms(hostile(), HOSTILE);
+    forms.run.warnings = vec![HOSTILE.into()];
+    forms.run.pagewise = HOSTILE.into();
+    forms.assert_text_of_others_is_text();
+    for text in [&forms.svg, &forms.page()] {
         assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
     }
 }
@@ -107,7 +104,7 @@ fn points_that_are_not_there_are_no_panic() {
     let mut cut = ladder();
     cut.points.truncate(1);
     assert!(section(&cut, &PLAIN).contains("by reference"));
-    assert!(html(&bench(cut)).contains("not known"));
+    assert!(forms(cut, "").page().contains("not known"));
 }
 
 /// Every element that is opened is closed in its order.

@@ -5,42 +5,46 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::pin::Way;
-use pagewise_report::pin::{csv, html, section, svg};
+use pagewise_model::pin::{Pins, Way};
+use pagewise_report::pin::{csv, section, svg};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, render};
+use pagewise_report::{Style, headline, html};
 use proptest::prelude::*;
+use support::forms::Forms;
 use support::pin::{bench, pins};
-use support::{
-    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
-    check,
-};
+use support::{HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside};
+
+fn forms(pins: Pins, caption: &str) -> Forms {
+    let (section, csv, svg) = (section(&pins, &PLAIN), csv(&pins), svg(&pins, caption));
+    Forms { run: bench(pins), section, csv, svg }
+}
+
+fn usual() -> Forms {
+    forms(pins(), "an example machine")
+}
 
 #[test]
 fn pinning_as_text() {
-    let run = bench(pins());
-    check("pin.txt", &render(&run, &PLAIN));
-    assert!(render(&run, &PLAIN).contains(&section(&pins(), &PLAIN)));
+    usual().check_text("pin.txt");
     assert_eq!(
-        headline(&run),
+        headline(&usual().run),
         "pinning 4 KiB costs 46.0 ns on base pages by vmsplice, 7.50 ns on huge ones"
     );
 }
 
 #[test]
 fn every_mapping_as_csv() {
-    let text = csv(&pins());
-    assert_rows_are_whole(&text);
+    usual().assert_csv();
+    let text = usual().csv;
     assert_eq!(text.lines().count(), 1 + 12 * 3 + 1);
     assert!(text.contains("vmsplice,thp,4096,2097152,,0,0,95.000,47.500,0.0100"), "{text}");
-    assert_eq!(pagewise_report::csv(&bench(pins())), text);
 }
 
 #[test]
 fn the_curves_and_the_page() {
-    let picture = svg(&pins(), "an example machine");
+    let picture = usual().svg;
     assert_eq!(picture.matches("<polyline").count(), 4, "{picture}");
-    let page = html(&bench(pins()));
+    let page = usual().page();
     assert_needs_nothing_from_outside(&page);
     for part in ["a third of vmsplice", "next step: run as root", "0.16 (0.15-0.17)", "Do that."] {
         assert!(page.contains(part), "{part}");
@@ -52,8 +56,7 @@ fn a_run_that_knows_nothing_says_so() {
     let mut empty = pins();
     empty.points.clear();
     empty.judgement = None;
-    assert_eq!(headline(&bench(empty.clone())), "pinning: no price could be found on base pages");
-    assert!(svg(&empty, "").contains("</svg>") && html(&bench(empty)).contains("</html>"));
+    forms(empty, "").assert_says_only("pinning: no price could be found on base pages");
 }
 
 proptest! {
@@ -75,6 +78,6 @@ proptest! {
         for line in text.lines() {
             prop_assert!(cells(line) <= width.clamp(40, 80), "{}", line);
         }
-        prop_assert!(!html(&bench(pins)).contains("<script"));
+        prop_assert!(!html(&bench(pins)).unwrap().contains("<script"));
     }
 }

@@ -6,49 +6,47 @@ mod support;
 
 use pagewise_model::Fact;
 use pagewise_model::walk::{PageKind, Path, Walks};
-use pagewise_report::text::cells;
-use pagewise_report::walk::{csv, html, section, svg};
-use pagewise_report::{Style, headline, render};
+use pagewise_report::Style;
+use pagewise_report::walk::{csv, section, svg};
 use proptest::prelude::*;
+use support::forms::{Forms, assert_whole};
 use support::walk::{bench, point, walks};
-use support::{
-    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
-    check,
-};
+use support::{HOSTILE, PLAIN, check};
+
+fn forms(walks: Walks, caption: &str) -> Forms {
+    let (section, csv, svg) = (section(&walks, &PLAIN), csv(&walks), svg(&walks, caption));
+    Forms { run: bench(walks), section, csv, svg }
+}
+
+fn usual() -> Forms {
+    forms(walks(), "an example machine")
+}
 
 #[test]
 fn walks_as_text() {
-    let run = bench(walks());
-    check("walk.txt", &render(&run, &PLAIN));
-    assert!(render(&run, &PLAIN).contains(&section(&walks(), &PLAIN)));
+    usual().check_text("walk.txt");
 }
 
 #[test]
 fn every_mapping_as_csv() {
-    let text = csv(&walks());
-    check("walk.csv", &text);
-    assert_rows_are_whole(&text);
-    assert_eq!(pagewise_report::csv(&bench(walks())), text);
+    usual().check_csv("walk.csv");
 }
 
 #[test]
 fn the_curves_and_the_page() {
-    check("walk.svg", &svg(&walks(), "an example machine"));
-    let page = html(&bench(walks()));
-    check("walk.html", &page);
-    assert_needs_nothing_from_outside(&page);
+    check("walk.svg", &usual().svg);
+    usual().check_page("walk.html");
 }
 
 #[test]
 fn what_decides_and_what_is_missing_is_told() {
-    let text = section(&walks(), &PLAIN);
-    for part in
-        ["placement decides", "next step: as root", "gave huge pages for 2.0 MiB", "refuted"]
-    {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
-    let end: Vec<&str> = text.lines().rev().take(3).collect();
-    assert_eq!(end, ["  - Leave the rest.", "  - Do that.", "  - Do this."]);
+    usual().assert_tells(&[
+        "placement decides",
+        "next step: as root",
+        "gave huge pages for 2.0 MiB",
+        "refuted",
+    ]);
+    usual().assert_ends_with_advice();
 }
 
 #[test]
@@ -56,8 +54,7 @@ fn a_run_that_knows_nothing_says_so() {
     let mut empty = walks();
     empty.points.clear();
     empty.judgement = None;
-    assert_eq!(headline(&bench(empty.clone())), "loads: no list was walked in random order");
-    assert!(svg(&empty, "").contains("</svg>") && html(&bench(empty)).contains("</html>"));
+    forms(empty, "").assert_says_only("loads: no list was walked in random order");
 }
 
 fn hostile() -> Walks {
@@ -78,15 +75,7 @@ fn hostile() -> Walks {
 
 #[test]
 fn text_of_others_is_text_everywhere() {
-    let mut run = bench(hostile());
-    run.command = vec![HOSTILE.into()];
-    for text in [section(&hostile(), &PLAIN), csv(&hostile()), svg(&hostile(), HOSTILE), html(&run)]
-    {
-        assert_harmless(&text);
-    }
-    for text in [svg(&hostile(), HOSTILE), html(&run)] {
-        assert!(!text.contains("<script") && !text.contains("\" onload"), "{text}");
-    }
+    forms(hostile(), HOSTILE).assert_text_of_others_is_text();
 }
 
 proptest! {
@@ -99,10 +88,7 @@ proptest! {
         any.points = (10..).zip(&times).map(|(bits, ns)| {
             point(Path::PACKED, PageKind::Base, pagewise_model::Bytes(1 << bits), *ns)
         }).chain(any.points).collect();
-        let picture = svg(&any, "x");
-        prop_assert!(!picture.contains("NaN") && !picture.contains("inf\""));
-        let style = Style { width, ..PLAIN };
-        let text = section(&any, &style);
-        prop_assert!(text.lines().all(|l| cells(l) <= width.min(80)), "{text}");
+        let text = section(&any, &Style { width, ..PLAIN });
+        assert_whole(&svg(&any, "x"), &text, width);
     }
 }

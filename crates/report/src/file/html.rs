@@ -1,35 +1,25 @@
 //! One page with everything: the picture, a table of each grid, what to do, how it was measured.
 
 use super::grid::{Entry, Grid, grids};
-use super::{CLAIMS, picture, protocol};
+use super::{CLAIMS, picture};
 use crate::chart::escape_markup;
 use crate::document;
 use crate::number::{percent, three_digits, whole_size};
 use crate::{advice, claims};
 use pagewise_model::file::{Account, Judgement, Readings, WorkPart};
-use pagewise_model::run::Run;
 
-/// The page of a run that holds readings; without them it says so.
-#[must_use]
-pub fn html(run: &Run) -> String {
-    let mut out = document::head(run);
-    if let Some(readings) = &run.readings {
-        let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
-        if let Some(judgement) = &readings.judgement {
-            out.push_str(&advice::html(&judgement.advice));
-        }
-        out.push_str(&format!("<figure>{}</figure>\n", picture::svg(readings, &caption)));
-        grids(readings).iter().for_each(|grid| out.push_str(&table(grid)));
-        if let Some(judgement) = &readings.judgement {
-            out.push_str(&explanation(readings, judgement));
-            out.push_str(&claims::html(CLAIMS, &judgement.claims));
-        }
+/// What stands on the page of a run between its headline and how it was measured.
+pub(crate) fn body(readings: &Readings, caption: &str) -> String {
+    let mut out = String::new();
+    if let Some(judgement) = &readings.judgement {
+        out.push_str(&advice::html(&judgement.advice));
     }
-    let told = |readings: &Readings| {
-        let sentences = protocol(readings);
-        sentences.iter().map(|text| format!("<p>{}</p>\n", escape_markup(text))).collect()
-    };
-    out.push_str(&document::foot(run, &run.readings.as_ref().map_or_else(String::new, told)));
+    out.push_str(&format!("<figure>{}</figure>\n", picture::svg(readings, caption)));
+    grids(readings).iter().for_each(|grid| out.push_str(&table(grid)));
+    if let Some(judgement) = &readings.judgement {
+        out.push_str(&explanation(readings, judgement));
+        out.push_str(&claims::html(CLAIMS, &judgement.claims));
+    }
     out
 }
 

@@ -5,7 +5,7 @@
 //!   where the time goes, what becomes of the published study, and last the three sentences;
 //! - [`csv`]: every process, for other tools;
 //! - [`svg`]: the ways over the blocks as a table of colours;
-//! - [`html`]: everything above on one page that needs nothing from outside.
+//! - [`crate::html`]: everything above on one page that needs nothing from outside.
 //!
 //! Rates count set-up and tear-down, but for those of single passes. A cell that did other work than it
 //! was asked for shows no rate, and says what it did.
@@ -18,7 +18,7 @@ mod picture;
 mod table;
 
 pub use csv::csv;
-pub use html::html;
+pub(crate) use html::body;
 pub use picture::svg;
 
 use crate::number::{counted, three_digits, whole_size};
@@ -82,7 +82,7 @@ pub(crate) fn headline(readings: &Readings) -> String {
 }
 
 /// What the file is, how cells were read, and what proves their state.
-fn protocol(readings: &Readings) -> Vec<String> {
+pub(crate) fn protocol(readings: &Readings) -> Vec<String> {
     let source = &readings.source;
     let file = match (&source.path, &source.directory, source.written_in_bytes) {
         (Some(path), ..) => format!("The file `{path}`, {}", source.size_bytes),

@@ -1,38 +1,31 @@
 //! One page with everything: advice, charts, a table of all ways, findings, claims, machine, command.
 
-use super::{findings, groups, picture, protocol, ratio};
+use super::{findings, groups, picture, ratio};
 use crate::chart::escape_markup;
 use crate::document;
 use crate::number::count;
 use crate::{advice, claims, lacking};
 use pagewise_model::first_touch::{FirstTouch, Part, Point};
-use pagewise_model::run::Run;
 
 /// Columns of the table of ways.
 const COLUMNS: usize = 9;
 
-/// The page of a run that holds first touches; without them it says so.
-#[must_use]
-pub fn html(run: &Run) -> String {
-    let mut out = document::head(run);
-    if let Some(touches) = &run.first_touch {
-        let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
-        if let Some(judgement) = &touches.judgement {
-            out.push_str(&advice::html(&judgement.advice));
-        }
-        for drawn in [picture::svg(touches, &caption), picture::parts(touches)] {
-            out.push_str(&format!("<figure>{drawn}</figure>\n"));
-        }
-        out.push_str(&table(touches));
-        out.push_str(&found(touches));
-        out.push_str(&lacking::html("Ways that are not to be had here", &super::lacking(touches)));
-        if let Some(judgement) = &touches.judgement {
-            let heading = "What is said of these calls, and what the kernel counted";
-            out.push_str(&claims::html(heading, &judgement.claims));
-        }
+/// What stands on the page of a run between its headline and how it was measured.
+pub(crate) fn body(touches: &FirstTouch, caption: &str) -> String {
+    let mut out = String::new();
+    if let Some(judgement) = &touches.judgement {
+        out.push_str(&advice::html(&judgement.advice));
     }
-    let told = |touches: &FirstTouch| format!("<p>{}.</p>\n", escape_markup(&protocol(touches)));
-    out.push_str(&document::foot(run, &run.first_touch.as_ref().map_or_else(String::new, told)));
+    for drawn in [picture::svg(touches, caption), picture::parts(touches)] {
+        out.push_str(&format!("<figure>{drawn}</figure>\n"));
+    }
+    out.push_str(&table(touches));
+    out.push_str(&found(touches));
+    out.push_str(&lacking::html("Ways that are not to be had here", &super::lacking(touches)));
+    if let Some(judgement) = &touches.judgement {
+        let heading = "What is said of these calls, and what the kernel counted";
+        out.push_str(&claims::html(heading, &judgement.claims));
+    }
     out
 }
 

@@ -5,7 +5,7 @@
 //!   found, what is not to be had, claims, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: every way as a bar;
-//! - [`html`]: everything above on one page that needs nothing from outside, with the parts of each way.
+//! - [`crate::html`]: everything above on one page that needs nothing from outside, with the parts of each way.
 //!
 //! All times are nanoseconds for each base page used. What was refused says so under its table.
 
@@ -16,7 +16,7 @@ mod picture;
 mod table;
 
 pub use csv::csv;
-pub use html::html;
+pub(crate) use html::body;
 pub use picture::svg;
 
 use crate::lacking::{self, Lacking};
@@ -101,7 +101,7 @@ fn lacking(touches: &FirstTouch) -> Vec<Lacking<'_>> {
 }
 
 /// How the mappings were made, in words.
-fn protocol(touches: &FirstTouch) -> String {
+pub(crate) fn protocol(touches: &FirstTouch) -> String {
     format!(
         "median of {} of {} for each way, in shuffled order (seed {}), on CPU {}; at most {} may be taken ({})",
         counted(u64::from(touches.repeats), "fresh mapping", "fresh mappings"),

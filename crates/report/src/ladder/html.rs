@@ -7,38 +7,29 @@ use super::explanation::{consumption, pace, rung_name, share_of_change, signed, 
 use super::{consumption_label, picture, rungs, settings, yardsticks};
 use crate::chart::escape_markup;
 use crate::claims;
-use crate::document;
 use crate::number::{UNKNOWN, count, range_text, three_digits, whole_size};
 use pagewise_model::ladder::{Account, Consumption, Judgement, Ladder, Point, Sample, Step};
-use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
 
-/// The page of a run that holds a ladder; without one it says so.
-#[must_use]
-pub fn html(run: &Run) -> String {
-    let mut out = document::head(run);
-    if let Some(ladder) = &run.ladder {
-        let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
-        out.push_str(&format!("<figure>{}</figure>\n", picture::svg(ladder, &caption)));
-        out.push_str(&table(ladder));
-        out.push_str(&yardstick_list(ladder));
-        let heading = "What is said of pipes, and what this machine says";
-        out.push_str(&claims::html(heading, &ladder.claims));
-        if let Some(judgement) = &ladder.judgement {
-            out.push_str(&explanation(ladder, judgement));
-            out.push_str(&advice(judgement));
-        }
+/// What stands on the page of a run between its headline and how it was measured.
+pub(crate) fn body(ladder: &Ladder, caption: &str) -> String {
+    let mut out = String::new();
+    out.push_str(&format!("<figure>{}</figure>\n", picture::svg(ladder, caption)));
+    out.push_str(&table(ladder));
+    out.push_str(&yardstick_list(ladder));
+    let heading = "What is said of pipes, and what this machine says";
+    out.push_str(&claims::html(heading, &ladder.claims));
+    if let Some(judgement) = &ladder.judgement {
+        out.push_str(&explanation(ladder, judgement));
+        out.push_str(&advice(judgement));
     }
-    let protocol = run.ladder.as_ref().map_or_else(String::new, protocol);
-    out.push_str(&document::foot(run, &protocol));
     out
 }
 
 /// How the points were taken.
-fn protocol(ladder: &Ladder) -> String {
+pub(crate) fn protocol(ladder: &Ladder) -> String {
     format!(
-        "<p>{} repeats of each point, each a fresh pair of processes, in an order shuffled with \
-         seed {}.</p>\n",
+        "{} repeats of each point, each a fresh pair of processes, in an order shuffled with seed {}.",
         ladder.repeats, ladder.seed
     )
 }

@@ -6,7 +6,7 @@
 //! - [`csv`]: every repeat, for other tools;
 //! - [`svg`]: the ladder as bars or points with the range of the repeats, or a sweep as a table of
 //!   colours;
-//! - [`html`]: everything above on one page that needs nothing from outside.
+//! - [`crate::html`]: everything above on one page that needs nothing from outside.
 //!
 //! Untouched rows are always headed *by reference*: nobody looked at those bytes. A touched figure
 //! above what one core can read is marked as implausible. What was refused keeps its row with the
@@ -20,7 +20,7 @@ mod picture;
 mod table;
 
 pub use csv::csv;
-pub use html::html;
+pub(crate) use html::{body, protocol};
 pub use picture::svg;
 
 use crate::claims;
@@ -44,6 +44,18 @@ pub fn section(ladder: &Ladder, style: &Style) -> String {
         page.section(&explanation::advice(judgement, style));
     }
     page.finish()
+}
+
+/// The verdict on all rungs in one sentence.
+pub(crate) fn headline(ladder: &Ladder) -> String {
+    let rated = |point: &Point| Some((point.rate()?.median, point.rung.name.clone()));
+    let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);
+    match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((rate, name)) => {
+            format!("pipes: at most {rate:.1} GiB/s by reference, with nobody looking ({name})")
+        }
+        None => "pipes: nothing could be measured by reference".to_owned(),
+    }
 }
 
 /// `the ladder: median of 9 repeats, smallest to largest`.

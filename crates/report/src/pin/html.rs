@@ -1,38 +1,28 @@
 //! One page with everything: curves, prices, calls by size, shares, published figures, what is missing,
 //! advice, machine, command.
 
-use super::{kinds, meaning, picture, protocol, ratio, sizes};
+use super::{kinds, meaning, picture, ratio, sizes};
 use crate::chart::escape_markup;
 use crate::document;
 use crate::number::{percent, whole_size};
 use crate::{advice, claims, lacking};
 use pagewise_model::pin::{Judgement, Pins, Share, Way};
-use pagewise_model::run::Run;
 use pagewise_model::{Fact, Measured};
 
-/// The page of a run that holds measurements of pinning; without them it says so.
-#[must_use]
-pub fn html(run: &Run) -> String {
-    let mut out = document::head(run);
-    if let Some(pins) = &run.pins {
-        let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
-        if let Some(judgement) = &pins.judgement {
-            out.push_str(&advice::html(&judgement.advice));
-        }
-        out.push_str(&format!("<figure>{}</figure>\n", picture::svg(pins, &caption)));
-        if let Some(judgement) = &pins.judgement {
-            out.push_str(&prices(judgement));
-            out.push_str(&shares(&judgement.shares));
-            out.push_str(&claims::html(
-                "What has been published, and this machine",
-                &judgement.claims,
-            ));
-        }
-        Way::ALL.into_iter().for_each(|way| out.push_str(&calls(pins, way)));
-        out.push_str(&lacking::html("What is not to be had here", &super::lacking(pins)));
+/// What stands on the page of a run between its headline and how it was measured.
+pub(crate) fn body(pins: &Pins, caption: &str) -> String {
+    let mut out = String::new();
+    if let Some(judgement) = &pins.judgement {
+        out.push_str(&advice::html(&judgement.advice));
     }
-    let told = |pins: &Pins| format!("<p>{}.</p>\n", escape_markup(&protocol(pins)));
-    out.push_str(&document::foot(run, &run.pins.as_ref().map_or_else(String::new, told)));
+    out.push_str(&format!("<figure>{}</figure>\n", picture::svg(pins, caption)));
+    if let Some(judgement) = &pins.judgement {
+        out.push_str(&prices(judgement));
+        out.push_str(&shares(&judgement.shares));
+        out.push_str(&claims::html("What has been published, and this machine", &judgement.claims));
+    }
+    Way::ALL.into_iter().for_each(|way| out.push_str(&calls(pins, way)));
+    out.push_str(&lacking::html("What is not to be had here", &super::lacking(pins)));
     out
 }
 

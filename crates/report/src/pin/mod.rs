@@ -5,14 +5,14 @@
 //!   published figures, what is not to be had, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: what a call costs for each page, over its size;
-//! - [`html`]: everything above on one page that needs nothing from outside.
+//! - [`crate::html`]: everything above on one page that needs nothing from outside.
 
 mod csv;
 mod html;
 mod picture;
 
 pub use csv::csv;
-pub use html::html;
+pub(crate) use html::body;
 pub use picture::svg;
 
 use crate::lacking::{self, Lacking};
@@ -73,7 +73,7 @@ pub(crate) fn headline(pins: &Pins) -> String {
 }
 
 /// How the figures came about.
-fn protocol(pins: &Pins) -> String {
+pub(crate) fn protocol(pins: &Pins) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}) on CPU {}; pieces go in turn through \
          {} of memory",

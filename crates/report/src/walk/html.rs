@@ -1,34 +1,27 @@
 //! One page with everything: curves, a table of each list, claims, bandwidth, advice, machine, command.
 
 use super::table::{best_ratio, kinds, sets};
-use super::{backing_text, describe, picture, protocol, rate_text, unsteady};
+use super::{backing_text, describe, picture, rate_text, unsteady};
 use crate::chart::escape_markup;
 use crate::document;
 use crate::number::{ratio_text, whole_size};
 use crate::{advice, claims, lacking};
-use pagewise_model::run::Run;
 use pagewise_model::walk::{Bandwidth, Judgement, Path, Point, Walks};
 use pagewise_model::{Bytes, Fact};
 
-/// The page of a run that holds walks; without them it says so.
-#[must_use]
-pub fn html(run: &Run) -> String {
-    let mut out = document::head(run);
-    if let Some(walks) = &run.walks {
-        let caption = run.machine.as_ref().map_or_else(String::new, |m| m.line());
-        if let Some(judgement) = &walks.judgement {
-            out.push_str(&advice::html(&judgement.advice));
-        }
-        out.push_str(&format!("<figure>{}</figure>\n", picture::svg(walks, &caption)));
-        walks.lists().into_iter().for_each(|path| out.push_str(&list(walks, path)));
-        out.push_str(&lacking::html("Pages that are not to be had here", &super::lacking(walks)));
-        if let Some(judgement) = &walks.judgement {
-            out.push_str(&translation(judgement));
-        }
-        out.push_str(&bandwidth(&walks.bandwidth));
+/// What stands on the page of a run between its headline and how it was measured.
+pub(crate) fn body(walks: &Walks, caption: &str) -> String {
+    let mut out = String::new();
+    if let Some(judgement) = &walks.judgement {
+        out.push_str(&advice::html(&judgement.advice));
     }
-    let told = |walks: &Walks| format!("<p>{}.</p>\n", escape_markup(&protocol(walks)));
-    out.push_str(&document::foot(run, &run.walks.as_ref().map_or_else(String::new, told)));
+    out.push_str(&format!("<figure>{}</figure>\n", picture::svg(walks, caption)));
+    walks.lists().into_iter().for_each(|path| out.push_str(&list(walks, path)));
+    out.push_str(&lacking::html("Pages that are not to be had here", &super::lacking(walks)));
+    if let Some(judgement) = &walks.judgement {
+        out.push_str(&translation(judgement));
+    }
+    out.push_str(&bandwidth(&walks.bandwidth));
     out
 }
 
@@ -71,7 +64,7 @@ fn worth(walks: &Walks, path: Path, set: Bytes) -> String {
 fn translation(judgement: &Judgement) -> String {
     let heading = "What the processor claims of its TLBs, and where loads begin to cost more";
     let backing = backing_text(&judgement.huge_translation_share);
-    format!("{}<p>{}.</p>\n", claims::html(heading, &judgement.claims), escape_markup(&backing))
+    claims::html(heading, &judgement.claims) + &document::para(&(backing + "."))
 }
 
 fn bandwidth(found: &Bandwidth) -> String {

@@ -5,7 +5,7 @@
 //!   had, translation with the processor's claims, bandwidth, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: the curves, with caches and the reach of TLBs marked;
-//! - [`html`]: everything above on one page that needs nothing from outside.
+//! - [`crate::html`]: everything above on one page that needs nothing from outside.
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
@@ -15,7 +15,7 @@ mod picture;
 mod table;
 
 pub use csv::csv;
-pub use html::html;
+pub(crate) use html::body;
 pub use picture::svg;
 
 use crate::lacking::{self, Lacking};
@@ -182,7 +182,7 @@ fn bandwidth(found: &Bandwidth, style: &Style) -> String {
 }
 
 /// How the mappings were made, in words.
-fn protocol(walks: &Walks) -> String {
+pub(crate) fn protocol(walks: &Walks) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}), walked on CPU {}; sets up to {} ({})",
         counted(u64::from(walks.repeats), "fresh mapping", "fresh mappings"),

@@ -1,13 +1,13 @@
 //! Constructed readings: round numbers that come from no machine.
 
-use super::machine;
+use super::bench_of;
 use pagewise_model::constructed::{cell, reading, readings as around};
 use pagewise_model::file::{
     Account, Arm, Cell, Judgement, Part, Point, Ratio, Readings, Refusal, Residency, Slip, Work,
     WorkPart,
 };
 use pagewise_model::ladder::{Answer, Claim};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::Run;
 use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Fact, Nanos};
 
@@ -96,10 +96,7 @@ pub(crate) fn readings() -> Readings {
 
 /// A saved run around readings.
 pub(crate) fn bench(readings: Readings) -> Run {
-    let command = ["pagewise", "bench", "file"].map(str::to_owned).to_vec();
-    let mut run = Run::new(RunKind::Bench, "t-0001".into(), 1_700_000_000_000_000_000, command);
-    run.machine = Some(machine());
+    let mut run = bench_of("file", "t-0001");
     run.readings = Some(readings);
-    run.pagewise = "0.0.0".into();
     run
 }

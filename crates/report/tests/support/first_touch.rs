@@ -1,11 +1,11 @@
 //! Constructed first touches: round numbers that come from no machine.
 
-use super::machine;
+use super::bench_of;
 use pagewise_model::first_touch::{
     FirstTouch, Host, Judgement, Point, Ratio, Sample, SharedPool, Split, Unavailable, Way,
 };
 use pagewise_model::ladder::{Answer, Claim};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
 const PAGES: u64 = 4096;
@@ -144,10 +144,7 @@ pub(crate) fn touches() -> FirstTouch {
 
 /// A saved run around first touches.
 pub(crate) fn bench(touches: FirstTouch) -> Run {
-    let command = ["pagewise", "bench", "memory"].map(str::to_owned).to_vec();
-    let mut run = Run::new(RunKind::Bench, "t-0001".into(), 1_700_000_000_000_000_000, command);
-    run.machine = Some(machine());
+    let mut run = bench_of("memory", "t-0001");
     run.first_touch = Some(touches);
-    run.pagewise = "0.0.0".into();
     run
 }

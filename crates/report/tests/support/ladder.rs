@@ -1,13 +1,13 @@
 //! A constructed ladder and a constructed sweep: round numbers that come from no machine.
 
-use super::machine;
+use super::bench_of;
 use pagewise_model::ladder::{
     Account, Advice, Answer, Buffers, Claim, Comparison, Consumption, EndUsage, Judgement, Ladder,
     Pace, Pages, Part, PartBasis, Point, Reader, ReferencePrices, Rung, Sample, Step, Wait, Work,
     Writer, Yardsticks,
 };
 use pagewise_model::look::{KernelStack, Samples};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
 pub(crate) fn rung(name: &str, writer: Writer, reader: Reader) -> Rung {
@@ -225,10 +225,7 @@ pub(crate) fn sweep() -> Ladder {
 
 /// A saved run around a ladder.
 pub(crate) fn bench(ladder: Ladder) -> Run {
-    let command = ["pagewise", "bench", "pipe"].map(str::to_owned).to_vec();
-    let mut run = Run::new(RunKind::Bench, "b-0001".into(), 1_700_000_000_000_000_000, command);
-    run.machine = Some(machine());
+    let mut run = bench_of("pipe", "b-0001");
     run.ladder = Some(ladder);
-    run.pagewise = "0.0.0".into();
     run
 }

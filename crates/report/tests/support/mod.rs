@@ -5,6 +5,7 @@ pub(crate) mod code;
 pub(crate) mod faults;
 pub(crate) mod file;
 pub(crate) mod first_touch;
+pub(crate) mod forms;
 pub(crate) mod ladder;
 pub(crate) mod pin;
 pub(crate) mod profile;
@@ -323,6 +324,15 @@ pub(crate) fn run(kind: RunKind, outcome: Option<Outcome>) -> Run {
     run.took_ns = Nanos::secs(61);
     run.machine = Some(machine());
     run.outcome = outcome;
+    run
+}
+
+/// A saved run of `pagewise bench KIND` before it holds anything.
+pub(crate) fn bench_of(kind: &str, id: &str) -> Run {
+    let command = ["pagewise", "bench", kind].map(str::to_owned).to_vec();
+    let mut run = Run::new(RunKind::Bench, id.into(), 1_700_000_000_000_000_000, command);
+    run.machine = Some(machine());
+    run.pagewise = "0.0.0".into();
     run
 }
 

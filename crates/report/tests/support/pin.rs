@@ -1,9 +1,9 @@
 //! Constructed measurements of pinning: round numbers that come from no machine.
 
-use super::machine;
+use super::bench_of;
 use pagewise_model::ladder::{Answer, Claim};
 use pagewise_model::pin::{Judgement, MissingWay, Pins, Point, Price, Ratio, Sample, Share, Way};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::Run;
 use pagewise_model::walk::{PageKind, Unavailable};
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
 
@@ -117,10 +117,7 @@ pub(crate) fn pins() -> Pins {
 
 /// A run that holds them.
 pub(crate) fn bench(pins: Pins) -> Run {
-    let command = ["pagewise", "bench", "pin"].map(str::to_owned).to_vec();
-    let mut run = Run::new(RunKind::Bench, "pin-1".into(), 1_767_225_599_000_000_000, command);
-    run.pagewise = "0.0.0".into();
-    run.machine = Some(machine());
+    let mut run = bench_of("pin", "pin-1");
     run.pins = Some(pins);
     run
 }

@@ -1,8 +1,8 @@
 //! Constructed walks: round numbers that come from no machine.
 
-use super::machine;
+use super::bench_of;
 use pagewise_model::ladder::{Answer, Claim};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::Run;
 use pagewise_model::walk::{
     Bandwidth, Cache, ClaimedTlb, Judgement, Knee, Order, PageKind, Path, Point, Rates, Ratio,
     Sample, Steadiness, TlbSide, Unavailable, Walks,
@@ -137,10 +137,7 @@ pub(crate) fn walks() -> Walks {
 
 /// A saved run around walks.
 pub(crate) fn bench(walks: Walks) -> Run {
-    let command = ["pagewise", "bench", "tlb"].map(str::to_owned).to_vec();
-    let mut run = Run::new(RunKind::Bench, "t-0001".into(), 1_700_000_000_000_000_000, command);
-    run.machine = Some(machine());
+    let mut run = bench_of("tlb", "t-0001");
     run.walks = Some(walks);
-    run.pagewise = "0.0.0".into();
     run
 }

@@ -9,7 +9,6 @@ use pagewise_kernel::{clock, machine};
 use pagewise_measure::PriceError;
 use pagewise_measure::walk::Cost;
 use pagewise_model::Nanos;
-use pagewise_model::machine::Machine;
 use pagewise_model::run::{Run, RunKind};
 use std::ffi::OsString;
 use std::path::Path;
@@ -89,33 +88,14 @@ fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
         store::write_whole(file, &pagewise_report::csv(run))?;
     }
     if let Some(file) = &out.chart
-        && let Some(drawn) = draw(run, extension(file) == "html")
+        && let Some(drawn) = draw(run, file)
     {
         store::write_whole(file, &drawn)?;
     }
     Ok(())
 }
 
-/// The picture of a run, or one page with everything.
-fn draw(run: &Run, as_page: bool) -> Option<String> {
-    let caption = run.machine.as_ref().map_or_else(String::new, Machine::line);
-    if let Some(ladder) = &run.ladder {
-        let svg = || pagewise_report::ladder::svg(ladder, &caption);
-        return Some(if as_page { pagewise_report::ladder::html(run) } else { svg() });
-    }
-    if let Some(pins) = &run.pins {
-        let svg = || pagewise_report::pin::svg(pins, &caption);
-        return Some(if as_page { pagewise_report::pin::html(run) } else { svg() });
-    }
-    if let Some(walks) = &run.walks {
-        let svg = || pagewise_report::walk::svg(walks, &caption);
-        return Some(if as_page { pagewise_report::walk::html(run) } else { svg() });
-    }
-    if let Some(touches) = &run.first_touch {
-        let svg = || pagewise_report::first_touch::svg(touches, &caption);
-        return Some(if as_page { pagewise_report::first_touch::html(run) } else { svg() });
-    }
-    let readings = run.readings.as_ref()?;
-    let svg = || pagewise_report::file::svg(readings, &caption);
-    Some(if as_page { pagewise_report::file::html(run) } else { svg() })
+/// The picture of a run, or one page with everything, by the end of the name.
+fn draw(run: &Run, file: &Path) -> Option<String> {
+    if extension(file) == "html" { pagewise_report::html(run) } else { pagewise_report::svg(run) }
 }

@@ -1,0 +1,83 @@
+//! What a bench measured in all its forms, and what must hold of each whichever kind it is.
+
+use super::{
+    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
+    check,
+};
+use pagewise_model::run::Run;
+use pagewise_report::text::cells;
+use pagewise_report::{headline, html, render};
+
+/// The forms of one kind, beside the run that holds what they show.
+pub(crate) struct Forms {
+    pub(crate) run: Run,
+    pub(crate) section: String,
+    pub(crate) csv: String,
+    pub(crate) svg: String,
+}
+
+impl Forms {
+    pub(crate) fn page(&self) -> String {
+        html(&self.run).unwrap()
+    }
+
+    /// The report is the reviewed one, and the section is a part of it.
+    pub(crate) fn check_text(&self, name: &str) {
+        let text = render(&self.run, &PLAIN);
+        check(name, &text);
+        assert!(text.contains(&self.section), "{text}");
+    }
+
+    /// Whole rows, the same as those of the run.
+    pub(crate) fn assert_csv(&self) {
+        assert_rows_are_whole(&self.csv);
+        assert_eq!(pagewise_report::csv(&self.run), self.csv);
+    }
+
+    pub(crate) fn check_csv(&self, name: &str) {
+        check(name, &self.csv);
+        self.assert_csv();
+    }
+
+    pub(crate) fn check_page(&self, name: &str) {
+        let page = self.page();
+        check(name, &page);
+        assert_needs_nothing_from_outside(&page);
+    }
+
+    pub(crate) fn assert_tells(&self, parts: &[&str]) {
+        for part in parts {
+            assert!(self.section.contains(part), "{part} in\n{}", self.section);
+        }
+    }
+
+    /// What to do stands last.
+    pub(crate) fn assert_ends_with_advice(&self) {
+        let end: Vec<&str> = self.section.lines().rev().take(3).collect();
+        assert_eq!(end, ["  - Leave the rest.", "  - Do that.", "  - Do this."]);
+    }
+
+    /// Of a run that knows nothing.
+    pub(crate) fn assert_says_only(&self, sentence: &str) {
+        assert_eq!(headline(&self.run), sentence);
+        assert!(self.svg.contains("</svg>") && self.page().contains("</html>"));
+    }
+
+    /// Of measurements that are full of [`HOSTILE`], with a hostile caption.
+    pub(crate) fn assert_text_of_others_is_text(&mut self) {
+        self.run.command = vec![HOSTILE.into()];
+        let page = self.page();
+        for text in [&self.section, &self.csv, &self.svg, &page] {
+            assert_harmless(text);
+        }
+        for text in [&self.svg, &page] {
+            assert!(!text.contains("<script") && !text.contains("\" onload"), "{text}");
+        }
+    }
+}
+
+/// A picture whose places are numbers, and lines within the width.
+pub(crate) fn assert_whole(picture: &str, text: &str, width: usize) {
+    assert!(!picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
+    assert!(text.lines().all(|line| cells(line) <= width.min(80)), "{text}");
+}
