@@ -28,6 +28,7 @@ mod kernels;
 mod kinds;
 pub mod ladder;
 pub mod pin;
+mod pinned;
 mod prices;
 mod prior;
 mod sample;

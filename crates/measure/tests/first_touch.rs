@@ -2,7 +2,8 @@
 //! read ahead maps nothing, and whoever wants no more gets what there is.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a test program")]
 
-use pagewise_measure::first_touch::{Asked, Company, Plan, run};
+use pagewise_measure::Company;
+use pagewise_measure::first_touch::{Asked, Plan, run};
 use pagewise_model::first_touch::{FirstTouch, Part, Point, Way};
 use pagewise_model::{Bytes, Fact};
 use std::sync::atomic::{AtomicU32, Ordering};

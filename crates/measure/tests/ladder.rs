@@ -4,12 +4,13 @@
 //! Runs itself as the ends of the pipes, with one argument.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_measure::ladder::{Company, Launcher, Plan, run, serve_end};
+use pagewise_measure::Company;
+use pagewise_measure::ladder::{Launcher, Plan, run, serve_end};
 use pagewise_model::ladder::{
     Consumption, Ladder, Pages, Placement, Point, Reader, Rung, Wait, Writer,
 };
 use pagewise_model::{Bytes, Nanos};
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const END: &str = "--end";
 const TOTAL: Bytes = Bytes::mib(8);
@@ -49,17 +50,16 @@ fn rung(writer: Writer, reader: Reader) -> Rung {
     }
 }
 
-fn measure(points: Vec<(Rung, Consumption)>, bytes: Bytes, stop: &dyn Fn() -> bool) -> Ladder {
+fn measure(
+    points: Vec<(Rung, Consumption)>,
+    bytes: Bytes,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Ladder {
     let plan =
         Plan { points, repeats: 1, bytes: Some(bytes), repeat_ns: Nanos(0), seed: 0, sweep: false };
     let launcher = Launcher { exe: std::env::current_exe().unwrap(), args: vec![END.into()] };
-    let company = Company {
-        launcher: &launcher,
-        shuffle: &mut |order| order.reverse(),
-        stop,
-        tell: &mut |_| {},
-    };
-    run(&plan, company).unwrap()
+    let company = Company { shuffle: &mut |order| order.reverse(), stop, tell: &mut |_| {} };
+    run(&plan, &launcher, company).unwrap()
 }
 
 fn measure_all(points: Vec<(Rung, Consumption)>) -> Vec<Point> {
@@ -190,11 +190,8 @@ fn what_cannot_be_had_says_why() {
 }
 
 fn an_interrupt_ends_it() {
-    let asked = Cell::new(0);
-    let stop = || {
-        asked.set(asked.get() + 1);
-        asked.get() > 3
-    };
+    let asked = AtomicU32::new(0);
+    let stop = || asked.fetch_add(1, Ordering::Relaxed) >= 3;
     let points = vec![(rung(Writer::Write, Reader::Read), Consumption::Untouched); 20];
     let ladder = measure(points, Bytes::gib(64), &stop);
     assert!(ladder.points.iter().all(|p| p.refused.as_deref() == Some("interrupted")));

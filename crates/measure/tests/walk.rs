@@ -2,7 +2,8 @@
 //! or a reason, and whoever wants no more gets what there is.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_measure::walk::{Asked, Company, Parts, Plan, run};
+use pagewise_measure::Company;
+use pagewise_measure::walk::{Asked, Parts, Plan, run};
 use pagewise_model::walk::{Order, PageKind, Path, Walks};
 use pagewise_model::{Bytes, Fact, PageSize};
 use std::sync::atomic::{AtomicU32, Ordering};

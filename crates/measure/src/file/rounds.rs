@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::process::{self, Taken};
 use super::state::Cache;
 use super::wire::Task;
-use crate::company::{Company, Progress};
+use crate::company::{Company, Course};
 use crate::error::PriceError;
 use crate::helper::Launcher;
 use pagewise_kernel::{SysError, clock};
@@ -22,23 +22,23 @@ const AGAIN: u32 = 2;
 ///
 /// # Errors
 /// When the file cannot be read at all.
-pub fn run<'a>(
-    plan: &'a Plan,
-    content: &'a Content,
-    launcher: &'a Launcher,
-    company: Company<'a, Cell>,
+pub fn run(
+    plan: &Plan,
+    content: &Content,
+    launcher: &Launcher,
+    company: Company<'_, Cell>,
 ) -> Result<Readings, SysError> {
     let cost = plan.cost();
     let truths = truths(plan, content)?;
     let cache = Cache { file: &content.file, size: content.source.size_bytes };
-    let (mut end, total) = (clock::now(), cost.processes);
-    let mut session =
-        Session { plan, cache, launcher, end, company, done: 0, total, place: 0, refills: 0 };
+    let course = Course::begin(company, cost.cap_ns, cost.processes);
+    let mut end = clock::now();
+    let mut session = Session { plan, cache, launcher, course, refills: 0 };
     let mut points: Vec<Point> = plan.cells.iter().copied().map(Point::new).collect();
     for residency in [Residency::Warm, Residency::Cold] {
         // What one leaves of its time the other has as well.
         end += Nanos::from_f64(cost.cap_ns.0 as f64 * plan.share(residency));
-        session.end = end;
+        session.course.end_at(end);
         session.rounds(&mut points, residency);
     }
     let asked = &plan.asked;
@@ -80,25 +80,20 @@ fn truths(plan: &Plan, content: &Content) -> Result<Vec<Truth>, SysError> {
     wanted.into_iter().map(truth).collect()
 }
 
-struct Session<'a> {
+struct Session<'a, 'c> {
     plan: &'a Plan,
     cache: Cache<'a>,
     launcher: &'a Launcher,
-    end: Nanos,
-    company: Company<'a, Cell>,
-    done: u64,
-    total: u64,
-    place: u32,
+    course: Course<'c, Cell>,
     refills: u32,
 }
 
-impl Session<'_> {
+impl Session<'_, '_> {
     fn rounds(&mut self, points: &mut [Point], residency: Residency) {
         let of = |point: &Point| point.cell.residency == residency;
         for repeat in 0..self.plan.repeats(residency) {
-            let mut order: Vec<usize> = (0..points.len()).filter(|at| of(&points[*at])).collect();
-            (self.company.shuffle)(&mut order);
-            for index in order {
+            let order = (0..points.len()).filter(|at| of(&points[*at])).collect();
+            for index in self.course.shuffle(order) {
                 self.repeat(&mut points[index], repeat);
             }
         }
@@ -106,17 +101,14 @@ impl Session<'_> {
 
     /// One process of a point; a point that failed is left alone.
     fn repeat(&mut self, point: &mut Point, repeat: u32) {
-        let progress = Progress { done: self.done, total: self.total, point: &point.cell };
-        (self.company.tell)(&progress);
-        self.done += 1;
+        self.course.tell(&point.cell);
         if point.refused.is_some() {
             return;
         }
         match self.read(&point.cell, repeat) {
             Ok(mut taken) => {
                 taken.sample.repeat = repeat;
-                taken.sample.place = self.place;
-                self.place += 1;
+                taken.sample.place = self.course.taken();
                 point.samples.push(taken.sample);
             }
             Err(error) => point.refused = Some(error.to_string()),
@@ -125,15 +117,9 @@ impl Session<'_> {
 
     fn read(&mut self, cell: &Cell, repeat: u32) -> Result<Taken, PriceError> {
         for _ in 0..=AGAIN {
-            if (self.company.stop)() {
-                return Err(PriceError::Interrupted);
-            }
-            if clock::now() >= self.end {
-                let why = "the time for all cells was up";
-                return Err(PriceError::Unavailable(why.to_owned()));
-            }
+            self.course.check("all cells")?;
             let task = self.task(cell, repeat);
-            let taken = process::run(self.launcher, &self.cache, task, self.company.stop)?;
+            let taken = process::run(self.launcher, &self.cache, task, self.course.stop().0)?;
             self.refills += u32::from(taken.filled);
             if process::is_proven(&taken.sample, cell.residency) {
                 return Ok(taken);

@@ -33,4 +33,4 @@ mod userfault;
 mod ways;
 
 pub use plan::{Asked, Cost, Plan, words};
-pub use rounds::{Company, run};
+pub use rounds::run;

@@ -125,6 +125,11 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Where everything runs that needs one CPU alone.
+    pub(super) fn first_cpu(&self) -> u32 {
+        self.cpus.first().copied().unwrap_or(0)
+    }
+
     fn add_points(&mut self, threads: &[usize]) {
         let sized: Vec<Way> = self.sizes.ways().collect();
         let (first, rest) = Way::ALL.split_at(2);

@@ -8,35 +8,29 @@ use super::plan::Plan;
 use super::split::Splits;
 use super::taken::Taken;
 use super::userfault;
-use crate::company::Progress;
+use crate::company::{Company, Course, refusal};
 use crate::error::PriceError;
-use crate::sample::Stop;
-use pagewise_kernel::{affinity, clock, limits, machine};
+use crate::pinned::on_cpu;
+use pagewise_kernel::{limits, machine};
 use pagewise_model::first_touch::{FirstTouch, Point, SharedPool, Way};
 use pagewise_model::walk::PageKind;
-use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_model::{Bytes, Fact};
 
 /// Most memory that is looked at, once, for what the host has taken back.
 const FOUND: Bytes = Bytes::mib(512);
 
-/// What a run needs from its caller.
-pub type Company<'a> = crate::company::Company<'a, Point>;
-
 /// Measures all points of `plan`. What was measured before the caller wanted no more, or before the cap, is
 /// in the result; points that lack samples say why.
 #[must_use]
-pub fn run<'a>(plan: &'a Plan, company: Company<'a>) -> FirstTouch {
-    let end = clock::now() + plan.cost().cap_ns;
+pub fn run(plan: &Plan, company: Company<'_, Point>) -> FirstTouch {
     let mut points = plan.points.clone();
-    let mut session = Session::new(plan, company, end);
+    let mut session = Session::new(plan, company);
     session.look_first();
     for repeat in 0..plan.asked.repeats {
-        let mut order: Vec<usize> = (0..points.len()).collect();
-        (session.company.shuffle)(&mut order);
-        for index in order {
+        for index in session.course.shuffled(points.len()) {
             session.repeat(&mut points[index], repeat);
         }
-        if !session.is_over() {
+        if !session.course.is_over() {
             session.splits.step();
         }
     }
@@ -65,37 +59,32 @@ pub fn run<'a>(plan: &'a Plan, company: Company<'a>) -> FirstTouch {
     }
 }
 
-struct Session<'a> {
+struct Session<'a, 'c> {
     plan: &'a Plan,
-    company: Company<'a>,
-    end: Nanos,
-    done: u64,
-    place: u32,
+    course: Course<'c, Point>,
     before: Before,
     splits: Splits,
     /// The file that is mapped, made when it is first needed.
     file: Option<Cached>,
 }
 
-impl<'a> Session<'a> {
-    fn new(plan: &'a Plan, company: Company<'a>, end: Nanos) -> Self {
+impl<'a, 'c> Session<'a, 'c> {
+    fn new(plan: &'a Plan, company: Company<'c, Point>) -> Self {
+        let cost = plan.cost();
+        let course = Course::begin(company, cost.cap_ns, cost.mappings);
         let mut splits = Splits::new(plan.kinds);
         if !plan.has_split() {
             splits.refuse("not asked for");
         }
         let before = Before::default();
-        Self { plan, company, end, done: 0, place: 0, before, splits, file: None }
-    }
-
-    fn is_over(&self) -> bool {
-        (self.company.stop)() || clock::now() >= self.end
+        Self { plan, course, before, splits, file: None }
     }
 
     /// In which state the memory was found. What cannot be touched here fails later, with its reason.
     fn look_first(&mut self) {
-        let (stop, size) = (self.company.stop, Bytes(FOUND.0.min(self.plan.most.bytes.0 / 4)));
+        let (stop, size) = (self.course.stop(), Bytes(FOUND.0.min(self.plan.most.bytes.0 / 4)));
         let before = &mut self.before;
-        let _looked = on_cpu(self.plan, || before.touch(false, size, Stop(stop)));
+        let _looked = on_cpu(self.plan.first_cpu(), || before.touch(false, size, stop));
     }
 
     /// What two processes see of one file, where there are such files.
@@ -103,7 +92,7 @@ impl<'a> Session<'a> {
         let file = points.iter().find(|point| point.way == Way::PoolFile);
         match file {
             Some(point) if !point.samples.is_empty() => {
-                on_cpu(self.plan, || self.plan.pool.share(point.mapped_bytes)).into()
+                on_cpu(self.plan.first_cpu(), || self.plan.pool.share(point.mapped_bytes)).into()
             }
             _ => Fact::missing("no file on hugetlbfs was touched"),
         }
@@ -111,34 +100,25 @@ impl<'a> Session<'a> {
 
     /// One mapping of a point; a point that failed is left alone.
     fn repeat(&mut self, point: &mut Point, repeat: u32) {
-        let total = self.plan.cost().mappings;
-        (self.company.tell)(&Progress { done: self.done, total, point });
-        self.done += 1;
+        self.course.tell(point);
         if point.refused.is_some() {
             return;
         }
         match self.take(point) {
             Ok(taken) => {
-                point.samples.push(taken.sample(repeat, self.place));
+                point.samples.push(taken.sample(repeat, self.course.taken()));
                 point.page_bytes = taken.page;
-                self.place += 1;
             }
             Err(error) => {
-                let reason = error.to_string();
-                if point.samples.is_empty() {
-                    point.page_bytes = Fact::missing(reason.clone());
-                }
-                point.refused = Some(reason);
+                let is_first = point.samples.is_empty();
+                point.refused = refusal(&error, is_first, &mut point.page_bytes);
             }
         }
     }
 
     fn take(&mut self, point: &Point) -> Result<Taken, PriceError> {
-        let stop = Stop(self.company.stop);
-        stop.check()?;
-        if clock::now() >= self.end {
-            return Err(PriceError::Unavailable("the time for all mappings was up".to_owned()));
-        }
+        self.course.check("all mappings")?;
+        let stop = self.course.stop();
         let size = self.plan.before(point);
         if size > limits::own_memory()?.bytes {
             let text = format!("{size} are no longer free for an experiment");
@@ -148,7 +128,7 @@ impl<'a> Session<'a> {
             self.file = Some(Cached::new(self.plan.size)?);
         }
         let (plan, file, before) = (self.plan, self.file.as_ref(), &mut self.before);
-        on_cpu(plan, || {
+        on_cpu(plan.first_cpu(), || {
             before.touch(is_huge(point.way), size, stop)?;
             match (point.way, file) {
                 (Way::FileFaultAround | Way::FilePopulateRead | Way::FileWillneed, Some(file)) => {
@@ -164,21 +144,6 @@ impl<'a> Session<'a> {
             }
         })
     }
-}
-
-/// `work` on a thread of its own, pinned to the first CPU, so that the caller keeps its affinity.
-fn on_cpu<T: Send>(
-    plan: &Plan,
-    work: impl FnOnce() -> Result<T, PriceError> + Send,
-) -> Result<T, PriceError> {
-    let cpu = plan.cpus.first().copied().unwrap_or(0);
-    std::thread::scope(|scope| {
-        let working = scope.spawn(move || {
-            affinity::set(0, &[cpu])?;
-            work()
-        });
-        working.join().map_err(|_| PriceError::ThreadLost)?
-    })
 }
 
 /// Whether a way takes its memory from free blocks of huge pages.

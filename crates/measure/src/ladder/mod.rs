@@ -30,4 +30,4 @@ pub use crate::helper::Launcher;
 pub use end::serve_end;
 pub use plan::{Cost, Plan, PlanError};
 pub use reference::reference_prices;
-pub use rounds::{Company, Progress, run};
+pub use rounds::run;

@@ -7,6 +7,7 @@
 
 use super::place::Seats;
 use super::wire::{Done, Role, Task, Word};
+use crate::error::PriceError;
 use crate::helper::{Helper, Launcher, Patience, WaitError, wait_any};
 use pagewise_kernel::{SysError, clock, pipe};
 use pagewise_model::ladder::{Consumption, Rung, Sample};
@@ -50,6 +51,16 @@ pub(super) enum PairError {
     /// A process could not be started or heard.
     #[error(transparent)]
     Sys(#[from] SysError),
+}
+
+impl From<PriceError> for PairError {
+    fn from(error: PriceError) -> Self {
+        match error {
+            PriceError::Interrupted => Self::Interrupted,
+            PriceError::Sys(error) => Self::Sys(error),
+            other => Self::Refused(other.to_string()),
+        }
+    }
 }
 
 /// When to give up on a pair.

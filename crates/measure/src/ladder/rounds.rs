@@ -4,53 +4,25 @@ use super::pair::{self, Job, Limits, Outcome, PairError};
 use super::place::Cpus;
 use super::plan::{Plan, PlanError};
 use super::yardsticks;
+use crate::company::{Company, Course};
 use crate::helper::Launcher;
-use pagewise_kernel::clock;
-use pagewise_model::ladder::{Consumption, Ladder, Point};
-use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_model::ladder::{Ladder, Point};
+use pagewise_model::{Bytes, Fact};
 
-/// How far a ladder is.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
-    /// Pairs that are done.
-    pub done: u64,
-    /// Pairs in all.
-    pub total: u64,
-    /// The rung that runs now.
-    pub rung: &'a str,
-    /// What becomes of its bytes.
-    pub consumption: Consumption,
-}
-
-/// What the ladder needs from its caller.
-pub struct Company<'a> {
-    /// The program that serves as the ends.
-    pub launcher: &'a Launcher,
-    /// Puts indices into random order, by the seed of the plan.
-    pub shuffle: &'a mut dyn FnMut(&mut [usize]),
-    /// Whether the caller wants no more.
-    pub stop: &'a dyn Fn() -> bool,
-    /// Told before each pair.
-    pub tell: &'a mut dyn FnMut(&Progress<'_>),
-}
-
-impl std::fmt::Debug for Company<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Company").field("launcher", self.launcher).finish_non_exhaustive()
-    }
-}
-
-/// Measures all points of `plan`. What was measured before the caller wanted no more, or before the
+/// Measures all points of `plan`, in processes that `launcher` starts as the ends. What was measured before the caller wanted no more, or before the
 /// cap, is in the result; points that lack repeats say why.
 ///
 /// # Errors
 /// When nothing may be begun.
-pub fn run<'a>(plan: &'a Plan, company: Company<'a>) -> Result<Ladder, PlanError> {
+pub fn run(
+    plan: &Plan,
+    launcher: &Launcher,
+    company: Company<'_, Point>,
+) -> Result<Ladder, PlanError> {
     let cost = plan.cost()?;
     let cpus = Cpus::allowed();
-    let end = clock::now() + cost.cap_ns;
-    let mut session =
-        Session { plan, cpus: cpus.clone(), end, company, done: 0, total: cost.pairs, place: 0 };
+    let course = Course::begin(company, cost.cap_ns, cost.pairs);
+    let mut session = Session { plan, launcher, cpus: cpus.clone(), course };
     let mut yardsticks = yardsticks::Rounds::new(cpus);
     let mut lanes: Vec<Lane> = Vec::with_capacity(plan.points.len());
     for (rung, consumption) in &plan.points {
@@ -58,12 +30,10 @@ pub fn run<'a>(plan: &'a Plan, company: Company<'a>) -> Result<Ladder, PlanError
         lanes.push(session.pilot(point));
     }
     for repeat in 0..plan.repeats {
-        let mut order: Vec<usize> = (0..lanes.len()).collect();
-        (session.company.shuffle)(&mut order);
-        for index in order {
+        for index in session.course.shuffled(lanes.len()) {
             session.repeat(&mut lanes[index], repeat);
         }
-        if !session.is_over() {
+        if !session.course.is_over() {
             yardsticks.step();
         }
     }
@@ -86,21 +56,14 @@ struct Lane {
     bytes: Bytes,
 }
 
-struct Session<'a> {
+struct Session<'a, 'c> {
     plan: &'a Plan,
+    launcher: &'a Launcher,
     cpus: Cpus,
-    end: Nanos,
-    company: Company<'a>,
-    done: u64,
-    total: u64,
-    place: u32,
+    course: Course<'c, Point>,
 }
 
-impl Session<'_> {
-    fn is_over(&self) -> bool {
-        (self.company.stop)() || clock::now() >= self.end
-    }
-
+impl Session<'_, '_> {
     /// The small repeat that goes before: it tells what the point is on, and whether at all.
     fn pilot(&mut self, mut point: Point) -> Lane {
         let pilot = self.plan.pilot();
@@ -122,15 +85,14 @@ impl Session<'_> {
     /// One counted repeat; a point that failed is left alone.
     fn repeat(&mut self, lane: &mut Lane, repeat: u32) {
         if lane.point.refused.is_some() {
-            self.done += 1;
+            self.course.pass_over();
             return;
         }
         match self.pair(&lane.point, lane.bytes) {
             Ok(outcome) => {
                 learn(&mut lane.point, &outcome);
                 let mut sample = outcome.sample;
-                (sample.repeat, sample.place) = (repeat, self.place);
-                self.place += 1;
+                (sample.repeat, sample.place) = (repeat, self.course.taken());
                 lane.point.samples.push(sample);
             }
             Err(error) => refuse(&mut lane.point, &error),
@@ -138,21 +100,14 @@ impl Session<'_> {
     }
 
     fn pair(&mut self, point: &Point, bytes: Bytes) -> Result<Outcome, PairError> {
+        self.course.tell(point);
+        self.course.check("the whole ladder")?;
         let (rung, consumption) = (&point.rung, point.consumption);
-        let (done, total) = (self.done, self.total);
-        (self.company.tell)(&Progress { done, total, rung: &rung.name, consumption });
-        self.done += 1;
-        if (self.company.stop)() {
-            return Err(PairError::Interrupted);
-        }
-        let left = Nanos(self.end.0.saturating_sub(clock::now().0));
-        if left == Nanos(0) {
-            return Err(PairError::Refused("the time for the whole ladder was up".to_owned()));
-        }
         let seats = self.cpus.seats(rung.placement).map_err(PairError::Refused)?;
         let job = Job { rung, consumption, bytes, seats };
-        let within = left.min(Plan::patience(bytes));
-        pair::run(self.company.launcher, &job, Limits { within, stop: self.company.stop })
+        let within = self.course.left().min(Plan::patience(bytes));
+        let stop = self.course.stop().0;
+        pair::run(self.launcher, &job, Limits { within, stop })
     }
 }
 

@@ -8,7 +8,6 @@ use super::means::{Means, Turn};
 use crate::error::PriceError;
 use crate::kinds::Kinds;
 use crate::sample::Stop;
-use pagewise_kernel::affinity;
 use pagewise_model::pin::Way;
 use pagewise_model::walk::PageKind;
 use pagewise_model::{Bytes, Measured, Nanos, PageSize};
@@ -18,14 +17,13 @@ pub(super) const PIECES: u32 = 5;
 /// Most turns of a piece.
 const MOST: f64 = 100_000.0;
 
-/// What to measure, on which CPU.
+/// What to measure.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job {
     pub(super) way: Way,
     pub(super) pages: PageKind,
     pub(super) size: Bytes,
     pub(super) region: Bytes,
-    pub(super) cpu: u32,
     pub(super) kinds: Kinds,
     /// Time of a piece.
     pub(super) piece: Nanos,
@@ -40,9 +38,8 @@ pub(super) struct Taken {
     pub(super) page: PageSize,
 }
 
-/// Takes the sample on the calling thread, which is pinned from then on.
+/// Takes the sample on the calling thread, which should be pinned.
 pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Taken, PriceError> {
-    affinity::set(0, &[job.cpu])?;
     stop.check()?;
     let too_large = || PriceError::Unavailable(format!("{} do not fit memory", job.size));
     let size = usize::try_from(job.size.0).map_err(|_| too_large())?;
@@ -89,7 +86,6 @@ mod tests {
             pages: PageKind::Base,
             size: Bytes::kib(64),
             region: Bytes::mib(2),
-            cpu: affinity::get(0).expect("CPUs")[0],
             kinds: Kinds::here(),
             piece: Nanos(1000),
         };

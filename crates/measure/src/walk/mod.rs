@@ -27,4 +27,4 @@ mod plan;
 mod rounds;
 
 pub use plan::{Asked, Cost, Parts, Plan};
-pub use rounds::{Company, run};
+pub use rounds::run;

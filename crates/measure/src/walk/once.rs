@@ -12,7 +12,7 @@ use crate::error::PriceError;
 use crate::kernels::list::{Links, List};
 use crate::kinds::Kinds;
 use crate::sample::{Stop, time_cpu};
-use pagewise_kernel::{SysError, affinity};
+use pagewise_kernel::SysError;
 use pagewise_model::walk::{PageKind, Path};
 use pagewise_model::{Measured, Nanos, PageSize};
 
@@ -26,13 +26,12 @@ pub(super) const PIECES: u32 = 5;
 const FEWEST: f64 = 1_000.0;
 const MOST: f64 = 4_000_000.0;
 
-/// What to walk, on which CPU.
+/// What to walk.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) path: Path,
     pub(super) pages: PageKind,
     pub(super) layout: Layout,
-    pub(super) cpu: u32,
     pub(super) kinds: Kinds,
     /// Loads that go before.
     pub(super) warm: u64,
@@ -54,9 +53,8 @@ pub(super) struct Taken {
     pub(super) page: PageSize,
 }
 
-/// Takes the sample on the calling thread, which is pinned from then on.
+/// Takes the sample on the calling thread, which should be pinned.
 pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Taken, PriceError> {
-    affinity::set(0, &[job.cpu])?;
     stop.check()?;
     let mut region = job.kinds.map(job.pages, job.layout.span())?;
     // Lines on base pages touch few of the pages that they lie among.
@@ -96,8 +94,7 @@ mod tests {
         let (path, elements) = (Path::List { order: Order::Random, npad: 7 }, 64);
         let kinds = Kinds::here();
         let layout = Layout::new(path, elements, 1, Vec::new(), kinds.base());
-        let cpu = affinity::get(0).expect("CPUs")[0];
-        Job { path, pages, layout, cpu, kinds, warm: warm(elements, true), piece: Nanos(1000) }
+        Job { path, pages, layout, kinds, warm: warm(elements, true), piece: Nanos(1000) }
     }
 
     #[test]

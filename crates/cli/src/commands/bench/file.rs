@@ -1,20 +1,17 @@
 //! `pagewise bench file`
 
-use super::{once_each, result};
+use super::once_each;
+use super::sitting::{Conduct, Start};
 use crate::args::BenchFile;
-use crate::commands::experiment::{Display, identity, lock, own_exe, stop_flag};
+use crate::commands::experiment::own_exe;
 use crate::failure::Failure;
-use crate::terminal;
-use pagewise_judge::stats::Rng;
-use pagewise_kernel::{clock, dirs};
+use pagewise_kernel::dirs;
 use pagewise_measure::file::{self, Asked, Launcher, Origin, OriginError, Plan};
-use pagewise_measure::{Company, PriceError, Progress};
+use pagewise_measure::{PriceError, Progress};
 use pagewise_model::file::{Cell, Copies, Part, Point, Readings};
-use pagewise_model::run::Outcome;
 use pagewise_model::{Bytes, Fact, Measured};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The words that make this program a process that reads.
 const FILE_READER: &str = "__file-reader";
@@ -27,28 +24,17 @@ const LARGEST_BLOCK: Bytes = Bytes::mib(1);
 
 /// Reads, judges, keeps and shows.
 pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
-    let start = clock::now();
-    let (started, id) = identity(&["file".into()]);
-    let out = &args.result;
-    result::check_chart(out.chart.as_deref())?;
-    let seed = out.seed.unwrap_or(started);
-    let asked = asked(args, seed)?;
+    let start = Start::new("file", &args.result)?;
+    let asked = asked(args, start.seed)?;
     let origin = origin(args, &asked).map_err(|error| no_file(&error))?;
-    let _lock = lock()?;
-    let stop = stop_flag()?;
+    let mut sitting = start.sit()?;
     let has_copies = asked.parts.contains(&Part::Copies);
     let plan = Plan::new(asked, origin.size(), args.file.is_none()).map_err(unfit)?;
-    if !out.quiet {
-        terminal::complain(&announcement(&plan, args.no_prices));
-    }
-    let display = Display::new(out.quiet);
-    let mut run = result::begun(id, started);
-    let reading = Reading { seed, display: &display, stop: &stop };
-    let prices = if args.no_prices { None } else { prices(args, &reading, &mut run.warnings) };
-    let copies = if has_copies { copies(args, &reading, &mut run.warnings) } else { None };
-    let read = reading.file(&plan, origin);
-    display.finish();
-    run.readings = read?;
+    sitting.announce(&announcement(&plan, args.no_prices));
+    let (conduct, run) = (&sitting.conduct, &mut sitting.run);
+    let prices = if args.no_prices { None } else { prices(args, conduct, &mut run.warnings) };
+    let copies = if has_copies { copies(args, conduct, &mut run.warnings) } else { None };
+    run.readings = read(conduct, &plan, origin)?;
     if let Some(readings) = &mut run.readings {
         if let Some((entry_ns, points)) = prices {
             readings.entry_ns = entry_ns;
@@ -59,10 +45,7 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     }
     let points = run.readings.iter().flat_map(|readings| &readings.points);
     let any = has_copies || points.into_iter().any(|point| !point.samples.is_empty());
-    if stop.load(Ordering::Relaxed) {
-        run.outcome = Some(Outcome::Interrupted);
-    }
-    result::conclude(run, start, any, out)
+    sitting.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
@@ -156,17 +139,17 @@ fn announcement(plan: &Plan, no_prices: bool) -> String {
 /// they cannot be had.
 fn prices(
     args: &BenchFile,
-    reading: &Reading<'_>,
+    conduct: &Conduct,
     warnings: &mut Vec<String>,
 ) -> Option<(Fact<Measured>, Vec<Point>)> {
     let size = file::price_file(args.quick);
-    let read = || {
+    let taken = || {
         let origin = Origin::own(&directory(args), Some(size), size);
-        let plan = Plan::prices(reading.seed, size, args.quick).map_err(unfit)?;
-        reading.file(&plan, origin.map_err(|error| no_file(&error))?)
+        let plan = Plan::prices(conduct.seed, size, args.quick).map_err(unfit)?;
+        read(conduct, &plan, origin.map_err(|error| no_file(&error))?)
     };
     let entry_ns = file::entry_price();
-    match read() {
+    match taken() {
         Ok(readings) => readings.map(|readings| (entry_ns, readings.points)),
         Err(error) => {
             warnings.push(format!("without prices nothing is explained: {error}"));
@@ -176,9 +159,9 @@ fn prices(
 }
 
 /// The kernel's copy beside others, as far as it can be had.
-fn copies(args: &BenchFile, reading: &Reading<'_>, warnings: &mut Vec<String>) -> Option<Copies> {
-    reading.display.show("copies");
-    match file::copies(&directory(args), &|| reading.stop.load(Ordering::Relaxed)) {
+fn copies(args: &BenchFile, conduct: &Conduct, warnings: &mut Vec<String>) -> Option<Copies> {
+    conduct.show("copies");
+    match file::copies(&directory(args), &|| conduct.is_stopped()) {
         Ok(copies) => Some(copies),
         Err(error) => {
             warnings.push(format!("the kernel's copy is set beside no other: {error}"));
@@ -187,38 +170,21 @@ fn copies(args: &BenchFile, reading: &Reading<'_>, warnings: &mut Vec<String>) -
     }
 }
 
-/// What every reading needs.
-struct Reading<'a> {
-    seed: u64,
-    display: &'a Display,
-    stop: &'a AtomicBool,
-}
-
-impl Reading<'_> {
-    /// Reads all cells of `plan`; nothing when the caller wanted no more before the file was there.
-    fn file(&self, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
-        let stop = || self.stop.load(Ordering::Relaxed);
-        self.display.show("writing the file");
-        let content = match origin.open(&stop) {
-            Err(OriginError::Interrupted) => return Ok(None),
-            opened => opened.map_err(|error| no_file(&error))?,
-        };
-        let launcher = Launcher { exe: own_exe()?, args: vec![FILE_READER.into()] };
-        let mut rng = Rng::new(self.seed);
-        let company = Company {
-            shuffle: &mut |order| rng.shuffle(order),
-            stop: &stop,
-            tell: &mut |p: &Progress<'_, Cell>| {
-                let (cell, order) = (p.point, p.point.order.label());
-                let (part, arm, state) =
-                    (cell.part.label(), cell.arm.label(), cell.residency.label());
-                let text = format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total);
-                self.display.show(&text);
-            },
-        };
-        let read = file::run(plan, &content, &launcher, company);
-        read.map(Some).map_err(|error| Failure::usage(error.to_string()))
-    }
+/// Reads all cells of `plan`; nothing when the user wanted no more before the file was there.
+fn read(conduct: &Conduct, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
+    conduct.show("writing the file");
+    let content = match origin.open(&|| conduct.is_stopped()) {
+        Err(OriginError::Interrupted) => return Ok(None),
+        opened => opened.map_err(|error| no_file(&error))?,
+    };
+    let launcher = Launcher { exe: own_exe()?, args: vec![FILE_READER.into()] };
+    let text = |p: &Progress<'_, Cell>| {
+        let (cell, order) = (p.point, p.point.order.label());
+        let (part, arm, state) = (cell.part.label(), cell.arm.label(), cell.residency.label());
+        format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total)
+    };
+    let read = conduct.measure(text, |company| file::run(plan, &content, &launcher, company));
+    read.map(Some).map_err(|error| Failure::usage(error.to_string()))
 }
 
 #[cfg(test)]

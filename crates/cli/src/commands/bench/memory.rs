@@ -1,46 +1,30 @@
 //! `pagewise bench memory`
 
-use super::result;
+use super::sitting::{Start, unfit};
 use crate::args::BenchMemory;
-use crate::commands::experiment::{Display, identity, lock, stop_flag};
 use crate::failure::Failure;
-use crate::terminal;
-use pagewise_judge::stats::Rng;
-use pagewise_kernel::clock;
-use pagewise_measure::first_touch::{self, Asked, Company, Plan};
+use pagewise_measure::Progress;
+use pagewise_measure::first_touch::{self, Asked, Plan};
 use pagewise_model::Fact;
-use pagewise_model::first_touch::FirstTouch;
-use pagewise_model::run::Outcome;
+use pagewise_model::first_touch::{FirstTouch, Point};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to do where nothing can be measured.
 const HELP: &str = "ask for a smaller --size or other ways; pagewise doctor says what there is";
 
 /// Touches, judges, keeps and shows.
 pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {
-    let start = clock::now();
-    let (started, id) = identity(&["memory".into()]);
-    let out = &args.result;
-    result::check_chart(out.chart.as_deref())?;
-    let seed = out.seed.unwrap_or(started);
-    let _lock = lock()?;
-    let stop = stop_flag()?;
-    let plan = Plan::new(asked(args, seed)).map_err(|error| result::unfit(error, HELP))?;
-    if !out.quiet {
-        terminal::complain(&announcement(&plan, args.repeats));
-    }
-    let display = Display::new(out.quiet);
-    let mut run = result::begun(id, started);
-    let mut touches = measure(&plan, seed, &display, &stop);
-    display.finish();
-    if stop.load(Ordering::Relaxed) {
-        run.outcome = Some(Outcome::Interrupted);
-    }
+    let start = Start::new("memory", &args.result)?;
+    let seed = start.seed;
+    let mut sitting = start.sit()?;
+    let plan = Plan::new(asked(args, seed)).map_err(|error| unfit(error, HELP))?;
+    sitting.announce(&announcement(&plan, args.repeats));
+    let text = |p: &Progress<'_, Point>| format!("{} of {}: {}", p.done, p.total, p.point.label());
+    let mut touches = sitting.conduct.measure(text, |company| first_touch::run(&plan, company));
     touches.judgement = Some(pagewise_judge::first_touch::judge(&touches));
     let any = is_any(&touches);
-    run.first_touch = Some(touches);
-    result::conclude(run, start, any, out)
+    sitting.run.first_touch = Some(touches);
+    sitting.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
@@ -63,16 +47,6 @@ fn announcement(plan: &Plan, repeats: u32) -> String {
          {} of memory",
         cost.points, cost.size_bytes, cost.mappings, cost.about_ns, cost.cap_ns, cost.memory_bytes
     )
-}
-
-fn measure(plan: &Plan, seed: u64, display: &Display, stop: &AtomicBool) -> FirstTouch {
-    let mut rng = Rng::new(seed);
-    let company = Company {
-        shuffle: &mut |order| rng.shuffle(order),
-        stop: &|| stop.load(Ordering::Relaxed),
-        tell: &mut |p| display.show(&format!("{} of {}: {}", p.done, p.total, p.point.label())),
-    };
-    first_touch::run(plan, company)
 }
 
 /// Whether anything is known.

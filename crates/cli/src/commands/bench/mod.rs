@@ -7,6 +7,7 @@ mod pipe;
 mod result;
 mod rungs;
 mod samples;
+mod sitting;
 mod tlb;
 
 use crate::args::{Bench, BenchKind};

@@ -1,50 +1,36 @@
 //! `pagewise bench pin`
 
+use super::sitting::{Start, unfit};
 use super::{once_each, result};
 use crate::args::BenchPin;
-use crate::commands::experiment::{Display, identity, lock, stop_flag};
 use crate::failure::Failure;
-use crate::terminal;
-use pagewise_judge::stats::Rng;
-use pagewise_kernel::clock;
+use pagewise_measure::Progress;
 use pagewise_measure::pin::{self, Asked, Plan};
-use pagewise_measure::{Company, Progress};
 use pagewise_model::Bytes;
-use pagewise_model::pin::{Pins, Point, Way};
-use pagewise_model::run::Outcome;
+use pagewise_model::pin::{Point, Way};
 use pagewise_model::walk::PageKind;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Largest piece: more than any pipe of an ordinary user holds.
 const LARGEST: Bytes = Bytes::mib(1);
 
 /// Measures, judges, keeps and shows.
 pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
-    let start = clock::now();
-    let (started, id) = identity(&["pin".into()]);
-    let out = &args.result;
-    result::check_chart(out.chart.as_deref())?;
-    let seed = out.seed.unwrap_or(started);
-    let asked = asked(args, seed)?;
-    let _lock = lock()?;
-    let stop = stop_flag()?;
+    let start = Start::new("pin", &args.result)?;
+    let asked = asked(args, start.seed)?;
+    let mut sitting = start.sit()?;
     let help = "ask for another way or base pages; pagewise doctor says what there is";
-    let plan = Plan::new(asked).map_err(|error| result::unfit(error, help))?;
-    if !out.quiet {
-        terminal::complain(&result::announcement(&plan.cost(), args.repeats));
-    }
-    let display = Display::new(out.quiet);
-    let mut run = result::begun(id, started);
-    let mut pins = measure(&plan, seed, &display, &stop);
-    display.finish();
-    if stop.load(Ordering::Relaxed) {
-        run.outcome = Some(Outcome::Interrupted);
-    }
+    let plan = Plan::new(asked).map_err(|error| unfit(error, help))?;
+    sitting.announce(&result::announcement(&plan.cost(), args.repeats));
+    let text = |p: &Progress<'_, Point>| {
+        let (way, size, pages) = (p.point.way.label(), p.point.size_bytes, p.point.pages.name());
+        format!("{} of {}: {way}, {size} on {pages}", p.done, p.total)
+    };
+    let mut pins = sitting.conduct.measure(text, |company| pin::run(&plan, company));
     pins.judgement = Some(pagewise_judge::pin::judge(&pins));
     let any = pins.points.iter().any(|point| !point.samples.is_empty());
-    run.pins = Some(pins);
-    result::conclude(run, start, any, out)
+    sitting.run.pins = Some(pins);
+    sitting.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
@@ -78,20 +64,6 @@ fn asked(args: &BenchPin, seed: u64) -> Result<Asked, Failure> {
         quick,
         seed,
     })
-}
-
-fn measure(plan: &Plan, seed: u64, display: &Display, stop: &AtomicBool) -> Pins {
-    let mut rng = Rng::new(seed);
-    let company = Company {
-        shuffle: &mut |order| rng.shuffle(order),
-        stop: &|| stop.load(Ordering::Relaxed),
-        tell: &mut |p: &Progress<'_, Point>| {
-            let (way, size) = (p.point.way.label(), p.point.size_bytes);
-            let pages = p.point.pages.name();
-            display.show(&format!("{} of {}: {way}, {size} on {pages}", p.done, p.total));
-        },
-    };
-    pin::run(plan, company)
 }
 
 #[cfg(test)]

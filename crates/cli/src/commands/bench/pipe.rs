@@ -1,22 +1,19 @@
 //! `pagewise bench pipe`
 
-use super::{result, rungs, samples};
+use super::sitting::{Conduct, Start};
+use super::{rungs, samples};
 use crate::args::BenchPipe;
-use crate::commands::experiment::{Display, identity, lock, own_exe, stop_flag};
+use crate::commands::experiment::own_exe;
 use crate::failure::Failure;
-use crate::terminal;
 use pagewise_judge::ladder::Known;
-use pagewise_judge::stats::Rng;
-use pagewise_kernel::{clock, dirs, page_size, topology};
-use pagewise_measure::Options;
-use pagewise_measure::ladder::{self, Company, Cost, Launcher, Plan};
-use pagewise_model::ladder::{Ladder, ReferencePrices};
+use pagewise_kernel::{dirs, page_size, topology};
+use pagewise_measure::ladder::{self, Cost, Launcher, Plan};
+use pagewise_measure::{Options, Progress};
+use pagewise_model::ladder::{Ladder, Point, ReferencePrices};
 use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
-use pagewise_model::run::Outcome;
 use pagewise_model::{Fact, Nanos};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The words that make this program an end of a pipe.
 const PIPE_END: &str = "__pipe-end";
@@ -25,47 +22,36 @@ const PRICES: Nanos = Nanos::secs(2);
 
 /// Measures the ladder, judges it, keeps and shows it.
 pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
-    let start = clock::now();
-    let (started, id) = identity(&["pipe".into()]);
     let points = rungs::points(args)?;
-    let out = &args.result;
-    result::check_chart(out.chart.as_deref())?;
+    let start = Start::new("pipe", &args.result)?;
     let plan = Plan {
         points,
         repeats: args.repeats,
         bytes: args.bytes,
         repeat_ns: args.time,
-        seed: out.seed.unwrap_or(started),
+        seed: start.seed,
         sweep: args.sweep,
     };
     let cost = plan.cost().map_err(|error| Failure::usage(error.to_string()))?;
-    let _lock = lock()?;
-    let stop = stop_flag()?;
-    if !out.quiet {
-        terminal::complain(&announcement(&plan, &cost, args.no_prices));
-    }
-    let display = Display::new(out.quiet);
-    let mut run = result::begun(id, started);
+    let mut sitting = start.sit()?;
+    sitting.announce(&announcement(&plan, &cost, args.no_prices));
+    let (conduct, run) = (&sitting.conduct, &mut sitting.run);
     let reference = if args.no_prices {
         ReferencePrices::missing("not asked for")
     } else {
-        run.prices = prices(&display, &stop, &mut run.warnings);
+        run.prices = prices(conduct, &mut run.warnings);
         ladder::reference_prices()
     };
-    let mut measured = measure(&plan, &display, &stop)?;
+    let mut measured = measure(&plan, conduct)?;
     let mut taken = Vec::new();
     if args.samples {
-        let repeat = &mut |one: &Plan| measure(one, &display, &stop);
+        let repeat = &mut |one: &Plan| measure(one, conduct);
         taken = samples::take(&measured, &plan, repeat, &mut run.warnings)?;
-    }
-    display.finish();
-    if stop.load(Ordering::Relaxed) {
-        run.outcome = Some(Outcome::Interrupted);
     }
     conclude(&mut measured, run.prices.as_ref(), &reference, &taken);
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
     run.ladder = Some(measured);
-    result::conclude(run, start, any, out)
+    sitting.conclude(any)
 }
 
 /// What will be done, before it is.
@@ -84,11 +70,11 @@ fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
 }
 
 /// The prices that explain the ladder. It is measured without them where they cannot be had.
-fn prices(display: &Display, stop: &AtomicBool, warnings: &mut Vec<String>) -> Option<Prices> {
-    display.show("prices");
+fn prices(conduct: &Conduct, warnings: &mut Vec<String>) -> Option<Prices> {
+    conduct.show("prices");
     let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
     let options = Options { budget_ns: PRICES, cache, fresh: false };
-    match pagewise_measure::calibrate(&options, &|| stop.load(Ordering::Relaxed)) {
+    match pagewise_measure::calibrate(&options, &|| conduct.is_stopped()) {
         Ok(prices) => Some(prices),
         Err(error) => {
             warnings.push(format!("without prices nothing is explained: {error}"));
@@ -97,24 +83,14 @@ fn prices(display: &Display, stop: &AtomicBool, warnings: &mut Vec<String>) -> O
     }
 }
 
-fn measure(plan: &Plan, display: &Display, stop: &AtomicBool) -> Result<Ladder, Failure> {
+fn measure(plan: &Plan, conduct: &Conduct) -> Result<Ladder, Failure> {
     let launcher = Launcher { exe: own_exe()?, args: vec![PIPE_END.into()] };
-    let mut rng = Rng::new(plan.seed);
-    let company = Company {
-        launcher: &launcher,
-        shuffle: &mut |order| rng.shuffle(order),
-        stop: &|| stop.load(Ordering::Relaxed),
-        tell: &mut |p| {
-            display.show(&format!(
-                "{} of {}: {}, {}",
-                p.done,
-                p.total,
-                p.rung,
-                p.consumption.label()
-            ));
-        },
+    let text = |p: &Progress<'_, Point>| {
+        let (rung, consumption) = (&p.point.rung.name, p.point.consumption.label());
+        format!("{} of {}: {rung}, {consumption}", p.done, p.total)
     };
-    ladder::run(plan, company).map_err(|error| Failure::usage(error.to_string()))
+    let measured = conduct.measure(text, |company| ladder::run(plan, &launcher, company));
+    measured.map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn conclude(

@@ -1,48 +1,34 @@
 //! `pagewise bench tlb`
 
+use super::sitting::{Start, unfit};
 use super::{once_each, result};
 use crate::args::{BenchTlb, WalkPart};
-use crate::commands::experiment::{Display, identity, lock, stop_flag};
 use crate::failure::Failure;
-use crate::terminal;
-use pagewise_judge::stats::Rng;
-use pagewise_kernel::clock;
-use pagewise_measure::walk::{self, Asked, Company, Parts, Plan};
+use pagewise_measure::Progress;
+use pagewise_measure::walk::{self, Asked, Parts, Plan};
 use pagewise_model::Bytes;
-use pagewise_model::run::Outcome;
-use pagewise_model::walk::{Order, PageKind, Walks};
+use pagewise_model::walk::{Order, PageKind, Point, Walks};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most words of padding: an element of 4 KiB.
 const MOST_NPAD: u32 = 511;
 
 /// Walks, judges, keeps and shows.
 pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
-    let start = clock::now();
-    let (started, id) = identity(&["tlb".into()]);
-    let out = &args.result;
-    result::check_chart(out.chart.as_deref())?;
-    let seed = out.seed.unwrap_or(started);
-    let asked = asked(args, seed)?;
-    let _lock = lock()?;
-    let stop = stop_flag()?;
+    let start = Start::new("tlb", &args.result)?;
+    let asked = asked(args, start.seed)?;
+    let mut sitting = start.sit()?;
     let help = "ask for base pages or smaller sets; pagewise doctor says what there is";
-    let plan = Plan::new(asked).map_err(|error| result::unfit(error, help))?;
-    if !out.quiet {
-        terminal::complain(&result::announcement(&plan.cost(), args.repeats));
-    }
-    let display = Display::new(out.quiet);
-    let mut run = result::begun(id, started);
-    let mut walks = measure(&plan, seed, &display, &stop);
-    display.finish();
-    if stop.load(Ordering::Relaxed) {
-        run.outcome = Some(Outcome::Interrupted);
-    }
+    let plan = Plan::new(asked).map_err(|error| unfit(error, help))?;
+    sitting.announce(&result::announcement(&plan.cost(), args.repeats));
+    let text = |p: &Progress<'_, Point>| {
+        format!("{} of {}: {} on {}", p.done, p.total, p.point.set_bytes(), p.point.pages.name())
+    };
+    let mut walks = sitting.conduct.measure(text, |company| walk::run(&plan, company));
     walks.judgement = Some(pagewise_judge::walk::judge(&walks));
     let any = is_any(&walks);
-    run.walks = Some(walks);
-    result::conclude(run, start, any, out)
+    sitting.run.walks = Some(walks);
+    sitting.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
@@ -100,19 +86,6 @@ fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> 
         .with_help("let the smallest set be no larger than the largest"));
     }
     Ok(())
-}
-
-fn measure(plan: &Plan, seed: u64, display: &Display, stop: &AtomicBool) -> Walks {
-    let mut rng = Rng::new(seed);
-    let company = Company {
-        shuffle: &mut |order| rng.shuffle(order),
-        stop: &|| stop.load(Ordering::Relaxed),
-        tell: &mut |p| {
-            let set = p.point.set_bytes();
-            display.show(&format!("{} of {}: {set} on {}", p.done, p.total, p.point.pages.name()));
-        },
-    };
-    walk::run(plan, company)
 }
 
 /// Whether anything is known.

@@ -1,0 +1,133 @@
+//! A bench from its first moment to its result: what all of them do alike, whatever they measure.
+//!
+//! What was typed is looked at before the machine's lock is taken, so that bad input never waits. From
+//! then on signals stop the measurement and not this program: what is known by then is kept and shown.
+
+use super::result;
+use crate::args::BenchResult;
+use crate::commands::experiment::{
+    Display, INTERRUPTED, environment, identity, keep, lock, stop_flag,
+};
+use crate::failure::{Failure, UNFIT};
+use crate::terminal;
+use pagewise_judge::stats::Rng;
+use pagewise_kernel::lock::ExperimentLock;
+use pagewise_kernel::{clock, machine};
+use pagewise_measure::{Company, PriceError, Progress};
+use pagewise_model::Nanos;
+use pagewise_model::run::{Outcome, Run, RunKind};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Before anything is asked of the machine.
+pub(super) struct Start<'a> {
+    out: &'a BenchResult,
+    at: Nanos,
+    started_unix_ns: u64,
+    id: String,
+    /// Of all orders.
+    pub(super) seed: u64,
+}
+
+/// What a measurement is conducted with.
+pub(super) struct Conduct {
+    /// Of all orders.
+    pub(super) seed: u64,
+    display: Display,
+    stop: Arc<AtomicBool>,
+}
+
+/// While nobody else measures here.
+pub(super) struct Sitting<'a> {
+    out: &'a BenchResult,
+    at: Nanos,
+    _lock: ExperimentLock,
+    pub(super) conduct: Conduct,
+    /// The command line that was typed, on this machine, without results yet.
+    pub(super) run: Run,
+}
+
+impl<'a> Start<'a> {
+    /// Of the bench called `name`.
+    pub(super) fn new(name: &str, out: &'a BenchResult) -> Result<Self, Failure> {
+        let at = clock::now();
+        let (started_unix_ns, id) = identity(&[name.into()]);
+        result::check_chart(out.chart.as_deref())?;
+        let seed = out.seed.unwrap_or(started_unix_ns);
+        Ok(Self { out, at, started_unix_ns, id, seed })
+    }
+
+    /// Takes the lock.
+    pub(super) fn sit(self) -> Result<Sitting<'a>, Failure> {
+        let Self { out, at, started_unix_ns, id, seed } = self;
+        let lock = lock()?;
+        let conduct = Conduct { seed, display: Display::new(out.quiet), stop: stop_flag()? };
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started_unix_ns, &words);
+        run.environment = environment();
+        run.machine = Some(machine::machine());
+        Ok(Sitting { out, at, _lock: lock, conduct, run })
+    }
+}
+
+impl Conduct {
+    /// Says what is done now.
+    pub(super) fn show(&self, message: &str) {
+        self.display.show(message);
+    }
+
+    /// Whether the user wants no more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Does `work`, which says before each sample how far it is, in the words of `text`.
+    pub(super) fn measure<P, T>(
+        &self,
+        text: impl Fn(&Progress<'_, P>) -> String,
+        work: impl FnOnce(Company<'_, P>) -> T,
+    ) -> T {
+        let mut rng = Rng::new(self.seed);
+        work(Company {
+            shuffle: &mut |order| rng.shuffle(order),
+            stop: &|| self.is_stopped(),
+            tell: &mut |progress| self.show(&text(progress)),
+        })
+    }
+}
+
+impl Sitting<'_> {
+    /// Says what will be done, before it is.
+    pub(super) fn announce(&self, text: &str) {
+        if !self.out.quiet {
+            terminal::complain(text);
+        }
+    }
+
+    /// Keeps and shows the run; `any` says whether anything was measured.
+    pub(super) fn conclude(self, any: bool) -> Result<ExitCode, Failure> {
+        let Self { out, at, conduct, mut run, .. } = self;
+        conduct.display.finish();
+        if conduct.is_stopped() {
+            run.outcome = Some(Outcome::Interrupted);
+        }
+        run.took_ns = Nanos(clock::now().0.saturating_sub(at.0));
+        keep(&mut run);
+        result::show(&run, out)?;
+        Ok(ExitCode::from(match (&run.outcome, any) {
+            (Some(_), _) => INTERRUPTED,
+            (None, true) => 0,
+            (None, false) => UNFIT,
+        }))
+    }
+}
+
+/// From what a bench cannot measure here to what is told.
+pub(super) fn unfit(error: PriceError, help: &str) -> Failure {
+    match error {
+        PriceError::Unavailable(why) => Failure::unfit(why).with_help(help),
+        other => Failure::usage(other.to_string()),
+    }
+}
