@@ -18,6 +18,7 @@
 
 pub mod canary;
 mod company;
+mod cost;
 mod cycle;
 mod error;
 pub mod file;
@@ -38,5 +39,6 @@ pub mod walk;
 
 pub use canary::{Canary, register_canary};
 pub use company::{Company, Progress};
+pub use cost::Cost;
 pub use error::PriceError;
 pub use session::{Options, calibrate, touch_pages};

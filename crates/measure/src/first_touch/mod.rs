@@ -32,5 +32,5 @@ mod taken;
 mod userfault;
 mod ways;
 
-pub use plan::{Asked, Cost, Plan, words};
+pub use plan::{Asked, Plan, words};
 pub use rounds::run;

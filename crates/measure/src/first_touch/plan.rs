@@ -3,6 +3,7 @@
 use super::pool::Pool;
 use super::split::Splits;
 use super::ways::{self, Sizes};
+use crate::cost::Cost;
 use crate::error::PriceError;
 use crate::kinds::Kinds;
 use pagewise_kernel::{affinity, limits};
@@ -29,11 +30,6 @@ const PAGE_NS: u64 = 1_200;
 const SPLITTING: Nanos = Nanos::millis(30);
 /// Time of a mapping beside its pages: threads, a child, looks at its pages.
 const START: Nanos = Nanos::millis(4);
-/// Time beyond what is expected after which the whole is stopped.
-const PATIENCE: Nanos = Nanos::secs(20);
-/// The short form is stopped after this.
-const QUICK: Nanos = Nanos::secs(18);
-
 /// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Asked {
@@ -72,23 +68,6 @@ pub struct Plan {
     pub(super) pool: Pool,
     pub(super) cpus: Vec<u32>,
     pub(super) most: limits::MemoryLimit,
-}
-
-/// What a plan takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
-    /// Points.
-    pub points: u64,
-    /// Fresh mappings that will be made.
-    pub mappings: u64,
-    /// About how long it takes.
-    pub about_ns: Nanos,
-    /// When it is stopped, finished or not.
-    pub cap_ns: Nanos,
-    /// Size of each mapping.
-    pub size_bytes: Bytes,
-    /// Most memory taken at a time.
-    pub memory_bytes: Bytes,
 }
 
 impl Plan {
@@ -214,6 +193,12 @@ impl Plan {
         Ok(())
     }
 
+    /// Size of each mapping.
+    #[must_use]
+    pub const fn size(&self) -> Bytes {
+        self.size
+    }
+
     /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
@@ -224,14 +209,9 @@ impl Plan {
         let largest = self.points.iter().map(|point| self.before(point)).max();
         let split = if self.has_split() { Splits::memory(self.kinds) } else { Bytes(0) };
         let file = if self.needs_file() { self.size } else { Bytes(0) };
-        Cost {
-            points: self.points.len() as u64,
-            mappings: self.points.len() as u64 * repeats,
-            about_ns: about,
-            cap_ns: if self.asked.quick { QUICK } else { about + about + PATIENCE },
-            size_bytes: self.size,
-            memory_bytes: largest.unwrap_or_default().max(split) + file,
-        }
+        let memory = largest.unwrap_or_default().max(split) + file;
+        let (points, asked) = (self.points.len(), &self.asked);
+        Cost::of(points, asked.repeats, about, asked.quick).with_memory(memory)
     }
 
     pub(super) fn needs_file(&self) -> bool {
@@ -304,7 +284,7 @@ mod tests {
         let plan = Plan::new(asked(&["on-demand", "map-populate"])).expect("base pages");
         let cost = plan.cost();
         assert_eq!((cost.points, cost.mappings), (3, 9));
-        assert!(cost.cap_ns > cost.about_ns && cost.memory_bytes > cost.size_bytes, "{cost:?}");
+        assert!(cost.cap_ns > cost.about_ns && cost.memory_bytes > plan.size(), "{cost:?}");
         let seldom = plan.points.iter().find(|p| p.every_pages == SELDOM).expect("the waste");
         let pages = plan.size.pages(plan.kinds.base());
         assert_eq!(seldom.used_pages, pages.div_ceil(SELDOM));

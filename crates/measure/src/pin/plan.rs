@@ -2,9 +2,9 @@
 
 use super::means::Means;
 use super::once;
+use crate::cost::Cost;
 use crate::error::PriceError;
 use crate::kinds::Kinds;
-use crate::walk::Cost;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::{SysError, affinity, limits};
 use pagewise_model::pin::{MissingWay, Point, Way};
@@ -18,11 +18,6 @@ const START: Nanos = Nanos::millis(3);
 /// Time of a timed piece, and of one of the short form.
 const PIECE: Nanos = Nanos::millis(1);
 const QUICK_PIECE: Nanos = Nanos(300_000);
-/// Time beyond what is expected after which the whole is stopped.
-const PATIENCE: Nanos = Nanos::secs(20);
-/// The short form is stopped after this.
-const QUICK: Nanos = Nanos::secs(18);
-
 /// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Asked {
@@ -86,14 +81,9 @@ impl Plan {
         let once = START + Nanos(self.piece().0 * u64::from(once::PIECES));
         let about = Nanos(once.0.saturating_mul(mappings));
         let resident = self.asked.kinds.iter().map(|kind| self.kinds.resident(*kind, REGION));
-        let patient = Nanos(about.0.saturating_mul(2)) + PATIENCE;
-        Cost {
-            points: self.points.len() as u64,
-            mappings,
-            about_ns: about,
-            cap_ns: if self.asked.quick { QUICK } else { patient },
-            memory_bytes: resident.max().unwrap_or_default() + Bytes::mib(1),
-        }
+        let (points, asked) = (self.points.len(), &self.asked);
+        let memory = resident.max().unwrap_or_default() + Bytes::mib(1);
+        Cost::of(points, asked.repeats, about, asked.quick).with_memory(memory)
     }
 
     /// Memory that the pieces go through.

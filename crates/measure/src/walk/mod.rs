@@ -26,5 +26,5 @@ mod once;
 mod plan;
 mod rounds;
 
-pub use plan::{Asked, Cost, Parts, Plan};
+pub use plan::{Asked, Parts, Plan};
 pub use rounds::run;

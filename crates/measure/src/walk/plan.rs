@@ -1,6 +1,7 @@
 //! What is to be walked, and what that will take: told before anything is begun.
 
 use super::{bandwidth, grid, once};
+use crate::cost::Cost;
 use crate::error::PriceError;
 use crate::kinds::Kinds;
 use pagewise_kernel::proc::meminfo;
@@ -23,11 +24,6 @@ const PIECE: Nanos = Nanos::millis(1);
 const QUICK_PIECE: Nanos = Nanos(300_000);
 /// Repeats of the bandwidth in the short form.
 const QUICK_RATES: u32 = 3;
-/// Time beyond what is expected after which the whole is stopped.
-const PATIENCE: Nanos = Nanos::secs(20);
-/// The short form is stopped after this.
-const QUICK: Nanos = Nanos::secs(18);
-
 /// Which parts are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
@@ -79,21 +75,6 @@ pub struct Plan {
     pub(super) most: limits::MemoryLimit,
 }
 
-/// What a plan takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
-    /// Points.
-    pub points: u64,
-    /// Fresh mappings that will be walked.
-    pub mappings: u64,
-    /// About how long it takes.
-    pub about_ns: Nanos,
-    /// When it is stopped, finished or not.
-    pub cap_ns: Nanos,
-    /// Most memory taken at a time.
-    pub memory_bytes: Bytes,
-}
-
 impl Plan {
     /// What was asked for, as far as this machine has the pages and the memory.
     ///
@@ -140,16 +121,11 @@ impl Plan {
         let once: u64 = self.points.iter().map(|point| self.time(point).0).sum();
         let rates = bandwidth::time(self.cpus.len()).0 * u64::from(self.rate_repeats());
         let about = once.saturating_mul(repeats).saturating_add(rates);
-        let patient = Nanos(about.saturating_mul(2)) + PATIENCE;
         let sets = self.points.iter().map(|point| self.resident(point)).max().unwrap_or_default();
         let buffers = bandwidth::memory(self.cpus.len(), self.most.bytes);
-        Cost {
-            points: self.points.len() as u64,
-            mappings: self.points.len() as u64 * repeats,
-            about_ns: Nanos(about),
-            cap_ns: if self.asked.quick { QUICK } else { patient },
-            memory_bytes: if self.asked.parts.bandwidth { sets.max(buffers) } else { sets },
-        }
+        let memory = if self.asked.parts.bandwidth { sets.max(buffers) } else { sets };
+        let (points, asked) = (self.points.len(), &self.asked);
+        Cost::of(points, asked.repeats, Nanos(about), asked.quick).with_memory(memory)
     }
 
     /// What one mapping of a point takes of memory.

@@ -45,7 +45,12 @@ fn announcement(plan: &Plan, repeats: u32) -> String {
     format!(
         "{} points, {repeats} fresh mappings of {} for each: {} mappings, about {}, at most {}, in at most \
          {} of memory",
-        cost.points, cost.size_bytes, cost.mappings, cost.about_ns, cost.cap_ns, cost.memory_bytes
+        cost.points,
+        plan.size(),
+        cost.mappings,
+        cost.about_ns,
+        cost.cap_ns,
+        cost.memory_bytes
     )
 }
 

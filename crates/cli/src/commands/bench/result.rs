@@ -3,7 +3,7 @@
 use crate::args::BenchResult;
 use crate::failure::Failure;
 use crate::{store, terminal};
-use pagewise_measure::walk::Cost;
+use pagewise_measure::Cost;
 use pagewise_model::run::Run;
 use std::path::Path;
 
