@@ -33,8 +33,12 @@ impl<T> Fact<T> {
     }
     /// The same fact with its value changed by `f`.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Fact<U> {
+        self.and_then(|value| Fact::Known(f(value)))
+    }
+    /// The fact that `f` finds by the value.
+    pub fn and_then<U>(self, f: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
         match self {
-            Self::Known(value) => Fact::Known(f(value)),
+            Self::Known(value) => f(value),
             Self::Missing(reason) => Fact::Missing(reason),
         }
     }

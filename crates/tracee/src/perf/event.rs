@@ -16,6 +16,28 @@ pub(super) fn attributes(kind: u32, config: u64) -> perf_event_attr {
     attr
 }
 
+/// The same whose records can be told apart and put in order; on from exec on, or from now on.
+pub(super) fn followed(kind: u32, config: u64, on_exec: bool) -> perf_event_attr {
+    let mut attr = attributes(kind, config);
+    if !on_exec {
+        attr.set_enable_on_exec(0);
+        attr.set_disabled(0);
+    }
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr.set_sample_id_all(1);
+    attr
+}
+
+/// Has `attr` tell of mappings of code, names, execs, forks and exits too.
+pub(super) fn tell_of_processes(attr: &mut perf_event_attr) {
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+}
+
 /// Numbers of the online CPUs (`/sys/devices/system/cpu/online`); CPU 0 where that is unreadable.
 pub(super) fn online_cpus() -> Vec<u32> {
     let cpus = parse_list(&std::fs::read("/sys/devices/system/cpu/online").unwrap_or_default());

@@ -27,3 +27,28 @@ pub(super) fn for_each_record(bytes: &[u8], mut take: impl FnMut(u32, u16, &[u8]
     }
     at
 }
+
+/// Records for tests.
+#[cfg(test)]
+pub(super) mod made {
+    use super::HEADER_BYTES;
+
+    pub(in crate::perf) fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+        let size = u16::try_from(HEADER_BYTES + body.len()).unwrap();
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    pub(in crate::perf) fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    pub(in crate::perf) fn pair(first: u32, second: u32) -> u64 {
+        let mut bytes = first.to_ne_bytes().to_vec();
+        bytes.extend(second.to_ne_bytes());
+        u64::from_ne_bytes(bytes.try_into().unwrap())
+    }
+}

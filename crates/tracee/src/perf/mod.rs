@@ -14,6 +14,7 @@
 //! Not seen: processes that outlive the tree's root by the time of [`Observers::finish`], and work
 //! of kernel threads. Overhead: each module's text.
 
+mod drainer;
 mod event;
 pub mod faults;
 mod header;
@@ -21,7 +22,10 @@ mod merge;
 mod profile;
 mod record;
 mod ring;
+mod rings;
+mod running;
 mod sampling;
+mod side_band;
 mod stacks;
 mod streams;
 mod walks;
@@ -69,20 +73,13 @@ impl Observers {
     #[must_use]
     pub fn finish(self) -> Observed {
         Observed {
-            samples: concluded(self.samples, Sampling::finish),
-            profile: concluded(self.profile, Profiling::finish),
-            walks: concluded(self.walks, WalkCounters::finish),
+            samples: self.samples.and_then(Sampling::finish),
+            profile: self.profile.and_then(Profiling::finish),
+            walks: self.walks.and_then(WalkCounters::finish),
         }
     }
 }
 
 fn not_asked<T>() -> Fact<T> {
     Fact::missing("not asked for in this run")
-}
-
-fn concluded<T, U>(started: Fact<T>, finish: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
-    match started {
-        Fact::Known(started) => finish(started),
-        Fact::Missing(reason) => Fact::Missing(reason),
-    }
 }

@@ -4,6 +4,7 @@
 //! Unknown types are passed over.
 
 use super::header::{for_each_record, is_in_kernel};
+use super::words;
 use pagewise_kernel::perf::bindings::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES,
     PERF_RECORD_SAMPLE,
@@ -59,39 +60,29 @@ fn kernel_part(chain: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 fn word(body: &[u8], index: usize) -> Option<u64> {
-    let bytes = body.get(index.checked_mul(8)?..)?.first_chunk::<8>()?;
-    Some(u64::from_ne_bytes(*bytes))
+    words::word(body, index.checked_mul(8)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::header::MODE_KERNEL;
+    use super::super::header::made::{record, words};
     use super::*;
 
     /// Recorded on Linux 6.18 x86-64 with the attributes of `sampling`: see the note beside it.
     const RECORDED: &[u8] = include_bytes!("../../fixtures/perf-ring.bin");
 
     fn sample(misc: u16, chain: &[u64]) -> Vec<u8> {
-        let words: Vec<u64> =
-            [7, 0x10_0000_0001, 99, chain.len() as u64].iter().chain(chain).copied().collect();
-        record(PERF_RECORD_SAMPLE, misc, &words)
-    }
-
-    fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
-        let size = u16::try_from(8 + words.len() * 8).unwrap();
-        let mut bytes = kind.to_ne_bytes().to_vec();
-        bytes.extend(misc.to_ne_bytes());
-        bytes.extend(size.to_ne_bytes());
-        bytes.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
-        bytes
+        let head = [7, 0x10_0000_0001, 99, chain.len() as u64];
+        record(PERF_RECORD_SAMPLE, misc, &words(&[&head[..], chain].concat()))
     }
 
     #[test]
     fn records_of_each_kind_parse() {
         let mut bytes = sample(MODE_KERNEL, &[PERF_CONTEXT_KERNEL, 7, 8, 9]);
         bytes.extend(sample(2, &[]));
-        bytes.extend(record(PERF_RECORD_LOST, 0, &[1, 42]));
-        bytes.extend(record(4, 0, &[0]));
+        bytes.extend(record(PERF_RECORD_LOST, 0, &words(&[1, 42])));
+        bytes.extend(record(4, 0, &words(&[0])));
         bytes.extend(sample(MODE_KERNEL, &[]));
         let want = [
             Record::Kernel(vec![7, 8, 9]),

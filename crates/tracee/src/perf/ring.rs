@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One event with its ring.
 #[derive(Debug)]
 pub(super) struct Ring {
+    cpu: i32,
     base: NonNull<u8>,
     map_bytes: usize,
     data_bytes: usize,
@@ -39,7 +40,8 @@ impl Ring {
         cpu: u32,
         wanted_bytes: usize,
     ) -> Result<Self, SysError> {
-        let event = perf::open(attr, pid, i32::try_from(cpu).unwrap_or(i32::MAX), None, 0)?;
+        let cpu = i32::try_from(cpu).unwrap_or(i32::MAX);
+        let event = perf::open(attr, pid, cpu, None, 0)?;
         let page_bytes = rustix::param::page_size();
         let mut data_bytes = wanted_bytes.max(page_bytes);
         loop {
@@ -47,7 +49,7 @@ impl Ring {
             match map(&event, map_bytes) {
                 Ok(base) => {
                     let moved = Vec::new();
-                    return Ok(Self { base, map_bytes, data_bytes, page_bytes, moved, event });
+                    return Ok(Self { cpu, base, map_bytes, data_bytes, page_bytes, moved, event });
                 }
                 Err(error) if data_bytes == page_bytes => return Err(error),
                 Err(_) => data_bytes /= 2,
@@ -55,15 +57,28 @@ impl Ring {
         }
     }
 
-    /// Opens `attr` for thread `tid` on `cpu`, the one of this ring, into which it writes; gives the
-    /// number by which its records name it.
+    /// One on each of `cpus`; what has gone offline meanwhile is left out.
+    pub(super) fn open_each(
+        attr: &perf_event_attr,
+        pid: i32,
+        cpus: &[u32],
+        wanted_bytes: usize,
+    ) -> Result<Vec<Self>, SysError> {
+        let open = |cpu: &u32| match Self::open(attr, pid, *cpu, wanted_bytes) {
+            Err(error) if error.errno() == Some(libc::ENODEV) => None,
+            opened => Some(opened),
+        };
+        cpus.iter().filter_map(open).collect()
+    }
+
+    /// Opens `attr` for thread `tid` on the CPU of this ring, into which it writes; gives the number by
+    /// which its records name it.
     pub(super) fn open_event(
         &self,
         attr: &perf_event_attr,
         tid: i32,
-        cpu: i32,
     ) -> Result<(u64, OwnedFd), SysError> {
-        let event = perf::open(attr, tid, cpu, None, 0)?;
+        let event = perf::open(attr, tid, self.cpu, None, 0)?;
         perf::redirect(event.as_fd(), self.event())?;
         Ok((perf::id(event.as_fd())?, event))
     }

@@ -46,12 +46,8 @@ impl Choice {
         if kind == Kind::Begin {
             attr.set_exclude_callchain_kernel(1);
             attr.sample_regs_user = self.layout.registers();
-            attr.set_mmap(1);
-            attr.set_mmap2(1);
+            event::tell_of_processes(&mut attr);
             attr.set_mmap_data(1);
-            attr.set_comm(1);
-            attr.set_comm_exec(1);
-            attr.set_task(1);
         }
         attr
     }
@@ -69,15 +65,8 @@ impl Choice {
 
     /// An event that is on when all are, with neither fields nor a period yet.
     pub(super) fn plain(&self, kind: u32, config: u64) -> perf_event_attr {
-        let mut attr = event::attributes(kind, config);
-        if !self.on_exec {
-            attr.set_enable_on_exec(0);
-            attr.set_disabled(0);
-        }
+        let mut attr = event::followed(kind, config, self.on_exec);
         attr.set_exclude_kernel(u64::from(!self.kernel));
-        attr.set_use_clockid(1);
-        attr.clockid = libc::CLOCK_MONOTONIC;
-        attr.set_sample_id_all(1);
         attr
     }
 }

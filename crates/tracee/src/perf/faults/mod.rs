@@ -30,16 +30,15 @@ mod tracepoint;
 
 use super::event;
 use super::merge::{Merge, Timed};
-use super::ring::Ring;
+use super::rings::Rings;
 use attributes::Choice;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Stacks;
 use pagewise_model::fault::event::{Event, What};
-use record::{Layout, Streams};
-pub(super) use record::{TRAILER_BYTES, mapping};
+use record::{Kind, Layout};
 use stacks::StackRings;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use tracepoint::Tracepoints;
 
 /// Wanted size of a ring.
@@ -80,11 +79,8 @@ pub struct Sees {
 /// The rings of one program, one for each CPU.
 #[derive(Debug)]
 pub struct FaultRings {
-    rings: Vec<(i32, Ring)>,
-    /// The events, all of which write into a ring.
-    events: Vec<OwnedFd>,
+    rings: Rings<Kind>,
     choice: Choice,
-    streams: Streams,
     stacks: Option<StackRings>,
     merge: Merge<Event>,
     /// When the rings were emptied last.
@@ -148,20 +144,9 @@ impl FaultRings {
         // Stacks of all faults take as much room as the faults.
         let shares = if choice.stacks == Stacks::Copied { 2 } else { 1 };
         let ring_bytes = ring_bytes(cpus.len() * shares);
-        let mut rings = Vec::new();
-        for cpu in cpus {
-            match Ring::open(&event::ring(LEAST_RING_BYTES), 0, cpu, ring_bytes) {
-                Ok(ring) => rings.push((i32::try_from(cpu).unwrap_or(i32::MAX), ring)),
-                // A CPU that has gone offline meanwhile.
-                Err(error) if error.errno() == Some(libc::ENODEV) => {}
-                Err(error) => return Err(error),
-            }
-        }
         Ok(Self {
-            rings,
-            events: Vec::new(),
+            rings: Rings::open(&cpus, ring_bytes, LEAST_RING_BYTES, !choice.on_exec)?,
             choice,
-            streams: Streams::new(!choice.on_exec),
             stacks: StackRings::open(&choice),
             merge: Merge::default(),
             emptied: Nanos(0),
@@ -173,16 +158,7 @@ impl FaultRings {
     /// Opens the events of thread `tid` on every CPU, each kind on all CPUs before the next.
     fn add_thread(&mut self, tid: i32) -> Result<(), SysError> {
         for (kind, attr) in self.choice.events() {
-            for (cpu, ring) in &self.rings {
-                match ring.open_event(&attr, tid, *cpu) {
-                    Ok((id, event)) => {
-                        self.streams.add(id, kind, tid);
-                        self.events.push(event);
-                    }
-                    Err(error) if error.errno() == Some(libc::ENODEV) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            self.rings.add_event(kind, &attr, tid)?;
         }
         if let Some(stacks) = &mut self.stacks {
             stacks.add_thread(tid);
@@ -210,7 +186,7 @@ impl FaultRings {
     /// Descriptors that become readable when a ring is a quarter full.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let stacks = self.stacks.iter().flat_map(StackRings::descriptors);
-        self.rings.iter().map(|(_, ring)| ring.event()).chain(stacks)
+        self.rings.descriptors().chain(stacks)
     }
 
     /// Empties the rings. What was there before the last time can be taken then: another CPU may still
@@ -240,22 +216,21 @@ impl FaultRings {
 
     fn collect(&mut self) {
         self.collect_faults();
-        let faults = self.rings.len();
+        let faults = self.rings.count();
         if let Some(stacks) = &mut self.stacks {
             stacks.collect(&mut |ring, event| self.merge.add(faults + ring, event));
         }
     }
 
     fn collect_faults(&mut self) {
-        let fields = self.choice.codes.map(|codes| codes.fields);
-        for (number, (_, ring)) in self.rings.iter_mut().enumerate() {
-            let (bytes, layout) = (ring.drain(), self.choice.layout);
-            record::parse(bytes, layout, fields, &mut self.streams, &mut |event| {
+        let (layout, fields) = (self.choice.layout, self.choice.codes.map(|codes| codes.fields));
+        self.rings.drain(|number, bytes, streams| {
+            record::parse(bytes, layout, fields, streams, &mut |event| {
                 if event.at_ns >= self.since || counts_before(&event) {
                     self.merge.add(number, event);
                 }
             });
-        }
+        });
         self.emptied = clock::now();
     }
 }

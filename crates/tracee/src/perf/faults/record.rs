@@ -1,24 +1,21 @@
 //! The records of the fault rings as events: pure functions on bytes.
 //!
-//! All records ([`super::super::header`]) but samples end with a trailer of thread, time and event
-//! number (perf_event_open(2), `sample_id_all`). Which of the three events made a sample is told by
-//! its number, the first word. Unknown types are passed over.
+//! All records ([`super::super::header`]) but samples are read by `side_band`. Which of the three events
+//! made a sample is told by its number, the first word. Unknown types are passed over.
 
 use super::tracepoint::Fields;
 use crate::perf::header::{for_each_record, is_in_kernel};
+use crate::perf::side_band::{self, SideBand};
 use crate::perf::streams;
 use crate::perf::words::{Words, halves, word};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::{
-    Begin, CallStack, Chain, End, ErrorCode, Event, Map, Registers, What,
+    Begin, CallStack, Chain, End, ErrorCode, Event, Registers, What,
 };
 use pagewise_model::{Bytes, Nanos};
 
 /// The events of faults, by what they tell of.
 pub(super) type Streams = streams::Streams<Kind>;
-
-/// Thread, time, number of the event.
-pub(in crate::perf) const TRAILER_BYTES: usize = 24;
 
 /// Which event a sample is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,51 +167,16 @@ fn error_code(raw: &[u8], tid: i32, fields: Fields) -> Option<ErrorCode> {
 }
 
 fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
-    let trailer = body.len().checked_sub(TRAILER_BYTES)?;
-    let at_ns = Nanos(word(body, trailer + 8)?);
-    let is_loss = matches!(record, b::PERF_RECORD_LOST | b::PERF_RECORD_LOST_SAMPLES);
-    let (about, id) = (halves(word(body, trailer)?).1, word(body, trailer + 16)?);
-    if !is_loss && !streams.accepts(id, about) {
-        return None;
-    }
-    let body = &body[..trailer];
-    let what = match record {
-        b::PERF_RECORD_MMAP2 => What::Map(mapping(body)?),
-        b::PERF_RECORD_COMM if u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0 => {
-            What::Exec { pid: halves(word(body, 0)?).0 }
-        }
-        b::PERF_RECORD_FORK => {
-            let (pid, parent_pid) = halves(word(body, 0)?);
-            What::Fork { pid, parent_pid }
-        }
-        b::PERF_RECORD_EXIT => {
-            let (pid, tid) = (halves(word(body, 0)?).0, halves(word(body, 8)?).0);
-            streams.forget(tid);
-            What::Exit { pid, tid }
-        }
-        b::PERF_RECORD_LOST => What::Lost { records: word(body, 8)? },
-        b::PERF_RECORD_LOST_SAMPLES => What::Lost { records: word(body, 0)? },
-        // How many it leaves out is not told: at least one.
-        b::PERF_RECORD_THROTTLE => What::Lost { records: 1 },
-        _ => return None,
+    let (at_ns, told) = side_band::read(record, misc, body, streams)?;
+    let what = match told {
+        SideBand::Map(map) => What::Map(map),
+        SideBand::Name { pid, is_exec: true, .. } => What::Exec { pid },
+        SideBand::Name { .. } => return None,
+        SideBand::Fork { pid, parent_pid } => What::Fork { pid, parent_pid },
+        SideBand::Exit { pid, tid } => What::Exit { pid, tid },
+        SideBand::Lost(records) => What::Lost { records },
     };
     Some(Event { at_ns, what })
-}
-
-/// A mapping: pid and tid, start, length, offset, device, inode, generation, protection and flags, name.
-pub(in crate::perf) fn mapping(body: &[u8]) -> Option<Map> {
-    const NAME_AT: usize = 64;
-    let (protection, flags) = halves(word(body, 56)?);
-    let name = body.get(NAME_AT..)?.split(|byte| *byte == 0).next()?;
-    Some(Map {
-        pid: halves(word(body, 0)?).0,
-        start_address: word(body, 8)?,
-        size_bytes: Bytes(word(body, 16)?),
-        offset_bytes: Bytes(word(body, 24)?),
-        is_executable: protection & libc::PROT_EXEC != 0,
-        is_shared: flags & libc::MAP_SHARED != 0,
-        path: String::from_utf8_lossy(name).into_owned(),
-    })
 }
 
 /// What the words of a sample mean by its layout.
@@ -235,4 +197,4 @@ impl Words<'_> {
 
 #[cfg(test)]
 #[path = "tests.rs"]
-pub(super) mod tests;
+mod tests;

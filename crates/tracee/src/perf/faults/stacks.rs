@@ -16,7 +16,7 @@ use super::attributes::Choice;
 use crate::perf::event;
 use crate::perf::header::{for_each_record, is_in_kernel};
 use crate::perf::ring::Ring;
-use crate::perf::words::{Words, halves};
+use crate::perf::words::{Words, halves, word};
 use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Stacks;
@@ -37,7 +37,7 @@ const REGISTERS: u64 = 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8;
 /// The rings, one for each CPU.
 #[derive(Debug)]
 pub(super) struct StackRings {
-    rings: Vec<(i32, Ring)>,
+    rings: Vec<Ring>,
     /// The events that write into them.
     events: Vec<OwnedFd>,
     choice: Choice,
@@ -53,31 +53,28 @@ impl StackRings {
         let bytes = if is_all { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
         // The kernel may give less: half of it is reckoned with.
         let attr = event::ring(bytes / 2);
-        let open = |cpu: u32| {
-            let ring = Ring::open(&attr, 0, cpu, bytes).ok()?;
-            Some((i32::try_from(cpu).unwrap_or(i32::MAX), ring))
-        };
+        let open = |cpu: u32| Ring::open(&attr, 0, cpu, bytes).ok();
         let rings = event::online_cpus().into_iter().filter_map(open).collect();
         Some(Self { rings, events: Vec::new(), choice: *choice })
     }
 
     /// Opens the events of thread `tid`. Where that is refused it has no stacks.
     pub(super) fn add_thread(&mut self, tid: i32) {
-        for (cpu, ring) in &self.rings {
+        for ring in &self.rings {
             let mut attrs = A_SECOND.iter().map(|rate| attributes(&self.choice, *rate));
-            let opened = attrs.find_map(|attr| ring.open_event(&attr, tid, *cpu).ok());
+            let opened = attrs.find_map(|attr| ring.open_event(&attr, tid).ok());
             self.events.extend(opened.map(|(_, event)| event));
         }
     }
 
     /// Descriptors that become readable when a ring is a quarter full.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|(_, ring)| ring.event())
+        self.rings.iter().map(Ring::event)
     }
 
     /// Empties the rings; tells of each event which of them it was in.
     pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, Event)) {
-        for (number, (_, ring)) in self.rings.iter_mut().enumerate() {
+        for (number, ring) in self.rings.iter_mut().enumerate() {
             parse(ring.drain(), &mut |event| take(number, event));
         }
     }
@@ -112,7 +109,7 @@ fn parse(bytes: &[u8], take: &mut dyn FnMut(Event)) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
             b::PERF_RECORD_SAMPLE => stack(is_in_kernel(misc), body),
-            b::PERF_RECORD_LOST => lost(body, 1),
+            b::PERF_RECORD_LOST => lost(body, 8),
             b::PERF_RECORD_LOST_SAMPLES => lost(body, 0),
             _ => None,
         };
@@ -143,21 +140,17 @@ fn stack(in_kernel: bool, body: &[u8]) -> Option<Event> {
     Some(Event { at_ns, what: What::Stack(stack) })
 }
 
-/// The number stands at word `at`, the time in the last one.
+/// The number stands at byte `at`, the time in the last word.
 fn lost(body: &[u8], at: usize) -> Option<Event> {
-    let word = |at: usize| {
-        let mut words = Words(body.get(at.checked_mul(8)?..)?);
-        words.next()
-    };
-    let at_ns = Nanos(word((body.len() / 8).checked_sub(1)?)?);
-    Some(Event { at_ns, what: What::LostStacks { stacks: word(at)? } })
+    let at_ns = Nanos(word(body, (body.len() / 8).checked_sub(1)? * 8)?);
+    Some(Event { at_ns, what: What::LostStacks { stacks: word(body, at)? } })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::faults::record::tests::{pair, record, words};
     use crate::perf::header::MODE_KERNEL;
+    use crate::perf::header::made::{pair, record, words};
     use proptest::prelude::*;
 
     fn events(bytes: &[u8]) -> Vec<Event> {

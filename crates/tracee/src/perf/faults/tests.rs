@@ -1,5 +1,7 @@
 use super::*;
-use crate::perf::header::{HEADER_BYTES, MODE_KERNEL};
+use crate::perf::header::MODE_KERNEL;
+use crate::perf::header::made::{pair, record, words};
+use pagewise_model::fault::event::Map;
 use proptest::prelude::*;
 
 /// Recorded on Linux 6.18 x86-64 with the attributes of this module: see the note beside it.
@@ -16,25 +18,6 @@ fn streams(ids: &[u64]) -> Streams {
     let each = if ids.len().is_multiple_of(4) { 4 } else { 3 };
     ids.iter().zip(order.take(each).cycle()).for_each(|(id, kind)| streams.add(*id, kind, 7));
     streams
-}
-
-pub(crate) fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
-    let size = u16::try_from(HEADER_BYTES + body.len()).unwrap();
-    let mut bytes = kind.to_ne_bytes().to_vec();
-    bytes.extend(misc.to_ne_bytes());
-    bytes.extend(size.to_ne_bytes());
-    bytes.extend(body);
-    bytes
-}
-
-pub(crate) fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-}
-
-pub(crate) fn pair(first: u32, second: u32) -> u64 {
-    let mut bytes = first.to_ne_bytes().to_vec();
-    bytes.extend(second.to_ne_bytes());
-    u64::from_ne_bytes(bytes.try_into().unwrap())
 }
 
 fn events(bytes: &[u8], layout: Layout) -> (Vec<Event>, usize) {

@@ -72,13 +72,11 @@ impl Counts {
             })
             .collect();
         stacks.sort_by(|a, b| {
-            let place = |frame: &UserFrame| (frame.path.clone(), frame.offset_bytes);
-            let same = || a.user.iter().map(place).cmp(b.user.iter().map(place));
             b.count
                 .cmp(&a.count)
                 .then_with(|| a.process.cmp(&b.process))
                 .then_with(|| a.kernel.cmp(&b.kernel))
-                .then_with(same)
+                .then_with(|| a.user.iter().map(place).cmp(b.user.iter().map(place)))
         });
         StackSamples { stacks, period_ns, lost: self.lost }
     }
@@ -87,6 +85,10 @@ impl Counts {
         let path = self.spaces.text(code.path).to_owned();
         UserFrame { path, offset_bytes: Bytes(code.offset), function: None }
     }
+}
+
+fn place(frame: &UserFrame) -> (&str, Bytes) {
+    (&frame.path, frame.offset_bytes)
 }
 
 #[cfg(test)]

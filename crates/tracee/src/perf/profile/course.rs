@@ -4,6 +4,7 @@
 //! Its CPU time by the kernel's ticks and its faults are read before and after, so that something is
 //! known without the right to sample: a process that has been waited for by then has none left.
 
+use super::Profiling;
 use super::running::follow;
 use crate::recorder::{Target, Until};
 use pagewise_kernel::clock;
@@ -30,10 +31,7 @@ pub fn profile_running(target: &Target, until: &Until<'_>) -> (Fact<StackSamples
         let (before, after) = (before.known()?, after.known()?);
         Some(of(after).saturating_sub(of(before)))
     };
-    let samples = match profiling {
-        Fact::Known(profiling) => profiling.finish(),
-        Fact::Missing(why) => Fact::Missing(why),
-    };
+    let samples = profiling.and_then(Profiling::finish);
     let course = Course {
         pid,
         threads,

@@ -1,14 +1,13 @@
 //! The records of the rings of a profile: pure functions on bytes.
 //!
-//! Samples hold the number of their event, IP, TID, TIME and CALLCHAIN, in that order; all others end
-//! with a trailer of thread, time and event number (perf_event_open(2), `sample_id_all`). Unknown types
-//! are passed over, and so is what a thread's second event tells (`streams`).
+//! Samples hold the number of their event, IP, TID, TIME and CALLCHAIN, in that order; all others are read
+//! by `side_band`. Unknown types are passed over, and so is what a thread's second event tells (`streams`).
 
-use crate::perf::faults::{TRAILER_BYTES, mapping};
 use crate::perf::header::{for_each_record, is_in_kernel};
 use crate::perf::merge::Timed;
+use crate::perf::side_band::{self, SideBand};
 use crate::perf::streams;
-use crate::perf::words::{Words, halves, word};
+use crate::perf::words::{Words, halves};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::Nanos;
 use pagewise_model::fault::event::Map;
@@ -86,72 +85,32 @@ fn sample(misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
 }
 
 fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
-    let trailer = body.len().checked_sub(TRAILER_BYTES)?;
-    let (about, id) = (halves(word(body, trailer)?).1, word(body, trailer + 16)?);
-    let at_ns = Nanos(word(body, trailer + 8)?);
-    let is_loss = matches!(record, b::PERF_RECORD_LOST | b::PERF_RECORD_LOST_SAMPLES);
-    if !is_loss && !streams.accepts(id, about) {
-        return None;
-    }
-    let body = &body[..trailer];
-    let told = match record {
-        b::PERF_RECORD_MMAP2 => Told::Map(mapping(body)?),
-        b::PERF_RECORD_COMM => {
-            let is_exec = u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0;
-            name(body, is_exec)?
+    let (at_ns, told) = side_band::read(record, misc, body, streams)?;
+    let told = match told {
+        SideBand::Map(map) => Told::Map(map),
+        // The name of another thread than the first is that of a thread.
+        SideBand::Name { pid, tid, name, is_exec } if is_exec || pid == tid => {
+            Told::Name { pid, name, is_exec }
         }
-        b::PERF_RECORD_FORK => {
-            let (pid, parent_pid) = halves(word(body, 0)?);
-            Told::Fork { pid, parent_pid }
-        }
-        b::PERF_RECORD_EXIT => {
-            streams.forget(halves(word(body, 8)?).0);
-            return None;
-        }
-        b::PERF_RECORD_LOST => Told::Lost(word(body, 8)?),
-        b::PERF_RECORD_LOST_SAMPLES => Told::Lost(word(body, 0)?),
-        // How many it leaves out is not told: at least one.
-        b::PERF_RECORD_THROTTLE => Told::Lost(1),
-        _ => return None,
+        SideBand::Fork { pid, parent_pid } => Told::Fork { pid, parent_pid },
+        SideBand::Lost(count) => Told::Lost(count),
+        SideBand::Name { .. } | SideBand::Exit { .. } => return None,
     };
     Some(Event { at_ns, told })
-}
-
-/// pid and tid, name. The name of another thread than the first is that of a thread.
-fn name(body: &[u8], is_exec: bool) -> Option<Told> {
-    const NAME_AT: usize = 8;
-    let (pid, tid) = halves(word(body, 0)?);
-    let name = body.get(NAME_AT..)?.split(|byte| *byte == 0).next()?;
-    let name = String::from_utf8_lossy(name).into_owned();
-    (is_exec || pid == tid).then_some(Told::Name { pid, name, is_exec })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::perf::header::MODE_KERNEL;
+    use crate::perf::header::made::{pair, record, words};
     use proptest::prelude::*;
 
     const USER: u16 = 2;
 
-    fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
-        let size = u16::try_from(8 + words.len() * 8).unwrap();
-        let mut bytes = kind.to_ne_bytes().to_vec();
-        bytes.extend(misc.to_ne_bytes());
-        bytes.extend(size.to_ne_bytes());
-        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-        bytes
-    }
-
-    fn pair(first: i32, second: i32) -> u64 {
-        let [a, b, c, d] = first.to_ne_bytes();
-        let [e, f, g, h] = second.to_ne_bytes();
-        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
-    }
-
     fn sample(misc: u16, chain: &[u64]) -> Vec<u8> {
         let head = [1, 0xabc, pair(7, 8), 99, chain.len() as u64];
-        record(b::PERF_RECORD_SAMPLE, misc, &[&head[..], chain].concat())
+        record(b::PERF_RECORD_SAMPLE, misc, &words(&[&head[..], chain].concat()))
     }
 
     fn read(bytes: &[u8]) -> Vec<Told> {
@@ -178,7 +137,7 @@ mod tests {
     fn names_forks_and_losses_are_told() {
         let name = u64::from_ne_bytes(*b"cat\0\0\0\0\0");
         let trailer = [pair(7, 7), 50, 1];
-        let with = |words: &[u64]| [words, &trailer[..]].concat();
+        let with = |body: &[u64]| words(&[body, &trailer[..]].concat());
         let exec = u16::try_from(b::PERF_RECORD_MISC_COMM_EXEC).unwrap();
         let bytes = [
             record(b::PERF_RECORD_COMM, exec, &with(&[pair(7, 7), name])),

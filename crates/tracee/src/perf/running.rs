@@ -1,0 +1,65 @@
+//! Following a process that is running already, without stopping it.
+//!
+//! Every thread gets its own events. Threads that are made meanwhile inherit them from a thread
+//! that has some, or are found by listing again, until a listing holds nothing new; one that was
+//! found and has inherited as well is counted once (`streams`).
+//!
+//! The process is not stopped, traced or written to. perf_event_open(2) asks for the right to read
+//! it (`PTRACE_MODE_READ_REALCREDS`), which `ptrace_scope` does not narrow. Cost to it: some 5 us of
+//! interrupts per thread, event and CPU, once.
+
+use pagewise_kernel::SysError;
+use pagewise_kernel::proc::{maps, tree};
+use pagewise_model::Bytes;
+use pagewise_model::fault::event::Map;
+
+/// Listings after which the newest threads are taken to have inherited.
+const MOST_LISTINGS: u32 = 20;
+
+/// Has `add` open the events in `rings` of every thread of process `pid` that `owns` says has none.
+///
+/// # Errors
+/// What `add` says of a thread that lives; ESRCH where there is none.
+pub(super) fn add_threads<R>(
+    rings: &mut R,
+    pid: i32,
+    owns: fn(&R, i32) -> bool,
+    add: fn(&mut R, i32) -> Result<(), SysError>,
+) -> Result<(), SysError> {
+    let mut has_any = false;
+    for _ in 0..MOST_LISTINGS {
+        let listed = tree::threads(pid)?;
+        let new: Vec<i32> = listed.into_iter().filter(|tid| !owns(rings, *tid)).collect();
+        let mut added = false;
+        for tid in new {
+            match add(rings, tid) {
+                Ok(()) => added = true,
+                // It has ended since it was listed, or is ending.
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !added {
+            break;
+        }
+        has_any = true;
+    }
+    if has_any {
+        return Ok(());
+    }
+    let subject = format!("process {pid}");
+    Err(SysError::new("perf_event_open", subject, rustix::io::Errno::SRCH))
+}
+
+/// What process `pid` has mapped; nothing where it has ended.
+pub(super) fn mapped(pid: i32) -> impl Iterator<Item = Map> {
+    maps::read(pid).unwrap_or_default().into_iter().map(move |mapping| Map {
+        pid,
+        start_address: mapping.start,
+        size_bytes: mapping.size(),
+        offset_bytes: Bytes(mapping.offset),
+        is_executable: mapping.perms.exec,
+        is_shared: mapping.perms.shared,
+        path: mapping.path.to_string_lossy().into_owned(),
+    })
+}

@@ -1,0 +1,96 @@
+//! What rings tell beside samples: mappings, names, forks, exits and losses; pure functions on bytes.
+//!
+//! Each of these records ends with a trailer of thread, time and event number (perf_event_open(2),
+//! `sample_id_all`), and those of a thread's second event are passed over (`streams`).
+
+use super::streams::Streams;
+use super::words::{halves, word};
+use pagewise_kernel::perf::bindings as b;
+use pagewise_model::fault::event::Map;
+use pagewise_model::{Bytes, Nanos};
+
+/// Thread, time, number of the event.
+const TRAILER_BYTES: usize = 24;
+
+/// What is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SideBand {
+    Map(Map),
+    /// A thread has a name; its process is another program if it has executed one.
+    Name {
+        pid: i32,
+        tid: i32,
+        name: String,
+        is_exec: bool,
+    },
+    Fork {
+        pid: i32,
+        parent_pid: i32,
+    },
+    Exit {
+        pid: i32,
+        tid: i32,
+    },
+    /// The kernel has left out so many records.
+    Lost(u64),
+}
+
+/// What a record of type `record` tells, and when it was so; nothing of types that are not known.
+pub(super) fn read<K: Copy>(
+    record: u32,
+    misc: u16,
+    body: &[u8],
+    streams: &mut Streams<K>,
+) -> Option<(Nanos, SideBand)> {
+    let trailer = body.len().checked_sub(TRAILER_BYTES)?;
+    let (about, id) = (halves(word(body, trailer)?).1, word(body, trailer + 16)?);
+    let at_ns = Nanos(word(body, trailer + 8)?);
+    let is_loss = matches!(record, b::PERF_RECORD_LOST | b::PERF_RECORD_LOST_SAMPLES);
+    if !is_loss && !streams.accepts(id, about) {
+        return None;
+    }
+    let body = &body[..trailer];
+    let told = match record {
+        b::PERF_RECORD_MMAP2 => SideBand::Map(mapping(body)?),
+        b::PERF_RECORD_COMM => {
+            let (pid, tid) = halves(word(body, 0)?);
+            let is_exec = u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0;
+            SideBand::Name { pid, tid, name: name(body, 8)?, is_exec }
+        }
+        b::PERF_RECORD_FORK => {
+            let (pid, parent_pid) = halves(word(body, 0)?);
+            SideBand::Fork { pid, parent_pid }
+        }
+        b::PERF_RECORD_EXIT => {
+            let (pid, tid) = (halves(word(body, 0)?).0, halves(word(body, 8)?).0);
+            streams.forget(tid);
+            SideBand::Exit { pid, tid }
+        }
+        b::PERF_RECORD_LOST => SideBand::Lost(word(body, 8)?),
+        b::PERF_RECORD_LOST_SAMPLES => SideBand::Lost(word(body, 0)?),
+        // How many it leaves out is not told: at least one.
+        b::PERF_RECORD_THROTTLE => SideBand::Lost(1),
+        _ => return None,
+    };
+    Some((at_ns, told))
+}
+
+/// A mapping: pid and tid, start, length, offset, device, inode, generation, protection and flags, name.
+fn mapping(body: &[u8]) -> Option<Map> {
+    let (protection, flags) = halves(word(body, 56)?);
+    Some(Map {
+        pid: halves(word(body, 0)?).0,
+        start_address: word(body, 8)?,
+        size_bytes: Bytes(word(body, 16)?),
+        offset_bytes: Bytes(word(body, 24)?),
+        is_executable: protection & libc::PROT_EXEC != 0,
+        is_shared: flags & libc::MAP_SHARED != 0,
+        path: name(body, 64)?,
+    })
+}
+
+/// The text from byte `at` to the next 0.
+fn name(body: &[u8], at: usize) -> Option<String> {
+    let text = body.get(at..)?.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
