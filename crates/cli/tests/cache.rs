@@ -7,7 +7,7 @@ mod code;
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{PROGRAM, Place, said};
+use helper::{PROGRAM, Place, as_nobody, is_root, said};
 use pagewise_kernel::file_view::{FileView, open_regular};
 use pagewise_kernel::page_size;
 use pagewise_model::cache::{CacheOutcome, CachedFile, Slot};
@@ -17,7 +17,7 @@ use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, SystemTime};
 
 const SIZE: Bytes = Bytes::mib(8);
@@ -117,7 +117,7 @@ fn a_file_in_small_folios_is_all_on_huge_pages_afterwards_and_gone_when_evicted(
 #[test]
 fn whoever_may_only_read_a_file_makes_it_huge() {
     const TEST: &str = "whoever_may_only_read_a_file_makes_it_huge";
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return println!("SKIP {TEST}: only root can become another account");
     }
     let (place, path) = with_file();
@@ -125,9 +125,8 @@ fn whoever_may_only_read_a_file_makes_it_huge() {
     let program = place.path().join("pagewise");
     std::fs::copy(PROGRAM, &program).unwrap();
     let as_nobody = |verb: &str| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
-        let done = command.arg(&program).args(["cache", verb, "--json"]).arg(&path).output();
+        let mut command = as_nobody(&program);
+        let done = command.args(["cache", verb, "--json"]).arg(&path).output();
         told(&done.unwrap())
     };
     let (shown, code) = as_nobody("show");

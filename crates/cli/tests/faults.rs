@@ -26,7 +26,7 @@ mod timed;
 #[path = "faults/touch.rs"]
 mod touch;
 
-use helper::{Place, said};
+use helper::{NOBODY, Place, compile, said, users};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use std::io::Read;
@@ -37,8 +37,6 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A user that has no rights beyond everybody's.
-const NOBODY: u32 = 65534;
 const PAGES: u64 = 300;
 
 /// The programs under test, where everybody may execute them; `None` without a C compiler.
@@ -57,11 +55,9 @@ impl Programs {
     }
 
     fn build() -> Option<Self> {
-        let dir = tempfile::Builder::new().prefix("pagewise-faults-").tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        std::fs::copy(helper::PROGRAM, dir.path().join("pagewise")).unwrap();
-        let is_built = compile("faults.c", &["-g", "-pthread"], &dir.path().join("faults"));
-        is_built.then_some(Self { dir })
+        let dir = helper::open_place("pagewise-faults-");
+        let options = ["-O1", "-g", "-pthread"];
+        compile("faults.c", &options, &dir.path().join("faults")).then_some(Self { dir })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -83,24 +79,6 @@ impl Programs {
             command.uid(user).gid(user).env("XDG_STATE_HOME", self.path(&format!("state-{user}")));
         }
         command
-    }
-}
-
-/// Builds one of the small C programs; false without a C compiler, or without libraries that the
-/// options ask for.
-fn compile(source: &str, options: &[&str], to: &Path) -> bool {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
-    let built = Command::new("cc").arg("-O1").args(options).arg("-o").args([to, &source]).output();
-    built.is_ok_and(|done| done.status.success())
-}
-
-/// This user, and one without rights where that can be become.
-fn users() -> Vec<Option<u32>> {
-    if rustix::process::geteuid().is_root() {
-        vec![None, Some(NOBODY)]
-    } else {
-        println!("SKIP faults as root: not root");
-        vec![None]
     }
 }
 

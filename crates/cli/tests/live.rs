@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, and says when it skips"
 )]
 
+#[allow(dead_code, reason = "tests of single commands use the rest")]
 mod helper;
 
 use helper::{PROGRAM, Place, await_gone, experiment, once_free, only_turn, said};

@@ -8,18 +8,14 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::said;
+use helper::{NOBODY, compile, is_root, said, users};
 use pagewise_model::address::{AddressReport, Memory, PageView, Role, State, View};
 use pagewise_model::{Fact, PageSize};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-
-/// A user that has no rights beyond everybody's.
-const NOBODY: u32 = 65534;
 
 /// The program under test and the one it looks at, where everybody may execute them.
 struct Programs(tempfile::TempDir);
@@ -36,16 +32,9 @@ impl Programs {
     }
 
     fn build() -> Option<Self> {
-        let dir = tempfile::Builder::new().prefix("pagewise-page-").tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        std::fs::copy(helper::PROGRAM, dir.path().join("pagewise")).unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/addresses.c");
-        let built = Command::new("cc")
-            .args(["-O1", "-Wall", "-Werror", "-o"])
-            .arg(dir.path().join("addresses"))
-            .arg(source)
-            .status();
-        built.is_ok_and(|status| status.success()).then_some(Self(dir))
+        let dir = helper::open_place("pagewise-page-");
+        let options = ["-O1", "-Wall", "-Werror"];
+        compile("addresses.c", &options, &dir.path().join("addresses")).then_some(Self(dir))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -54,12 +43,8 @@ impl Programs {
 
     /// A command as this user.
     fn command(&self, user: Option<u32>, name: &str) -> Command {
-        let Some(user) = user else { return Command::new(self.path(name)) };
-        let mut command = Command::new("setpriv");
-        command
-            .args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups"])
-            .arg(self.path(name));
-        command
+        let program = self.path(name);
+        if user.is_some() { helper::as_nobody(&program) } else { Command::new(program) }
     }
 
     fn page(&self, user: Option<u32>, words: &[&str]) -> Output {
@@ -128,19 +113,6 @@ fn own_cell(view: &View) -> char {
     let around = view.memory.as_ref().unwrap().around.known().unwrap();
     let nth = (view.address.0 - around.start_address.0) / base().bytes();
     around.pages.chars().nth(usize::try_from(nth).unwrap()).unwrap()
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// As ourselves and, where we are root, as a user without rights.
-fn users() -> Vec<Option<u32>> {
-    if is_root() {
-        return vec![None, Some(NOBODY)];
-    }
-    println!("SKIP as another user: only root can become one");
-    vec![None]
 }
 
 fn base() -> PageSize {

@@ -5,13 +5,10 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{PROGRAM, Place, only_turn, said};
+use helper::{NOBODY, PROGRAM, Place, is_root, only_turn, said};
 use pagewise_model::profile::{Profile, Sorted, What, Why};
 use pagewise_model::run::Run;
 use std::process::{Child, Command, Stdio};
-
-/// An account without rights.
-const NOBODY: u32 = 65534;
 
 fn profile(place: &Place, words: &[&str]) -> (Profile, Run) {
     let mut command = place.pagewise(&["profile", "--json"]);
@@ -172,7 +169,7 @@ fn a_process_that_is_not_there_is_refused() {
 fn without_rights_buckets_without_a_figure_are_named() {
     use std::os::unix::process::CommandExt;
     let _turn = only_turn();
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         println!("SKIP without_rights: only root can give up its rights");
         return;
     }

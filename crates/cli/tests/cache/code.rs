@@ -1,7 +1,7 @@
 //! A program with 7 MiB of code, in small folios and warmed, explained as a file and while it runs.
 
 use super::{is_skipped, small, why};
-use crate::helper::{Place, said};
+use crate::helper::{Place, compile, said};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
@@ -14,17 +14,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/wide_text.c");
-
 /// The program at fixed addresses, in small folios; nothing, with a line, where it cannot be built.
 fn built(place: &Place, test: &str) -> Option<PathBuf> {
     let (made, program) = (place.path().join("made"), place.path().join("wide"));
-    let done = Command::new("cc")
-        .args(["-no-pie", "-Wl,-z,norelro", "-o"])
-        .args([&made, Path::new(SOURCE)])
-        .stderr(Stdio::null())
-        .status();
-    if !done.is_ok_and(|status| status.success()) {
+    if !compile("wide_text.c", &["-no-pie", "-Wl,-z,norelro"], &made) {
         println!("SKIP {test}: no C compiler that links at fixed addresses");
         return None;
     }

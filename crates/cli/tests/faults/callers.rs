@@ -7,7 +7,8 @@ const PAGES: u64 = 4000;
 /// The program, built with these options; `None` without a C compiler, or without such libraries.
 fn built(place: &Place, options: &[&str]) -> Option<PathBuf> {
     let program = place.path().join("fault_callers");
-    compile("fault_callers.c", options, &program).then_some(program)
+    let options = [&["-O1"], options].concat();
+    compile("fault_callers.c", &options, &program).then_some(program)
 }
 
 fn recorded(place: &Place, program: &Path, options: &[&str], words: &[&str]) -> Output {

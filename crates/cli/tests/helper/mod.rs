@@ -1,5 +1,8 @@
-//! What the live tests share: a place of their own, turns, and a search for what was left behind.
+//! What the live tests share: a place of their own, turns, users, small C programs, and a search for what
+//! was left behind.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +18,48 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Waits for this test's turn.
 pub(crate) fn only_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A user that has no rights beyond everybody's.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Whether other users can be become.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// This user, and one without rights where that can be become.
+pub(crate) fn users() -> Vec<Option<u32>> {
+    if is_root() {
+        return vec![None, Some(NOBODY)];
+    }
+    println!("SKIP as another user: only root can become one");
+    vec![None]
+}
+
+/// A program as the user without rights.
+pub(crate) fn as_nobody(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    let id = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+    command.args(id).args(["--clear-groups", "--"]).arg(program);
+    command
+}
+
+/// A directory that is open to everybody, with a copy of the program: where the original lies may be
+/// closed to others.
+pub(crate) fn open_place(prefix: &str) -> tempfile::TempDir {
+    let dir = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+    std::fs::copy(PROGRAM, dir.path().join("pagewise")).unwrap();
+    dir
+}
+
+/// Builds one of the small C programs; false without a C compiler, or without libraries that the
+/// options ask for.
+pub(crate) fn compile(source: &str, options: &[&str], to: &Path) -> bool {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
+    let built = Command::new("cc").args(options).arg("-o").args([to, &source]).output();
+    built.is_ok_and(|done| done.status.success())
 }
 
 /// Bytes as text.
