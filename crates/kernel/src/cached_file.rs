@@ -15,7 +15,7 @@
 //! frames 60 ns a page, for files up to [`FOLIOS_LIMIT`].
 
 use crate::error::SysError;
-use crate::file_view::{self, FileView, WINDOW_PAGES, is_answered_for, is_cached};
+use crate::file_view::{self, FileView, is_answered_for, is_cached};
 use crate::proc::holders::{self, HolderSearch};
 use crate::{cachestat, file_system, page_frames, page_size, pagemap};
 use pagewise_model::address::FrameFlags;
@@ -86,22 +86,22 @@ impl CachedFile {
     /// When it cannot be mapped or looked at.
     pub fn look(&self) -> Result<CacheState, SysError> {
         let view = self.view()?;
-        view.read_nothing_ahead()?;
-        let (mut slots, cached) = if is_answered_for(&self.file) {
-            let (slots, cached) = self.resident_slots(&view)?;
-            (slots, Fact::Known(cached))
-        } else {
-            let why = "the kernel tells it to those who own the file or may write it";
-            (self.asked_slots()?, Fact::missing(why))
-        };
-        let huge_bytes = self.enter_slots(&view, &mut slots);
+        let (slots, cached_bytes) = self.entered_slots(&view)?;
         Ok(CacheState {
-            cached_bytes: cached,
-            huge_bytes,
-            slots: SlotMap(slots),
+            cached_bytes,
+            huge_bytes: view.huge_bytes().into(),
+            slots,
             counts: self.counts().into(),
             folios: self.folios(&view),
         })
+    }
+
+    /// Of that the slots alone.
+    ///
+    /// # Errors
+    /// When it cannot be mapped or looked at.
+    pub fn slots(&self) -> Result<SlotMap, SysError> {
+        self.entered_slots(&self.view()?).map(|(slots, _)| slots)
     }
 
     /// What `cachestat` counts.
@@ -109,12 +109,7 @@ impl CachedFile {
     /// # Errors
     /// Where it is not allowed or not there.
     pub fn counts(&self) -> Result<CacheCounts, SysError> {
-        cachestat::of(&self.file, &self.name()).map(|stat| CacheCounts {
-            cached_bytes: stat.cached,
-            dirty_bytes: stat.dirty,
-            writeback_bytes: stat.writeback,
-            evicted_bytes: stat.evicted,
-        })
+        cachestat::of(&self.file, &self.name())
     }
 
     /// The file system that it lies on.
@@ -147,15 +142,27 @@ impl CachedFile {
             .map_err(|e| SysError::new("posix_fadvise", format!("{name}, {}", self.name()), e))
     }
 
+    /// The slots, those mapped huge marked, and how much is cached.
+    fn entered_slots(&self, view: &FileView) -> Result<(SlotMap, Fact<Bytes>), SysError> {
+        view.read_nothing_ahead()?;
+        let (mut slots, cached) = if is_answered_for(&self.file) {
+            let (slots, cached) = self.resident_slots(view)?;
+            (slots, Fact::Known(cached))
+        } else {
+            let why = "the kernel tells it to those who own the file or may write it";
+            (self.asked_slots()?, Fact::missing(why))
+        };
+        mark_huge(view, &mut slots);
+        Ok((SlotMap(slots), cached))
+    }
+
     /// The slots by what `mincore` says, and how much is cached.
     fn resident_slots(&self, view: &FileView) -> Result<(Vec<Slot>, Bytes), SysError> {
         let page = page_size::base().bytes() as usize;
         let slot_pages = slot_len() / page;
-        // Whole slots in each window.
-        let window = WINDOW_PAGES.next_multiple_of(slot_pages);
         let (mut slots, mut cached) = (Vec::new(), 0_u64);
-        for first in (0..self.len.div_ceil(page)).step_by(window) {
-            let pages = view.resident_pages(first * page, window * page)?;
+        for window in view.windows() {
+            let pages = view.resident_pages(window.start, window.len())?;
             cached += pages.iter().filter(|page| **page).count() as u64;
             slots.extend(pages.chunks(slot_pages).map(|pages| match pages {
                 pages if pages.iter().all(|page| *page) => Slot::Whole,
@@ -178,25 +185,6 @@ impl CachedFile {
         Ok(slots)
     }
 
-    /// Enters a page of each slot that may be huge, marks those that are, and tells how much is.
-    fn enter_slots(&self, view: &FileView, slots: &mut [Slot]) -> Fact<Bytes> {
-        for (at, slot) in slots.iter().enumerate() {
-            if matches!(slot, Slot::Whole | Slot::Asked) {
-                // What cannot be entered is not mapped huge, which is what is told then.
-                let _left_small = view.enter(at * slot_len(), 1);
-            }
-        }
-        let huge = match view.huge_ranges() {
-            Ok(ranges) => ranges,
-            Err(_before_linux_6_7) => return view.huge_bytes().into(),
-        };
-        for range in &huge {
-            let (first, end) = (range.start as usize / slot_len(), range.end as usize / slot_len());
-            slots.iter_mut().take(end).skip(first).for_each(|slot| *slot = Slot::Huge);
-        }
-        view.huge_bytes().into()
-    }
-
     /// The folios, by the flags of their frames.
     fn folios(&self, view: &FileView) -> Fact<Vec<FolioShare>> {
         if self.size() > FOLIOS_LIMIT {
@@ -211,10 +199,9 @@ impl CachedFile {
 
     fn cached_folios(&self, view: &FileView) -> Result<Vec<FolioShare>, SysError> {
         let page = page_size::base().bytes() as usize;
-        for first in (0..self.len.div_ceil(page)).step_by(WINDOW_PAGES) {
-            let cached = view.resident_pages(first * page, WINDOW_PAGES * page)?;
-            for run in runs(&cached) {
-                view.enter((first + run.start) * page, run.len() * page)?;
+        for window in view.windows() {
+            for run in runs(&view.resident_pages(window.start, window.len())?) {
+                view.enter(window.start + run.start * page, run.len() * page)?;
             }
         }
         let frames = view.frames()?;
@@ -234,6 +221,20 @@ impl CachedFile {
 /// The length of a slot.
 fn slot_len() -> usize {
     usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX)
+}
+
+/// Enters a page of each slot that may be huge, and marks those that are; before Linux 6.7 none.
+fn mark_huge(view: &FileView, slots: &mut [Slot]) {
+    for (at, slot) in slots.iter().enumerate() {
+        if matches!(slot, Slot::Whole | Slot::Asked) {
+            // What cannot be entered is not mapped huge, which is what is told then.
+            let _left_small = view.enter(at * slot_len(), 1);
+        }
+    }
+    for range in view.huge_ranges().unwrap_or_default() {
+        let (first, end) = (range.start as usize / slot_len(), range.end as usize / slot_len());
+        slots.iter_mut().take(end).skip(first).for_each(|slot| *slot = Slot::Huge);
+    }
 }
 
 /// The ranges of `flags` that are set.

@@ -7,31 +7,17 @@
 use crate::error::SysError;
 use crate::page_size;
 use pagewise_model::Bytes;
+use pagewise_model::cache::CacheCounts;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The same number on every architecture.
 const CALL: libc::c_long = 451;
 
-/// What the page cache holds of a file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CacheStat {
-    /// In the cache.
-    pub cached: Bytes,
-    /// Of it, written by somebody and not yet on disk.
-    pub dirty: Bytes,
-    /// Of it, on its way to the disk.
-    pub writeback: Bytes,
-    /// Was in the cache and has been dropped.
-    pub evicted: Bytes,
-    /// Of that, so lately that it would be kept longer when it came back.
-    pub recently_evicted: Bytes,
-}
-
 /// The state of the whole of `file`, which `subject` names.
 ///
 /// # Errors
 /// EPERM for a file of others, ENOSYS before Linux 6.5, EOPNOTSUPP for files of a reserved pool.
-pub fn of(file: &impl AsFd, subject: &str) -> Result<CacheStat, SysError> {
+pub fn of(file: &impl AsFd, subject: &str) -> Result<CacheCounts, SysError> {
     of_first(file, Bytes(0), subject)
 }
 
@@ -39,7 +25,7 @@ pub fn of(file: &impl AsFd, subject: &str) -> Result<CacheStat, SysError> {
 ///
 /// # Errors
 /// As [`of`].
-pub fn of_first(file: &impl AsFd, len: Bytes, subject: &str) -> Result<CacheStat, SysError> {
+pub fn of_first(file: &impl AsFd, len: Bytes, subject: &str) -> Result<CacheCounts, SysError> {
     // `struct cachestat_range` (offset, length) and `struct cachestat`.
     let range = [0_u64, len.0];
     let mut counts = [0_u64; 5];
@@ -51,9 +37,9 @@ pub fn of_first(file: &impl AsFd, len: Bytes, subject: &str) -> Result<CacheStat
         return Err(SysError::last("cachestat", subject));
     }
     let page = page_size::base().bytes();
-    let [cached, dirty, writeback, evicted, recently_evicted] =
+    let [cached_bytes, dirty_bytes, writeback_bytes, evicted_bytes, _of_these_lately] =
         counts.map(|pages| Bytes(pages.saturating_mul(page)));
-    Ok(CacheStat { cached, dirty, writeback, evicted, recently_evicted })
+    Ok(CacheCounts { cached_bytes, dirty_bytes, writeback_bytes, evicted_bytes })
 }
 
 #[cfg(test)]
@@ -71,11 +57,11 @@ mod tests {
             Ok(stat) => stat,
             Err(error) => return println!("SKIP what_is_written_is_cached: {error}"),
         };
-        assert_eq!(before.cached, size);
+        assert_eq!(before.cached_bytes, size);
         file.sync_all().unwrap();
         let after = of(&file, "a file").unwrap();
-        assert_eq!(after.cached, size);
-        assert!(after.dirty <= before.dirty, "{after:?}");
+        assert_eq!(after.cached_bytes, size);
+        assert!(after.dirty_bytes <= before.dirty_bytes, "{after:?}");
     }
 
     #[test]

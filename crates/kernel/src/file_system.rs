@@ -46,6 +46,12 @@ const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 const BASE_PAGES_ALONE: [&str; 5] = ["squashfs", "iso9660", "udf", "vfat", "exfat"];
 
 impl FileSystem {
+    /// Its name, if it never has folios above the base page.
+    #[must_use]
+    pub fn base_pages_alone(self) -> Option<String> {
+        self.has_no_large_folios.then_some(self.name)
+    }
+
     fn of_magic(magic: u64) -> Self {
         let known = NAMES.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name);
         let is_one_of = |names: &[&str]| known.is_some_and(|name| names.contains(&name));

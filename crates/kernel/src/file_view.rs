@@ -26,11 +26,10 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Pages whose residency is asked for in one call.
-pub const WINDOW_PAGES: usize = 1 << 15;
+/// Pages whose residency is asked for in one call, or those of one huge page where it has more.
+const WINDOW_PAGES: usize = 1 << 15;
 
 /// A regular file open for reading, and its length, which is not 0.
 ///
@@ -69,10 +68,10 @@ pub fn is_cached(file: &impl AsFd, offset: u64) -> bool {
 
 /// Whether `mincore` tells this account the truth about a file (mm/mincore.c, `can_do_mincore`).
 #[must_use]
-pub fn is_answered_for(file: &File) -> bool {
+pub fn is_answered_for(file: &impl AsFd) -> bool {
     let user = rustix::process::geteuid();
-    let is_own = file.metadata().is_ok_and(|found| found.uid() == user.as_raw());
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let is_own = rustix::fs::fstat(file).is_ok_and(|found| found.st_uid == user.as_raw());
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     user.is_root() || is_own || rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
@@ -143,6 +142,14 @@ impl FileView {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The parts whose pages are asked for in one call each: all of it, cut at boundaries of huge pages.
+    pub fn windows(&self) -> impl Iterator<Item = Range<usize>> {
+        let (page, len) = (page_size::base().bytes() as usize, self.len);
+        let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
+        let window = (WINDOW_PAGES * page).max(huge);
+        (0..len).step_by(window).map(move |start| start..len.min(start.saturating_add(window)))
     }
 
     /// Which pages of at most `len` bytes from `offset` on, a multiple of the page, are in the cache, as
@@ -240,10 +247,7 @@ impl FileView {
     /// When `smaps` cannot be read.
     pub fn huge_bytes(&self) -> Result<Bytes, SysError> {
         let start = self.start as u64;
-        let range = start..start + self.len as u64;
-        let mut entries = smaps::read(own_pid())?;
-        entries.retain(|entry| range.contains(&entry.mapping.start));
-        Ok(smaps::total(&entries).huge())
+        Ok(smaps::total(&smaps::own(start..start + self.len as u64)?).huge())
     }
 
     /// The mapping as `/proc/self/maps` has it: with device and inode as other processes show them.

@@ -25,13 +25,16 @@ pub fn sizes() -> Result<Vec<PageSize>, SysError> {
 /// The file that sets the number of pages in the pool of this page size.
 #[must_use]
 pub fn control(page: PageSize) -> String {
-    format!("{DIR}/hugepages-{}kB/nr_hugepages", page.bytes() >> 10)
+    of_pool(page, "nr_hugepages")
+}
+
+fn of_pool(page: PageSize, file: &str) -> String {
+    format!("{DIR}/hugepages-{}kB/{file}", page.bytes() >> 10)
 }
 
 /// Pages of this size that are free in their pool now; some may be reserved.
 pub fn free(page: PageSize) -> Result<u64, SysError> {
-    let path = format!("{DIR}/hugepages-{}kB/free_hugepages", page.bytes() >> 10);
-    read_number(path).map(|pages| u64::try_from(pages).unwrap_or(0))
+    read_number(of_pool(page, "free_hugepages")).map(|pages| u64::try_from(pages).unwrap_or(0))
 }
 
 /// Where a file system is mounted whose files lie on pages of this size; none where there is no such

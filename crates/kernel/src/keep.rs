@@ -17,10 +17,11 @@
 //! nothing is kept.
 
 use crate::cached_file::runs;
-use crate::file_view::{FileView, WINDOW_PAGES, is_answered_for, is_cached, open_regular};
+use crate::file_view::{FileView, is_answered_for, is_cached, open_regular};
 use crate::page_size;
 use pagewise_model::Bytes;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
 /// Mappings that are held and never read.
@@ -72,31 +73,28 @@ impl Held {
     fn enter_cached(&self, room: Bytes) -> (Bytes, bool) {
         let page = page_size::base().bytes() as usize;
         let mut entered = 0;
-        for first in (0..self.view.len().div_ceil(page)).step_by(WINDOW_PAGES) {
-            let Some(cached) = self.cached_pages(first * page) else {
+        for window in self.view.windows() {
+            let Some(cached) = self.cached_pages(window.clone()) else {
                 return (Bytes(entered), false);
             };
             for run in runs(&cached) {
-                let bytes = (run.len() * page) as u64;
-                let at = (first + run.start) * page;
-                if entered + bytes > room.0 || self.view.enter(at, run.len() * page).is_err() {
+                let (at, len) = (window.start + run.start * page, run.len() * page);
+                if entered + len as u64 > room.0 || self.view.enter(at, len).is_err() {
                     return (Bytes(entered), false);
                 }
-                entered += bytes;
+                entered += len as u64;
             }
         }
         (Bytes(entered), true)
     }
 
-    /// Which pages are in the cache, of one window from byte `offset` on.
-    fn cached_pages(&self, offset: usize) -> Option<Vec<bool>> {
-        let page = page_size::base().bytes() as usize;
-        let len = (self.view.len() - offset).min(WINDOW_PAGES * page);
+    /// Which pages of one window are in the cache.
+    fn cached_pages(&self, window: Range<usize>) -> Option<Vec<bool>> {
         if let Some(file) = &self.foreign {
-            let pages = (offset..offset + len).step_by(page);
+            let pages = window.step_by(page_size::base().bytes() as usize);
             return Some(pages.map(|at| is_cached(file, at as u64)).collect());
         }
-        self.view.resident_pages(offset, len).ok()
+        self.view.resident_pages(window.start, window.len()).ok()
     }
 }
 

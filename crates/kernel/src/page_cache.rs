@@ -13,7 +13,7 @@
 
 use crate::cachestat;
 use crate::error::SysError;
-use crate::file_view::{FileView, WINDOW_PAGES, is_cached};
+use crate::file_view::{FileView, is_answered_for, is_cached};
 use crate::page_size;
 use pagewise_model::Bytes;
 use rustix::fs::Advice;
@@ -71,21 +71,18 @@ pub fn evict(file: BorrowedFd<'_>) -> Result<(), SysError> {
 
 fn by_cachestat(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
     let page = page_size::base();
-    let cached = cachestat::of_first(&file, len, "a file")?.cached;
+    let cached = cachestat::of_first(&file, len, "a file")?.cached_bytes;
     Ok(Cached { pages: len.pages(page), cached: cached.pages(page) })
 }
 
 fn mincore(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
-    let owner = rustix::fs::fstat(file).map_err(|e| SysError::new("fstat", "a file", e))?.st_uid;
-    let user = rustix::process::geteuid();
-    if !user.is_root() && owner != user.as_raw() {
+    if !is_answered_for(&file) {
         return Err(SysError::new("mincore", "a file of another user", Errno::PERM));
     }
-    let page = usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX);
     let view = FileView::map(&file, usize::try_from(len.0).unwrap_or(usize::MAX))?;
     let mut cached = 0;
-    for first in (0..view.len()).step_by(WINDOW_PAGES * page) {
-        let pages = view.resident_pages(first, WINDOW_PAGES * page)?;
+    for window in view.windows() {
+        let pages = view.resident_pages(window.start, window.len())?;
         cached += pages.iter().filter(|page| **page).count() as u64;
     }
     Ok(Cached { pages: len.pages(page_size::base()), cached })

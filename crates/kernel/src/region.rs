@@ -10,7 +10,7 @@
 
 use crate::error::SysError;
 use crate::page_size;
-use crate::proc::{own_pid, smaps};
+use crate::proc::smaps;
 use pagewise_model::{Bytes, PageSize};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::ffi::c_void;
@@ -255,10 +255,7 @@ impl Region {
     /// What `smaps` says of the mappings between the guards.
     fn entries(&self) -> Result<Vec<smaps::Entry>, SysError> {
         let start = self.start.as_ptr() as u64;
-        let range = start..start + self.len as u64;
-        let mut entries = smaps::read(own_pid())?;
-        entries.retain(|entry| range.contains(&entry.mapping.start));
-        Ok(entries)
+        smaps::own(start..start + self.len as u64)
     }
 }
 

@@ -8,9 +8,10 @@
 //! table for a page that its TLB does not hold; [`clear_referenced`] clears it for all of a process.
 
 use super::maps::{self, Mapping};
-use super::{kilobytes, lines, named, pid_path, read_bytes};
+use super::{kilobytes, lines, named, own_pid, pid_path, read_bytes};
 use crate::error::SysError;
 use pagewise_model::{Bytes, PageSize};
+use std::ops::Range;
 
 /// What of a mapping, or of all, is resident.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -152,6 +153,13 @@ pub fn total(entries: &[Entry]) -> Residency {
 /// The mappings of process `pid` with their residency.
 pub fn read(pid: i32) -> Result<Vec<Entry>, SysError> {
     read_bytes(pid_path(pid, "smaps")).map(|text| parse(&text))
+}
+
+/// The mappings of the calling process that begin in `range`.
+pub(crate) fn own(range: Range<u64>) -> Result<Vec<Entry>, SysError> {
+    let mut entries = read(own_pid())?;
+    entries.retain(|entry| range.contains(&entry.mapping.start));
+    Ok(entries)
 }
 
 /// The sum over process `pid`, from `smaps_rollup` (Linux 4.14) or else by adding up `smaps`.

@@ -134,11 +134,8 @@ fn cache_of(pid: i32, mapping: &Mapping) -> CacheSeen {
     let look = || -> Result<CacheSeen, String> {
         let file = opened(pid, mapping)?;
         let kind = file.file_system().map_err(|e| e.to_string())?;
-        let state = file.look().map_err(|e| e.to_string())?;
-        Ok(CacheSeen {
-            slots: Fact::Known(state.slots),
-            base_pages_alone: kind.has_no_large_folios.then_some(kind.name),
-        })
+        let slots = file.slots().map_err(|e| e.to_string())?;
+        Ok(CacheSeen { slots: Fact::Known(slots), base_pages_alone: kind.base_pages_alone() })
     };
     look().unwrap_or_else(|why| CacheSeen { slots: Fact::Missing(why), base_pages_alone: None })
 }
