@@ -21,7 +21,7 @@ use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_system::FileSystem;
 use pagewise_kernel::proc::read_number;
 use pagewise_kernel::{SysError, clock, limits, page_size};
-use pagewise_model::cache::{self, CacheOutcome, CacheState, Holders, Slot};
+use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheState, Holders, Slot};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::time::{Duration, SystemTime};
 
@@ -161,9 +161,7 @@ impl Subject {
             ));
         }
         let unwritten = match &self.before.counts {
-            Fact::Known(counts) => {
-                Bytes(counts.dirty_bytes.0.saturating_add(counts.writeback_bytes.0))
-            }
+            Fact::Known(counts) => unwritten(counts),
             Fact::Missing(_) => return self.is_too_young(),
         };
         (unwritten > Bytes(0)).then(|| {
@@ -233,6 +231,11 @@ fn huge(state: &CacheState) -> Bytes {
     state.huge_bytes.known().copied().unwrap_or_default()
 }
 
+/// How much is not on disk.
+const fn unwritten(counts: &CacheCounts) -> Bytes {
+    Bytes(counts.dirty_bytes.0.saturating_add(counts.writeback_bytes.0))
+}
+
 /// Whether nothing is cached, as far as it can be asked.
 fn is_gone(state: &CacheState) -> bool {
     match state.cached_bytes {
@@ -290,11 +293,7 @@ fn why_pages_stay(after: &CacheState, holders: &Holders) -> String {
     if !holders.seen.is_empty() {
         return "processes map it, and what is mapped stays".to_owned();
     }
-    if after
-        .counts
-        .known()
-        .is_some_and(|counts| counts.dirty_bytes.0 + counts.writeback_bytes.0 > 0)
-    {
+    if after.counts.known().is_some_and(|counts| unwritten(counts) > Bytes(0)) {
         return "somebody writes it: what is not on disk stays".to_owned();
     }
     match holders.hidden_processes {
