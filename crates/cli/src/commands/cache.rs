@@ -37,22 +37,13 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     if let Some(warning) = cannot_be_undone(verb) {
         terminal::complain(warning);
     }
-    let (mut done, mut failed) = (Vec::new(), None);
-    for file in files {
-        match one(verb, file) {
-            Ok(file) => done.push(file),
-            Err(error) => {
-                failed = Some(failure(&error));
-                break;
-            }
-        }
-    }
-    let outcomes = done.iter().map(|file| file.outcome.as_ref());
-    let code = outcomes.map(code).fold(0, worst);
-    let report = CacheReport { verb, slot_bytes: page_size::huge(), files: done };
+    let change = |file| one(verb, file).map_err(|error| failure(&error));
+    let (files, failed) = until_failure(files, change);
+    let exit = exit_code(files.iter());
+    let report = CacheReport { verb, slot_bytes: page_size::huge(), files };
     let run = Run { cache: Some(report), ..looked(RunKind::Cache, start) };
     show(&run, what.json)?;
-    failed.map_or(Ok(ExitCode::from(code)), Err)
+    failed.map_or(Ok(exit), Err)
 }
 
 fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile, SysError> {
@@ -64,8 +55,23 @@ fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile, SysError>
     }
 }
 
+/// Does `one` to each of `all` until it fails: what was done by then is told in any case.
+pub(super) fn until_failure<T, U>(
+    all: Vec<T>,
+    one: impl Fn(T) -> Result<U, Failure>,
+) -> (Vec<U>, Option<Failure>) {
+    let mut done = Vec::new();
+    for each in all {
+        match one(each) {
+            Ok(each) => done.push(each),
+            Err(failure) => return (done, Some(failure)),
+        }
+    }
+    (done, None)
+}
+
 /// What has to be known before it is done.
-const fn cannot_be_undone(verb: CacheVerb) -> Option<&'static str> {
+pub(super) const fn cannot_be_undone(verb: CacheVerb) -> Option<&'static str> {
     match verb {
         CacheVerb::Show | CacheVerb::Lock => None,
         CacheVerb::Evict => Some("what is dropped comes back only by being read again"),
@@ -94,8 +100,13 @@ pub(super) fn show(run: &Run, json: bool) -> Result<(), Failure> {
     terminal::print(&if json { run.to_json() + "\n" } else { for_people() })
 }
 
+/// The exit code that what came of these files asks for.
+pub(super) fn exit_code<'a>(files: impl Iterator<Item = &'a cache::CachedFile>) -> ExitCode {
+    ExitCode::from(files.map(|file| code(file.outcome.as_ref())).fold(0, worst))
+}
+
 /// The exit code that an outcome asks for.
-pub(super) const fn code(outcome: Option<&CacheOutcome>) -> u8 {
+const fn code(outcome: Option<&CacheOutcome>) -> u8 {
     match outcome {
         None | Some(CacheOutcome::Done | CacheOutcome::Already) => 0,
         Some(CacheOutcome::Worse { .. }) => WORSE,
@@ -104,7 +115,7 @@ pub(super) const fn code(outcome: Option<&CacheOutcome>) -> u8 {
 }
 
 /// Of two exit codes the one that has to be told: that something became worse, or was not done.
-pub(super) const fn worst(a: u8, b: u8) -> u8 {
+const fn worst(a: u8, b: u8) -> u8 {
     match (a, b) {
         (WORSE, _) | (_, WORSE) => WORSE,
         (0, other) | (other, _) => other,

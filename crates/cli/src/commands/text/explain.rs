@@ -26,9 +26,8 @@ pub(super) fn run(args: &Explain) -> Result<ExitCode, Failure> {
 }
 
 fn of_file(path: &Path) -> Result<TextReport, Failure> {
-    let opened = open(path)?;
-    let placed = Placed::of(&opened)?;
-    let cache = Subject::look(opened.file).map_err(|error| failure(&error))?.shown();
+    let (placed, file) = Placed::of(open(path)?)?;
+    let cache = Subject::look(file).map_err(|error| failure(&error))?.shown();
     let file = Box::new(placed.explain(cache));
     Ok(TextReport::ExplainFile { slot_bytes: page_size::huge(), file })
 }

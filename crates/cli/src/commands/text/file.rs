@@ -8,7 +8,7 @@ use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_view::is_placed_aligned;
 use pagewise_model::Fact;
 use pagewise_model::cache;
-use pagewise_model::text::{CacheSeen, TextFile};
+use pagewise_model::text::{CacheSeen, Layout, TextFile};
 use pagewise_observe::text::Elf;
 use std::path::{Path, PathBuf};
 
@@ -29,28 +29,30 @@ pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
     Ok(Opened { path: path.to_owned(), elf, file })
 }
 
-/// Where mappings of the file go, which has to be asked before it is handed over.
+/// How a file is mapped, which has to be asked before the file is handed over.
 pub(super) struct Placed {
-    elf: Elf,
+    layout: Layout,
     is_placed_aligned: bool,
     base_pages_alone: Option<String>,
 }
 
 impl Placed {
-    /// Of this file.
-    pub(super) fn of(opened: &Opened) -> Result<Self, Failure> {
-        let kind = opened.file.file_system().map_err(|error| failure(&error))?;
-        let len = usize::try_from(opened.file.size().0).unwrap_or(usize::MAX);
-        Ok(Self {
-            elf: opened.elf.clone(),
-            is_placed_aligned: is_placed_aligned(opened.file.file(), len),
-            base_pages_alone: kind.has_no_large_folios.then_some(kind.name),
-        })
+    /// Of this file, and the file.
+    pub(super) fn of(opened: Opened) -> Result<(Self, CachedFile), Failure> {
+        let Opened { elf, file, .. } = opened;
+        let kind = file.file_system().map_err(|error| failure(&error))?;
+        let len = usize::try_from(file.size().0).unwrap_or(usize::MAX);
+        let placed = Self {
+            layout: elf.layout,
+            is_placed_aligned: is_placed_aligned(file.file(), len),
+            base_pages_alone: kind.base_pages_alone(),
+        };
+        Ok((placed, file))
     }
 
     /// What its code is on, by what the cache holds now.
     pub(super) fn explain(self, cache: cache::CachedFile) -> TextFile {
-        let (layout, aligned) = (self.elf.layout, self.is_placed_aligned);
+        let (layout, aligned) = (self.layout, self.is_placed_aligned);
         let slots = Fact::Known(cache.now().slots.clone());
         let seen = CacheSeen { slots, base_pages_alone: self.base_pages_alone };
         let areas = judged::explain_file(&layout, aligned, &seen, &sizes());

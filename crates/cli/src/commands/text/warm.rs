@@ -1,12 +1,13 @@
 //! `pagewise text warm`
 
-use super::super::cache::{code, failure, worst};
+use super::super::cache::{cannot_be_undone, exit_code, failure, until_failure};
 use super::file::{Opened, Placed, open};
 use super::tell;
 use crate::args::Warm;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::{clock, page_size};
+use pagewise_model::cache::CacheVerb;
 use pagewise_model::text::{TextFile, TextReport};
 use pagewise_observe::text::of_programs;
 use pagewise_remedy::recache::Subject;
@@ -26,29 +27,17 @@ pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
             opened.push(open(&path)?);
         }
     }
-    terminal::complain(
-        "the files are dropped from the cache and read anew; the folios of before are gone",
-    );
-    let (mut files, mut failed) = (Vec::new(), None);
-    for file in opened {
-        match warm(file) {
-            Ok(file) => files.push(file),
-            Err(failure) => {
-                failed = Some(failure);
-                break;
-            }
-        }
-    }
+    cannot_be_undone(CacheVerb::Huge).into_iter().for_each(terminal::complain);
+    let (files, failed) = until_failure(opened, warm);
     // Libraries that are too small, or in use by others, are told and no failure of what was asked.
-    let outcomes = files.iter().take(asked).map(|file| file.cache.outcome.as_ref());
-    let exit = outcomes.map(code).fold(0, worst);
+    let exit = exit_code(files.iter().take(asked).map(|file| &file.cache));
     let report = TextReport::Warm { slot_bytes: page_size::huge(), files, missing_libraries };
     tell(report, start, args.json)?;
-    failed.map_or(Ok(ExitCode::from(exit)), Err)
+    failed.map_or(Ok(exit), Err)
 }
 
 fn warm(opened: Opened) -> Result<TextFile, Failure> {
-    let placed = Placed::of(&opened)?;
-    let cache = Subject::look(opened.file).and_then(Subject::make_huge);
+    let (placed, file) = Placed::of(opened)?;
+    let cache = Subject::look(file).and_then(Subject::make_huge);
     Ok(placed.explain(cache.map_err(|error| failure(&error))?))
 }
