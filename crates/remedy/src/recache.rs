@@ -29,6 +29,13 @@ use std::time::{Duration, SystemTime};
 /// have been put together meanwhile.
 const ATTEMPTS: usize = 2;
 
+/// How often dropping is tried: reclaim, compaction and an exit that is not over take pages in hand for
+/// a moment (`folio_try_get`), and a page in hand is not dropped (mm/truncate.c, `mapping_evict_folio`).
+const DROPS: usize = 5;
+
+/// How long pages may be in hand before the next try.
+const IN_HAND: Duration = Duration::from_millis(10);
+
 /// A file with what was found of it before anything is done.
 #[derive(Debug)]
 pub struct Subject {
@@ -65,9 +72,8 @@ impl Subject {
             return Ok(self.told(Told::of(refused)));
         }
         let start = clock::now();
-        self.file.drop_cached()?;
+        let after = self.drop_all()?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
-        let after = self.file.look()?;
         if is_gone(&after) {
             return Ok(self.told(Told::of(CacheOutcome::Done).after(after, took)));
         }
@@ -101,6 +107,20 @@ impl Subject {
         let outcome = outcome(self.huge_before(), huge(&after), asked, &self.file_system.name);
         let told = Told::of(outcome).after(after, took);
         Ok(self.told(Told { holders: Some(holders), ..told }))
+    }
+
+    /// Drops the file from the cache, again where the kernel itself had pages in hand.
+    fn drop_all(&self) -> Result<CacheState, SysError> {
+        for _ in 1..DROPS {
+            self.file.drop_cached()?;
+            let state = self.file.look()?;
+            if is_gone(&state) {
+                return Ok(state);
+            }
+            std::thread::sleep(IN_HAND);
+        }
+        self.file.drop_cached()?;
+        self.file.look()
     }
 
     fn recache(&self, asked: Bytes) -> Result<CacheState, SysError> {
@@ -361,7 +381,7 @@ mod tests {
         assert!(why_pages_stay(&state, &holders).contains("no process maps it"));
         holders.hidden_processes = 2;
         assert!(why_pages_stay(&state, &holders).contains("2 processes of others"));
-        let counts = cache::CacheCounts { dirty_bytes: Bytes(1), ..Default::default() };
+        let counts = CacheCounts { dirty_bytes: Bytes(1), ..Default::default() };
         state.counts = Fact::Known(counts);
         assert!(why_pages_stay(&state, &holders).contains("not on disk"));
         state.cached_bytes = Fact::Known(Bytes(0));
