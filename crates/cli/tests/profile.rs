@@ -88,16 +88,30 @@ fn first_touches_are_for_anonymous_faults() {
 }
 
 #[test]
-fn a_shell_that_starts_programs_is_for_exec_fork_and_exit() {
+fn a_process_that_executes_again_and_again_is_for_exec() {
     let _turn = only_turn();
-    let script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done";
-    let Some(sorted) = sorted("a_shell_that_starts_programs", &["sh", "-c", script]) else {
-        return;
-    };
+    let script = "[ $1 -lt 300 ] && exec sh -c \"$0\" \"$0\" $(($1+1)); :";
+    let command = ["sh", "-c", script, script, "0"];
+    let Some(sorted) = sorted("a_process_that_executes_again", &command) else { return };
     assert_whole(&sorted);
-    for why in [Why::Exec, Why::Fork, Why::Exit] {
-        assert!(by_why(&sorted, &why) > 0, "{why:?}: {sorted:#?}");
+    assert_eq!(sorted.begun_tasks, 0);
+    assert!(by_why(&sorted, &Why::Exec) * 20 > sorted.kernel_samples, "{sorted:#?}");
+}
+
+#[test]
+fn a_process_that_forks_a_large_heap_is_for_fork() {
+    const TEST: &str = "a_process_that_forks_a_large_heap";
+    let _turn = only_turn();
+    let script =
+        "$x = 'a' x (256 << 20); for (1 .. 20) { my $p = fork; $p or exit; waitpid $p, 0 }";
+    if Command::new("perl").args(["-e", ""]).status().is_err() {
+        return println!("SKIP {TEST}: no perl");
     }
+    let Some(sorted) = sorted(TEST, &["perl", "-e", script]) else { return };
+    assert_whole(&sorted);
+    // What each of them does in its first period is not seen, and that is told.
+    assert_eq!(sorted.begun_tasks, 20);
+    assert!(by_why(&sorted, &Why::Fork) * 20 > sorted.kernel_samples, "{sorted:#?}");
     assert!(by_why(&sorted, &Why::Pipe) * 10 < sorted.kernel_samples, "{sorted:#?}");
 }
 

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 const LEAST_SHARE: f64 = 0.005;
 /// Pressure-stall accounting is named from this share of samples on.
 const LEAST_ACCOUNTING: f64 = 0.005;
+/// First periods of tasks, as a share of the samples, that are worth a line.
+const LEAST_BLIND: f64 = 0.05;
 /// Functions of a stack that are shown of either end.
 const MOST_FUNCTIONS: usize = 8;
 /// Which graphs `--graph` shows without a name.
@@ -213,6 +215,16 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
     if sorted.lost > 0 {
         let text = format!("{} were lost", counted(sorted.lost, "sample", "samples"));
         page.item_tone("samples", &text, Tone::Warn);
+    }
+    if sorted.begun_tasks > 0 && sorted.begun_tasks as f64 >= LEAST_BLIND * sorted.samples as f64 {
+        let tasks = counted(sorted.begun_tasks, "process or thread", "processes and threads");
+        let text = format!(
+            "the first {} of each of {tasks} that began, {} at most: exec, the loader and \
+             exit count too little",
+            sorted.period_ns,
+            sorted.blind_ns()
+        );
+        page.item_tone("not seen", &text, Tone::Warn);
     }
     if sorted.pressure_accounting_share >= LEAST_ACCOUNTING {
         let share = percent(sorted.pressure_accounting_share);

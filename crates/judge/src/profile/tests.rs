@@ -15,7 +15,7 @@ fn stack(process: &str, kernel: &[&str], count: u64) -> ProfiledStack {
 }
 
 fn samples(stacks: Vec<ProfiledStack>) -> StackSamples {
-    StackSamples { stacks, period_ns: Nanos(500_000), lost: 0 }
+    StackSamples { stacks, period_ns: Nanos(500_000), lost: 0, begun_tasks: 0 }
 }
 
 const READ: [&str; 3] = ["_copy_to_iter", "filemap_read", "do_syscall_64"];

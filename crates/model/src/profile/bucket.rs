@@ -311,6 +311,9 @@ pub struct Sorted {
     pub lost: u64,
     /// CPU time that one stands for.
     pub period_ns: Nanos,
+    /// Processes and threads that began meanwhile, in whose first period no sample can lie.
+    #[serde(default)]
+    pub begun_tasks: u64,
     /// Largest first.
     pub buckets: Vec<Bucket>,
     /// The most frequent of those that no rule knows.
@@ -320,6 +323,12 @@ pub struct Sorted {
 }
 
 impl Sorted {
+    /// CPU time (ns) in which no sample could lie, at most: of each task its first period.
+    #[must_use]
+    pub const fn blind_ns(&self) -> Nanos {
+        Nanos(self.begun_tasks.saturating_mul(self.period_ns.0))
+    }
+
     /// Samples in the kernel that no rule knows, as a share (0..1) of those in the kernel.
     #[must_use]
     pub fn unclassified_share(&self) -> f64 {

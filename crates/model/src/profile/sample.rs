@@ -41,6 +41,9 @@ pub struct StackSamples {
     pub period_ns: Nanos,
     /// Samples that the kernel reported as lost.
     pub lost: u64,
+    /// Processes and threads that began meanwhile. The clock of each starts with it, so that none has
+    /// a sample in its first period.
+    pub begun_tasks: u64,
 }
 
 impl StackSamples {
@@ -120,7 +123,7 @@ mod tests {
             stack("a", &[], 5),
             stack("b", &[], 6),
         ];
-        let all = StackSamples { stacks, period_ns: Nanos(500), lost: 2 };
+        let all = StackSamples { stacks, period_ns: Nanos(500), lost: 2, begun_tasks: 0 };
         let only = all.kernel_only();
         let counts: Vec<u64> = only.stacks.iter().map(|stack| stack.count).collect();
         assert_eq!((counts, only.user, only.rest, only.lost), (vec![9, 7], 11, 0, 2));

@@ -45,6 +45,7 @@ pub(crate) fn sorted() -> Sorted {
         kernel_samples: 1400,
         lost: 3,
         period_ns: PERIOD,
+        begun_tasks: 2,
         buckets: vec![
             bucket(What::User, Why::Own, 600, vec![line(0, "consumer", 600)]),
             bucket(What::Copy, Why::Pipe, 600, copies),

@@ -10,7 +10,7 @@
 //! Kernel frames need `kernel.perf_event_paranoid` at 1 or below, or CAP_PERFMON, and readable
 //! symbols. User samples alone would say nothing that getrusage does not, so without those rights
 //! there is no sampling at all. Not seen: code with interrupts off (billed to where they come on
-//! again); processes that live for less than a period on a CPU are rarely hit.
+//! again); the first period of each process and thread, so that those of a shorter life are not hit.
 //! Overhead: about 2-4 us a sample, 0.5-1% of CPU time.
 
 use super::drainer::{Collect, Drainer};

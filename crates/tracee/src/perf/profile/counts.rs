@@ -22,6 +22,7 @@ pub(super) struct Counts {
     spaces: Spaces,
     stacks: HashMap<Stack, u64>,
     lost: u64,
+    begun_tasks: u64,
 }
 
 impl Counts {
@@ -31,7 +32,10 @@ impl Counts {
             Told::Sample(sample) => self.count(sample),
             Told::Name { pid, name, is_exec } => self.spaces.name(pid, &name, is_exec),
             Told::Map(map) => self.spaces.map(&map),
-            Told::Fork { pid, parent_pid } => self.spaces.fork(pid, parent_pid),
+            Told::Fork { pid, parent_pid } => {
+                self.begun_tasks = self.begun_tasks.saturating_add(1);
+                self.spaces.fork(pid, parent_pid);
+            }
             Told::Lost(count) => self.lost = self.lost.saturating_add(count),
         }
     }
@@ -78,7 +82,7 @@ impl Counts {
                 .then_with(|| a.kernel.cmp(&b.kernel))
                 .then_with(|| a.user.iter().map(place).cmp(b.user.iter().map(place)))
         });
-        StackSamples { stacks, period_ns, lost: self.lost }
+        StackSamples { stacks, period_ns, lost: self.lost, begun_tasks: self.begun_tasks }
     }
 
     fn frame(&self, code: Code) -> UserFrame {
@@ -136,6 +140,7 @@ mod tests {
             sample(2, &[], &[0x1010]),
             // What comes after is no code: the rest of the chain is not true.
             sample(1, &[], &[0x1020, 0x1031, 0x77, 0x1040]),
+            Told::Fork { pid: 3, parent_pid: 1 },
             Told::Lost(3),
         ]);
         let samples = all.resolve(&symbols, Nanos(500));
@@ -156,6 +161,7 @@ mod tests {
             stack("wc", &[], vec![], 1),
         ];
         assert_eq!(samples.stacks, want);
-        assert_eq!((samples.lost, samples.period_ns), (3, Nanos(500)));
+        assert_eq!((samples.lost, samples.begun_tasks), (3, 1));
+        assert_eq!(samples.period_ns, Nanos(500));
     }
 }

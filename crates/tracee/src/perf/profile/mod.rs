@@ -9,7 +9,10 @@
 //! them: every thread gets its own events, those made meanwhile inherit them or are found by listing
 //! again (`perf::running`). Rights are those of [`super::sampling`].
 //!
-//! Not seen: callers in programs built without frame pointers, beyond the innermost function; children
+//! Not seen: callers in programs built without frame pointers, beyond the innermost function; the first
+//! period of each process and thread (the clock of an inherited event starts with its task, not in step
+//! with its parent's: kernel/events/core.c, `perf_swevent_start_hrtimer`), which is counted; what a task releases at
+//! its exit, before which its events end (kernel/exit.c); children
 //! of a running process that this account may not observe, and what they make. Overhead: about
 //! 2-5 us a sample, 0.5-1% of CPU time.
 
