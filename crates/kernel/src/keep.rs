@@ -22,6 +22,7 @@ use crate::page_size;
 use pagewise_model::Bytes;
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Mappings that are held and never read.
@@ -41,16 +42,32 @@ impl Keeper {
     /// Holds what the page cache has of `path`, if it is a regular file that may be read, is not
     /// empty and fits the room that is left; says whether all of that is held.
     pub fn hold(&mut self, path: &Path) -> bool {
-        let Some(held) = open_regular(path).ok().and_then(|(file, len)| Held::map(file, len))
+        let Some(mut held) = open_regular(path).ok().and_then(|(file, len)| Held::map(file, len))
         else {
             return false;
         };
         let (entered, whole) = held.enter_cached(self.room);
         self.room = Bytes(self.room.0.saturating_sub(entered.0));
         if entered > Bytes(0) {
+            held.entered = entered;
             self.held.push(held);
         }
         whole && entered > Bytes(0)
+    }
+
+    /// Lets the file go that `path` names now, under whichever name it was held: pages that are mapped
+    /// cannot be dropped from the cache.
+    pub fn release(&mut self, path: &Path) {
+        let Some(identity) = std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+        else {
+            return;
+        };
+        let (gone, kept) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition::<Vec<Held>, _>(|held| held.identity == identity);
+        let freed: u64 = gone.iter().map(|held| held.entered.0).sum();
+        self.room = Bytes(self.room.0.saturating_add(freed));
+        self.held = kept;
     }
 }
 
@@ -60,13 +77,18 @@ struct Held {
     view: FileView,
     /// The file, where `mincore` does not answer for it.
     foreign: Option<File>,
+    /// Device and inode.
+    identity: (u64, u64),
+    /// How much was entered.
+    entered: Bytes,
 }
 
 impl Held {
     fn map(file: File, len: usize) -> Option<Self> {
         let view = FileView::map(&file, len).ok()?;
+        let found = file.metadata().ok()?;
         let foreign = (!is_answered_for(&file)).then_some(file);
-        Some(Self { view, foreign })
+        Some(Self { view, foreign, identity: (found.dev(), found.ino()), entered: Bytes(0) })
     }
 
     /// Enters cached pages into the page table, at most `room`: how much, and whether that is all.
@@ -152,6 +174,23 @@ mod tests {
         assert!(keeper.hold(&path));
         assert!(!keeper.hold(&path), "64 KiB are left");
         assert_eq!(resident(&path), Some(Bytes::kib(192)));
+    }
+
+    #[test]
+    fn what_is_released_is_mapped_no_more_and_leaves_its_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let [path, other, link] = ["file", "other", "link"].map(|name| dir.join(name));
+        std::fs::write(&path, vec![7; Bytes::kib(192).0 as usize]).unwrap();
+        std::fs::write(&other, vec![7; Bytes::kib(64).0 as usize]).unwrap();
+        std::fs::hard_link(&path, &link).unwrap();
+        let mut keeper = Keeper::new(Bytes::kib(256));
+        assert!(keeper.hold(&path) && keeper.hold(&other));
+        assert!(!keeper.hold(&path), "there is no room for it twice");
+        keeper.release(&link);
+        keeper.release(&dir.join("nonexistent"));
+        assert_eq!((resident(&path), resident(&other)), (None, Some(Bytes::kib(64))));
+        assert!(keeper.hold(&path));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! What the look saw: the program's runs, its processes, mappings and pipes, what it did to the
 //! outside, and where its kernel time went.
 
+use crate::cache::SlotMap;
 use crate::diagnosis::CostKind;
 use crate::fault::GroupTally;
 use crate::measured::Fact;
+use crate::plan::FileKind;
+use crate::text::Layout;
 use crate::units::{Bytes, Nanos};
 use crate::usage::{Ended, Usage};
 use serde::{Deserialize, Serialize};
@@ -178,6 +181,25 @@ pub struct Footprint {
     pub new_pages_per_ms: f64,
 }
 
+/// A file of the tree that is large enough for a huge page, as it lay in the page cache after the look.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UsedFile {
+    /// Where it is.
+    pub path: String,
+    /// What it was to the tree.
+    pub kind: FileKind,
+    /// Its length.
+    pub size_bytes: Bytes,
+    /// What the cache held of it.
+    pub slots: SlotMap,
+    /// How its code is mapped; of other files absent.
+    pub layout: Option<Layout>,
+    /// The kernel places mappings of it at boundaries of huge pages.
+    pub is_placed_aligned: bool,
+    /// Why its cache cannot be filled anew here, if so.
+    pub obstacle: Option<String>,
+}
+
 /// The traced look: what the tree did, seen with tracing on. Its times are never shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Traced {
@@ -189,6 +211,9 @@ pub struct Traced {
     pub most_processes: u32,
     /// Effects on the outside that a rerun may not repeat.
     pub effects: Vec<SideEffect>,
+    /// Files with code that was mapped, and files that were read and not written, the largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<UsedFile>,
     /// Access pattern of the user code; missing where it could not be stepped.
     pub pattern: Fact<AccessPattern>,
     /// Growth of the footprint; missing where accessed bits could not be read.

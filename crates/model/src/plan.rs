@@ -3,6 +3,7 @@
 
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// One environment variable to set, merged with what the user already has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +49,37 @@ impl Tool {
     }
 }
 
+/// What a file is to a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// An ELF file with code that it runs.
+    Code,
+    /// Something it reads.
+    Input,
+}
+
+/// A file whose page cache is to lie in huge folios when the program starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugeFile {
+    /// Where it is.
+    pub path: String,
+    /// What it is to the program.
+    pub kind: FileKind,
+}
+
+impl HugeFile {
+    /// What separates files in a list.
+    pub const SEPARATOR: char = ':';
+
+    /// A file by its absolute path; none where that cannot stand in a list of remedies.
+    #[must_use]
+    pub fn of(path: &Path, kind: FileKind) -> Option<Self> {
+        let text = path.to_str().filter(|text| !text.contains([',', Self::SEPARATOR]))?;
+        path.is_absolute().then(|| Self { path: text.to_owned(), kind })
+    }
+}
+
 /// Something done to the running tree from outside, by the supervising process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "watch", rename_all = "snake_case")]
@@ -90,6 +122,9 @@ pub struct Settings {
     /// Tools of which the tree finds ours, in front of PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
+    /// Files that are brought into huge folios of the page cache before the program starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub huge_files: Vec<HugeFile>,
 }
 
 impl Settings {
@@ -120,6 +155,7 @@ impl Settings {
         let more: Vec<Tool> =
             other.tools.iter().copied().filter(|tool| !all.tools.contains(tool)).collect();
         all.tools.extend(more);
+        all.huge_files.extend(other.huge_files.iter().cloned());
         all
     }
 }
@@ -183,4 +219,18 @@ pub struct Receipt {
     pub notes: Vec<String>,
     /// How to go back.
     pub undo: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_list_holds_are_left_out() {
+        let of = |path: &str| HugeFile::of(Path::new(path), FileKind::Code).map(|file| file.path);
+        assert_eq!(of("/a b/c").as_deref(), Some("/a b/c"));
+        for odd in ["/a,b", "/a:b", "relative"] {
+            assert_eq!(of(odd), None, "{odd}");
+        }
+    }
 }

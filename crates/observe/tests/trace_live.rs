@@ -9,11 +9,11 @@ mod effects;
 
 use pagewise_kernel::page_size;
 use pagewise_model::look::{Allocator, Traced};
-use pagewise_model::plan::Watch;
+use pagewise_model::plan::{FileKind, Watch};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
-use pagewise_tracee::launch::{Launch, LaunchError, Sink};
+use pagewise_tracee::launch::{Input, Launch, LaunchError, Sink};
 use pagewise_tracee::supervise::{self, SuperviseError, Supervisor};
 use pagewise_tracee::watcher::{Context, Watcher};
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 19] = [
+    let tests: [(&str, fn()); 20] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
@@ -52,6 +52,7 @@ fn run_all(filter: Option<&str>) {
         ("a_pipe_has_its_ends", a_pipe_has_its_ends),
         ("endings_are_passed_on", endings_are_passed_on),
         ("processes_are_described", processes_are_described),
+        ("large_files_that_are_read_are_told", large_files_that_are_read_are_told),
         ("bytes_through_calls_are_each_images_own", bytes_through_calls_are_each_images_own),
         ("threads_and_signals_work", threads_and_signals_work),
         (
@@ -234,6 +235,31 @@ fn processes_are_described() {
     assert!(seen.processes[2].exe.ends_with("/ls"));
     assert_eq!(seen.most_processes, 2);
     assert!(seen.descriptor_kinds["device"] > 0);
+}
+
+fn large_files_that_are_read_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
+    let huge = usize::try_from(page_size::huge().bytes()).unwrap();
+    for name in ["read", "input", "written", "both"] {
+        std::fs::write(dir.join(name), vec![b'x'; 2 * huge]).unwrap();
+    }
+    std::fs::write(dir.join("small"), "x").unwrap();
+    let command = "wc -c read small both >counts; wc -c >counts; echo >>written; echo >>both; \
+                   cat written read >made; cat made >copy";
+    let launch = shell(&dir, command);
+    let seen = look(&Launch { stdin: Input::File(dir.join("input")), ..launch });
+    let inputs = seen.files.iter().filter(|file| file.kind == FileKind::Input);
+    let mut paths: Vec<&Path> = inputs.clone().map(|file| Path::new(&file.path)).collect();
+    // What the system's own programs read of their locale is theirs.
+    paths.retain(|path| path.starts_with(&dir));
+    paths.sort();
+    assert_eq!(paths, [dir.join("input"), dir.join("read")]);
+    assert!(
+        inputs
+            .filter(|file| Path::new(&file.path).starts_with(&dir))
+            .all(|file| { file.slots.0.len() == 2 && file.size_bytes == Bytes(2 * huge as u64) })
+    );
 }
 
 fn bytes_through_calls_are_each_images_own() {

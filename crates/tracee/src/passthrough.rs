@@ -84,13 +84,14 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     let observers = Observers::attach(child.pid(), &launch.observe);
     let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings.tools)?;
-    let huge_before = run::huge_faults();
+    let huge_before = run::HugeCounts::now();
     let running = child.release()?;
     let cpu_before = wait::own_cpu_time();
     let wall = attend(&running, &mut caught, &mut []);
     let supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let cpus_at_end = pagewise_kernel::affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
+    let huge = run::HugeCounts::now().since(huge_before);
     let observed = observers.finish();
     // From here on a signal is for us.
     drop(caught);
@@ -99,7 +100,8 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
         usage,
         watches: Vec::new(),
         supervisor_ns,
-        huge_faults: run::huge_faults().saturating_sub(huge_before),
+        huge_faults: huge.faults,
+        huge_file_maps: huge.file_maps,
         tools_started: starts.seen()?,
         leftovers_killed: 0,
         cpus_at_end,

@@ -41,6 +41,10 @@ pub struct Finished {
     pub supervisor_ns: Nanos,
     /// Huge pages allocated by faults on the whole machine meanwhile (`thp_fault_alloc`).
     pub huge_faults: u64,
+    /// Pages of files that were mapped by one entry for a huge page, on the whole machine, meanwhile
+    /// (`thp_file_mapped`).
+    #[serde(default)]
+    pub huge_file_maps: u64,
     /// The file of the tools that its settings put in front of PATH was opened meanwhile, as the
     /// kernel says; false without such tools.
     pub tools_started: bool,
@@ -93,7 +97,7 @@ pub fn run(
     let observers = Observers::attach(child.pid(), &launch.observe);
     let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings.tools)?;
-    let huge_before = huge_faults();
+    let huge_before = HugeCounts::now();
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
     let helpers = running.helpers().into_iter().chain(recording.pid());
@@ -115,7 +119,7 @@ pub fn run(
     let leftovers = launch.own_session.then(|| tree.kill_leftovers());
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
-    let huge_faults = huge_faults().saturating_sub(huge_before);
+    let huge = HugeCounts::now().since(huge_before);
     leftovers.map_or(Ok(()), |left| left.check(launch.shown()))?;
     for drain in std::mem::take(&mut running.drains) {
         supervisor_ns += if launch.own_session { drain.finish(stop) } else { drain.stop() };
@@ -126,7 +130,8 @@ pub fn run(
         usage,
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
         supervisor_ns,
-        huge_faults,
+        huge_faults: huge.faults,
+        huge_file_maps: huge.file_maps,
         tools_started: starts.seen()?,
         leftovers_killed: leftovers.map_or(0, |left| left.killed),
         cpus_at_end,
@@ -291,9 +296,30 @@ pub(crate) fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
     let _interrupted = rustix::event::poll(fds, timeout.as_ref());
 }
 
-/// Huge pages that faults of the whole machine have allocated so far.
-pub(crate) fn huge_faults() -> u64 {
-    vmstat::read().ok().and_then(|v| v.get("thp_fault_alloc")).unwrap_or(0)
+/// What the whole machine has done with huge pages so far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HugeCounts {
+    /// Allocated by faults.
+    pub(crate) faults: u64,
+    /// Of files, mapped by one entry.
+    pub(crate) file_maps: u64,
+}
+
+impl HugeCounts {
+    /// At this moment; what is not counted stays 0.
+    pub(crate) fn now() -> Self {
+        let counts = vmstat::read().ok();
+        let count = |name| counts.as_ref().and_then(|counts| counts.get(name)).unwrap_or(0);
+        Self { faults: count("thp_fault_alloc"), file_maps: count("thp_file_mapped") }
+    }
+
+    /// What came since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            faults: self.faults.saturating_sub(before.faults),
+            file_maps: self.file_maps.saturating_sub(before.file_maps),
+        }
+    }
 }
 
 #[cfg(test)]

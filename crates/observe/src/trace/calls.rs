@@ -13,7 +13,7 @@ use pagewise_tracee::seccomp::{self, ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, g
 pub(super) enum Kind {
     /// Changes the address space.
     Memory,
-    /// Opens a file in a way that may change it; `flags` is the argument that holds its flags.
+    /// Opens a file, to read it or in a way that may change it; says where its flags are.
     Open(Named, Flags),
     /// Removes a name.
     Remove(Named),
@@ -114,6 +114,9 @@ pub(super) const MARKING: [u32; 2] = [0x4008_6602, 0x401c_5820];
 /// Flags of open(2) without which nothing is changed.
 pub(super) const WRITING: u64 =
     (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
+
+/// Flags of open(2) with which a file is not opened to be read.
+const NO_CONTENT: u64 = (libc::O_DIRECTORY | libc::O_PATH) as u64;
 
 /// Calls newer than the C library's list, by the numbers that all architectures share.
 const SYS_SETXATTRAT: c_long = 463;
@@ -219,7 +222,8 @@ pub(super) fn is_x32(number: u64) -> bool {
     (u64::from(X32_BIT)..u64::from(X32_END)).contains(&number)
 }
 
-/// The filter: a stop for the calls above, opens and requests only where they may change something.
+/// The filter: a stop for the calls above, opens only where they may change or read a file, requests only
+/// where they may change something.
 pub(super) fn filter() -> Vec<libc::sock_filter> {
     let (allow, stop) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE);
     let foreign = give(stop | FOREIGN as u32);
@@ -248,8 +252,12 @@ fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
     let argument = |index: usize| seccomp::argument(index as u32);
     let (allow, stop) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_TRACE));
     let writing = jump(BPF_JSET, WRITING as u32, 0, 1);
+    let writing_or_stay = jump(BPF_JSET, WRITING as u32, 1, 0);
+    let no_content = jump(BPF_JSET, NO_CONTENT as u32, 1, 0);
     match (number, kind) {
-        (_, Kind::Open(_, Flags::Argument(index))) => vec![argument(index), writing, stop, allow],
+        (_, Kind::Open(_, Flags::Argument(index))) => {
+            vec![argument(index), writing_or_stay, no_content, stop, allow]
+        }
         (_, Kind::OpenHandle) => vec![argument(2), writing, stop, allow],
         (_, Kind::Ioctl) => vec![
             argument(1),
@@ -313,8 +321,16 @@ mod tests {
         }
         assert_eq!(run(libc::SYS_ioctl as u32, ARCHITECTURE, [1, 0x5401, 0, 0, 0, 0]), allow);
         assert_eq!(run(libc::SYS_open_by_handle_at as u32, ARCHITECTURE, [0; 6]), allow);
-        assert_eq!(run(libc::SYS_openat as u32, ARCHITECTURE, [0; 6]), allow);
-        assert_eq!(run(libc::SYS_open as u32, ARCHITECTURE, [0; 6]), allow);
+        for (number, flags) in [(libc::SYS_openat, 2), (libc::SYS_open, 1)] {
+            let opens = |with: i32| {
+                let mut args = [0; 6];
+                args[flags] = with as u32;
+                run(number as u32, ARCHITECTURE, args)
+            };
+            assert_eq!([opens(libc::O_DIRECTORY), opens(libc::O_PATH)], [allow; 2]);
+            assert_eq!([opens(libc::O_RDONLY), opens(libc::O_CLOEXEC)], [stop; 2]);
+            assert_eq!(opens(libc::O_DIRECTORY | libc::O_TRUNC), stop);
+        }
         assert_eq!(run(libc::SYS_sendto as u32, ARCHITECTURE, [0; 6]), allow);
         assert_eq!(run(libc::SYS_read as u32, ARCHITECTURE, [0; 6]), allow);
         assert_eq!(run(libc::SYS_read as u32 | X32_BIT, ARCHITECTURE, [0; 6]), foreign);

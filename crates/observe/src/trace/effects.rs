@@ -10,9 +10,10 @@ use super::calls::{Flags, Ipc, Kind, MARKING, Named, WRITING};
 use super::ipc;
 use super::place::{self, Identity, Name, Place, identity, is_lasting, is_memory, is_process_view};
 use super::reach::{self, InTree};
+use pagewise_kernel::page_size;
 use pagewise_model::look::SideEffect;
 use pagewise_tracee::ptrace::read_u64;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// What will have happened if the call that was seen to begin succeeds.
@@ -30,6 +31,10 @@ pub(super) struct Intent {
     opens_unknown: bool,
     /// The result is an object, new unless it is one of these.
     gets: Option<(Ipc, Vec<i64>)>,
+    /// A large file that then is open for reading.
+    reads: Option<(Identity, PathBuf)>,
+    /// A file that then is open for writing.
+    writes: Option<Identity>,
 }
 
 /// Effects and what they are judged by.
@@ -40,6 +45,8 @@ pub(super) struct Effects {
     names: HashSet<Name>,
     objects: HashSet<(Ipc, i64)>,
     found: Vec<SideEffect>,
+    reads: BTreeMap<Identity, PathBuf>,
+    writes: HashSet<Identity>,
 }
 
 impl Effects {
@@ -53,6 +60,17 @@ impl Effects {
 
     pub(super) fn into_found(self) -> Vec<SideEffect> {
         self.found
+    }
+
+    /// The large files that the tree read and neither made nor wrote.
+    pub(super) fn inputs(&self) -> Vec<PathBuf> {
+        let is_kept = |of: &Identity| !self.made.contains(of) && !self.writes.contains(of);
+        self.reads.iter().filter(|(of, _)| is_kept(of)).map(|(_, path)| path.clone()).collect()
+    }
+
+    /// What standard input of `pid` leads to is read, where it is a large file.
+    pub(super) fn adopt_input(&mut self, pid: i32) {
+        self.reads.extend(place::opened(pid, 0).and_then(|place| large_file(&place)));
     }
 
     /// What descriptor `fd` of `pid` leads to belongs to the run: its own standard output.
@@ -139,6 +157,8 @@ impl Effects {
             self.made.extend(meta.ok().map(|meta| identity(&meta)));
         }
         self.names.extend(intent.names);
+        self.reads.extend(intent.reads);
+        self.writes.extend(intent.writes);
         if let Some((ipc, before)) = intent.gets
             && !before.contains(&result)
         {
@@ -174,10 +194,17 @@ impl Effects {
             Flags::Structure => read_u64(tid, args[2]).ok()?,
             Flags::Creat => WRITING,
         };
-        if flags & WRITING == 0 {
-            return None;
-        }
         let place = place::named(tid, named, args)?;
+        if flags & WRITING == 0 {
+            let reads = Some(large_file(&place)?);
+            return Some(Intent { reads, ..Intent::default() });
+        }
+        let writes = place.target.as_ref().map(identity);
+        let intent = self.begin_write(flags, place)?;
+        Some(Intent { writes, ..intent })
+    }
+
+    fn begin_write(&self, flags: u64, place: Place) -> Option<Intent> {
         match &place.target {
             None => {
                 // A link that leads nowhere is somebody's name; what it leads to is new.
@@ -245,6 +272,13 @@ const FOREIGN_CALLS: &str = "made 32-bit calls, which are not seen, as";
 #[cfg(target_arch = "x86_64")]
 const fn old_rename() -> i64 {
     libc::SYS_rename
+}
+
+/// A regular file that is large enough for a huge page, and where it is.
+fn large_file(place: &Place) -> Option<(Identity, PathBuf)> {
+    let target = place.target.as_ref()?;
+    let is_large = target.is_file() && target.len() >= page_size::huge().bytes();
+    is_large.then(|| (identity(target), place.led()))
 }
 
 fn effect(action: &str, subject: String) -> Option<Intent> {

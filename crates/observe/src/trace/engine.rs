@@ -4,6 +4,7 @@ mod sampling;
 
 use super::calls::{self, Kind};
 use super::effects::Effects;
+use super::files::Files;
 use super::footprint::Footprints;
 use super::image::{Image, count_descriptors, minor_faults, rights_of_its_own};
 use super::pattern::{self, Sampler};
@@ -40,6 +41,7 @@ pub(super) struct Engine {
     most: u32,
     pipes: Pipes,
     effects: Effects,
+    files: Files,
     kinds: BTreeMap<String, u64>,
     sampler: Option<Sampler>,
     footprints: Footprints,
@@ -66,6 +68,7 @@ impl Engine {
             most: 0,
             pipes: Pipes::default(),
             effects: Effects::new(&options.scratch),
+            files: Files::default(),
             kinds: BTreeMap::new(),
             sampler: options.pattern.then(Sampler::new),
             footprints: Footprints::new(),
@@ -76,6 +79,7 @@ impl Engine {
         for fd in 1..3 {
             engine.effects.adopt(root, fd);
         }
+        engine.effects.adopt_input(root);
         engine.add(root, root);
         engine
     }
@@ -140,6 +144,7 @@ impl Engine {
             processes: self.closed.into_iter().map(|(_, seen)| seen).collect(),
             pipes: self.pipes.into_found(),
             most_processes: self.most,
+            files: self.files.finish(self.effects.inputs()),
             effects: self.effects.into_found(),
             footprint: match self.sampler {
                 Some(_) => self.footprints.finish(),
@@ -318,6 +323,7 @@ impl Engine {
     fn read_image(&mut self, pid: i32) {
         if let Some(image) = self.images.get_mut(&pid) {
             image.read();
+            self.files.note_code(image.code());
         }
         self.pipes.note(pid);
         count_descriptors(pid, &mut self.kinds);
@@ -375,6 +381,7 @@ impl Engine {
                 let image = self.images.get_mut(&pid)?;
                 if !image.is_forked {
                     image.read_before_exec();
+                    self.files.note_code(image.code());
                 }
                 None
             }

@@ -4,13 +4,14 @@
 //! at a deadly signal, or when the next `execve` begins. `/proc/PID/smaps` costs some 10 us per
 //! mapping and more for large ones.
 
+use super::files;
 use pagewise_kernel::privilege::FileRights;
 use pagewise_kernel::proc::{self, fd, io, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::{elf, glibc};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Arguments kept, and how much of each.
@@ -34,6 +35,8 @@ pub(super) struct Image {
     most_threads: u32,
     /// What was read is of its end, not of an exec that may still fail.
     is_final: bool,
+    /// Files with large code that it maps, when its memory was read.
+    code: Vec<PathBuf>,
     seen: ProcessSeen,
 }
 
@@ -73,6 +76,7 @@ impl Image {
             threads: 0,
             most_threads: 0,
             is_final: false,
+            code: Vec::new(),
             seen,
         }
     }
@@ -93,7 +97,10 @@ impl Image {
     pub(super) fn read_before_exec(&mut self) {
         let pid = self.seen.pid;
         match read_memory_use(&mut self.seen) {
-            Ok(()) => self.seen.incomplete = None,
+            Ok(code) => {
+                self.seen.incomplete = None;
+                self.code = code;
+            }
             Err(error) => self.seen.incomplete = Some(error.to_string()),
         }
         if let Ok(elf) = elf::of_process(pid) {
@@ -113,6 +120,11 @@ impl Image {
     /// True when its memory has been read at its end.
     pub(super) const fn is_read(&self) -> bool {
         self.is_final
+    }
+
+    /// Files with large code that it maps.
+    pub(super) fn code(&self) -> &[PathBuf] {
+        &self.code
     }
 
     /// The image that follows a fork by exec takes over the fork's beginnings.
@@ -136,7 +148,10 @@ pub(super) fn minor_faults(pid: i32) -> Option<u64> {
     stat::read(pid).ok().map(|stat| stat.minor_faults)
 }
 
-fn read_memory_use(seen: &mut ProcessSeen) -> Result<(), pagewise_kernel::error::SysError> {
+/// Reads what it uses into `seen`; returns the files with large code that it maps.
+fn read_memory_use(
+    seen: &mut ProcessSeen,
+) -> Result<Vec<PathBuf>, pagewise_kernel::error::SysError> {
     let status = status::read(seen.pid)?;
     let entries = smaps::read(seen.pid)?;
     let or_zero = |value: Option<Bytes>| value.unwrap_or(Bytes(0));
@@ -150,7 +165,7 @@ fn read_memory_use(seen: &mut ProcessSeen) -> Result<(), pagewise_kernel::error:
     seen.anon_huge_bytes = sum(&|entry| entry.residency.anon_huge);
     seen.file_cow_bytes =
         sum(&|entry| if entry.mapping.is_file() { entry.residency.anonymous } else { Bytes(0) });
-    Ok(())
+    Ok(files::of_code(&entries))
 }
 
 /// Counts the kinds of descriptors that `pid` holds into `kinds`.

@@ -14,6 +14,7 @@ mod calls;
 mod churn;
 mod effects;
 mod engine;
+mod files;
 mod footprint;
 mod image;
 mod interrupt;

@@ -149,6 +149,7 @@ pub(crate) fn traced_look() -> Look {
             pipes: vec![pipe],
             most_processes: 2,
             effects: vec![effect],
+            files: Vec::new(),
             pattern: Fact::Known(pattern),
             footprint: Fact::Known(Footprint { probes: 8, new_pages_per_ms: 2100.0 }),
             descriptor_kinds: [("pipe".to_owned(), 2)].into(),

@@ -87,6 +87,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
         pipes: Vec::new(),
         most_processes: 0,
         effects: scratch.iter().map(effect).collect(),
+        files: Vec::new(),
         pattern: Fact::missing("not stepped"),
         footprint: Fact::missing("not followed"),
         descriptor_kinds: kinds.collect::<BTreeMap<_, _>>(),

@@ -86,6 +86,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
             pipes: Vec::new(),
             most_processes: 1,
             effects: Vec::new(),
+            files: Vec::new(),
             pattern: Fact::missing("not stepped"),
             footprint: Fact::missing("not followed"),
             descriptor_kinds: BTreeMap::new(),

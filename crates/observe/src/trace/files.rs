@@ -1,0 +1,131 @@
+//! The large files of a tree: those with code that it mapped, and those that it read and did not write,
+//! with what the page cache holds of them when the tree has ended.
+//!
+//! Mapped code is told by `smaps` of each image before its memory goes, the other files by their opens. A
+//! file counts from the size of a huge page on. Afterwards each is opened here: its slots as a fresh
+//! mapping of it shows them, its layout where it has code, and what stands against filling its cache anew
+//! (processes outside of the tree that map it, a file system without large folios). Cost: 1 us a slot,
+//! and for each file a look at the mappings of all processes, some 30 us each.
+//!
+//! Not seen: files that an inherited descriptor above standard input leads to, those opened by io_uring,
+//! and names that cannot stand in a list of files ([`HugeFile::of`]).
+
+use crate::text::Elf;
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::file_view::is_placed_aligned;
+use pagewise_kernel::page_size;
+use pagewise_kernel::proc::smaps;
+use pagewise_model::look::UsedFile;
+use pagewise_model::plan::{FileKind, HugeFile};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Files beyond these are not looked at, the largest first.
+const MOST: usize = 64;
+
+/// The files with code that the images of a tree mapped.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    code: BTreeSet<PathBuf>,
+}
+
+impl Files {
+    pub(super) fn note_code(&mut self, code: &[PathBuf]) {
+        self.code.extend(code.iter().cloned());
+    }
+
+    /// What became of all of them, and of the files that were read.
+    pub(super) fn finish(self, inputs: Vec<PathBuf>) -> Vec<UsedFile> {
+        let read = inputs.into_iter().filter(|path| !self.code.contains(path));
+        let read: Vec<PathBuf> = read.collect();
+        let code = self.code.into_iter().map(|path| (path, FileKind::Code));
+        let all = code.chain(read.into_iter().map(|path| (path, FileKind::Input)));
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        let mut all: Vec<(PathBuf, FileKind)> = all.collect();
+        all.sort_by_cached_key(|(path, _)| std::cmp::Reverse(size(path)));
+        all.truncate(MOST);
+        all.into_iter().filter_map(|(path, kind)| used(&path, kind)).collect()
+    }
+}
+
+/// The files of which a process maps code that is large enough for a huge page.
+pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<PathBuf> {
+    let huge = page_size::huge().bytes();
+    let mapped = entries.iter().map(|entry| &entry.mapping);
+    let large = mapped.filter(|m| m.is_file() && m.perms.exec && m.size().0 >= huge);
+    large.map(|mapping| PathBuf::from(&mapping.path)).collect()
+}
+
+/// What is to be known of a file; nothing where it is gone, or none that counts.
+fn used(path: &Path, kind: FileKind) -> Option<UsedFile> {
+    let HugeFile { path: spelled, .. } = HugeFile::of(path, kind)?;
+    let file = CachedFile::open(path).ok().filter(|f| f.size().0 >= page_size::huge().bytes())?;
+    let layout = match kind {
+        FileKind::Code => Some(Elf::read(file.file()).ok()?.layout),
+        FileKind::Input => None,
+    };
+    let len = usize::try_from(file.size().0).ok()?;
+    Some(UsedFile {
+        path: spelled,
+        kind,
+        size_bytes: file.size(),
+        slots: file.slots().ok()?,
+        is_placed_aligned: layout.is_some() && is_placed_aligned(file.file(), len),
+        layout,
+        obstacle: obstacle(&file),
+    })
+}
+
+/// Why its cache cannot be filled anew.
+fn obstacle(file: &CachedFile) -> Option<String> {
+    let kind = file.file_system().ok()?;
+    if kind.is_in_memory {
+        return Some(format!("it lives in memory alone ({})", kind.name));
+    }
+    if kind.has_no_large_folios {
+        return Some(format!("{} keeps its files in base pages", kind.name));
+    }
+    let holders = file.holders().ok()?.seen;
+    let first = holders.first()?;
+    let more = if holders.len() > 1 { " and others" } else { "" };
+    Some(format!("{} ({}){more} maps it", first.name, first.pid))
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use pagewise_kernel::proc::own_pid;
+    use pagewise_model::Bytes;
+
+    #[test]
+    fn a_large_file_that_was_read_is_told_and_a_small_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (large, small) = (dir.join("large"), dir.join("small"));
+        std::fs::write(&large, vec![1; 3 * page_size::huge().bytes() as usize + 1]).unwrap();
+        std::fs::write(&small, [1]).unwrap();
+        let gone = dir.join("gone");
+        let found = Files::default().finish(vec![large.clone(), small, gone]);
+        let [one] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((Path::new(&one.path), one.kind), (large.as_path(), FileKind::Input));
+        assert_eq!((one.slots.0.len(), one.layout.is_none()), (4, true));
+        assert!(one.size_bytes > Bytes(0));
+    }
+
+    #[test]
+    fn this_program_is_code_of_its_own() {
+        let entries = smaps::read(own_pid()).unwrap();
+        let own = std::env::current_exe().unwrap().canonicalize().unwrap();
+        let code = of_code(&entries);
+        if !code.contains(&own) {
+            println!("SKIP this_program_is_code_of_its_own: it is smaller than a huge page");
+            return;
+        }
+        let file = used(&own, FileKind::Code).unwrap();
+        assert!(file.layout.is_some_and(|l| l.segments.iter().any(|s| s.is_executable)));
+        // This process maps it and is left out of those that hold it; a test beside it may not be.
+        let told = file.obstacle.unwrap_or_default();
+        assert!(!told.contains(&own_pid().to_string()), "{told}");
+    }
+}
