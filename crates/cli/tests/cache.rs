@@ -6,6 +6,10 @@
 mod code;
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
+#[path = "cache/kept.rs"]
+mod kept;
+#[path = "cache/starts.rs"]
+mod starts;
 
 use helper::{PROGRAM, Place, as_nobody, is_root, said};
 use pagewise_kernel::file_view::{FileView, open_regular};

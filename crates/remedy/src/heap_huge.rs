@@ -142,10 +142,11 @@ impl Remedy for HeapHuge {
         }
     }
 
-    fn parameter_for(&self, target: &dyn Fn() -> Target) -> &'static str {
+    fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
         let target = target();
+        let works = switch_works(target.allocator(), target.glibc_huge_tunable());
         // All switches and not the one: what the program starts may use another allocator.
-        if switch_works(target.allocator, target.glibc_huge_tunable) { ALL } else { INJECT }
+        if works { ALL } else { INJECT }.to_owned()
     }
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {

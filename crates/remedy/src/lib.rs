@@ -4,10 +4,13 @@
 //! could give at most (pure functions on facts), what exactly it would do ([`Dose`], plain data),
 //! how success is read from the kernel after a run, what it costs, and the lines that keep it.
 //! What must happen while the program runs is a [`pagewise_tracee::watcher::Watcher`]; the
-//! supervising process builds it from the dose with [`watch::build`]. The arm that is tested and
-//! the receipt that is printed are the same [`Dose`].
+//! supervising process builds it from the dose with [`watch::build`]. What must be there before it
+//! starts ([`warmth`]) whoever starts it brings about. The arm that is tested and the receipt that is
+//! printed are the same [`Dose`].
 #![forbid(unsafe_code)]
 
+mod code;
+mod file_huge;
 mod heap_huge;
 mod heap_small;
 mod malloc_keep;
@@ -16,9 +19,13 @@ mod pipe_tools;
 mod place;
 pub mod recache;
 pub mod receipt;
+pub mod record;
 mod registry;
 mod systemd;
 mod target;
+mod text_huge;
+pub mod unit;
+pub mod warmth;
 pub mod watch;
 mod working_set;
 

@@ -19,7 +19,7 @@
 
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_system::FileSystem;
-use pagewise_kernel::proc::read_number;
+use pagewise_kernel::proc::{pressure, read_number};
 use pagewise_kernel::{SysError, clock, limits, page_size};
 use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheState, Holders, Slot};
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -35,6 +35,9 @@ const DROPS: usize = 5;
 
 /// How long pages may be in hand before the next try.
 const IN_HAND: Duration = Duration::from_millis(10);
+
+/// From this share of the last ten seconds on in which somebody waited for memory, none is taken.
+const PRESSED_PERCENT: f64 = 10.0;
 
 /// A file with what was found of it before anything is done.
 #[derive(Debug)]
@@ -93,7 +96,8 @@ impl Subject {
             return Ok(self.told(Told::of(CacheOutcome::Already)));
         }
         let unfit = self.cannot_be_huge(asked).or_else(|| self.may_be_dropped());
-        if let Some(refused) = unfit.or_else(|| no_room(self.file.size())) {
+        let no_memory = || no_room(self.file.size()).or_else(is_pressed);
+        if let Some(refused) = unfit.or_else(no_memory) {
             return Ok(self.told(Told::of(refused)));
         }
         let holders = self.file.holders()?;
@@ -295,6 +299,24 @@ fn no_room(size: Bytes) -> Option<CacheOutcome> {
     })
 }
 
+/// Why no memory is to be taken now, whatever is free: others wait for some. Where the kernel does not
+/// tell, they do not.
+fn is_pressed() -> Option<CacheOutcome> {
+    let pressure = pressure::read(pressure::Resource::Memory).ok()?;
+    under_pressure(pressure.some.avg10_percent)
+}
+
+fn under_pressure(waited_percent: f64) -> Option<CacheOutcome> {
+    (waited_percent >= PRESSED_PERCENT).then(|| {
+        refuse(
+            format!(
+                "memory is short: in {waited_percent:.0}% of the last 10 s somebody waited for it"
+            ),
+            "wait until others have what they need".to_owned(),
+        )
+    })
+}
+
 /// Mapped by others, whose pages cannot be dropped.
 fn held(holders: &Holders) -> CacheOutcome {
     let all = holders.seen.len();
@@ -386,6 +408,15 @@ mod tests {
         assert!(why_pages_stay(&state, &holders).contains("not on disk"));
         state.cached_bytes = Fact::Known(Bytes(0));
         assert!(is_gone(&state));
+    }
+
+    #[test]
+    fn where_others_wait_for_memory_none_is_taken() {
+        assert_eq!(under_pressure(9.9), None);
+        let Some(CacheOutcome::Refused { why, .. }) = under_pressure(25.0) else {
+            panic!("not refused")
+        };
+        assert!(why.contains("in 25% of the last 10 s"), "{why}");
     }
 
     #[test]

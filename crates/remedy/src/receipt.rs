@@ -6,7 +6,7 @@
 
 use crate::registry::find;
 use crate::systemd;
-use pagewise_model::plan::{Dose, Receipt, Settings};
+use pagewise_model::plan::{Dose, FileKind, Receipt, Settings};
 use pagewise_tracee::environment::{Variables, merge};
 use pagewise_tracee::launch::Launch;
 use std::ffi::{OsStr, OsString};
@@ -177,7 +177,34 @@ impl Start<'_> {
             .collect()
     }
 
+    /// The files that are brought into huge folios, of the kinds that are `wanted`, as words.
+    fn files(&self, settings: &Settings, wanted: impl Fn(FileKind) -> bool) -> String {
+        let wanted = settings.huge_files.iter().filter(|file| wanted(file.kind));
+        wanted.map(|file| self.quoted(&file.path)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What brings files into huge folios without a start, where the settings do.
+    fn without_a_start(&self, settings: &Settings) -> Vec<String> {
+        let verbs = [(FileKind::Code, "text warm"), (FileKind::Input, "cache huge")];
+        let lines = verbs.into_iter().filter_map(|(kind, verb)| {
+            let files = self.files(settings, |of| of == kind);
+            (!files.is_empty()).then(|| {
+                format!(
+                    "for starts without pagewise in front, after each boot: pagewise {verb} {files}"
+                )
+            })
+        });
+        lines.collect()
+    }
+
     fn undo(&self, settings: &Settings) -> String {
+        if !settings.huge_files.is_empty() {
+            let files = self.files(settings, |_| true);
+            return format!(
+                "start it without `pagewise run`; to drop what is cached of its files: pagewise \
+                 cache evict {files}"
+            );
+        }
         if !environment_alone(settings) {
             return "start it without `pagewise run`; nothing stays changed on the system"
                 .to_owned();
@@ -206,6 +233,7 @@ pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
     for dose in doses {
         notes.extend(find(&dose.remedy).map(|r| r.notes(dose)).unwrap_or_default());
     }
+    notes.extend(start.without_a_start(&settings));
     notes.dedup();
     let systemd = start.drop_in(&list, &settings).unwrap_or_else(|why| {
         notes.push(format!("no systemd drop-in: {why}"));
@@ -326,6 +354,17 @@ mod tests {
         assert_eq!(r.systemd[2], start);
         assert!(!r.systemd.iter().any(|l| l.contains("PATH=") || l.starts_with("NotifyAccess")));
         assert!(r.undo.contains("without `pagewise run`"), "{}", r.undo);
+    }
+
+    #[test]
+    fn what_stays_in_the_page_cache_is_dropped_by_name() {
+        let r = receipt("text-huge=/opt/a b/x:/lib/y");
+        assert_eq!(r.command, "pagewise run --with 'text-huge=/opt/a b/x:/lib/y' -- sort 'a b'");
+        assert!(r.undo.ends_with("pagewise cache evict '/opt/a b/x' /lib/y"), "{}", r.undo);
+        assert!(r.systemd.iter().any(|line| line.starts_with("ExecStart=/opt/pagewise run")));
+        assert!(!r.systemd.iter().any(|line| line.starts_with("NotifyAccess")), "it becomes it");
+        let last = r.notes.last().unwrap();
+        assert!(last.ends_with("pagewise text warm '/opt/a b/x' /lib/y"), "{:?}", r.notes);
     }
 
     #[test]

@@ -50,6 +50,11 @@ pub enum Mechanism {
     ToolsStarted,
     /// What the watcher of this name read back from the kernel.
     Watched(&'static str),
+    /// The arm's files with code lie in huge folios where a plain start leaves none, and the kernel
+    /// mapped pages of files by one entry for a huge page meanwhile.
+    TextHuge,
+    /// The arm's other files lie in huge folios where a plain start leaves none.
+    FilesHuge,
     /// The affinity that the kernel reports at the program's end is the one asked for.
     Affinity,
 }
@@ -69,8 +74,8 @@ pub trait Remedy: Sync {
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String>;
     /// The parameter to take for a program of which nothing but its file was seen, where none was
     /// typed; empty for the default.
-    fn parameter_for(&self, _target: &dyn Fn() -> Target) -> &'static str {
-        ""
+    fn parameter_for(&self, _target: &dyn Fn() -> Target) -> String {
+        String::new()
     }
     /// Whether it fits, with the doses to try.
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate;
@@ -118,7 +123,7 @@ pub trait Remedy: Sync {
     }
 }
 
-static ALL: [&dyn Remedy; 7] = [
+static ALL: [&dyn Remedy; 9] = [
     &crate::malloc_keep::MallocKeep,
     &crate::heap_huge::HeapHuge,
     &crate::heap_small::HeapSmall,
@@ -126,6 +131,8 @@ static ALL: [&dyn Remedy; 7] = [
     &crate::pipe_tools::PipeTools,
     &crate::place::Place,
     &crate::working_set::WorkingSet,
+    &crate::text_huge::TextHuge,
+    &crate::file_huge::FileHuge,
 ];
 
 /// Every remedy, in the order in which they are shown.
@@ -184,9 +191,10 @@ pub fn parse_list(
         if doses.iter().any(|d| d.remedy == name) {
             return Err(RemedyError::Twice(name.to_owned()));
         }
-        let parameter = if parameter.is_empty() { remedy.parameter_for(target) } else { parameter };
+        let chosen = || remedy.parameter_for(target);
+        let parameter = if parameter.is_empty() { chosen() } else { parameter.to_owned() };
         let dose = remedy
-            .dose(parameter, machine)
+            .dose(&parameter, machine)
             .map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })?;
         doses.push(dose);
     }
@@ -210,7 +218,7 @@ pub(crate) mod tests_support {
         allocator: Allocator,
         glibc_huge_tunable: Option<bool>,
     ) -> Result<Vec<Dose>, RemedyError> {
-        let target = || Target { allocator, glibc_huge_tunable };
+        let target = || Target::with_malloc(allocator, glibc_huge_tunable);
         crate::parse_list(list, &machine(), &target)
     }
 }
@@ -254,7 +262,8 @@ mod tests {
 
     #[test]
     fn every_default_dose_is_what_its_spec_says() {
-        for remedy in all().iter().filter(|remedy| remedy.name() != "working-set") {
+        let takes_files = ["working-set", "text-huge", "file-huge"];
+        for remedy in all().iter().filter(|remedy| !takes_files.contains(&remedy.name())) {
             let dose = remedy.dose("", &machine()).unwrap();
             let again = remedy.dose(&dose.parameter, &machine()).unwrap();
             assert_eq!(dose, again, "{}", remedy.name());

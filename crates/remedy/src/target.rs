@@ -1,11 +1,13 @@
 //! The program a remedy is put on without a look at its run: what its file says.
 //!
 //! A script is followed to its interpreter, through `env` too; text without a `#!` line goes to the
-//! shell. Not seen: programs that the program starts, and an allocator preloaded into it.
+//! shell. What is not asked for is not read: an allocator is looked for in symbols, which takes up to
+//! 20 ms. Not seen: programs that the program starts, and an allocator preloaded into it.
 
 use pagewise_model::look::Allocator;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::{elf, glibc};
+use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -17,26 +19,60 @@ const DEEPEST: usize = 5;
 const LINE: u64 = 256;
 
 /// What is known of a program before it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Target {
-    /// Who serves malloc.
-    pub allocator: Allocator,
-    /// Whether the glibc that serves malloc knows the tunable for huge pages, as far as that could
-    /// be read.
-    pub glibc_huge_tunable: Option<bool>,
+    file: Option<PathBuf>,
+    malloc: OnceCell<Malloc>,
+}
+
+/// Who serves malloc, and whether a glibc that does knows the tunable for huge pages.
+#[derive(Debug, Clone, Copy)]
+struct Malloc {
+    allocator: Allocator,
+    glibc_huge_tunable: Option<bool>,
 }
 
 impl Target {
-    /// The program that `command` starts; an allocator is unknown where the file is not found or
-    /// cannot be read.
+    /// The program that `command` starts.
     #[must_use]
     pub fn of(command: &[OsString]) -> Self {
         let file = Launch::experiment(command.to_vec()).file().ok().and_then(|f| binary(f, 0));
-        let seen = file.as_ref().and_then(|f| elf::of_executable(f).ok());
-        let allocator = seen.map_or(Allocator::Unknown, |seen| seen.allocator);
-        let glibc = file.filter(|_| allocator == Allocator::Glibc);
-        let glibc_huge_tunable = glibc.and_then(|f| glibc::has_huge_tunable(&f));
-        Self { allocator, glibc_huge_tunable }
+        Self { file, malloc: OnceCell::new() }
+    }
+
+    /// A program with this allocator.
+    #[cfg(test)]
+    pub(crate) fn with_malloc(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> Self {
+        Self { file: None, malloc: OnceCell::from(Malloc { allocator, glibc_huge_tunable }) }
+    }
+
+    /// The file with the code that runs; none where it is not found.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Who serves malloc; unknown where the file is not found or cannot be read.
+    #[must_use]
+    pub fn allocator(&self) -> Allocator {
+        self.malloc().allocator
+    }
+
+    /// Whether the glibc that serves malloc knows the tunable for huge pages, as far as that could
+    /// be read.
+    #[must_use]
+    pub fn glibc_huge_tunable(&self) -> Option<bool> {
+        self.malloc().glibc_huge_tunable
+    }
+
+    fn malloc(&self) -> Malloc {
+        *self.malloc.get_or_init(|| {
+            let file = self.file.as_deref();
+            let seen = file.and_then(|file| elf::of_executable(file).ok());
+            let allocator = seen.map_or(Allocator::Unknown, |seen| seen.allocator);
+            let glibc = file.filter(|_| allocator == Allocator::Glibc);
+            Malloc { allocator, glibc_huge_tunable: glibc.and_then(glibc::has_huge_tunable) }
+        })
     }
 }
 
@@ -95,19 +131,21 @@ mod tests {
         std::fs::write(&file, b"\x7fELF\0glibc.malloc.trim_threshold\0").unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
         let seen = Target::of(&[file.clone().into()]);
+        assert_eq!(seen.file(), Some(file.as_path()));
+        assert_ne!(seen.allocator(), Allocator::Glibc);
         let asked = glibc::has_huge_tunable(&file);
         std::fs::remove_file(file).unwrap();
         assert_eq!(asked, Some(false));
-        assert_ne!(seen.allocator, Allocator::Glibc);
-        assert_eq!(seen.glibc_huge_tunable, None);
+        assert_eq!(seen.glibc_huge_tunable(), None);
     }
 
     #[test]
     fn what_is_not_there_is_unknown() {
-        let none = Target { allocator: Allocator::Unknown, glibc_huge_tunable: None };
-        assert_eq!(Target::of(&["/nonexistent/program".into()]), none);
-        assert_eq!(Target::of(&[]), none);
+        for none in [Target::of(&["/nonexistent/program".into()]), Target::of(&[])] {
+            assert_eq!((none.file(), none.allocator()), (None, Allocator::Unknown));
+            assert_eq!(none.glibc_huge_tunable(), None);
+        }
         let shell = Target::of(&["sh".into()]);
-        assert_ne!(shell.allocator, Allocator::Go);
+        assert_ne!(shell.allocator(), Allocator::Go);
     }
 }

@@ -21,7 +21,7 @@ use pagewise_model::trial::{Design, Experiment, Point};
 use pagewise_model::usage::Usage;
 use pagewise_trial as trial;
 use pagewise_trial::{ArmId, Bench, Canary, Kind, Plan, Progress, RunFailure, WeatherMark};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What an experiment starts from.
 #[derive(Debug)]
@@ -81,8 +81,23 @@ fn budget(request: &Request, cost: Nanos) -> Nanos {
     request.budget.unwrap_or_else(|| trial::default_budget(cost))
 }
 
+/// Files that arms bring into huge folios.
+fn huge_files(arms: &[Arm]) -> BTreeSet<String> {
+    let all = arms.iter().flat_map(|arm| &arm.settings.huge_files);
+    all.map(|file| file.path.clone()).collect()
+}
+
+/// `arm` with the files among `all` that it leaves as a plain start does.
+fn beside(arm: &Arm, all: &BTreeSet<String>) -> Arm {
+    let own = huge_files(std::slice::from_ref(arm));
+    Arm { natural_files: all.difference(&own).cloned().collect(), ..arm.clone() }
+}
+
 /// Runs the experiment.
-pub fn experiment(setup: Setup<'_>, world: &mut dyn World) -> Tried {
+pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
+    let all = huge_files(&setup.arms);
+    setup.plain = beside(&setup.plain, &all);
+    setup.arms = setup.arms.iter().map(|arm| beside(arm, &all)).collect();
     let plan = plan(&setup);
     let logs = plan.look_wall_ns.iter().map(|wall| (wall.0.max(1) as f64).ln()).collect();
     let deviation = pooled_sd(&[logs]);
@@ -283,7 +298,8 @@ impl Bench for WorldBench<'_, '_> {
     fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<trial::Arm>, RunFailure> {
         let doses = self.doses(first).zip(self.doses(second));
         let Some(both) = doses.and_then(|(a, b)| choose::combine(a, b)) else { return Ok(None) };
-        let arm = choose::arm(self.setup.request, &both);
+        let all = huge_files(&self.setup.arms);
+        let arm = beside(&choose::arm(self.setup.request, &both), &all);
         if let Some(base) = self.setup.base {
             let limits = &self.setup.limits;
             let check = check(self.world, base, &arm, limits).map_err(Stop::into_failure)?;
@@ -293,5 +309,29 @@ impl Bench for WorldBench<'_, '_> {
         self.setup.arms.push(arm);
         self.setup.doses.push(both);
         Ok(Some(planned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::plan::{FileKind, HugeFile, Settings};
+
+    #[test]
+    fn each_arm_leaves_the_files_of_the_others_as_a_plain_start_does() {
+        let arm = |name: &str, paths: &[&str]| {
+            let file = |path: &&str| HugeFile { path: (*path).into(), kind: FileKind::Input };
+            let huge_files = paths.iter().map(file).collect();
+            let settings = Settings { huge_files, ..Settings::default() };
+            Arm { settings, ..Arm::unchanged(name, &[]) }
+        };
+        let arms = [arm("one", &["/a", "/b"]), arm("two", &["/b", "/c"]), arm("three", &[])];
+        let all = huge_files(&arms);
+        let natural = |arm: &Arm| beside(arm, &all).natural_files;
+        assert_eq!(natural(&arms[0]), ["/c"]);
+        assert_eq!(natural(&arms[1]), ["/a"]);
+        assert_eq!(natural(&arms[2]), ["/a", "/b", "/c"]);
+        assert_eq!(natural(&arm("plain", &[])), ["/a", "/b", "/c"]);
+        assert_eq!(natural(&arm("both", &["/a", "/b", "/b", "/c"])), [""; 0]);
     }
 }

@@ -38,6 +38,7 @@ pub fn arm(request: &Request, doses: &[Dose]) -> Arm {
         command: request.command.clone(),
         settings: doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings)),
         mechanism: doses.iter().filter_map(mechanism).collect(),
+        natural_files: Vec::new(),
     }
 }
 

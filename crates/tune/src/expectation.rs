@@ -3,7 +3,7 @@
 
 use crate::world::{Arm, Timed};
 use pagewise_model::look::Look;
-use pagewise_model::plan::Tool;
+use pagewise_model::plan::{FileKind, Tool};
 use pagewise_model::price::Prices;
 use pagewise_model::usage::{Usage, typical};
 use pagewise_model::{Bytes, Nanos};
@@ -112,6 +112,8 @@ impl Expectation {
                 run.watched.iter().filter(|(watch, _)| watch == name).map(|(_, n)| n).sum()
             }
             Mechanism::ToolsStarted => u64::from(run.tools_started),
+            Mechanism::TextHuge => huge_slots(FileKind::Code, arm, run).min(run.huge_file_maps),
+            Mechanism::FilesHuge => huge_slots(FileKind::Input, arm, run),
             Mechanism::Affinity => u64::from(arm.settings.cpus.as_ref() == Some(&run.cpus_at_end)),
         }
     }
@@ -120,6 +122,14 @@ impl Expectation {
     pub(crate) fn counter(&self, arm: &Arm, run: &Timed) -> Option<u64> {
         arm.mechanism.iter().map(|m| self.read(*m, arm, run)).min()
     }
+}
+
+/// Slots of an arm's files of this kind that were in huge folios in a run, beyond what a plain start
+/// leaves.
+fn huge_slots(kind: FileKind, arm: &Arm, run: &Timed) -> u64 {
+    let files = arm.settings.huge_files.iter().filter(|file| file.kind == kind);
+    let slots = |path: &str| run.huge_slots.iter().find(|(of, _)| of == path).map(|(_, n)| *n);
+    files.filter_map(|file| slots(&file.path)).sum()
 }
 
 /// By how many faults `more` exceeds `less`; 0 where that may be chance.
@@ -177,7 +187,9 @@ fn widen(range: Option<(u64, u64)>, bytes: Option<Bytes>) -> Option<(u64, u64)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::Fact;
     use pagewise_model::constructed::usage;
+    use pagewise_model::plan::{HugeFile, Settings};
 
     fn idle() -> Usage {
         Usage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), ..usage() }
@@ -193,6 +205,23 @@ mod tests {
             fault_bound: true,
             guest,
             device_read: Bytes(0),
+        }
+    }
+
+    fn timed() -> Timed {
+        Timed {
+            usage: idle(),
+            watched: Vec::new(),
+            huge_faults: 0,
+            huge_file_maps: 0,
+            huge_slots: Vec::new(),
+            tools_started: false,
+            cpus_at_end: Vec::new(),
+            supervisor_ns: Nanos(0),
+            leftovers: 0,
+            conditioned: true,
+            samples: Fact::missing("not asked for"),
+            walks: Fact::missing("not asked for"),
         }
     }
 
@@ -225,6 +254,24 @@ mod tests {
         assert_eq!(expectation.host_ns_of_other(&heavy, &three), Nanos(0));
         assert_eq!(expectation.host_ns_of_other(&with_sys(70, 20_000), &three), Nanos::millis(10));
         assert_eq!(expectation.host_ns_of_other(&with_sys(70, 20_000), &three[..2]), Nanos(0));
+    }
+
+    #[test]
+    fn huge_files_count_where_they_lie_so_and_code_where_it_is_mapped_so() {
+        let file = |path: &str, kind| HugeFile { path: path.to_owned(), kind };
+        let huge_files = vec![file("/bin/x", FileKind::Code), file("/var/y", FileKind::Input)];
+        let settings = Settings { huge_files, ..Settings::default() };
+        let arm = Arm { settings, ..Arm::unchanged("x", &[]) };
+        let read = |mechanism, slots: &[(&str, u64)], huge_file_maps| {
+            let huge_slots = slots.iter().map(|(path, n)| ((*path).to_owned(), *n)).collect();
+            let run = Timed { huge_slots, huge_file_maps, ..timed() };
+            expectation(false).read(mechanism, &arm, &run)
+        };
+        let both = [("/var/y", 7), ("/bin/x", 5), ("/other", 9)];
+        assert_eq!(read(Mechanism::TextHuge, &both, 40), 5);
+        assert_eq!(read(Mechanism::TextHuge, &both, 0), 0, "nothing was mapped huge");
+        assert_eq!(read(Mechanism::FilesHuge, &both, 0), 7);
+        assert_eq!(read(Mechanism::FilesHuge, &both[1..], 40), 0);
     }
 
     #[test]

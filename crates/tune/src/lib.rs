@@ -11,6 +11,7 @@ pub mod choose;
 mod expectation;
 pub mod faults;
 mod files;
+mod folios;
 pub mod live;
 mod look;
 pub mod output;

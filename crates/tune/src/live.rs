@@ -3,6 +3,7 @@
 
 use crate::faults;
 use crate::files::{self, Mark};
+use crate::folios::Folios;
 use crate::output::Captured;
 use crate::request::{Request, StdoutTo};
 use crate::scratch::Scratch;
@@ -92,6 +93,7 @@ pub struct Live<'a> {
     scratch: Scratch,
     canary: pagewise_measure::Canary,
     keeper: Keeper,
+    folios: Folios,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
@@ -133,7 +135,8 @@ impl<'a> Live<'a> {
         let canary = pagewise_measure::Canary::new();
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         let keeper = Keeper::new(room);
-        Self { request, runs, recording, scratch, canary, keeper, stop, listener }
+        let folios = Folios::default();
+        Self { request, runs, recording, scratch, canary, keeper, folios, stop, listener }
     }
 
     fn launch(&self, arm: &Arm, limits: &Limits) -> Launch {
@@ -204,6 +207,28 @@ impl<'a> Live<'a> {
             }
             Err(other) => Err(stopped(other)),
         }
+    }
+
+    /// Lets the files of other arms lie as a plain start leaves them, by one that is not timed.
+    fn settle(&mut self, arm: &Arm, limits: &Limits) -> Result<(), Stop> {
+        let files = &arm.natural_files;
+        if self.folios.drop_changed(files, &mut self.keeper).map_err(Stop::Broken)? {
+            let plain = self.launch(&Arm::plain(self.request), limits);
+            self.around(|live| live.bounded(&plain))?;
+            self.folios.settle(files, &mut self.keeper).map_err(Stop::Broken)?;
+        }
+        Ok(())
+    }
+
+    /// Brings an arm's files into huge folios; the time that a start takes to find them there.
+    fn warm(&mut self, arm: &Arm) -> Result<Nanos, Stop> {
+        Folios::warm(&arm.settings.huge_files, &mut self.keeper).map_err(Stop::NotHuge)
+    }
+
+    /// What of the files that arms bring into huge folios lies in them.
+    fn huge_slots(&self, arm: &Arm) -> Vec<(String, u64)> {
+        let own = arm.settings.huge_files.iter().map(|file| &file.path);
+        self.folios.readings(own.chain(&arm.natural_files).map(String::as_str))
     }
 
     /// The traced run; one that takes too long is given up and not seen.
@@ -290,14 +315,21 @@ impl World for Live<'_> {
 
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
         let observe = Observe { samples: timing.observed, walks: timing.observed, profile: false };
-        let (conditioned, done) = self.around(|live| {
+        self.settle(arm, &timing.limits)?;
+        let (look, conditioned, mut done, huge_slots) = self.around(|live| {
+            let look = live.warm(arm)?;
             let conditioned = live.condition(timing.fresh)?;
             let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
-            Ok((conditioned, live.bounded(&launch)?))
+            let done = live.bounded(&launch)?;
+            Ok((look, conditioned, done, live.huge_slots(arm)))
         })?;
+        // Whoever keeps the remedy pays for the look at each start.
+        done.usage.wall_ns += look;
         Ok(Timed {
             watched: done.watches.into_iter().map(|w| (w.watch, w.counter)).collect(),
             huge_faults: done.huge_faults,
+            huge_file_maps: done.huge_file_maps,
+            huge_slots,
             tools_started: done.tools_started,
             cpus_at_end: done.cpus_at_end,
             supervisor_ns: done.supervisor_ns,
@@ -331,6 +363,7 @@ impl World for Live<'_> {
             ..self.launch(arm, limits)
         };
         self.around(|live| {
+            live.warm(arm)?;
             let marks: Vec<Mark> = live.request.outputs.iter().map(|f| Mark::take(f)).collect();
             let usage = live.bounded(&launch)?.usage;
             // Before --cleanup, which may well remove them.

@@ -19,6 +19,7 @@ use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_trial::Kind;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -291,6 +292,7 @@ impl<'a> Session<'a> {
             checks: std::mem::take(&mut self.run.output_checks),
         };
         let tried = bench::experiment(setup, world);
+        self.run.warnings.extend(self.refilled());
         let interrupted = tried.experiment.interrupted;
         self.run.output_checks = tried.checks;
         self.run.doses = tried.doses;
@@ -300,6 +302,16 @@ impl<'a> Session<'a> {
             return Ok(Step::Done);
         }
         Ok(Step::Keep)
+    }
+
+    /// The files whose page cache was changed between runs, if there were any.
+    fn refilled(&self) -> Option<String> {
+        let all = self.doses.iter().flatten().flat_map(|dose| &dose.settings.huge_files);
+        let paths: BTreeSet<&str> = all.map(|file| file.path.as_str()).collect();
+        let paths: Vec<&str> = paths.into_iter().collect();
+        (!paths.is_empty()).then(|| {
+            format!("dropped from the page cache and read back between runs: {}", paths.join(", "))
+        })
     }
 
     fn keep(&mut self) -> Step {

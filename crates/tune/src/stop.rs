@@ -57,6 +57,9 @@ pub enum Stop {
     /// The budget cannot hold a confirmation.
     #[error("budget too small: {0}")]
     Budget(String),
+    /// Files that an arm needs in huge folios cannot be brought into them.
+    #[error("not on huge pages: {0}")]
+    NotHuge(String),
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
@@ -117,9 +120,11 @@ impl Stop {
             {
                 RunFailure::Broken(self.to_string())
             }
-            Self::Launch(_) | Self::TooLong(_) | Self::TooLarge(_) | Self::Failed { .. } => {
-                RunFailure::Failed(self.to_string())
-            }
+            Self::Launch(_)
+            | Self::TooLong(_)
+            | Self::TooLarge(_)
+            | Self::NotHuge(_)
+            | Self::Failed { .. } => RunFailure::Failed(self.to_string()),
             other => RunFailure::Broken(other.to_string()),
         }
     }
@@ -138,6 +143,7 @@ mod tests {
             Stop::Launch(LaunchError::NotFound { program: "x".into() }),
             Stop::TooLong(Nanos::secs(10)),
             Stop::TooLarge(Bytes::mib(1)),
+            Stop::NotHuge("x".into()),
             call("sched_setaffinity"),
         ];
         for stop in of_the_arm {

@@ -30,6 +30,9 @@ pub struct Arm {
     /// How its success is read, one for each dose; empty for the program as it is and for the
     /// user's own arms, whose success is not checked this way.
     pub mechanism: Vec<Mechanism>,
+    /// Files that other arms bring into huge folios and that here have to lie as a plain start leaves
+    /// them.
+    pub natural_files: Vec<String>,
 }
 
 impl Arm {
@@ -41,6 +44,7 @@ impl Arm {
             command: command.to_vec(),
             settings: Settings::default(),
             mechanism: Vec::new(),
+            natural_files: Vec::new(),
         }
     }
 
@@ -86,6 +90,11 @@ pub struct Timed {
     pub watched: Vec<(String, u64)>,
     /// Huge pages handed out at faults meanwhile.
     pub huge_faults: u64,
+    /// Pages of files mapped by one entry for a huge page meanwhile.
+    pub huge_file_maps: u64,
+    /// Of each file that this or another arm brings into huge folios, the slots in them right after the
+    /// run, beyond what a plain start leaves.
+    pub huge_slots: Vec<(String, u64)>,
     /// The file of the tools that the arm puts in front of PATH was opened meanwhile.
     pub tools_started: bool,
     /// CPUs that it was allowed at its end.

@@ -5,8 +5,10 @@
 mod support;
 
 use pagewise_judge::diagnosis::diagnose;
-use pagewise_model::look::{Allocator, Look, PipeSeen, ProcessSeen, Traced};
-use pagewise_model::plan::Candidate;
+use pagewise_model::cache::{Slot, SlotMap};
+use pagewise_model::look::{Allocator, Look, PipeSeen, ProcessSeen, Traced, UsedFile, WalkCounts};
+use pagewise_model::plan::{Candidate, FileKind};
+use pagewise_model::text::{Layout, Placement, Segment};
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_tune::choose;
@@ -217,4 +219,105 @@ fn a_remedy_that_cannot_pay_is_refused_with_its_ceiling() {
     });
     assert!(specs(&idle, "heap-huge").is_empty());
     assert!(why(&idle, "heap-huge").contains("at most 0."), "{}", why(&idle, "heap-huge"));
+}
+
+/// A file of three slots, in the cache as `letter` says; with text at address and offset 0 unless `code`
+/// is none.
+fn used(path: &str, letter: Slot, code: Option<Placement>) -> UsedFile {
+    const SLOT: u64 = 2 << 20;
+    let segment = Segment {
+        offset_bytes: Bytes(0),
+        address: 0,
+        file_bytes: Bytes(3 * SLOT),
+        align_bytes: Bytes(4096),
+        is_writable: false,
+        is_executable: true,
+    };
+    UsedFile {
+        path: path.to_owned(),
+        kind: if code.is_some() { FileKind::Code } else { FileKind::Input },
+        size_bytes: Bytes(3 * SLOT),
+        slots: SlotMap(vec![letter; 3]),
+        layout: code.map(|placement| Layout { placement, segments: vec![segment] }),
+        is_placed_aligned: true,
+        obstacle: None,
+    }
+}
+
+/// The candidates for a program that maps and reads these files, for which faults on files and copies
+/// of them cost something.
+fn with_files(files: &[UsedFile]) -> Vec<Candidate> {
+    candidates(|traced, look| {
+        traced.files = files.to_vec();
+        traced.processes[0].anon_bytes = Bytes(0);
+        traced.processes[0].file_bytes = Bytes::gib(2);
+        for run in &mut look.runs {
+            run.read_bytes = Some(Bytes::gib(1));
+            run.sys_ns = Nanos::millis(300);
+        }
+    })
+}
+
+#[test]
+fn code_fits_where_its_layout_lets_it_be_huge_and_its_cache_does_not() {
+    let small = used("/bin/x", Slot::Whole, Some(Placement::Fixed));
+    let library = used("/lib/y", Slot::Absent, Some(Placement::Mapped));
+    assert_eq!(specs(&with_files(std::slice::from_ref(&small)), "text-huge"), ["text-huge=/bin/x"]);
+    let both = with_files(&[small.clone(), library]);
+    assert_eq!(specs(&both, "text-huge"), ["text-huge=/bin/x:/lib/y"]);
+    assert!(why(&both, "text-huge").contains("12.0 MiB of the text of 2 files"));
+    for (file, told) in [
+        (used("/bin/x", Slot::Huge, Some(Placement::Fixed)), "on huge pages already"),
+        (used("/bin/x", Slot::Whole, Some(Placement::Program)), "one of 512 starts"),
+        (UsedFile { obstacle: Some("sh (1) maps it".into()), ..small }, "/bin/x: sh (1) maps it"),
+        (used("/var/x", Slot::Whole, None), "no file of its code"),
+    ] {
+        let seen = with_files(&[file]);
+        assert!(specs(&seen, "text-huge").is_empty());
+        assert!(why(&seen, "text-huge").contains(told), "{}", why(&seen, "text-huge"));
+    }
+}
+
+#[test]
+fn where_walks_are_counted_only_those_for_code_bound_it() {
+    let ceiling = |walks: Fact<WalkCounts>| {
+        let all = candidates(|traced, look| {
+            traced.files = vec![used("/bin/x", Slot::Whole, Some(Placement::Fixed))];
+            traced.processes[0].file_bytes = Bytes(0);
+            look.walks = walks.clone();
+        });
+        all.iter().find(|c| c.remedy == "text-huge").unwrap().ceiling_share
+    };
+    let counted = |data_walk_cycles, code_walk_cycles| {
+        Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles, code_walk_cycles })
+    };
+    let (data, code) = (ceiling(counted(200, 0)), ceiling(counted(0, 200)));
+    assert!(code - data > 0.05, "{code} {data}");
+}
+
+#[test]
+fn inputs_fit_where_copies_or_faults_cost_and_some_of_them_is_small() {
+    let small = used("/var/x", Slot::Whole, None);
+    let held =
+        UsedFile { obstacle: Some("sh (1) maps it".into()), ..used("/var/y", Slot::Part, None) };
+    let seen = with_files(&[small.clone(), held.clone()]);
+    assert_eq!(specs(&seen, "file-huge"), ["file-huge=/var/x"]);
+    assert!(why(&seen, "file-huge").contains("6.0 MiB of /var/x lie in small folios"));
+    for (files, told) in [
+        (vec![held], "/var/y: sh (1) maps it"),
+        (vec![used("/var/x", Slot::Huge, None)], "in huge folios already"),
+        (vec![], "reads no file as large"),
+    ] {
+        let seen = with_files(&files);
+        assert!(specs(&seen, "file-huge").is_empty());
+        assert!(why(&seen, "file-huge").contains(told), "{}", why(&seen, "file-huge"));
+    }
+    let idle = candidates(|traced, look| {
+        traced.files = vec![small.clone()];
+        traced.processes[0].file_bytes = Bytes(0);
+        for run in &mut look.runs {
+            run.sys_ns = Nanos(1000);
+        }
+    });
+    assert!(specs(&idle, "file-huge").is_empty(), "nothing is paid for files");
 }

@@ -25,7 +25,7 @@ pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
-pub(crate) use text::{Explain, Status, Text, TextVerb, Warm};
+pub(crate) use text::{Explain, Keep, Status, Text, TextVerb, Undo, Warm};
 pub(crate) use tune::Tune;
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
@@ -150,10 +150,12 @@ pub(crate) struct Tool {
 Examples:
   pagewise run --with heap-huge -- sort big.txt
   pagewise run --with pipe-grow=1M,place=one -- sh -c 'cat big | wc -l'
+  pagewise run --with text-huge -- node server.js
   pagewise run --list
 
-The program keeps standard input, output and error, signals and terminal. When
-it has ended, remedies that could not take hold are told on standard error.
+The program keeps standard input, output and error, signals and terminal.
+Remedies that could not take hold are told on standard error, before it starts
+or when it has ended.
 
 Exit codes: the program's own, or its signal; 125 could not be started,
 126 cannot be executed, 127 not found, 2 bad usage.")]

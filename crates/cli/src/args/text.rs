@@ -1,6 +1,7 @@
 //! `pagewise text`
 
 use clap::{Args, Subcommand};
+use pagewise_model::Nanos;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 Examples:
   pagewise text explain /usr/bin/node            what will be on huge pages
   pagewise text warm /usr/bin/node               bring its code there
+  pagewise text keep /usr/bin/node &             and hold it there
   pagewise text explain 1234                     what a process has, and why
   pagewise text status                           all processes
 
@@ -32,6 +34,28 @@ Examples:
 The files stay as they are, and need only be readable. What runs already keeps
 its pages: start it again. A file that is running is refused.")]
     Warm(Warm),
+    /// Drop from the page cache what was brought on huge pages
+    #[command(after_help = "\
+Examples:
+  pagewise text undo /usr/bin/node
+  pagewise text undo --all
+
+Recorded is what `text warm`, `text keep` and `run --with` have filled, in the
+state directory of the account. What somebody maps cannot be dropped and stays
+recorded. The next start reads the file again, in folios as they come.")]
+    Undo(Undo),
+    /// Bring code on huge pages and hold it there until interrupted
+    #[command(after_help = "\
+Examples:
+  pagewise text keep /usr/bin/node &
+  pagewise text keep --unit /usr/bin/node > pagewise-keep.service
+
+The files are mapped, so that idle cache is not taken from them, and looked at
+again: what has gone, or was replaced by a package, is filled anew. A file that
+somebody maps in small pages is tried again each time.
+
+Exit codes: 0 all of them were held at the end; 3 some were not.")]
+    Keep(Keep),
     /// Say of each 2 MiB of code whether it is on a huge page, or why not
     #[command(after_help = "\
 Examples:
@@ -56,6 +80,37 @@ pub(crate) struct Warm {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Programs and libraries: ELF files
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// `pagewise text undo`
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    /// All files that this account has brought on huge pages
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) all: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Regular files
+    #[arg(required_unless_present = "all", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// `pagewise text keep`
+#[derive(Debug, Args)]
+pub(crate) struct Keep {
+    /// Print the systemd unit that does it from boot on, and keep nothing
+    #[arg(long)]
+    pub(crate) unit: bool,
+    /// End by itself after TIME, such as 90s, 30m or 1h
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "unit")]
+    pub(crate) time: Option<Nanos>,
+    /// Look again after TIME
+    #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "unit")]
+    pub(crate) every: Nanos,
     /// Programs and libraries: ELF files
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,

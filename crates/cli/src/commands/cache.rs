@@ -40,13 +40,23 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     let change = |file| one(verb, file).map_err(|error| failure(&error));
     let (files, failed) = until_failure(files, change);
     let exit = exit_code(files.iter());
-    let report = CacheReport { verb, slot_bytes: page_size::huge(), files };
-    let run = Run { cache: Some(report), ..looked(RunKind::Cache, start) };
-    show(&run, what.json)?;
+    tell(verb, files, start, what.json)?;
     failed.map_or(Ok(exit), Err)
 }
 
-fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile, SysError> {
+/// Prints what was found of these files, or became of them.
+pub(super) fn tell(
+    verb: CacheVerb,
+    files: Vec<cache::CachedFile>,
+    start: Nanos,
+    json: bool,
+) -> Result<(), Failure> {
+    let report = CacheReport { verb, slot_bytes: page_size::huge(), files };
+    show(&Run { cache: Some(report), ..looked(RunKind::Cache, start) }, json)
+}
+
+/// Does it to one file, or looks at it.
+pub(super) fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile, SysError> {
     let subject = Subject::look(file)?;
     match verb {
         CacheVerb::Show | CacheVerb::Lock => Ok(subject.shown()),
@@ -151,9 +161,7 @@ fn lock(asked: &LockedFiles) -> Result<ExitCode, Failure> {
         file.outcome = Some(CacheOutcome::Done);
         shown.push(file);
     }
-    let report = CacheReport { verb: CacheVerb::Lock, slot_bytes: page_size::huge(), files: shown };
-    let run = Run { cache: Some(report), ..looked(RunKind::Cache, start) };
-    show(&run, asked.what.json)?;
+    tell(CacheVerb::Lock, shown, start, asked.what.json)?;
     let end = asked.time.map(|time| clock::now() + time);
     terminal::remark(&match asked.time {
         Some(time) => format!("locked for {time}; Ctrl-C ends it"),

@@ -4,7 +4,7 @@ use crate::args::Run;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_model::plan::{Dose, Settings};
-use pagewise_remedy::Target;
+use pagewise_remedy::{Target, warmth};
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::watcher::WatchReport;
 use pagewise_tracee::{passthrough, read_ahead};
@@ -34,6 +34,9 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let mut settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
     if let Some(path) = settings.working_set.take() {
         read_before_start(&path)?;
+    }
+    for line in warmth::before_start(&std::mem::take(&mut settings.huge_files), args.verbose) {
+        terminal::remark(&line);
     }
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
     if !launch.settings.needs_supervision() {

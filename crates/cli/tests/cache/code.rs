@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The program at fixed addresses, in small folios; nothing, with a line, where it cannot be built.
-fn built(place: &Place, test: &str) -> Option<PathBuf> {
+pub(super) fn built(place: &Place, test: &str) -> Option<PathBuf> {
     let (made, program) = (place.path().join("made"), place.path().join("wide"));
     if !compile("wide_text.c", &["-no-pie", "-Wl,-z,norelro"], &made) {
         println!("SKIP {test}: no C compiler that links at fixed addresses");
@@ -28,7 +28,7 @@ fn built(place: &Place, test: &str) -> Option<PathBuf> {
 }
 
 /// Started, with every page of its code read.
-fn started(program: &Path) -> Child {
+pub(super) fn started(program: &Path) -> Child {
     started_with(program, &[])
 }
 
@@ -43,7 +43,7 @@ fn started_with(program: &Path, words: &[&str]) -> Child {
     child
 }
 
-fn ended(mut child: Child) {
+pub(super) fn ended(mut child: Child) {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success(), "its code was read as it was built");
 }
@@ -55,14 +55,14 @@ fn text(place: &Place, verb: &str, subject: &str) -> (TextReport, Option<i32>) {
     (run.text.unwrap(), done.status.code())
 }
 
-fn explained_file(place: &Place, program: &Path) -> TextFile {
+pub(super) fn explained_file(place: &Place, program: &Path) -> TextFile {
     match text(place, "explain", program.to_str().unwrap()).0 {
         TextReport::ExplainFile { file, .. } => *file,
         other => panic!("{other:?}"),
     }
 }
 
-fn warmed(place: &Place, program: &Path) -> (CachedFile, Option<i32>) {
+pub(super) fn warmed(place: &Place, program: &Path) -> (CachedFile, Option<i32>) {
     match text(place, "warm", program.to_str().unwrap()) {
         (TextReport::Warm { mut files, .. }, code) => (files.remove(0).cache, code),
         other => panic!("{other:?}"),
@@ -80,7 +80,7 @@ fn explained_process(place: &Place, child: &Child, program: &Path) -> MappedFile
 }
 
 /// What `smaps` says that the program has of its text on huge pages.
-fn text_in_smaps(child: &Child, program: &Path) -> Bytes {
+pub(super) fn text_in_smaps(child: &Child, program: &Path) -> Bytes {
     let entries = smaps::read(child.id() as i32).unwrap();
     let text =
         entries.iter().filter(|e| e.mapping.perms.exec && Path::new(&e.mapping.path) == program);

@@ -66,6 +66,7 @@ fn finished(ended: Ended) -> Finished {
         watches: Vec::new(),
         supervisor_ns: Nanos(0),
         huge_faults: 0,
+        huge_file_maps: 0,
         tools_started: false,
         leftovers_killed: 0,
         cpus_at_end: Vec::new(),

@@ -2,6 +2,8 @@
 
 mod explain;
 mod file;
+mod keep;
+mod undo;
 mod warm;
 
 use super::cache::{failure, looked, show};
@@ -15,10 +17,12 @@ use pagewise_model::text::TextReport;
 use pagewise_observe::text as observed;
 use std::process::ExitCode;
 
-/// Explains, warms or counts code on huge pages.
+/// Explains, warms, keeps or counts code on huge pages.
 pub(super) fn run(args: &Text) -> Result<ExitCode, Failure> {
     match &args.verb {
         TextVerb::Warm(args) => warm::run(args),
+        TextVerb::Undo(args) => undo::run(args),
+        TextVerb::Keep(args) => keep::run(args),
         TextVerb::Explain(args) => explain::run(args),
         TextVerb::Status(args) => status(args),
     }

@@ -1,0 +1,84 @@
+//! `text keep` and `text undo`: what is held, what is recorded, and what a killed keeper leaves.
+
+use super::code::{built, ended, explained_file, started, text_in_smaps, warmed};
+use super::is_skipped;
+use crate::helper::{Place, said};
+use pagewise_model::Bytes;
+use pagewise_model::text::Coverage;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// The program, dropped from the cache, where it can be brought on huge pages here.
+fn fit(place: &Place, test: &str) -> Option<PathBuf> {
+    let program = built(place, test)?;
+    let (cache, _) = warmed(place, &program);
+    if is_skipped(test, &cache) {
+        return None;
+    }
+    assert_eq!(undo(place, &[program.to_str().unwrap()]).0, Some(0));
+    assert_eq!(explained_file(place, &program).huge(), Coverage::default());
+    Some(program)
+}
+
+fn undo(place: &Place, words: &[&str]) -> (Option<i32>, String) {
+    let done = place.pagewise(&[&["text", "undo"], words].concat()).output().unwrap();
+    (done.status.code(), said(&done.stdout))
+}
+
+/// A keeper that has told of its first look.
+fn keeper(place: &Place, program: &Path) -> (Child, String) {
+    let mut command = place.pagewise(&["text", "keep", program.to_str().unwrap()]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    (child, line)
+}
+
+#[test]
+fn what_is_kept_is_on_huge_pages_and_a_killed_keeper_leaves_it_to_be_dropped() {
+    let place = Place::new();
+    let Some(program) = fit(&place, "what_is_kept_is_on_huge_pages") else { return };
+    let (mut child, line) = keeper(&place, &program);
+    assert!(line.contains("on huge pages, read back"), "{line}");
+    let running = started(&program);
+    assert!(text_in_smaps(&running, &program) > Bytes(0));
+    ended(running);
+    // Held: what is mapped cannot be dropped, stays recorded, and its holder is named.
+    let (code, told) = undo(&place, &["--all"]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains(&child.id().to_string()), "{told}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, told) = undo(&place, &["--all"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
+    let (code, told) = undo(&place, &["--all"]);
+    assert!(code == Some(0) && !told.contains(program.to_str().unwrap()), "{told}");
+}
+
+#[test]
+fn a_start_with_text_huge_is_recorded() {
+    let place = Place::new();
+    let Some(program) = fit(&place, "a_start_with_text_huge_is_recorded") else { return };
+    let words = ["run", "--with", "text-huge", "--", program.to_str().unwrap()];
+    assert!(place.pagewise(&words).output().unwrap().status.success());
+    assert!(explained_file(&place, &program).huge().text_bytes > Bytes(0));
+    let (code, told) = undo(&place, &["--all", "--json"]);
+    assert!(code == Some(0) && told.contains(program.to_str().unwrap()), "{told}");
+    assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
+}
+
+#[test]
+fn a_keeper_ends_when_its_time_is_over_and_its_unit_names_its_files() {
+    let place = Place::new();
+    let Some(program) = fit(&place, "a_keeper_ends_when_its_time_is_over") else { return };
+    let path = program.to_str().unwrap();
+    let done = place.pagewise(&["text", "keep", "--for", "1ms", path]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    let unit = said(&place.pagewise(&["text", "keep", "--unit", path]).output().unwrap().stdout);
+    let start = unit.lines().find(|line| line.starts_with("ExecStart=/")).unwrap();
+    assert!(start.contains(" text keep -- ") && start.ends_with(path), "{unit}");
+    let refused = place.pagewise(&["text", "keep", "/etc/passwd"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -1,0 +1,148 @@
+//! What of the code of a file starts on huge pages: by its layout what it can reach, by its page cache
+//! what it has, and which files a program maps code of.
+
+use pagewise_judge::text::{self, Sizes};
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::file_view::is_placed_aligned;
+use pagewise_kernel::page_size;
+use pagewise_model::cache::SlotMap;
+use pagewise_model::text::{Area, AreaKind, CacheSeen, Layout, Method, Piece, Standing};
+use pagewise_model::{Bytes, Fact};
+use pagewise_observe::text::{Elf, of_programs};
+use std::path::{Path, PathBuf};
+
+/// How the code of a file is mapped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Code<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) is_placed_aligned: bool,
+    pub(crate) sizes: Sizes,
+}
+
+impl<'a> Code<'a> {
+    /// Of an open file on this machine.
+    pub(crate) fn of(file: &CachedFile, layout: &'a Layout) -> Self {
+        let len = usize::try_from(file.size().0).unwrap_or(usize::MAX);
+        let sizes = Sizes { base: page_size::base(), huge: page_size::huge() };
+        Self { layout, is_placed_aligned: is_placed_aligned(file.file(), len), sizes }
+    }
+
+    /// How much of its text is on huge pages once the cache holds all of it in huge folios.
+    pub(crate) fn reach(&self) -> Bytes {
+        let all = text::reach(self.layout, self.is_placed_aligned, &self.sizes);
+        let warm = all.iter().find(|reach| reach.method == Method::Warm);
+        warm.map_or(Bytes(0), |reach| reach.huge.text_bytes)
+    }
+
+    /// How much of its text is, by what the cache holds now.
+    pub(crate) fn huge(&self, slots: &SlotMap) -> Bytes {
+        self.text(slots).iter().fold(Bytes(0), |sum, area| sum + area.huge())
+    }
+
+    /// How much text it has.
+    pub(crate) fn size(&self) -> Bytes {
+        self.text(&SlotMap::default()).iter().fold(Bytes(0), |sum, area| sum + area.size())
+    }
+
+    fn text(&self, slots: &SlotMap) -> Vec<Area> {
+        let cache = CacheSeen { slots: Fact::Known(slots.clone()), base_pages_alone: None };
+        let all = text::explain_file(self.layout, self.is_placed_aligned, &cache, &self.sizes);
+        all.into_iter().filter(|area| area.kind == AreaKind::Text).collect()
+    }
+
+    /// Why its layout keeps all of its text on small pages.
+    pub(crate) fn why_small(&self) -> String {
+        let areas = self.text(&SlotMap::default());
+        let pieces = areas.iter().flat_map(|area| &area.pieces);
+        match pieces.max_by_key(|piece| piece.length_bytes) {
+            None => "it has no text".to_owned(),
+            Some(Piece { standing: Standing::TooSmall, .. }) => {
+                format!("its text is smaller than a huge page of {}", self.sizes.huge)
+            }
+            Some(Piece { standing: Standing::ByChance { one_in }, .. }) => format!(
+                "it is placed at random: its text comes on huge pages in one of {one_in} starts"
+            ),
+            Some(Piece { standing: Standing::Incongruent { off_by_bytes }, .. }) => {
+                format!("its text lies {off_by_bytes} off the boundaries of huge pages in its file")
+            }
+            Some(_) => "no boundaries of huge pages enclose a whole one of its text".to_owned(),
+        }
+    }
+}
+
+/// The files of a program whose code its start maps: its own, and the libraries of which warming
+/// brings text on huge pages.
+pub(crate) fn of_program(program: &Path) -> Vec<PathBuf> {
+    let elf = CachedFile::open(program).ok().and_then(|file| Elf::read(file.file()).ok());
+    let libraries = elf.map_or_else(Vec::new, |elf| of_programs([(program, &elf)]).found);
+    let reaches = |path: &PathBuf| {
+        let Ok(file) = CachedFile::open(path) else { return false };
+        let large = file.size() >= Bytes(page_size::huge().bytes());
+        large && Elf::read(file.file()).is_ok_and(|elf| Code::of(&file, &elf.layout).reach().0 > 0)
+    };
+    let whole = libraries.into_iter().map(|path| path.canonicalize().unwrap_or(path));
+    std::iter::once(program.to_owned()).chain(whole.filter(reaches)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::PageSize;
+    use pagewise_model::cache::Slot;
+    use pagewise_model::text::{Placement, Segment};
+
+    const SLOT: u64 = 2 << 20;
+
+    /// Text of so many slots at this address and offset.
+    fn layout(placement: Placement, address: u64, offset: u64, slots: u64) -> Layout {
+        let segment = Segment {
+            offset_bytes: Bytes(offset),
+            address,
+            file_bytes: Bytes(slots * SLOT),
+            align_bytes: Bytes(4096),
+            is_writable: false,
+            is_executable: true,
+        };
+        Layout { placement, segments: vec![segment] }
+    }
+
+    fn code(layout: &Layout) -> Code<'_> {
+        let sizes = Sizes { base: PageSize::BASE_4K, huge: PageSize::PMD_2M };
+        Code { layout, is_placed_aligned: true, sizes }
+    }
+
+    #[test]
+    fn what_is_reached_is_what_is_huge_once_the_cache_is() {
+        let fixed = layout(Placement::Fixed, 4 * SLOT, 0, 3);
+        let code = code(&fixed);
+        assert_eq!((code.reach(), code.size()), (Bytes(3 * SLOT), Bytes(3 * SLOT)));
+        let half = SlotMap(vec![Slot::Huge, Slot::Whole, Slot::Absent]);
+        assert_eq!(code.huge(&half), Bytes(SLOT));
+        assert_eq!(code.huge(&SlotMap(vec![Slot::Huge; 3])), code.reach());
+        assert_eq!(code.huge(&SlotMap::default()), Bytes(0));
+    }
+
+    #[test]
+    fn a_layout_that_reaches_nothing_says_why() {
+        let why = |layout: &Layout| {
+            assert_eq!(code(layout).reach(), Bytes(0));
+            code(layout).why_small()
+        };
+        assert!(why(&layout(Placement::Program, 0, 0, 3)).contains("one of 512 starts"));
+        assert!(why(&layout(Placement::Fixed, 4 * SLOT + 4096, 0, 3)).contains("4.0 KiB off"));
+        assert!(why(&layout(Placement::Fixed, SLOT, 0, 0)).contains("no text"));
+        let mut small = layout(Placement::Fixed, SLOT, 0, 1);
+        small.segments[0].file_bytes = Bytes(4096);
+        assert!(why(&small).contains("smaller than a huge page"));
+        let between = layout(Placement::Fixed, SLOT + 4096, 4096, 1);
+        assert!(why(&between).contains("no boundaries"), "{}", why(&between));
+    }
+
+    #[test]
+    fn a_program_is_the_first_of_its_files() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(of_program(&own)[0], own);
+        let none = Path::new("/nonexistent/program");
+        assert_eq!(of_program(none), [none]);
+    }
+}

@@ -1,0 +1,112 @@
+//! `file-huge`: the files that the program reads lie in huge folios of the page cache.
+//!
+//! A read finds one folio where there were up to 512, a mapping of the file takes one fault and one
+//! entry of the page table for each 2 MiB. The cache is filled so before the start, by the same means as
+//! for code ([`warmth`]); nothing of the program is changed.
+//!
+//! The files are those that the traced look saw opened for reading and not written, and standard
+//! input; `run --with` takes their names. Ceiling: copies of file data and faults on files. Not seen:
+//! that a program which reads in order may find large folios anyway, as reading ahead makes them; the
+//! experiment settles it against what a plain start leaves.
+
+use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::warmth;
+use pagewise_model::Bytes;
+use pagewise_model::cache::Slot;
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::look::UsedFile;
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
+
+/// Its name.
+pub(crate) const NAME: &str = "file-huge";
+/// Files beyond these are left as they are, the largest first.
+const MOST: usize = 16;
+
+/// The remedy.
+pub(crate) struct FileHuge;
+
+/// Slots of a file that could be huge and are not.
+fn small_slots(file: &UsedFile, slot: u64) -> u64 {
+    (file.size_bytes.0 / slot).saturating_sub(file.slots.count(Slot::Huge))
+}
+
+impl Remedy for FileHuge {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn sentence(&self) -> &'static str {
+        "the files that it reads lie in the page cache in pieces of 2 MiB"
+    }
+    fn parameters(&self) -> &'static str {
+        "the files, joined by :; no comma in their paths"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        if parameter.is_empty() {
+            return Err("it takes the files that the program reads: file-huge=FILE:FILE".to_owned());
+        }
+        let huge_files = warmth::parse(parameter, FileKind::Input)?;
+        let parameter = warmth::spell(&huge_files);
+        Ok(self.with(&parameter, Settings { huge_files, ..Settings::default() }))
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        let Some(traced) = evidence.traced() else {
+            return self.unfit("the files that it reads could not be looked at");
+        };
+        let Some(slot) = evidence.machine.huge_page_bytes.known().map(|huge| huge.bytes()) else {
+            return self.unfit("this machine has no huge pages");
+        };
+        let inputs: Vec<&UsedFile> =
+            traced.files.iter().filter(|file| file.kind == FileKind::Input).collect();
+        let small: Vec<&UsedFile> =
+            inputs.iter().copied().filter(|file| small_slots(file, slot) > 0).collect();
+        let free: Vec<&UsedFile> =
+            small.iter().copied().filter(|file| file.obstacle.is_none()).take(MOST).collect();
+        if free.is_empty() {
+            let held = small.iter().find_map(|file| Some((file, file.obstacle.as_ref()?)));
+            return self.unfit(match (held, inputs.first()) {
+                (Some((file, why)), _) => format!("{}: {why}", file.path),
+                (None, Some(_)) => "what it reads lies in huge folios already".to_owned(),
+                (None, None) => "it reads no file as large as a huge page".to_owned(),
+            });
+        }
+        let all: u64 = free.iter().map(|file| small_slots(file, slot) * slot).sum();
+        let why = match free.as_slice() {
+            [one] => format!("{} of {} lie in small folios", Bytes(all), one.path),
+            more => format!("{} of {} files lie in small folios", Bytes(all), more.len()),
+        };
+        let name = |file: &&UsedFile| HugeFile { path: file.path.clone(), kind: FileKind::Input };
+        let huge_files: Vec<HugeFile> = free.iter().map(name).collect();
+        let parameter = warmth::spell(&huge_files);
+        let dose = self.with(&parameter, Settings { huge_files, ..Settings::default() });
+        let ceiling = evidence.share(CostKind::FileCopies) + evidence.share(CostKind::FileFaults);
+        self.fitting(why, ceiling, vec![dose])
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::FilesHuge
+    }
+
+    fn notes(&self, _dose: &Dose) -> Vec<String> {
+        Vec::from(warmth::NOTES.map(str::to_owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::tests_support::parse;
+    use pagewise_model::plan::FileKind;
+
+    #[test]
+    fn it_takes_files_and_says_when_it_has_none() {
+        let doses = parse("file-huge=/var/a:/var/b,text-huge=/bin/x").unwrap();
+        let kinds =
+            |at: usize| doses[at].settings.huge_files.iter().map(|f| f.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(0), [FileKind::Input; 2]);
+        assert_eq!(kinds(1), [FileKind::Code]);
+        assert_eq!(doses[0].spec(), "file-huge=/var/a:/var/b");
+        assert!(parse("file-huge").unwrap_err().to_string().contains("file-huge=FILE:FILE"));
+    }
+}

@@ -1,0 +1,133 @@
+//! `text-huge`: the code of the program starts on huge pages.
+//!
+//! Where the page cache holds a program's file in huge folios, every start maps its text by one entry
+//! for each 2 MiB, with no setting and no privilege: fewer faults at the start, and one entry of the
+//! instruction TLB where there were 512 (`judge::text` says of which files and how much). The cache is
+//! filled so before the start; nothing of the program is changed, and it is shared by all processes.
+//!
+//! Without a parameter the files are the program's own, of a script its interpreter's, and those of the
+//! libraries that it needs. What its children are is known after a look only: `tune` names their files.
+//!
+//! Ceiling: faults on files, and address translation. Where the processor counts, the walks for
+//! instructions alone; elsewhere the bound holds those for data too, and the experiment settles it.
+//! Not seen: how the program's text is laid out within its pages, which may decide more.
+
+use crate::code::{self, Code};
+use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::target::Target;
+use crate::warmth;
+use pagewise_judge::text::Sizes;
+use pagewise_model::Bytes;
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::look::UsedFile;
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
+
+/// Its name.
+pub(crate) const NAME: &str = "text-huge";
+
+/// The remedy.
+pub(crate) struct TextHuge;
+
+/// How the text of a file could lie.
+struct Text {
+    file: HugeFile,
+    /// What is on small pages and need not be.
+    gain: Bytes,
+    /// Why nothing can be done for it.
+    refusal: Option<String>,
+}
+
+impl Text {
+    fn of(file: &UsedFile, sizes: Sizes) -> Option<Self> {
+        let layout = file.layout.as_ref()?;
+        let code = Code { layout, is_placed_aligned: file.is_placed_aligned, sizes };
+        let gain = Bytes(code.reach().0.saturating_sub(code.huge(&file.slots).0));
+        let refusal = match code.reach() {
+            Bytes(0) => Some(code.why_small()),
+            _ if gain == Bytes(0) => Some("its code is on huge pages already".to_owned()),
+            _ => file.obstacle.clone(),
+        };
+        let file = HugeFile { path: file.path.clone(), kind: FileKind::Code };
+        Some(Self { file, gain, refusal })
+    }
+}
+
+/// Share of time that huge pages for code could give at most.
+fn ceiling(evidence: &Evidence<'_>) -> f64 {
+    let part = evidence.look.walks.known().map_or(1.0, |walks| {
+        let all = walks.data_walk_cycles.saturating_add(walks.code_walk_cycles);
+        walks.code_walk_cycles as f64 / all.max(1) as f64
+    });
+    evidence.share(CostKind::FileFaults) + part * evidence.share(CostKind::AddressTranslation)
+}
+
+impl Remedy for TextHuge {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn sentence(&self) -> &'static str {
+        "its code starts on 2 MiB pages: one fault and one TLB entry instead of 512"
+    }
+    fn parameters(&self) -> &'static str {
+        "program files and libraries, joined by : (default: those of the command);\n    \
+         no comma in their paths"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        if parameter.is_empty() {
+            // A program that is not found: its start says so.
+            return Ok(self.with("", Settings::default()));
+        }
+        let huge_files = warmth::parse(parameter, FileKind::Code)?;
+        let parameter = warmth::spell(&huge_files);
+        Ok(self.with(&parameter, Settings { huge_files, ..Settings::default() }))
+    }
+
+    fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
+        let files = target().file().map_or_else(Vec::new, code::of_program);
+        let named = files.iter().filter_map(|path| HugeFile::of(path, FileKind::Code));
+        warmth::spell(&named.collect::<Vec<_>>())
+    }
+
+    fn conflicts(&self) -> &'static [&'static str] {
+        &["heap-small"]
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        let Some(traced) = evidence.traced() else {
+            return self.unfit("the files of the program could not be looked at");
+        };
+        let Some(huge) = evidence.machine.huge_page_bytes.known() else {
+            return self.unfit("this machine has no huge pages");
+        };
+        let sizes = Sizes { base: evidence.machine.base_page_bytes, huge: *huge };
+        let texts: Vec<Text> = traced.files.iter().filter_map(|f| Text::of(f, sizes)).collect();
+        let (fit, unfit): (Vec<&Text>, Vec<&Text>) =
+            texts.iter().partition(|text| text.refusal.is_none());
+        if fit.is_empty() {
+            let first = unfit.into_iter().find_map(|text| Some((text, text.refusal.as_ref()?)));
+            return self.unfit(match first {
+                None => "no file of its code is mapped as large as a huge page".to_owned(),
+                Some((text, why)) => format!("{}: {why}", text.file.path),
+            });
+        }
+        let gain = fit.iter().fold(Bytes(0), |sum, text| sum + text.gain);
+        let huge_files: Vec<HugeFile> = fit.iter().map(|text| text.file.clone()).collect();
+        let why = match huge_files.as_slice() {
+            [one] => format!("{gain} of the text of {} could be on huge pages", one.path),
+            all => format!("{gain} of the text of {} files could be on huge pages", all.len()),
+        };
+        let parameter = warmth::spell(&huge_files);
+        let dose = self.with(&parameter, Settings { huge_files, ..Settings::default() });
+        self.fitting(why, ceiling(evidence), vec![dose])
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::TextHuge
+    }
+
+    fn notes(&self, _dose: &Dose) -> Vec<String> {
+        Vec::from(warmth::NOTES.map(str::to_owned))
+    }
+}

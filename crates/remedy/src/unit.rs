@@ -1,0 +1,76 @@
+//! A systemd unit that keeps code on huge pages from boot on.
+//!
+//! Its program is `pagewise text keep`, which fills what is missing, maps the files so that their cache
+//! stays, and looks at them again each minute: a file that a package has replaced, or whose cache has gone, is
+//! filled anew by that. So one service is enough; nothing has to watch the package manager. It may write its
+//! state directory alone, and needs no rights: the files need only be readable.
+
+use crate::systemd;
+use std::path::{Path, PathBuf};
+
+/// The lines of the unit that keeps `files`; `Err` says why there can be none.
+///
+/// # Errors
+/// A sentence.
+pub fn keeping(pagewise: &Path, files: &[PathBuf]) -> Result<Vec<String>, String> {
+    let mut words = vec![
+        systemd::program(pagewise.as_os_str()).map_err(|why| format!("pagewise's path {why}"))?,
+        "text".to_owned(),
+        "keep".to_owned(),
+        "--".to_owned(),
+    ];
+    for file in files {
+        let word = systemd::argument(file.as_os_str());
+        words.push(word.map_err(|why| format!("the path {} {why}", file.display()))?);
+    }
+    let start = format!("ExecStart={}", words.join(" "));
+    let lines = [
+        "# /etc/systemd/system/pagewise-keep.service; then:",
+        "# systemctl daemon-reload && systemctl enable --now pagewise-keep.service",
+        "[Unit]",
+        "Description=Code kept on huge pages",
+        "After=local-fs.target",
+        "",
+        "[Service]",
+        &start,
+        "Restart=on-failure",
+        "Nice=10",
+        "StateDirectory=pagewise",
+        "StateDirectoryMode=0700",
+        "Environment=XDG_STATE_HOME=/var/lib",
+        "NoNewPrivileges=yes",
+        "PrivateNetwork=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=read-only",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ];
+    Ok(lines.map(str::to_owned).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_starts_the_keeper_with_its_files() {
+        let files = ["/usr/bin/node", "/opt/my 100%/x"].map(PathBuf::from);
+        let unit = keeping(Path::new("/usr/bin/pagewise"), &files).unwrap();
+        let start = "ExecStart=/usr/bin/pagewise text keep -- /usr/bin/node \"/opt/my 100%%/x\"";
+        assert!(unit.iter().any(|line| line == start), "{unit:?}");
+        for section in ["[Unit]", "[Service]", "[Install]"] {
+            assert_eq!(unit.iter().filter(|line| *line == section).count(), 1);
+        }
+        let is_line =
+            |line: &String| line.is_empty() || line.starts_with(['#', '[']) || line.contains('=');
+        assert!(unit.iter().all(is_line), "{unit:?}");
+    }
+
+    #[test]
+    fn what_systemd_cannot_hold_is_said() {
+        let odd = keeping(Path::new("/usr/bin/pagewise"), &["/new\nline".into()]);
+        assert!(odd.unwrap_err().contains("control character"));
+        assert!(keeping(Path::new("/opt/$x/pagewise"), &[]).is_err());
+    }
+}

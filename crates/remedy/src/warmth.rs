@@ -1,0 +1,311 @@
+//! Files brought into huge folios of the page cache before a program starts: what `text-huge` and
+//! `file-huge` do, and what came of it.
+//!
+//! The cache belongs to the file and not to the program: what is done before one start lasts for the
+//! next ones and for everybody, until memory is needed elsewhere. So each start looks first and fills
+//! anew only what is not there ([`recache`](crate::recache) says how, and when that is refused). A
+//! start is never kept from happening: what fell short is told.
+//!
+//! Cost: a look at files that lie as they should takes 2 ns a page and 1 us for each 2 MiB, and some
+//! 50 us a file; filling anew reads them once, some milliseconds for 10 MiB. What cannot be had, of files
+//! that others hold for example, is asked for again at each start.
+
+use crate::code::Code;
+use crate::recache::Subject;
+use crate::record::Record;
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::page_size;
+use pagewise_model::cache::{CacheOutcome, Slot, SlotMap};
+use pagewise_model::plan::{FileKind, HugeFile};
+use pagewise_model::{Bytes, Nanos};
+use pagewise_observe::text::Elf;
+use std::path::Path;
+
+/// What it costs and what to know.
+pub(crate) const NOTES: [&str; 2] = [
+    "the cache of these files is dropped and read back once, for all programs; a file that somebody \
+     maps or has written is left as it is, and that is told",
+    "cache that nobody maps is taken when memory is needed: each start looks, and reads back what is \
+     missing",
+];
+
+/// What came of one file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Warmed {
+    /// The file.
+    pub file: HugeFile,
+    /// How far it got.
+    pub outcome: CacheOutcome,
+    /// On huge pages in a program that starts now: of code its text, of other files all.
+    pub huge_bytes: Bytes,
+    /// Of how much.
+    pub of_bytes: Bytes,
+    /// How long the cache took to be filled; absent where it was not.
+    pub took_ns: Option<Nanos>,
+}
+
+impl Warmed {
+    /// Something of it is on huge pages, and it was not refused.
+    #[must_use]
+    pub fn took_hold(&self) -> bool {
+        self.huge_bytes > Bytes(0) && !matches!(self.outcome, CacheOutcome::Refused { .. })
+    }
+
+    /// What it lacks, and why, if so.
+    #[must_use]
+    pub fn lack(&self) -> Option<String> {
+        match &self.outcome {
+            CacheOutcome::Done | CacheOutcome::Already => None,
+            CacheOutcome::Refused { why, .. } => Some(why.clone()),
+            CacheOutcome::Short { why } | CacheOutcome::Worse { why } => {
+                Some(format!("{} on huge pages: {why}", self.part()))
+            }
+        }
+    }
+
+    fn part(&self) -> String {
+        let what = if self.file.kind == FileKind::Code { " of its text" } else { "" };
+        format!("{} of {}{what}", self.huge_bytes, self.of_bytes)
+    }
+
+    /// All that is to be said of it.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match (self.lack(), self.took_ns) {
+            (Some(lack), _) => lack,
+            (None, Some(took)) => {
+                format!("{} on huge pages, read back in {took}", self.part())
+            }
+            (None, None) => format!("{} on huge pages, as before", self.part()),
+        }
+    }
+}
+
+/// Brings a file into huge folios, where it does not lie in them.
+#[must_use]
+pub fn warm(file: &HugeFile) -> Warmed {
+    attempt(file).unwrap_or_else(|why| Warmed {
+        file: file.clone(),
+        outcome: CacheOutcome::Refused { why, help: String::new() },
+        huge_bytes: Bytes(0),
+        of_bytes: Bytes(0),
+        took_ns: None,
+    })
+}
+
+/// The open file, and its headers where it has code.
+fn open(file: &HugeFile) -> Result<(CachedFile, Option<Elf>), String> {
+    let opened = CachedFile::open(Path::new(&file.path)).map_err(|e| e.to_string())?;
+    let elf = match file.kind {
+        FileKind::Code => Some(Elf::read(opened.file()).map_err(|e| e.to_string())?),
+        FileKind::Input => None,
+    };
+    Ok((opened, elf))
+}
+
+fn attempt(file: &HugeFile) -> Result<Warmed, String> {
+    let (opened, elf) = open(file)?;
+    let code = elf.as_ref().map(|elf| Code::of(&opened, &elf.layout));
+    if let Some(code) = code.filter(|code| code.reach() == Bytes(0)) {
+        return Err(code.why_small());
+    }
+    let size = opened.size();
+    let slots = opened.slots().map_err(|e| e.to_string())?;
+    let wanted = wanted(code, size);
+    if wanted > Bytes(0) && huge(code, &slots) >= wanted {
+        return Ok(warmed(file, CacheOutcome::Already, code, &slots, size));
+    }
+    let done = Subject::look(opened).and_then(Subject::make_huge).map_err(|e| e.to_string())?;
+    let outcome = done.outcome.clone().unwrap_or(CacheOutcome::Already);
+    let result = warmed(file, outcome, code, &done.now().slots, size);
+    Ok(Warmed { took_ns: done.took_ns, ..result })
+}
+
+fn warmed(
+    file: &HugeFile,
+    outcome: CacheOutcome,
+    code: Option<Code<'_>>,
+    slots: &SlotMap,
+    size: Bytes,
+) -> Warmed {
+    Warmed {
+        file: file.clone(),
+        outcome,
+        huge_bytes: huge(code, slots),
+        of_bytes: code.map_or(size, |code| code.size()),
+        took_ns: None,
+    }
+}
+
+/// What can be on huge pages: of code its reach, of other files all but a shorter last slot.
+fn wanted(code: Option<Code<'_>>, size: Bytes) -> Bytes {
+    let slot = page_size::huge().bytes();
+    code.map_or(Bytes(size.0 / slot * slot), |code| code.reach())
+}
+
+fn huge(code: Option<Code<'_>>, slots: &SlotMap) -> Bytes {
+    let all = Bytes(slots.count(Slot::Huge) * page_size::huge().bytes());
+    code.map_or(all, |code| code.huge(slots))
+}
+
+/// Brings all of these into huge folios. What fell short is told, a line for each kind of file; with
+/// `verbose` what came of each.
+#[must_use]
+pub fn before_start(files: &[HugeFile], verbose: bool) -> Vec<String> {
+    let all: Vec<Warmed> = files.iter().map(warm).collect();
+    // No start waits for a place to write it down.
+    let _not_recorded = note(&all);
+    lines(&all, verbose)
+}
+
+/// Records those that were filled anew.
+///
+/// # Errors
+/// A sentence, where they cannot be.
+pub fn note(all: &[Warmed]) -> Result<(), String> {
+    let filled = all.iter().filter(|one| one.took_ns.is_some());
+    let paths: Vec<&Path> = filled.map(|one| Path::new(&one.file.path)).collect();
+    if paths.is_empty() { Ok(()) } else { Record::own()?.add(paths) }
+}
+
+/// How much of a file is on huge pages in a program that starts now, by a look that changes nothing;
+/// nothing of what cannot be looked at.
+#[must_use]
+pub fn huge_now(file: &HugeFile) -> Bytes {
+    let Ok((opened, elf)) = open(file) else { return Bytes(0) };
+    let code = elf.as_ref().map(|elf| Code::of(&opened, &elf.layout));
+    opened.slots().map_or(Bytes(0), |slots| huge(code, &slots))
+}
+
+fn lines(all: &[Warmed], verbose: bool) -> Vec<String> {
+    let named = |one: &Warmed, text: String| format!("{}: {text}", one.file.path);
+    if verbose {
+        let line = |one: &Warmed| format!("{}: {}", remedy(one.file.kind), named(one, one.told()));
+        return all.iter().map(line).collect();
+    }
+    let of_kind = |kind: FileKind| {
+        let ours = all.iter().filter(|one| one.file.kind == kind);
+        let lacks: Vec<String> = ours.filter_map(|one| Some(named(one, one.lack()?))).collect();
+        (!lacks.is_empty()).then(|| format!("{}: {}", remedy(kind), lacks.join("; ")))
+    };
+    [FileKind::Code, FileKind::Input].into_iter().filter_map(of_kind).collect()
+}
+
+/// The remedy that brings files of this kind.
+const fn remedy(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Code => crate::text_huge::NAME,
+        FileKind::Input => crate::file_huge::NAME,
+    }
+}
+
+/// The files of a parameter, by absolute paths.
+pub(crate) fn parse(parameter: &str, kind: FileKind) -> Result<Vec<HugeFile>, String> {
+    let file = |name: &str| {
+        let path = std::path::absolute(name).map_err(|e| format!("`{name}`: {e}"))?;
+        HugeFile::of(&path, kind).ok_or_else(|| format!("`{name}` cannot stand in a list"))
+    };
+    let mut files: Vec<HugeFile> =
+        parameter.split(HugeFile::SEPARATOR).map(file).collect::<Result<_, String>>()?;
+    files.dedup();
+    Ok(files)
+}
+
+/// Files as a parameter.
+pub(crate) fn spell(files: &[HugeFile]) -> String {
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    paths.join(&HugeFile::SEPARATOR.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn one(kind: FileKind, outcome: CacheOutcome, huge: u64) -> Warmed {
+        Warmed {
+            file: HugeFile { path: "/bin/x".into(), kind },
+            outcome,
+            huge_bytes: Bytes::mib(huge),
+            of_bytes: Bytes::mib(8),
+            took_ns: None,
+        }
+    }
+
+    #[test]
+    fn only_what_fell_short_is_told_and_in_one_line() {
+        let refused = CacheOutcome::Refused { why: "it is mapped".into(), help: String::new() };
+        let short = CacheOutcome::Short { why: "in use".into() };
+        let all = [
+            one(FileKind::Code, CacheOutcome::Already, 8),
+            one(FileKind::Code, refused.clone(), 0),
+            one(FileKind::Code, short.clone(), 2),
+            one(FileKind::Input, short, 4),
+        ];
+        assert!(all[0].took_hold() && all[2].took_hold() && !all[1].took_hold());
+        assert_eq!(
+            lines(&all, false),
+            [
+                "text-huge: /bin/x: it is mapped; /bin/x: 2.0 MiB of 8.0 MiB of its text on huge \
+                 pages: in use",
+                "file-huge: /bin/x: 4.0 MiB of 8.0 MiB on huge pages: in use",
+            ]
+        );
+        let told = lines(&all, true);
+        assert_eq!(told.len(), 4);
+        assert_eq!(
+            told[0],
+            "text-huge: /bin/x: 8.0 MiB of 8.0 MiB of its text on huge pages, as before"
+        );
+        assert!(lines(&all[..1], false).is_empty());
+    }
+
+    #[test]
+    fn what_is_refused_took_no_hold_whatever_is_huge() {
+        let refused = CacheOutcome::Refused { why: String::new(), help: String::new() };
+        assert!(!one(FileKind::Input, refused, 6).took_hold());
+        assert!(!one(FileKind::Input, CacheOutcome::Done, 0).took_hold());
+    }
+
+    #[test]
+    fn a_list_of_files_is_what_it_was_spelled_from() {
+        let files = parse("/a:/b c", FileKind::Input).unwrap();
+        assert_eq!(spell(&files), "/a:/b c");
+        assert_eq!(parse("/a:/a", FileKind::Code).unwrap().len(), 1);
+        let here = std::env::current_dir().unwrap().join("x");
+        assert_eq!(parse("x", FileKind::Code).unwrap()[0].path, here.to_str().unwrap());
+        assert!(parse("/a::/b", FileKind::Code).is_err());
+    }
+
+    #[test]
+    fn a_file_is_brought_there_once_and_found_there_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("file");
+        let mut written = std::fs::File::create(&path).unwrap();
+        for _ in 0..1100 {
+            written.write_all(&[7; 4096]).unwrap();
+        }
+        written.sync_all().unwrap();
+        let file = HugeFile::of(&path, FileKind::Input).unwrap();
+        let first = warm(&file);
+        if let Some(lack) = first.lack() {
+            return println!("SKIP a_file_is_brought_there_once: {lack}");
+        }
+        assert_eq!((first.huge_bytes, first.of_bytes), (Bytes::mib(4), Bytes(1100 * 4096)));
+        let second = warm(&file);
+        assert_eq!((second.outcome, second.took_ns), (CacheOutcome::Already, None));
+    }
+
+    #[test]
+    fn what_cannot_be_brought_there_says_why() {
+        let refused = |path: &Path, kind| warm(&HugeFile::of(path, kind).unwrap()).lack().unwrap();
+        let gone = Path::new("/nonexistent/file");
+        assert!(refused(gone, FileKind::Input).contains("/nonexistent/file"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("script");
+        std::fs::write(&path, "#!/bin/sh\n").unwrap();
+        assert!(refused(&path, FileKind::Code).contains("not an ELF file"));
+        assert!(refused(&path, FileKind::Input).contains("less than one huge page"));
+    }
+}

@@ -1,0 +1,182 @@
+//! How the page cache holds the files that an arm brings into huge folios, run by run.
+//!
+//! That state belongs to the file and outlives the run that made it, so an arm without it would start on
+//! what the arm before has left. Before each run, outside of its clock, the files of other arms are
+//! therefore brought back to what a plain start leaves: dropped from the cache, and read by one untimed
+//! run of the program as it is. Reading them back by any means of ours would give folios of other sizes.
+//! How many slots are huge after that (none for code that `exec` maps, some where a program reads in
+//! order) is what an arm's own count is held against.
+//!
+//! What each start looks at and fills anew where it must is done twice for an arm: once outside of the
+//! clock, and once more for its time, which whoever keeps the remedy pays at each start.
+//!
+//! Not seen: the sizes of smaller folios, which differ from one reading to the next.
+
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::clock;
+use pagewise_kernel::keep::Keeper;
+use pagewise_model::Nanos;
+use pagewise_model::cache::{CacheOutcome, Slot};
+use pagewise_model::plan::HugeFile;
+use pagewise_remedy::recache::Subject;
+use pagewise_remedy::warmth;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Files that lie as a plain start leaves them, with their huge slots.
+#[derive(Debug, Default)]
+pub(crate) struct Folios {
+    natural: BTreeMap<String, u64>,
+}
+
+impl Folios {
+    /// Drops those of `files` that do not lie as a plain start leaves them; true when there were any.
+    pub(crate) fn drop_changed(
+        &mut self,
+        files: &[String],
+        keeper: &mut Keeper,
+    ) -> Result<bool, String> {
+        let mut any = false;
+        for path in files {
+            let huge = huge_slots(path)?;
+            if self.natural.get(path).is_some_and(|natural| huge <= *natural) {
+                continue;
+            }
+            keeper.release(Path::new(path));
+            evict(path)?;
+            self.natural.remove(path);
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// A plain start has read `files`: that is how they lie, and they are kept so.
+    pub(crate) fn settle(&mut self, files: &[String], keeper: &mut Keeper) -> Result<(), String> {
+        for path in files {
+            if !self.natural.contains_key(path) {
+                self.natural.insert(path.clone(), huge_slots(path)?);
+                keeper.hold(Path::new(path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings `files` into huge folios; the time that a start takes to find them there.
+    pub(crate) fn warm(files: &[HugeFile], keeper: &mut Keeper) -> Result<Nanos, String> {
+        if files.is_empty() {
+            return Ok(Nanos(0));
+        }
+        for file in files {
+            let path = Path::new(&file.path);
+            keeper.release(path);
+            let done = warmth::warm(file);
+            keeper.hold(path);
+            if !done.took_hold() {
+                let why = done.lack().unwrap_or_else(|| "none of it is on huge pages".to_owned());
+                return Err(format!("{}: {why}", file.path));
+            }
+        }
+        let start = clock::now();
+        let _told_before = warmth::before_start(files, false);
+        Ok(Nanos(clock::now().0.saturating_sub(start.0)))
+    }
+
+    /// The slots of `files` that are huge now, beyond what a plain start leaves.
+    pub(crate) fn readings<'a>(
+        &self,
+        files: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<(String, u64)> {
+        let natural = |path: &str| self.natural.get(path).copied().unwrap_or_default();
+        let reading = |path: &str| {
+            // A file that is gone by now has none.
+            let huge = huge_slots(path).unwrap_or_default();
+            (path.to_owned(), huge.saturating_sub(natural(path)))
+        };
+        files.into_iter().map(reading).collect()
+    }
+}
+
+/// Slots of a file in huge folios.
+fn huge_slots(path: &str) -> Result<u64, String> {
+    let slots = CachedFile::open(Path::new(path)).and_then(|file| file.slots());
+    slots.map(|slots| slots.count(Slot::Huge)).map_err(|error| error.to_string())
+}
+
+/// Drops all of a file from the cache.
+fn evict(path: &str) -> Result<(), String> {
+    let file = CachedFile::open(Path::new(path));
+    let done = file.and_then(Subject::look).and_then(Subject::evict).map_err(|e| e.to_string())?;
+    match done.outcome {
+        None | Some(CacheOutcome::Done | CacheOutcome::Already) => Ok(()),
+        Some(
+            CacheOutcome::Refused { why, .. }
+            | CacheOutcome::Short { why }
+            | CacheOutcome::Worse { why },
+        ) => Err(format!("{path} cannot be dropped from the page cache: {why}")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use pagewise_kernel::page_size;
+    use pagewise_model::Bytes;
+    use pagewise_model::plan::FileKind;
+    use std::io::Write;
+
+    /// A file of two slots and a page, written page by page and brought to disk.
+    fn written(dir: &Path) -> HugeFile {
+        let path = dir.canonicalize().unwrap().join("file");
+        let mut file = std::fs::File::create(&path).unwrap();
+        let page = vec![7; page_size::base().bytes() as usize];
+        for _ in 0..=2 * page_size::huge().bytes() / page.len() as u64 {
+            file.write_all(&page).unwrap();
+        }
+        file.sync_all().unwrap();
+        HugeFile::of(&path, FileKind::Input).unwrap()
+    }
+
+    #[test]
+    fn each_arm_finds_its_files_as_it_needs_them() {
+        let place = std::env::temp_dir().join(format!("pagewise-folios-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let file = written(&place);
+        let done = turns(&file);
+        std::fs::remove_dir_all(&place).unwrap();
+        if let Err(why) = done {
+            println!("SKIP each_arm_finds_its_files_as_it_needs_them: {why}");
+        }
+    }
+
+    /// Plain, huge, plain; an error where no huge folio is to be had here.
+    fn turns(file: &HugeFile) -> Result<(), String> {
+        let (mut folios, mut keeper) = (Folios::default(), Keeper::new(Bytes::mib(64)));
+        let paths = [file.path.clone()];
+        let reading = |folios: &Folios| folios.readings(paths.iter().map(String::as_str))[0].1;
+        let read = || std::fs::read(&file.path).unwrap();
+        assert!(folios.drop_changed(&paths, &mut keeper)?, "how it lies is not known at first");
+        read();
+        folios.settle(&paths, &mut keeper).unwrap();
+        let natural = huge_slots(&file.path)?;
+        assert_eq!((reading(&folios), folios.drop_changed(&paths, &mut keeper)), (0, Ok(false)));
+        Folios::warm(std::slice::from_ref(file), &mut keeper)?;
+        assert_eq!(reading(&folios), 2_u64.saturating_sub(natural));
+        // What we hold ourselves does not stand in the way.
+        let changed = folios.drop_changed(&paths, &mut keeper).unwrap();
+        assert_eq!(changed, natural < 2);
+        read();
+        folios.settle(&paths, &mut keeper).unwrap();
+        assert_eq!(reading(&folios), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_the_arms_failure() {
+        let mut keeper = Keeper::new(Bytes(0));
+        let none = HugeFile { path: "/nonexistent/file".into(), kind: FileKind::Input };
+        let why = Folios::warm(&[none], &mut keeper).unwrap_err();
+        assert!(why.starts_with("/nonexistent/file: "), "{why}");
+        assert_eq!(Folios::warm(&[], &mut keeper), Ok(Nanos(0)));
+    }
+}
