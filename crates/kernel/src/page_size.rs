@@ -1,6 +1,7 @@
 //! The base page of the running kernel: 4, 16 or 64 KiB, found at run time in the auxiliary vector.
 
 use pagewise_model::PageSize;
+use std::sync::OnceLock;
 
 /// The base page. No system call: `AT_PAGESZ` was given at exec.
 #[must_use]
@@ -10,10 +11,11 @@ pub fn base() -> PageSize {
 }
 
 /// The largest transparent huge page, or where that is unknown the span of one middle-level table
-/// entry: a page full of 8-byte entries, each for one base page.
+/// entry: a page full of 8-byte entries, each for one base page. Read once: a kernel does not change it.
 #[must_use]
 pub fn huge() -> PageSize {
-    crate::thp::huge_page_size().unwrap_or_else(|_| pmd_span(base()))
+    static FOUND: OnceLock<PageSize> = OnceLock::new();
+    *FOUND.get_or_init(|| crate::thp::huge_page_size().unwrap_or_else(|_| pmd_span(base())))
 }
 
 fn pmd_span(base: PageSize) -> PageSize {

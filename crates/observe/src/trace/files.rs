@@ -15,30 +15,40 @@ use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_view::is_placed_aligned;
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
+use pagewise_model::Bytes;
 use pagewise_model::look::UsedFile;
 use pagewise_model::plan::{FileKind, HugeFile};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Files beyond these are not looked at, the largest first.
 const MOST: usize = 64;
 
-/// The files with code that the images of a tree mapped.
+/// A file of which code is mapped, and how much in one mapping.
+pub(super) type Mapped = (PathBuf, Bytes);
+
+/// The files with code that the images of a tree mapped, with their largest mappings of it.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    code: BTreeSet<PathBuf>,
+    code: BTreeMap<PathBuf, Bytes>,
 }
 
 impl Files {
-    pub(super) fn note_code(&mut self, code: &[PathBuf]) {
-        self.code.extend(code.iter().cloned());
+    pub(super) fn note_code(&mut self, code: &[Mapped]) {
+        for (path, size) in code {
+            let largest = self.code.entry(path.clone()).or_default();
+            *largest = (*largest).max(*size);
+        }
     }
 
     /// What became of all of them, and of the files that were read.
     pub(super) fn finish(self, inputs: Vec<PathBuf>) -> Vec<UsedFile> {
-        let read = inputs.into_iter().filter(|path| !self.code.contains(path));
+        // A library is read by the loader, whatever the size of its code.
+        let read = inputs.into_iter().filter(|path| !self.code.contains_key(path));
         let read: Vec<PathBuf> = read.collect();
-        let code = self.code.into_iter().map(|path| (path, FileKind::Code));
+        let huge = Bytes(page_size::huge().bytes());
+        let large = self.code.into_iter().filter(|(_, largest)| *largest >= huge);
+        let code = large.map(|(path, _)| (path, FileKind::Code));
         let all = code.chain(read.into_iter().map(|path| (path, FileKind::Input)));
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
         let mut all: Vec<(PathBuf, FileKind)> = all.collect();
@@ -48,12 +58,11 @@ impl Files {
     }
 }
 
-/// The files of which a process maps code that is large enough for a huge page.
-pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<PathBuf> {
-    let huge = page_size::huge().bytes();
+/// The files of which a process maps code.
+pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<Mapped> {
     let mapped = entries.iter().map(|entry| &entry.mapping);
-    let large = mapped.filter(|m| m.is_file() && m.perms.exec && m.size().0 >= huge);
-    large.map(|mapping| PathBuf::from(&mapping.path)).collect()
+    let code = mapped.filter(|mapping| mapping.is_file() && mapping.perms.exec);
+    code.map(|mapping| (PathBuf::from(&mapping.path), mapping.size())).collect()
 }
 
 /// What is to be known of a file; nothing where it is gone, or none that counts.
@@ -96,7 +105,6 @@ fn obstacle(file: &CachedFile) -> Option<String> {
 mod tests {
     use super::*;
     use pagewise_kernel::proc::own_pid;
-    use pagewise_model::Bytes;
 
     #[test]
     fn a_large_file_that_was_read_is_told_and_a_small_one_is_not() {
@@ -117,8 +125,11 @@ mod tests {
     fn this_program_is_code_of_its_own() {
         let entries = smaps::read(own_pid()).unwrap();
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
-        let code = of_code(&entries);
-        if !code.contains(&own) {
+        let mut files = Files::default();
+        files.note_code(&of_code(&entries));
+        let size = files.code[&own];
+        assert!(files.finish(vec![own.clone()]).iter().all(|file| file.kind == FileKind::Code));
+        if size < Bytes(page_size::huge().bytes()) {
             println!("SKIP this_program_is_code_of_its_own: it is smaller than a huge page");
             return;
         }

@@ -11,7 +11,7 @@ use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::{elf, glibc};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// Arguments kept, and how much of each.
@@ -35,8 +35,8 @@ pub(super) struct Image {
     most_threads: u32,
     /// What was read is of its end, not of an exec that may still fail.
     is_final: bool,
-    /// Files with large code that it maps, when its memory was read.
-    code: Vec<PathBuf>,
+    /// Files of which it maps code, when its memory was read.
+    code: Vec<files::Mapped>,
     seen: ProcessSeen,
 }
 
@@ -122,8 +122,8 @@ impl Image {
         self.is_final
     }
 
-    /// Files with large code that it maps.
-    pub(super) fn code(&self) -> &[PathBuf] {
+    /// Files of which it maps code.
+    pub(super) fn code(&self) -> &[files::Mapped] {
         &self.code
     }
 
@@ -148,10 +148,10 @@ pub(super) fn minor_faults(pid: i32) -> Option<u64> {
     stat::read(pid).ok().map(|stat| stat.minor_faults)
 }
 
-/// Reads what it uses into `seen`; returns the files with large code that it maps.
+/// Reads what it uses into `seen`; returns the files of which it maps code.
 fn read_memory_use(
     seen: &mut ProcessSeen,
-) -> Result<Vec<PathBuf>, pagewise_kernel::error::SysError> {
+) -> Result<Vec<files::Mapped>, pagewise_kernel::error::SysError> {
     let status = status::read(seen.pid)?;
     let entries = smaps::read(seen.pid)?;
     let or_zero = |value: Option<Bytes>| value.unwrap_or(Bytes(0));
