@@ -31,6 +31,7 @@ pub(crate) enum BenchKind {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  pagewise bench pipe --quick                          the short form, under 20 s
   pagewise bench pipe                                  the whole ladder
   pagewise bench pipe --only P1,P5,frozen-adaptive --repeats 9
   pagewise bench pipe --sweep --only P1,P5 --chart sizes.svg
@@ -45,15 +46,18 @@ again, which only a copying reader may be given; they are marked.
 Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
 experiment runs, 130 interrupted: what is known by then is printed.")]
 pub(crate) struct BenchPipe {
+    /// The short form: P1 to P5, frozen and frozen-adaptive, untouched and touched, 6 repeats of 40 ms
+    #[arg(long, conflicts_with = "sweep")]
+    pub(crate) quick: bool,
     /// Bytes of each repeat [default: what fills --time]
     #[arg(long, value_name = "SIZE", conflicts_with = "time")]
     pub(crate) bytes: Option<Bytes>,
-    /// Time of each repeat
-    #[arg(long, value_name = "TIME", default_value = "150ms")]
-    pub(crate) time: Nanos,
-    /// Repeats of each point, each a fresh pair of processes
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) repeats: u32,
+    /// Time of each repeat [default: 150ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<Nanos>,
+    /// Repeats of each point, each a fresh pair of processes [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeats: Option<u32>,
     /// Bytes handed over at once [default: 256K, or as the rung says]
     #[arg(long, value_name = "SIZE")]
     pub(crate) buffer: Option<Bytes>,
@@ -66,14 +70,8 @@ pub(crate) struct BenchPipe {
     /// Where the two processes run [default: on two cores]
     #[arg(long, value_enum, value_name = "WHERE")]
     pub(crate) placement: Option<PlacementKind>,
-    /// What becomes of the bytes, separated by commas
-    #[arg(
-        long,
-        value_enum,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_values = ["untouched", "touched", "socket"]
-    )]
+    /// What becomes of the bytes [default: untouched,touched,socket]
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) consume: Vec<ConsumptionKind>,
     /// A grid over buffer and pipe sizes (of P1, P5 and frozen-busy, without --only)
     #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]

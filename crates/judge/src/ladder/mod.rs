@@ -14,6 +14,7 @@ mod claims;
 mod compare;
 mod prices;
 mod samples;
+mod sentences;
 mod sizes;
 mod steps;
 
@@ -54,7 +55,8 @@ pub fn judge(ladder: &Ladder, known: &Known<'_>) -> Judgement {
         .collect();
     let steps = if ladder.sweep { Vec::new() } else { steps::steps(ladder, &accounts) };
     let advice = if ladder.sweep { sizes::advise(ladder, known.l2_bytes) } else { Vec::new() };
-    Judgement { prices: known.reference.clone(), accounts, steps, advice }
+    let sentences = sentences::sentences(ladder);
+    Judgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
 }
 
 #[cfg(test)]

@@ -278,6 +278,9 @@ pub struct Judgement {
     pub steps: Vec<Step>,
     /// Sizes that suit.
     pub advice: Vec<Advice>,
+    /// What the machine should do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sentences: Vec<String>,
 }
 
 impl Judgement {

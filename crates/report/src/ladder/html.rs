@@ -6,7 +6,7 @@ use super::calls::Tree;
 use super::explanation::{consumption, pace, rung_name, share_of_change, signed, told};
 use super::{consumption_label, picture, rungs, settings, yardsticks};
 use crate::chart::escape_markup;
-use crate::claims;
+use crate::{advice, claims};
 use crate::number::{UNKNOWN, count, range_text, three_digits, whole_size};
 use pagewise_model::ladder::{Account, Consumption, Judgement, Ladder, Point, Sample, Step};
 use pagewise_model::{Fact, Nanos};
@@ -21,7 +21,10 @@ pub(crate) fn body(ladder: &Ladder, caption: &str) -> String {
     out.push_str(&claims::html(heading, &ladder.claims));
     if let Some(judgement) = &ladder.judgement {
         out.push_str(&explanation(ladder, judgement));
-        out.push_str(&advice(judgement));
+        out.push_str(&sizes(judgement));
+        if !judgement.sentences.is_empty() {
+            out.push_str(&advice::html(&judgement.sentences));
+        }
     }
     out
 }
@@ -176,7 +179,7 @@ fn account_notes(account: &Account) -> String {
     out + &format!("<p class=\"faint\">{took} of both ends for each GiB</p>\n")
 }
 
-fn advice(judgement: &Judgement) -> String {
+fn sizes(judgement: &Judgement) -> String {
     if judgement.advice.is_empty() {
         return String::new();
     }

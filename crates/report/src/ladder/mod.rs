@@ -23,7 +23,7 @@ pub use csv::csv;
 pub(crate) use html::{body, protocol};
 pub use picture::svg;
 
-use crate::claims;
+use crate::{advice, claims};
 use crate::number::{counted, range_text, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::Style;
@@ -42,6 +42,9 @@ pub fn section(ladder: &Ladder, style: &Style) -> String {
     if let Some(judgement) = &ladder.judgement {
         page.section(&explanation::explanation(ladder, judgement, style));
         page.section(&explanation::advice(judgement, style));
+        if !judgement.sentences.is_empty() {
+            page.section(&advice::section(&judgement.sentences, style));
+        }
     }
     page.finish()
 }

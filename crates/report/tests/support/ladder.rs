@@ -164,6 +164,7 @@ fn judgement() -> Judgement {
         accounts: vec![before, after],
         steps: vec![step],
         advice: Vec::new(),
+        sentences: ["Do this.", "Do that.", "Leave the rest."].map(Into::into).into(),
     }
 }
 
@@ -210,6 +211,7 @@ pub(crate) fn sweep() -> Ladder {
         prices: ReferencePrices::missing("not taken"),
         accounts: Vec::new(),
         steps: Vec::new(),
+        sentences: Vec::new(),
         advice: vec![Advice {
             rung: "vmsplice/splice".into(),
             consumption: Consumption::Untouched,

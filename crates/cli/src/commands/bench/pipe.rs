@@ -17,6 +17,9 @@ use std::process::ExitCode;
 
 /// The words that make this program an end of a pipe.
 const PIPE_END: &str = "__pipe-end";
+/// Time of a repeat, and in the short form.
+const REPEAT: Nanos = Nanos::millis(150);
+const QUICK_REPEAT: Nanos = Nanos::millis(40);
 /// Time for the prices, which come before the ladder that they explain.
 const PRICES: Nanos = Nanos::secs(2);
 
@@ -26,9 +29,9 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let start = Start::new("pipe", &args.result)?;
     let plan = Plan {
         points,
-        repeats: args.repeats,
+        repeats: args.repeats.unwrap_or(if args.quick { 6 } else { 5 }),
         bytes: args.bytes,
-        repeat_ns: args.time,
+        repeat_ns: args.time.unwrap_or(if args.quick { QUICK_REPEAT } else { REPEAT }),
         seed: start.seed,
         sweep: args.sweep,
     };

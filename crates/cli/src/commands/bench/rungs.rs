@@ -10,6 +10,10 @@ use pagewise_model::ladder::{Buffers, Consumption, Pages, Reader, Rung, Wait, Wr
 /// Rungs of a sweep where none are named: copied, lent, frozen.
 const SWEPT: [&str; 3] = ["P1", "P5", "frozen-busy"];
 
+/// Rungs of the short form where none are named: the published study's, and sealed buffers, which any
+/// reader may keep.
+const QUICK: [&str; 7] = ["P1", "P2", "P3", "P4", "P5", "frozen", "frozen-adaptive"];
+
 /// The points that were asked for, in the order in which they are shown.
 pub(super) fn points(args: &BenchPipe) -> Result<Vec<(Rung, Consumption)>, Failure> {
     check_sizes(args)?;
@@ -20,9 +24,17 @@ pub(super) fn points(args: &BenchPipe) -> Result<Vec<(Rung, Consumption)>, Failu
     if args.sweep {
         rungs = catalogue::sweep(&rungs);
     }
-    let consumptions: Vec<Consumption> = args.consume.iter().map(|kind| (*kind).into()).collect();
+    let consumptions = consumptions(args);
     let of = |rung: Rung| consumptions.iter().map(move |c| (rung.clone(), *c)).collect::<Vec<_>>();
     Ok(rungs.into_iter().flat_map(of).collect())
+}
+
+fn consumptions(args: &BenchPipe) -> Vec<Consumption> {
+    if !args.consume.is_empty() {
+        return args.consume.iter().map(|kind| (*kind).into()).collect();
+    }
+    let usual = [Consumption::Untouched, Consumption::Touched, Consumption::ForwardedSocket];
+    usual[..if args.quick { 2 } else { 3 }].to_vec()
 }
 
 fn check_sizes(args: &BenchPipe) -> Result<(), Failure> {
@@ -48,6 +60,8 @@ fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
     let mut names = args.only.clone();
     if names.is_empty() && args.sweep {
         names = SWEPT.map(str::to_owned).to_vec();
+    } else if names.is_empty() && args.quick {
+        names = QUICK.map(str::to_owned).to_vec();
     }
     let all = catalogue::ladder();
     let unknown = names.iter().find(|name| !all.iter().any(|rung| rung.name == **name));
@@ -145,6 +159,14 @@ mod tests {
         for words in words {
             assert!(parse(&words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn the_short_form_is_less_of_it() {
+        let points_of = |words: &[&str]| parse(words).unwrap();
+        let quick = points_of(&["--quick"]);
+        assert_eq!(quick.len(), QUICK.len() * 2);
+        assert_eq!(points_of(&["--quick", "--only", "P1", "--consume", "file"]).len(), 1);
     }
 
     #[test]

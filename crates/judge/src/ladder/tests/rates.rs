@@ -101,3 +101,32 @@ fn sizes_are_advised_by_what_becomes_of_the_bytes() {
     let flat = grid(Consumption::Untouched, &[(64, 10.0), (1024, 10.5)]);
     assert_eq!(claims(&flat)[5].answer, Answer::Confirmed);
 }
+
+/// Six repeats near `rate`.
+fn near(rung: Rung, consumption: Consumption, rate: f64) -> Point {
+    rated(rung, consumption, &[1.0, 1.01, 0.99, 1.02, 0.98, 1.0].map(|part| part * rate))
+}
+
+#[test]
+fn what_a_machine_should_do_is_told_of_safe_ways_that_are_proven_faster() {
+    let frozen = |wait| Rung { wait, ..rung("frozen", Writer::SpliceFrozen, Reader::Splice) };
+    let lent = || rung("lent", Writer::Vmsplice, Reader::Splice);
+    let told = |points: Vec<Point>| sentences::sentences(&ladder(points));
+    let all = told(vec![
+        near(write_read(), Consumption::Touched, 2.0),
+        near(frozen(Wait::Block), Consumption::Touched, 1.9),
+        near(write_read(), Consumption::Untouched, 2.0),
+        near(lent(), Consumption::Untouched, 60.0),
+        near(frozen(Wait::Block), Consumption::Untouched, 8.0),
+        near(frozen(Wait::Adaptive), Consumption::Untouched, 12.0),
+    ]);
+    assert!(all[0].ends_with("stay with write and read (2.00 GiB/s): no safe way is proven faster."));
+    assert!(all[1].contains("(rung frozen): 6.0 times the rate"), "{}", all[1]);
+    assert!(all[2].contains("has 1.5 times the rate"), "{}", all[2]);
+    let slow = near(frozen(Wait::Busy), Consumption::Touched, 1.0);
+    let all = told(vec![near(frozen(Wait::Block), Consumption::Touched, 1.0), slow]);
+    assert!(all[0].contains("were not measured") && all[2].contains("in none of 1 pairs"), "{all:?}");
+    let nothing = told(Vec::new());
+    assert_eq!(nothing.len(), 3);
+    assert!(nothing[2].starts_with("On waiting nothing is said"));
+}
