@@ -19,6 +19,14 @@ use pagewise_model::Bytes;
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// How often dropping is tried: reclaim, compaction and an exit that is not over take pages in hand for
+/// a moment (`folio_try_get`), and a page in hand is not dropped (mm/truncate.c, `mapping_evict_folio`).
+pub const DROPS: usize = 5;
+
+/// How long pages may be in hand before the next try.
+pub const IN_HAND: Duration = Duration::from_millis(10);
 
 /// What the cache holds of the beginning of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@
 
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_system::FileSystem;
+use pagewise_kernel::page_cache::{DROPS, IN_HAND};
 use pagewise_kernel::proc::{pressure, read_number};
 use pagewise_kernel::{SysError, clock, limits, page_size};
 use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheState, Holders, Slot};
@@ -28,13 +29,6 @@ use std::time::{Duration, SystemTime};
 /// How often a file is read back before what came of it counts: memory that was fragmented at first may
 /// have been put together meanwhile.
 const ATTEMPTS: usize = 2;
-
-/// How often dropping is tried: reclaim, compaction and an exit that is not over take pages in hand for
-/// a moment (`folio_try_get`), and a page in hand is not dropped (mm/truncate.c, `mapping_evict_folio`).
-const DROPS: usize = 5;
-
-/// How long pages may be in hand before the next try.
-const IN_HAND: Duration = Duration::from_millis(10);
 
 /// From this share of the last ten seconds on in which somebody waited for memory, none is taken.
 const PRESSED_PERCENT: f64 = 10.0;

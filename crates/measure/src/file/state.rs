@@ -85,7 +85,10 @@ impl Cache<'_> {
 
     fn cool(&self) -> Result<Reached, PriceError> {
         let mut left = 0;
-        for _ in 0..TRIES {
+        for tried in 0..page_cache::DROPS {
+            if tried > 0 {
+                std::thread::sleep(page_cache::IN_HAND);
+            }
             page_cache::evict(self.file.as_fd())?;
             left = page_cache::count(self.file.as_fd(), self.size)?.cached;
             if left == 0 {
