@@ -4,11 +4,9 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{Place, await_gone, experiment, once_free, only_turn, said};
+use helper::{Place, await_gone, experiment, interrupted, only_turn, said};
 use pagewise_model::run::Run;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
     let always: [&'a str; 4] = ["bench", "file", "--cache=warm", "--quick"];
@@ -88,26 +86,10 @@ fn what_is_known_is_told_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
     let dir = place.path().display().to_string();
-    let interrupted = || {
-        let mut front = bench(&place, &["--size=8M", "--dir", &dir, "--repeats=1000"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // The announcement comes when signals are taken and nothing is read yet.
-        let mut said_first = String::new();
-        BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
-        if said_first.contains("another experiment runs") {
-            front.wait().unwrap();
-            return None;
-        }
-        assert!(said_first.contains("fresh processes"), "{said_first}");
-        kill_process(Pid::from_child(&front), Signal::INT).unwrap();
-        Some(front.wait_with_output().unwrap())
-    };
-    let Some(done) = once_free(interrupted) else { return };
-    assert_eq!(done.status.code(), Some(130));
-    assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
+    let words = ["--size=8M", "--dir", &dir, "--repeats=1000"];
+    if interrupted(|| bench(&place, &words), "fresh processes").is_none() {
+        return;
+    }
     assert!(await_gone(&place), "a reader was left behind");
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().flatten().collect();
     let files = left.iter().filter(|entry| entry.file_name().to_string_lossy().contains("file"));

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{PROGRAM, Place, experiment, only_turn, said};
+use helper::{PROGRAM, Place, experiment, interrupted, only_turn, said};
 use pagewise_model::pin::Way;
 use pagewise_model::run::Run;
 use pagewise_model::walk::PageKind;
@@ -78,4 +78,12 @@ fn without_rights_what_is_missing_is_named() {
     let kernel = pins.missing_ways.iter().find(|missing| missing.way == Way::GupTest).unwrap();
     assert!(kernel.why.contains("gup_test") && !kernel.next.is_empty(), "{kernel:?}");
     assert!(pins.points.iter().any(|point| !point.samples.is_empty()));
+}
+
+#[test]
+fn what_is_known_is_told_when_it_ends_early() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let words = ["bench", "pin", "--pages=base", "--repeats=1000"];
+    let _done = interrupted(|| place.pagewise(&words), "fresh mappings of each");
 }

@@ -4,12 +4,10 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{Place, experiment, once_free, only_turn, said};
+use helper::{Place, experiment, interrupted, only_turn, said};
 use pagewise_model::run::Run;
 use pagewise_model::walk::PageKind;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {
     let always: [&'a str; 6] =
@@ -51,24 +49,6 @@ fn walks_are_measured_kept_and_drawn() {
 fn what_is_known_is_told_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
-    let interrupted = || {
-        let mut front = bench(&place, &["--largest=1M", "--repeats=1000"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // The announcement comes when signals are taken and nothing is walked yet.
-        let mut said_first = String::new();
-        BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
-        if said_first.contains("another experiment runs") {
-            front.wait().unwrap();
-            return None;
-        }
-        assert!(said_first.contains("fresh mappings of each"), "{said_first}");
-        kill_process(Pid::from_child(&front), Signal::INT).unwrap();
-        Some(front.wait_with_output().unwrap())
-    };
-    let Some(done) = once_free(interrupted) else { return };
-    assert_eq!(done.status.code(), Some(130));
-    assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
+    let words = ["--largest=1M", "--repeats=1000"];
+    let _done = interrupted(|| bench(&place, &words), "fresh mappings of each");
 }

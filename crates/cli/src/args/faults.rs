@@ -19,7 +19,7 @@ Examples:
   pagewise faults --stacks dwarf --format folded-ns -- ./app > app.folded
   pagewise faults --max-faults 2000 --max-major 0 -- ./app --version
   pagewise faults -p 1234 --for 5s               a running process, undisturbed
-  pagewise faults --no-latency -- ./app          half the cost, no times
+  pagewise faults --no-latency -- ./app          a third of the cost, no times
   pagewise faults --account -- ./app             what no event tells of, by call
   pagewise faults --budget startup               as pagewise.toml says
   pagewise faults --exact --all -- ls            each page touched, no times
@@ -72,7 +72,8 @@ pub(crate) struct Faults {
     /// Record the process for this long: 5s, 2min
     #[arg(long = "for", value_name = "TIME", requires = "pid", conflicts_with = "command")]
     pub(crate) duration: Option<Nanos>,
-    /// Do not record how long faults take, at half the cost; only major ones are told apart
+    /// Record when and where faults begin alone, at a third of the cost: neither how long they take nor
+    /// whether a page was there; only major ones are told apart
     #[arg(long, conflicts_with = "max_fault_time")]
     pub(crate) no_latency: bool,
     /// Look lines of source up in separate debug files too (/usr/lib/debug): up to a second more

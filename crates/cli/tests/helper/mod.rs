@@ -1,7 +1,9 @@
 //! What the live tests share: a place of their own, turns, users, small C programs, and a search for what
 //! was left behind.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -157,4 +159,25 @@ pub(crate) fn experiment(make: impl Fn() -> Command) -> Option<Output> {
         let done = make().output().unwrap();
         (!said(&done.stderr).contains("another experiment runs")).then_some(done)
     })
+}
+
+/// Interrupts a bench when it has announced `plan` and measures nothing yet: it must end as interrupted,
+/// with what is known by then. `None` (and a `SKIP` line) while somebody else measures.
+pub(crate) fn interrupted(make: impl Fn() -> Command, plan: &str) -> Option<Output> {
+    let done = once_free(|| {
+        let mut front = make().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // The announcement comes when signals are taken.
+        let mut said_first = String::new();
+        BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
+        if said_first.contains("another experiment runs") {
+            front.wait().unwrap();
+            return None;
+        }
+        assert!(said_first.contains(plan), "{said_first}");
+        kill_process(Pid::from_child(&front), Signal::INT).unwrap();
+        Some(front.wait_with_output().unwrap())
+    })?;
+    assert_eq!(done.status.code(), Some(130));
+    assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
+    Some(done)
 }

@@ -26,7 +26,7 @@ pub use front::{RecordError, Recorded, Recorder, record_through};
 pub use running::{Target, TargetError, Until, record_running};
 pub use server::serve;
 
-use crate::perf::faults::Before;
+use crate::perf::faults::{Before, Detail};
 pub use crate::perf::faults::{Refusal, Sees};
 use pagewise_model::fault::event::Event;
 use pagewise_model::fault::{Ending, Fault, FaultReport, Names, Stacks};
@@ -40,7 +40,8 @@ const FAULTS_A_MESSAGE: usize = 4000;
 pub struct Wanted {
     /// Keep every fault, not only what they add up to.
     pub list: bool,
-    /// Record the ends of all faults, and so how long they took; else of major ones alone.
+    /// Record the ends of all faults, and so how long they took; else of major ones alone, and of the
+    /// others no more than their places, unless `exact` asks what they were about.
     pub latency: bool,
     /// Follow the system calls of a program that is started, for the account.
     pub calls: bool,
@@ -52,6 +53,17 @@ pub struct Wanted {
     pub debug_files: bool,
     /// Make each page that is touched a fault of its own.
     pub exact: bool,
+}
+
+impl Wanted {
+    /// How much of each fault that needs.
+    const fn detail(&self) -> Detail {
+        match (self.latency, self.exact) {
+            (true, _) => Detail::Times,
+            (false, true) => Detail::Kinds,
+            (false, false) => Detail::Places,
+        }
+    }
 }
 
 /// What came of the events.

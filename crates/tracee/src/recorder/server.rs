@@ -42,10 +42,10 @@ pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
 fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
     let (wanted, opened) = match wire::receive(socket)? {
         Some(Request::Attach { pid, wanted }) => {
-            (wanted, FaultRings::open(pid, wanted.latency, wanted.stacks))
+            (wanted, FaultRings::open(pid, wanted.detail(), wanted.stacks))
         }
         Some(Request::AttachRunning { pid, wanted }) => {
-            (wanted, FaultRings::attach(pid, wanted.latency, wanted.stacks))
+            (wanted, FaultRings::attach(pid, wanted.detail(), wanted.stacks))
         }
         Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(()),

@@ -1,6 +1,6 @@
 //! How far a mapping reaches, and where in it an address is.
 
-use super::Mappings;
+use super::{Mappings, NEAR_MAIN_STACK};
 use pagewise_model::PageSize;
 use pagewise_model::fault::MappingKind;
 
@@ -33,6 +33,16 @@ impl Mappings {
             is_mapping: false,
             is_private: false,
         }
+    }
+}
+
+impl Mappings {
+    /// Whether `address`, which lies in no mapping, is where the main stack below it grows to.
+    pub(in crate::faults) fn is_below_stack(&self, address: u64) -> bool {
+        let above = self.ranges.range(address..).next();
+        above.is_some_and(|(start, range)| {
+            range.kind == MappingKind::Stack && start - address <= NEAR_MAIN_STACK
+        })
     }
 }
 

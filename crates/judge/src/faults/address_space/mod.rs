@@ -2,8 +2,8 @@
 //!
 //! The kernel tells of each mapping that is made or changes its protection, not of what is
 //! unmapped: a new one replaces what it covers. Of the main thread's stack the first 132 KiB are
-//! told; what it grows by is known by its nearness to the stack pointer, as are other stacks. A
-//! forked process has its parent's mappings, and has touched none of its pages yet.
+//! told; what it grows by is known by its nearness to them or to the stack pointer, other stacks by the
+//! stack pointer alone, where registers are recorded. A forked process has its parent's mappings, and has touched none of its pages yet.
 
 mod extent;
 
@@ -205,7 +205,9 @@ impl Spaces {
         };
         let mappings = &self.process(pid).mappings;
         let (kind, path, offset, is_shared) = match mappings.find(address) {
-            None if near(NEAR_MAIN_STACK) => (MappingKind::Stack, 0, None, false),
+            None if near(NEAR_MAIN_STACK) || mappings.is_below_stack(address) => {
+                (MappingKind::Stack, 0, None, false)
+            }
             None => (MappingKind::Unknown, 0, None, false),
             Some((start, range)) => {
                 let within = page.saturating_sub(start);

@@ -4,7 +4,7 @@
 //! `major-faults` when it is done (arch/x86/mm/fault.c; mm/memory.c, `mm_account_fault`). All three
 //! with a period of 1, inherited by threads and children, write into one ring per CPU, and records
 //! of the first carry new mappings, execs, forks and exits along. A beginning is 96 bytes (with the
-//! three registers that tell operands apart), an end 56. In user mode `perf_event_paranoid` of 2
+//! three registers that tell operands apart), or 48 where places alone are wanted, an end 56. In user mode `perf_event_paranoid` of 2
 //! suffices; faults that the kernel takes for the program need 1 or CAP_PERFMON, the processor's
 //! error codes tracefs and -1 or CAP_PERFMON (`tracepoint`).
 //!
@@ -20,7 +20,8 @@
 //!
 //! Not seen: faults without registers of a thread (populating, pinning, the arguments of `exec`);
 //! those of processes that outlive the recording. Overhead: 1-1.5 us a fault, of which the share of
-//! the beginning (about half) lies inside the latency; half of it without the ends of minor faults.
+//! the beginning (about half) lies inside the latency; half of it without the ends of minor faults, and
+//! a third of that less without what tells of their kind.
 
 mod attributes;
 mod record;
@@ -63,6 +64,27 @@ pub struct Refusal {
     pub help: String,
 }
 
+/// How much is recorded of each fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// When and where it began: the cheapest record.
+    Places,
+    /// Also the registers and the size of the page that was mapped, which tell what it was about.
+    Kinds,
+    /// Also its end.
+    Times,
+}
+
+impl Detail {
+    /// What is asked for, the most that a kernel may know first.
+    const fn layouts(self) -> &'static [Layout] {
+        match self {
+            Self::Places => &[Layout::LEAN],
+            Self::Kinds | Self::Times => &[Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN],
+        }
+    }
+}
+
 /// What a recording holds beyond the beginnings of faults in user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sees {
@@ -100,29 +122,30 @@ pub struct Before {
 }
 
 impl FaultRings {
-    /// Opens the rings for `pid`, which must not have executed its program yet; with the ends of
-    /// all faults or of major ones alone, and with these stacks. What the kernel does not know (page
+    /// Opens the rings for `pid`, which must not have executed its program yet; with so much of each
+    /// fault, and with these stacks. What the kernel does not know (page
     /// sizes before Linux 5.11) or does not allow (kernel mode, error codes, stacks) is left out.
     ///
     /// # Errors
     /// [`Refusal`] where not even faults in user mode can be recorded.
-    pub fn open(pid: i32, all_ends: bool, stacks: Stacks) -> Result<Self, Refusal> {
+    pub fn open(pid: i32, detail: Detail, stacks: Stacks) -> Result<Self, Refusal> {
         let follow = |rings: &mut Self| rings.add_thread(pid);
-        Self::choose(true, all_ends, stacks, &follow).map_err(|e| refusal(&e))
+        Self::choose(true, detail, stacks, &follow).map_err(|e| refusal(&e))
     }
 
     /// The most that is known and allowed, as `follow`, which adds threads, finds out.
     fn choose(
         on_exec: bool,
-        all_ends: bool,
+        detail: Detail,
         stacks: Stacks,
         follow: &dyn Fn(&mut Self) -> Result<(), SysError>,
     ) -> Result<Self, SysError> {
+        let all_ends = detail == Detail::Times;
         let found = if all_ends { Tracepoints::find() } else { None };
         let with_codes = found.map(|codes| (true, Some(codes)));
         let mut last = None;
         for (kernel, codes) in with_codes.into_iter().chain([(true, None), (false, None)]) {
-            for layout in [Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN] {
+            for layout in detail.layouts() {
                 let layout = layout.with_chain(stacks == Stacks::FramePointers);
                 let choice = Choice { layout, kernel, all_ends, codes, on_exec, stacks };
                 match Self::empty(choice).and_then(|mut all| follow(&mut all).map(|()| all)) {

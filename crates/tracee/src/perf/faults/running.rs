@@ -4,7 +4,7 @@
 //! followed. What was mapped before is read from `/proc/PID/maps` afterwards, so that no mapping falls
 //! between the two. Children that live already are not followed.
 
-use super::{Before, FaultRings, Refusal, refusal};
+use super::{Before, Detail, FaultRings, Refusal, refusal};
 use crate::perf::{event, running};
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::stat::{self, Stat};
@@ -18,11 +18,11 @@ impl FaultRings {
     ///
     /// # Errors
     /// [`Refusal`] where not even faults in user mode can be recorded, or the process is gone.
-    pub fn attach(pid: i32, all_ends: bool, stacks: Stacks) -> Result<Self, Refusal> {
+    pub fn attach(pid: i32, detail: Detail, stacks: Stacks) -> Result<Self, Refusal> {
         event::allow_descriptors();
         let owns = |all: &Self, tid| all.rings.owns(tid);
         let follow = |all: &mut Self| running::add_threads(all, pid, owns, Self::add_thread);
-        let mut all = Self::choose(false, all_ends, stacks, &follow).map_err(|e| refusal(&e))?;
+        let mut all = Self::choose(false, detail, stacks, &follow).map_err(|e| refusal(&e))?;
         let stat = stat::read(pid).ok();
         all.since = clock::now();
         all.before = Before {
