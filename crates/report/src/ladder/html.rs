@@ -6,8 +6,8 @@ use super::calls::Tree;
 use super::explanation::{consumption, pace, rung_name, share_of_change, signed, told};
 use super::{consumption_label, picture, rungs, settings, yardsticks};
 use crate::chart::escape_markup;
-use crate::{advice, claims};
 use crate::number::{UNKNOWN, count, range_text, three_digits, whole_size};
+use crate::{advice, claims};
 use pagewise_model::ladder::{Account, Consumption, Judgement, Ladder, Point, Sample, Step};
 use pagewise_model::{Fact, Nanos};
 

@@ -23,10 +23,10 @@ pub use csv::csv;
 pub(crate) use html::{body, protocol};
 pub use picture::svg;
 
-use crate::{advice, claims};
 use crate::number::{counted, range_text, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::Style;
+use crate::{advice, claims};
 use pagewise_model::ladder::{Consumption, Ladder, Point, Yardsticks};
 use pagewise_model::{Fact, Measured};
 

@@ -120,12 +120,17 @@ fn what_a_machine_should_do_is_told_of_safe_ways_that_are_proven_faster() {
         near(frozen(Wait::Block), Consumption::Untouched, 8.0),
         near(frozen(Wait::Adaptive), Consumption::Untouched, 12.0),
     ]);
-    assert!(all[0].ends_with("stay with write and read (2.00 GiB/s): no safe way is proven faster."));
+    assert!(
+        all[0].ends_with("stay with write and read (2.00 GiB/s): no safe way is proven faster.")
+    );
     assert!(all[1].contains("(rung frozen): 6.0 times the rate"), "{}", all[1]);
     assert!(all[2].contains("has 1.5 times the rate"), "{}", all[2]);
     let slow = near(frozen(Wait::Busy), Consumption::Touched, 1.0);
     let all = told(vec![near(frozen(Wait::Block), Consumption::Touched, 1.0), slow]);
-    assert!(all[0].contains("were not measured") && all[2].contains("in none of 1 pairs"), "{all:?}");
+    assert!(
+        all[0].contains("were not measured") && all[2].contains("in none of 1 pairs"),
+        "{all:?}"
+    );
     let nothing = told(Vec::new());
     assert_eq!(nothing.len(), 3);
     assert!(nothing[2].starts_with("On waiting nothing is said"));
