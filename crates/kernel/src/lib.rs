@@ -11,6 +11,7 @@
 )]
 
 pub mod affinity;
+pub mod attributes;
 pub mod cached_file;
 pub mod cachestat;
 mod child;
@@ -36,6 +37,7 @@ pub mod page_frames;
 pub mod page_size;
 pub mod page_table;
 pub mod pagemap;
+pub mod part_file;
 pub mod perf;
 pub mod personality;
 pub mod pidfd;

@@ -19,6 +19,7 @@ pub mod diagnosis;
 pub mod fault;
 pub mod file;
 pub mod first_touch;
+pub mod fold;
 pub mod ladder;
 pub mod look;
 pub mod machine;

@@ -7,6 +7,7 @@
 //! folio. Addresses of files are those of their program headers.
 
 use crate::cache::CachedFile;
+use crate::fold::Folded;
 use crate::measured::Fact;
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
@@ -166,6 +167,14 @@ pub struct Coverage {
     pub read_only_bytes: Bytes,
 }
 
+impl Coverage {
+    /// Of both together.
+    #[must_use]
+    pub fn sum(&self) -> Bytes {
+        self.text_bytes + self.read_only_bytes
+    }
+}
+
 /// A way to bring more of a file on huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -224,6 +233,13 @@ impl TextFile {
     #[must_use]
     pub fn huge(&self) -> Coverage {
         coverage(&self.areas, Area::huge)
+    }
+
+    /// What will be huge once the file is warmed.
+    #[must_use]
+    pub fn warmed(&self) -> Coverage {
+        let warm = self.reach.iter().find(|reach| reach.method == Method::Warm);
+        warm.map(|reach| reach.huge).unwrap_or_default()
     }
 }
 
@@ -356,6 +372,13 @@ pub enum TextReport {
         slot_bytes: PageSize,
         /// The process.
         process: ExplainedProcess,
+    },
+    /// A copy laid out for huge pages.
+    Fold {
+        /// The size of a huge page.
+        slot_bytes: PageSize,
+        /// The copy.
+        folded: Box<Folded>,
     },
     /// Sums over processes.
     Status(TextStatus),

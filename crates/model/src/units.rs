@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 
 /// A size in bytes. Shown with binary prefixes (KiB, MiB, GiB).
 #[derive(
@@ -201,6 +202,13 @@ impl PageSize {
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
+    }
+    /// The whole pages of this size within a range of addresses; none where there is none.
+    #[must_use]
+    pub fn whole_within(self, range: Range<u64>) -> Option<Range<u64>> {
+        let start = range.start.checked_next_multiple_of(self.0)?;
+        let end = range.end / self.0 * self.0;
+        (start < end).then_some(start..end)
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod code;
 mod file_huge;
+pub mod fold;
 mod heap_huge;
 mod heap_small;
 mod malloc_keep;

@@ -4,6 +4,7 @@
 //! Pieces that stand alike and follow each other are one row; the saved form has each of them.
 
 use crate::cache::cached_file;
+use crate::fold::{self, fold_section};
 use crate::number::{counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
@@ -41,12 +42,13 @@ pub(crate) fn headline(report: &TextReport) -> String {
             let text = of(sum(&MappedFile::huge), sum(&MappedFile::size));
             format!("{text} of text on huge pages in {} ({})", process.name, process.pid)
         }
+        TextReport::Fold { folded, .. } => fold::headline(folded),
         TextReport::Status(status) => status_headline(status),
     }
 }
 
 /// `18.0 MiB of 21.2 MiB (85%)`.
-fn of(part: Bytes, all: Bytes) -> String {
+pub(crate) fn of(part: Bytes, all: Bytes) -> String {
     if all == Bytes(0) {
         return "nothing".to_owned();
     }
@@ -83,6 +85,9 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
         TextReport::ExplainProcess { slot_bytes, process } => {
             page.append(&explained(process, style));
             page.section(&meaning(*slot_bytes, style));
+        }
+        TextReport::Fold { slot_bytes, folded } => {
+            page.append(&fold_section(folded, *slot_bytes, style));
         }
         TextReport::Status(status) => page.append(&sums(status, style)),
     }
@@ -188,7 +193,7 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
     page.finish()
 }
 
-fn share(part: Bytes, all: Bytes) -> String {
+pub(crate) fn share(part: Bytes, all: Bytes) -> String {
     if all == Bytes(0) {
         return "none there".to_owned();
     }

@@ -6,11 +6,14 @@ mod support;
 
 use pagewise_model::Bytes;
 use pagewise_model::cache::{CacheOutcome, CacheReport, CacheVerb, Slot};
+use pagewise_model::fold::Changes;
 use pagewise_model::run::Run;
 use pagewise_model::text::{Coverage, TextReport};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, render};
-use support::code::{cache_run, cached, explained, file, process, status, text_run};
+use pagewise_report::{Style, headline, link_script, render};
+use support::code::{
+    cache_run, cached, explained, file, fold_run, folded, process, status, text_run,
+};
 use support::{HOSTILE, PLAIN, assert_harmless, check};
 
 #[test]
@@ -36,6 +39,20 @@ fn files_warmed_with_libraries() {
     let missing_libraries = vec!["libgone.so.1".to_owned()];
     let run = text_run(TextReport::Warm { slot_bytes, files, missing_libraries });
     check("text-warm.txt", &render(&run, &PLAIN));
+}
+
+#[test]
+fn a_copy_laid_out_for_huge_pages() {
+    let run = fold_run(folded());
+    check("text-fold.txt", &render(&run, &PLAIN));
+    assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+    let script = link_script(&folded().link);
+    assert!(script.starts_with("/* ") && script.ends_with("*/\nSECTIONS {}\n"), "{script}");
+    let mut unchanged = folded();
+    unchanged.changes = Changes::default();
+    let run = fold_run(unchanged);
+    assert!(headline(&run).starts_with("nothing to change"), "{}", headline(&run));
+    assert!(render(&run, &PLAIN).contains("no byte of it changed"));
 }
 
 #[test]
@@ -88,7 +105,10 @@ fn text_of_others_is_text_everywhere() {
     process.name = HOSTILE.into();
     process.files.iter_mut().for_each(|file| file.path = HOSTILE.into());
     let explained = text_run(TextReport::ExplainProcess { slot_bytes, process });
-    for run in [cache_run(report), explained] {
+    let mut copied = folded();
+    copied.notes = vec![HOSTILE.into()];
+    copied.attributes = vec![HOSTILE.into()];
+    for run in [cache_run(report), explained, fold_run(copied)] {
         let text = render(&run, &PLAIN);
         assert_harmless(&text);
         assert!(text.lines().all(|line| cells(line) <= 80), "{text}");

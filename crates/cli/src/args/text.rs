@@ -1,7 +1,7 @@
 //! `pagewise text`
 
 use clap::{Args, Subcommand};
-use pagewise_model::Nanos;
+use pagewise_model::{Bytes, Nanos};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -12,6 +12,7 @@ Examples:
   pagewise text explain /usr/bin/node            what will be on huge pages
   pagewise text warm /usr/bin/node               bring its code there
   pagewise text keep /usr/bin/node &             and hold it there
+  pagewise text fold --merge app -o app.huge     a copy with more of it there
   pagewise text explain 1234                     what a process has, and why
   pagewise text status                           all processes
 
@@ -56,6 +57,23 @@ somebody maps in small pages is tried again each time.
 
 Exit codes: 0 all of them were held at the end; 3 some were not.")]
     Keep(Keep),
+    /// Make a copy of a program or library whose headers let more of it be on huge pages
+    #[command(after_help = "\
+Examples:
+  pagewise text fold /usr/sbin/mariadbd -o /opt/huge/mariadbd
+  pagewise text fold --merge /usr/sbin/mariadbd -o /opt/huge/mariadbd
+  pagewise text fold --linker > huge.ld
+
+FILE stays as it is. COPY has all of its bytes but some program headers, its
+mode and its attributes, and appears whole or not at all. Segments are aligned
+and their last huge pages filled where addresses and offsets allow. With --merge
+text and read-only data are one segment: read-only data can be executed then.
+Aligned, a position-independent image is easier to guess the place of. Programs
+that are setuid or setgid are refused. Warm COPY afterwards.
+
+Exit codes: 0 the copy is there, also where nothing was to be changed; 2 usage
+or failure; 130 interrupted.")]
+    Fold(Fold),
     /// Say of each 2 MiB of code whether it is on a huge page, or why not
     #[command(after_help = "\
 Examples:
@@ -114,6 +132,33 @@ pub(crate) struct Keep {
     /// Programs and libraries: ELF files
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+}
+
+/// `pagewise text fold`
+#[derive(Debug, Args)]
+pub(crate) struct Fold {
+    /// Map text and read-only data as one, which makes read-only data executable
+    #[arg(long)]
+    pub(crate) merge: bool,
+    /// Let a segment fill its last huge page if more than SIZE is in it, with zeros appended where
+    /// FILE ends before that; 0 never
+    #[arg(long, value_name = "SIZE", default_value = "4K")]
+    pub(crate) pad_tail: Bytes,
+    /// Replace COPY if it is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print how a linker does the same, as a script with its options, and make no copy
+    #[arg(long, conflicts_with_all = ["file", "output", "force", "json", "pad_tail"])]
+    pub(crate) linker: bool,
+    /// A program or a library: an ELF file
+    #[arg(required_unless_present = "linker")]
+    pub(crate) file: Option<PathBuf>,
+    /// Where the copy goes
+    #[arg(long, short, value_name = "COPY", required_unless_present = "linker")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// `pagewise text explain`

@@ -2,16 +2,19 @@
 //!
 //! - [`explain_file`]: what a process that starts now will get;
 //! - [`explain_mapping`]: what a running process has;
-//! - [`reach`]: what warming, aligning and merging would reach, from the program headers alone.
+//! - [`reach`]: what warming, aligning and merging would reach, from the program headers alone;
+//! - [`link_advice`]: what a linker has to be told to reach all of it.
 //!
 //! One reason is given for each slot: the first that stands in the way, from what only another file
 //! could change (layout) to what warming changes. A prediction is exact where the base of the image is
 //! certain by the remainder of a huge page; where it is at random, that is the reason given.
 
+mod link;
 mod mapped;
 #[cfg(test)]
 mod tests;
 
+pub use link::link_advice;
 pub use mapped::Sizes;
 
 use mapped::{Mapped, bias, cut, mapped};
@@ -128,14 +131,12 @@ fn together(ranges: &[Mapped], bias: u64, sizes: &Sizes) -> Coverage {
 
 /// The range of whole slots of a range that is congruent; none where there are none.
 fn slots_of(range: &Mapped, bias: u64, sizes: &Sizes) -> Option<std::ops::Range<u64>> {
-    let huge = sizes.huge.bytes();
     if off_by(range, bias, sizes) != 0 {
         return None;
     }
-    let into = range.start.wrapping_add(bias) % huge;
-    let start = if into == 0 { range.start } else { range.start.checked_add(huge - into)? };
-    let count = range.end.checked_sub(start)? / huge;
-    (count > 0).then(|| start..start + count * huge)
+    let placed = range.start.checked_add(bias)?..range.end.checked_add(bias)?;
+    let slots = sizes.huge.whole_within(placed)?;
+    Some(slots.start - bias..slots.end - bias)
 }
 
 fn whole_slots(range: &Mapped, bias: u64, sizes: &Sizes) -> u64 {

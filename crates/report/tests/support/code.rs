@@ -4,6 +4,9 @@ use pagewise_model::cache::{
     CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, FolioShare, Holder,
     Holders, Slot, SlotMap,
 };
+use pagewise_model::fold::{
+    Changes, FileRange, Folded, FoldedSegment, LinkAdvice, Tail, TailOutcome,
+};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::text::{
     Area, AreaKind, Coverage, ExplainedProcess, HugeTotals, Layout, MappedFile, Method, Piece,
@@ -153,6 +156,75 @@ pub(crate) fn explained() -> TextReport {
             reach: reach.map(|(method, huge)| Reach { method, huge }).collect(),
         }),
     }
+}
+
+/// A copy with a segment of every fate.
+pub(crate) fn folded() -> Folded {
+    let TextReport::ExplainFile { file: original, .. } = explained() else { panic!("a file") };
+    let mut copy = (*original).clone();
+    copy.cache.path = "/srv/example copy".into();
+    copy.reach.iter_mut().for_each(|reach| reach.huge.text_bytes = Bytes::mib(26));
+    let segment = |address, mib, flags: &str, align| Segment {
+        offset_bytes: Bytes(address),
+        address,
+        file_bytes: Bytes::mib(mib),
+        align_bytes: align,
+        is_writable: flags.contains('w'),
+        is_executable: flags.contains('x'),
+    };
+    let small = |address, mib, flags| segment(address, mib, flags, Bytes::kib(4));
+    let folded = |header, before, after| FoldedSegment {
+        header,
+        before,
+        after,
+        off_by_bytes: Bytes::kib(if header == 6 { 4 } else { 0 }),
+    };
+    let whole = segment(0, 28, "x", Bytes::mib(2));
+    let (off, data) = (small(0x200_1000, 3, "x"), small(0x300_0000, 1, "w"));
+    let tail = |address, outcome| Tail { address, tail_bytes: Bytes::kib(96), outcome };
+    Folded {
+        is_merged: true,
+        changes: Changes {
+            segments: vec![
+                folded(2, small(0, 1, ""), Some(whole)),
+                folded(3, small(0x10_0000, 26, "x"), None),
+                folded(4, small(0x1b0_0000, 1, ""), None),
+                folded(6, off, Some(off)),
+                folded(7, data, Some(data)),
+            ],
+            tails: vec![
+                tail(0x1c0_0000, TailOutcome::Filled),
+                tail(0x1e0_0000, TailOutcome::BelowThreshold),
+                tail(0x220_0000, TailOutcome::Taken { by_address: 0x230_0000 }),
+                tail(0x240_0000, TailOutcome::Payload { payload_bytes: Bytes(512) }),
+            ],
+            edited: [176, 232, 288].map(range_of_a_header).to_vec(),
+            appended: Some(FileRange {
+                offset_bytes: Bytes(0x1d0_0123),
+                length_bytes: Bytes::kib(700),
+            }),
+            made_executable_bytes: Bytes::mib(2),
+            base_bits_lost: 9,
+        },
+        original: *original,
+        copy,
+        attributes: vec!["user.origin".into()],
+        notes: vec!["it belongs to this account, the original to user 0 and group 0".into()],
+        link: LinkAdvice {
+            gnu: "-Wl,-z,max-page-size=0x200000".into(),
+            lld: "-Wl,-z,separate-loadable-segments".into(),
+            script: "SECTIONS {}\n".into(),
+        },
+        took_ns: Nanos::millis(31),
+    }
+}
+
+const fn range_of_a_header(offset: u64) -> FileRange {
+    FileRange { offset_bytes: Bytes(offset), length_bytes: Bytes(56) }
+}
+
+pub(crate) fn fold_run(folded: Folded) -> Run {
+    text_run(TextReport::Fold { slot_bytes: PageSize::PMD_2M, folded: Box::new(folded) })
 }
 
 pub(crate) fn process() -> TextReport {

@@ -1,7 +1,6 @@
 //! `pagewise text explain`
 
-use super::super::cache::failure;
-use super::file::{Placed, open};
+use super::file::{looked_at, open};
 use super::{sizes, tell};
 use crate::args::Explain;
 use crate::failure::Failure;
@@ -9,7 +8,6 @@ use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::text::{ExplainedProcess, MappedFile, TextReport};
 use pagewise_observe::text::{self as observed, FileSeen};
-use pagewise_remedy::recache::Subject;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,9 +24,7 @@ pub(super) fn run(args: &Explain) -> Result<ExitCode, Failure> {
 }
 
 fn of_file(path: &Path) -> Result<TextReport, Failure> {
-    let (placed, file) = Placed::of(open(path)?)?;
-    let cache = Subject::look(file).map_err(|error| failure(&error))?.shown();
-    let file = Box::new(placed.explain(cache));
+    let file = Box::new(looked_at(open(path)?)?);
     Ok(TextReport::ExplainFile { slot_bytes: page_size::huge(), file })
 }
 

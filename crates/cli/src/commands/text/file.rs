@@ -10,6 +10,7 @@ use pagewise_model::Fact;
 use pagewise_model::cache;
 use pagewise_model::text::{CacheSeen, Layout, TextFile};
 use pagewise_observe::text::Elf;
+use pagewise_remedy::recache::Subject;
 use std::path::{Path, PathBuf};
 
 /// A file that was opened and is one that loaders map.
@@ -27,6 +28,13 @@ pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
             .with_help("name a program or a library; of a script, its interpreter")
     })?;
     Ok(Opened { path: path.to_owned(), elf, file })
+}
+
+/// What of its code is on huge pages in what starts now, with nothing changed.
+pub(super) fn looked_at(opened: Opened) -> Result<TextFile, Failure> {
+    let (placed, file) = Placed::of(opened)?;
+    let cache = Subject::look(file).map_err(|error| failure(&error))?.shown();
+    Ok(placed.explain(cache))
 }
 
 /// How a file is mapped, which has to be asked before the file is handed over.

@@ -2,6 +2,7 @@
 
 mod explain;
 mod file;
+mod fold;
 mod keep;
 mod undo;
 mod warm;
@@ -17,12 +18,13 @@ use pagewise_model::text::TextReport;
 use pagewise_observe::text as observed;
 use std::process::ExitCode;
 
-/// Explains, warms, keeps or counts code on huge pages.
+/// Explains, warms, keeps, folds or counts code on huge pages.
 pub(super) fn run(args: &Text) -> Result<ExitCode, Failure> {
     match &args.verb {
         TextVerb::Warm(args) => warm::run(args),
         TextVerb::Undo(args) => undo::run(args),
         TextVerb::Keep(args) => keep::run(args),
+        TextVerb::Fold(args) => fold::run(args),
         TextVerb::Explain(args) => explain::run(args),
         TextVerb::Status(args) => status(args),
     }

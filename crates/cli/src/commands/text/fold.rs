@@ -1,0 +1,91 @@
+//! `pagewise text fold`
+
+use super::super::cache::failure;
+use super::super::experiment::{INTERRUPTED, stop_flag};
+use super::file::{Opened, looked_at, open};
+use super::{sizes, tell};
+use crate::args::Fold;
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_judge::text as judged;
+use pagewise_kernel::{SysError, clock, page_size};
+use pagewise_model::fold::Folded;
+use pagewise_model::text::TextReport;
+use pagewise_remedy::fold::{self, Asked, FoldError, Target};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Makes a copy, or says how a linker does the same.
+pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
+    let link = judged::link_advice(args.merge, page_size::huge());
+    let (Some(file), Some(output)) = (&args.file, &args.output) else {
+        terminal::print(&pagewise_report::link_script(&link))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (start, asked, stop) = (clock::now(), asked(args)?, stop_flag()?);
+    let original = open(file)?;
+    let target = Target { path: output, replaces: args.force };
+    let mut made = fold::make(&original.file, target, &asked, &stop)
+        .map_err(|error| no_copy(file, output, error))?;
+    made.notes.extend(moved_origin(&original, output));
+    let folded = Box::new(Folded {
+        is_merged: args.merge,
+        changes: made.changes,
+        original: looked_at(original)?,
+        copy: looked_at(open(output)?)?,
+        attributes: made.attributes,
+        notes: made.notes,
+        link,
+        took_ns: made.took,
+    });
+    tell(TextReport::Fold { slot_bytes: page_size::huge(), folded }, start, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn asked(args: &Fold) -> Result<Asked, Failure> {
+    let judged::Sizes { base, huge } = sizes();
+    if args.pad_tail.0 >= huge.bytes() {
+        let text = format!(
+            "--pad-tail {}: a last huge page has always less than {huge} in it",
+            args.pad_tail
+        );
+        return Err(Failure::usage(text).with_help("--pad-tail 0 fills none"));
+    }
+    Ok(Asked { merge: args.merge, fill_above: args.pad_tail, base, huge })
+}
+
+/// Where a file finds its libraries by its own place, which is another for the copy.
+fn moved_origin(original: &Opened, copy: &Path) -> Option<String> {
+    let search = original.elf.search.as_deref().filter(|search| search.contains("ORIGIN"))?;
+    let directory = |path: &Path| Some(path.canonicalize().ok()?.parent()?.to_owned());
+    (directory(&original.path) != directory(copy))
+        .then(|| format!("it looks for libraries beside itself ({search}), and lies elsewhere now"))
+}
+
+fn no_copy(file: &Path, output: &Path, error: FoldError) -> Failure {
+    match error {
+        FoldError::Refused { why, help } => Failure::usage(why).with_help(help),
+        FoldError::Plan(error) => Failure::usage(format!("{}: {error}", file.display()))
+            .with_help("pagewise text explain FILE says what can be done with it as it is"),
+        FoldError::System(error) => not_written(output, &error),
+        FoldError::Stopped => Failure::usage(error.to_string()).with_code(INTERRUPTED),
+    }
+}
+
+fn not_written(output: &Path, error: &SysError) -> Failure {
+    let help = match error.source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            format!("free room beside {}, or name another directory", output.display())
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "the directory of the copy has to be one that this account may write".to_owned()
+        }
+        ErrorKind::NotFound => "make the directory of the copy first".to_owned(),
+        ErrorKind::InvalidInput if error.call == "renameat2" => {
+            "this file system needs --force, which replaces whatever is there".to_owned()
+        }
+        _ => return failure(error),
+    };
+    Failure::usage(error.to_string()).with_help(help)
+}

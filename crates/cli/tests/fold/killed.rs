@@ -1,0 +1,40 @@
+//! What a killed run leaves: never half a copy under its name, and nothing that the next one keeps.
+
+use super::{fold, folded};
+use crate::helper::{PROGRAM, Place};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Moments of the kill, spread over what a copy takes here.
+const MOMENTS: u64 = 12;
+
+#[test]
+fn a_killed_run_leaves_all_of_the_copy_or_none_and_the_next_one_repairs() {
+    let place = Place::new();
+    let (whole, copy) = (place.path().join("whole"), place.path().join("copy"));
+    let file = Path::new(PROGRAM);
+    let took = folded(&place, &["--merge"], file, &whole).took_ns;
+    let whole = std::fs::read(&whole).unwrap();
+    let mut left = 0;
+    for nth in 0..MOMENTS {
+        let words = ["text", "fold", "--merge", "--force"];
+        let mut command = place.pagewise(&words);
+        command.arg(file).arg("-o").arg(&copy).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_nanos(took.0 * nth / MOMENTS));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!copy.exists() || std::fs::read(&copy).unwrap() == whole, "half a copy");
+        let parts = place.path().read_dir().unwrap().flatten();
+        let is_part = |name: &str| name.starts_with(".pagewise-part-");
+        left += parts.filter(|e| e.file_name().to_str().is_some_and(is_part)).count();
+        let repaired = folded(&place, &["--merge", "--force"], file, &copy);
+        let told = repaired.notes.iter().filter(|note| note.contains("a killed run")).count();
+        left = left.checked_sub(told).expect("what was left is told once");
+        assert_eq!((left, place.path().read_dir().unwrap().count()), (0, 2), "whole and copy");
+        assert!(std::fs::read(&copy).unwrap() == whole);
+    }
+    let done = fold(&place, &[], file, &copy);
+    assert_eq!(done.status.code(), Some(2), "it is there");
+}

@@ -1,0 +1,192 @@
+//! A file that is there whole under its name or not at all: written under another name in the same
+//! directory, brought to disk, then renamed.
+//!
+//! The other name begins with `.pagewise-part-` and is never an existing one (`O_EXCL`, open(2)). Its
+//! writer holds a lock on it (flock(2)), which ends with the process however that ends, so a name
+//! without a lock is what a killed one left: [`remove_leftovers`] takes it away. Contents go to disk
+//! before the name (fsync(2)), the name by rename(2), or by renameat2(2) with `RENAME_NOREPLACE` where
+//! nothing may be replaced.
+//!
+//! Not seen: leftovers of other accounts, or that this account may not open. Overhead: seven calls, and
+//! the time that the disk takes.
+
+use crate::clock;
+use crate::error::SysError;
+use crate::proc::own_pid;
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat};
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How names of unfinished files begin.
+const START: &str = ".pagewise-part-";
+/// How often another name is tried where somebody took a new one for a leftover.
+const ATTEMPTS: usize = 10;
+
+/// An unfinished file, removed when dropped.
+#[derive(Debug)]
+pub struct PartFile {
+    file: File,
+    part: PathBuf,
+    target: PathBuf,
+}
+
+impl PartFile {
+    /// Makes an empty file that is to be `target`, for its owner alone.
+    ///
+    /// # Errors
+    /// When `target` names no file, or its directory takes no new ones.
+    pub fn create(target: &Path) -> Result<Self, SysError> {
+        let failed = |e: std::io::Error| SysError::new("open", target.display().to_string(), e);
+        if target.file_name().is_none() {
+            return Err(failed(std::io::Error::other("this names no file")));
+        }
+        for _ in 0..ATTEMPTS {
+            if let Some(made) = Self::try_create(target).map_err(failed)? {
+                return Ok(made);
+            }
+        }
+        Err(failed(std::io::Error::other("somebody removes every new file there")))
+    }
+
+    /// None where somebody took the file for a leftover, between its making and its lock.
+    fn try_create(target: &Path) -> std::io::Result<Option<Self>> {
+        let part = target.with_file_name(format!("{START}{}-{}", own_pid(), clock::now().0));
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&part)?;
+        let made = Self { file, part, target: target.to_owned() };
+        let is_locked = flock(&made.file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        Ok((is_locked && made.file.metadata()?.nlink() > 0).then_some(made))
+    }
+
+    /// The open file, to be filled.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Brings it to disk under its name; one of that name is replaced only where `replaces`.
+    ///
+    /// # Errors
+    /// When the disk does not take it, EEXIST where the name is taken, EINVAL where the file system
+    /// cannot rename without replacing.
+    pub fn place(self, replaces: bool) -> Result<(), SysError> {
+        let failed = |call| {
+            let subject = self.target.display().to_string();
+            move |e: std::io::Error| SysError::new(call, subject, e)
+        };
+        self.file.sync_all().map_err(failed("fsync"))?;
+        if replaces {
+            std::fs::rename(&self.part, &self.target).map_err(failed("rename"))?;
+        } else {
+            let flags = RenameFlags::NOREPLACE;
+            rustix::fs::renameat_with(CWD, &self.part, CWD, &self.target, flags)
+                .map_err(|e| failed("renameat2")(e.into()))?;
+        }
+        // A directory that may be written and not read cannot be opened: its name goes to disk later.
+        match File::open(directory(&self.target)) {
+            Ok(directory) => directory.sync_all().map_err(failed("fsync")),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        // Gone already where it was placed: the name is never used again.
+        let _gone = std::fs::remove_file(&self.part);
+    }
+}
+
+/// Removes what killed processes left in the directory of `target`; their names.
+#[must_use]
+pub fn remove_leftovers(target: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory(target)) else { return Vec::new() };
+    let is_part = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(START.as_bytes()))
+    };
+    let parts = entries.flatten().map(|entry| entry.path()).filter(is_part);
+    parts.filter(|path| is_left(path) && std::fs::remove_file(path).is_ok()).collect()
+}
+
+/// Whether it is a file of this account (of anybody, for root) that no living process writes.
+fn is_left(path: &Path) -> bool {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
+    let user = rustix::process::geteuid();
+    let is_ours = fstat(&file).is_ok_and(|found| {
+        FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+            && (user.is_root() || found.st_uid == user.as_raw())
+    });
+    is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// The directory that a name is in.
+fn directory(target: &Path) -> &Path {
+    match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn entries(place: &tempfile::TempDir) -> usize {
+        place.path().read_dir().unwrap().count()
+    }
+
+    #[test]
+    fn a_name_appears_with_all_of_its_content() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("file");
+        let part = PartFile::create(&target).unwrap();
+        part.file().write_all(b"first").unwrap();
+        assert!(!target.exists() && entries(&place) == 1);
+        part.place(false).unwrap();
+        assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (b"first".to_vec(), 1));
+    }
+
+    #[test]
+    fn a_taken_name_is_replaced_only_where_that_is_asked_for() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("file");
+        std::fs::write(&target, b"there").unwrap();
+        let error = PartFile::create(&target).unwrap().place(false).unwrap_err();
+        assert_eq!((error.call, error.errno()), ("renameat2", Some(libc::EEXIST)));
+        assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (b"there".to_vec(), 1));
+        PartFile::create(&target).unwrap().place(true).unwrap();
+        assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing_and_what_is_left_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("file");
+        drop(PartFile::create(&target).unwrap());
+        assert_eq!(entries(&place), 0);
+        let left = place.path().join(format!("{START}1-1"));
+        std::fs::write(&left, b"half").unwrap();
+        std::fs::create_dir(place.path().join(format!("{START}directory"))).unwrap();
+        std::os::unix::fs::symlink(&left, place.path().join(format!("{START}link"))).unwrap();
+        let living = PartFile::create(&target).unwrap();
+        assert_eq!(remove_leftovers(&target), [left]);
+        assert_eq!(entries(&place), 3, "a directory, a link, and what somebody still writes");
+        living.place(false).unwrap();
+        assert!(target.exists());
+    }
+
+    #[test]
+    fn what_names_no_file_or_is_nowhere_is_an_error() {
+        assert!(
+            PartFile::create(Path::new("/")).unwrap_err().to_string().contains("names no file")
+        );
+        let error = PartFile::create(Path::new("/nonexistent/file")).unwrap_err();
+        assert!(error.is_gone(), "{error}");
+        assert!(remove_leftovers(Path::new("/nonexistent/file")).is_empty());
+        assert_eq!(directory(Path::new("file")), Path::new("."));
+    }
+}

@@ -1,0 +1,76 @@
+//! What a copy has from its original beside the contents: mode, owner, extended attributes.
+//!
+//! Given in the order in which none takes away another: a new owner clears capabilities (chown(2)), a
+//! mode changes the access list (acl(5)). Attributes that the copy has by itself already, such as a
+//! security label by its directory, are left as they are when they are equal.
+
+use super::FoldError;
+use pagewise_kernel::SysError;
+use pagewise_kernel::attributes::{self, Attribute};
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::privilege::FileRights;
+use std::fs::{File, Metadata, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+
+/// Attributes that are signatures over what they belong to.
+const SIGNATURES: [&[u8]; 2] = [b"security.ima", b"security.evm"];
+/// The bits of a mode that say who may do what.
+const ACCESS: u32 = 0o777;
+
+/// What is to be given.
+#[derive(Debug)]
+pub(super) struct Kept {
+    metadata: Metadata,
+    attributes: Vec<Attribute>,
+}
+
+/// That of a file, or why it may have no copy.
+pub(super) fn of(file: &CachedFile) -> Result<Kept, FoldError> {
+    let name = file.path().display().to_string();
+    let rights = FileRights::of(file.path())?;
+    if rights.user.is_some() || rights.group.is_some() {
+        let mark = rights.mark().unwrap_or("gains rights");
+        let why =
+            format!("{name} {mark}: a program with more rights than its caller is not folded");
+        let help = "its read-only data would be executable and its place easier to guess; \
+                    link it with aligned segments instead: pagewise text fold --linker";
+        return Err(FoldError::refused(why, help));
+    }
+    let attributes = attributes::of(file.file(), &name)?;
+    let is_signature = |found: &&Attribute| SIGNATURES.contains(&found.name.to_bytes());
+    if let Some(signature) = attributes.iter().find(is_signature) {
+        let why = format!("{name} carries a signature over its contents ({})", signature.label());
+        let help = "the copy would be refused where signatures are checked; sign an unsigned copy \
+                    after folding it";
+        return Err(FoldError::refused(why, help));
+    }
+    let metadata = file.file().metadata().map_err(|e| SysError::new("fstat", name, e))?;
+    Ok(Kept { metadata, attributes })
+}
+
+impl Kept {
+    /// Gives all of it to the copy; a note where the owner is another.
+    pub(super) fn give(&self, copy: &File) -> Result<Option<String>, FoldError> {
+        let failed = |call| move |e: std::io::Error| SysError::new(call, "the copy", e);
+        let own = copy.metadata().map_err(failed("fstat"))?;
+        let (user, group) = (self.metadata.uid(), self.metadata.gid());
+        let is_own = (own.uid(), own.gid()) == (user, group);
+        let note = (!is_own && fchown(copy, Some(user), Some(group)).is_err()).then(|| {
+            format!("it belongs to this account, the original to user {user} and group {group}")
+        });
+        let mode = Permissions::from_mode(self.metadata.mode() & ACCESS);
+        copy.set_permissions(mode).map_err(failed("fchmod"))?;
+        let there = attributes::of(copy, "the copy")?;
+        for attribute in self.attributes.iter().filter(|wanted| !there.contains(wanted)) {
+            attribute.set(copy).map_err(|error| {
+                let why = format!("the copy cannot have {}: {error}", attribute.label());
+                FoldError::refused(why, "ask as root, or fold a copy without it: cp FILE OTHER")
+            })?;
+        }
+        Ok(note)
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.attributes.iter().map(Attribute::label).collect()
+    }
+}

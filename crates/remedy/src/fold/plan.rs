@@ -1,0 +1,478 @@
+//! What of the program headers of an ELF file has to change so that more of its code can be on huge
+//! pages: a pure function on its bytes, for any bytes.
+//!
+//! A slot (a huge page of address space) is mapped by one entry when all of it lies in one mapping whose
+//! addresses and offsets have the same remainder by its size (*congruent*). Nothing is moved in the file
+//! or in memory, so only three things can be done, each only where it wins a slot:
+//!
+//! - **join**: neighbours that are not writable and as far from their offsets as each other become one
+//!   part, readable and executable, so that slots across their seams are whole. The headers of the
+//!   others become `PT_NULL`, which loaders pass over;
+//! - **fill**: a part ends at the end of its last slot instead of within it, where no other part begins
+//!   there. It maps what follows in the file, and where the file ends, bytes of value 0 that are appended;
+//! - **align**: `p_align` becomes the huge page in congruent parts alone. The kernel places
+//!   position-independent programs at a multiple of the largest one (fs/binfmt_elf.c,
+//!   `maximum_alignment`), glibc 2.35 libraries (elf/dl-load.c, `_dl_map_segment`); older ones refuse a
+//!   part whose address and offset are not congruent by its own. `ET_EXEC` has nothing to align.
+//!
+//! Refused: headers that no loader follows, parts that overlap or are not in the order of their
+//! addresses, and text that is relocated when it is loaded, whose pages become private copies.
+
+use object::elf::{
+    DF_TEXTREL, DT_FLAGS, DT_NULL, DT_TEXTREL, ET_DYN, ET_EXEC, FileHeader32, FileHeader64, PF_R,
+    PF_W, PF_X, PT_LOAD, PT_NULL, ProgramFlags, ProgramHeader64, SHT_NOBITS,
+};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
+use object::{Endianness, LittleEndian, ReadRef, pod};
+use pagewise_model::fold::{Changes, FileRange, FoldedSegment, Tail, TailOutcome};
+use pagewise_model::text::Segment;
+use pagewise_model::{Bytes, PageSize};
+use std::ops::Range;
+
+type Header = FileHeader64<LittleEndian>;
+const LITTLE: LittleEndian = LittleEndian;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// Neighbours that are not writable become one part.
+    pub merge: bool,
+    /// Last slots with more than this in them are filled; none with 0.
+    pub fill_above: Bytes,
+    /// The base page.
+    pub base: PageSize,
+    /// The huge page.
+    pub huge: PageSize,
+}
+
+/// Why the headers of a file cannot be changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Another format, or a damaged header.
+    #[error("it is not an ELF file that can be read")]
+    NotElf,
+    /// A class that has no huge pages to gain from.
+    #[error("it is an ELF file of 32 bits, and only those of 64 are folded")]
+    Narrow,
+    /// Of another byte order.
+    #[error("it is an ELF file of big-endian byte order, and only little-endian ones are folded")]
+    BigEndian,
+    /// Neither a program nor a library.
+    #[error("it is an ELF file, but neither a program nor a library")]
+    NotLoaded,
+    /// The headers name parts that are not there.
+    #[error("its program headers name parts beyond its end: it is truncated or damaged")]
+    Truncated,
+    /// The headers say what no loader follows.
+    #[error("its program headers cannot be mapped: {0}")]
+    Unmappable(&'static str),
+    /// Its text is written while it is loaded.
+    #[error(
+        "its code is relocated while it is loaded (DT_TEXTREL): such pages are never the file's"
+    )]
+    TextRelocations,
+}
+
+/// Bytes that take the place of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// Where in the file.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// How the copy differs from the original.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The length of the original.
+    pub len: u64,
+    /// Program headers, by offset.
+    pub edits: Vec<Edit>,
+    /// The same for people, with the reasons.
+    pub changes: Changes,
+}
+
+impl Plan {
+    /// The length of the copy.
+    #[must_use]
+    pub fn copy_len(&self) -> u64 {
+        let appended = self.changes.appended.map_or(0, |range| range.length_bytes.0);
+        self.len.saturating_add(appended)
+    }
+
+    /// Makes of a piece of the original, which begins at `offset`, that of the copy.
+    pub fn apply(&self, offset: u64, piece: &mut [u8]) {
+        for edit in &self.edits {
+            for (at, byte) in (edit.offset..).zip(&edit.bytes) {
+                let within = at.checked_sub(offset).and_then(|at| usize::try_from(at).ok());
+                if let Some(place) = within.and_then(|at| piece.get_mut(at)) {
+                    *place = *byte;
+                }
+            }
+        }
+    }
+}
+
+/// Plans the headers of the copy of a file of `len` bytes.
+///
+/// # Errors
+/// When the file is none that can be folded.
+pub fn plan<'data, R: ReadRef<'data>>(data: R, len: u64, asked: &Asked) -> Result<Plan, PlanError> {
+    let image = Image::read(data, len)?;
+    let mut parts = image.parts();
+    check(&parts, len, asked)?;
+    let made_executable_bytes = if asked.merge { join(&mut parts, asked) } else { Bytes(0) };
+    let (tails, end) = fill(&mut parts, &image, len, asked);
+    let base_bits_lost = if image.is_fixed { 0 } else { align(&mut parts, asked) };
+    let edits = image.edits(&parts);
+    let edited = edits.iter().map(|edit| range(edit.offset, edit.bytes.len() as u64));
+    let changes = Changes {
+        segments: parts.iter().map(|part| part.told(asked)).collect(),
+        tails,
+        edited: edited.collect(),
+        appended: (end > len).then(|| range(len, end - len)),
+        made_executable_bytes,
+        base_bits_lost,
+    };
+    Ok(Plan { len, edits, changes })
+}
+
+const fn range(offset: u64, length: u64) -> FileRange {
+    FileRange { offset_bytes: Bytes(offset), length_bytes: Bytes(length) }
+}
+
+/// What is read of the file.
+struct Image<'data> {
+    is_fixed: bool,
+    table: u64,
+    headers: &'data [ProgramHeader64<LittleEndian>],
+    /// Where the last section, part or table ends.
+    end: u64,
+}
+
+impl<'data> Image<'data> {
+    fn read<R: ReadRef<'data>>(data: R, len: u64) -> Result<Self, PlanError> {
+        let header = Header::parse(data).map_err(|_| narrow_or_none(data))?;
+        header.endian().map_err(|_| PlanError::BigEndian)?;
+        let kind = header.e_type(LITTLE);
+        if kind != ET_EXEC && kind != ET_DYN {
+            return Err(PlanError::NotLoaded);
+        }
+        let headers = header.program_headers(LITTLE, data).map_err(|_| PlanError::Truncated)?;
+        if is_relocated(headers, data) {
+            return Err(PlanError::TextRelocations);
+        }
+        let end = end_of_parts(header, headers, data).min(len);
+        Ok(Self { is_fixed: kind == ET_EXEC, table: header.e_phoff(LITTLE), headers, end })
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let loaded = |(header, part): (usize, &ProgramHeader64<LittleEndian>)| {
+            let load = Load::of(part);
+            let is_loaded = part.p_type(LITTLE) == PT_LOAD && (load.memory > 0 || load.file > 0);
+            is_loaded.then_some(Part { header, before: load, after: Some(load) })
+        };
+        self.headers.iter().enumerate().filter_map(loaded).collect()
+    }
+
+    fn edits(&self, parts: &[Part]) -> Vec<Edit> {
+        let changed = parts.iter().filter(|part| part.after != Some(part.before));
+        let edit = |part: &Part| {
+            let mut header = *self.headers.get(part.header)?;
+            match part.after {
+                None => header.p_type.set(LITTLE, PT_NULL),
+                Some(load) => load.put(&mut header),
+            }
+            let bytes = pod::bytes_of(&header).to_vec();
+            let place = (part.header as u64).checked_mul(bytes.len() as u64)?;
+            Some(Edit { offset: self.table.checked_add(place)?, bytes })
+        };
+        changed.filter_map(edit).collect()
+    }
+}
+
+fn narrow_or_none<'data, R: ReadRef<'data>>(data: R) -> PlanError {
+    match FileHeader32::<Endianness>::parse(data) {
+        Ok(_) => PlanError::Narrow,
+        Err(_) => PlanError::NotElf,
+    }
+}
+
+/// Whether the dynamic entries announce changes to parts that are not writable.
+fn is_relocated<'data, R: ReadRef<'data>>(
+    headers: &[ProgramHeader64<LittleEndian>],
+    data: R,
+) -> bool {
+    let entries = headers.iter().find_map(|part| part.dynamic(LITTLE, data).ok().flatten());
+    let entries = entries.unwrap_or_default().iter();
+    let mut entries = entries.take_while(|entry| entry.tag(LITTLE) != DT_NULL);
+    entries.any(|entry| match entry.tag(LITTLE) {
+        DT_TEXTREL => true,
+        DT_FLAGS => entry.val(LITTLE) & DF_TEXTREL.0 != 0,
+        _ => false,
+    })
+}
+
+/// Where the last of what the headers name ends; sections that cannot be read name nothing.
+fn end_of_parts<'data, R: ReadRef<'data>>(
+    header: &Header,
+    headers: &[ProgramHeader64<LittleEndian>],
+    data: R,
+) -> u64 {
+    let sections = header.section_headers(LITTLE, data).unwrap_or_default();
+    let table = |offset: u64, bytes: usize| offset.saturating_add(bytes as u64);
+    let parts = headers.iter().map(|part| part.file_range(LITTLE));
+    let filled = sections.iter().filter(|section| section.sh_type(LITTLE) != SHT_NOBITS);
+    let filled = filled.map(|section| (section.sh_offset(LITTLE), section.sh_size(LITTLE)));
+    let ends = parts.chain(filled).map(|(offset, size)| offset.saturating_add(size));
+    let tables = [
+        table(header.e_phoff(LITTLE), size_of_val(headers)),
+        table(header.e_shoff(LITTLE), size_of_val(sections)),
+    ];
+    ends.chain(tables).max().unwrap_or_default()
+}
+
+/// What the header of a part that is loaded says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Load {
+    flags: ProgramFlags,
+    offset: u64,
+    address: u64,
+    file: u64,
+    memory: u64,
+    align: u64,
+}
+
+impl Load {
+    fn of(part: &ProgramHeader64<LittleEndian>) -> Self {
+        Self {
+            flags: part.p_flags(LITTLE),
+            offset: part.p_offset(LITTLE),
+            address: part.p_vaddr(LITTLE),
+            file: part.p_filesz(LITTLE),
+            memory: part.p_memsz(LITTLE),
+            align: part.p_align(LITTLE),
+        }
+    }
+
+    /// Offset and addresses never change.
+    fn put(&self, header: &mut ProgramHeader64<LittleEndian>) {
+        header.p_flags.set(LITTLE, self.flags);
+        header.p_filesz.set(LITTLE, self.file);
+        header.p_memsz.set(LITTLE, self.memory);
+        header.p_align.set(LITTLE, self.align);
+    }
+
+    /// Whether it is text or read-only data, all of it from the file.
+    fn is_of_the_file(&self) -> bool {
+        let readable = self.flags == PF_R || self.flags == PF_R | PF_X;
+        readable && self.file == self.memory && self.file > 0
+    }
+
+    const fn delta(&self) -> u64 {
+        self.address.wrapping_sub(self.offset)
+    }
+
+    /// How far address and offset are from being congruent.
+    const fn off_by(&self, huge: PageSize) -> u64 {
+        self.delta() % huge.bytes()
+    }
+
+    /// The addresses that are mapped, up to where the next part begins.
+    fn span(&self, next: u64, base: PageSize) -> Range<u64> {
+        let page = base.bytes();
+        let end = self.address.saturating_add(self.file).checked_next_multiple_of(page);
+        self.address / page * page..end.unwrap_or(u64::MAX).min(next)
+    }
+
+    /// How much of it is in whole slots, at a base that is a multiple of the huge page.
+    fn whole(&self, next: u64, asked: &Asked) -> u64 {
+        if !self.is_of_the_file() || self.off_by(asked.huge) != 0 {
+            return 0;
+        }
+        let slots = asked.huge.whole_within(self.span(next, asked.base));
+        slots.map_or(0, |slots| slots.end - slots.start)
+    }
+}
+
+/// A part with the place of its header; after: none where it belongs to the one before.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    header: usize,
+    before: Load,
+    after: Option<Load>,
+}
+
+impl Part {
+    fn told(&self, asked: &Asked) -> FoldedSegment {
+        let segment = |load: Load| Segment {
+            offset_bytes: Bytes(load.offset),
+            address: load.address,
+            file_bytes: Bytes(load.file),
+            align_bytes: Bytes(load.align),
+            is_writable: load.flags.contains(PF_W),
+            is_executable: load.flags.contains(PF_X),
+        };
+        FoldedSegment {
+            header: self.header as u64,
+            before: segment(self.before),
+            after: self.after.map(segment),
+            off_by_bytes: Bytes(self.before.off_by(asked.huge)),
+        }
+    }
+}
+
+/// Whether a loader can map all of these, and nothing of one lies in another.
+fn check(parts: &[Part], len: u64, asked: &Asked) -> Result<(), PlanError> {
+    let page = asked.base.bytes();
+    let highest = u64::MAX - asked.huge.bytes();
+    if parts.is_empty() {
+        return Err(PlanError::Unmappable("no part of the file is loaded"));
+    }
+    let mut end = 0;
+    for Load { offset, address, file, memory, .. } in parts.iter().map(|part| part.before) {
+        if offset.checked_add(file).is_none_or(|end| end > len) {
+            return Err(PlanError::Truncated);
+        }
+        if file > memory {
+            return Err(PlanError::Unmappable("a part is larger in the file than in memory"));
+        }
+        if offset % page != address % page {
+            let why = "an address is elsewhere in its page than its offset";
+            return Err(PlanError::Unmappable(why));
+        }
+        if address < end {
+            let why = "parts overlap, or are not in the order of their addresses";
+            return Err(PlanError::Unmappable(why));
+        }
+        end = match address.checked_add(memory) {
+            Some(end) if end <= highest => end,
+            _ => return Err(PlanError::Unmappable("a part ends beyond the last address")),
+        };
+    }
+    Ok(())
+}
+
+/// Where the part after the one at `at` begins, in whole pages.
+fn next_start(parts: &[Part], at: usize, base: PageSize) -> u64 {
+    let later = parts.iter().skip(at.saturating_add(1));
+    let next = later.filter_map(|part| part.after).next();
+    next.map_or(u64::MAX, |next| next.address / base.bytes() * base.bytes())
+}
+
+/// Makes neighbours one where that wins a slot; how much becomes executable by it.
+fn join(parts: &mut [Part], asked: &Asked) -> Bytes {
+    let fits = |a: &Part, b: &Part| {
+        let (a, b) = (a.before, b.before);
+        let is_later = a.offset.checked_add(a.file).is_some_and(|end| end <= b.offset);
+        a.is_of_the_file() && b.is_of_the_file() && a.delta() == b.delta() && is_later
+    };
+    let lengths: Vec<usize> = parts.chunk_by(fits).map(<[Part]>::len).collect();
+    let (mut at, mut made_executable) = (0, 0);
+    for length in lengths {
+        let run = at..at + length;
+        at = run.end;
+        if length < 2 {
+            continue;
+        }
+        let apart =
+            run.clone().map(|i| parts[i].before.whole(next_start(parts, i, asked.base), asked));
+        let apart: u64 = apart.sum();
+        let one = joined(&parts[run.clone()]);
+        if one.whole(next_start(parts, run.end - 1, asked.base), asked) <= apart {
+            continue;
+        }
+        for part in &mut parts[run.clone()] {
+            if one.flags.contains(PF_X) && !part.before.flags.contains(PF_X) {
+                made_executable += part.before.file;
+            }
+            part.after = None;
+        }
+        parts[run.start].after = Some(one);
+    }
+    Bytes(made_executable)
+}
+
+/// One part for neighbours, which are all of the file.
+fn joined(run: &[Part]) -> Load {
+    let loads = || run.iter().map(|part| part.before);
+    let first = run[0].before;
+    let end = loads().map(|load| load.offset.saturating_add(load.file)).max().unwrap_or_default();
+    let file = end.saturating_sub(first.offset);
+    Load {
+        flags: loads().fold(first.flags, |flags, load| flags | load.flags),
+        align: loads().map(|load| load.align).max().unwrap_or_default(),
+        file,
+        memory: file,
+        ..first
+    }
+}
+
+/// Lets parts end with their last slots; what became of each, and how long the file has to be.
+fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, asked: &Asked) -> (Vec<Tail>, u64) {
+    let (mut tails, mut longest) = (Vec::new(), len);
+    for at in 0..parts.len() {
+        let next = next_start(parts, at, asked.base);
+        let Some(load) = parts[at].after else { continue };
+        let Some((address, tail_bytes)) = tail(&load, next, asked) else { continue };
+        // Below the highest address by `check`: nothing overflows.
+        let end = address.saturating_add(asked.huge.bytes());
+        let file = end - load.address;
+        let file_end = load.offset.saturating_add(file);
+        let outcome = if tail_bytes <= asked.fill_above {
+            TailOutcome::BelowThreshold
+        } else if next < end {
+            TailOutcome::Taken { by_address: following(parts, at) }
+        } else if file_end > len && image.end < len {
+            TailOutcome::Payload { payload_bytes: Bytes(len - image.end) }
+        } else {
+            parts[at].after = Some(Load { file, memory: file, ..load });
+            longest = longest.max(file_end);
+            TailOutcome::Filled
+        };
+        tails.push(Tail { address, tail_bytes, outcome });
+    }
+    (tails, longest)
+}
+
+/// The last slot of a part that begins before it, or with it, and ends within it.
+fn tail(load: &Load, next: u64, asked: &Asked) -> Option<(u64, Bytes)> {
+    let is_asked = asked.fill_above > Bytes(0) && load.is_of_the_file();
+    if !is_asked || load.off_by(asked.huge) != 0 {
+        return None;
+    }
+    let span = load.span(next, asked.base);
+    let slot = span.end / asked.huge.bytes() * asked.huge.bytes();
+    (span.start <= slot && slot < span.end).then(|| (slot, Bytes(span.end - slot)))
+}
+
+/// The address of the part after the one at `at`.
+fn following(parts: &[Part], at: usize) -> u64 {
+    let later = parts.iter().skip(at.saturating_add(1)).filter_map(|part| part.after);
+    later.map(|load| load.address).next().unwrap_or(u64::MAX)
+}
+
+/// Aligns congruent parts to the huge page where one has a whole slot; how many bits of the base that
+/// takes.
+fn align(parts: &mut [Part], asked: &Asked) -> u32 {
+    let has_slot = |at: usize| {
+        let next = next_start(parts, at, asked.base);
+        parts[at].after.is_some_and(|load| load.whole(next, asked) > 0)
+    };
+    if !(0..parts.len()).any(has_slot) {
+        return 0;
+    }
+    let aligns = parts.iter().map(|part| part.before.align).filter(|align| align.is_power_of_two());
+    let before = aligns.max().unwrap_or_default().max(asked.base.bytes());
+    for load in parts.iter_mut().filter_map(|part| part.after.as_mut()) {
+        if load.is_of_the_file() && load.off_by(asked.huge) == 0 {
+            let is_larger = load.align.is_power_of_two() && load.align > asked.huge.bytes();
+            load.align = if is_larger { load.align } else { asked.huge.bytes() };
+        }
+    }
+    (asked.huge.bytes() / before).checked_ilog2().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

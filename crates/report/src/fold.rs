@@ -1,0 +1,197 @@
+//! A copy laid out for huge pages, for people: what was changed and what it reaches, what it costs, what
+//! could not be done and why, and how a linker does it.
+
+use crate::code::{of, share};
+use crate::number::counted;
+use crate::page::Page;
+use crate::shell::quote;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Table};
+use pagewise_model::fold::{Changes, Folded, FoldedSegment, LinkAdvice, Tail, TailOutcome};
+use pagewise_model::text::{Coverage, Segment, TextFile};
+use pagewise_model::{Bytes, PageSize};
+
+/// The copy in one sentence.
+pub(crate) fn headline(folded: &Folded) -> String {
+    let both = |file: &TextFile| of(file.warmed().sum(), file.size.sum());
+    let (before, after) = (both(&folded.original), both(&folded.copy));
+    if folded.changes.are_none() {
+        return format!("nothing to change: {before} of text and read-only data when warmed");
+    }
+    format!("{after} of text and read-only data on huge pages when warmed, {before} before")
+}
+
+/// The copy as lines.
+pub(crate) fn fold_section(folded: &Folded, slot: PageSize, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.append(&written(folded, style));
+    page.section(&segments(&folded.changes, style));
+    page.section(&reached(folded, style));
+    page.section(&costs(folded, slot, style));
+    page.section(&link(folded, style));
+    page.blank();
+    page.heading("to bring it there");
+    page.exact(&format!("pagewise text warm {}", quote(&folded.copy.cache.path)));
+    page.finish()
+}
+
+/// What was written.
+fn written(folded: &Folded, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let (copy, changes) = (&folded.copy.cache, &folded.changes);
+    page.single(&copy.path, 0, Tone::Strong);
+    page.single(&format!("a copy of {}", folded.original.cache.path), 2, Tone::Plain);
+    let text =
+        format!("{} on {}, written in {}", copy.size_bytes, copy.file_system, folded.took_ns);
+    page.para(&text, 2, Tone::Plain);
+    let headers = counted(changes.edited.len() as u64, "program header", "program headers");
+    let edited = match changes.edited.first() {
+        None => "no byte of it changed".to_owned(),
+        Some(first) => format!(
+            "{headers} changed ({} each, from offset {:#x}), no other byte",
+            first.length_bytes, first.offset_bytes.0
+        ),
+    };
+    let appended = changes.appended.map_or_else(String::new, |range| {
+        format!("; appended {} of zeros at offset {:#x}", range.length_bytes, range.offset_bytes.0)
+    });
+    page.para(&format!("{edited}{appended}"), 2, Tone::Plain);
+    if !folded.attributes.is_empty() {
+        page.para(&format!("attributes kept: {}", folded.attributes.join(", ")), 2, Tone::Plain);
+    }
+    page.finish()
+}
+
+/// The parts that are loaded.
+fn segments(changes: &Changes, style: &Style) -> String {
+    let columns = [
+        ("segment", Align::Left),
+        ("address", Align::Right),
+        ("size", Align::Decimal),
+        ("in the copy", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for segment in &changes.segments {
+        table.row(vec![
+            flags(&segment.before).into(),
+            format!("{:#x}", segment.before.address).into(),
+            segment.before.file_bytes.to_string().into(),
+            now(segment).into(),
+        ]);
+    }
+    let mut page = Page::new(style);
+    page.append(&table.render(style));
+    for tail in &changes.tails {
+        page.para(&last_slot(tail), 2, Tone::Faint);
+    }
+    page.finish()
+}
+
+const fn flags(segment: &Segment) -> &'static str {
+    match (segment.is_writable, segment.is_executable) {
+        (false, false) => "r--",
+        (false, true) => "r-x",
+        (true, false) => "rw-",
+        (true, true) => "rwx",
+    }
+}
+
+/// What became of a part.
+fn now(segment: &FoldedSegment) -> String {
+    let FoldedSegment { before, after, off_by_bytes, .. } = segment;
+    let Some(after) = after else { return "in the segment above".to_owned() };
+    if after == before {
+        let is_off = *off_by_bytes > Bytes(0) && !before.is_writable;
+        let why = format!(": address and offset {off_by_bytes} apart");
+        return format!("as it was{}", if is_off { &why } else { "" });
+    }
+    let aligned = match after.align_bytes == before.align_bytes {
+        true => String::new(),
+        false => format!(", aligned to {}", after.align_bytes),
+    };
+    format!("{}, {}{aligned}", flags(after), after.file_bytes)
+}
+
+fn last_slot(tail: &Tail) -> String {
+    let Tail { address, tail_bytes, outcome } = tail;
+    let slot = format!("the last huge page at {address:#x} has {tail_bytes}");
+    match outcome {
+        TailOutcome::Filled => format!("{slot}: filled"),
+        TailOutcome::BelowThreshold => format!("{slot}: too little to be filled (--pad-tail)"),
+        TailOutcome::Taken { by_address } => {
+            format!(
+                "{slot}, and the segment at {by_address:#x} begins in it: only a linker moves that"
+            )
+        }
+        TailOutcome::Payload { payload_bytes } => format!(
+            "{slot}, and filling it would append to the file, which ends with {payload_bytes} that are \
+             no part of a program: left alone"
+        ),
+    }
+}
+
+/// What is on huge pages once each is warmed.
+fn reached(folded: &Folded, style: &Style) -> String {
+    let (original, copy) = (&folded.original, &folded.copy);
+    let columns = [("when warmed", Align::Left), ("file", Align::Left), ("copy", Align::Left)];
+    let mut table = Table::new(&columns);
+    let mut row = |name: &str, part: fn(&Coverage) -> Bytes| {
+        let of = |file: &TextFile| share(part(&file.warmed()), part(&file.size));
+        table.row(vec![name.into(), of(original).into(), of(copy).into()]);
+    };
+    row("text", |coverage| coverage.text_bytes);
+    row("read-only data", |coverage| coverage.read_only_bytes);
+    row("both", Coverage::sum);
+    table.render(style)
+}
+
+/// What it costs, and what has to be known.
+fn costs(folded: &Folded, slot: PageSize, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let changes = &folded.changes;
+    let mut costs = Vec::new();
+    if changes.made_executable_bytes > Bytes(0) {
+        let bytes = changes.made_executable_bytes;
+        costs.push(format!("{bytes} of read-only data can be executed"));
+    }
+    if changes.base_bits_lost > 0 {
+        let bits = counted(changes.base_bits_lost.into(), "bit", "bits");
+        costs.push(format!(
+            "its place is a multiple of {slot}: up to {bits} of address space randomisation fewer"
+        ));
+    }
+    if !costs.is_empty() || !folded.notes.is_empty() {
+        page.heading("what it costs, what to know");
+    }
+    for cost in &costs {
+        page.bullet(cost, Tone::Plain);
+    }
+    for note in &folded.notes {
+        page.bullet(note, Tone::Warn);
+    }
+    page.finish()
+}
+
+/// How a linker does the same.
+fn link(folded: &Folded, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading("the same and more when it is linked: with GNU ld, or with lld");
+    page.exact(&folded.link.gnu);
+    page.exact(&folded.link.lld);
+    let asked = if folded.is_merged { "--merge --linker" } else { "--linker" };
+    let text =
+        format!("pagewise text fold {asked} prints a script that fills the last huge pages too");
+    page.para(&text, 2, Tone::Faint);
+    page.finish()
+}
+
+/// The script for GNU ld as a file, with what has to be told to the compiler driver.
+#[must_use]
+pub fn link_script(advice: &LinkAdvice) -> String {
+    let LinkAdvice { gnu, lld, script } = advice;
+    format!(
+        "/* Lays out a program so that its code can be on huge pages, with the last ones filled.\n   \
+         GNU ld, this file being huge.ld:\n     {gnu} -Wl,-T,huge.ld\n   \
+         lld, which fills none and takes no such script:\n     {lld} */\n{script}"
+    )
+}
