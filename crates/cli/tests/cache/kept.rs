@@ -1,7 +1,7 @@
 //! `text keep` and `text undo`: what is held, what is recorded, and what a killed keeper leaves.
 
 use super::code::{built, ended, explained_file, started, text_in_smaps, warmed};
-use super::is_skipped;
+use super::{is_skipped, small};
 use crate::helper::{Place, said};
 use pagewise_model::Bytes;
 use pagewise_model::text::Coverage;
@@ -55,6 +55,32 @@ fn what_is_kept_is_on_huge_pages_and_a_killed_keeper_leaves_it_to_be_dropped() {
     assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
     let (code, told) = undo(&place, &["--all"]);
     assert!(code == Some(0) && !told.contains(program.to_str().unwrap()), "{told}");
+}
+
+/// As a package does it: another file takes the name.
+#[test]
+fn a_file_that_is_replaced_is_brought_there_again() {
+    let place = Place::new();
+    let Some(program) = fit(&place, "a_file_that_is_replaced_is_brought_there_again") else {
+        return;
+    };
+    let words = ["text", "keep", "--every", "50ms", "--for", "20s", program.to_str().unwrap()];
+    let mut child = place.pagewise(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("read back"), "{first}");
+    let new = place.path().join("new");
+    small(&new, &std::fs::read(&program).unwrap());
+    std::fs::set_permissions(&new, std::fs::metadata(&program).unwrap().permissions()).unwrap();
+    std::fs::rename(&new, &program).unwrap();
+    // Without a second line the keeper ends by itself, and there is none.
+    let second = lines.next().map(Result::unwrap).unwrap_or_default();
+    assert!(second.contains("read back"), "{second}");
+    let running = started(&program);
+    assert!(text_in_smaps(&running, &program) > Bytes(0));
+    ended(running);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -41,7 +41,8 @@ impl Kept {
         Ok(Self { file, keeper: None, huge: None, told: None })
     }
 
-    /// Brings the file on huge pages where it is not, and holds it there. Told is what has changed.
+    /// Brings the file on huge pages where it is not, and holds it there. Told is what was done, and what
+    /// has changed.
     fn look(&mut self) {
         if self.huge.is_some_and(|huge| warmth::huge_now(&self.file) >= huge) {
             return;
@@ -61,7 +62,7 @@ impl Kept {
             self.keeper = Some(keeper);
         }
         let told = Some(done.told());
-        if self.told != told {
+        if done.took_ns.is_some() || self.told != told {
             terminal::remark(&format!("{}: {}", self.file.path, done.told()));
             self.told = told;
         }
