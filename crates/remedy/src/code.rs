@@ -60,7 +60,8 @@ impl<'a> Code<'a> {
                 format!("its text is smaller than a huge page of {}", self.sizes.huge)
             }
             Some(Piece { standing: Standing::ByChance { one_in }, .. }) => format!(
-                "it is placed at random: its text comes on huge pages in one of {one_in} starts"
+                "it is placed at random: its text comes on huge pages in one of {one_in} starts (in \
+                 all, of a copy by pagewise text fold)"
             ),
             Some(Piece { standing: Standing::Incongruent { off_by_bytes }, .. }) => {
                 format!("its text lies {off_by_bytes} off the boundaries of huge pages in its file")
