@@ -1,4 +1,5 @@
-//! What a killed run leaves: never half a copy under its name, and nothing that the next one keeps.
+//! What a killed run leaves: never half a copy under its name, and nothing that the next one keeps. What an
+//! interrupted one leaves: nothing.
 
 use super::{fold, folded};
 use crate::helper::{PROGRAM, Place};
@@ -37,4 +38,23 @@ fn a_killed_run_leaves_all_of_the_copy_or_none_and_the_next_one_repairs() {
     }
     let done = fold(&place, &[], file, &copy);
     assert_eq!(done.status.code(), Some(2), "it is there");
+}
+
+#[test]
+fn an_interrupted_run_takes_away_what_it_has_begun() {
+    const TEST: &str = "an_interrupted_run_takes_away_what_it_has_begun";
+    let place = Place::new();
+    let copy = place.path().join("copy");
+    let mut child = place.pagewise(&["text", "fold", PROGRAM, "-o"]).arg(&copy).spawn().unwrap();
+    let parts = || place.path().read_dir().unwrap().count();
+    while parts() == 0 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    let sent = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    let code = child.wait().unwrap().code();
+    if sent.is_err() || code == Some(0) {
+        return println!("SKIP {TEST}: the copy was complete before the signal");
+    }
+    assert_eq!((code, parts()), (Some(130), 0));
 }

@@ -143,3 +143,18 @@ fn a_linker_that_is_told_so_leaves_nothing_to_fold() {
         assert!(folded.changes.are_none(), "{:?}", folded.changes);
     }
 }
+
+#[test]
+fn a_copy_elsewhere_that_looks_for_libraries_beside_itself_is_told() {
+    const TEST: &str = "a_copy_elsewhere_that_looks_for_libraries_beside_itself_is_told";
+    let place = Place::new();
+    let Some(program) = built(&place, TEST, &["-Wl,-rpath,$ORIGIN/../lib"]) else { return };
+    let elsewhere = place.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let is_told = |copy: &Path| {
+        let notes = folded(&place, &[], &program, copy).notes;
+        notes.iter().any(|note| note.contains("$ORIGIN/../lib"))
+    };
+    assert!(is_told(&elsewhere.join("copy")));
+    assert!(!is_told(&place.path().join("beside")));
+}

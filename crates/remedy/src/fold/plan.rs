@@ -27,6 +27,7 @@ use object::{Endianness, LittleEndian, ReadRef, pod};
 use pagewise_model::fold::{Changes, FileRange, FoldedSegment, Tail, TailOutcome};
 use pagewise_model::text::Segment;
 use pagewise_model::{Bytes, PageSize};
+use pagewise_observe::text::ElfError;
 use std::ops::Range;
 
 type Header = FileHeader64<LittleEndian>;
@@ -48,24 +49,15 @@ pub struct Asked {
 /// Why the headers of a file cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Another format, or a damaged header.
-    #[error("it is not an ELF file that can be read")]
-    NotElf,
-    /// A class that has no huge pages to gain from.
+    /// A loader would not map it either.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// Of another class.
     #[error("it is an ELF file of 32 bits, and only those of 64 are folded")]
     Narrow,
     /// Of another byte order.
     #[error("it is an ELF file of big-endian byte order, and only little-endian ones are folded")]
     BigEndian,
-    /// Neither a program nor a library.
-    #[error("it is an ELF file, but neither a program nor a library")]
-    NotLoaded,
-    /// The headers name parts that are not there.
-    #[error("its program headers name parts beyond its end: it is truncated or damaged")]
-    Truncated,
-    /// The headers say what no loader follows.
-    #[error("its program headers cannot be mapped: {0}")]
-    Unmappable(&'static str),
     /// Its text is written while it is loaded.
     #[error(
         "its code is relocated while it is loaded (DT_TEXTREL): such pages are never the file's"
@@ -157,9 +149,9 @@ impl<'data> Image<'data> {
         header.endian().map_err(|_| PlanError::BigEndian)?;
         let kind = header.e_type(LITTLE);
         if kind != ET_EXEC && kind != ET_DYN {
-            return Err(PlanError::NotLoaded);
+            return Err(ElfError::NotLoaded.into());
         }
-        let headers = header.program_headers(LITTLE, data).map_err(|_| PlanError::Truncated)?;
+        let headers = header.program_headers(LITTLE, data).map_err(|_| ElfError::Truncated)?;
         if is_relocated(headers, data) {
             return Err(PlanError::TextRelocations);
         }
@@ -195,7 +187,7 @@ impl<'data> Image<'data> {
 fn narrow_or_none<'data, R: ReadRef<'data>>(data: R) -> PlanError {
     match FileHeader32::<Endianness>::parse(data) {
         Ok(_) => PlanError::Narrow,
-        Err(_) => PlanError::NotElf,
+        Err(_) => ElfError::NotElf.into(),
     }
 }
 
@@ -324,41 +316,45 @@ impl Part {
 }
 
 /// Whether a loader can map all of these, and nothing of one lies in another.
-fn check(parts: &[Part], len: u64, asked: &Asked) -> Result<(), PlanError> {
+fn check(parts: &[Part], len: u64, asked: &Asked) -> Result<(), ElfError> {
     let page = asked.base.bytes();
     let highest = u64::MAX - asked.huge.bytes();
     if parts.is_empty() {
-        return Err(PlanError::Unmappable("no part of the file is loaded"));
+        return Err(ElfError::Unmappable("no part of the file is loaded"));
     }
     let mut end = 0;
     for Load { offset, address, file, memory, .. } in parts.iter().map(|part| part.before) {
         if offset.checked_add(file).is_none_or(|end| end > len) {
-            return Err(PlanError::Truncated);
+            return Err(ElfError::Truncated);
         }
         if file > memory {
-            return Err(PlanError::Unmappable("a part is larger in the file than in memory"));
+            return Err(ElfError::Unmappable("a part is larger in the file than in memory"));
         }
         if offset % page != address % page {
             let why = "an address is elsewhere in its page than its offset";
-            return Err(PlanError::Unmappable(why));
+            return Err(ElfError::Unmappable(why));
         }
         if address < end {
             let why = "parts overlap, or are not in the order of their addresses";
-            return Err(PlanError::Unmappable(why));
+            return Err(ElfError::Unmappable(why));
         }
         end = match address.checked_add(memory) {
             Some(end) if end <= highest => end,
-            _ => return Err(PlanError::Unmappable("a part ends beyond the last address")),
+            _ => return Err(ElfError::Unmappable("a part ends beyond the last address")),
         };
     }
     Ok(())
 }
 
-/// Where the part after the one at `at` begins, in whole pages.
+/// The address of the part after the one at `at`.
+fn following(parts: &[Part], at: usize) -> u64 {
+    let later = parts.iter().skip(at.saturating_add(1)).filter_map(|part| part.after);
+    later.map(|load| load.address).next().unwrap_or(u64::MAX)
+}
+
+/// Where its first page begins.
 fn next_start(parts: &[Part], at: usize, base: PageSize) -> u64 {
-    let later = parts.iter().skip(at.saturating_add(1));
-    let next = later.filter_map(|part| part.after).next();
-    next.map_or(u64::MAX, |next| next.address / base.bytes() * base.bytes())
+    following(parts, at) / base.bytes() * base.bytes()
 }
 
 /// Makes neighbours one where that wins a slot; how much becomes executable by it.
@@ -445,12 +441,6 @@ fn tail(load: &Load, next: u64, asked: &Asked) -> Option<(u64, Bytes)> {
     let span = load.span(next, asked.base);
     let slot = span.end / asked.huge.bytes() * asked.huge.bytes();
     (span.start <= slot && slot < span.end).then(|| (slot, Bytes(span.end - slot)))
-}
-
-/// The address of the part after the one at `at`.
-fn following(parts: &[Part], at: usize) -> u64 {
-    let later = parts.iter().skip(at.saturating_add(1)).filter_map(|part| part.after);
-    later.map(|load| load.address).next().unwrap_or(u64::MAX)
 }
 
 /// Aligns congruent parts to the huge page where one has a whole slot; how many bits of the base that

@@ -150,6 +150,10 @@ fn a_file_with_something_appended_does_not_grow() {
     assert_eq!((plan.changes.tails[0].outcome, plan.changes.appended), (left, None));
 }
 
+const fn not_mapped(error: ElfError) -> PlanError {
+    PlanError::Elf(error)
+}
+
 fn refused(bytes: &[u8], len: u64) -> PlanError {
     plan(bytes, len, &MERGE).unwrap_err()
 }
@@ -163,14 +167,14 @@ fn what_cannot_be_folded_is_told_apart() {
         put(&mut bytes, at, value);
         refused(&bytes, len)
     };
-    assert_eq!(refused(b"#!/bin/sh\n", 10), PlanError::NotElf);
-    assert_eq!(refused(&[], 0), PlanError::NotElf);
+    assert_eq!(refused(b"#!/bin/sh\n", 10), not_mapped(ElfError::NotElf));
+    assert_eq!(refused(&[], 0), not_mapped(ElfError::NotElf));
     assert_eq!(with(4, &[1]), PlanError::Narrow);
     assert_eq!(with(5, &[2]), PlanError::BigEndian);
-    assert_eq!(with(16, &[1]), PlanError::NotLoaded);
-    assert_eq!(refused(&good, len - 1), PlanError::Truncated);
-    assert_eq!(refused(&good[..100], len), PlanError::Truncated);
-    let unmappable = |error: PlanError| matches!(error, PlanError::Unmappable(_));
+    assert_eq!(with(16, &[1]), not_mapped(ElfError::NotLoaded));
+    assert_eq!(refused(&good, len - 1), not_mapped(ElfError::Truncated));
+    assert_eq!(refused(&good[..100], len), not_mapped(ElfError::Truncated));
+    let unmappable = |error: PlanError| matches!(error, PlanError::Elf(ElfError::Unmappable(_)));
     assert!(unmappable(with(56, &[0])), "no headers");
     assert!(unmappable(with(HEADER + ENTRY + 16, &0_u64.to_le_bytes())), "out of order");
     assert!(unmappable(with(HEADER + ENTRY + 16, &[8])), "elsewhere in its page");
