@@ -302,6 +302,15 @@ def timed_with_system(argv, **options):
     return seconds
 
 
+def write_in_pieces(path, size, piece):
+    """A file of bytes by chance, written in pieces, which decide its folios, and on to the disk."""
+    content = os.urandom(piece)
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(size // piece):
+            file.write(content)
+        os.fsync(file.fileno())
+
+
 def touch(size):
     """Touches `size` bytes, on huge pages where the kernel gives them."""
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

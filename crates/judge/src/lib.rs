@@ -7,6 +7,7 @@
 
 pub mod activity;
 pub mod address;
+pub mod choice;
 pub mod diagnosis;
 mod effect;
 pub mod faults;

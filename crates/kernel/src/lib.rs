@@ -27,6 +27,7 @@ pub mod hugetlb;
 mod ioctl;
 pub mod kallsyms;
 pub mod keep;
+pub mod kept;
 pub mod limits;
 pub mod link;
 pub mod lock;

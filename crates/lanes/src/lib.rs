@@ -9,6 +9,8 @@
 //! [`buffer`] holds bytes that can be handed to a pipe by reference and never change afterwards;
 //! [`probe`] asks this kernel what is really shared.
 //!
+//! [`mod@choose`] predicts what each way to read a file takes on this machine, and says which to take.
+//!
 //! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
 //! nothing prints. What a sink does with pages that it got by reference is not seen; therefore a
 //! file is copied into pipes and sockets unless the caller asks for [`Copy::live`]. What came through
@@ -18,6 +20,7 @@
 #![deny(unsafe_code)]
 
 pub mod buffer;
+pub mod choose;
 pub mod copy;
 mod end;
 pub mod pipe;

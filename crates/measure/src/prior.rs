@@ -1,29 +1,25 @@
 //! The prices that are kept between sessions: the chase, which takes seconds.
 //!
-//! One JSON file, readable by its owner alone, replaced as a whole by rename(2). It names the
-//! machine it holds for, with its setting of transparent huge pages, and the form of the file. A
-//! file that is missing, foreign, older than a week, too large, owned by another user, a link or not
-//! of this form is ignored, and so is a failure to write it: the prices are there anyway. So is a
-//! chase that lacks what could be had today: a set that memory has room for, or huge pages on a
-//! machine that gives them to who asks (a moment without free ones is no property of the machine).
+//! One JSON file ([`pagewise_kernel::kept`]). It names the machine it holds for, with its setting of
+//! transparent huge pages, and the form of the file. A file that is missing, foreign, older than a week, not
+//! to be trusted or not of this form is ignored, and so is a failure to write it: the prices are there
+//! anyway. So is a chase that lacks what could be had today: a set that memory has room for, or huge pages
+//! on a machine that gives them to who asks (a moment without free ones is no property of the machine).
 
+use pagewise_kernel::SysError;
+use pagewise_kernel::kept::{self, Limits};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::ChasePoint;
 use pagewise_model::{Bytes, Measured};
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 /// Raised with every change of the form, or of what is inside the clock.
 const FORMAT: u32 = 3;
-/// Machines change: firmware, neighbours, the processor that a guest is on.
-const MOST_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// More than any such file has.
-const MOST_BYTES: u64 = 64 << 10;
+/// Machines change: firmware, neighbours, the processor that a guest is on. No such file is larger.
+const LIMITS: Limits =
+    Limits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 64 << 10 };
 
 /// The machine that the kept prices hold for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,19 +59,7 @@ struct Prior {
 
 /// The kept chase of this machine, if there is a sound one that has all of `sets`.
 pub(crate) fn read(path: &Path, machine: &MachineKey, sets: &[Bytes]) -> Option<Vec<ChasePoint>> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
-    let file = options.open(path).ok()?;
-    let meta = file.metadata().ok()?;
-    let own = meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
-    // A time in the future says nothing of the age.
-    let young = meta.modified().ok()?.elapsed().is_ok_and(|age| age <= MOST_AGE);
-    if !meta.is_file() || !own || !young {
-        return None;
-    }
-    let mut text = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
-    let prior: Prior = serde_json::from_slice(&text).ok()?;
+    let prior: Prior = serde_json::from_slice(&kept::read(path, LIMITS)?.text).ok()?;
     let chase = prior.chase;
     let whole = sets.iter().all(|set| chase.iter().any(|p| p.set_bytes == *set))
         && !(machine.gives_huge_pages() && chase.iter().any(|p| p.huge_ns.known().is_none()));
@@ -83,23 +67,16 @@ pub(crate) fn read(path: &Path, machine: &MachineKey, sets: &[Bytes]) -> Option<
 }
 
 /// Keeps a chase for the next session.
-pub(crate) fn write(path: &Path, machine: MachineKey, chase: &[ChasePoint]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let text = serde_json::to_vec_pretty(&Prior { machine, chase: chase.to_vec() })?;
-    let temporary = path.with_extension(format!("{}.new", std::process::id()));
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(&text))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The first error is the one to tell; the temporary file may not even exist.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+pub(crate) fn write(
+    path: &Path,
+    machine: MachineKey,
+    chase: &[ChasePoint],
+) -> Result<(), SysError> {
+    let text =
+        serde_json::to_vec_pretty(&Prior { machine, chase: chase.to_vec() }).map_err(|e| {
+            SysError::new("write", path.display().to_string(), std::io::Error::other(e))
+        })?;
+    kept::write(path, &text)
 }
 
 fn is_sound(chase: &[ChasePoint]) -> bool {
@@ -145,8 +122,6 @@ mod tests {
         assert_eq!(read(&path, &key("1", "always"), &SETS), None, "another setting");
         let other_format = MachineKey { format: FORMAT + 1, ..this };
         assert_eq!(read(&path, &other_format, &SETS), None);
-        assert_eq!(fs::metadata(&path).expect("metadata").mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(dir.path().join("sub")).expect("listed").count(), 1);
     }
 
     #[test]
@@ -163,35 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn old_files_are_ignored() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("prices.json");
-        let this = key("1", "madvise");
-        write(&path, this.clone(), &points(9.5)).expect("written");
-        let file = fs::File::options().write(true).open(&path).expect("opened");
-        let now = std::time::SystemTime::now();
-        let hour = Duration::from_secs(3600);
-        for (time, used) in [(now - MOST_AGE + hour, true), (now - MOST_AGE - hour, false)] {
-            file.set_modified(time).expect("set");
-            assert_eq!(read(&path, &this, &SETS).is_some(), used);
-        }
-        file.set_modified(now + hour).expect("set");
-        assert_eq!(read(&path, &this, &SETS), None, "from the future");
-    }
-
-    #[test]
-    fn corrupt_foreign_and_linked_files_are_ignored() {
+    fn corrupt_files_are_ignored() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("prices.json");
         let this = key("1", "madvise");
         assert_eq!(read(&path, &this, &SETS), None);
         write(&path, this.clone(), &points(-1.0)).expect("written");
         assert_eq!(read(&path, &this, &SETS), None);
-        fs::write(&path, b"{\"machine\":").expect("written");
+        kept::write(&path, b"{\"machine\":").expect("written");
         assert_eq!(read(&path, &this, &SETS), None);
-        write(&path, this.clone(), &points(1.0)).expect("written");
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).expect("linked");
-        assert_eq!(read(&link, &this, &SETS), None);
     }
 }

@@ -13,6 +13,7 @@
 pub mod address;
 pub mod cache;
 pub mod capability;
+pub mod choice;
 #[cfg(feature = "constructed")]
 pub mod constructed;
 pub mod diagnosis;

@@ -1,11 +1,12 @@
-//! The saved run: one JSON document per `tune`, `ab`, `profile`, `faults`, `doctor`, `bench`, `cache`
-//! or `text`.
+//! The saved run: one JSON document per `tune`, `ab`, `profile`, `faults`, `doctor`, `bench`, `cache`,
+//! `choose` or `text`.
 //!
 //! `schema` is raised whenever a reader of the former version would misread a file. Readers
 //! refuse newer schemas by number and accept unknown keys.
 
 use crate::cache::CacheReport;
 use crate::capability::Checkup;
+use crate::choice::Choice;
 use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
 use crate::file::Readings;
@@ -46,6 +47,8 @@ pub enum RunKind {
     Cache,
     /// `pagewise text`.
     Text,
+    /// `pagewise choose`.
+    Choose,
 }
 
 /// Where standard output went in timed runs, the same for all arms.
@@ -159,6 +162,9 @@ pub struct Run {
     /// The page cache of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheReport>,
+    /// Which way to read a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
     /// Code on huge pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextReport>,
@@ -225,6 +231,7 @@ impl Run {
             walks: None,
             first_touch: None,
             cache: None,
+            choice: None,
             text: None,
             readings: None,
             pins: None,

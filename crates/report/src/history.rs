@@ -45,6 +45,7 @@ pub(crate) const fn kind_label(kind: RunKind) -> &'static str {
         RunKind::Faults => "faults",
         RunKind::Cache => "cache",
         RunKind::Text => "text",
+        RunKind::Choose => "choose",
     }
 }
 

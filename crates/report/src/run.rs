@@ -3,6 +3,7 @@
 use crate::bench::Bench;
 use crate::cache::cache_section;
 use crate::candidates::{candidates_section, untried_section};
+use crate::choice::choice_section;
 use crate::code::text_section;
 use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
@@ -30,7 +31,7 @@ pub fn render(run: &Run, style: &Style) -> String {
             }
         }
         RunKind::Faults => faulted(run, &mut page),
-        RunKind::Cache | RunKind::Text => looked_at(run, &mut page),
+        RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, &mut page),
         RunKind::Tune | RunKind::Ab | RunKind::Profile | RunKind::Bench => {
             examined(run, &mut page);
         }
@@ -39,13 +40,16 @@ pub fn render(run: &Run, style: &Style) -> String {
     page.finish()
 }
 
-/// The state of files and processes.
+/// The state of files and processes, and what follows from it.
 fn looked_at(run: &Run, page: &mut Page<'_>) {
     if let Some(report) = &run.cache {
         page.section(&cache_section(report, page.style));
     }
     if let Some(report) = &run.text {
         page.section(&text_section(report, page.style));
+    }
+    if let Some(choice) = &run.choice {
+        page.section(&choice_section(choice, page.style));
     }
 }
 

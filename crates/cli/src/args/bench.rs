@@ -175,13 +175,10 @@ mod memory;
 mod pin;
 mod tlb;
 
-pub(crate) use file::BenchFile;
-#[cfg(test)]
-pub(crate) use file::FileArm;
+pub(crate) use file::{BenchFile, FileArm};
 pub(crate) use memory::BenchMemory;
 pub(crate) use pin::BenchPin;
-use tlb::WalkOrder;
-pub(crate) use tlb::{BenchTlb, WalkPart};
+pub(crate) use tlb::{BenchTlb, WalkOrder, WalkPart};
 
 words! {
     /// How bytes get in.

@@ -4,6 +4,7 @@
 mod ab;
 mod bench;
 mod cache;
+mod choose;
 mod experiment;
 mod faults;
 mod links;
@@ -20,6 +21,7 @@ pub(crate) use bench::{
     WalkPart,
 };
 pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles};
+pub(crate) use choose::Choose;
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
@@ -57,6 +59,7 @@ Examples:
   pagewise bench pipe                            how fast pipes can be here
   pagewise bench tlb --quick                     what page sizes are worth here
   pagewise bench file --quick                    which way of reading is fast
+  pagewise choose big.db --order random          and for this file
   pagewise page 1234 0x7f1200034010              what is at an address
   pagewise text warm /usr/bin/node               code on huge pages
   pagewise doctor                                what this machine allows
@@ -96,6 +99,8 @@ pub(crate) enum Command {
     Text(Text),
     /// The page cache of files: shown, dropped, held in huge folios, locked
     Cache(Cache),
+    /// Which way to read a file: predicted for this machine and the file as it lies in the cache
+    Choose(Choose),
     /// What this machine, kernel and account allow, and what spoils measurements
     Doctor(Doctor),
     /// Print a saved run again

@@ -3,6 +3,7 @@
 mod ab;
 mod bench;
 mod cache;
+mod choose;
 mod compare;
 mod doctor;
 mod experiment;
@@ -39,6 +40,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::FileReader => bench::serve_file_reader(),
         Command::Text(args) => text::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Choose(args) => choose::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Compare(args) => compare::run(&args),

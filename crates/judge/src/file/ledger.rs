@@ -5,7 +5,7 @@
 use pagewise_model::file::{Ledger, Point, Readings, Refusal};
 
 /// Every point whose ledger is not that of its work, with what differs.
-pub(super) fn refusals(readings: &Readings) -> Vec<Refusal> {
+pub(crate) fn refusals(readings: &Readings) -> Vec<Refusal> {
     let refusal = |(point, it): (usize, &Point)| {
         let asked = readings.asked(&it.cell);
         let why = it.samples.iter().find_map(|sample| match asked {

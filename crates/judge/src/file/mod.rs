@@ -13,12 +13,14 @@ mod ledger;
 mod prices;
 mod ratios;
 
+pub(crate) use ledger::refusals;
+
 use pagewise_model::file::{Judgement, Readings};
 
 /// All conclusions from `readings`.
 #[must_use]
 pub fn judge(readings: &Readings) -> Judgement {
-    let refusals = ledger::refusals(readings);
+    let refusals = refusals(readings);
     let ratios = ratios::ratios(readings, &refusals);
     let accounts = account::accounts(readings, &refusals);
     let found =

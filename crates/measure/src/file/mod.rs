@@ -18,6 +18,7 @@
 //! virtual machine, memory of other NUMA nodes, and what else a program does with its bytes.
 
 mod account;
+mod calibration;
 mod copies;
 #[cfg(test)]
 mod example;
@@ -33,6 +34,7 @@ mod state;
 mod wire;
 
 pub use crate::helper::Launcher;
+pub use calibration::{CALIBRATED, calibration_file, lies_huge};
 pub use copies::copies;
 pub use origin::{Content, Origin, OriginError};
 pub use plan::{Asked, Cost, Plan};

@@ -2,8 +2,8 @@
 //!
 //! A file of our own has no name (`O_TMPFILE`, else it is unlinked at once), so nothing of it stays behind
 //! however this ends. It is written in pieces of 64 KiB, which give the folios that copying tools leave
-//! behind, with words that nothing compresses (see [`super::account`]), and on to the disk, so that its
-//! pages are clean. It takes at most a quarter of the memory and half of what is free on the disk.
+//! behind, or as asked ([`Origin::in_pieces`]), with words that nothing compresses (see [`super::account`]), and
+//! on to the disk, so that its pages are clean. It takes at most a quarter of the memory and half of what is free on the disk.
 
 use super::account::{WORD, fill, own_word};
 use pagewise_kernel::proc::meminfo;
@@ -81,6 +81,8 @@ pub enum Origin {
         size: Bytes,
         /// What set the size.
         bound_by: String,
+        /// Bytes of each write.
+        piece: Bytes,
     },
     /// A file that was named.
     Given {
@@ -114,7 +116,18 @@ impl Origin {
             let why = format!("{size} ({bound_by}) are less than {SMALLEST}");
             return Err(OriginError::NoRoom { why });
         }
-        Ok(Self::Own { directory: directory.to_path_buf(), size, bound_by })
+        Ok(Self::Own { directory: directory.to_path_buf(), size, bound_by, piece: WRITTEN_IN })
+    }
+
+    /// A file of our own that is written in pieces of this size; another stays as it is.
+    #[must_use]
+    pub fn in_pieces(self, piece: Bytes) -> Self {
+        match self {
+            Self::Own { directory, size, bound_by, .. } => {
+                Self::Own { directory, size, bound_by, piece }
+            }
+            given @ Self::Given { .. } => given,
+        }
     }
 
     /// The file at `path`, which has to hold a block of `block` bytes.
@@ -176,14 +189,14 @@ impl Origin {
                 };
                 Ok(Content { file, source })
             }
-            Self::Own { directory, size, bound_by } => {
+            Self::Own { directory, size, bound_by, piece } => {
                 let file = nameless(&directory)?;
-                write(&file, &directory, size, stop)?;
+                write(&file, &directory, (size, piece), stop)?;
                 let source = Source {
                     path: None,
                     size_bytes: size,
                     directory: Some(directory.display().to_string()),
-                    written_in_bytes: Some(WRITTEN_IN),
+                    written_in_bytes: Some(piece),
                     bound_by,
                 };
                 Ok(Content { file, source })
@@ -255,20 +268,21 @@ fn unlinked(directory: &Path, flags: OFlags, mode: Mode) -> Result<File, SysErro
 fn write(
     file: &File,
     directory: &Path,
-    size: Bytes,
+    (size, piece): (Bytes, Bytes),
     stop: &dyn Fn() -> bool,
 ) -> Result<(), OriginError> {
     let failed = |call| {
         let subject = format!("a file of {size} in {}", directory.display());
         move |e: io::Error| OriginError::Sys(SysError::new(call, subject, e))
     };
-    let mut piece = vec![0; WRITTEN_IN.0 as usize];
-    for offset in (0..size.0).step_by(piece.len()) {
+    let mut bytes = vec![0; usize::try_from(piece.0).unwrap_or(usize::MAX).max(WORD)];
+    for offset in (0..size.0).step_by(bytes.len()) {
         if offset % UNIT.0 == 0 && stop() {
             return Err(OriginError::Interrupted);
         }
-        fill(&mut piece, offset);
-        if let Err(error) = file.write_all_at(&piece, offset) {
+        bytes.truncate(usize::try_from(size.0 - offset).unwrap_or(usize::MAX));
+        fill(&mut bytes, offset);
+        if let Err(error) = file.write_all_at(&bytes, offset) {
             return Err(failed("write")(error));
         }
     }
@@ -312,8 +326,22 @@ mod tests {
             assert_eq!(content.word(offset).expect("known"), u64::from_ne_bytes(word), "{offset}");
         }
         let unlinked = unlinked(dir.path(), OFlags::RDWR, Mode::RUSR | Mode::WUSR).expect("made");
-        write(&unlinked, dir.path(), UNIT, &|| false).expect("written");
+        write(&unlinked, dir.path(), (UNIT, WRITTEN_IN), &|| false).expect("written");
         assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for piece in [Bytes::kib(4), Bytes::mib(3)] {
+            let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+            let content = origin.in_pieces(piece).open(&|| false).expect("written");
+            assert_eq!(content.source.written_in_bytes, Some(piece));
+            assert_eq!(content.file.metadata().expect("metadata").len(), SMALLEST.0);
+            let mut word = [0; WORD];
+            content.file.read_exact_at(&mut word, SMALLEST.0 - 8).expect("read");
+            assert_eq!(u64::from_ne_bytes(word), own_word(SMALLEST.0 - 8), "{piece}");
+        }
     }
 
     #[test]
@@ -329,12 +357,14 @@ mod tests {
     #[test]
     fn a_full_disk_leaves_nothing() {
         let full = File::options().write(true).open("/dev/full").expect("a device");
-        let error = write(&full, Path::new("/dev"), UNIT, &|| false).expect_err("full").to_string();
+        let asked = (UNIT, WRITTEN_IN);
+        let error =
+            write(&full, Path::new("/dev"), asked, &|| false).expect_err("full").to_string();
         assert!(
             error.contains("`write` on a file of 1.0 MiB in /dev failed: No space left"),
             "{error}"
         );
-        let stopped = write(&full, Path::new("/dev"), UNIT, &|| true);
+        let stopped = write(&full, Path::new("/dev"), asked, &|| true);
         assert!(matches!(stopped, Err(OriginError::Interrupted)));
     }
 }

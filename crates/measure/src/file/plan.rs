@@ -101,6 +101,8 @@ pub struct Plan {
     pub(super) page: PageSize,
     size: Bytes,
     written: bool,
+    /// When it is stopped; as its form has it without.
+    pub(super) cap: Option<Nanos>,
 }
 
 /// What a plan takes.
@@ -140,7 +142,7 @@ impl Plan {
     /// A plan of these cells.
     pub(super) fn of(asked: Asked, cells: Vec<Cell>, size: Bytes) -> Result<Self, PriceError> {
         let cpus = affinity::get(0)?;
-        Ok(Self { asked, cells, cpus, page: page_size::base(), size, written: true })
+        Ok(Self { asked, cells, cpus, page: page_size::base(), size, written: true, cap: None })
     }
 
     /// Processes of one cell.
@@ -167,7 +169,7 @@ impl Plan {
             cells: self.cells.len() as u64,
             processes: self.cells.iter().map(times).sum(),
             about_ns: about,
-            cap_ns: if are_prices { Nanos(cap.0 / PRICES_SHARE) } else { cap },
+            cap_ns: self.cap.unwrap_or(if are_prices { Nanos(cap.0 / PRICES_SHARE) } else { cap }),
             file_bytes: self.size,
         }
     }

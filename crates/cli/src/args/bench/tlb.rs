@@ -82,6 +82,7 @@ words! {
         /// By chance, each element once
         Random => Random,
         /// By address
+        #[value(alias = "seq")]
         Sequential => Sequential,
     }
 }

@@ -6,8 +6,9 @@ use crate::args::BenchFile;
 use crate::commands::experiment::own_exe;
 use crate::failure::Failure;
 use pagewise_kernel::dirs;
-use pagewise_measure::file::{self, Asked, Launcher, Origin, OriginError, Plan};
+use pagewise_measure::file::{self, Asked, Content, Launcher, Origin, OriginError, Plan};
 use pagewise_measure::{PriceError, Progress};
+use pagewise_model::choice::{BLOCK_UNIT, LARGEST_BLOCK};
 use pagewise_model::file::{Cell, Copies, Part, Point, Readings};
 use pagewise_model::{Bytes, Fact, Measured};
 use std::path::PathBuf;
@@ -18,9 +19,6 @@ const FILE_READER: &str = "__file-reader";
 /// Sizes of a file of our own.
 const USUAL: Bytes = Bytes::mib(512);
 const QUICK: Bytes = Bytes::mib(64);
-/// Blocks are multiples of this, and at most so large.
-const BLOCK_UNIT: Bytes = Bytes(512);
-const LARGEST_BLOCK: Bytes = Bytes::mib(1);
 
 /// Reads, judges, keeps and shows.
 pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
@@ -104,7 +102,7 @@ fn directory(args: &BenchFile) -> PathBuf {
     args.dir.clone().unwrap_or_else(cache)
 }
 
-fn no_file(error: &OriginError) -> Failure {
+pub(in crate::commands) fn no_file(error: &OriginError) -> Failure {
     let text = error.to_string();
     let failure = match error {
         OriginError::NoRoom { .. } => Failure::unfit(text),
@@ -172,19 +170,35 @@ fn copies(args: &BenchFile, conduct: &Conduct, warnings: &mut Vec<String>) -> Op
 
 /// Reads all cells of `plan`; nothing when the user wanted no more before the file was there.
 fn read(conduct: &Conduct, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
+    open(conduct, origin)?.map(|content| read_all(conduct, plan, &content)).transpose()
+}
+
+/// The file, written if it is our own; nothing when the user wanted no more before it was there.
+pub(in crate::commands) fn open(
+    conduct: &Conduct,
+    origin: Origin,
+) -> Result<Option<Content>, Failure> {
     conduct.show("writing the file");
-    let content = match origin.open(&|| conduct.is_stopped()) {
-        Err(OriginError::Interrupted) => return Ok(None),
-        opened => opened.map_err(|error| no_file(&error))?,
-    };
+    match origin.open(&|| conduct.is_stopped()) {
+        Err(OriginError::Interrupted) => Ok(None),
+        opened => opened.map(Some).map_err(|error| no_file(&error)),
+    }
+}
+
+/// Reads all cells of `plan` out of `content`.
+pub(in crate::commands) fn read_all(
+    conduct: &Conduct,
+    plan: &Plan,
+    content: &Content,
+) -> Result<Readings, Failure> {
     let launcher = Launcher { exe: own_exe()?, args: vec![FILE_READER.into()] };
     let text = |p: &Progress<'_, Cell>| {
         let (cell, order) = (p.point, p.point.order.label());
         let (part, arm, state) = (cell.part.label(), cell.arm.label(), cell.residency.label());
         format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total)
     };
-    let read = conduct.measure(text, |company| file::run(plan, &content, &launcher, company));
-    read.map(Some).map_err(|error| Failure::usage(error.to_string()))
+    let read = conduct.measure(text, |company| file::run(plan, content, &launcher, company));
+    read.map_err(|error| Failure::usage(error.to_string()))
 }
 
 #[cfg(test)]

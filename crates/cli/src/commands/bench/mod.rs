@@ -1,6 +1,6 @@
 //! `pagewise bench`
 
-mod file;
+pub(super) mod file;
 mod memory;
 mod pin;
 mod pipe;
@@ -9,6 +9,8 @@ mod rungs;
 mod samples;
 mod sitting;
 mod tlb;
+
+pub(super) use sitting::Conduct;
 
 use crate::args::{Bench, BenchKind};
 use crate::failure::Failure;
@@ -40,7 +42,7 @@ pub(super) fn serve_file_reader() -> Result<ExitCode, Failure> {
 }
 
 /// In order, each once.
-fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+pub(super) fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all.sort_unstable();
     all.dedup();
     all

@@ -32,9 +32,9 @@ pub(super) struct Start<'a> {
 }
 
 /// What a measurement is conducted with.
-pub(super) struct Conduct {
+pub(in crate::commands) struct Conduct {
     /// Of all orders.
-    pub(super) seed: u64,
+    pub(in crate::commands) seed: u64,
     display: Display,
     stop: Arc<AtomicBool>,
 }
@@ -63,7 +63,7 @@ impl<'a> Start<'a> {
     pub(super) fn sit(self) -> Result<Sitting<'a>, Failure> {
         let Self { out, at, started_unix_ns, id, seed } = self;
         let lock = lock()?;
-        let conduct = Conduct { seed, display: Display::new(out.quiet), stop: stop_flag()? };
+        let conduct = Conduct::new(seed, out.quiet)?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started_unix_ns, &words);
         run.environment = environment();
@@ -73,18 +73,28 @@ impl<'a> Start<'a> {
 }
 
 impl Conduct {
+    /// From now on signals stop the measurement.
+    pub(in crate::commands) fn new(seed: u64, quiet: bool) -> Result<Self, Failure> {
+        Ok(Self { seed, display: Display::new(quiet), stop: stop_flag()? })
+    }
+
+    /// The display is gone.
+    pub(in crate::commands) fn finish(&self) {
+        self.display.finish();
+    }
+
     /// Says what is done now.
-    pub(super) fn show(&self, message: &str) {
+    pub(in crate::commands) fn show(&self, message: &str) {
         self.display.show(message);
     }
 
     /// Whether the user wants no more.
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(in crate::commands) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Does `work`, which says before each sample how far it is, in the words of `text`.
-    pub(super) fn measure<P, T>(
+    pub(in crate::commands) fn measure<P, T>(
         &self,
         text: impl Fn(&Progress<'_, P>) -> String,
         work: impl FnOnce(Company<'_, P>) -> T,
@@ -109,7 +119,7 @@ impl Sitting<'_> {
     /// Keeps and shows the run; `any` says whether anything was measured.
     pub(super) fn conclude(self, any: bool) -> Result<ExitCode, Failure> {
         let Self { out, at, conduct, mut run, .. } = self;
-        conduct.display.finish();
+        conduct.finish();
         if conduct.is_stopped() {
             run.outcome = Some(Outcome::Interrupted);
         }

@@ -1,0 +1,252 @@
+//! `pagewise choose`
+
+use super::bench::file::{no_file, open, read_all};
+use super::bench::{Conduct, once_each};
+use super::cache::{looked, show};
+use super::experiment::{INTERRUPTED, identity, lock};
+use crate::args::Choose;
+use crate::failure::{Failure, UNFIT};
+use crate::terminal;
+use pagewise_judge::choice::{Occasion, calibrate, reasons};
+use pagewise_judge::file::judge;
+use pagewise_kernel::clock;
+use pagewise_kernel::lock::ExperimentLock;
+use pagewise_lanes::choose::{ChooseError, KeptPrices, Place, Subject};
+use pagewise_measure::PriceError;
+use pagewise_measure::file::{CALIBRATED, Origin, Plan, calibration_file, lies_huge};
+use pagewise_model::Nanos;
+use pagewise_model::choice::{Choice, Demand, FolioClass, Sitting, Trial};
+use pagewise_model::file::{Arm, Readings};
+use pagewise_model::run::{Run, RunKind};
+use std::process::ExitCode;
+
+/// Prices take no longer than this, and what is not read by then does not matter, up to this share.
+const LIMIT: Nanos = Nanos::secs(18);
+const MOST_MISSED: f64 = 0.1;
+
+/// Predicts, and says which way to take.
+pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let subject = Subject::open(&args.file).map_err(|error| failure(&error))?;
+    let demand = demand(args);
+    if let Some(why) = demand.objection(subject.size()) {
+        return Err(failure(&ChooseError::Demand(why)));
+    }
+    if args.measure && subject.state().cached_share < 1.0 {
+        return Err(Failure::unfit("only part of the file is cached, and the rest comes but once")
+            .with_help("read it first: cat FILE >/dev/null; or measure without --measure"));
+    }
+    let mut warnings = Vec::new();
+    let kept = if args.calibrate { None } else { subject.place().kept() };
+    let bench = if kept.is_none() || args.measure { Some(Bench::new(args)?) } else { None };
+    let prices = match (kept, &bench) {
+        (Some(kept), _) => kept,
+        (None, Some(bench)) => bench.prices(subject.place(), &mut warnings)?,
+        (None, None) => return Err(Failure::usage("no prices were taken")),
+    };
+    if !subject.place().is_own {
+        let directory = subject.place().directory.display();
+        warnings.push(format!(
+            "the prices are those of files in {directory}: beside this one nothing may be written"
+        ));
+    }
+    let choice = subject.choose_by(&prices, &demand, &arms(args));
+    let mut choice = choice.map_err(|error| failure(&error))?;
+    if let Some(bench) = bench.as_ref().filter(|_| args.measure) {
+        choice.trials = bench.trials(args, &choice)?;
+    }
+    choice.reasons = reasons(&choice);
+    let is_any = choice.best().is_some();
+    let run = Run { choice: Some(choice), warnings, ..looked(RunKind::Choose, start) };
+    show(&run, args.json)?;
+    Ok(ExitCode::from(if is_any { 0 } else { UNFIT }))
+}
+
+fn demand(args: &Choose) -> Demand {
+    Demand {
+        order: args.order.into(),
+        block_bytes: args.block,
+        passes: args.passes,
+        threads: args.threads,
+    }
+}
+
+/// The ways that may be chosen.
+fn arms(args: &Choose) -> Vec<Arm> {
+    if args.arm.is_empty() {
+        return Arm::ALL.to_vec();
+    }
+    once_each(args.arm.iter().map(|arm| (*arm).into()).collect())
+}
+
+fn failure(error: &ChooseError) -> Failure {
+    Failure::usage(error.to_string()).with_help(error.help())
+}
+
+/// What cannot be planned here.
+fn unplanned(error: &PriceError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+/// What measures, while nobody else does.
+struct Bench {
+    _lock: ExperimentLock,
+    conduct: Conduct,
+    started_unix_ns: u64,
+    quiet: bool,
+}
+
+impl Bench {
+    fn new(args: &Choose) -> Result<Self, Failure> {
+        let (started_unix_ns, _) = identity(&[]);
+        let seed = args.seed.unwrap_or(started_unix_ns);
+        let (lock, conduct) = (lock()?, Conduct::new(seed, args.quiet)?);
+        Ok(Self { _lock: lock, conduct, started_unix_ns, quiet: args.quiet })
+    }
+
+    fn announce(&self, text: &str) {
+        if !self.quiet {
+            terminal::complain(text);
+        }
+    }
+
+    /// Fails when the user wants no more.
+    fn check(&self) -> Result<(), Failure> {
+        if self.conduct.is_stopped() {
+            self.conduct.finish();
+            return Err(Failure::usage("interrupted before it was known").with_code(INTERRUPTED));
+        }
+        Ok(())
+    }
+
+    /// Takes the prices of a place and keeps them.
+    fn prices(&self, place: &Place, warnings: &mut Vec<String>) -> Result<KeptPrices, Failure> {
+        let began = clock::now();
+        self.announce(&format!(
+            "taking the prices of reading on {}: under 20 s, once a week",
+            place.key.file_system()
+        ));
+        let mut sittings = Vec::new();
+        for folios in CALIBRATED {
+            match self.sittings(place, folios, began + LIMIT) {
+                Ok(read) => sittings.extend(read),
+                // Without the file that all others fall back to there are no prices.
+                Err(error) if sittings.is_empty() => return Err(error),
+                Err(error) => {
+                    warnings.push(format!("no prices for files on {}: {error}", folios.label()));
+                }
+            }
+            self.check()?;
+        }
+        self.conduct.finish();
+        let took_ns = Nanos(clock::now().0.saturating_sub(began.0));
+        let occasion = Occasion { key: place.key.clone(), unix_ns: self.started_unix_ns, took_ns };
+        let calibration = calibrate(&sittings, occasion)
+            .ok_or_else(|| Failure::unfit("no way to read a file could be measured here"))?;
+        if calibration.missed_share > MOST_MISSED {
+            warnings.push(format!(
+                "the machine is too busy for its prices: {:.0}% of what they need was not read in \
+                 time; they are not kept",
+                100.0 * calibration.missed_share
+            ));
+        } else if let Err(error) = place.keep(&calibration) {
+            warnings.push(format!("the prices are not kept: {error}"));
+        }
+        Ok(KeptPrices { calibration, age: Nanos(0) })
+    }
+
+    /// The readings of one file; none where the file system does not hold files so.
+    fn sittings(
+        &self,
+        place: &Place,
+        folios: FolioClass,
+        end: Nanos,
+    ) -> Result<Vec<Sitting>, Failure> {
+        let origin = calibration_file(&place.directory, folios).map_err(|error| no_file(&error))?;
+        let plans = Plan::calibration(self.conduct.seed, folios, origin.size());
+        let plans = plans.map_err(|error| unplanned(&error))?;
+        let Some(content) = open(&self.conduct, origin)? else { return Ok(Vec::new()) };
+        if folios == FolioClass::Huge && !lies_huge(&content) {
+            return Ok(Vec::new());
+        }
+        let read = |plan: Plan| {
+            let plan = plan.within(Nanos(end.0.saturating_sub(clock::now().0)));
+            Ok(Sitting { folios, readings: read_all(&self.conduct, &plan, &content)? })
+        };
+        plans.into_iter().map(read).collect()
+    }
+
+    /// Every way that has a forecast, as it is on the file itself.
+    fn trials(&self, args: &Choose, choice: &Choice) -> Result<Vec<Trial>, Failure> {
+        let origin = Origin::given(&args.file, args.block).map_err(|error| no_file(&error))?;
+        let arms: Vec<Arm> = choice.forecasts.iter().map(|forecast| forecast.arm).collect();
+        let (seed, size) = (self.conduct.seed, origin.size());
+        let plan = Plan::situation(seed, &arms, &choice.demand, size, args.repeats);
+        let plan = plan.map_err(|error| unplanned(&error))?;
+        let cost = plan.cost();
+        self.announce(&format!(
+            "{} ways, {} fresh processes, about {}, at most {}",
+            cost.cells, cost.processes, cost.about_ns, cost.cap_ns
+        ));
+        let Some(content) = open(&self.conduct, origin)? else { return Ok(Vec::new()) };
+        let readings = read_all(&self.conduct, &plan, &content)?;
+        self.check()?;
+        self.conduct.finish();
+        Ok(trials(&readings))
+    }
+}
+
+/// The times of the ways that did what they were asked for, and why others have none.
+fn trials(readings: &Readings) -> Vec<Trial> {
+    let judgement = judge(readings);
+    let trial = |(at, point): (usize, &pagewise_model::file::Point)| match judgement.refusal(at) {
+        Some(why) => {
+            Trial { arm: point.cell.arm, total_ns: Vec::new(), refused: Some(why.to_owned()) }
+        }
+        None => Trial {
+            arm: point.cell.arm,
+            total_ns: point.samples.iter().map(|sample| sample.total_ns()).collect(),
+            refused: point.refused.clone(),
+        },
+    };
+    readings.points.iter().enumerate().map(trial).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use pagewise_model::Bytes;
+    use pagewise_model::walk::Order;
+
+    fn parse(words: &[&str]) -> Choose {
+        let line = ["pagewise", "choose", "file"].iter().chain(words);
+        let Command::Choose(args) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not choose")
+        };
+        args
+    }
+
+    #[test]
+    fn words_become_a_demand() {
+        let plain = parse(&[]);
+        let usual = demand(&plain);
+        assert_eq!((usual.order, usual.block_bytes), (Order::Sequential, Bytes::kib(64)));
+        assert_eq!((usual.passes, usual.threads, arms(&plain).len()), (1, 1, Arm::ALL.len()));
+        let some = parse(&[
+            "--order=seq",
+            "--block=512",
+            "--passes=9",
+            "--threads=3",
+            "--arm=mmap,read,mmap",
+            "--measure",
+            "--repeats=2",
+        ]);
+        let wanted = demand(&some);
+        assert_eq!((wanted.block_bytes, wanted.passes, wanted.threads), (Bytes(512), 9, 3));
+        assert_eq!((wanted.order, arms(&some)), (Order::Sequential, vec![Arm::Read, Arm::Map]));
+        assert_eq!(demand(&parse(&["--order", "random"])).order, Order::Random);
+    }
+}

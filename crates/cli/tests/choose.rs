@@ -1,0 +1,206 @@
+//! `choose` by prices of known truth, and by prices that are taken here; interrupted.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+
+use helper::{Place, await_gone, experiment, once_free, only_turn, said};
+use pagewise_lanes::choose::{Arm, Calibration, Choice, FolioClass, Order, Subject};
+use pagewise_model::choice::{Phase, Price, PriceList, Term};
+use pagewise_model::run::Run;
+use pagewise_model::{Bytes, Nanos, PageSize};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const SIZE: Bytes = Bytes::mib(4);
+
+/// A file in a place of its own, whose cache directory is there as well.
+struct Ground {
+    place: Place,
+    file: PathBuf,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let place = Place::new();
+        let file = place.path().join("data");
+        std::fs::write(&file, vec![7; SIZE.0 as usize]).unwrap();
+        // On the disk, so that it can be dropped and counted.
+        std::fs::File::open(&file).unwrap().sync_all().unwrap();
+        Self { place, file }
+    }
+
+    fn choose(&self, words: &[&str]) -> Command {
+        let file = self.file.display().to_string();
+        let mut command = self.place.pagewise(&[&["choose", file.as_str()], words].concat());
+        command.env("XDG_CACHE_HOME", self.place.path());
+        command
+    }
+
+    /// The choice that is printed.
+    fn choice(&self, words: &[&str]) -> Choice {
+        let done = self.choose(&[words, &["--json"]].concat()).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+        assert_eq!(said(&done.stderr), "", "nothing is taken anew");
+        Run::from_json(&done.stdout).unwrap().choice.unwrap()
+    }
+
+    /// Keeps prices for it: a call takes 1 us, its byte 0.1 ns; a page of a mapping 1 us once and 50 ns
+    /// each time; in place half of that. A page of the device takes 10 us, a read past the cache 20 us.
+    fn keep(&self) {
+        let subject = Subject::open(&self.file).unwrap();
+        let byte = 50.0 / subject.size().0 as f64 * subject.size().pages(PageSize::BASE_4K) as f64;
+        let mut lists = vec![
+            list(Phase::Pass, Arm::Pread, &[(Term::Block, 1000.0), (Term::Byte, 0.1)]),
+            list(Phase::Pass, Arm::Map, &[(Term::Byte, byte)]),
+            list(Phase::Pass, Arm::Place, &[(Term::Byte, byte / 2.0)]),
+            list(Phase::Device, Arm::Direct, &[(Term::Block, 20_000.0)]),
+        ];
+        for arm in [Arm::Pread, Arm::Map, Arm::Place] {
+            let first = if arm.is_mapped() { 1000.0 } else { 0.0 };
+            lists.push(list(Phase::First, arm, &[(Term::Page, first)]));
+            lists.extend([Phase::SetUp, Phase::TearDown].map(|phase| list(phase, arm, &[])));
+            lists.push(list(Phase::Device, arm, &[(Term::Page, 10_000.0)]));
+        }
+        let calibration = Calibration {
+            key: subject.place().key.clone(),
+            cpus: 1,
+            base_page_bytes: PageSize::BASE_4K,
+            taken_unix_ns: 0,
+            took_ns: Nanos::secs(17),
+            processes: 600,
+            missed_share: 0.0,
+            error_share: 0.05,
+            lists,
+            sharing: Vec::new(),
+        };
+        let cache = self.place.path().join("pagewise");
+        std::fs::create_dir(&cache).unwrap();
+        std::fs::set_permissions(&cache, PermissionsExt::from_mode(0o700)).unwrap();
+        let kept = cache.join(subject.place().kept_in.file_name().unwrap());
+        std::fs::write(&kept, serde_json::to_vec(&calibration).unwrap()).unwrap();
+        std::fs::set_permissions(&kept, PermissionsExt::from_mode(0o600)).unwrap();
+    }
+}
+
+fn list(phase: Phase, arm: Arm, prices: &[(Term, f64)]) -> PriceList {
+    let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
+    PriceList { phase, arm, order: None, folios: Some(FolioClass::Piece), prices }
+}
+
+fn is_near(found: f64, known: f64) -> bool {
+    (found / known - 1.0).abs() < 1e-6
+}
+
+#[test]
+fn known_prices_decide_and_their_age_is_told() {
+    let ground = Ground::new();
+    ground.keep();
+    // 1024 pages: one pass of calls takes 8192 us and 0.42 ms in blocks of 512 bytes.
+    let small = ground.choice(&["--block=512", "--order=seq"]);
+    let found: Vec<(Arm, f64)> = small.forecasts.iter().map(|f| (f.arm, f.total_ns)).collect();
+    assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), [Arm::Place, Arm::Map, Arm::Pread]);
+    for ((_, found), known) in found.iter().zip([1_049_600.0, 1_075_200.0, 8_611_430.4]) {
+        assert!(is_near(*found, known), "{found} for {known}");
+    }
+    assert_eq!((small.state.size_bytes, small.state.cached_share), (SIZE, 1.0));
+    assert!(small.reasons[0].starts_with("A mapping used in place should take 1.0 ms"));
+    let large = ground.choice(&["--block=64K", "--order=random"]);
+    assert_eq!((large.best().unwrap().arm, large.demand.order), (Arm::Pread, Order::Random));
+    let again = ground.choice(&["--block=64K", "--passes=20", "--arm=pread,mmap"]);
+    assert_eq!(again.forecasts.len(), 2);
+    assert_eq!(again.best().unwrap().arm, Arm::Map, "what is mapped once serves all passes");
+    let text = said(&ground.choose(&["--block=512"]).output().unwrap().stdout);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["4.0 MiB, all of it cached", "600 processes in 17.00 s", " old (", "place "] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn what_is_not_cached_counts() {
+    let ground = Ground::new();
+    ground.keep();
+    let file = std::fs::File::open(&ground.file).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let cold = ground.choice(&["--block=1M"]);
+    if cold.state.cached_share > 0.0 {
+        println!("SKIP what_is_not_cached_counts: the file system keeps what is dropped");
+        return;
+    }
+    // Past the cache four reads are enough.
+    assert_eq!(cold.best().unwrap().arm, Arm::Direct);
+    assert!(is_near(cold.best().unwrap().total_ns, 80_000.0), "{cold:?}");
+    let pread = cold.forecasts.iter().find(|f| f.arm == Arm::Pread).unwrap();
+    assert!(is_near(pread.parts.device_ns, 10_240_000.0), "{pread:?}");
+    let refused = ground.choose(&["--measure"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(said(&refused.stderr).contains("only part of the file is cached"));
+}
+
+#[test]
+fn a_way_without_prices_is_not_chosen() {
+    let ground = Ground::new();
+    ground.keep();
+    let done = ground.choose(&["--arm=io-uring"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(3), "{}", said(&done.stderr));
+    assert!(said(&done.stdout).starts_with("Nothing is chosen"), "{}", said(&done.stdout));
+}
+
+#[test]
+fn prices_are_taken_once_and_every_way_is_measured() {
+    let _turn = only_turn();
+    let ground = Ground::new();
+    let words = ["--block=16K", "--passes=2", "--json", "--measure", "--repeats=1"];
+    let Some(done) = experiment(|| ground.choose(&words)) else { return };
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    assert!(said(&done.stderr).contains("taking the prices"), "{}", said(&done.stderr));
+    let run = Run::from_json(&done.stdout).unwrap();
+    let choice = run.choice.unwrap();
+    assert!(choice.calibration_processes > 0 && choice.calibration_age_ns == Nanos(0));
+    let (forecasts, trials) = (&choice.forecasts, &choice.trials);
+    assert!(!forecasts.is_empty() && trials.len() == forecasts.len(), "{choice:?}");
+    assert!(forecasts.is_sorted_by(|a, b| a.total_ns <= b.total_ns));
+    for forecast in forecasts {
+        assert!(is_near(forecast.parts.total_ns(), forecast.total_ns), "{forecast:?}");
+        let trial = trials.iter().find(|trial| trial.arm == forecast.arm).unwrap();
+        assert_eq!((trial.total_ns.len(), &trial.refused), (1, &None), "{trial:?}");
+    }
+    assert!(choice.reasons.last().unwrap().starts_with("Measured, it took "));
+    if run.warnings.iter().any(|warning| warning.contains("too busy")) {
+        println!("SKIP what is kept: {:?}", run.warnings);
+        return;
+    }
+    let again = ground.choice(&["--block=16K", "--passes=2"]);
+    assert!(again.calibration_age_ns > Nanos(0) && again.trials.is_empty());
+    assert_eq!(again.forecasts.len(), forecasts.len());
+}
+
+#[test]
+fn an_interrupt_keeps_nothing() {
+    let _turn = only_turn();
+    let ground = Ground::new();
+    let interrupted = || {
+        let mut front =
+            ground.choose(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said_first = String::new();
+        BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
+        if said_first.contains("another experiment runs") {
+            front.wait().unwrap();
+            return None;
+        }
+        assert!(said_first.contains("taking the prices"), "{said_first}");
+        kill_process(Pid::from_child(&front), Signal::INT).unwrap();
+        Some(front.wait_with_output().unwrap())
+    };
+    let Some(done) = once_free(interrupted) else { return };
+    assert_eq!((done.status.code(), said(&done.stdout)), (Some(130), String::new()));
+    assert!(await_gone(&ground.place), "a reader was left behind");
+    let cache = ground.place.path().join("pagewise");
+    let kept = std::fs::read_dir(cache).unwrap().flatten().map(|entry| entry.file_name());
+    let kept: Vec<_> = kept.filter(|name| name.to_string_lossy().starts_with("choose")).collect();
+    assert!(kept.is_empty(), "{kept:?}");
+}

@@ -1,0 +1,302 @@
+//! From readings to prices, phase by phase.
+
+use super::least::{Row, prices};
+use crate::file::refusals;
+use pagewise_model::choice::{
+    Calibration, CalibrationKey, Demand, FileState, FolioClass, Phase, Price, PriceList, Sharing,
+    Sitting, Term, Work, amounts,
+};
+use pagewise_model::file::{Arm, Cell, Point, Residency, Sample};
+use pagewise_model::measured::median;
+use pagewise_model::walk::Order;
+use pagewise_model::{Nanos, PageSize};
+
+/// The shortest time whose error is taken as a share of itself: below it is the clock's and chance's.
+const SHORTEST: f64 = 2000.0;
+
+/// Where and when readings were taken.
+#[derive(Debug, Clone)]
+pub struct Occasion {
+    /// What they hold for.
+    pub key: CalibrationKey,
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// How long it took.
+    pub took_ns: Nanos,
+}
+
+/// The prices that `sittings` show; none where not one way was read to its end on the file of pieces.
+#[must_use]
+pub fn calibrate(sittings: &[Sitting], occasion: Occasion) -> Option<Calibration> {
+    let taken = Taken::of(sittings);
+    let first = sittings.first()?;
+    let mut found = Calibration {
+        key: occasion.key,
+        cpus: u32::try_from(first.readings.cpus.len()).unwrap_or(u32::MAX),
+        base_page_bytes: first.readings.base_page_bytes,
+        taken_unix_ns: occasion.unix_ns,
+        took_ns: occasion.took_ns,
+        processes: u32::try_from(taken.processes()).unwrap_or(u32::MAX),
+        missed_share: taken.missed_share(sittings),
+        error_share: 0.0,
+        lists: taken.alone(first.readings.base_page_bytes),
+        sharing: Vec::new(),
+    };
+    found.sharing = taken.together(&found);
+    let device = taken.device(&found);
+    found.lists.extend(device);
+    found.error_share = taken.error_share(&found)?;
+    Some(found)
+}
+
+/// A cell whose processes did what they were asked for. Whatever disturbs a process only adds to its time,
+/// so of several the quickest counts, phase by phase.
+#[derive(Clone, Copy)]
+struct One<'a> {
+    folios: FolioClass,
+    cell: &'a Cell,
+    samples: &'a [Sample],
+}
+
+impl One<'_> {
+    /// The least of what `time` picks.
+    fn least(&self, time: impl Fn(&Sample) -> Option<Nanos>) -> Option<f64> {
+        self.samples.iter().filter_map(time).min().map(|ns| ns.0 as f64)
+    }
+
+    /// The time of a pass, from 0.
+    fn pass(&self, nth: usize) -> Option<f64> {
+        self.least(|sample| sample.pass_ns.get(nth).copied())
+    }
+
+    fn is_warm(&self) -> bool {
+        self.cell.residency == Residency::Warm
+    }
+}
+
+/// All of them.
+struct Taken<'a>(Vec<One<'a>>);
+
+impl<'a> Taken<'a> {
+    fn of(sittings: &'a [Sitting]) -> Self {
+        let whole = |sitting: &'a Sitting| -> Vec<One<'a>> {
+            let Sitting { folios, readings } = sitting;
+            let refused = refusals(readings);
+            let points = readings.points.iter().enumerate();
+            let read = points.filter(|(at, point)| {
+                !point.samples.is_empty() && !refused.iter().any(|r| r.point == *at)
+            });
+            let one = |(_, point): (usize, &'a Point)| One {
+                folios: *folios,
+                cell: &point.cell,
+                samples: &point.samples,
+            };
+            read.map(one).collect()
+        };
+        Self(sittings.iter().flat_map(whole).collect())
+    }
+
+    /// What was not read of the cells of those ways that can be read here.
+    fn missed_share(&self, sittings: &[Sitting]) -> f64 {
+        let points = sittings.iter().flat_map(|sitting| &sitting.readings.points);
+        let can = |point: &&Point| self.0.iter().any(|one| one.cell.arm == point.cell.arm);
+        let (missed, all) = points.filter(can).fold((0, 0), |(missed, all), point| {
+            (missed + u32::from(point.samples.is_empty()), all + 1)
+        });
+        f64::from(missed) / f64::from(all.max(1))
+    }
+
+    /// How many processes they are.
+    fn processes(&self) -> usize {
+        self.0.iter().map(|one| one.samples.len()).sum()
+    }
+
+    fn some(&self, which: impl Fn(&One<'a>) -> bool) -> Vec<One<'a>> {
+        self.0.iter().filter(|one| which(one)).copied().collect()
+    }
+
+    /// What one thread pays on a warm file, for every way, order and kind of folios.
+    fn alone(&self, page: PageSize) -> Vec<PriceList> {
+        let mut lists = Vec::new();
+        for folios in FolioClass::ALL {
+            let here =
+                |one: &One<'_>| one.folios == folios && one.is_warm() && one.cell.threads == 1;
+            for arm in Arm::ALL {
+                let of = |phase: Phase| {
+                    let stands = |one: &One<'_>| phase.stand_in(one.cell.arm) == arm;
+                    self.some(|one| here(one) && stands(one))
+                };
+                for end in [SET_UP, TEAR_DOWN] {
+                    lists.extend(fixed(arm, folios, end, &of(end.0), page));
+                }
+                for order in [Order::Sequential, Order::Random] {
+                    let at = |phase| {
+                        let mut of = of(phase);
+                        of.retain(|one| one.cell.order == order);
+                        of
+                    };
+                    lists.extend(first(arm, order, folios, &at(Phase::First), page));
+                    lists.extend(pass(arm, order, folios, &at(Phase::Pass), page));
+                }
+            }
+        }
+        lists
+    }
+
+    /// How far the passes of several threads are from the part that is theirs.
+    fn together(&self, found: &Calibration) -> Vec<Sharing> {
+        let mut all = Vec::new();
+        for arm in Arm::ALL {
+            for order in [Order::Sequential, Order::Random] {
+                let of = self.some(|one| {
+                    let cell = one.cell;
+                    one.is_warm() && cell.threads > 1 && (cell.arm, cell.order) == (arm, order)
+                });
+                all.extend(sharing(arm, order, &of, found));
+            }
+        }
+        all
+    }
+
+    /// What a cold cell takes beyond what it should take warm.
+    fn device(&self, found: &Calibration) -> Vec<PriceList> {
+        let mut lists = Vec::new();
+        for arm in Arm::ALL {
+            for order in [Order::Sequential, Order::Random] {
+                let of = self
+                    .some(|one| !one.is_warm() && (one.cell.arm, one.cell.order) == (arm, order));
+                let terms = &Term::DEVICE;
+                let more = |one: &One<'_>| {
+                    let warm = if arm == Arm::Direct { 0.0 } else { forecast(found, one)? };
+                    let total = one.least(|sample| Some(sample.total_ns()))?;
+                    Some(row(one, terms, (total - warm, total), found.base_page_bytes))
+                };
+                let rows: Vec<Row> = of.iter().filter_map(more).collect();
+                lists.extend(list((Phase::Device, arm), (Some(order), None), terms, &rows));
+            }
+        }
+        lists
+    }
+
+    /// Median over all warm processes of how far their forecast is off.
+    fn error_share(&self, found: &Calibration) -> Option<f64> {
+        let off = |one: &One<'a>| {
+            let forecast = forecast(found, one)?;
+            let of = |sample: &Sample| (forecast / sample.total_ns().0.max(1) as f64 - 1.0).abs();
+            Some(one.samples.iter().map(of).collect::<Vec<f64>>())
+        };
+        let warm = self.0.iter().filter(|one| one.is_warm());
+        median(&warm.filter_map(off).flatten().collect::<Vec<f64>>())
+    }
+}
+
+/// What a process should have taken, warm.
+fn forecast(found: &Calibration, one: &One<'_>) -> Option<f64> {
+    let state = FileState::cached(one.cell.span_bytes, one.folios);
+    Some(found.forecast(one.cell.arm, &Demand::of(one.cell), &state)?.total_ns)
+}
+
+/// What a process took of some terms, with what an error is a share of.
+fn row(one: &One<'_>, terms: &[Term], (took, scale): (f64, f64), page: PageSize) -> Row {
+    let demand = Demand::of(one.cell);
+    let amount = |term: &Term| amounts(*term, &demand, one.cell.span_bytes, page);
+    Row { amounts: terms.iter().map(amount).collect(), took, scale: scale.max(SHORTEST) }
+}
+
+/// The fit of `rows`; none without any.
+fn list(
+    (phase, arm): (Phase, Arm),
+    (order, folios): (Option<Order>, Option<FolioClass>),
+    terms: &[Term],
+    rows: &[Row],
+) -> Option<PriceList> {
+    if rows.is_empty() {
+        return None;
+    }
+    let found = prices(rows, terms.len());
+    let priced = terms.iter().zip(found).filter(|(_, ns)| *ns > 0.0);
+    let prices = priced.map(|(term, ns)| Price { term: *term, ns }).collect();
+    Some(PriceList { phase, arm, order, folios, prices })
+}
+
+/// A phase that is timed by itself.
+type End = (Phase, fn(&Sample) -> Nanos);
+const SET_UP: End = (Phase::SetUp, |sample| sample.set_up_ns);
+const TEAR_DOWN: End = (Phase::TearDown, |sample| sample.tear_down_ns);
+
+/// Set-up or tear-down: pages count where a mapping has them, the block where queues have buffers.
+fn fixed(
+    arm: Arm,
+    folios: FolioClass,
+    (phase, time): End,
+    of: &[One<'_>],
+    page: PageSize,
+) -> Option<PriceList> {
+    let counts = |term: &Term| match term {
+        Term::Page => arm.is_mapped(),
+        Term::BufferByte => matches!(arm, Arm::Uring | Arm::UringFixed),
+        _ => true,
+    };
+    let terms: Vec<Term> = Term::FIXED.into_iter().filter(counts).collect();
+    let took = |one: &One<'_>| one.least(|sample| Some(time(sample)));
+    let rows: Vec<Row> = of
+        .iter()
+        .filter_map(|one| Some(row(one, &terms, (took(one)?, took(one)?), page)))
+        .collect();
+    list((phase, arm), (None, Some(folios)), &terms, &rows)
+}
+
+/// What the first pass takes more than the second.
+fn first(
+    arm: Arm,
+    order: Order,
+    folios: FolioClass,
+    of: &[One<'_>],
+    page: PageSize,
+) -> Option<PriceList> {
+    let more = |one: &One<'_>| {
+        let (first, second) = (one.pass(0)?, one.pass(1)?);
+        Some(row(one, &Term::FIRST, (first - second, first), page))
+    };
+    let rows: Vec<Row> = of.iter().filter_map(more).collect();
+    list((Phase::First, arm), (Some(order), Some(folios)), &Term::FIRST, &rows)
+}
+
+/// Later passes.
+fn pass(
+    arm: Arm,
+    order: Order,
+    folios: FolioClass,
+    of: &[One<'_>],
+    page: PageSize,
+) -> Option<PriceList> {
+    let later = |one: &One<'_>| {
+        let took = one.pass(1)?;
+        Some(row(one, &Term::PASS, (took, took), page))
+    };
+    let rows: Vec<Row> = of.iter().filter_map(later).collect();
+    list((Phase::Pass, arm), (Some(order), Some(folios)), &Term::PASS, &rows)
+}
+
+/// How CPUs get in each other's way; none where several threads were not measured.
+fn sharing(arm: Arm, order: Order, of: &[One<'_>], found: &Calibration) -> Option<Sharing> {
+    let (mut later, mut firsts) = (Vec::new(), Vec::new());
+    for one in of {
+        let demand = Demand::of(one.cell);
+        let work = Work { demand: &demand, span_bytes: one.cell.span_bytes, folios: one.folios };
+        let (blocks, bytes) = found.pass_ns(arm, work)?;
+        let first = found.phase_ns(Phase::First, arm, work)?;
+        let threads = f64::from(demand.threads);
+        let part = 1.0 / threads.min(f64::from(found.cpus)).max(1.0);
+        let rest = 1.0 - part;
+        let (began, then) = (one.pass(0)?, one.pass(1)?);
+        let amounts = vec![threads, blocks * rest, bytes * rest];
+        later.push(Row { amounts, took: then - (blocks + bytes) * part, scale: then });
+        let took = began - then - first * part;
+        firsts.push(Row { amounts: vec![first * rest], took, scale: began });
+    }
+    let [start_ns, blocks_share, bytes_share]: [f64; 3] = prices(&later, 3).try_into().ok()?;
+    let first_share = prices(&firsts, 1).first().copied()?;
+    let is_any = !later.is_empty();
+    is_any.then_some(Sharing { arm, order, start_ns, blocks_share, bytes_share, first_share })
+}

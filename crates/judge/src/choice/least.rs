@@ -1,0 +1,246 @@
+//! Prices that are never negative and err least, as shares of what was measured.
+//!
+//! Minimised is the sum of absolute errors, each as a share: a process that was disturbed pulls no more
+//! than any other, and short times count as much as long ones. It is found by least squares with weights
+//! that are made anew from the errors (Schlossmacher, 1973); each of these by the active set of Lawson and
+//! Hanson (1974), chapter 23, on the normal equations, which are small here.
+
+/// Rounds of weights.
+const ROUNDS: u32 = 24;
+/// Errors below this share weigh alike.
+const FINE: f64 = 0.002;
+/// Below this share of the largest a pivot says nothing.
+const SINGULAR: f64 = 1e-10;
+/// Gradients below this enter nothing.
+const FLAT: f64 = 1e-12;
+/// Most steps for each term; it takes few more than one.
+const STEPS_EACH: usize = 8;
+
+/// What was measured once.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    /// How much there was of each term.
+    pub(super) amounts: Vec<f64>,
+    /// What it took.
+    pub(super) took: f64,
+    /// What its error is a share of.
+    pub(super) scale: f64,
+}
+
+/// The price of each of `count` terms; 0 for those of which there was nothing.
+pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
+    let rows: Vec<&Row> =
+        rows.iter().filter(|row| row.scale > 0.0 && row.took.is_finite()).collect();
+    let largest = |term: usize| {
+        let shares = rows.iter().map(|row| row.amounts[term] / row.scale);
+        shares.fold(0.0, f64::max)
+    };
+    // Terms count from ones to thousand millions: each is taken as a share of its largest.
+    let units: Vec<f64> = (0..count).map(largest).collect();
+    let share = |row: &Row, term: usize| {
+        if units[term] > 0.0 { row.amounts[term] / row.scale / units[term] } else { 0.0 }
+    };
+    let table: Vec<(Vec<f64>, f64)> = rows
+        .iter()
+        .map(|row| ((0..count).map(|term| share(row, term)).collect(), row.took / row.scale))
+        .collect();
+    let mut weights = vec![1.0; table.len()];
+    let mut found = vec![0.0; count];
+    for _ in 0..ROUNDS {
+        found = Squares::of(&table, &weights, count).solve();
+        for (weight, (shares, took)) in weights.iter_mut().zip(&table) {
+            *weight = 1.0 / (took - dot(shares, &found)).abs().max(FINE);
+        }
+    }
+    found
+        .iter()
+        .zip(&units)
+        .map(|(price, unit)| if *unit > 0.0 { price / unit } else { 0.0 })
+        .collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The normal equations of weighted least squares.
+struct Squares {
+    matrix: Vec<Vec<f64>>,
+    right: Vec<f64>,
+}
+
+impl Squares {
+    fn of(table: &[(Vec<f64>, f64)], weights: &[f64], count: usize) -> Self {
+        let mut squares = Self { matrix: vec![vec![0.0; count]; count], right: vec![0.0; count] };
+        for ((shares, took), weight) in table.iter().zip(weights) {
+            for (row, share) in shares.iter().enumerate() {
+                squares.right[row] += weight * share * took;
+                for (sum, other) in squares.matrix[row].iter_mut().zip(shares) {
+                    *sum += weight * share * other;
+                }
+            }
+        }
+        squares
+    }
+
+    /// The least squares of all points without a negative one.
+    fn solve(&self) -> Vec<f64> {
+        let count = self.right.len();
+        let (mut point, mut free) = (vec![0.0; count], vec![false; count]);
+        let mut tried = vec![false; count];
+        for _ in 0..STEPS_EACH * count {
+            let Some(next) = self.steepest(&point, &free, &tried) else { break };
+            free[next] = true;
+            self.settle(next, &mut point, &mut free);
+            if free[next] {
+                // The point has moved: what could not enter before may now.
+                tried.fill(false);
+            }
+            tried[next] = true;
+        }
+        point
+    }
+
+    /// Goes to the least squares of the free terms, less those that would become negative on the way; `next`
+    /// was freed last, and is no longer where it is the same as others.
+    fn settle(&self, next: usize, point: &mut Vec<f64>, free: &mut [bool]) {
+        loop {
+            let Some(target) = self.least(free) else {
+                free[next] = false;
+                return;
+            };
+            if free.iter().zip(&target).all(|(free, value)| !free || *value > 0.0) {
+                *point = target;
+                return;
+            }
+            retreat(point, &target, free);
+        }
+    }
+
+    /// The term that lessens the squares most when it grows from 0.
+    fn steepest(&self, point: &[f64], free: &[bool], tried: &[bool]) -> Option<usize> {
+        let slope = |term: usize| self.right[term] - dot(&self.matrix[term], point);
+        let open = (0..point.len()).filter(|term| !free[*term] && !tried[*term]);
+        let steep = open.filter(|term| slope(*term) > FLAT * self.right[*term].abs().max(1.0));
+        steep.max_by(|a, b| slope(*a).total_cmp(&slope(*b)))
+    }
+
+    /// The least squares with all terms but the free ones 0; none where that is no single point.
+    fn least(&self, free: &[bool]) -> Option<Vec<f64>> {
+        let terms: Vec<usize> = (0..free.len()).filter(|term| free[*term]).collect();
+        let mut rows: Vec<Vec<f64>> = terms
+            .iter()
+            .map(|row| {
+                let left = terms.iter().map(|column| self.matrix[*row][*column]);
+                left.chain([self.right[*row]]).collect()
+            })
+            .collect();
+        let size = rows.len();
+        for step in 0..size {
+            let pivot = (step..size)
+                .max_by(|a, b| rows[*a][step].abs().total_cmp(&rows[*b][step].abs()))?;
+            rows.swap(step, pivot);
+            let head = rows[step].clone();
+            if head[step].abs()
+                <= SINGULAR * self.matrix[terms[step]][terms[step]].abs().max(SINGULAR)
+            {
+                return None;
+            }
+            for row in rows.iter_mut().skip(step + 1) {
+                let part = row[step] / head[step];
+                row.iter_mut().zip(&head).for_each(|(value, head)| *value -= part * head);
+            }
+        }
+        let mut point = vec![0.0; free.len()];
+        for step in (0..size).rev() {
+            let known: f64 =
+                (step + 1..size).map(|column| rows[step][column] * point[terms[column]]).sum();
+            point[terms[step]] = (rows[step][size] - known) / rows[step][step];
+        }
+        Some(point)
+    }
+}
+
+/// Goes from `point` towards `target` until a free term reaches 0, and frees it no longer.
+fn retreat(point: &mut [f64], target: &[f64], free: &mut [bool]) {
+    let sinking = (0..point.len()).filter(|term| free[*term] && target[*term] <= 0.0);
+    let way = |term: usize| point[term] / (point[term] - target[term]).max(f64::MIN_POSITIVE);
+    let first = sinking.map(|term| (way(term), term)).min_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((part, gone)) = first else { return };
+    for ((value, target), _) in point.iter_mut().zip(target).zip(&*free).filter(|(_, free)| **free)
+    {
+        *value = (*value + part * (target - *value)).max(0.0);
+    }
+    point[gone] = 0.0;
+    free[gone] = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Rng;
+    use proptest::prelude::*;
+
+    fn rows(truth: &[f64], amounts: &[Vec<f64>], off: impl Fn(usize) -> f64) -> Vec<Row> {
+        let row = |(nth, amounts): (usize, &Vec<f64>)| {
+            let took = dot(amounts, truth) * off(nth);
+            Row { amounts: amounts.clone(), took, scale: took }
+        };
+        amounts.iter().enumerate().map(row).collect()
+    }
+
+    fn is_near(found: f64, truth: f64, share: f64) -> bool {
+        (found - truth).abs() <= share * truth.abs().max(1e-9)
+    }
+
+    #[test]
+    fn a_line_is_found_though_a_point_is_far_off() {
+        let amounts: Vec<Vec<f64>> = (1..=9).map(|n| vec![1.0, 1000.0 * f64::from(n)]).collect();
+        let found =
+            prices(&rows(&[500.0, 0.25], &amounts, |nth| if nth == 4 { 3.0 } else { 1.0 }), 2);
+        assert!(is_near(found[0], 500.0, 0.02) && is_near(found[1], 0.25, 0.02), "{found:?}");
+    }
+
+    #[test]
+    fn what_would_be_negative_is_nothing() {
+        let row = |bytes: f64, took: f64| Row { amounts: vec![1.0, bytes], took, scale: took };
+        let found = prices(&[row(10.0, 5.0), row(20.0, 15.0), row(30.0, 25.0)], 2);
+        assert!(found[0] == 0.0 && found[1] > 0.5 && found[1] < 0.9, "{found:?}");
+    }
+
+    #[test]
+    fn the_same_term_twice_and_one_of_which_there_is_nothing() {
+        let amounts: Vec<Vec<f64>> =
+            (1..=6).map(|n| vec![f64::from(n), f64::from(n), 0.0, 1.0]).collect();
+        let found = prices(&rows(&[1.0, 2.0, 9.0, 4.0], &amounts, |_| 1.0), 4);
+        assert!(is_near(found[0] + found[1], 3.0, 1e-3) && found[2] == 0.0, "{found:?}");
+        assert!(is_near(found[3], 4.0, 1e-3), "{found:?}");
+        assert_eq!(prices(&[], 2), [0.0, 0.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn known_prices_are_recovered(seed in 0_u64..1 << 32, zero in 0_usize..5) {
+            let mut rng = Rng::new(seed);
+            let mut truth: Vec<f64> = (0..5).map(|_| 0.5 + 10.0 * rng.uniform()).collect();
+            truth[zero] = 0.0;
+            let amounts: Vec<Vec<f64>> =
+                (0..40).map(|_| (0..5).map(|_| rng.uniform()).collect()).collect();
+            let exact = prices(&rows(&truth, &amounts, |_| 1.0), 5);
+            for (found, truth) in exact.iter().zip(&truth) {
+                prop_assert!((found - truth).abs() < 0.02, "{exact:?} for {truth:?}");
+            }
+            prop_assert!(exact.iter().all(|price| *price >= 0.0));
+        }
+
+        #[test]
+        fn any_rows_give_prices(values in prop::collection::vec((0.0..1e9_f64, 0.0..1e9_f64, 1e-3..1e9_f64), 0..12)) {
+            let rows: Vec<Row> = values
+                .iter()
+                .map(|(a, b, took)| Row { amounts: vec![*a, *b, 1.0], took: *took, scale: *took })
+                .collect();
+            let found = prices(&rows, 3);
+            prop_assert!(found.iter().all(|price| price.is_finite() && *price >= 0.0), "{found:?}");
+        }
+    }
+}

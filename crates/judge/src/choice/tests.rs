@@ -1,0 +1,330 @@
+//! Readings made by known prices: forecasts for what was never read are found again, exactly and through
+//! noise; and what is said of them.
+
+use super::{Occasion, calibrate, reasons};
+use crate::stats::Rng;
+use pagewise_model::choice::{
+    Calibration, CalibrationKey, Choice, Demand, FileState, FolioClass, NEAR, Phase, Price,
+    PriceList, Sharing, Sitting, Term, Trial, Work,
+};
+use pagewise_model::constructed::{cell, machine, reading, readings};
+use pagewise_model::file::{Arm, Cell, Point, Residency, Sample};
+use pagewise_model::measured::median;
+use pagewise_model::walk::Order;
+use pagewise_model::{Bytes, Nanos, PageSize};
+
+const LARGE: Bytes = Bytes::mib(64);
+const ARMS: [Arm; 5] = [Arm::Pread, Arm::Uring, Arm::Map, Arm::MapPopulate, Arm::Place];
+const ORDERS: [Order; 2] = [Order::Sequential, Order::Random];
+
+fn key() -> CalibrationKey {
+    CalibrationKey::new(&machine(), "ext4".to_owned(), 7)
+}
+
+fn occasion() -> Occasion {
+    Occasion { key: key(), unix_ns: 1, took_ns: Nanos::secs(15) }
+}
+
+fn list(
+    (phase, arm): (Phase, Arm),
+    order: Option<Order>,
+    folios: FolioClass,
+    prices: &[(Term, f64)],
+) -> PriceList {
+    let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
+    PriceList { phase, arm, order, folios: Some(folios), prices }
+}
+
+/// What a pass of a way costs; huge pages make what is mapped easier to reach.
+fn pass(arm: Arm, order: Order, folios: FolioClass) -> Vec<(Term, f64)> {
+    let (call, byte) = match arm {
+        Arm::Pread => (150.0, 0.05),
+        Arm::Uring => (220.0, 0.055),
+        Arm::Place => (6.0, 0.028),
+        _ => (12.0, 0.045),
+    };
+    let reach = if folios == FolioClass::Huge { 5.0 } else { 20.0 };
+    let lead = if order == Order::Random { 0.03 } else { 0.002 };
+    vec![
+        (Term::Block, call),
+        (Term::LeadByte, lead),
+        (Term::Byte, byte),
+        (Term::SpillByte, 0.006),
+        (Term::FarSpillByte, 0.02),
+        (Term::FarByte, 0.01),
+        (Term::Reach, if order == Order::Random { reach } else { 0.0 }),
+    ]
+}
+
+fn truth() -> Calibration {
+    let mut lists = Vec::new();
+    for folios in [FolioClass::Piece, FolioClass::Huge] {
+        let page = if folios == FolioClass::Huge { 0.5 } else { 20.0 };
+        for arm in ARMS {
+            let whole = if arm == Arm::MapPopulate { page } else { 0.0 };
+            let faults = if arm.is_mapped() { 2.0 * page - whole } else { 0.0 };
+            let buffers = if arm == Arm::Uring { 0.5 } else { 0.0 };
+            let torn = if arm.is_mapped() { page / 2.0 } else { 0.0 };
+            let set_up = [(Term::Once, 9e3), (Term::Page, whole), (Term::BufferByte, buffers)];
+            lists.push(list((Phase::SetUp, arm), None, folios, &set_up));
+            let tear_down = [(Term::Once, 5e3), (Term::Page, torn)];
+            lists.push(list((Phase::TearDown, arm), None, folios, &tear_down));
+            for order in ORDERS {
+                let first = [(Term::Page, faults), (Term::NearByte, 0.03)];
+                lists.push(list((Phase::First, arm), Some(order), folios, &first));
+                let prices = pass(arm, order, folios);
+                lists.push(list((Phase::Pass, arm), Some(order), folios, &prices));
+            }
+        }
+    }
+    for (arm, order) in ARMS.into_iter().flat_map(|arm| ORDERS.map(|order| (arm, order))) {
+        let device = [(Term::Page, 800.0), (Term::Block, 60_000.0)];
+        lists.push(list((Phase::Device, arm), Some(order), FolioClass::Piece, &device));
+    }
+    let sharing = |(arm, order)| Sharing {
+        arm,
+        order,
+        start_ns: 40_000.0,
+        blocks_share: 0.1,
+        bytes_share: 0.5,
+        first_share: if arm == Arm::Map { 0.8 } else { 0.2 },
+    };
+    Calibration {
+        key: key(),
+        cpus: 2,
+        base_page_bytes: PageSize::BASE_4K,
+        taken_unix_ns: 1,
+        took_ns: Nanos::secs(15),
+        processes: 0,
+        missed_share: 0.0,
+        error_share: 0.0,
+        lists,
+        sharing: ARMS
+            .into_iter()
+            .flat_map(|arm| ORDERS.map(|order| (arm, order)))
+            .map(sharing)
+            .collect(),
+    }
+}
+
+/// The sample of a cell that takes what `truth` says, each phase off by what `off` draws.
+fn sample(
+    truth: &Calibration,
+    cell: &Cell,
+    folios: FolioClass,
+    mut off: impl FnMut() -> f64,
+) -> Sample {
+    let mut sample = reading(*cell, Nanos(1), 1).samples.remove(0);
+    let demand = Demand { passes: 1, ..Demand::of(cell) };
+    let state = FileState {
+        cached_share: if cell.residency == Residency::Warm { 1.0 } else { 0.0 },
+        ..FileState::cached(cell.span_bytes, folios)
+    };
+    let once = truth.forecast(cell.arm, &demand, &state).unwrap().parts;
+    let pass = once.blocks_ns + once.bytes_ns + once.starts_ns;
+    let ns = |value: f64| Nanos::from_f64(value);
+    sample.set_up_ns = ns(once.set_up_ns * off());
+    sample.tear_down_ns = ns(once.tear_down_ns * off());
+    sample.pass_ns = (0..cell.passes)
+        .map(|nth| ns(off() * if nth == 0 { pass + once.first_ns + once.device_ns } else { pass }))
+        .collect();
+    sample
+}
+
+fn base(arm: Arm, order: Order, block_bytes: Bytes, span_bytes: Bytes) -> Cell {
+    Cell { order, block_bytes, span_bytes, passes: 2, ..cell(arm) }
+}
+
+/// The cells of a calibration.
+fn cells(folios: FolioClass) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (arm, order) in ARMS.into_iter().flat_map(|arm| ORDERS.map(|order| (arm, order))) {
+        for block in [512, 4 << 10, 32 << 10, 256 << 10, 1 << 20].map(Bytes) {
+            cells.push(base(arm, order, block, LARGE));
+        }
+        for block in [4, 32].map(Bytes::kib) {
+            cells.push(base(arm, order, block, NEAR));
+        }
+        if folios != FolioClass::Piece {
+            continue;
+        }
+        for (block, span) in [(4, LARGE), (64, LARGE), (64, NEAR)] {
+            cells.push(Cell { threads: 2, ..base(arm, order, Bytes::kib(block), span) });
+        }
+        for block in [16, 256].map(Bytes::kib) {
+            let (passes, residency) = (1, Residency::Cold);
+            cells.push(Cell { passes, residency, ..base(arm, order, block, Bytes::mib(8)) });
+        }
+    }
+    cells
+}
+
+fn sittings(mut off: impl FnMut() -> f64) -> Vec<Sitting> {
+    let truth = truth();
+    let mut sitting = |folios| {
+        let point = |cell: Cell| {
+            let samples = vec![sample(&truth, &cell, folios, &mut off)];
+            Point { samples, ..Point::new(cell) }
+        };
+        let mut readings = readings(cells(folios).into_iter().map(point).collect());
+        readings.cpus = vec![0, 1];
+        Sitting { folios, readings }
+    };
+    vec![sitting(FolioClass::Piece), sitting(FolioClass::Huge)]
+}
+
+/// Demands and files that no calibration has read.
+fn unseen() -> Vec<(Arm, Demand, FileState)> {
+    let mut rng = Rng::new(11);
+    let mut draw = |_| {
+        let pick = |rng: &mut Rng, count: usize| rng.below(count as u64) as usize;
+        let block_bytes = Bytes(512 << rng.below(12));
+        let demand = Demand {
+            order: ORDERS[pick(&mut rng, 2)],
+            block_bytes,
+            passes: 1 + pick(&mut rng, 5) as u32,
+            threads: 1 + pick(&mut rng, 2) as u32,
+        };
+        let folios = [FolioClass::Piece, FolioClass::Huge][pick(&mut rng, 2)];
+        let size = Bytes::mib(3 + rng.below(500));
+        (ARMS[pick(&mut rng, ARMS.len())], demand, FileState::cached(size, folios))
+    };
+    (0..200).map(&mut draw).collect()
+}
+
+fn errors(found: &Calibration) -> Vec<f64> {
+    let truth = truth();
+    let off = |(arm, demand, state): &(Arm, Demand, FileState)| {
+        let of = |c: &Calibration| c.forecast(*arm, demand, state).unwrap().total_ns;
+        (of(found) / of(&truth) - 1.0).abs()
+    };
+    unseen().iter().map(off).collect()
+}
+
+#[test]
+fn what_was_never_read_is_forecast_exactly() {
+    let found = calibrate(&sittings(|| 1.0), occasion()).unwrap();
+    let errors = errors(&found);
+    let worst = errors.iter().copied().fold(0.0, f64::max);
+    assert!(worst < 0.03 && median(&errors).unwrap() < 0.005, "{worst}, {:?}", median(&errors));
+    assert!(found.error_share < 0.005, "{}", found.error_share);
+    assert_eq!((found.cpus, found.took_ns), (2, Nanos::secs(15)));
+}
+
+#[test]
+fn noise_and_strays_do_not_carry_over() {
+    let mut rng = Rng::new(5);
+    let noisy = sittings(|| if rng.uniform() < 0.03 { 2.0 } else { 1.0 + 0.04 * rng.normal() });
+    let found = calibrate(&noisy, occasion()).unwrap();
+    let mut errors = errors(&found);
+    errors.sort_by(f64::total_cmp);
+    assert!(errors[100] < 0.04 && errors[180] < 0.12, "{} {}", errors[100], errors[180]);
+    assert!(found.error_share > 0.01 && found.error_share < 0.06, "{}", found.error_share);
+}
+
+#[test]
+fn what_is_not_cached_is_recovered() {
+    let found = calibrate(&sittings(|| 1.0), occasion()).unwrap();
+    let demand = |block_bytes| Demand { order: Order::Random, block_bytes, passes: 2, threads: 1 };
+    let half = FileState { cached_share: 0.5, ..FileState::cached(LARGE, FolioClass::Piece) };
+    for arm in [Arm::Pread, Arm::Place] {
+        for block in [4, 128].map(Bytes::kib) {
+            let of =
+                |c: &Calibration| c.forecast(arm, &demand(block), &half).unwrap().parts.device_ns;
+            let ratio = of(&found) / of(&truth());
+            assert!((ratio - 1.0).abs() < 0.02, "{arm:?} {block}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn cells_for_which_there_was_no_time_are_counted() {
+    let mut some = sittings(|| 1.0);
+    for point in some.iter_mut().flat_map(|sitting| &mut sitting.readings.points) {
+        if point.cell.block_bytes == Bytes(512) || point.cell.arm == Arm::Uring {
+            point.samples.clear();
+        }
+    }
+    let found = calibrate(&some, occasion()).unwrap();
+    // Of each of four ways that can be read one cell in 12 of the first file and one in 7 of the second.
+    assert!((found.missed_share - 2.0 / 19.0).abs() < 1e-9, "{}", found.missed_share);
+}
+
+#[test]
+fn how_cpus_share_is_recovered() {
+    let found = calibrate(&sittings(|| 1.0), occasion()).unwrap();
+    assert_eq!(found.sharing.len(), ARMS.len() * 2);
+    let of = |arm| found.sharing.iter().find(|s| s.arm == arm).unwrap();
+    assert!((of(Arm::Map).first_share - 0.8).abs() < 0.05, "{:?}", of(Arm::Map));
+    let work =
+        Demand { order: Order::Sequential, block_bytes: Bytes::kib(64), passes: 1, threads: 2 };
+    let work = Work { demand: &work, span_bytes: LARGE, folios: FolioClass::Huge };
+    let one = found.pass_ns(Arm::Place, work).unwrap();
+    let known = truth().pass_ns(Arm::Place, work).unwrap();
+    assert!((one.0 + one.1) / (known.0 + known.1) < 1.01);
+}
+
+#[test]
+fn cells_that_did_other_work_are_left_out() {
+    let mut some = sittings(|| 1.0);
+    for point in some.iter_mut().flat_map(|sitting| &mut sitting.readings.points) {
+        if point.cell.arm == Arm::Uring {
+            point.samples.iter_mut().for_each(|sample| sample.ledger.checksum += 1);
+        }
+    }
+    let found = calibrate(&some, occasion()).unwrap();
+    let (_, demand, state) = &unseen()[0];
+    assert!(found.forecast(Arm::Uring, demand, state).is_none());
+    assert!(found.missed_share == 0.0, "they are not had here, which is no lack of time");
+    assert!(found.forecast(Arm::Pread, demand, state).is_some());
+    assert!(calibrate(&[], occasion()).is_none());
+}
+
+fn choice(arms: &[Arm], demand: Demand) -> Choice {
+    let state = FileState::cached(Bytes::mib(256), FolioClass::Piece);
+    Choice {
+        path: "big.db".to_owned(),
+        demand,
+        forecasts: truth().forecasts(arms, &demand, &state),
+        state,
+        calibration_age_ns: Nanos::secs(60),
+        calibration_took_ns: Nanos::secs(15),
+        calibration_processes: 300,
+        file_system: "ext4".to_owned(),
+        error_share: 0.04,
+        trials: Vec::new(),
+        reasons: Vec::new(),
+    }
+}
+
+#[test]
+fn the_reasons_name_margin_parts_and_what_cannot_be_told() {
+    let demand =
+        Demand { order: Order::Sequential, block_bytes: Bytes::kib(4), passes: 8, threads: 1 };
+    let sentences = reasons(&choice(&ARMS, demand));
+    assert!(sentences[0].starts_with("A mapping used in place should take "), "{sentences:?}");
+    assert!(sentences[0].contains("the next best, a "), "{sentences:?}");
+    assert!(sentences[1].starts_with("It pays ") && sentences[1].contains("pread() would pay"));
+    let two = [Arm::Map, Arm::MapPopulate];
+    let sentences = reasons(&choice(&two, demand));
+    assert_eq!(sentences.len(), 2, "no calls to set beside it, but a rival: {sentences:?}");
+    assert!(sentences[1].starts_with("The prediction cannot tell it from "), "{sentences:?}");
+    assert!(sentences[1].ends_with("its own error is 4%."), "{sentences:?}");
+    let mut measured = choice(&two, demand);
+    let took = measured.forecasts.iter().enumerate();
+    measured.trials = took
+        .map(|(nth, forecast)| Trial {
+            arm: forecast.arm,
+            total_ns: vec![Nanos::from_f64(forecast.total_ns * [1.2, 0.9][nth]); 3],
+            refused: None,
+        })
+        .collect();
+    let last = reasons(&measured).pop().unwrap();
+    assert!(last.starts_with("Measured, it took ") && last.contains("% more than the fastest"));
+    assert!(last.ends_with("the forecasts of 2 ways are off by 14% in the middle."), "{last}");
+    measured.trials.truncate(1);
+    assert!(reasons(&measured).pop().unwrap().contains("nothing was faster"));
+    let only = reasons(&choice(&[Arm::Uring], demand));
+    assert!(only[0].ends_with("no other way was asked for."), "{only:?}");
+    assert!(reasons(&choice(&[], demand))[0].starts_with("Nothing is chosen"));
+}

@@ -1,0 +1,125 @@
+//! Small files that keep what took time to measure, between one start and the next.
+//!
+//! One file each, readable by its owner alone, replaced as a whole by rename(2). A file that is missing,
+//! too old, from the future, too large, owned by another user, open to other writers, or a link is not
+//! read: what was kept can be measured again.
+
+use crate::error::SysError;
+use rustix::fs::OFlags;
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// Which files are read.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Older ones are not.
+    pub most_age: Duration,
+    /// Of larger ones no more than this, which is then not of the right form.
+    pub most_bytes: u64,
+}
+
+/// What was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The file's contents.
+    pub text: Vec<u8>,
+    /// Since it was written.
+    pub age: Duration,
+}
+
+/// What a file keeps, if it may be trusted.
+#[must_use]
+pub fn read(path: &Path, limits: Limits) -> Option<Kept> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    let file = options.open(path).ok()?;
+    let meta = file.metadata().ok()?;
+    let is_own = meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
+    // A time in the future says nothing of the age.
+    let age = meta.modified().ok()?.elapsed().ok()?;
+    if !meta.is_file() || !is_own || age > limits.most_age {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.take(limits.most_bytes).read_to_end(&mut text).ok()?;
+    Some(Kept { text, age })
+}
+
+/// Keeps `text` in a file, whose directory is made if it is not there.
+///
+/// # Errors
+/// When it cannot be written; then the file is as it was.
+pub fn write(path: &Path, text: &[u8]) -> Result<(), SysError> {
+    let failed = |call| move |e: std::io::Error| SysError::new(call, path.display().to_string(), e);
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("mkdir"))?;
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(text))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The first error is the one to tell; the temporary file may not even exist.
+        let _gone = fs::remove_file(&temporary);
+    }
+    written.map_err(failed("write"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const LIMITS: Limits = Limits { most_age: DAY, most_bytes: 100 };
+
+    #[test]
+    fn what_was_written_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("sub/kept.json");
+        assert_eq!(read(&path, LIMITS), None);
+        for text in [b"one".as_slice(), b"two"] {
+            write(&path, text).expect("written");
+            assert_eq!(read(&path, LIMITS).map(|kept| kept.text), Some(text.to_vec()));
+        }
+        assert_eq!(fs::metadata(&path).expect("metadata").mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path().join("sub")).expect("listed").count(), 1);
+        write(&path, &[7; 200]).expect("written");
+        assert_eq!(read(&path, LIMITS).map(|kept| kept.text.len()), Some(100));
+        assert!(write(Path::new("/dev/null/kept"), b"x").is_err());
+    }
+
+    #[test]
+    fn old_files_are_ignored_and_the_age_of_others_is_known() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("kept.json");
+        write(&path, b"x").expect("written");
+        let file = fs::File::options().write(true).open(&path).expect("opened");
+        let hour = Duration::from_secs(3600);
+        file.set_modified(SystemTime::now() - DAY + hour).expect("set");
+        let age = read(&path, LIMITS).expect("young enough").age;
+        assert!(age > DAY - hour - hour && age < DAY, "{age:?}");
+        file.set_modified(SystemTime::now() - DAY - hour).expect("set");
+        assert_eq!(read(&path, LIMITS), None);
+        file.set_modified(SystemTime::now() + hour).expect("set");
+        assert_eq!(read(&path, LIMITS), None, "from the future");
+    }
+
+    #[test]
+    fn links_and_files_open_to_others_are_ignored() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, link) = (dir.path().join("kept.json"), dir.path().join("link"));
+        write(&path, b"x").expect("written");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        assert_eq!(read(&link, LIMITS), None);
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o622);
+        fs::set_permissions(&path, open).expect("set");
+        assert_eq!(read(&path, LIMITS), None);
+    }
+}

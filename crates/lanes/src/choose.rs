@@ -1,0 +1,285 @@
+//! Which way to read a file: predicted for this machine, this file as it lies in the page cache now, and what
+//! a program does with it.
+//!
+//! ```no_run
+//! use pagewise_lanes::choose::{Arm, Bytes, Demand, Order, Subject};
+//!
+//! let demand =
+//!     Demand { order: Order::Random, block_bytes: Bytes::kib(16), passes: 3, threads: 1 };
+//! let file = Subject::open("big.db".as_ref())?;
+//! let choice = file.choose(&demand, &[Arm::Pread, Arm::Map, Arm::MapPopulate])?;
+//! match choice.best().map(|best| best.arm) {
+//!     Some(Arm::Pread) | None => { /* pread(2) into one buffer */ }
+//!     Some(_) => { /* map it, and populate it if that is what was chosen */ }
+//! }
+//! # Ok::<(), pagewise_lanes::choose::ChooseError>(())
+//! ```
+//!
+//! The prices were taken before, by `pagewise choose --calibrate`: some 18 s, once for each machine, kernel
+//! and file system. They are kept in the cache directory for a week, and named after the file system. Nothing
+//! is measured here. A look at the file (`pagewise_kernel::cached_file`) costs some 2 ns a page, and 60 where this
+//! account may see frames; it changes nothing of what the cache holds, save that one page of each huge page's
+//! worth is asked for of files of others.
+//!
+//! A mapping of a file that somebody shortens ends the program that touches it (`SIGBUS`): leave mappings out of
+//! the ways to choose from where that may happen.
+
+pub use pagewise_model::choice::{Calibration, Choice, Demand, FileState, FolioClass, Forecast};
+pub use pagewise_model::file::Arm;
+pub use pagewise_model::walk::Order;
+pub use pagewise_model::{Bytes, Nanos};
+
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::dirs::{self, DirError};
+use pagewise_kernel::kept::{self, Limits};
+use pagewise_kernel::{SysError, file_system, machine, page_size};
+use pagewise_model::choice::CalibrationKey;
+use rustix::fs::Access;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Machines change; no calibration is larger.
+const LIMITS: Limits =
+    Limits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 4 << 20 };
+
+/// Why nothing is chosen.
+#[derive(Debug, thiserror::Error)]
+pub enum ChooseError {
+    /// The file cannot be looked at.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// There is no place for what is kept.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// Nobody reads so.
+    #[error("{0}")]
+    Demand(String),
+    /// There are no prices yet, or none that hold for this machine, or they are too old.
+    #[error("no prices of reading are kept for files on {file_system} here")]
+    NotCalibrated {
+        /// The kind of the file system.
+        file_system: String,
+    },
+}
+
+impl ChooseError {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::Sys(_) => "name a regular file with content that you may read".to_owned(),
+            Self::Dir(error) => error.help(),
+            Self::Demand(_) => "ask for other blocks, passes or threads".to_owned(),
+            Self::NotCalibrated { .. } => "pagewise choose --calibrate FILE takes them".to_owned(),
+        }
+    }
+}
+
+/// Where the prices for a file are taken, and what they hold for.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The directory of the files that are read for them.
+    pub directory: PathBuf,
+    /// What they hold for.
+    pub key: CalibrationKey,
+    /// It is on the file system of the file; else there was no directory of this account's there.
+    pub is_own: bool,
+    /// The file that keeps them.
+    pub kept_in: PathBuf,
+}
+
+/// Prices that are kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptPrices {
+    /// The prices.
+    pub calibration: Calibration,
+    /// Since they were taken.
+    pub age: Nanos,
+}
+
+impl Place {
+    /// The prices that are kept, if they hold here and now.
+    #[must_use]
+    pub fn kept(&self) -> Option<KeptPrices> {
+        let kept = kept::read(&self.kept_in, LIMITS)?;
+        let calibration: Calibration = serde_json::from_slice(&kept.text).ok()?;
+        (calibration.key == self.key).then(|| KeptPrices { calibration, age: kept.age.into() })
+    }
+
+    /// Keeps prices for the next time.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn keep(&self, calibration: &Calibration) -> Result<(), ChooseError> {
+        let broken = |e: serde_json::Error| {
+            SysError::new("write", self.kept_in.display().to_string(), std::io::Error::other(e))
+        };
+        kept::write(&self.kept_in, &serde_json::to_vec(calibration).map_err(broken)?)?;
+        Ok(())
+    }
+
+    /// For a file with this path on this device: the cache directory where that is on the same one, else
+    /// the file's own directory where this account may write there, else the cache directory all the same.
+    fn of(path: &Path, device: u64) -> Result<Self, ChooseError> {
+        let cache = dirs::cache_dir()?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let is_there = |directory: &Path| {
+            directory.metadata().is_ok_and(|found| found.dev() == device)
+                && rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+        };
+        let own = [cache.as_path(), parent].into_iter().find(|directory| is_there(directory));
+        Self::at(&cache, own.unwrap_or(&cache), own.is_some())
+    }
+
+    /// For files of `directory`.
+    fn at(cache: &Path, directory: &Path, is_own: bool) -> Result<Self, ChooseError> {
+        let failed =
+            |call| move |e: std::io::Error| SysError::new(call, directory.display().to_string(), e);
+        let opened = File::open(directory).map_err(failed("open"))?;
+        let device = opened.metadata().map_err(failed("fstat"))?.dev();
+        let name = file_system::of(&opened, &directory.display().to_string())?.name;
+        let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        Ok(Self {
+            kept_in: cache.join(format!("choose-{plain}-{device:x}.json")),
+            key: CalibrationKey::new(&machine::machine(), name, device),
+            directory: directory.to_owned(),
+            is_own,
+        })
+    }
+}
+
+/// A file that is to be read, as it lies in the page cache.
+#[derive(Debug)]
+pub struct Subject {
+    path: PathBuf,
+    state: FileState,
+    place: Place,
+}
+
+impl Subject {
+    /// Looks at a file.
+    ///
+    /// # Errors
+    /// When it cannot be opened or looked at, is no regular file, or is empty.
+    pub fn open(path: &Path) -> Result<Self, ChooseError> {
+        let file = CachedFile::open(path)?;
+        let state = FileState::of(&file.look()?, file.size(), page_size::base());
+        let found = file.file().metadata();
+        let device =
+            found.map_err(|e| SysError::new("fstat", path.display().to_string(), e))?.dev();
+        Ok(Self { path: path.to_owned(), state, place: Place::of(path, device)? })
+    }
+
+    /// Its size.
+    #[must_use]
+    pub const fn size(&self) -> Bytes {
+        self.state.size_bytes
+    }
+
+    /// How it lies in the cache.
+    #[must_use]
+    pub const fn state(&self) -> &FileState {
+        &self.state
+    }
+
+    /// Where its prices are taken and kept.
+    #[must_use]
+    pub const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What each way of `arms` should take by the prices that are kept, fastest first.
+    ///
+    /// # Errors
+    /// When nobody reads so, or no prices are kept.
+    pub fn choose(&self, demand: &Demand, arms: &[Arm]) -> Result<Choice, ChooseError> {
+        let Some(kept) = self.place.kept() else {
+            let file_system = self.place.key.file_system().to_owned();
+            return Err(ChooseError::NotCalibrated { file_system });
+        };
+        self.choose_by(&kept, demand, arms)
+    }
+
+    /// The same by other prices.
+    ///
+    /// # Errors
+    /// When nobody reads so.
+    pub fn choose_by(
+        &self,
+        prices: &KeptPrices,
+        demand: &Demand,
+        arms: &[Arm],
+    ) -> Result<Choice, ChooseError> {
+        if let Some(why) = demand.objection(self.size()) {
+            return Err(ChooseError::Demand(why));
+        }
+        let calibration = &prices.calibration;
+        Ok(Choice {
+            path: self.path.display().to_string(),
+            demand: *demand,
+            state: self.state.clone(),
+            calibration_age_ns: prices.age,
+            calibration_took_ns: calibration.took_ns,
+            calibration_processes: calibration.processes,
+            file_system: calibration.key.file_system().to_owned(),
+            error_share: calibration.error_share,
+            forecasts: calibration.forecasts(arms, demand, &self.state),
+            trials: Vec::new(),
+            reasons: Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::PageSize;
+
+    fn calibration(key: CalibrationKey) -> Calibration {
+        Calibration {
+            key,
+            cpus: 1,
+            base_page_bytes: PageSize::BASE_4K,
+            taken_unix_ns: 0,
+            took_ns: Nanos(0),
+            processes: 0,
+            missed_share: 0.0,
+            error_share: 0.05,
+            lists: Vec::new(),
+            sharing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn prices_are_kept_for_their_place_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = Place::at(dir.path(), dir.path(), true).expect("a place");
+        assert_eq!(place.kept(), None);
+        place.keep(&calibration(place.key.clone())).expect("kept");
+        let kept = place.kept().expect("read back");
+        assert_eq!(kept.calibration, calibration(place.key.clone()));
+        let other = CalibrationKey::new(&machine::machine(), "none".to_owned(), 1);
+        place.keep(&calibration(other)).expect("kept");
+        assert_eq!(place.kept(), None, "they are another's");
+        kept::write(&place.kept_in, b"{}").expect("written");
+        assert_eq!(place.kept(), None, "they are no prices");
+    }
+
+    #[test]
+    fn the_place_is_on_the_file_system_of_the_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let device = dir.path().metadata().expect("metadata").dev();
+        let own = Place::at(dir.path(), dir.path(), true).expect("a place");
+        let name = own.kept_in.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(
+            name.starts_with("choose-") && name.ends_with(&format!("-{device:x}.json")),
+            "{name}"
+        );
+        let proc = Place::at(dir.path(), Path::new("/proc"), true).expect("a place");
+        assert_ne!((proc.key, proc.kept_in), (own.key, own.kept_in));
+        assert!(Place::at(dir.path(), Path::new("/no/such/place"), true).is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! A choice by prices that were kept: the file is looked at, the prices are those of its file system, and what
+//! cannot be chosen says why.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
+
+use pagewise_lanes::choose::{
+    Arm, Calibration, ChooseError, Demand, FolioClass, KeptPrices, Order, Place, Subject,
+};
+use pagewise_model::choice::{Phase, Price, PriceList, Term};
+use pagewise_model::{Bytes, Nanos, PageSize};
+use std::path::Path;
+
+/// A call 1000 ns, its byte 1 ns; a byte of a mapping 2 ns.
+fn prices(place: &Place) -> Calibration {
+    let list = |phase, arm, prices: &[(Term, f64)]| PriceList {
+        phase,
+        arm,
+        order: None,
+        folios: Some(FolioClass::Piece),
+        prices: prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect(),
+    };
+    let mut lists = vec![
+        list(Phase::Pass, Arm::Pread, &[(Term::Block, 1000.0), (Term::Byte, 1.0)]),
+        list(Phase::Pass, Arm::Map, &[(Term::Byte, 2.0)]),
+    ];
+    for arm in [Arm::Pread, Arm::Map] {
+        lists.extend([Phase::SetUp, Phase::First, Phase::TearDown].map(|p| list(p, arm, &[])));
+    }
+    Calibration {
+        key: place.key.clone(),
+        cpus: 1,
+        base_page_bytes: PageSize::BASE_4K,
+        taken_unix_ns: 0,
+        took_ns: Nanos(0),
+        processes: 0,
+        missed_share: 0.0,
+        error_share: 0.05,
+        lists,
+        sharing: Vec::new(),
+    }
+}
+
+fn demand(block: u64) -> Demand {
+    Demand { order: Order::Sequential, block_bytes: Bytes(block), passes: 1, threads: 1 }
+}
+
+fn file(dir: &Path, name: &str, len: usize) -> Subject {
+    let path = dir.join(name);
+    std::fs::write(&path, vec![7; len]).unwrap();
+    Subject::open(&path).unwrap()
+}
+
+#[test]
+fn prices_that_are_kept_decide() {
+    let dir = tempfile::tempdir().unwrap();
+    let subject = file(dir.path(), "data", 64 << 10);
+    let kept = KeptPrices { calibration: prices(subject.place()), age: Nanos::secs(9) };
+    let best = |block: u64| {
+        let choice =
+            subject.choose_by(&kept, &demand(block), &[Arm::Pread, Arm::Map, Arm::Place]).unwrap();
+        (choice.best().unwrap().arm, choice.forecasts.len(), choice.best().unwrap().total_ns)
+    };
+    assert_eq!(subject.size(), Bytes::kib(64));
+    assert_eq!(best(512), (Arm::Map, 2, 131_072.0));
+    assert_eq!(best(32 << 10), (Arm::Pread, 2, 67_536.0));
+}
+
+#[test]
+fn what_cannot_be_chosen_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let subject = file(dir.path(), "small", 4 << 10);
+    let kept = KeptPrices { calibration: prices(subject.place()), age: Nanos(0) };
+    for (block, why) in [(0, "not among the prices"), (8 << 10, "larger than the file")] {
+        let error = subject.choose_by(&kept, &demand(block), &[Arm::Pread]).unwrap_err();
+        assert!(matches!(error, ChooseError::Demand(_)), "{error}");
+        assert!(error.to_string().contains(why) && !error.help().is_empty(), "{error}");
+    }
+    let none = dir.path().join("none");
+    assert!(matches!(Subject::open(&none), Err(ChooseError::Sys(_))));
+    assert!(Subject::open(dir.path()).unwrap_err().to_string().contains("not a regular file"));
+    std::fs::write(&none, b"").unwrap();
+    assert!(Subject::open(&none).unwrap_err().to_string().contains("empty"));
+}

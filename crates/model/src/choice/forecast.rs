@@ -1,0 +1,351 @@
+//! What a way should take: amounts times prices, phase by phase.
+
+use super::{Calibration, Demand, FileState, FolioClass, Phase, PriceList, Sharing, Term, amounts};
+use crate::file::Arm;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// What a time goes into, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeParts {
+    /// Opening, advising, mapping, and all pages that a populating call maps.
+    pub set_up_ns: f64,
+    /// What the first pass takes more: faults, and pages that are populated on the way.
+    pub first_ns: f64,
+    /// Blocks of all passes: calls, lookups, what is far away.
+    pub blocks_ns: f64,
+    /// Bytes of all passes.
+    pub bytes_ns: f64,
+    /// Starting threads.
+    pub starts_ns: f64,
+    /// Unmapping and closing.
+    pub tear_down_ns: f64,
+    /// What is not cached.
+    pub device_ns: f64,
+}
+
+impl TimeParts {
+    /// All of it.
+    #[must_use]
+    pub fn total_ns(&self) -> f64 {
+        self.set_up_ns
+            + self.first_ns
+            + self.blocks_ns
+            + self.bytes_ns
+            + self.starts_ns
+            + self.tear_down_ns
+            + self.device_ns
+    }
+
+    /// Adds a share of others.
+    fn add(&mut self, other: &Self, share: f64) {
+        self.set_up_ns += share * other.set_up_ns;
+        self.first_ns += share * other.first_ns;
+        self.blocks_ns += share * other.blocks_ns;
+        self.bytes_ns += share * other.bytes_ns;
+        self.starts_ns += share * other.starts_ns;
+        self.tear_down_ns += share * other.tear_down_ns;
+        self.device_ns += share * other.device_ns;
+    }
+}
+
+/// What a way should take.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// The way.
+    pub arm: Arm,
+    /// From opening to closing.
+    pub total_ns: f64,
+    /// What that goes into.
+    pub parts: TimeParts,
+}
+
+/// A demand on a span of a file that is cached in one way.
+#[derive(Debug, Clone, Copy)]
+pub struct Work<'a> {
+    /// What is wanted.
+    pub demand: &'a Demand,
+    /// Of how much.
+    pub span_bytes: Bytes,
+    /// How that lies in the cache.
+    pub folios: FolioClass,
+}
+
+impl Calibration {
+    /// What `arm` should take; none without prices for it.
+    #[must_use]
+    pub fn forecast(&self, arm: Arm, demand: &Demand, state: &FileState) -> Option<Forecast> {
+        let span_bytes = state.size_bytes;
+        let mut parts = TimeParts::default();
+        if arm != Arm::Direct {
+            for part in &state.folios {
+                let work = Work { demand, span_bytes, folios: part.folios };
+                parts.add(&self.cached_parts(arm, work)?, part.share);
+            }
+        }
+        parts.device_ns = self.device_ns(arm, demand, state)?;
+        Some(Forecast { arm, total_ns: parts.total_ns(), parts })
+    }
+
+    /// The time of one pass of one thread over a file that is cached and mapped, blocks and bytes apart.
+    #[must_use]
+    pub fn pass_ns(&self, arm: Arm, work: Work<'_>) -> Option<(f64, f64)> {
+        let list = self.list(Phase::Pass, arm, work)?;
+        let blocks = self.cost(list, work, Term::is_of_blocks);
+        Some((blocks, self.cost(list, work, |term| !term.is_of_blocks())))
+    }
+
+    /// What a phase takes one thread.
+    #[must_use]
+    pub fn phase_ns(&self, phase: Phase, arm: Arm, work: Work<'_>) -> Option<f64> {
+        Some(self.cost(self.list(phase, arm, work)?, work, |_| true))
+    }
+
+    /// Amounts times those prices that `takes` lets through.
+    fn cost(&self, list: &PriceList, work: Work<'_>, takes: impl Fn(Term) -> bool) -> f64 {
+        let amount = |term| amounts(term, work.demand, work.span_bytes, self.base_page_bytes);
+        let taken = list.prices.iter().filter(|price| takes(price.term));
+        taken.map(|price| price.ns * amount(price.term)).sum()
+    }
+
+    fn cached_parts(&self, arm: Arm, work: Work<'_>) -> Option<TimeParts> {
+        let of = |phase| self.phase_ns(phase, arm, work);
+        let (blocks, bytes) = self.pass_ns(arm, work)?;
+        let (order, threads) = (work.demand.order, work.demand.threads.max(1));
+        let passes = f64::from(work.demand.passes);
+        let of_arm = |arm| self.sharing.iter().find(|s| (s.arm, s.order) == (arm, order));
+        let sharing = of_arm(arm).or_else(|| of_arm(Phase::Pass.stand_in(arm)));
+        let shared = Shared { sharing, threads, cpus: self.cpus };
+        Some(TimeParts {
+            set_up_ns: of(Phase::SetUp)?,
+            first_ns: shared.of(of(Phase::First)?, |sharing| sharing.first_share),
+            blocks_ns: passes * shared.of(blocks, |sharing| sharing.blocks_share),
+            bytes_ns: passes * shared.of(bytes, |sharing| sharing.bytes_share),
+            starts_ns: passes * shared.starts_ns(),
+            tear_down_ns: of(Phase::TearDown)?,
+            device_ns: 0.0,
+        })
+    }
+
+    /// What is not cached costs: once, but in each pass where it does not come to stay.
+    fn device_ns(&self, arm: Arm, demand: &Demand, state: &FileState) -> Option<f64> {
+        let missing = if arm == Arm::Direct { 1.0 } else { 1.0 - state.cached_share };
+        if missing <= 0.0 {
+            return Some(0.0);
+        }
+        let span_bytes = state.size_bytes;
+        let work = Work { demand, span_bytes, folios: FolioClass::Piece };
+        let stays = !matches!(arm, Arm::Direct | Arm::DontCache) && self.key.has_room(span_bytes);
+        let times = if stays { 1.0 } else { f64::from(demand.passes) };
+        Some(missing * times * self.phase_ns(Phase::Device, arm, work)?)
+    }
+
+    /// The prices of a phase; those for pieces where there are none for these folios.
+    fn list(&self, phase: Phase, arm: Arm, work: Work<'_>) -> Option<&PriceList> {
+        let stand_in = phase.stand_in(arm);
+        let fits = |list: &&PriceList, folios| {
+            list.phase == phase
+                && list.arm == stand_in
+                && list.order.is_none_or(|own| own == work.demand.order)
+                && list.folios.is_none_or(|own| own == folios)
+        };
+        let of = |folios| self.lists.iter().find(|list| fits(list, folios));
+        of(work.folios).or_else(|| of(FolioClass::Piece))
+    }
+}
+
+/// Threads that read at a time.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    sharing: Option<&'a Sharing>,
+    threads: u32,
+    cpus: u32,
+}
+
+impl Shared<'_> {
+    /// What is left of `alone`, the time of one thread.
+    fn of(self, alone: f64, share: impl Fn(&Sharing) -> f64) -> f64 {
+        let part = 1.0 / f64::from(self.threads.min(self.cpus).max(1));
+        alone * (part + self.sharing.map_or(0.0, share) * (1.0 - part))
+    }
+
+    fn starts_ns(self) -> f64 {
+        let each = self.sharing.map_or(0.0, |sharing| sharing.start_ns);
+        if self.threads > 1 { each * f64::from(self.threads) } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CalibrationKey, Price};
+    use super::*;
+    use crate::machine::Machine;
+    use crate::measured::Fact;
+    use crate::units::{Nanos, PageSize};
+    use crate::walk::Order;
+
+    fn machine() -> Machine {
+        Machine {
+            kernel: "6.12".to_owned(),
+            arch: "x86_64".to_owned(),
+            cpu_model: "none".to_owned(),
+            cpus: vec![0, 1],
+            base_page_bytes: PageSize::BASE_4K,
+            huge_page_bytes: Fact::Known(PageSize::PMD_2M),
+            memory_bytes: Bytes::gib(1),
+            thp_enabled: Fact::missing("not asked"),
+            thp_defrag: Fact::missing("not asked"),
+            hypervisor: None,
+            pipe_max_bytes: Bytes::mib(1),
+            perf_event_paranoid: Fact::Known(2),
+            uid: 1000,
+        }
+    }
+
+    fn list(phase: Phase, arm: Arm, folios: FolioClass, prices: &[(Term, f64)]) -> PriceList {
+        let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
+        PriceList { phase, arm, order: None, folios: Some(folios), prices }
+    }
+
+    /// Round prices: a call 100 ns, a byte 1 ns; a page mapped 10 ns, on huge pages 1 ns.
+    fn calibration() -> Calibration {
+        let (piece, huge) = (FolioClass::Piece, FolioClass::Huge);
+        let mut lists = vec![
+            list(Phase::Pass, Arm::Read, piece, &[(Term::Block, 100.0), (Term::Byte, 1.0)]),
+            list(Phase::Pass, Arm::Map, piece, &[(Term::Byte, 1.0)]),
+            list(Phase::Pass, Arm::Map, huge, &[(Term::Byte, 0.5)]),
+            list(Phase::First, Arm::Read, piece, &[]),
+            list(Phase::First, Arm::MapPieces, piece, &[(Term::Page, 10.0)]),
+            list(Phase::First, Arm::MapPieces, huge, &[(Term::Page, 1.0)]),
+            list(Phase::Device, Arm::Read, piece, &[(Term::Page, 1000.0)]),
+            list(Phase::Device, Arm::Direct, piece, &[(Term::Block, 5000.0)]),
+        ];
+        for arm in [Arm::Read, Arm::Map] {
+            lists.push(list(Phase::SetUp, arm, piece, &[(Term::Once, 3000.0)]));
+            lists.push(list(Phase::TearDown, arm, piece, &[(Term::Once, 1000.0)]));
+        }
+        let sharing = vec![Sharing {
+            arm: Arm::Read,
+            order: Order::Random,
+            start_ns: 50.0,
+            blocks_share: 0.5,
+            bytes_share: 1.0,
+            first_share: 0.0,
+        }];
+        Calibration {
+            key: CalibrationKey::new(&machine(), "ext4".to_owned(), 1),
+            cpus: 2,
+            base_page_bytes: PageSize::BASE_4K,
+            taken_unix_ns: 0,
+            took_ns: Nanos(0),
+            processes: 0,
+            missed_share: 0.0,
+            error_share: 0.1,
+            lists,
+            sharing,
+        }
+    }
+
+    fn demand(passes: u32, threads: u32) -> Demand {
+        Demand { order: Order::Random, block_bytes: Bytes::kib(4), passes, threads }
+    }
+
+    fn total(arm: Arm, demand: &Demand, state: &FileState) -> f64 {
+        calibration().forecast(arm, demand, state).expect("prices").total_ns
+    }
+
+    /// Ten pages.
+    fn pages(folios: FolioClass) -> FileState {
+        FileState::cached(Bytes::kib(40), folios)
+    }
+
+    #[test]
+    fn passes_repeat_and_set_up_does_not() {
+        let state = pages(FolioClass::Piece);
+        let pass = 10.0 * 100.0 + 40_960.0;
+        assert_eq!(total(Arm::Read, &demand(1, 1), &state), 4000.0 + pass);
+        assert_eq!(total(Arm::Read, &demand(3, 1), &state), 4000.0 + 3.0 * pass);
+        let mapped = total(Arm::MapPieces, &demand(3, 1), &state);
+        assert_eq!(mapped, 4000.0 + 100.0 + 3.0 * 40_960.0, "faults come once");
+    }
+
+    #[test]
+    fn a_file_costs_by_how_it_lies() {
+        let huge = total(Arm::MapPieces, &demand(1, 1), &pages(FolioClass::Huge));
+        assert_eq!(huge, 4000.0 + 10.0 + 20_480.0);
+        let mut half = pages(FolioClass::Huge);
+        half.folios = [FolioClass::Huge, FolioClass::Piece]
+            .map(|folios| super::super::FolioPart { folios, share: 0.5 })
+            .to_vec();
+        let piece = total(Arm::MapPieces, &demand(1, 1), &pages(FolioClass::Piece));
+        assert_eq!(total(Arm::MapPieces, &demand(1, 1), &half), f64::midpoint(huge, piece));
+        let single = total(Arm::MapPieces, &demand(1, 1), &pages(FolioClass::Page));
+        assert_eq!(single, piece, "without prices of its own those of pieces serve");
+    }
+
+    #[test]
+    fn threads_share_what_can_be_shared() {
+        let parts = calibration()
+            .forecast(Arm::Read, &demand(1, 2), &pages(FolioClass::Piece))
+            .expect("prices")
+            .parts;
+        assert_eq!((parts.blocks_ns, parts.bytes_ns), (0.75 * 1000.0, 40_960.0));
+        assert_eq!(parts.starts_ns, 100.0);
+        let many = calibration()
+            .forecast(Arm::Read, &demand(1, 8), &pages(FolioClass::Piece))
+            .expect("prices")
+            .parts;
+        assert_eq!((many.blocks_ns, many.starts_ns), (parts.blocks_ns, 400.0), "two CPUs");
+    }
+
+    #[test]
+    fn what_is_not_cached_comes_from_the_device() {
+        let mut half = pages(FolioClass::Piece);
+        half.cached_share = 0.5;
+        let more = |arm, passes| {
+            let found = calibration().forecast(arm, &demand(passes, 1), &half).expect("prices");
+            found.parts.device_ns
+        };
+        assert_eq!((more(Arm::Read, 1), more(Arm::Read, 3)), (5000.0, 5000.0));
+        assert_eq!((more(Arm::Direct, 1), more(Arm::Direct, 3)), (50_000.0, 150_000.0));
+        let large =
+            FileState { cached_share: 0.5, ..FileState::cached(Bytes::gib(2), FolioClass::Piece) };
+        let device = |passes| {
+            let demand = demand(passes, 1);
+            calibration().forecast(Arm::Read, &demand, &large).expect("prices").parts.device_ns
+        };
+        assert_eq!(device(2), 2.0 * device(1), "there is no room for it to stay");
+    }
+
+    #[test]
+    fn the_fastest_comes_first_and_what_cannot_be_told_apart_is_named() {
+        let arms = [Arm::Read, Arm::MapPieces, Arm::Direct, Arm::Uring];
+        let state = pages(FolioClass::Piece);
+        let forecasts = calibration().forecasts(&arms, &demand(1, 1), &state);
+        let order: Vec<Arm> = forecasts.iter().map(|forecast| forecast.arm).collect();
+        assert_eq!(order, [Arm::MapPieces, Arm::Read], "no prices, or not for what is cached");
+        let choice = super::super::Choice {
+            path: "x".to_owned(),
+            demand: demand(1, 1),
+            state,
+            calibration_age_ns: Nanos(0),
+            calibration_took_ns: Nanos(0),
+            calibration_processes: 0,
+            file_system: "ext4".to_owned(),
+            error_share: 0.1,
+            forecasts,
+            trials: Vec::new(),
+            reasons: Vec::new(),
+        };
+        assert_eq!(choice.best().map(|best| best.arm), Some(Arm::MapPieces));
+        assert!(choice.margin_share().is_some_and(|margin| margin > 0.01 && margin < 0.1));
+        assert_eq!(choice.rivals().map(|rival| rival.arm).collect::<Vec<Arm>>(), [Arm::Read]);
+    }
+
+    #[test]
+    fn it_is_saved_and_read_back() {
+        let text = serde_json::to_string(&calibration()).expect("saved");
+        let read: Calibration = serde_json::from_str(&text).expect("read");
+        assert_eq!(read, calibration());
+    }
+}

@@ -1,0 +1,174 @@
+//! How a file lies in the page cache, as far as the price of reading depends on it.
+
+use super::residency;
+use crate::cache::{CacheState, Slot};
+use crate::file::Residency;
+use crate::units::{Bytes, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// Folios from so many base pages on count as pieces: what copying tools leave behind.
+const PIECE_PAGES: u64 = 8;
+
+/// On what the cache holds bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FolioClass {
+    /// Single pages, or a few.
+    Page,
+    /// Folios of some ten pages to less than a huge page, or never mapped as one.
+    Piece,
+    /// Folios that are mapped as huge pages.
+    Huge,
+}
+
+impl FolioClass {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Page, Self::Piece, Self::Huge];
+
+    /// As it is shown.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Page => "single pages",
+            Self::Piece => "folios of some pages",
+            Self::Huge => "huge pages",
+        }
+    }
+}
+
+/// How much of what is cached lies so.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FolioPart {
+    /// How.
+    pub folios: FolioClass,
+    /// As a share of it.
+    pub share: f64,
+}
+
+/// A file in the page cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Its size.
+    pub size_bytes: Bytes,
+    /// How much of it is cached.
+    pub cached_share: f64,
+    /// On what; the shares add up to 1.
+    pub folios: Vec<FolioPart>,
+    /// Why the sizes of folios below a huge page are assumed to be those of pieces; none where they
+    /// were seen.
+    pub assumed: Option<String>,
+}
+
+impl FileState {
+    /// What was seen of a file of this size.
+    #[must_use]
+    pub fn of(seen: &CacheState, size: Bytes, page: PageSize) -> Self {
+        let part = |bytes: Bytes| (bytes.0 as f64 / size.0.max(1) as f64).clamp(0.0, 1.0);
+        let cached_share = seen.cached_bytes.known().map_or_else(|| by_slots(seen), |c| part(*c));
+        let huge = seen.huge_bytes.known().map_or(0.0, |bytes| part(*bytes)).min(cached_share);
+        let small = seen.folios.known().map_or(0.0, |folios| {
+            let is_small = |bytes: Bytes| bytes.0 < PIECE_PAGES * page.bytes();
+            let all = folios.iter().filter(|share| is_small(share.folio_bytes));
+            all.map(|share| part(share.total_bytes)).sum::<f64>()
+        });
+        let small = small.min(cached_share - huge);
+        let nothing_seen = cached_share <= 0.0;
+        let assumed = if nothing_seen {
+            Some("what is not cached comes in folios of the kernel's choice".to_owned())
+        } else {
+            // The page cache of a file that is all huge leaves nothing to assume.
+            seen.folios.reason().filter(|_| huge < cached_share).map(str::to_owned)
+        };
+        let whole = if nothing_seen { 1.0 } else { cached_share };
+        let pieces = if nothing_seen { 1.0 } else { cached_share - huge - small };
+        let shares =
+            [(FolioClass::Page, small), (FolioClass::Piece, pieces), (FolioClass::Huge, huge)];
+        let folios = shares
+            .into_iter()
+            .filter(|(_, share)| *share > 0.0)
+            .map(|(folios, share)| FolioPart { folios, share: share / whole })
+            .collect();
+        Self { size_bytes: size, cached_share, folios, assumed }
+    }
+
+    /// All of it cached, on folios of one kind.
+    #[must_use]
+    pub fn cached(size_bytes: Bytes, folios: FolioClass) -> Self {
+        let folios = vec![FolioPart { folios, share: 1.0 }];
+        Self { size_bytes, cached_share: 1.0, folios, assumed: None }
+    }
+
+    /// Whether all of it is cached.
+    #[must_use]
+    pub fn residency(&self) -> Residency {
+        residency(self.cached_share)
+    }
+}
+
+/// How much is cached where only the beginnings of slots could be asked for.
+fn by_slots(seen: &CacheState) -> f64 {
+    let weight = |slot: &Slot| match slot {
+        Slot::Huge | Slot::Whole | Slot::Asked => 1.0,
+        Slot::Part => 0.5,
+        Slot::Absent => 0.0,
+    };
+    let slots = &seen.slots.0;
+    slots.iter().map(weight).sum::<f64>() / slots.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{FolioShare, SlotMap};
+    use crate::measured::Fact;
+
+    fn seen(cached: u64, huge: u64, folios: Fact<Vec<FolioShare>>) -> CacheState {
+        CacheState {
+            cached_bytes: Fact::Known(Bytes::mib(cached)),
+            huge_bytes: Fact::Known(Bytes::mib(huge)),
+            slots: SlotMap(vec![Slot::Whole, Slot::Part]),
+            counts: Fact::missing("not asked"),
+            folios,
+        }
+    }
+
+    fn state(seen: &CacheState) -> FileState {
+        FileState::of(seen, Bytes::mib(16), PageSize::BASE_4K)
+    }
+
+    fn shares(state: &FileState) -> Vec<(FolioClass, f64)> {
+        state.folios.iter().map(|part| (part.folios, part.share)).collect()
+    }
+
+    #[test]
+    fn what_is_seen_is_divided() {
+        let folio =
+            |kib, mib| FolioShare { folio_bytes: Bytes::kib(kib), total_bytes: Bytes::mib(mib) };
+        let folios = Fact::Known(vec![folio(4, 2), folio(64, 2), folio(2048, 4)]);
+        let mixed = state(&seen(8, 4, folios));
+        assert_eq!((mixed.cached_share, mixed.residency()), (0.5, Residency::Cold));
+        let expected =
+            [(FolioClass::Page, 0.25), (FolioClass::Piece, 0.25), (FolioClass::Huge, 0.5)];
+        assert_eq!((shares(&mixed), &mixed.assumed), (expected.to_vec(), &None));
+    }
+
+    #[test]
+    fn what_is_not_seen_is_said() {
+        let hidden = || Fact::missing("for root to see");
+        let plain = state(&seen(16, 8, hidden()));
+        assert_eq!(shares(&plain), [(FolioClass::Piece, 0.5), (FolioClass::Huge, 0.5)]);
+        assert_eq!(plain.assumed.as_deref(), Some("for root to see"));
+        assert_eq!(plain.residency(), Residency::Warm);
+        assert_eq!(state(&seen(16, 16, hidden())).assumed, None);
+        let nothing = state(&seen(0, 0, hidden()));
+        assert_eq!((shares(&nothing), nothing.cached_share), (vec![(FolioClass::Piece, 1.0)], 0.0));
+        assert!(nothing.assumed.is_some());
+    }
+
+    #[test]
+    fn slots_stand_in_where_nothing_is_counted() {
+        let mut asked = seen(0, 0, Fact::missing("for root to see"));
+        asked.cached_bytes = Fact::missing("not ours");
+        assert_eq!(state(&asked).cached_share, 0.75);
+    }
+}

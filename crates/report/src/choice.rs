@@ -1,0 +1,147 @@
+//! Which way to read a file, for people: the choice in a sentence, the file and the prices, every way with
+//! what its time goes into, and why.
+
+use crate::number::{counted, percent, three_digits, whole_size};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::Nanos;
+use pagewise_model::choice::{Choice, Demand, FileState, Forecast};
+use pagewise_model::measured::median;
+
+/// The choice in one sentence.
+pub(crate) fn headline(choice: &Choice) -> String {
+    let first = choice.reasons.first().map_or("nothing was chosen", String::as_str);
+    first.trim_end_matches('.').to_owned()
+}
+
+/// File and prices, the ways, the reasons.
+#[must_use]
+pub fn choice_section(choice: &Choice, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.single(&choice.path, 0, Tone::Strong);
+    page.para(&lies(&choice.state), 2, Tone::Plain);
+    page.para(&wanted(&choice.demand), 2, Tone::Plain);
+    page.para(&prices(choice), 2, Tone::Faint);
+    page.section(&ways(choice, style));
+    let mut why = Page::new(style);
+    for sentence in choice.reasons.iter().skip(1) {
+        why.bullet(sentence, Tone::Plain);
+    }
+    page.section(&why.finish());
+    page.finish()
+}
+
+/// How the file lies in the cache.
+fn lies(state: &FileState) -> String {
+    let size = state.size_bytes;
+    let on = state.folios.iter().map(|part| match part.share {
+        1.0 => format!("on {}", part.folios.label()),
+        share => format!("{} on {}", percent(share), part.folios.label()),
+    });
+    let on = on.collect::<Vec<_>>().join(", ");
+    let on = match &state.assumed {
+        Some(why) => format!("{on} (assumed below huge pages: {why})"),
+        None => on,
+    };
+    match state.cached_share {
+        share if share >= 1.0 => format!("{size}, all of it cached, {on}"),
+        share if share <= 0.0 => format!("{size}, nothing of it cached"),
+        share => format!("{size}, {} of it cached, of that {on}", percent(share)),
+    }
+}
+
+fn wanted(demand: &Demand) -> String {
+    format!(
+        "read {} in blocks of {}, {}, by {}",
+        match demand.order {
+            pagewise_model::walk::Order::Sequential => "in order",
+            pagewise_model::walk::Order::Random => "at random",
+        },
+        whole_size(demand.block_bytes),
+        counted(u64::from(demand.passes), "pass", "passes"),
+        counted(u64::from(demand.threads), "thread", "threads")
+    )
+}
+
+fn prices(choice: &Choice) -> String {
+    let age = match choice.calibration_age_ns {
+        Nanos(0) => "taken now".to_owned(),
+        age => format!("{} old", long(age)),
+    };
+    format!(
+        "prices of reading on {}, {age} ({} in {}); their own error is {}",
+        choice.file_system,
+        counted(u64::from(choice.calibration_processes), "process", "processes"),
+        choice.calibration_took_ns,
+        percent(choice.error_share)
+    )
+}
+
+/// A long time in its largest unit.
+fn long(time: Nanos) -> String {
+    let secs = time.0 / 1_000_000_000;
+    match secs {
+        0..120 => counted(secs, "second", "seconds"),
+        120..7200 => counted(secs / 60, "minute", "minutes"),
+        7200..172_800 => counted(secs / 3600, "hour", "hours"),
+        _ => counted(secs / 86_400, "day", "days"),
+    }
+}
+
+/// Every way, fastest first.
+fn ways(choice: &Choice, style: &Style) -> String {
+    let Some(best) = choice.best() else { return String::new() };
+    let (number, is_measured) = (Align::Decimal, !choice.trials.is_empty());
+    let mut columns = vec![("way", Align::Left), ("ms", number)];
+    if is_measured {
+        columns.extend([("measured", number), ("off", Align::Right)]);
+    } else {
+        columns.push(("times", number));
+    }
+    columns.extend([("set up", number), ("first", number), ("blocks", number), ("bytes", number)]);
+    let has_device = choice.forecasts.iter().any(|forecast| forecast.parts.device_ns > 0.0);
+    if has_device {
+        columns.push(("device", number));
+    }
+    columns.push(("close", number));
+    let mut table = Table::new(&columns);
+    for forecast in &choice.forecasts {
+        let parts = &forecast.parts;
+        let mut row = vec![Cell::from(forecast.arm.label()), ms(forecast.total_ns)];
+        if is_measured {
+            row.extend(measured(choice, forecast));
+        } else {
+            let times = forecast.total_ns / best.total_ns.max(1.0);
+            row.push(Cell::new(format!("{times:.2}"), Tone::Faint));
+        }
+        let blocks = parts.blocks_ns + parts.starts_ns;
+        row.extend([ms(parts.set_up_ns), ms(parts.first_ns), ms(blocks), ms(parts.bytes_ns)]);
+        if has_device {
+            row.push(ms(parts.device_ns));
+        }
+        row.push(ms(parts.tear_down_ns));
+        table.row(row);
+    }
+    let mut page = Page::new(style);
+    page.heading("what each way should take, ms, from opening to closing");
+    page.append(&table.render(style));
+    page.finish()
+}
+
+fn ms(ns: f64) -> Cell {
+    if ns > 0.0 { three_digits(ns / 1e6).into() } else { Cell::new("-", Tone::Faint) }
+}
+
+/// What a way took, and how far its forecast is from that.
+fn measured(choice: &Choice, forecast: &Forecast) -> [Cell; 2] {
+    let trial = choice.trials.iter().find(|trial| trial.arm == forecast.arm);
+    let times = trial.map_or(&[][..], |trial| trial.total_ns.as_slice());
+    match median(&times.iter().map(|ns| ns.0 as f64).collect::<Vec<f64>>()) {
+        Some(took) => {
+            let off = forecast.total_ns / took - 1.0;
+            [ms(took), Cell::from(format!("{:+.0}%", 100.0 * off))]
+        }
+        None => [Cell::new("-", Tone::Faint), Cell::from("")],
+    }
+}
