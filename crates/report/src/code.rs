@@ -170,9 +170,9 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
     let mut table = Table::new(&columns);
     for reach in &file.reach {
         let takes = match reach.method {
-            Method::Warm => "the file as it is",
-            Method::Aligned => "segments aligned to it",
-            Method::Merged => "and those not written as one",
+            Method::Warm => "text warm: the file as it is",
+            Method::Aligned => "text fold: a copy, aligned",
+            Method::Merged => "text fold --merge: as one",
         };
         table.row(vec![
             reach.method.label().into(),
