@@ -8,7 +8,7 @@
 //! 17 s, after which it is stopped, finished or not; files are written in about one more.
 //!
 //! Folios of a huge page are proven on a mapping before anything is read of them; where the file system gives
-//! none, that file is left out. Calls that differ little by folios are read of the first file alone.
+//! none, that file is left out.
 
 use super::origin::{Content, Origin, OriginError};
 use super::plan::{Asked, Plan};
@@ -120,9 +120,9 @@ pub fn lies_huge(content: &Content) -> bool {
 /// When the warm cells of a file are stopped.
 const fn cap(folios: FolioClass) -> Nanos {
     match folios {
-        FolioClass::Piece => Nanos::millis(9000),
+        FolioClass::Piece => Nanos::millis(8500),
         FolioClass::Huge => Nanos::millis(3500),
-        FolioClass::Page => Nanos::millis(2000),
+        FolioClass::Page => Nanos::millis(2500),
     }
 }
 
@@ -136,9 +136,7 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
             let demand = Demand { order, block_bytes, passes: PASSES, threads: 1 };
             cell(arm, &demand, whole(span, block_bytes))
         };
-        let is_served =
-            |arm: &Arm| arm.serves(order, Residency::Warm) && (is_main || differs(*arm));
-        for arm in Arm::ALL.into_iter().filter(is_served) {
+        for arm in Arm::ALL.into_iter().filter(|arm| arm.serves(order, Residency::Warm)) {
             let is_kind = Phase::Pass.stand_in(arm) == arm;
             let blocks: &[Bytes] = if is_kind { &KNOTS } else { &FEW };
             cells.extend(blocks.iter().map(|block| at(arm, *block, size)));
@@ -175,11 +173,6 @@ fn cold(size: Bytes) -> Vec<Cell> {
 /// Whether several threads populate the same pieces.
 const fn is_piecewise(arm: Arm) -> bool {
     matches!(arm, Arm::MapPieces | Arm::PlacePieces)
-}
-
-/// Whether a way is read of every kind of file.
-const fn differs(arm: Arm) -> bool {
-    arm.is_mapped() || matches!(arm, Arm::Read | Arm::Pread | Arm::Readv)
 }
 
 /// Whole blocks of a span.
@@ -246,7 +239,6 @@ mod tests {
         }
         let small = super::warm(FolioClass::Huge, Bytes::kib(600), 1);
         assert!(small.iter().all(|cell| cell.block_bytes <= Bytes::kib(512) && cell.threads == 1));
-        assert!(small.iter().all(|cell| !matches!(cell.arm, Arm::Uring | Arm::DontCache)));
     }
 
     #[test]
