@@ -24,6 +24,7 @@ fn transcripts() {
     state_with_runs(state.path());
     trycmd::TestCases::new()
         .env("XDG_STATE_HOME", state.path().to_str().unwrap())
+        .env("XDG_CACHE_HOME", state.path().to_str().unwrap())
         .env("HOME", "/nonexistent")
         .env("LC_ALL", "C")
         .env("NO_COLOR", "1")
