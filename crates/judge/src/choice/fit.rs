@@ -96,9 +96,11 @@ impl<'a> Taken<'a> {
         Self(sittings.iter().flat_map(whole).collect())
     }
 
-    /// What was not read of the cells of those ways that can be read here.
+    /// What was not read of the warm cells of those ways that can be read here. Cold ones cannot be had on
+    /// every file system.
     fn missed_share(&self, sittings: &[Sitting]) -> f64 {
-        let points = sittings.iter().flat_map(|sitting| &sitting.readings.points);
+        let all = sittings.iter().flat_map(|sitting| &sitting.readings.points);
+        let points = all.filter(|point| point.cell.residency == Residency::Warm);
         let can = |point: &&Point| self.0.iter().any(|one| one.cell.arm == point.cell.arm);
         let (missed, all) = points.filter(can).fold((0, 0), |(missed, all), point| {
             (missed + u32::from(point.samples.is_empty()), all + 1)

@@ -221,7 +221,7 @@ pub struct Calibration {
     pub took_ns: Nanos,
     /// Processes that were measured.
     pub processes: u32,
-    /// Cells that were left unread when the time was up, as a share of all that could be read here.
+    /// Warm cells that were left unread when the time was up, as a share of all that could be read here.
     pub missed_share: f64,
     /// Median over all processes of how far the fitted time is off, as a share of the measured one.
     pub error_share: f64,
