@@ -4,16 +4,15 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{Place, await_gone, experiment, once_free, only_turn, said};
+use helper::{Place, await_gone, experiment, interrupt, only_turn, said};
 use pagewise_lanes::choose::{Arm, Calibration, Choice, FolioClass, Order, Subject};
-use pagewise_model::choice::{Phase, Price, PriceList, Term};
+use pagewise_model::choice::{Phase, PriceList, Term};
+use pagewise_model::constructed::{calibration, price_list};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Nanos, PageSize};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const SIZE: Bytes = Bytes::mib(4);
 
@@ -66,16 +65,9 @@ impl Ground {
             lists.push(list(Phase::Device, arm, &[(Term::Page, 10_000.0)]));
         }
         let calibration = Calibration {
-            key: subject.place().key.clone(),
-            cpus: 1,
-            base_page_bytes: PageSize::BASE_4K,
-            taken_unix_ns: 0,
             took_ns: Nanos::secs(17),
             processes: 600,
-            missed_share: 0.0,
-            error_share: 0.05,
-            lists,
-            sharing: Vec::new(),
+            ..calibration(subject.place().key.clone(), lists)
         };
         let cache = self.place.path().join("pagewise");
         std::fs::create_dir(&cache).unwrap();
@@ -87,8 +79,7 @@ impl Ground {
 }
 
 fn list(phase: Phase, arm: Arm, prices: &[(Term, f64)]) -> PriceList {
-    let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
-    PriceList { phase, arm, order: None, folios: Some(FolioClass::Piece), prices }
+    price_list(phase, arm, FolioClass::Piece, prices)
 }
 
 fn is_near(found: f64, known: f64) -> bool {
@@ -183,20 +174,7 @@ fn prices_are_taken_once_and_every_way_is_measured() {
 fn an_interrupt_keeps_nothing() {
     let _turn = only_turn();
     let ground = Ground::new();
-    let interrupted = || {
-        let mut front =
-            ground.choose(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said_first = String::new();
-        BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
-        if said_first.contains("another experiment runs") {
-            front.wait().unwrap();
-            return None;
-        }
-        assert!(said_first.contains("taking the prices"), "{said_first}");
-        kill_process(Pid::from_child(&front), Signal::INT).unwrap();
-        Some(front.wait_with_output().unwrap())
-    };
-    let Some(done) = once_free(interrupted) else { return };
+    let Some(done) = interrupt(|| ground.choose(&[]), "taking the prices") else { return };
     assert_eq!((done.status.code(), said(&done.stdout)), (Some(130), String::new()));
     assert!(await_gone(&ground.place), "a reader was left behind");
     let cache = ground.place.path().join("pagewise");

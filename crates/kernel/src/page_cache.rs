@@ -23,10 +23,10 @@ use std::time::Duration;
 
 /// How often dropping is tried: reclaim, compaction and an exit that is not over take pages in hand for
 /// a moment (`folio_try_get`), and a page in hand is not dropped (mm/truncate.c, `mapping_evict_folio`).
-pub const DROPS: usize = 5;
+const DROPS: usize = 5;
 
 /// How long pages may be in hand before the next try.
-pub const IN_HAND: Duration = Duration::from_millis(10);
+const IN_HAND: Duration = Duration::from_millis(10);
 
 /// What the cache holds of the beginning of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +75,24 @@ pub fn evict(file: BorrowedFd<'_>) -> Result<(), SysError> {
     rustix::fs::fdatasync(file).map_err(|e| SysError::new("fdatasync", "a file", e))?;
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
         .map_err(|e| SysError::new("posix_fadvise POSIX_FADV_DONTNEED", "a file", e))
+}
+
+/// Calls `drop`, which drops what it can and tells what is left, until `is_gone` of that, or often enough.
+///
+/// # Errors
+/// Those of `drop`.
+pub fn drop_until_gone<T, E>(
+    mut drop: impl FnMut() -> Result<T, E>,
+    is_gone: impl Fn(&T) -> bool,
+) -> Result<T, E> {
+    for _ in 1..DROPS {
+        let left = drop()?;
+        if is_gone(&left) {
+            return Ok(left);
+        }
+        std::thread::sleep(IN_HAND);
+    }
+    drop()
 }
 
 fn by_cachestat(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
@@ -140,6 +158,20 @@ mod tests {
         }
         assert_eq!(mincore(file.as_fd(), len).unwrap().cached, 0);
         assert!(!is_all_cached(file.as_fd(), len).unwrap());
+    }
+
+    #[test]
+    fn what_is_in_hand_is_dropped_on_a_later_try() {
+        let after = |last: usize| {
+            let mut tried = 0;
+            let drop = || {
+                tried += 1;
+                Ok::<_, SysError>(last.saturating_sub(tried))
+            };
+            let left = drop_until_gone(drop, |left| *left == 0).unwrap();
+            (left, tried)
+        };
+        assert_eq!((after(1), after(3), after(9)), ((0, 1), (0, 3), (9 - DROPS, DROPS)));
     }
 
     #[test]

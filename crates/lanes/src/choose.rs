@@ -236,21 +236,10 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::PageSize;
+    use pagewise_model::constructed;
 
     fn calibration(key: CalibrationKey) -> Calibration {
-        Calibration {
-            key,
-            cpus: 1,
-            base_page_bytes: PageSize::BASE_4K,
-            taken_unix_ns: 0,
-            took_ns: Nanos(0),
-            processes: 0,
-            missed_share: 0.0,
-            error_share: 0.05,
-            lists: Vec::new(),
-            sharing: Vec::new(),
-        }
+        constructed::calibration(key, Vec::new())
     }
 
     #[test]

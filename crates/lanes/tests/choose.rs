@@ -5,19 +5,14 @@
 use pagewise_lanes::choose::{
     Arm, Calibration, ChooseError, Demand, FolioClass, KeptPrices, Order, Place, Subject,
 };
-use pagewise_model::choice::{Phase, Price, PriceList, Term};
-use pagewise_model::{Bytes, Nanos, PageSize};
+use pagewise_model::choice::{Phase, Term};
+use pagewise_model::constructed::{calibration, price_list};
+use pagewise_model::{Bytes, Nanos};
 use std::path::Path;
 
 /// A call 1000 ns, its byte 1 ns; a byte of a mapping 2 ns.
 fn prices(place: &Place) -> Calibration {
-    let list = |phase, arm, prices: &[(Term, f64)]| PriceList {
-        phase,
-        arm,
-        order: None,
-        folios: Some(FolioClass::Piece),
-        prices: prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect(),
-    };
+    let list = |phase, arm, prices: &[_]| price_list(phase, arm, FolioClass::Piece, prices);
     let mut lists = vec![
         list(Phase::Pass, Arm::Pread, &[(Term::Block, 1000.0), (Term::Byte, 1.0)]),
         list(Phase::Pass, Arm::Map, &[(Term::Byte, 2.0)]),
@@ -25,18 +20,7 @@ fn prices(place: &Place) -> Calibration {
     for arm in [Arm::Pread, Arm::Map] {
         lists.extend([Phase::SetUp, Phase::First, Phase::TearDown].map(|p| list(p, arm, &[])));
     }
-    Calibration {
-        key: place.key.clone(),
-        cpus: 1,
-        base_page_bytes: PageSize::BASE_4K,
-        taken_unix_ns: 0,
-        took_ns: Nanos(0),
-        processes: 0,
-        missed_share: 0.0,
-        error_share: 0.05,
-        lists,
-        sharing: Vec::new(),
-    }
+    calibration(place.key.clone(), lists)
 }
 
 fn demand(block: u64) -> Demand {

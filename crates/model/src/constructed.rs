@@ -1,12 +1,14 @@
 //! Facts made up for tests (feature `constructed`), each the least that it can be: tests name what
 //! matters to them and take the rest from here with `..`.
 
+use crate::choice::{Calibration, CalibrationKey, FolioClass, Phase, Price, PriceList, Term};
 use crate::file::{
     Arm, Cell, Ledger, Part, Point, Proof, Readings, Residency, Sample, Source, Truth,
 };
 use crate::look::{Allocator, MapChurn, ProcessSeen};
 use crate::machine::Machine;
 use crate::measured::Fact;
+use crate::profile::ProfiledStack;
 use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{Ended, Usage};
 use crate::walk::Order;
@@ -156,5 +158,40 @@ pub fn readings(points: Vec<Point>) -> Readings {
         points,
         copies: None,
         judgement: None,
+    }
+}
+
+/// A stack in the kernel, leaf first, of a program of which no code was seen.
+#[must_use]
+pub fn profiled_stack(process: &str, kernel: &[&str], count: u64) -> ProfiledStack {
+    ProfiledStack {
+        process: process.to_owned(),
+        kernel: kernel.iter().map(ToString::to_string).collect(),
+        user: Vec::new(),
+        count,
+    }
+}
+
+/// Prices of a phase of a way on some folios, in whatever order.
+#[must_use]
+pub fn price_list(phase: Phase, arm: Arm, folios: FolioClass, prices: &[(Term, f64)]) -> PriceList {
+    let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
+    PriceList { phase, arm, order: None, folios: Some(folios), prices }
+}
+
+/// Prices of one CPU, taken at once, whose forecasts are off by 5%.
+#[must_use]
+pub fn calibration(key: CalibrationKey, lists: Vec<PriceList>) -> Calibration {
+    Calibration {
+        key,
+        cpus: 1,
+        base_page_bytes: PageSize::BASE_4K,
+        taken_unix_ns: 0,
+        took_ns: Nanos(0),
+        processes: 0,
+        missed_share: 0.0,
+        error_share: 0.05,
+        lists,
+        sharing: Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ pub mod address;
 pub mod cache;
 pub mod capability;
 pub mod choice;
-#[cfg(feature = "constructed")]
+#[cfg(any(test, feature = "constructed"))]
 pub mod constructed;
 pub mod diagnosis;
 pub mod fault;

@@ -19,9 +19,8 @@
 
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_system::FileSystem;
-use pagewise_kernel::page_cache::{DROPS, IN_HAND};
 use pagewise_kernel::proc::{pressure, read_number};
-use pagewise_kernel::{SysError, clock, limits, page_size};
+use pagewise_kernel::{SysError, clock, limits, page_cache, page_size};
 use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheState, Holders, Slot};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::time::{Duration, SystemTime};
@@ -109,16 +108,11 @@ impl Subject {
 
     /// Drops the file from the cache, again where the kernel itself had pages in hand.
     fn drop_all(&self) -> Result<CacheState, SysError> {
-        for _ in 1..DROPS {
+        let drop = || {
             self.file.drop_cached()?;
-            let state = self.file.look()?;
-            if is_gone(&state) {
-                return Ok(state);
-            }
-            std::thread::sleep(IN_HAND);
-        }
-        self.file.drop_cached()?;
-        self.file.look()
+            self.file.look()
+        };
+        page_cache::drop_until_gone(drop, is_gone)
     }
 
     fn recache(&self, asked: Bytes) -> Result<CacheState, SysError> {

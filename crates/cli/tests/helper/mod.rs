@@ -161,10 +161,10 @@ pub(crate) fn experiment(make: impl Fn() -> Command) -> Option<Output> {
     })
 }
 
-/// Interrupts a bench when it has announced `plan` and measures nothing yet: it must end as interrupted,
-/// with what is known by then. `None` (and a `SKIP` line) while somebody else measures.
-pub(crate) fn interrupted(make: impl Fn() -> Command, plan: &str) -> Option<Output> {
-    let done = once_free(|| {
+/// Interrupts an experiment when it has announced `plan` and measures nothing yet. `None` (and a `SKIP`
+/// line) while somebody else measures.
+pub(crate) fn interrupt(make: impl Fn() -> Command, plan: &str) -> Option<Output> {
+    once_free(|| {
         let mut front = make().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // The announcement comes when signals are taken.
         let mut said_first = String::new();
@@ -176,7 +176,12 @@ pub(crate) fn interrupted(make: impl Fn() -> Command, plan: &str) -> Option<Outp
         assert!(said_first.contains(plan), "{said_first}");
         kill_process(Pid::from_child(&front), Signal::INT).unwrap();
         Some(front.wait_with_output().unwrap())
-    })?;
+    })
+}
+
+/// The same of a bench: it must end as interrupted, with what is known by then.
+pub(crate) fn interrupted(make: impl Fn() -> Command, plan: &str) -> Option<Output> {
+    let done = interrupt(make, plan)?;
     assert_eq!(done.status.code(), Some(130));
     assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
     Some(done)

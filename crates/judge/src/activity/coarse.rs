@@ -5,7 +5,7 @@
 //! them.
 
 use super::is_nameless;
-use pagewise_model::diagnosis::Activity;
+use pagewise_model::diagnosis::{Activity, CostKind};
 use pagewise_model::profile::{What, Why};
 
 /// The activity of `stack`, of which this is known.
@@ -15,6 +15,16 @@ pub(super) fn activity(what: What, why: &Why, stack: &[&str]) -> Activity {
         _ => known(what, why),
     }
 }
+
+/// The costs of [`is_mapping_work`].
+pub(crate) const MAPPING_COSTS: &[CostKind] = &[
+    CostKind::AnonFaults,
+    CostKind::Zeroing,
+    CostKind::FileFaults,
+    CostKind::CowFaults,
+    CostKind::MajorFaults,
+    CostKind::MapUnmap,
+];
 
 /// Faults, mapping and unmapping, zeroing: what the prices of faults and mapping calls hold together.
 pub(crate) fn is_mapping_work(what: What, why: &Why) -> bool {

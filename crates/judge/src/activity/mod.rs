@@ -26,7 +26,7 @@
 mod coarse;
 mod rules;
 
-pub(crate) use coarse::is_mapping_work;
+pub(crate) use coarse::{MAPPING_COSTS, is_mapping_work};
 pub use rules::{Kernels, Place, Release, Rule, rules};
 
 use pagewise_model::diagnosis::Activity;

@@ -137,8 +137,11 @@ impl<'a> Taken<'a> {
                         of.retain(|one| one.cell.order == order);
                         of
                     };
-                    lists.extend(first(arm, order, folios, &at(Phase::First), page));
-                    lists.extend(pass(arm, order, folios, &at(Phase::Pass), page));
+                    for (phase, terms, took) in PASSES {
+                        let of = &at(phase);
+                        let at = (Some(order), Some(folios));
+                        lists.extend(fitted(of, page, (phase, arm), at, terms, took));
+                    }
                 }
             }
         }
@@ -167,14 +170,13 @@ impl<'a> Taken<'a> {
             for order in [Order::Sequential, Order::Random] {
                 let of = self
                     .some(|one| !one.is_warm() && (one.cell.arm, one.cell.order) == (arm, order));
-                let terms = &Term::DEVICE;
                 let more = |one: &One<'_>| {
                     let warm = if arm == Arm::Direct { 0.0 } else { forecast(found, one)? };
                     let total = one.least(|sample| Some(sample.total_ns()))?;
-                    Some(row(one, terms, (total - warm, total), found.base_page_bytes))
+                    Some((total - warm, total))
                 };
-                let rows: Vec<Row> = of.iter().filter_map(more).collect();
-                lists.extend(list((Phase::Device, arm), (Some(order), None), terms, &rows));
+                let (whose, at) = ((Phase::Device, arm), (Some(order), None));
+                lists.extend(fitted(&of, found.base_page_bytes, whose, at, &Term::DEVICE, more));
             }
         }
         lists
@@ -240,44 +242,39 @@ fn fixed(
         _ => true,
     };
     let terms: Vec<Term> = Term::FIXED.into_iter().filter(counts).collect();
-    let took = |one: &One<'_>| one.least(|sample| Some(time(sample)));
-    let rows: Vec<Row> = of
-        .iter()
-        .filter_map(|one| Some(row(one, &terms, (took(one)?, took(one)?), page)))
-        .collect();
-    list((phase, arm), (None, Some(folios)), &terms, &rows)
+    let took = |one: &One<'_>| {
+        let took = one.least(|sample| Some(time(sample)))?;
+        Some((took, took))
+    };
+    fitted(of, page, (phase, arm), (None, Some(folios)), &terms, took)
 }
 
-/// What the first pass takes more than the second.
-fn first(
-    arm: Arm,
-    order: Order,
-    folios: FolioClass,
-    of: &[One<'_>],
-    page: PageSize,
-) -> Option<PriceList> {
-    let more = |one: &One<'_>| {
+/// What one took, with what an error is a share of.
+type Took = fn(&One<'_>) -> Option<(f64, f64)>;
+
+/// The passes: what the first takes more than the second, and later ones.
+const PASSES: [(Phase, &[Term], Took); 2] = [
+    (Phase::First, &Term::FIRST, |one| {
         let (first, second) = (one.pass(0)?, one.pass(1)?);
-        Some(row(one, &Term::FIRST, (first - second, first), page))
-    };
-    let rows: Vec<Row> = of.iter().filter_map(more).collect();
-    list((Phase::First, arm), (Some(order), Some(folios)), &Term::FIRST, &rows)
-}
+        Some((first - second, first))
+    }),
+    (Phase::Pass, &Term::PASS, |one| {
+        let later = one.pass(1)?;
+        Some((later, later))
+    }),
+];
 
-/// Later passes.
-fn pass(
-    arm: Arm,
-    order: Order,
-    folios: FolioClass,
+/// The fit of what each `took` of these terms.
+fn fitted(
     of: &[One<'_>],
     page: PageSize,
+    whose: (Phase, Arm),
+    at: (Option<Order>, Option<FolioClass>),
+    terms: &[Term],
+    took: impl Fn(&One<'_>) -> Option<(f64, f64)>,
 ) -> Option<PriceList> {
-    let later = |one: &One<'_>| {
-        let took = one.pass(1)?;
-        Some(row(one, &Term::PASS, (took, took), page))
-    };
-    let rows: Vec<Row> = of.iter().filter_map(later).collect();
-    list((Phase::Pass, arm), (Some(order), Some(folios)), &Term::PASS, &rows)
+    let rows = of.iter().filter_map(|one| Some(row(one, terms, took(one)?, page)));
+    list(whose, at, terms, &rows.collect::<Vec<Row>>())
 }
 
 /// How CPUs get in each other's way; none where several threads were not measured.

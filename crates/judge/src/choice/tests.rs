@@ -4,10 +4,10 @@
 use super::{Occasion, calibrate, reasons};
 use crate::stats::Rng;
 use pagewise_model::choice::{
-    Calibration, CalibrationKey, Choice, Demand, FileState, FolioClass, NEAR, Phase, Price,
-    PriceList, Sharing, Sitting, Term, Trial, Work,
+    Calibration, CalibrationKey, Choice, Demand, FileState, FolioClass, NEAR, Phase, PriceList,
+    Sharing, Sitting, Term, Trial, Work,
 };
-use pagewise_model::constructed::{cell, machine, reading, readings};
+use pagewise_model::constructed::{cell, machine, price_list, reading, readings};
 use pagewise_model::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::measured::median;
 use pagewise_model::walk::Order;
@@ -31,8 +31,7 @@ fn list(
     folios: FolioClass,
     prices: &[(Term, f64)],
 ) -> PriceList {
-    let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
-    PriceList { phase, arm, order, folios: Some(folios), prices }
+    PriceList { order, ..price_list(phase, arm, folios, prices) }
 }
 
 /// What a pass of a way costs; huge pages make what is mapped easier to reach.

@@ -8,34 +8,28 @@
 //! the time until the other side runs, samples show only the CPU time around it.
 
 use super::Estimate;
-use crate::activity;
+use crate::activity::{self, MAPPING_COSTS};
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, KernelTime};
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
 
 const COPIES: &[CostKind] = &[CostKind::PipeCopies, CostKind::FileCopies];
-const FAULTS: &[CostKind] = &[
-    CostKind::AnonFaults,
-    CostKind::Zeroing,
-    CostKind::FileFaults,
-    CostKind::CowFaults,
-    CostKind::MajorFaults,
-    CostKind::MapUnmap,
-];
 const FAULTING: &[Activity] = &[Activity::Fault, Activity::Zeroing, Activity::MapUnmap];
 
 /// Which kinds share which activities.
 const SHOWN_AS: &[(&[Activity], &[CostKind])] = &[
     (&[Activity::Copy], COPIES),
-    (FAULTING, FAULTS),
+    (FAULTING, MAPPING_COSTS),
     (&[Activity::Wakeup], &[CostKind::Wakeups]),
     (&[Activity::Reclaim], &[CostKind::Reclaim]),
 ];
 
 /// Sums that must agree: name, activities, kinds.
-const COMPARED: &[(&str, &[Activity], &[CostKind])] =
-    &[("copies", &[Activity::Copy], COPIES), ("faults, zeroing and mapping", FAULTING, FAULTS)];
+const COMPARED: &[(&str, &[Activity], &[CostKind])] = &[
+    ("copies", &[Activity::Copy], COPIES),
+    ("faults, zeroing and mapping", FAULTING, MAPPING_COSTS),
+];
 
 /// Below this share of CPU time by both ways a difference is not worth a sentence.
 const WORTH_A_SENTENCE: f64 = 0.05;
@@ -130,7 +124,7 @@ impl Opinion<'_> {
             let is_timed = of_kinds().any(|c| c.basis == Basis::Timed);
             let way = if is_timed { "as timed" } else { "by counts and prices" };
             // Recording is done within the fault.
-            let own = if *kinds == FAULTS { self.recording_ns } else { 0.0 };
+            let own = if *kinds == MAPPING_COSTS { self.recording_ns } else { 0.0 };
             let sampled = (samples.ns(activities) - own).max(0.0);
             disagree(told, sampled, cpu_ns).then(|| {
                 let (told, sampled) = (Nanos::from_f64(told), Nanos::from_f64(sampled));

@@ -30,14 +30,7 @@ const SUMS: [Sum; 4] = [
     },
     Sum {
         name: "faults, mapping and unmapping, zeroing",
-        costs: &[
-            CostKind::AnonFaults,
-            CostKind::Zeroing,
-            CostKind::FileFaults,
-            CostKind::CowFaults,
-            CostKind::MajorFaults,
-            CostKind::MapUnmap,
-        ],
+        costs: activity::MAPPING_COSTS,
         holds: |bucket| activity::is_mapping_work(bucket.what, &bucket.why),
         holds_recording: true,
     },

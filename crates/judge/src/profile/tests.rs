@@ -1,18 +1,9 @@
 use super::*;
 use pagewise_model::Bytes;
-use pagewise_model::constructed;
+use pagewise_model::constructed::{self, profiled_stack as stack};
 use pagewise_model::diagnosis::{Basis, Cost, CostKind};
 use pagewise_model::profile::{Compared, GraphLine, UserFrame};
 use proptest::prelude::*;
-
-fn stack(process: &str, kernel: &[&str], count: u64) -> ProfiledStack {
-    ProfiledStack {
-        process: process.to_owned(),
-        kernel: kernel.iter().map(ToString::to_string).collect(),
-        user: Vec::new(),
-        count,
-    }
-}
 
 fn samples(stacks: Vec<ProfiledStack>) -> StackSamples {
     StackSamples { stacks, period_ns: Nanos(500_000), lost: 0, begun_tasks: 0 }

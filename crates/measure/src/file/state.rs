@@ -84,16 +84,13 @@ impl Cache<'_> {
     }
 
     fn cool(&self) -> Result<Reached, PriceError> {
-        let mut left = 0;
-        for tried in 0..page_cache::DROPS {
-            if tried > 0 {
-                std::thread::sleep(page_cache::IN_HAND);
-            }
+        let drop = || {
             page_cache::evict(self.file.as_fd())?;
-            left = page_cache::count(self.file.as_fd(), self.size)?.cached;
-            if left == 0 {
-                return Ok(Reached { pages: 0, filled: false });
-            }
+            Ok::<_, PriceError>(page_cache::count(self.file.as_fd(), self.size)?.cached)
+        };
+        let left = page_cache::drop_until_gone(drop, |left| *left == 0)?;
+        if left == 0 {
+            return Ok(Reached { pages: 0, filled: false });
         }
         Err(PriceError::Unavailable(format!(
             "{left} of {} pages stay in the page cache after POSIX_FADV_DONTNEED: another process maps \

@@ -177,35 +177,12 @@ impl Shared<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CalibrationKey, Price};
+    use super::super::CalibrationKey;
     use super::*;
+    use crate::constructed::{self, machine, price_list as list};
     use crate::machine::Machine;
-    use crate::measured::Fact;
-    use crate::units::{Nanos, PageSize};
+    use crate::units::Nanos;
     use crate::walk::Order;
-
-    fn machine() -> Machine {
-        Machine {
-            kernel: "6.12".to_owned(),
-            arch: "x86_64".to_owned(),
-            cpu_model: "none".to_owned(),
-            cpus: vec![0, 1],
-            base_page_bytes: PageSize::BASE_4K,
-            huge_page_bytes: Fact::Known(PageSize::PMD_2M),
-            memory_bytes: Bytes::gib(1),
-            thp_enabled: Fact::missing("not asked"),
-            thp_defrag: Fact::missing("not asked"),
-            hypervisor: None,
-            pipe_max_bytes: Bytes::mib(1),
-            perf_event_paranoid: Fact::Known(2),
-            uid: 1000,
-        }
-    }
-
-    fn list(phase: Phase, arm: Arm, folios: FolioClass, prices: &[(Term, f64)]) -> PriceList {
-        let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
-        PriceList { phase, arm, order: None, folios: Some(folios), prices }
-    }
 
     /// Round prices: a call 100 ns, a byte 1 ns; a page mapped 10 ns, on huge pages 1 ns.
     fn calibration() -> Calibration {
@@ -232,18 +209,9 @@ mod tests {
             bytes_share: 1.0,
             first_share: 0.0,
         }];
-        Calibration {
-            key: CalibrationKey::new(&machine(), "ext4".to_owned(), 1),
-            cpus: 2,
-            base_page_bytes: PageSize::BASE_4K,
-            taken_unix_ns: 0,
-            took_ns: Nanos(0),
-            processes: 0,
-            missed_share: 0.0,
-            error_share: 0.1,
-            lists,
-            sharing,
-        }
+        let small = Machine { memory_bytes: Bytes::gib(1), ..machine() };
+        let key = CalibrationKey::new(&small, "ext4".to_owned(), 1);
+        Calibration { cpus: 2, error_share: 0.1, sharing, ..constructed::calibration(key, lists) }
     }
 
     fn demand(passes: u32, threads: u32) -> Demand {

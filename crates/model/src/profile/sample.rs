@@ -104,15 +104,7 @@ pub struct Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn stack(process: &str, kernel: &[&str], count: u64) -> ProfiledStack {
-        ProfiledStack {
-            process: process.to_owned(),
-            kernel: kernel.iter().map(ToString::to_string).collect(),
-            user: Vec::new(),
-            count,
-        }
-    }
+    use crate::constructed::profiled_stack as stack;
 
     #[test]
     fn kernel_stacks_of_all_processes_are_added_up() {
