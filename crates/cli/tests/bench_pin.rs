@@ -4,11 +4,12 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{PROGRAM, Place, experiment, interrupted, only_turn, said};
+use helper::{PROGRAM, Place, experiment, install, interrupted, only_turn, said};
 use pagewise_model::pin::Way;
 use pagewise_model::run::Run;
 use pagewise_model::walk::PageKind;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 const WORDS: [&str; 6] =
@@ -60,7 +61,7 @@ fn without_rights_what_is_missing_is_named() {
     let dir = tempfile::Builder::new().prefix("pagewise-pin-").tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("pagewise");
-    std::fs::copy(PROGRAM, &program).unwrap();
+    install(Path::new(PROGRAM), &program);
     let ran = experiment(|| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);

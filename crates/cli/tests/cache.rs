@@ -11,29 +11,34 @@ mod kept;
 #[path = "cache/starts.rs"]
 mod starts;
 
-use helper::{PROGRAM, Place, as_nobody, is_root, said};
+use helper::{PROGRAM, Place, as_nobody, install, is_root, said};
 use pagewise_kernel::file_view::{FileView, open_regular};
 use pagewise_kernel::page_size;
 use pagewise_model::cache::{CacheOutcome, CachedFile, Slot};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact};
+use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 const SIZE: Bytes = Bytes::mib(8);
 
-/// A file in small folios: written page by page, brought to disk, and written long ago.
+/// A file in small folios: written page by page, brought to disk, and written long ago. `dd` writes
+/// it, since it may be a program (`helper::install` says why).
 fn small(path: &Path, content: &[u8]) {
-    let mut file = File::create(path).unwrap();
-    for page in content.chunks(page_size::base().bytes() as usize) {
-        file.write_all(page).unwrap();
-    }
+    let mut words = [OsString::from("of="), "iflag=fullblock".into(), "conv=fsync".into()];
+    words[0].push(path);
+    let mut dd = Command::new("dd");
+    dd.args(words).arg(format!("bs={}", page_size::base().bytes()));
+    let mut child = dd.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(content).unwrap();
+    assert!(child.wait().unwrap().success());
+    let file = File::open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
-    file.sync_all().unwrap();
 }
 
 fn content() -> Vec<u8> {
@@ -127,7 +132,7 @@ fn whoever_may_only_read_a_file_makes_it_huge() {
     let (place, path) = with_file();
     // A copy, since where the original lies may be closed to others.
     let program = place.path().join("pagewise");
-    std::fs::copy(PROGRAM, &program).unwrap();
+    install(Path::new(PROGRAM), &program);
     let as_nobody = |verb: &str| {
         let mut command = as_nobody(&program);
         let done = command.args(["cache", verb, "--json"]).arg(&path).output();

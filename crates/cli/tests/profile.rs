@@ -5,9 +5,10 @@
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 
-use helper::{NOBODY, PROGRAM, Place, is_root, only_turn, said};
+use helper::{NOBODY, PROGRAM, Place, install, is_root, only_turn, said};
 use pagewise_model::profile::{Profile, Sorted, What, Why};
 use pagewise_model::run::Run;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 fn profile(place: &Place, words: &[&str]) -> (Profile, Run) {
@@ -189,7 +190,7 @@ fn without_rights_buckets_without_a_figure_are_named() {
     }
     let place = Place::new();
     let copy = place.path().join("pagewise");
-    std::fs::copy(PROGRAM, &copy).unwrap();
+    install(Path::new(PROGRAM), &copy);
     for path in [place.path(), copy.as_path()] {
         std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }

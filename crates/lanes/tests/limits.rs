@@ -116,7 +116,9 @@ fn run_again_as_another_user(name: &str) {
     let open = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(place.path(), open()).unwrap();
     let test = place.path().join("test");
-    std::fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
+    // Not by this process: a child that another thread starts would hold it open for writing.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&test).status();
+    assert!(copied.unwrap().success());
     let ran = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&test)

@@ -8,7 +8,7 @@
 
 mod helper;
 
-use helper::agent;
+use helper::{agent, install};
 use pagewise_model::plan::{EnvMerge, Settings, ThpRestriction, Watch};
 use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::Ended;
@@ -54,8 +54,9 @@ fn refused(launch: &Launch) -> LaunchError {
 }
 
 fn executable(dir: &Path, name: &str, text: &str) -> PathBuf {
-    let file = dir.join(name);
-    std::fs::write(&file, text).unwrap();
+    let (file, written) = (dir.join(name), dir.join("text"));
+    std::fs::write(&written, text).unwrap();
+    install(&written, &file);
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
     file
 }

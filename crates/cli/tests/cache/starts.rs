@@ -2,7 +2,7 @@
 
 use super::code::{built, ended, explained_file, text_in_smaps, warmed};
 use super::{content, is_skipped, mapped_huge, small, with_file};
-use crate::helper::{Place, experiment, only_turn, said};
+use crate::helper::{Place, experiment, install, only_turn, said};
 use pagewise_model::Bytes;
 use pagewise_model::run::Run;
 use pagewise_model::text::Method;
@@ -75,8 +75,9 @@ fn a_start_with_text_huge_has_its_code_on_huge_pages_and_says_nothing() {
 fn a_script_is_its_interpreter() {
     let place = Place::new();
     let Some(program) = fit(&place, "a_script_is_its_interpreter") else { return };
-    let script = place.path().join("script");
-    std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+    let (script, text) = (place.path().join("script"), place.path().join("text"));
+    std::fs::write(&text, format!("#!{}\n", program.display())).unwrap();
+    install(&text, &script);
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let child = started(&place, &["--with", "text-huge"], &script);
     assert_eq!(text_in_smaps(&child, &program), reach(&place, &program));

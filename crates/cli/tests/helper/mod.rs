@@ -52,8 +52,16 @@ pub(crate) fn as_nobody(program: &Path) -> Command {
 pub(crate) fn open_place(prefix: &str) -> tempfile::TempDir {
     let dir = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
-    std::fs::copy(PROGRAM, dir.path().join("pagewise")).unwrap();
+    install(Path::new(PROGRAM), &dir.path().join("pagewise"));
     dir
+}
+
+/// A program copied to where it will be executed, by a process of its own: while this one writes a
+/// file, another of its threads may start a child, which holds the file open for a moment longer,
+/// and execve refuses what somebody may write (ETXTBSY).
+pub(crate) fn install(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg(from).arg(to).output().unwrap();
+    assert!(done.status.success(), "{}", said(&done.stderr));
 }
 
 /// Builds one of the small C programs; false without a C compiler, or without libraries that the

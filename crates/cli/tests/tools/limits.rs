@@ -108,7 +108,8 @@ fn a_pipeline_beyond_the_users_pipe_memory_is_exact() {
     }
     let place = tempfile::tempdir().unwrap();
     let program = place.path().join("pagewise");
-    fs::copy(PAGEWISE, &program).unwrap();
+    // Not by this process: a child that another thread starts would hold it open for writing.
+    assert!(Command::new("cp").arg(PAGEWISE).arg(&program).status().unwrap().success());
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
     let tools = ["cat", "meter -q", "tee"];
     let stages: Vec<String> =

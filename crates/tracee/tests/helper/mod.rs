@@ -8,13 +8,20 @@
 )]
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The helper program; a copy readable by anybody when the tests run as another user.
 pub fn agent() -> PathBuf {
     std::env::var_os("TRACEE_AGENT")
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_tracee-agent")), PathBuf::from)
+}
+
+/// A program copied to where it will be executed, by a process of its own: while this one writes a
+/// file, another of its threads may start a child, which holds the file open for a moment longer,
+/// and execve refuses what somebody may write (ETXTBSY).
+pub fn install(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
 /// Runs this test program again as uid 65534 without capabilities, all of it must pass.
@@ -26,8 +33,8 @@ pub fn run_again_as_an_ordinary_user() {
     let open = |mode| std::fs::Permissions::from_mode(mode);
     let dir = tempfile::Builder::new().permissions(open(0o755)).tempdir().unwrap();
     let (test, helper) = (dir.path().join("test"), dir.path().join("agent"));
-    std::fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
-    std::fs::copy(agent(), &helper).unwrap();
+    install(&std::env::current_exe().unwrap(), &test);
+    install(&agent(), &helper);
     let scratch = dir.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     std::fs::set_permissions(&scratch, open(0o777)).unwrap();
