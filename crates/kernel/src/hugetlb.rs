@@ -1,16 +1,24 @@
 //! Pools of reserved huge pages: one for each size that processor and kernel offer, each a directory
 //! `hugepages-<n>kB` under `/sys/kernel/mm/hugepages`; and the file systems (`hugetlbfs`) whose files
-//! lie on them. See `Documentation/admin-guide/mm/hugetlbpage.rst`. Not seen: how many of the pages are
-//! free, which only taking one tells for sure (others have reserved some, and cgroups have limits of
-//! their own).
+//! lie on them. See `Documentation/admin-guide/mm/hugetlbpage.rst`.
+//!
+//! A pool grows by as many pages as the kernel finds in one piece, moving what lies between where it can; it
+//! shrinks at once, and pages in use leave it with their user (mm/hugetlb.c, `set_max_huge_pages`). Not
+//! seen: limits of cgroups, by which a touch may end in `SIGBUS` though a page is free.
 
 use crate::error::SysError;
 use crate::proc::{fields, lines, meminfo, read_bytes, read_number};
 use crate::thp;
+use pagewise_model::pool::HugePool;
 use pagewise_model::{Bytes, PageSize};
 use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+
+/// The part of the memory that is left available when pages are added: one in so many bytes.
+const LEFT: u64 = 4;
 
 const DIR: &str = "/sys/kernel/mm/hugepages";
 
@@ -32,9 +40,42 @@ fn of_pool(page: PageSize, file: &str) -> String {
     format!("{DIR}/hugepages-{}kB/{file}", page.bytes() >> 10)
 }
 
-/// Pages of this size that are free in their pool now; some may be reserved.
-pub fn free(page: PageSize) -> Result<u64, SysError> {
-    read_number(of_pool(page, "free_hugepages")).map(|pages| u64::try_from(pages).unwrap_or(0))
+/// The size of the pages that calls without a size are served with.
+pub fn usual() -> Result<PageSize, SysError> {
+    let none = || SysError::new("open", DIR, std::io::Error::from_raw_os_error(libc::ENOENT));
+    meminfo::read()?.hugetlb_size.ok_or_else(none)
+}
+
+/// The pool of this page size now, with what may be added to it.
+pub fn pool(page: PageSize) -> Result<HugePool, SysError> {
+    let count = |file| {
+        read_number(of_pool(page, file)).map(|pages| u64::try_from(pages).unwrap_or_default())
+    };
+    let (all, surplus_pages) = (count("nr_hugepages")?, count("surplus_hugepages")?);
+    let memory = meminfo::read()?;
+    Ok(HugePool {
+        page_bytes: page,
+        // Read, the file counts surplus pages as well; written, it sets the others.
+        pages: all.saturating_sub(surplus_pages),
+        free_pages: count("free_hugepages")?,
+        reserved_pages: count("resv_hugepages")?,
+        surplus_pages,
+        addable_pages: addable(memory.available, memory.total, page),
+    })
+}
+
+/// Pages that leave [`LEFT`] of the memory available.
+fn addable(available: Bytes, total: Bytes, page: PageSize) -> u64 {
+    available.0.saturating_sub(total.0 / LEFT) / page.bytes()
+}
+
+/// Asks for a pool of so many pages. That the call succeeds does not say that all of them are there:
+/// [`pool`] does. A signal ends the search for more.
+pub fn resize(page: PageSize, pages: u64) -> Result<(), SysError> {
+    let path = control(page);
+    let written = OpenOptions::new().write(true).open(&path);
+    let written = written.and_then(|mut file| file.write_all(pages.to_string().as_bytes()));
+    written.map_err(|error| SysError::new("write", path, error))
 }
 
 /// Where a file system is mounted whose files lie on pages of this size; none where there is no such
@@ -91,8 +132,22 @@ mod tests {
     fn every_pool_can_be_set() {
         for page in sizes().unwrap() {
             assert!(std::path::Path::new(&control(page)).exists(), "{page}");
-            assert!(free(page).is_ok(), "{page}");
+            let pool = pool(page).unwrap();
+            assert!(pool.free_pages <= pool.pages + pool.surplus_pages, "{pool:?}");
         }
+    }
+
+    #[test]
+    fn a_quarter_of_the_memory_stays() {
+        let of = |available| addable(Bytes::mib(available), Bytes::mib(400), PageSize::PMD_2M);
+        assert_eq!([of(99), of(101), of(104), of(400)], [0, 0, 2, 150]);
+    }
+
+    #[test]
+    fn a_pool_that_is_not_there_is_an_error() {
+        let odd = PageSize::new(Bytes::kib(32).0).unwrap();
+        assert_eq!(pool(odd).unwrap_err().errno(), Some(libc::ENOENT));
+        assert_eq!(resize(odd, 1).unwrap_err().errno(), Some(libc::ENOENT));
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub mod limits;
 pub mod link;
 pub mod lock;
 pub mod machine;
+pub mod memory_group;
 pub mod opens;
 pub mod page_cache;
 pub mod page_frames;

@@ -70,6 +70,16 @@ fn cgroup_rooms() -> Vec<Room> {
     rooms
 }
 
+/// The directories of our own group and of all above it, the nearest first, in each hierarchy that limits memory.
+pub(crate) fn memory_groups() -> Vec<(PathBuf, Files)> {
+    let read = |path: &str| read_bytes(path).unwrap_or_default();
+    let found = memory_cgroups(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
+    let above = |(root, path, files): (PathBuf, PathBuf, Files)| {
+        ancestors(&root, &path).into_iter().map(move |dir| (dir, files))
+    };
+    found.into_iter().flat_map(above).collect()
+}
+
 /// The directory of our own cgroup in the version 2 hierarchy.
 pub(crate) fn own_group() -> Option<PathBuf> {
     let own = read_bytes("/proc/self/cgroup").ok()?;
@@ -80,20 +90,28 @@ pub(crate) fn own_group() -> Option<PathBuf> {
 
 /// The files in which one version of cgroups keeps its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Files {
+pub(crate) enum Files {
     V1,
     V2,
 }
 
 impl Files {
+    /// The one that limits.
+    pub(crate) const fn limit(self) -> &'static str {
+        match self {
+            Self::V1 => "memory.limit_in_bytes",
+            Self::V2 => "memory.max",
+        }
+    }
+
     fn room(self, dir: &Path) -> Option<Room> {
         let value = |file: &str| parse_limit(&read_bytes(dir.join(file)).ok()?);
         let (limit, used) = match self {
             Self::V2 => {
-                let limits = [value("memory.max"), value("memory.high")];
+                let limits = [value(self.limit()), value("memory.high")];
                 (limits.into_iter().flatten().min()?, value("memory.current")?)
             }
-            Self::V1 => (value("memory.limit_in_bytes")?, value("memory.usage_in_bytes")?),
+            Self::V1 => (value(self.limit())?, value("memory.usage_in_bytes")?),
         };
         let reclaimable = read_bytes(dir.join("memory.stat")).map_or(0, |s| inactive_file(&s));
         let left = limit.saturating_sub(used.saturating_sub(reclaimable));

@@ -8,6 +8,7 @@ use crate::file::{
 use crate::look::{Allocator, MapChurn, ProcessSeen};
 use crate::machine::Machine;
 use crate::measured::Fact;
+use crate::pool::HugePool;
 use crate::profile::ProfiledStack;
 use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{Ended, Usage};
@@ -30,6 +31,19 @@ pub fn machine() -> Machine {
         pipe_max_bytes: Bytes::mib(1),
         perf_event_paranoid: Fact::Known(2),
         uid: 1000,
+    }
+}
+
+/// A pool of this many pages of 2 MiB, all of them free, to which nothing may be added.
+#[must_use]
+pub const fn pool(pages: u64) -> HugePool {
+    HugePool {
+        page_bytes: PageSize::PMD_2M,
+        pages,
+        free_pages: pages,
+        reserved_pages: 0,
+        surplus_pages: 0,
+        addable_pages: 0,
     }
 }
 

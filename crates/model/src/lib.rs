@@ -27,6 +27,7 @@ pub mod machine;
 pub mod measured;
 pub mod pin;
 pub mod plan;
+pub mod pool;
 pub mod price;
 pub mod profile;
 pub mod run;

@@ -1,7 +1,7 @@
 //! Plans: what a remedy would do to a program, as data. Carried from the remedy to the process
 //! that starts the program, and into the receipt: the arm that is tested runs exactly this.
 
-use crate::units::Bytes;
+use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -98,11 +98,33 @@ pub enum Watch {
         /// Stop when the tree's resident memory exceeds this.
         growth_limit_bytes: Bytes,
     },
+    /// Count the memory that the tree has on pages of the reserved pool.
+    CountPool {
+        /// The size of these pages.
+        page_bytes: PageSize,
+    },
     /// Keep pipe-connected processes on alternating CPUs.
     AlternateCpus {
         /// The CPUs.
         cpus: Vec<u32>,
     },
+}
+
+/// What has to be free in the pool of reserved huge pages when a program starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolNeed {
+    /// How much.
+    pub bytes: Bytes,
+    /// On pages of this size.
+    pub page_bytes: PageSize,
+}
+
+impl PoolNeed {
+    /// Pages that hold it.
+    #[must_use]
+    pub const fn pages(self) -> u64 {
+        self.bytes.pages(self.page_bytes)
+    }
 }
 
 /// All that makes one arm different from a plain run.
@@ -125,6 +147,9 @@ pub struct Settings {
     /// Files that are brought into huge folios of the page cache before the program starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub huge_files: Vec<HugeFile>,
+    /// What has to be free in the pool of huge pages, or the rest is left undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolNeed>,
 }
 
 impl Settings {
@@ -156,6 +181,7 @@ impl Settings {
             other.tools.iter().copied().filter(|tool| !all.tools.contains(tool)).collect();
         all.tools.extend(more);
         all.huge_files.extend(other.huge_files.iter().cloned());
+        all.pool = all.pool.or(other.pool);
         all
     }
 }

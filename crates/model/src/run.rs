@@ -14,8 +14,10 @@ use crate::first_touch::FirstTouch;
 use crate::ladder::Ladder;
 use crate::look::Look;
 use crate::machine::Machine;
+use crate::measured::Fact;
 use crate::pin::Pins;
 use crate::plan::{Candidate, Dose, Receipt};
+use crate::pool::HugePool;
 use crate::price::Prices;
 use crate::profile::Profile;
 use crate::text::TextReport;
@@ -128,6 +130,9 @@ pub struct Run {
     pub machine: Option<Machine>,
     /// Prices of the session.
     pub prices: Option<Prices>,
+    /// The pool of reserved huge pages, as remedies were chosen by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Fact<HugePool>>,
     /// The look.
     pub look: Option<Look>,
     /// The diagnosis.
@@ -217,6 +222,7 @@ impl Run {
             environment: Vec::new(),
             machine: None,
             prices: None,
+            pool: None,
             look: None,
             diagnosis: None,
             candidates: Vec::new(),

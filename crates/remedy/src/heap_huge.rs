@@ -24,7 +24,7 @@ use pagewise_model::plan::{Candidate, Dose, EnvMerge, Settings, Watch};
 /// A mapping below this is not worth one stop of the program.
 const INJECT_MIN: Bytes = Bytes::mib(8);
 /// Resident anonymous memory below this cannot gain by pages of 2 MiB.
-const WORTH: Bytes = Bytes::mib(4);
+pub(crate) const WORTH: Bytes = Bytes::mib(4);
 /// Name under which the watcher reports.
 pub(crate) const WATCH: &str = "advise-huge";
 
@@ -99,7 +99,7 @@ impl HeapHuge {
 
 /// Anonymous memory of a process that huge pages could serve and do not yet: at its peak, which
 /// is what was resident less the files it had mapped.
-fn small_bytes(process: &ProcessSeen) -> u64 {
+pub(crate) fn small_bytes(process: &ProcessSeen) -> u64 {
     let peak = process.peak_rss_bytes.0.saturating_sub(process.file_bytes.0);
     process.anon_bytes.0.max(peak).saturating_sub(process.anon_huge_bytes.0)
 }
@@ -110,7 +110,7 @@ fn has_switch(process: &ProcessSeen) -> bool {
     switch_works(process.allocator, process.glibc_huge_tunable)
 }
 
-fn switch_works(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> bool {
+pub(crate) fn switch_works(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> bool {
     let old_glibc = allocator == Allocator::Glibc && glibc_huge_tunable == Some(false);
     !old_glibc && SWITCHED.iter().any(|(_, switched)| *switched == allocator)
 }
@@ -211,7 +211,7 @@ impl Remedy for HeapHuge {
 
 /// Share of time that huge pages could give: faults at the difference of prices, and all of the
 /// address translation.
-fn ceiling(evidence: &Evidence<'_>) -> f64 {
+pub(crate) fn ceiling(evidence: &Evidence<'_>) -> f64 {
     let prices = evidence.prices;
     let small = prices.anon_fault_ns.median;
     let huge_page = evidence.machine.huge_page_bytes.known().map_or(1, |p| p.bytes());

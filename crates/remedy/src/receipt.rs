@@ -74,6 +74,8 @@ pub struct Start<'a> {
     pub input: Option<&'a Path>,
     /// Where.
     pub here: &'a Here,
+    /// Settings of the machine were changed where a remedy needs it.
+    pub system: bool,
     /// Quotes one word for a shell; the renderer that prints the receipt owns that rule.
     pub quote: fn(&[u8]) -> String,
 }
@@ -83,14 +85,20 @@ impl Start<'_> {
         (self.quote)(word.as_ref().as_bytes())
     }
 
+    /// The words after `run` that let it change what these settings need of the machine.
+    fn permission(&self, settings: &Settings) -> Option<&'static str> {
+        (self.system && settings.pool.is_some()).then_some("--system")
+    }
+
     /// The line that starts the program with the remedies of `list`.
-    fn line(&self, list: &str) -> String {
+    fn line(&self, list: &str, settings: &Settings) -> String {
         let named = self.here.in_path || self.here.pagewise.as_os_str().is_empty();
         let pagewise = if named { "pagewise".to_owned() } else { self.quoted(&self.here.pagewise) };
         let words: Vec<String> = self.command.iter().map(|w| self.quoted(w)).collect();
         let words = words.join(" ");
         let input = self.input.map_or(String::new(), |file| format!(" < {}", self.quoted(file)));
-        format!("{pagewise} run --with {} -- {words}{input}", self.quoted(list))
+        let system = self.permission(settings).map_or(String::new(), |word| format!(" {word}"));
+        format!("{pagewise} run{system} --with {} -- {words}{input}", self.quoted(list))
     }
 
     /// `ExecStart=` and what belongs to it.
@@ -99,11 +107,14 @@ impl Start<'_> {
         let mut words = vec![
             systemd::program(self.here.pagewise.as_os_str()).map_err(said("pagewise's path"))?,
             "run".to_owned(),
+        ];
+        words.extend(self.permission(settings).map(str::to_owned));
+        words.extend([
             "--with".to_owned(),
             systemd::argument(list.as_ref()).map_err(said("the list"))?,
             "--".to_owned(),
             systemd::argument(self.here.program.as_os_str()).map_err(said("the program's path"))?,
-        ];
+        ]);
         for word in self.command.iter().skip(1) {
             words.push(systemd::argument(word).map_err(said("an argument"))?);
         }
@@ -240,7 +251,7 @@ pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
         Vec::new()
     });
     Receipt {
-        command: start.line(&list),
+        command: start.line(&list, &settings),
         environment: start.exports(&settings),
         systemd,
         notes,
@@ -276,7 +287,8 @@ mod tests {
             let text = String::from_utf8_lossy(w).into_owned();
             if text.contains(' ') { format!("'{text}'") } else { text }
         };
-        write(&doses, &Start { command: &command, input: input.map(Path::new), here, quote })
+        let (command, input) = (&command[..], input.map(Path::new));
+        write(&doses, &Start { command, input, here, system: true, quote })
     }
 
     fn receipt(list: &str) -> Receipt {
@@ -399,6 +411,16 @@ mod tests {
         assert_eq!(r.command, "'/opt/my tools/pagewise' run --with place=one -- sort");
         let here = Here::now(&["sh".into()]);
         assert!(here.pagewise.is_absolute() && here.program.is_absolute() && !here.in_path);
+    }
+
+    #[test]
+    fn a_pool_is_looked_at_before_each_start() {
+        let r = receipt("pool=64M");
+        let start = "run --system --with pool=64M --";
+        assert_eq!(r.command, format!("pagewise {start} sort 'a b'"));
+        assert!(r.environment.is_empty(), "nobody would look at the pool");
+        assert!(r.systemd[2].contains(start), "{:?}", r.systemd);
+        assert!(r.notes.iter().any(|note| note.contains("vm.nr_hugepages=32 ")), "{:?}", r.notes);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What every remedy has, and the list of them.
 
 use crate::target::Target;
+use pagewise_model::Fact;
 use pagewise_model::diagnosis::{CostKind, Diagnosis};
 use pagewise_model::look::{Look, ProcessSeen, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 
 /// What a remedy judges from: facts and the diagnosis made of them.
@@ -18,6 +20,8 @@ pub struct Evidence<'a> {
     pub machine: &'a Machine,
     /// Unit prices.
     pub prices: &'a Prices,
+    /// The pool of reserved huge pages.
+    pub pool: &'a Fact<HugePool>,
 }
 
 impl<'a> Evidence<'a> {
@@ -123,9 +127,10 @@ pub trait Remedy: Sync {
     }
 }
 
-static ALL: [&dyn Remedy; 9] = [
+static ALL: [&dyn Remedy; 10] = [
     &crate::malloc_keep::MallocKeep,
     &crate::heap_huge::HeapHuge,
+    &crate::pool::Pool,
     &crate::heap_small::HeapSmall,
     &crate::pipe_grow::PipeGrow,
     &crate::pipe_tools::PipeTools,

@@ -70,6 +70,7 @@ fn hostile() -> FirstTouch {
     touches.host[0].extra_page_ns = Fact::missing(HOSTILE);
     touches.split = Fact::missing(HOSTILE);
     touches.shared_pool = Fact::missing(HOSTILE);
+    touches.pressure = Fact::missing(HOSTILE);
     let judgement = touches.judgement.as_mut().unwrap();
     judgement.claims[0].claim = HOSTILE.into();
     judgement.claims[0].why = HOSTILE.into();

@@ -55,13 +55,21 @@ pub struct Through {
     pub watches: Vec<WatchReport>,
 }
 
-/// Runs the program in our place in the process group, with the watchers of its settings.
+/// Runs the program in our place in the process group, with the watchers of its settings. `interrupted` is asked
+/// once, when no signal reaches a handler of ours any more: where it says so, nothing is started.
 ///
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
-pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Through, LaunchError> {
+pub fn run_through(
+    launch: &Launch,
+    make: MakeWatcher<'_>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Option<Through>, LaunchError> {
     let before = SignalState::inherited();
     let mut caught = Caught::block(before)?;
+    if interrupted() {
+        return Ok(None);
+    }
     let child = launch::spawn_with(launch, &[], before)?;
     let mut watchers = run::watchers(launch, &child, make);
     let running = child.release()?;
@@ -69,7 +77,7 @@ pub fn run_through(launch: &Launch, make: MakeWatcher<'_>) -> Result<Through, La
     let (status, _) = wait::reap(running.pid())
         .map_err(|e| LaunchError::call("wait4", format!("process {}", running.pid()), &e))?;
     let watches = watchers.iter_mut().map(|w| w.watcher.finish()).collect();
-    Ok(Through { ended: wait::ended(status), watches })
+    Ok(Some(Through { ended: wait::ended(status), watches }))
 }
 
 /// Runs the program like [`run_through`], without watchers, and records what `launch.observe` asks

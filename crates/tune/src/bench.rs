@@ -258,7 +258,7 @@ impl Bench for WorldBench<'_, '_> {
             arm: arm.name.clone(),
             mechanism: self.expectation.counter(&arm, &run),
             idle_mechanisms,
-            huge_faults: run.huge_faults,
+            huge_faults: run.huge_pages(),
             supervisor_ns: run.supervisor_ns,
             usage: run.usage,
         })

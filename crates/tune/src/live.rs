@@ -15,8 +15,10 @@ use pagewise_kernel::{clock, dirs, limits};
 use pagewise_measure::{Options, PriceError};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::Machine;
+use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_remedy::reservation::{self, Reservation};
 use pagewise_tracee::launch::{Input, Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
@@ -94,6 +96,7 @@ pub struct Live<'a> {
     canary: pagewise_measure::Canary,
     keeper: Keeper,
     folios: Folios,
+    reserved: Option<Reservation>,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
@@ -134,9 +137,18 @@ impl<'a> Live<'a> {
     ) -> Self {
         let canary = pagewise_measure::Canary::new();
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
-        let keeper = Keeper::new(room);
-        let folios = Folios::default();
-        Self { request, runs, recording, scratch, canary, keeper, folios, stop, listener }
+        Self {
+            request,
+            runs,
+            recording,
+            scratch,
+            canary,
+            keeper: Keeper::new(room),
+            folios: Folios::default(),
+            reserved: None,
+            stop,
+            listener,
+        }
     }
 
     fn launch(&self, arm: &Arm, limits: &Limits) -> Launch {
@@ -225,6 +237,13 @@ impl<'a> Live<'a> {
         Folios::warm(&arm.settings.huge_files, &mut self.keeper).map_err(Stop::NotHuge)
     }
 
+    /// Sees to it that the pool has what an arm needs; what is added to it stays until the session ends.
+    fn fill_pool(&mut self, arm: &Arm) -> Result<(), Stop> {
+        let Some(need) = arm.settings.pool else { return Ok(()) };
+        let permit = self.request.system.as_ref();
+        reservation::ensure(need, permit, &mut self.reserved).map_err(Stop::NoPool)
+    }
+
     /// What of the files that arms bring into huge folios lies in them.
     fn huge_slots(&self, arm: &Arm) -> Vec<(String, u64)> {
         let own = arm.settings.huge_files.iter().map(|file| &file.path);
@@ -295,6 +314,10 @@ impl World for Live<'_> {
         pagewise_kernel::machine::machine()
     }
 
+    fn pool(&mut self) -> Fact<HugePool> {
+        reservation::facts(self.request.system.as_ref())
+    }
+
     fn prices(&mut self) -> Result<Prices, Stop> {
         let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
         let options = Options { budget_ns: PRICING, cache, fresh: false };
@@ -318,6 +341,7 @@ impl World for Live<'_> {
         self.settle(arm, &timing.limits)?;
         let (look, conditioned, mut done, huge_slots) = self.around(|live| {
             let look = live.warm(arm)?;
+            live.fill_pool(arm)?;
             let conditioned = live.condition(timing.fresh)?;
             let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
             let done = live.bounded(&launch)?;
@@ -364,6 +388,7 @@ impl World for Live<'_> {
         };
         self.around(|live| {
             live.warm(arm)?;
+            live.fill_pool(arm)?;
             let marks: Vec<Mark> = live.request.outputs.iter().map(|f| Mark::take(f)).collect();
             let usage = live.bounded(&launch)?.usage;
             // Before --cleanup, which may well remove them.

@@ -6,6 +6,7 @@ use pagewise_model::plan::Dose;
 pub use pagewise_model::run::StdoutTo;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_remedy::receipt::{Here, Start};
+use pagewise_remedy::reservation::Permit;
 use pagewise_trial::CONTROL_AGAIN;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ pub struct Request {
     pub only: Option<Vec<Dose>>,
     /// Arms of the user's own.
     pub own_arms: Vec<OwnArm>,
+    /// That settings of the machine may be changed while the session lasts.
+    pub system: Option<Permit>,
     /// Time for the experiment; the default depends on the program.
     pub budget: Option<Nanos>,
     /// Seed of the random orders.
@@ -84,7 +87,8 @@ impl Request {
     #[must_use]
     pub fn start(&self) -> Start<'_> {
         let (command, here) = (&self.command[..], &self.here);
-        Start { command, input: self.input.as_deref(), here, quote: self.quote }
+        let system = self.system.is_some();
+        Start { command, input: self.input.as_deref(), here, system, quote: self.quote }
     }
 
     /// Why the user's own arms cannot be told apart from each other and from what else is tried,

@@ -191,12 +191,14 @@ impl<'a> Session<'a> {
     }
 
     fn choose(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
+        let pool = world.pool();
         if let (Some(look), Some(diagnosis), Some(machine), Some(prices)) =
             (&self.run.look, &self.run.diagnosis, &self.run.machine, &self.run.prices)
         {
-            let evidence = Evidence { look, diagnosis, machine, prices };
+            let evidence = Evidence { look, diagnosis, machine, prices, pool: &pool };
             self.run.candidates = choose::candidates(&evidence);
         }
+        self.run.pool = Some(pool);
         world.tell(&Event::Chosen(&self.run));
         if self.request.advise {
             self.run.outcome = Some(Outcome::AdviceOnly);

@@ -60,6 +60,9 @@ pub enum Stop {
     /// Files that an arm needs in huge folios cannot be brought into them.
     #[error("not on huge pages: {0}")]
     NotHuge(String),
+    /// What an arm needs of the pool of huge pages is not there.
+    #[error("{0}")]
+    NoPool(String),
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
@@ -124,6 +127,7 @@ impl Stop {
             | Self::TooLong(_)
             | Self::TooLarge(_)
             | Self::NotHuge(_)
+            | Self::NoPool(_)
             | Self::Failed { .. } => RunFailure::Failed(self.to_string()),
             other => RunFailure::Broken(other.to_string()),
         }
@@ -144,6 +148,7 @@ mod tests {
             Stop::TooLong(Nanos::secs(10)),
             Stop::TooLarge(Bytes::mib(1)),
             Stop::NotHuge("x".into()),
+            Stop::NoPool("x".into()),
             call("sched_setaffinity"),
         ];
         for stop in of_the_arm {

@@ -6,6 +6,7 @@ use crate::stop::Stop;
 use pagewise_model::look::{Samples, TimedFaults, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::Settings;
+use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::run::Run;
 use pagewise_model::trial::Design;
@@ -111,6 +112,15 @@ pub struct Timed {
     pub walks: Fact<WalkCounts>,
 }
 
+impl Timed {
+    /// Huge pages that the kernel handed out meanwhile, transparent ones and those of the pool.
+    #[must_use]
+    pub fn huge_pages(&self) -> u64 {
+        let of_pool = self.watched.iter().filter(|(watch, _)| watch == pagewise_remedy::POOL);
+        self.huge_faults + of_pool.map(|(_, pages)| pages).sum::<u64>()
+    }
+}
+
 /// What the user is told while a session works.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -128,6 +138,8 @@ pub enum Event<'a> {
 pub trait World {
     /// The machine.
     fn machine(&mut self) -> Machine;
+    /// The pool of reserved huge pages, with what this session may add to it.
+    fn pool(&mut self) -> Fact<HugePool>;
     /// Prices of this session.
     ///
     /// # Errors

@@ -6,8 +6,10 @@ mod support;
 
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::cache::{Slot, SlotMap};
+use pagewise_model::constructed;
 use pagewise_model::look::{Allocator, Look, PipeSeen, ProcessSeen, Traced, UsedFile, WalkCounts};
 use pagewise_model::plan::{Candidate, FileKind};
+use pagewise_model::pool::HugePool;
 use pagewise_model::text::{Layout, Placement, Segment};
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Evidence;
@@ -21,7 +23,15 @@ fn candidates(change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
 }
 
 fn on_machine(thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
-    let mut world = Fake::default();
+    in_world(Fake::default(), thp, change)
+}
+
+/// The candidates where the pool of huge pages is this one.
+fn with_pool(pool: HugePool, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+    in_world(Fake { pool, ..Fake::default() }, "madvise", change)
+}
+
+fn in_world(mut world: Fake, thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
     let plain = Arm::plain(&request());
     let runs = (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
@@ -39,8 +49,9 @@ fn on_machine(thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candida
     let (prices, mut machine) = (world.prices().unwrap(), world.machine());
     machine.thp_enabled = Fact::Known(thp.to_owned());
     let diagnosis = diagnose(&look, &prices, &machine);
-    let evidence =
-        Evidence { look: &look, diagnosis: &diagnosis, machine: &machine, prices: &prices };
+    let pool = world.pool();
+    let (look, diagnosis) = (&look, &diagnosis);
+    let evidence = Evidence { look, diagnosis, machine: &machine, prices: &prices, pool: &pool };
     choose::candidates(&evidence)
 }
 
@@ -88,6 +99,31 @@ fn a_heap_is_treated_by_its_allocator() {
     let steps = candidates(|t, _| t.processes[0].allocator = Allocator::Musl);
     assert!(specs(&steps, "heap-huge").is_empty());
     assert!(why(&steps, "heap-huge").contains("grows in steps"), "{}", why(&steps, "heap-huge"));
+}
+
+#[test]
+fn a_heap_goes_to_the_pool_where_that_holds_it() {
+    let as_it_is = |_: &mut Traced, _: &mut Look| {};
+    // 100,000 pages of 4 KiB are 196 of 2 MiB; one for what is left, and an eighth to spare.
+    assert_eq!(specs(&with_pool(constructed::pool(222), as_it_is), "pool"), ["pool=444M"]);
+    let small = with_pool(constructed::pool(221), as_it_is);
+    assert!(specs(&small, "pool").is_empty());
+    assert!(why(&small, "pool").contains("--system reserves them"), "{}", why(&small, "pool"));
+    let addable = HugePool { addable_pages: 1, ..constructed::pool(221) };
+    assert_eq!(specs(&with_pool(addable, as_it_is), "pool"), ["pool=444M"]);
+    let forked = with_pool(constructed::pool(222), |t, _| {
+        let copy = t.processes[0].clone();
+        t.processes.push(ProcessSeen { pid: 11, ..copy });
+    });
+    assert!(specs(&forked, "pool").is_empty(), "each copy may write all of its heap");
+    for unfit in [Allocator::Go, Allocator::Jemalloc, Allocator::Unknown] {
+        let other = with_pool(constructed::pool(999), |t, _| t.processes[0].allocator = unfit);
+        assert!(specs(&other, "pool").is_empty(), "{unfit}");
+    }
+    let old = with_pool(constructed::pool(999), |t, _| {
+        t.processes[0].glibc_huge_tunable = Some(false);
+    });
+    assert!(why(&old, "pool").contains("glibc 2.35"), "{}", why(&old, "pool"));
 }
 
 #[test]

@@ -141,6 +141,25 @@ pub(crate) enum Command {
     FileReader,
 }
 
+impl Command {
+    /// Started by a person, and no filter in a pipeline: the time to set right what a killed run has left.
+    pub(crate) const fn may_repair(&self) -> bool {
+        !matches!(
+            self,
+            Self::Supervise(_)
+                | Self::Record(_)
+                | Self::Touch
+                | Self::PipeEnd
+                | Self::FileReader
+                | Self::Cat(_)
+                | Self::Meter(_)
+                | Self::Tee(_)
+                | Self::Completions(_)
+                | Self::Man(_)
+        )
+    }
+}
+
 /// A tool for pipelines, which reads its own command line.
 #[derive(Debug, Args)]
 pub(crate) struct Tool {
@@ -156,11 +175,13 @@ Examples:
   pagewise run --with heap-huge -- sort big.txt
   pagewise run --with pipe-grow=1M,place=one -- sh -c 'cat big | wc -l'
   pagewise run --with text-huge -- node server.js
+  pagewise run --system --with pool=2G -- ./database    (root)
   pagewise run --list
 
 The program keeps standard input, output and error, signals and terminal.
 Remedies that could not take hold are told on standard error, before it starts
-or when it has ended.
+or when it has ended. What --system changes is changed back when the program
+ends; what a SIGKILL leaves, by the next start of pagewise.
 
 Exit codes: the program's own, or its signal; 125 could not be started,
 126 cannot be executed, 127 not found, 2 bad usage.")]
@@ -168,6 +189,9 @@ pub(crate) struct Run {
     /// Remedies, separated by commas, each NAME or NAME=PARAMETER
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub(crate) with: String,
+    /// Settings of the whole machine may be changed while it runs: pool reserves pages
+    #[arg(long)]
+    pub(crate) system: bool,
     /// List the remedies and what they take
     #[arg(long)]
     pub(crate) list: bool,

@@ -30,6 +30,9 @@ pub(crate) struct Tune {
     /// Try only these remedies (NAME or NAME=PARAMETER, separated by commas)
     #[arg(long, value_name = "LIST")]
     pub(crate) only: Option<String>,
+    /// Settings of the whole machine may be changed while it lasts: pool reserves pages (root)
+    #[arg(long)]
+    pub(crate) system: bool,
     /// One more arm: a command of yours to set against the plain one (repeatable)
     #[arg(long = "arm", value_name = "NAME=CMD")]
     pub(crate) arms: Vec<String>,

@@ -82,6 +82,7 @@ pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<R
         advise: false,
         only: None,
         own_arms: Vec::new(),
+        system: None,
         budget: args.budget,
         seed: args.seed.unwrap_or(started_unix_ns),
         quote: pagewise_report::quote_bytes,

@@ -23,11 +23,16 @@ mod tune;
 
 use crate::args::Command;
 use crate::failure::Failure;
-use crate::tools;
+use crate::{terminal, tools};
 use std::process::ExitCode;
 
 /// Runs the command that was asked for.
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    if command.may_repair()
+        && let Some(told) = pagewise_remedy::reservation::repair()
+    {
+        terminal::remark(&told);
+    }
     match command {
         Command::Tune(args) => tune::run(args),
         Command::Ab(args) => ab::run(args),

@@ -1,9 +1,12 @@
 //! `pagewise run`
 
+use super::experiment::{self, INTERRUPTED};
 use crate::args::Run;
 use crate::failure::Failure;
 use crate::terminal;
-use pagewise_model::plan::{Dose, Settings};
+use pagewise_kernel::lock::ExperimentLock;
+use pagewise_model::plan::{Dose, PoolNeed, Settings};
+use pagewise_remedy::reservation::{self, Permit, Reservation};
 use pagewise_remedy::{Target, warmth};
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::watcher::WatchReport;
@@ -11,6 +14,8 @@ use pagewise_tracee::{passthrough, read_ahead};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Doses for `command` from a list as typed.
 pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failure> {
@@ -30,7 +35,10 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.command.is_empty() {
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
-    let doses = if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
+    let mut doses =
+        if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
+    let stop = if args.system { Some(permitted(&doses)?) } else { None };
+    let changed = Changed::for_pool(&mut doses, args.system);
     let mut settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
     if let Some(path) = settings.working_set.take() {
         read_before_start(&path)?;
@@ -39,14 +47,70 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         terminal::remark(&line);
     }
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
-    if !launch.settings.needs_supervision() {
+    if !launch.settings.needs_supervision() && stop.is_none() {
         return Err(passthrough::exec_with(&launch).into());
     }
-    let through = passthrough::run_through(&launch, &pagewise_remedy::watch::build)?;
+    let interrupted = || stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+    let build = &pagewise_remedy::watch::build;
+    let Some(through) = passthrough::run_through(&launch, build, &interrupted)? else {
+        return Err(Failure::usage("interrupted before the start").with_code(INTERRUPTED));
+    };
+    changed.undo();
     for line in through.watches.iter().flat_map(|watch| told(watch, args.verbose)) {
         terminal::remark(&line);
     }
     passthrough::end_like(through.ended)
+}
+
+/// The flag that a signal raises, for a run that may change the machine; one that has nothing to change is
+/// refused.
+fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
+    if doses.iter().all(|dose| dose.settings.pool.is_none()) {
+        return Err(Failure::usage("--system: none of these remedies changes the machine")
+            .with_help("pagewise run --system --with pool=SIZE -- CMD"));
+    }
+    experiment::stop_flag()
+}
+
+/// What of the machine is changed while the program runs.
+#[derive(Default)]
+struct Changed {
+    reserved: Option<Reservation>,
+    /// Held for as long as the change lasts.
+    lock: Option<ExperimentLock>,
+}
+
+impl Changed {
+    /// Sees to it that the pool has what one of the doses needs, or takes that dose out.
+    fn for_pool(doses: &mut Vec<Dose>, may_change: bool) -> Self {
+        let mut changed = Self::default();
+        if let Some(need) = doses.iter().find_map(|dose| dose.settings.pool)
+            && let Err(why) = changed.fill_pool(need, may_change)
+        {
+            terminal::remark(&format!("{}: {why}; started without it", pagewise_remedy::POOL));
+            doses.retain(|dose| dose.settings.pool.is_none());
+        }
+        changed
+    }
+
+    fn fill_pool(&mut self, need: PoolNeed, may_change: bool) -> Result<(), String> {
+        let as_it_is = reservation::ensure(need, None, &mut self.reserved);
+        if as_it_is.is_ok() || !may_change {
+            return as_it_is;
+        }
+        let lock = ExperimentLock::acquire().map_err(|error| error.to_string())?;
+        let permit = Permit::obtain(&lock)?;
+        self.lock = Some(lock);
+        reservation::ensure(need, Some(&permit), &mut self.reserved)
+    }
+
+    /// Changes it back.
+    fn undo(self) {
+        if let Some(Err(why)) = self.reserved.map(Reservation::give_back) {
+            terminal::remark(&format!("{}: {why}", pagewise_remedy::POOL));
+        }
+        drop(self.lock);
+    }
 }
 
 /// Reads a working set, and says which of its files are left out, for they are not what was recorded.

@@ -3,6 +3,7 @@
 use super::experiment::{self, Display};
 use crate::args::Tune;
 use crate::failure::Failure;
+use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::Launch;
 use pagewise_tune::Request;
 use pagewise_tune::live::Live;
@@ -22,7 +23,11 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     if let Some(list) = &args.only {
         request.only = Some(super::run::doses(list, &request.command)?);
     }
-    let _lock = experiment::lock()?;
+    let lock = experiment::lock()?;
+    if args.system {
+        let refused = |why| Failure::unfit(why).with_help("without --system nothing is changed");
+        request.system = Some(Permit::obtain(&lock).map_err(refused)?);
+    }
     let stop = experiment::stop_flag()?;
     let display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);

@@ -21,6 +21,7 @@ pub(super) fn claims(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<Claim> {
         whole_copies(touches),
         split(touches),
         shared(touches),
+        pressed(touches),
     ];
     claims.into_iter().flatten().collect()
 }
@@ -122,6 +123,21 @@ fn split(touches: &FirstTouch) -> Option<Claim> {
     );
     let holds = split.after_bytes >= split.before_bytes;
     Some(claim("a huge page stays one when the rights of a part of it change", holds, why))
+}
+
+fn pressed(touches: &FirstTouch) -> Option<Claim> {
+    let Fact::Known(pressure) = &touches.pressure else { return None };
+    let (file, limited) = (pressure.file_bytes, pressure.limited);
+    // Alone it has to be whole, or the machine itself was short.
+    if pressure.alone.resident_bytes < file {
+        return None;
+    }
+    let why = format!(
+        "the call succeeded with {} of {file} mapped where {} may be held, then {} major faults",
+        limited.resident_bytes, pressure.limit_bytes, limited.major_faults
+    );
+    let holds = limited.resident_bytes >= file;
+    Some(claim("a mapping that MAP_POPULATE made is whole", holds, why))
 }
 
 fn shared(touches: &FirstTouch) -> Option<Claim> {

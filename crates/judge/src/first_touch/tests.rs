@@ -2,7 +2,9 @@
 
 use super::judge;
 use crate::stats::Rng;
-use pagewise_model::first_touch::{FirstTouch, Host, Point, Sample, Split, Way};
+use pagewise_model::first_touch::{
+    FirstTouch, Host, Point, Populated, Pressure, Sample, Split, Way,
+};
 use pagewise_model::ladder::Answer;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
@@ -53,6 +55,7 @@ fn touches(points: Vec<Point>) -> FirstTouch {
         host: Vec::new(),
         split: Fact::missing("not asked for"),
         shared_pool: Fact::missing("not asked for"),
+        pressure: Fact::missing("not asked for"),
         judgement: None,
     }
 }
@@ -158,6 +161,28 @@ fn a_split_page_is_told_by_what_is_left_of_it() {
     assert_eq!(answer(&some, "stays one"), Some(Answer::Refuted));
     some.split = Fact::Known(Split { after_bytes: Bytes::mib(16), ..split });
     assert_eq!(answer(&some, "stays one"), Some(Answer::Confirmed));
+}
+
+#[test]
+fn a_mapping_that_was_not_filled_is_told_where_the_machine_had_room() {
+    let populated = |mib, major_faults| Populated {
+        setup_ns: Nanos(1),
+        resident_bytes: Bytes::mib(mib),
+        touch_ns: Nanos(1),
+        major_faults,
+    };
+    let told = |alone, limited| {
+        let pressure = Pressure {
+            file_bytes: Bytes::mib(64),
+            limit_bytes: Bytes::mib(32),
+            alone: populated(alone, 0),
+            limited: populated(limited, 300),
+        };
+        answer(&FirstTouch { pressure: Fact::Known(pressure), ..touches(usual()) }, "is whole")
+    };
+    assert_eq!(told(64, 30), Some(Answer::Refuted));
+    assert_eq!(told(64, 64), Some(Answer::Confirmed));
+    assert_eq!(told(20, 18), None, "short of memory without a group");
 }
 
 #[test]

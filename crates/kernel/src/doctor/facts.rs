@@ -4,9 +4,9 @@
 //! What is not there is left out.
 
 use crate::proc::cpuinfo::{self, CpuInfo};
-use crate::proc::{buddyinfo, lines, meminfo, read_bytes, read_text, status};
+use crate::proc::{buddyinfo, lines, meminfo, pagetypeinfo, read_bytes, read_text, status};
 use crate::tlb::{self, Tlb};
-use crate::{page_size, page_table, thp};
+use crate::{hugetlb, page_size, page_table, thp};
 use pagewise_model::capability::Trait;
 
 /// Build options that decide what a remedy or a probe can do.
@@ -78,13 +78,10 @@ fn memory() -> Vec<Trait> {
     if let Ok(info) = meminfo::read() {
         traits.push(fact("memory", "installed", info.total.to_string()));
         traits.push(fact("memory", "available", info.available.to_string()));
-        traits.push(fact(
-            "memory",
-            "reserved huge pages",
-            format!("{} of {} free", info.hugetlb_free, info.hugetlb_total),
-        ));
     }
+    traits.extend(pools());
     traits.extend(free_blocks());
+    traits.extend(page_blocks());
     if let Ok(nodes) = read_bytes("/sys/devices/system/node/online") {
         traits.push(fact("memory", "NUMA nodes", status::parse_list(&nodes).len().to_string()));
     }
@@ -102,6 +99,24 @@ fn free_blocks() -> Option<Trait> {
     let (whole, all) = (info.free_for(huge, base), info.free_for(base, base));
     let value = format!("{whole} of {all} free lie in blocks of {huge} or more");
     Some(fact("memory", "to be had as huge pages now", value))
+}
+
+/// The pools of reserved huge pages.
+fn pools() -> Vec<Trait> {
+    let sizes = hugetlb::sizes().unwrap_or_default();
+    let found = sizes.into_iter().filter_map(|page| hugetlb::pool(page).ok());
+    found
+        .map(|pool| fact("memory", format!("pool of {} pages", pool.page_bytes), pool.to_string()))
+        .collect()
+}
+
+/// How much of the memory could be moved together, where the kernel shows it.
+fn page_blocks() -> Option<Trait> {
+    let blocks = pagetypeinfo::read().ok()?;
+    let all = blocks.movable.saturating_add(blocks.other);
+    let value =
+        format!("{} of {all} blocks of memory are kept for what can be moved", blocks.movable);
+    Some(fact("memory", "to be had as huge pages by moving", value))
 }
 
 fn offered_sizes() -> Option<Trait> {
@@ -158,5 +173,8 @@ mod tests {
         let has = |name: &str| found.iter().any(|t| t.name == name && !t.value.is_empty());
         assert!(has("page sizes") && has("installed"), "{found:?}");
         assert!(has("to be had as huge pages now"), "{found:?}");
+        for page in hugetlb::sizes().unwrap() {
+            assert!(has(&format!("pool of {page} pages")), "{found:?}");
+        }
     }
 }

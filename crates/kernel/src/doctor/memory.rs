@@ -48,9 +48,9 @@ fn huge_pages() -> Vec<Capability> {
         capability(
             GROUP,
             "reserved huge pages",
-            "memory that is huge for certain",
+            "memory that is huge for certain (remedy pool)",
             answer_of(&take_reserved()),
-            Some("sysctl vm.nr_hugepages=N"),
+            Some("as root: sysctl vm.nr_hugepages=N, or pagewise run --system --with pool=SIZE"),
         ),
     ]
 }

@@ -3,7 +3,7 @@
 //! `MemAvailable` is the kernel's estimate of what can be taken without swapping
 //! (mm/page_alloc.c, `si_mem_available`). It knows nothing of cgroup limits.
 
-use super::{kilobytes, lines, named, number, read_bytes};
+use super::{kilobytes, lines, named, read_bytes};
 use crate::error::SysError;
 use pagewise_model::text::HugeTotals;
 use pagewise_model::{Bytes, PageSize};
@@ -21,10 +21,6 @@ pub struct MemInfo {
     pub swap_total: Bytes,
     /// Swap space not in use.
     pub swap_free: Bytes,
-    /// Pages in the default pool of huge pages.
-    pub hugetlb_total: u64,
-    /// Of them, free.
-    pub hugetlb_free: u64,
     /// Size of the default huge page.
     pub hugetlb_size: Option<PageSize>,
     /// Transparent huge pages in use.
@@ -54,14 +50,6 @@ pub fn parse(text: &[u8]) -> Option<MemInfo> {
             b"MemAvailable" => &mut info.available,
             b"SwapTotal" => &mut info.swap_total,
             b"SwapFree" => &mut info.swap_free,
-            b"HugePages_Total" => {
-                info.hugetlb_total = number(value).unwrap_or(0);
-                continue;
-            }
-            b"HugePages_Free" => {
-                info.hugetlb_free = number(value).unwrap_or(0);
-                continue;
-            }
             b"Hugepagesize" => {
                 info.hugetlb_size = kilobytes(value).and_then(|b| PageSize::new(b.0));
                 continue;
@@ -97,7 +85,6 @@ mod tests {
         assert_eq!(info.huge.file_pmd_bytes, Some(Bytes(0)));
         let arm = parse(include_bytes!("../../../../fixtures/proc/aarch64-64k-meminfo")).unwrap();
         assert_eq!(arm.hugetlb_size, PageSize::new(Bytes::mib(512).0));
-        assert_eq!((arm.hugetlb_total, arm.hugetlb_free), (4, 3));
         let shared = parse(b"MemTotal: 4 kB\nShmemPmdMapped: 2048 kB\nAnonHugePages: x kB\n");
         let shared = shared.unwrap().huge;
         assert_eq!((shared.shmem_pmd_bytes, shared.anon_huge_bytes), (Some(Bytes::mib(2)), None));

@@ -12,6 +12,7 @@ pub mod holders;
 pub mod io;
 pub mod maps;
 pub mod meminfo;
+pub mod pagetypeinfo;
 pub mod pressure;
 pub mod smaps;
 pub mod stat;

@@ -32,6 +32,8 @@ pub struct Status {
     pub rss_file: Option<Bytes>,
     /// Resident shared memory.
     pub rss_shmem: Option<Bytes>,
+    /// Pages of the pool of reserved huge pages (`HugetlbPages`), which `rss` does not count.
+    pub pool: Option<Bytes>,
     /// Page tables (`VmPTE`).
     pub page_tables: Option<Bytes>,
     /// Signals pending for the thread, one bit each.
@@ -77,6 +79,7 @@ fn take_memory(status: &mut Status, name: &[u8], value: &[u8]) {
         b"RssAnon" => &mut status.rss_anon,
         b"RssFile" => &mut status.rss_file,
         b"RssShmem" => &mut status.rss_shmem,
+        b"HugetlbPages" => &mut status.pool,
         b"VmPTE" => &mut status.page_tables,
         _ => return,
     };

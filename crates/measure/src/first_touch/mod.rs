@@ -25,6 +25,7 @@ mod host;
 mod plan;
 mod pool;
 mod present;
+mod pressure;
 mod rounds;
 mod spent;
 mod split;

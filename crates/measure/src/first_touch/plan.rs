@@ -12,6 +12,11 @@ use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
 /// The word for the splitting of a huge page.
 const SPLIT: &str = "split";
+/// The word for populating where memory is short.
+const PRESSURE: &str = "pressure";
+/// The file that is populated there.
+const PRESSED: Bytes = Bytes::mib(64);
+const QUICK_PRESSED: Bytes = Bytes::mib(16);
 /// Usual size of a mapping: more than private caches hold. At most a share of what may be taken.
 const SIZE: Bytes = Bytes::mib(128);
 const QUICK_SIZE: Bytes = Bytes::mib(16);
@@ -48,11 +53,11 @@ pub struct Asked {
     pub seed: u64,
 }
 
-/// What may be asked for: every way, and the splitting of a huge page.
+/// What may be asked for: every way, the splitting of a huge page, and populating where memory is short.
 #[must_use]
 pub fn words() -> Vec<&'static str> {
     let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.word()).collect();
-    words.extend([Way::Mthp { page_bytes: PageSize::BASE_64K }.word(), SPLIT]);
+    words.extend([Way::Mthp { page_bytes: PageSize::BASE_64K }.word(), SPLIT, PRESSURE]);
     words
 }
 
@@ -132,6 +137,12 @@ impl Plan {
         self.is_asked(SPLIT)
     }
 
+    /// Size of the file that is populated where memory is short; none where that was not asked for.
+    pub(super) fn pressed(&self) -> Option<Bytes> {
+        let size = if self.asked.quick { QUICK_PRESSED } else { PRESSED };
+        self.is_asked(PRESSURE).then_some(size)
+    }
+
     fn add_way(&mut self, way: Way, threads: &[usize]) {
         let mut shapes = vec![(1, 1)];
         if way == Way::MapPopulate {
@@ -176,7 +187,7 @@ impl Plan {
 
     /// Whether there is anything to do, and memory for it.
     fn check(&self) -> Result<(), PriceError> {
-        if self.points.is_empty() && !self.has_split() {
+        if self.points.is_empty() && !self.has_split() && self.pressed().is_none() {
             let why = self.unavailable.first().map_or_else(
                 || "no way was asked for".to_owned(),
                 |missing| format!("{}: {}", missing.way.label(), missing.why),
@@ -204,12 +215,16 @@ impl Plan {
     pub fn cost(&self) -> Cost {
         let repeats = u64::from(self.asked.repeats);
         let splitting = if self.has_split() { SPLITTING } else { Nanos(0) };
+        // Two passes over the file, each from the device and once more.
+        let pages = self.pressed().unwrap_or_default().pages(self.kinds.base());
+        let pressed = Nanos(pages.saturating_mul(4 * PAGE_NS));
         let once = self.points.iter().fold(splitting, |sum, point| sum + self.time(point));
-        let about = Nanos(once.0.saturating_mul(repeats));
+        let about = Nanos(once.0.saturating_mul(repeats)) + pressed;
         let largest = self.points.iter().map(|point| self.before(point)).max();
         let split = if self.has_split() { Splits::memory(self.kinds) } else { Bytes(0) };
         let file = if self.needs_file() { self.size } else { Bytes(0) };
-        let memory = largest.unwrap_or_default().max(split) + file;
+        let pressed = self.pressed().unwrap_or_default();
+        let memory = (largest.unwrap_or_default().max(split) + file).max(pressed);
         let (points, asked) = (self.points.len(), &self.asked);
         Cost::of(points, asked.repeats, about, asked.quick).with_memory(memory)
     }

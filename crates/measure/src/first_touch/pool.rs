@@ -48,7 +48,7 @@ impl Pool {
 
     /// As much of `size` as is free in the pool, at least a page.
     pub(super) fn share_of(&self, size: Bytes) -> Bytes {
-        let pages = hugetlb::free(self.page).unwrap_or(0).max(1);
+        let pages = hugetlb::pool(self.page).map_or(0, |pool| pool.available_pages()).max(1);
         Bytes(size.0.min(pages.saturating_mul(self.page.bytes())))
     }
 

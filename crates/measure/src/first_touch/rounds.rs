@@ -5,6 +5,7 @@ use super::cow;
 use super::file::Cached;
 use super::host::Before;
 use super::plan::Plan;
+use super::pressure;
 use super::split::Splits;
 use super::taken::Taken;
 use super::userfault;
@@ -12,7 +13,7 @@ use crate::company::{Company, Course, refusal};
 use crate::error::PriceError;
 use crate::pinned::on_cpu;
 use pagewise_kernel::{limits, machine};
-use pagewise_model::first_touch::{FirstTouch, Point, SharedPool, Way};
+use pagewise_model::first_touch::{FirstTouch, Point, Pressure, SharedPool, Way};
 use pagewise_model::walk::PageKind;
 use pagewise_model::{Bytes, Fact};
 
@@ -35,6 +36,7 @@ pub fn run(plan: &Plan, company: Company<'_, Point>) -> FirstTouch {
         }
     }
     let shared_pool = session.share_pool(&points);
+    let pressure = session.press();
     let host = if machine::machine().hypervisor.is_some() {
         session.before.finish(&points)
     } else {
@@ -55,6 +57,7 @@ pub fn run(plan: &Plan, company: Company<'_, Point>) -> FirstTouch {
         host,
         split: session.splits.finish(),
         shared_pool,
+        pressure,
         judgement: None,
     }
 }
@@ -96,6 +99,15 @@ impl<'a, 'c> Session<'a, 'c> {
             }
             _ => Fact::missing("no file on hugetlbfs was touched"),
         }
+    }
+
+    /// What becomes of populating where memory is short.
+    fn press(&mut self) -> Fact<Pressure> {
+        let Some(size) = self.plan.pressed() else { return Fact::missing("not asked for") };
+        if self.course.is_over() {
+            return Fact::missing("the time was up");
+        }
+        on_cpu(self.plan.first_cpu(), || pressure::measure(size)).into()
     }
 
     /// One mapping of a point; a point that failed is left alone.

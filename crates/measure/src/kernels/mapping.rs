@@ -45,6 +45,12 @@ impl Mapping {
         Self::file(fd.as_fd(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
     }
 
+    /// The same, filled by the call as far as the kernel can (`MAP_POPULATE`).
+    pub(crate) fn populated_file(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        Self::file(fd.as_fd(), len, ProtFlags::READ | ProtFlags::WRITE, flags)
+    }
+
     /// Whether a file can be mapped to be read and executed.
     pub(crate) fn can_execute(fd: impl AsFd, len: usize) -> Result<(), Errno> {
         Self::file(fd.as_fd(), len, ProtFlags::READ | ProtFlags::EXEC, MapFlags::SHARED).map(drop)

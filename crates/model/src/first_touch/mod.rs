@@ -243,6 +243,32 @@ pub struct SharedPool {
     pub executable: Fact<bool>,
 }
 
+/// What came of a file that was mapped with `MAP_POPULATE` and not cached before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Populated {
+    /// Mapping and filling it.
+    pub setup_ns: Nanos,
+    /// What of it was mapped when the call came back.
+    pub resident_bytes: Bytes,
+    /// Reading each page once.
+    pub touch_ns: Nanos,
+    /// Faults of these reads that waited for the device.
+    pub major_faults: u64,
+}
+
+/// The same file populated by a process alone, and by one whose cgroup may not hold all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// Size of the file.
+    pub file_bytes: Bytes,
+    /// What the group may hold.
+    pub limit_bytes: Bytes,
+    /// Without a limit.
+    pub alone: Populated,
+    /// With it.
+    pub limited: Populated,
+}
+
 /// All first touches of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FirstTouch {
@@ -274,9 +300,17 @@ pub struct FirstTouch {
     pub split: Fact<Split>,
     /// The pool shared by two processes.
     pub shared_pool: Fact<SharedPool>,
+    /// A mapping filled where memory is short.
+    #[serde(default = "not_asked")]
+    pub pressure: Fact<Pressure>,
     /// What is concluded; none where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
+}
+
+/// Of runs that were saved before it was measured.
+fn not_asked() -> Fact<Pressure> {
+    Fact::missing("not asked for")
 }
 
 impl FirstTouch {

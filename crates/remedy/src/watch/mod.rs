@@ -2,6 +2,7 @@
 
 mod advise_huge;
 mod alternate_cpus;
+mod count_pool;
 mod grow_pipes;
 
 use pagewise_model::Nanos;
@@ -18,6 +19,7 @@ pub fn build(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
         Watch::AdviseHuge { min_bytes, growth_limit_bytes } => {
             Box::new(advise_huge::AdviseHuge::new(*min_bytes, *growth_limit_bytes))
         }
+        Watch::CountPool { page_bytes } => Box::new(count_pool::CountPool::new(*page_bytes)),
         Watch::AlternateCpus { cpus } => {
             Box::new(alternate_cpus::AlternateCpus::new(cpus.clone(), context))
         }

@@ -4,7 +4,9 @@
 use crate::number::{count, percent, three_digits};
 use crate::page::Page;
 use crate::style::Style;
-use pagewise_model::first_touch::{FirstTouch, Host, Part, Point, SharedPool, Split, Way};
+use pagewise_model::first_touch::{
+    FirstTouch, Host, Part, Point, Populated, Pressure, SharedPool, Split, Way,
+};
 use pagewise_model::{Fact, PageSize};
 
 /// Below this share of CPU time in the time of one thread others have disturbed it.
@@ -32,6 +34,7 @@ pub(super) fn all(touches: &FirstTouch) -> Vec<(&'static str, String)> {
     all.extend(disturbed(touches).map(|text| ("others", text)));
     all.push(("split", split(&touches.split)));
     all.push(("sharing", shared(&touches.shared_pool)));
+    all.push(("pressure", pressed(&touches.pressure)));
     all
 }
 
@@ -93,6 +96,28 @@ fn split(split: &Fact<Split>) -> String {
             three_digits(split.base_mend_ns.median)
         ),
     }
+}
+
+fn pressed(pressure: &Fact<Pressure>) -> String {
+    let all = match pressure {
+        Fact::Missing(why) => return format!("no mapping was filled where memory is short: {why}"),
+        Fact::Known(all) => all,
+    };
+    let times = |found: &Populated| {
+        format!("{} to fill it and {} to read it", found.setup_ns, found.touch_ns)
+    };
+    format!(
+        "of {} mapped with MAP_POPULATE in a group that may hold {}, {} were mapped when the call came back \
+         without an error, and reading it then took {} major faults ({}); without the limit {} and {} ({})",
+        all.file_bytes,
+        all.limit_bytes,
+        all.limited.resident_bytes,
+        count(all.limited.major_faults),
+        times(&all.limited),
+        all.alone.resident_bytes,
+        count(all.alone.major_faults),
+        times(&all.alone)
+    )
 }
 
 fn shared(shared: &Fact<SharedPool>) -> String {

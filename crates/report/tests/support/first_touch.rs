@@ -2,7 +2,8 @@
 
 use super::bench_of;
 use pagewise_model::first_touch::{
-    FirstTouch, Host, Judgement, Point, Ratio, Sample, SharedPool, Split, Unavailable, Way,
+    FirstTouch, Host, Judgement, Point, Populated, Pressure, Ratio, Sample, SharedPool, Split,
+    Unavailable, Way,
 };
 use pagewise_model::ladder::{Answer, Claim};
 use pagewise_model::run::Run;
@@ -138,8 +139,19 @@ pub(crate) fn touches() -> FirstTouch {
             second_faults: 8,
             executable: Fact::Known(true),
         }),
+        pressure: Fact::Known(Pressure {
+            file_bytes: Bytes::mib(64),
+            limit_bytes: Bytes::mib(32),
+            alone: populated(Bytes::mib(64), 0),
+            limited: populated(Bytes::mib(30), 512),
+        }),
         judgement: Some(judgement()),
     }
+}
+
+const fn populated(resident_bytes: Bytes, major_faults: u64) -> Populated {
+    let (setup_ns, touch_ns) = (Nanos::millis(40), Nanos::millis(3));
+    Populated { setup_ns, resident_bytes, touch_ns, major_faults }
 }
 
 /// A saved run around first touches.

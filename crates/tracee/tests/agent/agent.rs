@@ -141,8 +141,9 @@ fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn through(args: Vec<OsString>) {
-    match passthrough::run_through(&Launch::passthrough(args), &make) {
-        Ok(through) => passthrough::end_like(through.ended),
+    match passthrough::run_through(&Launch::passthrough(args), &make, &|| false) {
+        Ok(Some(through)) => passthrough::end_like(through.ended),
+        Ok(None) => panic!("nobody interrupts"),
         Err(error) => refuse(&error),
     }
 }

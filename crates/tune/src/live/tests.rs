@@ -116,6 +116,7 @@ fn request(prepare: &str, program: &str, cleanup: &str) -> Request {
         advise: false,
         only: None,
         own_arms: Vec::new(),
+        system: None,
         budget: None,
         seed: 1,
         quote: |word| String::from_utf8_lossy(word).into_owned(),

@@ -3,6 +3,7 @@
 use pagewise_model::constructed;
 use pagewise_model::look::{ProcessSeen, SideEffect, TimedFaults, Traced};
 use pagewise_model::machine::Machine;
+use pagewise_model::pool::HugePool;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
@@ -28,6 +29,7 @@ pub(crate) fn request() -> Request {
         advise: false,
         only: None,
         own_arms: Vec::new(),
+        system: None,
         budget: Some(Nanos::secs(60)),
         seed: 1,
         quote: |w| {
@@ -70,6 +72,8 @@ pub(crate) struct Fake {
     pub(crate) hangs: Option<&'static str>,
     /// Whether loads on huge pages have a price.
     pub(crate) priced_chase: bool,
+    /// The pool of huge pages.
+    pub(crate) pool: HugePool,
     /// Timed runs after which our own machinery fails.
     pub(crate) breaks_after: usize,
     /// Memory limits that arms were given.
@@ -105,6 +109,7 @@ impl Default for Fake {
             leftovers: 0,
             hangs: None,
             priced_chase: true,
+            pool: constructed::pool(0),
             breaks_after: usize::MAX,
             memory_limits: Vec::new(),
             captured: 0,
@@ -152,6 +157,10 @@ fn measured(median: f64) -> Measured {
 impl World for Fake {
     fn machine(&mut self) -> Machine {
         constructed::machine()
+    }
+
+    fn pool(&mut self) -> Fact<HugePool> {
+        Fact::Known(self.pool)
     }
 
     fn prices(&mut self) -> Result<Prices, Stop> {

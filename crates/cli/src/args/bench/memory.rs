@@ -13,7 +13,7 @@ Examples:
   pagewise bench memory --quick                  the short form, under 20 s
   pagewise bench memory --chart pages.html       everything, about a minute
   pagewise bench memory --only on-demand,thp,populate-write --threads 8
-  pagewise bench memory --only split
+  pagewise bench memory --only split,pressure    (pressure: root)
 
 Memory is made, touched once in each page, and given back; each part is timed,
 and all are shown for each base page used, so that ways on pages of different

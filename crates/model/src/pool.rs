@@ -1,0 +1,87 @@
+//! The pool of reserved huge pages: how many there are, and whose they are. Units: pages of the pool's size.
+//!
+//! The kernel keeps two kinds in it (Documentation/admin-guide/mm/hugetlbpage.rst): those that were asked for
+//! (`nr_hugepages`, which stay until somebody asks for fewer) and *surplus* ones, which leave with their last
+//! user. A *reserved* page is still free and already promised to a mapping.
+
+use crate::units::{Bytes, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// The pool of one page size at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugePool {
+    /// The size of its pages.
+    pub page_bytes: PageSize,
+    /// Pages that were asked for and are there, in use or not.
+    pub pages: u64,
+    /// Pages that nobody uses, surplus ones too.
+    pub free_pages: u64,
+    /// Of the free ones, those that are promised.
+    pub reserved_pages: u64,
+    /// Pages beyond those that were asked for.
+    pub surplus_pages: u64,
+    /// Pages that may be added: 0 where nothing on the machine is to be changed.
+    pub addable_pages: u64,
+}
+
+impl HugePool {
+    /// Pages that a new mapping can have.
+    #[must_use]
+    pub const fn available_pages(&self) -> u64 {
+        self.free_pages.saturating_sub(self.reserved_pages)
+    }
+
+    /// What a new mapping can have.
+    #[must_use]
+    pub const fn available(&self) -> Bytes {
+        self.size(self.available_pages())
+    }
+
+    /// The size of so many pages.
+    #[must_use]
+    pub const fn size(&self, pages: u64) -> Bytes {
+        Bytes(pages.saturating_mul(self.page_bytes.bytes()))
+    }
+}
+
+impl std::fmt::Display for HugePool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { pages, free_pages, reserved_pages, surplus_pages, .. } = self;
+        write!(f, "{pages} pages, {free_pages} free")?;
+        if *reserved_pages > 0 {
+            write!(f, ", of them {reserved_pages} promised")?;
+        }
+        if *surplus_pages > 0 {
+            write!(f, "; {surplus_pages} more until their users let go")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(free_pages: u64, reserved_pages: u64, surplus_pages: u64) -> HugePool {
+        let page_bytes = PageSize::PMD_2M;
+        HugePool {
+            page_bytes,
+            pages: 9,
+            free_pages,
+            reserved_pages,
+            surplus_pages,
+            addable_pages: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_promised_is_not_to_be_had() {
+        assert_eq!(pool(5, 2, 0).available(), Bytes::mib(6));
+        assert_eq!(pool(2, 5, 0).available_pages(), 0);
+        assert_eq!(
+            pool(5, 2, 1).to_string(),
+            "9 pages, 5 free, of them 2 promised; 1 more until their users let go"
+        );
+        assert_eq!(pool(9, 0, 0).to_string(), "9 pages, 9 free");
+    }
+}

@@ -1,0 +1,234 @@
+//! `pool`: the heap on reserved huge pages.
+//!
+//! The kernel keeps a pool of huge pages that serve nothing but calls that ask for it (`kernel::hugetlb`). With
+//! `glibc.malloc.hugetlb=2` glibc (2.35 and later, static programs too) asks for it wherever it asks for
+//! memory: large blocks by a mapping each, the heap by mappings in place of `brk` (malloc/malloc.c,
+//! `sysmalloc`). Such a mapping takes its pages out of the pool when it is made, so that no touch of it can
+//! fail; where the pool has too few, glibc goes on with small pages. What differs from `heap-huge`: no search
+//! for a free huge page at a fault and none that falls back in part, no splitting, no swapping, and heaps that
+//! grow in small steps have it too.
+//!
+//! The arena of a thread takes four pages at once, touched or not (malloc/arena.c, `heap_max_size`).
+//!
+//! One way leads to a touch that fails by `SIGBUS` all the same: after `fork`, the first write to a page that
+//! parent and child share takes one more from the pool; where there is none, the page is taken away from the
+//! child (mm/hugetlb.c, `hugetlb_wp`). What the look saw of forked processes is therefore counted in full.
+//!
+//! Nothing is put on a program that starts where the pool has less available than was asked for
+//! ([`crate::reservation`]).
+//! Units: bytes, and pages of the pool. Not seen: limits of cgroups for huge pages, by which a touch may fail
+//! too; SysV shared memory, which a program has to ask for by itself (`SHM_HUGETLB`).
+
+use crate::heap_huge::{WORTH, ceiling, small_bytes, switch_works};
+use crate::registry::{Evidence, Mechanism, Remedy};
+use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, EnvMerge, PoolNeed, Settings, Watch};
+use pagewise_model::pool::HugePool;
+use pagewise_model::{Bytes, PageSize};
+
+/// Its name, and the one under which the watcher reports.
+pub const NAME: &str = "pool";
+/// What puts the heap there.
+const TUNABLE: &str = "glibc.malloc.hugetlb=2";
+/// Pages of the arena of a thread, and arenas for each CPU at most.
+const ARENA_PAGES: u64 = 4;
+const ARENAS: u64 = 8;
+/// What it asks for where nothing was said.
+const USUAL: Bytes = Bytes::mib(256);
+/// What is asked for beyond the peaks of the look, as one in so many: runs differ.
+const SPARE: u64 = 8;
+
+/// The remedy.
+pub(crate) struct Pool;
+
+impl Pool {
+    fn need(&self, bytes: Bytes, page_bytes: PageSize) -> Dose {
+        let env = EnvMerge {
+            name: "GLIBC_TUNABLES".to_owned(),
+            separator: Some(':'),
+            entries: vec![TUNABLE.to_owned()],
+        };
+        let need = PoolNeed { bytes, page_bytes };
+        let settings = Settings {
+            env: vec![env],
+            watches: vec![Watch::CountPool { page_bytes }],
+            pool: Some(PoolNeed { bytes: Bytes(need.pages() * page_bytes.bytes()), page_bytes }),
+            ..Settings::default()
+        };
+        let parameter = format!("{}M", (need.pages() * page_bytes.bytes()) >> 20);
+        self.with(&parameter, settings)
+    }
+
+    /// Whether the pool holds `pages`, or may be made to; else why not.
+    fn room(pool: &HugePool, pages: u64) -> Result<String, String> {
+        let (available, size) = (pool.available_pages(), pool.size(pages));
+        if available >= pages {
+            return Ok(format!("the pool has {}", pool.available()));
+        }
+        let lacking = pages - available;
+        if pool.addable_pages >= lacking {
+            return Ok(format!("{} are reserved for as long as this lasts", pool.size(lacking)));
+        }
+        let has = match available {
+            0 => "the pool of huge pages is empty".to_owned(),
+            _ => format!("the pool of huge pages has {} available", pool.available()),
+        };
+        let unlock = match pool.addable_pages {
+            0 => "--system reserves them, as root".to_owned(),
+            more => format!("no more than {} may be reserved", pool.size(more)),
+        };
+        Err(format!("{has}, its heaps take {size}: {unlock}"))
+    }
+}
+
+/// The heap of a process that glibc's tunable reaches.
+fn is_reached(process: &ProcessSeen) -> bool {
+    process.allocator == Allocator::Glibc
+        && switch_works(process.allocator, process.glibc_huge_tunable)
+}
+
+/// Pages that these processes take at most, all of them at once.
+fn pages(processes: &[&ProcessSeen], page: PageSize, cpus: usize) -> u64 {
+    let most_arenas = ARENAS * cpus.max(1) as u64;
+    let of_one = |process: &&ProcessSeen| {
+        let arenas = u64::from(process.threads.saturating_sub(1)).min(most_arenas);
+        // A heap takes a page however small it is.
+        Bytes(small_bytes(process)).pages(page) + 1 + arenas * ARENA_PAGES
+    };
+    let all: u64 = processes.iter().map(of_one).sum();
+    all + all.div_ceil(SPARE)
+}
+
+impl Remedy for Pool {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn sentence(&self) -> &'static str {
+        "the heap on huge pages reserved for it: never small, never split, never swapped"
+    }
+    fn parameters(&self) -> &'static str {
+        "the memory that has to be available in the pool when it starts (default 256M);\n    \
+         run --system reserves what is missing"
+    }
+
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+        let amount: Bytes = if parameter.is_empty() {
+            USUAL
+        } else {
+            parameter.parse().map_err(|e| format!("{e}"))?
+        };
+        let page = machine.huge_page_bytes.known().ok_or("this machine has no huge pages")?;
+        if amount > Bytes(0) && amount <= machine.memory_bytes {
+            Ok(self.need(amount, *page))
+        } else {
+            Err(format!("it takes an amount of memory, at most {}", machine.memory_bytes))
+        }
+    }
+
+    fn conflicts(&self) -> &'static [&'static str] {
+        &["heap-huge"]
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        if evidence.traced().is_none() {
+            return self.unfit("the memory of the program could not be looked at");
+        }
+        let reached: Vec<&ProcessSeen> =
+            evidence.processes().iter().filter(|p| is_reached(p)).collect();
+        let largest = reached.iter().max_by_key(|p| small_bytes(p));
+        let Some(largest) = largest.filter(|p| small_bytes(p) >= WORTH.0) else {
+            return self.unfit(format!(
+                "no process on glibc 2.35 or later has {WORTH} of anonymous memory on small pages"
+            ));
+        };
+        let pool = match evidence.pool.known() {
+            Some(pool) => pool,
+            None => return self.unfit(evidence.pool.reason().unwrap_or_default()),
+        };
+        let pages = pages(&reached, pool.page_bytes, evidence.machine.cpus.len());
+        match Self::room(pool, pages) {
+            Err(why) => self.unfit(why),
+            Ok(room) => {
+                let why = format!(
+                    "{} of anonymous memory on small pages in {}; {room}",
+                    Bytes(small_bytes(largest)),
+                    largest.exe
+                );
+                let dose = self.need(pool.size(pages), pool.page_bytes);
+                self.fitting(why, ceiling(evidence), vec![dose])
+            }
+        }
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::Watched(NAME)
+    }
+
+    fn notes(&self, dose: &Dose) -> Vec<String> {
+        let mut notes = vec![
+            "reserved pages serve nobody else, used or not; they count neither as resident memory \
+             nor against a cgroup's limit of memory"
+                .to_owned(),
+            "after fork, each page that is written takes one more from the pool; where there is \
+             none, the child dies by SIGBUS at its next touch of that page"
+                .to_owned(),
+        ];
+        if let Some(need) = dose.settings.pool {
+            let pages = need.pages();
+            notes.push(format!(
+                "for starts without pagewise in front: GLIBC_TUNABLES={TUNABLE}; nobody then tells \
+                 that the pool is too small"
+            ));
+            notes.push(format!(
+                "to have {} in the pool for good: vm.nr_hugepages={pages} in a file of \
+                 /etc/sysctl.d, or, before memory is in pieces, hugepages={pages} on the kernel's \
+                 command line",
+                need.bytes
+            ));
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::tests_support::parse;
+    use pagewise_model::constructed::{self, process};
+
+    #[test]
+    fn a_dose_asks_for_whole_pages_and_never_for_more_than_there_is() {
+        let dose = &parse("pool=5M").unwrap()[0];
+        assert_eq!(dose.spec(), "pool=6M");
+        assert_eq!(dose.settings.pool.map(PoolNeed::pages), Some(3));
+        assert_eq!(parse("pool").unwrap()[0].spec(), "pool=256M");
+        for odd in ["pool=0", "pool=9G", "pool=x"] {
+            assert!(parse(odd).unwrap_err().to_string().starts_with("remedy `pool`: "), "{odd}");
+        }
+    }
+
+    #[test]
+    fn every_heap_takes_a_page_and_runs_may_differ() {
+        let of = |mib| ProcessSeen { anon_bytes: Bytes::mib(mib), ..process() };
+        let (none, large) = (of(0), of(9));
+        let of = |processes: &[&ProcessSeen]| pages(processes, PageSize::PMD_2M, 2);
+        assert_eq!(of(&[&none]), 2);
+        assert_eq!(of(&[&large, &large, &none]), 6 + 6 + 1 + 2);
+        let with_threads = |threads| ProcessSeen { threads, ..process() };
+        assert_eq!(of(&[&with_threads(3)]), 9 + 2);
+        assert_eq!(of(&[&with_threads(99)]), of(&[&with_threads(17)]), "8 arenas for each CPU");
+    }
+
+    #[test]
+    fn what_is_missing_is_reserved_or_named() {
+        let pool = HugePool { addable_pages: 3, ..constructed::pool(5) };
+        let said = |pages| Pool::room(&pool, pages);
+        assert_eq!(said(5), Ok("the pool has 10.0 MiB".to_owned()));
+        assert_eq!(said(8), Ok("6.0 MiB are reserved for as long as this lasts".to_owned()));
+        assert!(said(9).unwrap_err().ends_with("no more than 6.0 MiB may be reserved"));
+        let empty = Pool::room(&constructed::pool(0), 1).unwrap_err();
+        assert!(empty.starts_with("the pool of huge pages is empty"), "{empty}");
+        assert!(empty.ends_with("--system reserves them, as root"), "{empty}");
+    }
+}
