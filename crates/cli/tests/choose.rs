@@ -7,7 +7,7 @@ mod helper;
 use helper::{Place, await_gone, experiment, interrupt, only_turn, said};
 use pagewise_lanes::choose::{Arm, Calibration, Choice, FolioClass, Order, Subject};
 use pagewise_model::choice::{Phase, PriceList, Term};
-use pagewise_model::constructed::{calibration, price_list};
+use pagewise_model::constructed::{calibration, pass_prices, price_list};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Nanos, PageSize};
 use std::os::unix::fs::PermissionsExt;
@@ -53,9 +53,9 @@ impl Ground {
         let subject = Subject::open(&self.file).unwrap();
         let byte = 50.0 / subject.size().0 as f64 * subject.size().pages(PageSize::BASE_4K) as f64;
         let mut lists = vec![
-            list(Phase::Pass, Arm::Pread, &[(Term::Block, 1000.0), (Term::Byte, 0.1)]),
-            list(Phase::Pass, Arm::Map, &[(Term::Byte, byte)]),
-            list(Phase::Pass, Arm::Place, &[(Term::Byte, byte / 2.0)]),
+            list(Phase::Pass, Arm::Pread, &pass_prices(1000.0, 0.1)),
+            list(Phase::Pass, Arm::Map, &pass_prices(0.0, byte)),
+            list(Phase::Pass, Arm::Place, &pass_prices(0.0, byte / 2.0)),
             list(Phase::Device, Arm::Direct, &[(Term::Block, 20_000.0)]),
         ];
         for arm in [Arm::Pread, Arm::Map, Arm::Place] {

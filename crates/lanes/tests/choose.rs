@@ -5,8 +5,8 @@
 use pagewise_lanes::choose::{
     Arm, Calibration, ChooseError, Demand, FolioClass, KeptPrices, Order, Place, Subject,
 };
-use pagewise_model::choice::{Phase, Term};
-use pagewise_model::constructed::{calibration, price_list};
+use pagewise_model::choice::Phase;
+use pagewise_model::constructed::{calibration, pass_prices, price_list};
 use pagewise_model::{Bytes, Nanos};
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use std::path::Path;
 fn prices(place: &Place) -> Calibration {
     let list = |phase, arm, prices: &[_]| price_list(phase, arm, FolioClass::Piece, prices);
     let mut lists = vec![
-        list(Phase::Pass, Arm::Pread, &[(Term::Block, 1000.0), (Term::Byte, 1.0)]),
-        list(Phase::Pass, Arm::Map, &[(Term::Byte, 2.0)]),
+        list(Phase::Pass, Arm::Pread, &pass_prices(1000.0, 1.0)),
+        list(Phase::Pass, Arm::Map, &pass_prices(0.0, 2.0)),
     ];
     for arm in [Arm::Pread, Arm::Map] {
         lists.extend([Phase::SetUp, Phase::First, Phase::TearDown].map(|p| list(p, arm, &[])));

@@ -193,6 +193,14 @@ pub fn price_list(phase: Phase, arm: Arm, folios: FolioClass, prices: &[(Term, f
     PriceList { phase, arm, order: None, folios: Some(folios), prices }
 }
 
+/// A call at one price, and every byte at another, wherever in a block it lies.
+#[must_use]
+pub fn pass_prices(block: f64, byte: f64) -> [(Term, f64); 5] {
+    let bytes = [Term::LeadByte, Term::RampByte, Term::Byte, Term::SpillByte];
+    let [lead, ramp, inner, spill] = bytes.map(|term| (term, byte));
+    [(Term::Block, block), lead, ramp, inner, spill]
+}
+
 /// Prices of one CPU, taken at once, whose forecasts are off by 5%.
 #[must_use]
 pub fn calibration(key: CalibrationKey, lists: Vec<PriceList>) -> Calibration {

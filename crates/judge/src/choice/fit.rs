@@ -1,6 +1,6 @@
 //! From readings to prices, phase by phase.
 
-use super::least::{Row, prices};
+use super::least::{Row, bounded_prices, prices};
 use crate::file::refusals;
 use pagewise_model::choice::{
     Calibration, CalibrationKey, Demand, FileState, FolioClass, Phase, Price, PriceList, Sharing,
@@ -13,6 +13,9 @@ use pagewise_model::{Nanos, PageSize};
 
 /// The shortest time whose error is taken as a share of itself: below it is the clock's and chance's.
 const SHORTEST: f64 = 2000.0;
+
+/// Both orders.
+const ORDERS: [Order; 2] = [Order::Sequential, Order::Random];
 
 /// Where and when readings were taken.
 #[derive(Debug, Clone)]
@@ -67,6 +70,11 @@ impl One<'_> {
     /// The time of a pass, from 0.
     fn pass(&self, nth: usize) -> Option<f64> {
         self.least(|sample| sample.pass_ns.get(nth).copied())
+    }
+
+    /// A demand on what it read.
+    fn work<'a>(&self, demand: &'a Demand) -> Work<'a> {
+        Work { demand, span_bytes: self.cell.span_bytes, folios: self.folios }
     }
 
     fn is_warm(&self) -> bool {
@@ -131,7 +139,7 @@ impl<'a> Taken<'a> {
                 for end in [SET_UP, TEAR_DOWN] {
                     lists.extend(fixed(arm, folios, end, &of(end.0), page));
                 }
-                for order in [Order::Sequential, Order::Random] {
+                for order in ORDERS {
                     let at = |phase| {
                         let mut of = of(phase);
                         of.retain(|one| one.cell.order == order);
@@ -151,13 +159,20 @@ impl<'a> Taken<'a> {
     /// How far the passes of several threads are from the part that is theirs.
     fn together(&self, found: &Calibration) -> Vec<Sharing> {
         let mut all = Vec::new();
-        for arm in Arm::ALL {
-            for order in [Order::Sequential, Order::Random] {
-                let of = self.some(|one| {
-                    let cell = one.cell;
-                    one.is_warm() && cell.threads > 1 && (cell.arm, cell.order) == (arm, order)
-                });
-                all.extend(sharing(arm, order, &of, found));
+        for folios in FolioClass::ALL {
+            let is_shared =
+                |one: &One<'_>| one.folios == folios && one.is_warm() && one.cell.threads > 1;
+            for (arm, order) in
+                Arm::ALL.into_iter().flat_map(|arm| ORDERS.map(|order| (arm, order)))
+            {
+                let of = |phase: Phase| {
+                    self.some(|one| {
+                        let whose = phase.stand_in(one.cell.arm);
+                        is_shared(one) && (whose, one.cell.order) == (arm, order)
+                    })
+                };
+                let of = [of(Phase::Pass), of(Phase::First)];
+                all.extend(sharing((arm, order, folios), &of, found));
             }
         }
         all
@@ -167,7 +182,7 @@ impl<'a> Taken<'a> {
     fn device(&self, found: &Calibration) -> Vec<PriceList> {
         let mut lists = Vec::new();
         for arm in Arm::ALL {
-            for order in [Order::Sequential, Order::Random] {
+            for order in ORDERS {
                 let of = self
                     .some(|one| !one.is_warm() && (one.cell.arm, one.cell.order) == (arm, order));
                 let more = |one: &One<'_>| {
@@ -277,25 +292,36 @@ fn fitted(
     list(whose, at, terms, &rows.collect::<Vec<Row>>())
 }
 
-/// How CPUs get in each other's way; none where several threads were not measured.
-fn sharing(arm: Arm, order: Order, of: &[One<'_>], found: &Calibration) -> Option<Sharing> {
-    let (mut later, mut firsts) = (Vec::new(), Vec::new());
-    for one in of {
-        let demand = Demand::of(one.cell);
-        let work = Work { demand: &demand, span_bytes: one.cell.span_bytes, folios: one.folios };
-        let (blocks, bytes) = found.pass_ns(arm, work)?;
-        let first = found.phase_ns(Phase::First, arm, work)?;
-        let threads = f64::from(demand.threads);
-        let part = 1.0 / threads.min(f64::from(found.cpus)).max(1.0);
-        let rest = 1.0 - part;
-        let (began, then) = (one.pass(0)?, one.pass(1)?);
-        let amounts = vec![threads, blocks * rest, bytes * rest];
-        later.push(Row { amounts, took: then - (blocks + bytes) * part, scale: then });
-        let took = began - then - first * part;
-        firsts.push(Row { amounts: vec![first * rest], took, scale: began });
+/// How CPUs get in each other's way, by the cells whose passes are those of `arm` and those whose first
+/// pass is; none where several threads were not measured.
+fn sharing(
+    (arm, order, folios): (Arm, Order, FolioClass),
+    [passes, firsts]: &[Vec<One<'_>>; 2],
+    found: &Calibration,
+) -> Option<Sharing> {
+    if passes.is_empty() && firsts.is_empty() {
+        return None;
     }
-    let [start_ns, blocks_share, bytes_share]: [f64; 3] = prices(&later, 3).try_into().ok()?;
-    let first_share = prices(&firsts, 1).first().copied()?;
-    let is_any = !later.is_empty();
-    is_any.then_some(Sharing { arm, order, start_ns, blocks_share, bytes_share, first_share })
+    let part = |demand: &Demand| 1.0 / f64::from(demand.threads.min(found.cpus).max(1));
+    let later = |one: &One<'_>| {
+        let demand = Demand::of(one.cell);
+        let (blocks, bytes) = found.pass_ns(arm, one.work(&demand))?;
+        let (took, part) = (one.pass(1)?, part(&demand));
+        let rest = 1.0 - part;
+        let amounts = vec![f64::from(demand.threads), blocks * rest, bytes * rest];
+        Some(Row { amounts, took: took - (blocks + bytes) * part, scale: took })
+    };
+    let more = |one: &One<'_>| {
+        let demand = Demand::of(one.cell);
+        let first = found.phase_ns(Phase::First, arm, one.work(&demand))?;
+        let (took, part) = (one.pass(0)?, part(&demand));
+        let row = (vec![first * (1.0 - part)], took - one.pass(1)? - first * part);
+        Some(Row { amounts: row.0, took: row.1, scale: took })
+    };
+    let later = passes.iter().filter_map(later).collect();
+    let more = firsts.iter().filter_map(more).collect();
+    let [start_ns, blocks_share, bytes_share]: [f64; 3] =
+        bounded_prices(later, &[f64::INFINITY, 1.0, 1.0]).try_into().ok()?;
+    let [first_share]: [f64; 1] = bounded_prices(more, &[1.0]).try_into().ok()?;
+    Some(Sharing { arm, order, folios, start_ns, blocks_share, bytes_share, first_share })
 }

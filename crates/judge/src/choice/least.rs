@@ -59,6 +59,24 @@ pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
         .collect()
 }
 
+/// The same with a most for each term: one that would be dearer costs that, and the others are sought anew.
+pub(super) fn bounded_prices(mut rows: Vec<Row>, most: &[f64]) -> Vec<f64> {
+    let mut bound = vec![false; most.len()];
+    loop {
+        let mut found = prices(&rows, most.len());
+        let over = |term: &usize| found[*term] > most[*term];
+        let Some(term) = (0..most.len()).find(over) else {
+            let set = found.iter_mut().zip(most).zip(&bound).filter(|(_, bound)| **bound);
+            set.for_each(|((price, most), _)| *price = *most);
+            return found;
+        };
+        bound[term] = true;
+        for row in &mut rows {
+            row.took -= std::mem::take(&mut row.amounts[term]) * most[term];
+        }
+    }
+}
+
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -216,6 +234,18 @@ mod tests {
         assert!(is_near(found[0] + found[1], 3.0, 1e-3) && found[2] == 0.0, "{found:?}");
         assert!(is_near(found[3], 4.0, 1e-3), "{found:?}");
         assert_eq!(prices(&[], 2), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn what_would_cost_more_than_it_may_costs_that() {
+        let amounts: Vec<Vec<f64>> =
+            (1..=6).map(|n| vec![1.0, f64::from(n), f64::from(n * n)]).collect();
+        let of = |most: &[f64]| bounded_prices(rows(&[5.0, 3.0, 0.5], &amounts, |_| 1.0), most);
+        let free = of(&[f64::INFINITY, 4.0, 1.0]);
+        assert!(is_near(free[0], 5.0, 1e-3) && is_near(free[1], 3.0, 1e-3), "{free:?}");
+        let bound = of(&[f64::INFINITY, 1.0, 1.0]);
+        assert!(bound[1] == 1.0 && bound[0] > 0.0 && bound[2] > 0.5, "{bound:?}");
+        assert_eq!(of(&[0.0, 0.0, 0.0]), [0.0; 3]);
     }
 
     proptest! {

@@ -3,9 +3,9 @@
 //! Three files of our own, one after the other, which lie in the page cache as files do: written in pieces of
 //! 64 KiB as copying tools do, in pieces of a huge page, and page by page. Each is gone through twice by
 //! every process, so that a pass without faults can be told from the first. Blocks are those between which
-//! the price of a block bends ([`SPILL`], [`SPILL_FAR`]), at the whole file and at one that stays near
-//! ([`NEAR`]); the first file also by as many threads as there are CPUs, and cold. Each has its share of
-//! 17 s, after which it is stopped, finished or not; files are written in about one more.
+//! the price of a block bends ([`RAMP`], [`SPILL`]), at the whole file and at one that stays
+//! near ([`NEAR`]); the first two files also by as many threads as there are CPUs, and the first cold. Each
+//! has its share of 17 s, after which it is stopped, finished or not; files are written in about one more.
 //!
 //! Folios of a huge page are proven on a mapping before anything is read of them; where the file system gives
 //! none, that file is left out.
@@ -15,7 +15,7 @@ use super::plan::{Asked, Plan};
 use crate::error::PriceError;
 use pagewise_kernel::file_view::FileView;
 use pagewise_kernel::{affinity, page_size};
-use pagewise_model::choice::{Demand, FAR, FolioClass, NEAR, Phase, SPILL, SPILL_FAR};
+use pagewise_model::choice::{Demand, FAR, FolioClass, NEAR, Phase, RAMP, SPILL};
 use pagewise_model::file::{Arm, Cell, Part, Residency};
 use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Nanos};
@@ -24,15 +24,15 @@ use std::path::Path;
 /// The kinds of files, the one that everything falls back to first.
 pub const CALIBRATED: [FolioClass; 3] = [FolioClass::Piece, FolioClass::Huge, FolioClass::Page];
 /// Blocks of whatever passes stand for others, and of what differs from those only before and after.
-const KNOTS: [Bytes; 5] = [Bytes(512), Bytes::kib(4), SPILL, SPILL_FAR, Bytes::mib(1)];
-const FEW: [Bytes; 1] = [SPILL];
+const KNOTS: [Bytes; 5] = [Bytes::kib(1), Bytes::kib(4), RAMP, SPILL, Bytes::mib(1)];
+const FEW: [Bytes; 1] = [RAMP];
 /// Blocks of several threads.
-const SHARED: [Bytes; 2] = [Bytes::kib(4), SPILL_FAR];
+const SHARED: [Bytes; 3] = [Bytes::kib(2), RAMP, SPILL];
 /// Blocks of files that stay near.
-const NEAR_BLOCKS: [Bytes; 2] = [Bytes::kib(4), SPILL];
+const NEAR_BLOCKS: [Bytes; 2] = [Bytes::kib(4), RAMP];
 /// Most bytes of a cold pass, and its blocks.
 const COLD: Bytes = Bytes::mib(8);
-const COLD_BLOCKS: [Bytes; 2] = [Bytes::kib(16), SPILL_FAR];
+const COLD_BLOCKS: [Bytes; 2] = [RAMP, SPILL];
 /// When the cold ones are.
 const COLD_CAP: Nanos = Nanos::millis(2500);
 /// Passes of a warm process.
@@ -120,9 +120,9 @@ pub fn lies_huge(content: &Content) -> bool {
 /// When the warm cells of a file are stopped.
 const fn cap(folios: FolioClass) -> Nanos {
     match folios {
-        FolioClass::Piece => Nanos::millis(8500),
-        FolioClass::Huge => Nanos::millis(3500),
-        FolioClass::Page => Nanos::millis(2500),
+        FolioClass::Piece => Nanos::millis(7500),
+        FolioClass::Huge => Nanos::millis(5000),
+        FolioClass::Page => Nanos::millis(2000),
     }
 }
 
@@ -142,9 +142,9 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
             cells.extend(blocks.iter().map(|block| at(arm, *block, size)));
             let few: &[Bytes] = if is_kind && is_main { &NEAR_BLOCKS } else { &FEW };
             cells.extend(few.iter().map(|block| at(arm, *block, near)));
-            if is_main && threads > 1 && (is_kind || is_piecewise(arm)) {
+            if folios != FolioClass::Page && threads > 1 && (is_kind || is_piecewise(arm)) {
                 let large = SHARED.map(|block| at(arm, block, size));
-                let all = large.into_iter().chain([at(arm, SPILL, near)]);
+                let all = large.into_iter().chain([at(arm, RAMP, near)]);
                 cells.extend(all.map(|cell| Cell { threads, ..cell }));
             }
         }
@@ -232,7 +232,7 @@ mod tests {
             let is_kind = Phase::Pass.stand_in(arm) == arm;
             let blocks = if is_kind { KNOTS.len() + NEAR_BLOCKS.len() } else { 2 * FEW.len() };
             assert_eq!(count(&warm, |cell| cell.threads == 1), is_served * blocks, "{arm:?}");
-            let shared = if is_kind || is_piecewise(arm) { 3 } else { 0 };
+            let shared = if is_kind || is_piecewise(arm) { SHARED.len() + 1 } else { 0 };
             assert_eq!(count(&warm, |cell| cell.threads == 2), is_served * shared, "{arm:?}");
             let is_cold = usize::from(arm.serves(order, Residency::Cold));
             assert_eq!(count(&cold, |cell| cell.passes == 1), is_cold * 2, "{arm:?}");

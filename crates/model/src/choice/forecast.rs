@@ -111,20 +111,32 @@ impl Calibration {
     fn cached_parts(&self, arm: Arm, work: Work<'_>) -> Option<TimeParts> {
         let of = |phase| self.phase_ns(phase, arm, work);
         let (blocks, bytes) = self.pass_ns(arm, work)?;
-        let (order, threads) = (work.demand.order, work.demand.threads.max(1));
         let passes = f64::from(work.demand.passes);
-        let of_arm = |arm| self.sharing.iter().find(|s| (s.arm, s.order) == (arm, order));
-        let sharing = of_arm(arm).or_else(|| of_arm(Phase::Pass.stand_in(arm)));
-        let shared = Shared { sharing, threads, cpus: self.cpus };
+        let shared = |phase: Phase| Shared {
+            sharing: self.sharing(phase.stand_in(arm), work),
+            threads: work.demand.threads.max(1),
+            cpus: self.cpus,
+        };
+        let first = shared(Phase::First);
+        let shared = shared(Phase::Pass);
         Some(TimeParts {
             set_up_ns: of(Phase::SetUp)?,
-            first_ns: shared.of(of(Phase::First)?, |sharing| sharing.first_share),
+            first_ns: first.of(of(Phase::First)?, |sharing| sharing.first_share),
             blocks_ns: passes * shared.of(blocks, |sharing| sharing.blocks_share),
             bytes_ns: passes * shared.of(bytes, |sharing| sharing.bytes_share),
             starts_ns: passes * shared.starts_ns(),
             tear_down_ns: of(Phase::TearDown)?,
             device_ns: 0.0,
         })
+    }
+
+    /// How CPUs share these passes; as on pieces where it is not known for these folios.
+    fn sharing(&self, arm: Arm, work: Work<'_>) -> Option<&Sharing> {
+        let of = |folios| {
+            let is = |s: &&Sharing| (s.arm, s.order, s.folios) == (arm, work.demand.order, folios);
+            self.sharing.iter().find(is)
+        };
+        of(work.folios).or_else(|| of(FolioClass::Piece))
     }
 
     /// What is not cached costs: once, but in each pass where it does not come to stay.
@@ -179,7 +191,7 @@ impl Shared<'_> {
 mod tests {
     use super::super::CalibrationKey;
     use super::*;
-    use crate::constructed::{self, machine, price_list as list};
+    use crate::constructed::{self, machine, pass_prices, price_list as list};
     use crate::machine::Machine;
     use crate::units::Nanos;
     use crate::walk::Order;
@@ -188,9 +200,9 @@ mod tests {
     fn calibration() -> Calibration {
         let (piece, huge) = (FolioClass::Piece, FolioClass::Huge);
         let mut lists = vec![
-            list(Phase::Pass, Arm::Read, piece, &[(Term::Block, 100.0), (Term::Byte, 1.0)]),
-            list(Phase::Pass, Arm::Map, piece, &[(Term::Byte, 1.0)]),
-            list(Phase::Pass, Arm::Map, huge, &[(Term::Byte, 0.5)]),
+            list(Phase::Pass, Arm::Read, piece, &pass_prices(100.0, 1.0)),
+            list(Phase::Pass, Arm::Map, piece, &pass_prices(0.0, 1.0)),
+            list(Phase::Pass, Arm::Map, huge, &pass_prices(0.0, 0.5)),
             list(Phase::First, Arm::Read, piece, &[]),
             list(Phase::First, Arm::MapPieces, piece, &[(Term::Page, 10.0)]),
             list(Phase::First, Arm::MapPieces, huge, &[(Term::Page, 1.0)]),
@@ -204,6 +216,7 @@ mod tests {
         let sharing = vec![Sharing {
             arm: Arm::Read,
             order: Order::Random,
+            folios: piece,
             start_ns: 50.0,
             blocks_share: 0.5,
             bytes_share: 1.0,

@@ -17,7 +17,7 @@ mod terms;
 
 pub use forecast::{Forecast, TimeParts, Work};
 pub use state::{FileState, FolioClass, FolioPart};
-pub use terms::{FAR, NEAR, SPILL, SPILL_FAR, Term, amounts};
+pub use terms::{FAR, NEAR, RAMP, SPILL, Term, amounts};
 
 use crate::file::{Arm, Cell, Readings, Residency};
 use crate::machine::Machine;
@@ -26,7 +26,7 @@ use crate::walk::Order;
 use serde::{Deserialize, Serialize};
 
 /// Raised with every change of what a calibration holds or of what its terms mean.
-pub const CALIBRATION_FORMAT: u32 = 1;
+pub const CALIBRATION_FORMAT: u32 = 2;
 
 /// Blocks are multiples of this, and at most so large.
 pub const BLOCK_UNIT: Bytes = Bytes(512);
@@ -149,13 +149,16 @@ pub struct PriceList {
 /// What becomes of the passes of a way when all CPUs read at a time.
 ///
 /// Of work that does not get in its own way one of `n` CPUs does the nth part. A share of 0 says that
-/// it is so, one of 1 that a second CPU gains nothing.
+/// it is so, one of 1, the most, that a second CPU gains nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
-    /// The way.
+    /// The way. One that stands for others ([`Phase::stand_in`]) speaks for their passes, and with
+    /// its first pass for itself alone.
     pub arm: Arm,
     /// The order.
     pub order: Order,
+    /// How the file lies in the cache.
+    pub folios: FolioClass,
     /// Starting a thread and waiting for its end, in each pass.
     pub start_ns: f64,
     /// What more CPUs do not shorten of the cost of blocks.

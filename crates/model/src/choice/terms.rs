@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub const NEAR: Bytes = Bytes::mib(2);
 /// One of this size does not.
 pub const FAR: Bytes = Bytes::mib(32);
-/// Blocks beyond this no longer stay in the first-level cache while they are put into a buffer.
-pub const SPILL: Bytes = Bytes::kib(32);
+/// By here the hardware's streams, which begin anew with each block at random, have got up to speed.
+pub const RAMP: Bytes = Bytes::kib(16);
 /// Blocks beyond this fill a good part of the second-level cache.
-pub const SPILL_FAR: Bytes = Bytes::kib(256);
+pub const SPILL: Bytes = Bytes::kib(256);
 
 /// Something that has a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,12 +28,12 @@ pub enum Term {
     Block,
     /// A byte of the first page of each block, which no stream has brought near.
     LeadByte,
-    /// A byte.
+    /// A byte of a block beyond its first page, up to [`RAMP`].
+    RampByte,
+    /// A byte of a block beyond [`RAMP`], up to [`SPILL`].
     Byte,
     /// A byte of a block beyond [`SPILL`].
     SpillByte,
-    /// A byte of a block beyond [`SPILL_FAR`].
-    FarSpillByte,
     /// A byte of a file that does not stay near: as much of it as the file is beyond [`NEAR`].
     FarByte,
     /// A byte of a file that stays near, when it comes there first.
@@ -45,13 +45,14 @@ pub enum Term {
 impl Term {
     /// Those that set-up and tear-down are made of.
     pub const FIXED: [Self; 3] = [Self::Once, Self::Page, Self::BufferByte];
-    /// Those of a pass.
+    /// Those of a pass. Each byte of a block is one of four kinds, by its place, so that what a block costs
+    /// may grow with its size in any way.
     pub const PASS: [Self; 7] = [
         Self::Block,
         Self::LeadByte,
+        Self::RampByte,
         Self::Byte,
         Self::SpillByte,
-        Self::FarSpillByte,
         Self::FarByte,
         Self::Reach,
     ];
@@ -63,7 +64,7 @@ impl Term {
     /// It grows with the number of blocks, not with the bytes.
     #[must_use]
     pub const fn is_of_blocks(self) -> bool {
-        matches!(self, Self::Block | Self::LeadByte | Self::Reach)
+        matches!(self, Self::Block | Self::Reach)
     }
 }
 
@@ -74,16 +75,17 @@ pub fn amounts(term: Term, demand: &Demand, span: Bytes, page: PageSize) -> f64 
     let blocks = span.0.div_ceil(demand.block_bytes.0.max(1)) as f64;
     let doublings = (bytes / NEAR.0 as f64).log2().max(0.0);
     let far = (doublings / (FAR.0 as f64 / NEAR.0 as f64).log2()).min(1.0);
-    let beyond = |size: Bytes| bytes / block * (block - size.0 as f64).max(0.0);
+    let between = |from: f64, to: f64| bytes / block * (block.min(to) - from).max(0.0);
+    let (lead, ramp, spill) = (page.bytes() as f64, RAMP.0 as f64, SPILL.0 as f64);
     match term {
         Term::Once => 1.0,
         Term::Page => span.pages(page) as f64,
         Term::BufferByte => block,
         Term::Block => blocks,
-        Term::LeadByte => (bytes / block) * block.min(page.bytes() as f64),
-        Term::Byte => bytes,
-        Term::SpillByte => beyond(SPILL),
-        Term::FarSpillByte => beyond(SPILL_FAR),
+        Term::LeadByte => between(0.0, lead),
+        Term::RampByte => between(lead, ramp),
+        Term::Byte => between(lead.max(ramp), spill),
+        Term::SpillByte => between(spill, f64::INFINITY),
         Term::FarByte => bytes * far,
         Term::NearByte => bytes * (1.0 - far),
         Term::Reach if demand.order == Order::Random => blocks * doublings,
@@ -105,18 +107,22 @@ mod tests {
             let demand = demand(block, Order::Random);
             amounts(term, &demand, Bytes::mib(8), PageSize::BASE_4K)
         };
-        assert_eq!((of(Term::Once, SPILL), of(Term::Page, SPILL)), (1.0, 2048.0));
-        assert_eq!((of(Term::Block, SPILL), of(Term::BufferByte, SPILL)), (256.0, 32_768.0));
+        let large = Bytes::kib(32);
+        assert_eq!((of(Term::Once, large), of(Term::Page, large)), (1.0, 2048.0));
+        assert_eq!((of(Term::Block, large), of(Term::BufferByte, large)), (256.0, 32_768.0));
         assert_eq!(of(Term::LeadByte, Bytes::kib(16)), 2_097_152.0);
         assert_eq!(of(Term::LeadByte, Bytes(512)), 8_388_608.0);
-        assert_eq!(
-            (of(Term::SpillByte, SPILL), of(Term::SpillByte, Bytes::kib(64))),
-            (0.0, 4_194_304.0)
-        );
-        assert_eq!(of(Term::FarSpillByte, Bytes::mib(1)), 8_388_608.0 * 0.75);
-        assert_eq!(of(Term::Reach, SPILL), 512.0);
-        assert_eq!(of(Term::FarByte, SPILL) + of(Term::NearByte, SPILL), 8_388_608.0);
-        assert_eq!(of(Term::FarByte, SPILL), 4_194_304.0);
+        assert_eq!((of(Term::RampByte, RAMP), of(Term::Byte, RAMP)), (6_291_456.0, 0.0));
+        assert_eq!((of(Term::Byte, large), of(Term::SpillByte, SPILL)), (4_194_304.0, 0.0));
+        assert_eq!(of(Term::SpillByte, Bytes::mib(1)), 8_388_608.0 * 0.75);
+        for block in [512, 9_728, 20_480, 1 << 20].map(Bytes) {
+            let kinds = &Term::PASS[1..5];
+            let sum: f64 = kinds.iter().map(|term| of(*term, block)).sum();
+            assert!((sum - 8_388_608.0).abs() < 1.0, "each byte is of one kind: {sum}");
+        }
+        assert_eq!(of(Term::Reach, large), 512.0);
+        assert_eq!(of(Term::FarByte, large) + of(Term::NearByte, large), 8_388_608.0);
+        assert_eq!(of(Term::FarByte, large), 4_194_304.0);
     }
 
     #[test]
