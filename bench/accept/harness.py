@@ -275,6 +275,33 @@ def run(argv, limit, **options):
     return Ran(child.returncode, out, err, time.perf_counter() - start, late)
 
 
+def marked(mark):
+    """Living processes that carry the mark in arguments or environment: pid and command line."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in arguments or mark.encode() in environment:
+            found.append(f"{pid} {arguments.replace(bytes(1), b' ').decode(errors='replace')[:80]}")
+    return found
+
+
+def end_marked(mark, limit):
+    """Those that carry the mark and have not ended by themselves within `limit` seconds; now they have."""
+    end = time.monotonic() + limit
+    while (left := marked(mark)) and time.monotonic() < end:
+        time.sleep(0.02)
+    for pid in [one.split()[0] for one in left]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    return left
+
+
 def timed(argv, **options):
     """Wall time of one run in seconds; its output is dropped. A failure raises `Unfit`."""
     start = time.perf_counter()

@@ -25,14 +25,15 @@ def digest(path):
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def text_of(pid, path):
-    """Executable mappings of a file in a process: first and last address, offset; bytes mapped huge."""
+def text_of(pid, path, right="x"):
+    """Mappings of a file in a process, executable ones or those with another right: first and last address,
+    offset; bytes mapped huge."""
     ranges, huge, ours = [], 0, False
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as file:
         for line in file:
             words = line.split()
             if "-" in words[0] and ":" not in words[0]:
-                ours = len(words) >= 6 and words[5] == path and "x" in words[1]
+                ours = len(words) >= 6 and words[5] == path and right in words[1]
                 if ours:
                     start, end = (int(part, 16) for part in words[0].split("-"))
                     ranges.append((start, end, int(words[2], 16)))

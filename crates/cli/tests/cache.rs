@@ -8,6 +8,8 @@ mod code;
 mod helper;
 #[path = "cache/kept.rs"]
 mod kept;
+#[path = "cache/refused.rs"]
+mod refused;
 #[path = "cache/starts.rs"]
 mod starts;
 

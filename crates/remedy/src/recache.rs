@@ -13,6 +13,9 @@
 //! (`vm.dirty_expire_centisecs` and two rounds of `vm.dirty_writeback_centisecs`). Pages that some process
 //! maps cannot be dropped, so a file that is mapped is left alone and its holders are named.
 //!
+//! What is to be used is tried before anything is dropped: where advice is refused, by an older kernel or a
+//! filter, the cache stays as it is.
+//!
 //! Not seen: mappings of processes that this account may not look at; they show in what stays. The state
 //! does not last: memory that is needed elsewhere, or a scheme against idle memory, takes unmapped
 //! cache. Cost: the file is read once, some milliseconds for 10 MiB from a quick disk.
@@ -23,6 +26,7 @@ use pagewise_kernel::proc::{pressure, read_number};
 use pagewise_kernel::{SysError, clock, limits, page_cache, page_size};
 use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheState, Holders, Slot};
 use pagewise_model::{Bytes, Fact, Nanos};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// How often a file is read back before what came of it counts: memory that was fragmented at first may
@@ -79,11 +83,12 @@ impl Subject {
         Ok(self.told(Told { holders: Some(holders), ..told }))
     }
 
-    /// Fills the cache anew with huge folios.
+    /// Fills the cache anew with huge folios; `begin` is called when nothing stands in the way, before
+    /// anything is dropped.
     ///
     /// # Errors
     /// When the file cannot be looked at or read any more.
-    pub fn make_huge(self) -> Result<cache::CachedFile, SysError> {
+    pub fn make_huge(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
             return Ok(self.told(Told::of(CacheOutcome::Already)));
@@ -98,6 +103,8 @@ impl Subject {
             let refused = held(&holders);
             return Ok(self.told(Told { holders: Some(holders), ..Told::of(refused) }));
         }
+        self.try_filling()?;
+        begin(self.file.path());
         let start = clock::now();
         let after = self.recache(asked)?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
@@ -125,9 +132,15 @@ impl Subject {
         self.read_back()
     }
 
+    /// Tries what is to bring it back, through a view of its own: what is entered cannot be dropped.
+    fn try_filling(&self) -> Result<(), SysError> {
+        let view = self.file.view()?;
+        view.ask_for_huge()?;
+        view.enter(0, 1)
+    }
+
     /// Drops the file from the cache and reads all of it, in huge folios where they are to be had.
     fn read_back(&self) -> Result<CacheState, SysError> {
-        // Asked for first: where it is refused, the cache stays as it is.
         let view = self.file.view()?;
         view.ask_for_huge()?;
         self.file.drop_cached()?;

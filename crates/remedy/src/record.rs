@@ -1,11 +1,12 @@
 //! Which files were brought on huge pages: a record that outlives the process that did it, so that all
-//! of it can be dropped again (`pagewise text undo --all`).
+//! of it can be dropped again (`pagewise text undo --all`). A file is recorded before its cache is changed:
+//! whenever the process is killed, what it has done is there or in the record.
 //!
 //! Paths between NUL bytes, in one file of the state directory (`dirs::state_dir`, the owner's alone), added at
 //! its end by one write each. A writer that is killed leaves at most the beginning of one path, which the
 //! NUL in front of the next one ends: a path that is not there is forgotten at the next chance. Writers and
 //! who forgets take turns (`flock(2)`). What is forgotten leaves by a new file under the old name, whole or
-//! not at all.
+//! not at all; one that a killed process has not given its name is removed by whoever comes next.
 //!
 //! Nothing depends on it: a file that lies in huge folios and is not recorded is dropped by its name.
 
@@ -21,6 +22,15 @@ use std::path::{Path, PathBuf};
 
 /// Its name in the state directory.
 const NAME: &str = "on-huge-pages";
+
+/// Adds one file to the record of this account, by its absolute path.
+///
+/// # Errors
+/// A sentence, where it cannot be written.
+pub fn note(path: &Path) -> Result<(), String> {
+    let path = std::path::absolute(path).map_err(|e| format!("`{}`: {e}", path.display()))?;
+    Record::own()?.add([path.as_path()])
+}
 
 /// The record of this account.
 #[derive(Debug)]
@@ -66,8 +76,7 @@ impl Record {
         let mut file = self.open()?;
         let mut left = self.parsed(&mut file)?;
         left.retain(|path| !paths.contains(path));
-        // Under the lock it is nobody else's.
-        let part = self.path.with_extension("part");
+        let part = self.part();
         std::fs::write(&part, encoded(left.iter().map(PathBuf::as_path)))
             .and_then(|()| std::fs::rename(&part, &self.path))
             .map_err(|error| self.failed("replace", &error))
@@ -82,9 +91,16 @@ impl Record {
             flock(&file, FlockOperation::LockExclusive)
                 .map_err(|error| self.failed("lock", &error.into()))?;
             if self.has_the_name(&file) {
+                // Under the lock it is nobody's but a killed one's.
+                let _none_is_left = std::fs::remove_file(self.part());
                 return Ok(file);
             }
         }
+    }
+
+    /// What is to take the record's place.
+    fn part(&self) -> PathBuf {
+        self.path.with_extension("part")
     }
 
     fn has_the_name(&self, file: &File) -> bool {
@@ -149,6 +165,16 @@ mod tests {
         let all = files(&record);
         assert!(all.contains(&"/first".into()) && all.contains(&"/second".into()), "{all:?}");
         assert_eq!(all.len(), 3);
+    }
+
+    #[test]
+    fn what_a_killed_one_has_not_put_in_place_is_removed_by_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = record(dir.path());
+        record.add([Path::new("/first")]).unwrap();
+        std::fs::write(record.part(), b"\0/half of wh").unwrap();
+        assert_eq!(files(&record), [Path::new("/first")]);
+        assert!(!record.part().exists());
     }
 
     #[test]

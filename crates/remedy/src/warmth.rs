@@ -12,7 +12,7 @@
 
 use crate::code::Code;
 use crate::recache::Subject;
-use crate::record::Record;
+use crate::record;
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::page_size;
 use pagewise_model::cache::{CacheOutcome, Slot, SlotMap};
@@ -81,10 +81,11 @@ impl Warmed {
     }
 }
 
-/// Brings a file into huge folios, where it does not lie in them.
+/// Brings a file into huge folios, where it does not lie in them; `begin` is called when that is about to
+/// be done.
 #[must_use]
-pub fn warm(file: &HugeFile) -> Warmed {
-    attempt(file).unwrap_or_else(|why| Warmed {
+pub fn warm(file: &HugeFile, begin: impl FnOnce(&Path)) -> Warmed {
+    attempt(file, begin).unwrap_or_else(|why| Warmed {
         file: file.clone(),
         outcome: CacheOutcome::Refused { why, help: String::new() },
         huge_bytes: Bytes(0),
@@ -103,7 +104,7 @@ fn open(file: &HugeFile) -> Result<(CachedFile, Option<Elf>), String> {
     Ok((opened, elf))
 }
 
-fn attempt(file: &HugeFile) -> Result<Warmed, String> {
+fn attempt(file: &HugeFile, begin: impl FnOnce(&Path)) -> Result<Warmed, String> {
     let (opened, elf) = open(file)?;
     let code = elf.as_ref().map(|elf| Code::of(&opened, &elf.layout));
     if let Some(code) = code.filter(|code| code.reach() == Bytes(0)) {
@@ -115,7 +116,9 @@ fn attempt(file: &HugeFile) -> Result<Warmed, String> {
     if wanted > Bytes(0) && huge(code, &slots) >= wanted {
         return Ok(warmed(file, CacheOutcome::Already, code, &slots, size));
     }
-    let done = Subject::look(opened).and_then(Subject::make_huge).map_err(|e| e.to_string())?;
+    let done = Subject::look(opened)
+        .and_then(|subject| subject.make_huge(begin))
+        .map_err(|e| e.to_string())?;
     let outcome = done.outcome.clone().unwrap_or(CacheOutcome::Already);
     let result = warmed(file, outcome, code, &done.now().slots, size);
     Ok(Warmed { took_ns: done.took_ns, ..result })
@@ -152,20 +155,12 @@ fn huge(code: Option<Code<'_>>, slots: &SlotMap) -> Bytes {
 /// `verbose` what came of each.
 #[must_use]
 pub fn before_start(files: &[HugeFile], verbose: bool) -> Vec<String> {
-    let all: Vec<Warmed> = files.iter().map(warm).collect();
-    // No start waits for a place to write it down.
-    let _not_recorded = note(&all);
+    let noted = |path: &Path| {
+        // No start is kept from happening because there is no place to write it down.
+        let _not_recorded = record::note(path);
+    };
+    let all: Vec<Warmed> = files.iter().map(|file| warm(file, noted)).collect();
     lines(&all, verbose)
-}
-
-/// Records those that were filled anew.
-///
-/// # Errors
-/// A sentence, where they cannot be.
-pub fn note(all: &[Warmed]) -> Result<(), String> {
-    let filled = all.iter().filter(|one| one.took_ns.is_some());
-    let paths: Vec<&Path> = filled.map(|one| Path::new(&one.file.path)).collect();
-    if paths.is_empty() { Ok(()) } else { Record::own()?.add(paths) }
 }
 
 /// How much of a file is on huge pages in a program that starts now, by a look that changes nothing;
@@ -288,18 +283,23 @@ mod tests {
         }
         written.sync_all().unwrap();
         let file = HugeFile::of(&path, FileKind::Input).unwrap();
-        let first = warm(&file);
+        let first = warm(&file, |begun| {
+            assert_eq!((begun, huge_now(&file)), (path.as_path(), Bytes(0)), "told before");
+        });
         if let Some(lack) = first.lack() {
             return println!("SKIP a_file_is_brought_there_once: {lack}");
         }
         assert_eq!((first.huge_bytes, first.of_bytes), (Bytes::mib(4), Bytes(1100 * 4096)));
-        let second = warm(&file);
+        let second = warm(&file, |_| panic!("there is nothing to be done"));
         assert_eq!((second.outcome, second.took_ns), (CacheOutcome::Already, None));
     }
 
     #[test]
     fn what_cannot_be_brought_there_says_why() {
-        let refused = |path: &Path, kind| warm(&HugeFile::of(path, kind).unwrap()).lack().unwrap();
+        let refused = |path: &Path, kind| {
+            let file = HugeFile::of(path, kind).unwrap();
+            warm(&file, |_| panic!("it is not begun")).lack().unwrap()
+        };
         let gone = Path::new("/nonexistent/file");
         assert!(refused(gone, FileKind::Input).contains("/nonexistent/file"));
         let dir = tempfile::tempdir().unwrap();

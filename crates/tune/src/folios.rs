@@ -69,7 +69,8 @@ impl Folios {
         for file in files {
             let path = Path::new(&file.path);
             keeper.release(path);
-            let done = warmth::warm(file);
+            // Not recorded: the session drops what it has filled.
+            let done = warmth::warm(file, |_| ());
             keeper.hold(path);
             if !done.took_hold() {
                 let why = done.lack().unwrap_or_else(|| "none of it is on huge pages".to_owned());

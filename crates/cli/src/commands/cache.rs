@@ -61,7 +61,7 @@ pub(super) fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile
     match verb {
         CacheVerb::Show | CacheVerb::Lock => Ok(subject.shown()),
         CacheVerb::Evict => subject.evict(),
-        CacheVerb::Huge => subject.make_huge(),
+        CacheVerb::Huge => subject.make_huge(|_| ()),
     }
 }
 

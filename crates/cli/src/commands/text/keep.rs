@@ -1,7 +1,7 @@
 //! `pagewise text keep`
 
 use super::super::experiment::{own_exe, stop_flag};
-use super::file::open;
+use super::{file::open, record};
 use crate::args::Keep;
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;
@@ -49,10 +49,7 @@ impl Kept {
         }
         // What is mapped cannot be dropped, and a file that was replaced is another.
         self.keeper = None;
-        let done = warmth::warm(&self.file);
-        if let Err(why) = warmth::note(std::slice::from_ref(&done)) {
-            terminal::remark(&why);
-        }
+        let done = warmth::warm(&self.file, record);
         let is_refused = matches!(done.outcome, CacheOutcome::Refused { .. });
         self.huge = (!is_refused).then_some(done.huge_bytes);
         if done.took_hold() {

@@ -10,12 +10,14 @@ mod warm;
 use super::cache::{failure, looked, show};
 use crate::args::{Status, Text, TextVerb};
 use crate::failure::Failure;
+use crate::terminal;
 use pagewise_judge::text::Sizes;
 use pagewise_kernel::{clock, page_size};
 use pagewise_model::Nanos;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::text::TextReport;
 use pagewise_observe::text as observed;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Explains, warms, keeps, folds or counts code on huge pages.
@@ -43,6 +45,14 @@ fn status(args: &Status) -> Result<ExitCode, Failure> {
 /// Prints a report.
 fn tell(report: TextReport, start: Nanos, json: bool) -> Result<(), Failure> {
     show(&Run { text: Some(report), ..looked(RunKind::Text, start) }, json)
+}
+
+/// Records a file whose cache is about to be filled anew, so that `undo --all` finds it even if this run is
+/// killed. Nothing depends on it: that it cannot be is told.
+fn record(path: &Path) {
+    if let Err(why) = pagewise_remedy::record::note(path) {
+        terminal::remark(&why);
+    }
 }
 
 fn sizes() -> Sizes {

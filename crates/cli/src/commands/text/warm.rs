@@ -2,7 +2,7 @@
 
 use super::super::cache::{cannot_be_undone, exit_code, failure, until_failure};
 use super::file::{Opened, Placed, open};
-use super::tell;
+use super::{record, tell};
 use crate::args::Warm;
 use crate::failure::Failure;
 use crate::terminal;
@@ -11,8 +11,6 @@ use pagewise_model::cache::CacheVerb;
 use pagewise_model::text::{TextFile, TextReport};
 use pagewise_observe::text::of_programs;
 use pagewise_remedy::recache::Subject;
-use pagewise_remedy::record::Record;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Recaches each file, and says what of its code starts on huge pages.
@@ -33,14 +31,6 @@ pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
     let (files, failed) = until_failure(opened, warm);
     // Libraries that are too small, or in use by others, are told and no failure of what was asked.
     let exit = exit_code(files.iter().take(asked).map(|file| &file.cache));
-    let filled = files.iter().filter(|file| file.cache.took_ns.is_some());
-    let paths: Vec<PathBuf> =
-        filled.filter_map(|file| std::path::absolute(&file.cache.path).ok()).collect();
-    if !paths.is_empty()
-        && let Err(why) = Record::own().and_then(|record| record.add(paths.iter().map(|p| &**p)))
-    {
-        terminal::remark(&why);
-    }
     let report = TextReport::Warm { slot_bytes: page_size::huge(), files, missing_libraries };
     tell(report, start, args.json)?;
     failed.map_or(Ok(exit), Err)
@@ -48,6 +38,6 @@ pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
 
 fn warm(opened: Opened) -> Result<TextFile, Failure> {
     let (placed, file) = Placed::of(opened)?;
-    let cache = Subject::look(file).and_then(Subject::make_huge);
+    let cache = Subject::look(file).and_then(|subject| subject.make_huge(record));
     Ok(placed.explain(cache.map_err(|error| failure(&error))?))
 }
