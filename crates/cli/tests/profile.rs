@@ -6,7 +6,7 @@
 mod helper;
 
 use helper::{NOBODY, PROGRAM, Place, install, is_root, only_turn, said};
-use pagewise_model::profile::{Profile, Sorted, What, Why};
+use pagewise_model::profile::{Clock, Profile, Sorted, What, Why};
 use pagewise_model::run::Run;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -110,10 +110,65 @@ fn a_process_that_forks_a_large_heap_is_for_fork() {
     }
     let Some(sorted) = sorted(TEST, &["perl", "-e", script]) else { return };
     assert_whole(&sorted);
-    // What each of them does in its first period is not seen, and that is told.
+    // What each of them does in its first period is not seen by a clock of its own, and that is told.
     assert_eq!(sorted.begun_tasks, 20);
     assert!(by_why(&sorted, &Why::Fork) * 20 > sorted.kernel_samples, "{sorted:#?}");
     assert!(by_why(&sorted, &Why::Pipe) * 10 < sorted.kernel_samples, "{sorted:#?}");
+}
+
+/// Whether whole CPUs were sampled; a line where they were not.
+fn is_of_cpus(test: &str, sorted: &Sorted) -> bool {
+    if let Clock::Tasks { why } = &sorted.clock {
+        println!("SKIP {test}: {why}");
+    }
+    sorted.clock == Clock::Cpus
+}
+
+#[test]
+fn exec_and_exit_of_short_processes_count_where_whole_cpus_are_sampled() {
+    const TEST: &str = "exec_and_exit_of_short_processes_count";
+    let _turn = only_turn();
+    let script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i + 1)); done";
+    let Some(sorted) = sorted(TEST, &["sh", "-c", script]) else { return };
+    assert_whole(&sorted);
+    assert_eq!(sorted.begun_tasks, 300);
+    if is_of_cpus(TEST, &sorted) {
+        assert!(by_why(&sorted, &Why::Exec) * 10 > sorted.kernel_samples, "{sorted:#?}");
+        assert!(by_why(&sorted, &Why::Exit) * 50 > sorted.kernel_samples, "{sorted:#?}");
+        assert_eq!(sorted.blind_ns().0, 0);
+    }
+}
+
+#[test]
+fn memory_released_at_exit_counts_where_whole_cpus_are_sampled() {
+    const TEST: &str = "memory_released_at_exit_counts";
+    let _turn = only_turn();
+    let script = "for (1 .. 10) { my $p = fork; $p or do { $x = 'a' x (128 << 20); exit }; \
+                  waitpid $p, 0 }";
+    if Command::new("perl").args(["-e", ""]).status().is_err() {
+        return println!("SKIP {TEST}: no perl");
+    }
+    let Some(sorted) = sorted(TEST, &["perl", "-e", script]) else { return };
+    assert_whole(&sorted);
+    if is_of_cpus(TEST, &sorted) {
+        let released = of(&sorted, |what, why| what == What::Unmapping && *why == Why::Exit);
+        assert!(released * 50 > sorted.kernel_samples, "{sorted:#?}");
+    }
+}
+
+#[test]
+fn the_work_of_others_is_left_out_where_whole_cpus_are_sampled() {
+    const TEST: &str = "the_work_of_others_is_left_out";
+    let _turn = only_turn();
+    let _busy = Runs::start("while :; do :; done");
+    let Some(sorted) = sorted(TEST, &["sleep", "0.5"]) else { return };
+    if is_of_cpus(TEST, &sorted) {
+        // Half a second of another program would be a thousand.
+        assert!(sorted.samples < 100, "{sorted:#?}");
+        let names = sorted.buckets.iter().flat_map(|bucket| &bucket.graph);
+        let roots: Vec<&str> = names.filter(|l| l.depth == 0).map(|l| l.name.as_str()).collect();
+        assert!(roots.iter().all(|name| *name == "sleep"), "{roots:?}");
+    }
 }
 
 /// A program that runs until it is killed; killed when dropped.

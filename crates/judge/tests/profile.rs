@@ -18,7 +18,7 @@ fn recorded(text: &str) -> Sorted {
         }
     };
     let stacks = lines.map(stack).collect();
-    sort(&StackSamples { stacks, period_ns: Nanos(499_979), lost: 0, begun_tasks: 0 })
+    sort(&StackSamples { stacks, period_ns: Nanos(499_979), ..Default::default() })
 }
 
 fn of(sorted: &Sorted, holds: impl Fn(What, &Why) -> bool) -> u64 {

@@ -8,7 +8,9 @@ use crate::number::{bar, count, counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use pagewise_model::profile::{Bucket, Compared, Course, GraphLine, Profile, Sorted, What, Why};
+use pagewise_model::profile::{
+    Bucket, Clock, Compared, Course, GraphLine, Profile, Sorted, What, Why,
+};
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
 
@@ -216,7 +218,9 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
         let text = format!("{} were lost", counted(sorted.lost, "sample", "samples"));
         page.item_tone("samples", &text, Tone::Warn);
     }
-    if sorted.begun_tasks > 0 && sorted.begun_tasks as f64 >= LEAST_BLIND * sorted.samples as f64 {
+    page.item("clock", &clock_text(&sorted.clock));
+    let (blind, seen) = (sorted.blind_ns().0, sorted.samples.saturating_mul(sorted.period_ns.0));
+    if blind > 0 && blind as f64 >= LEAST_BLIND * seen as f64 {
         let tasks = counted(sorted.begun_tasks, "process or thread", "processes and threads");
         let text = format!(
             "the first {} of each of {tasks} that began, {} at most: exec, the loader and \
@@ -233,6 +237,18 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
              with psi=0 to leave it out"
         );
         page.item_tone("spoiled", &text, Tone::Warn);
+    }
+}
+
+fn clock_text(clock: &Clock) -> String {
+    match clock {
+        Clock::Cpus => {
+            "of each CPU, without the samples of other programs: exec and exit count in full"
+                .to_owned()
+        }
+        Clock::Tasks { why } => {
+            format!("of each process and thread, which misses part of exec and exit; {why}")
+        }
     }
 }
 

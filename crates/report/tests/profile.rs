@@ -5,7 +5,7 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::profile::{Profile, What};
+use pagewise_model::profile::{Clock, Profile, Sorted, What};
 use pagewise_report::text::cells;
 use pagewise_report::{Style, graph_section, headline, profile_section, render};
 use proptest::prelude::*;
@@ -55,9 +55,21 @@ fn a_running_process_and_missing_samples_are_told() {
 }
 
 #[test]
+fn what_clocks_of_tasks_miss_is_told_and_of_whole_cpus_nothing_is() {
+    let with = |clock| {
+        let of_tasks = Sorted { clock, begun_tasks: 300, ..sorted() };
+        profile_section(&Profile { sorted: Fact::Known(of_tasks), ..profile() }, &PLAIN)
+    };
+    let of_tasks = with(Clock::Tasks { why: "whole CPUs are for root".to_owned() });
+    assert!(of_tasks.contains("whole CPUs are for root"), "{of_tasks}");
+    assert!(of_tasks.contains("not seen") && of_tasks.contains("300 processes"), "{of_tasks}");
+    assert!(!with(Clock::Cpus).contains("not seen"));
+}
+
+#[test]
 fn an_idle_process_has_a_profile_too() {
     let mut idle = profile();
-    idle.sorted = Fact::Known(pagewise_model::profile::Sorted {
+    idle.sorted = Fact::Known(Sorted {
         samples: 0,
         kernel_samples: 0,
         lost: 0,

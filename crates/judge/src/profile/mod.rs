@@ -126,6 +126,7 @@ pub fn sort(samples: &StackSamples) -> Sorted {
         kernel_samples: total.saturating_sub(user),
         lost: samples.lost,
         period_ns: samples.period_ns,
+        clock: samples.clock.clone(),
         begun_tasks: samples.begun_tasks,
         buckets: all,
         unclassified,

@@ -6,7 +6,7 @@ use pagewise_model::profile::{Compared, GraphLine, UserFrame};
 use proptest::prelude::*;
 
 fn samples(stacks: Vec<ProfiledStack>) -> StackSamples {
-    StackSamples { stacks, period_ns: Nanos(500_000), lost: 0, begun_tasks: 0 }
+    StackSamples { stacks, period_ns: Nanos(500_000), ..Default::default() }
 }
 
 const READ: [&str; 3] = ["_copy_to_iter", "filemap_read", "do_syscall_64"];

@@ -1,6 +1,6 @@
 //! Buckets of CPU time, and what is told beside them.
 
-use super::sample::Course;
+use super::sample::{Clock, Course};
 use crate::measured::Fact;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -311,7 +311,11 @@ pub struct Sorted {
     pub lost: u64,
     /// CPU time that one stands for.
     pub period_ns: Nanos,
-    /// Processes and threads that began meanwhile, in whose first period no sample can lie.
+    /// Whose clock the samples are by.
+    #[serde(default)]
+    pub clock: Clock,
+    /// Processes and threads that began meanwhile; by a clock of their own no sample can lie in the first
+    /// period of each.
     #[serde(default)]
     pub begun_tasks: u64,
     /// Largest first.
@@ -323,10 +327,13 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// CPU time (ns) in which no sample could lie, at most: of each task its first period.
+    /// CPU time (ns) in which no sample could lie, at most: of each task with its own clock the first period.
     #[must_use]
     pub const fn blind_ns(&self) -> Nanos {
-        Nanos(self.begun_tasks.saturating_mul(self.period_ns.0))
+        match self.clock {
+            Clock::Cpus => Nanos(0),
+            Clock::Tasks { .. } => Nanos(self.begun_tasks.saturating_mul(self.period_ns.0)),
+        }
     }
 
     /// Samples in the kernel that no rule knows, as a share (0..1) of those in the kernel.

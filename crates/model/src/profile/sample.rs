@@ -32,6 +32,25 @@ pub struct ProfiledStack {
     pub count: u64,
 }
 
+/// Whose clock the samples are by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// That of each CPU, whatever runs on it: all work of the program has samples, exec and exit too.
+    Cpus,
+    /// One of each process and thread, which starts with it and ends before its memory is released.
+    Tasks {
+        /// Why none of whole CPUs.
+        why: String,
+    },
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::Tasks { why: "nothing else was tried".to_owned() }
+    }
+}
+
 /// All samples of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackSamples {
@@ -39,10 +58,12 @@ pub struct StackSamples {
     pub stacks: Vec<ProfiledStack>,
     /// CPU time that one sample stands for.
     pub period_ns: Nanos,
-    /// Samples that the kernel reported as lost.
+    /// Whose clock they are by.
+    pub clock: Clock,
+    /// Samples that the kernel reported as lost; by the clock of whole CPUs they may have been of others.
     pub lost: u64,
-    /// Processes and threads that began meanwhile. The clock of each starts with it, so that none has
-    /// a sample in its first period.
+    /// Processes and threads that began meanwhile. By a clock of their own none has a sample in its first
+    /// period.
     pub begun_tasks: u64,
 }
 
@@ -115,7 +136,7 @@ mod tests {
             stack("a", &[], 5),
             stack("b", &[], 6),
         ];
-        let all = StackSamples { stacks, period_ns: Nanos(500), lost: 2, begun_tasks: 0 };
+        let all = StackSamples { stacks, period_ns: Nanos(500), lost: 2, ..Default::default() };
         let only = all.kernel_only();
         let counts: Vec<u64> = only.stacks.iter().map(|stack| stack.count).collect();
         assert_eq!((counts, only.user, only.rest, only.lost), (vec![9, 7], 11, 0, 2));

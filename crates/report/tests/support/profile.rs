@@ -1,7 +1,7 @@
 //! A constructed profile: round numbers that come from no machine.
 
 use pagewise_model::profile::{
-    Bucket, Compared, Course, DeadRule, FrequentStack, GraphLine, Profile, Sorted, What, Why,
+    Bucket, Clock, Compared, Course, DeadRule, FrequentStack, GraphLine, Profile, Sorted, What, Why,
 };
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
@@ -45,6 +45,7 @@ pub(crate) fn sorted() -> Sorted {
         kernel_samples: 1400,
         lost: 3,
         period_ns: PERIOD,
+        clock: Clock::Cpus,
         begun_tasks: 2,
         buckets: vec![
             bucket(What::User, Why::Own, 600, vec![line(0, "consumer", 600)]),

@@ -71,7 +71,7 @@ impl Ring {
         cpus.iter().filter_map(open).collect()
     }
 
-    /// Opens `attr` for thread `tid` on the CPU of this ring, into which it writes; gives the number by
+    /// Opens `attr` for thread `tid`, or for all (-1), on the CPU of this ring, into which it writes; gives the number by
     /// which its records name it.
     pub(super) fn open_event(
         &self,

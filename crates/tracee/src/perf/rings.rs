@@ -33,7 +33,7 @@ impl<K: Copy> Rings<K> {
         Ok(Self { rings, events: Vec::new(), streams: Streams::new(many) })
     }
 
-    /// Opens `attr`, which tells of `kind`, for thread `tid` on every CPU.
+    /// Opens `attr`, which tells of `kind`, on every CPU, for thread `tid` or for `streams::EVERYBODY`.
     pub(super) fn add_event(
         &mut self,
         kind: K,

@@ -57,7 +57,7 @@ pub(super) fn read<K: Copy>(
             let is_exec = u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0;
             SideBand::Name { pid, tid, name: name(body, 8)?, is_exec }
         }
-        b::PERF_RECORD_FORK => {
+        b::PERF_RECORD_FORK if streams.tells_forks(id) => {
             let (pid, parent_pid) = halves(word(body, 0)?);
             SideBand::Fork { pid, parent_pid }
         }

@@ -2,9 +2,15 @@
 //!
 //! A thread that is attached to while its process makes others may be recorded twice: by the event
 //! opened for it, and by the copy it has inherited from the thread that made it. Of such a thread
-//! only the records of one event are taken: of its own where it has one, else of the first seen.
+//! only the records of one event are taken: of its own where it has one, else of the first seen. An event
+//! of a whole CPU, for whatever runs there, has no copies and is never doubted. It tells of all forks, and the
+//! kernel tells of them to events that tell of names and mappings too (kernel/events/core.c,
+//! `perf_event_task_match`): where there are events of CPUs, theirs alone are taken.
 
 use rustc_hash::FxHashMap;
+
+/// In place of a thread: whatever runs on a CPU (perf_event_open(2)).
+pub(super) const EVERYBODY: i32 = -1;
 
 /// The events behind the rings, by their numbers; `K` says what one tells of.
 #[derive(Debug)]
@@ -13,6 +19,8 @@ pub(super) struct Streams<K> {
     /// For which thread the event was opened that a thread's records are taken from; absent where
     /// events are opened for one thread only, so that nothing can come twice.
     owners: Option<FxHashMap<i32, i32>>,
+    /// Events of whole CPUs are among them.
+    has_cpus: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -25,13 +33,16 @@ struct Stream<K> {
 impl<K: Copy> Streams<K> {
     /// Of events that are opened for one thread only, or for `many`.
     pub(super) fn new(many: bool) -> Self {
-        Self { by_id: FxHashMap::default(), owners: many.then(FxHashMap::default) }
+        let owners = many.then(FxHashMap::default);
+        Self { by_id: FxHashMap::default(), owners, has_cpus: false }
     }
 
-    /// Adds event `id`, opened for thread `owner`.
+    /// Adds event `id`, opened for thread `owner` or for [`EVERYBODY`].
     pub(super) fn add(&mut self, id: u64, kind: K, owner: i32) {
         self.by_id.insert(id, Stream { kind, owner });
-        if let Some(owners) = &mut self.owners {
+        if owner == EVERYBODY {
+            self.has_cpus = true;
+        } else if let Some(owners) = &mut self.owners {
             owners.insert(owner, owner);
         }
     }
@@ -45,7 +56,16 @@ impl<K: Copy> Streams<K> {
     pub(super) fn accepts(&mut self, id: u64, tid: i32) -> bool {
         let Some(owners) = &mut self.owners else { return true };
         let Some(stream) = self.by_id.get(&id) else { return true };
+        if stream.owner == EVERYBODY {
+            return true;
+        }
         *owners.entry(tid).or_insert(stream.owner) == stream.owner
+    }
+
+    /// Whether a fork counts that event `id` tells of.
+    pub(super) fn tells_forks(&self, id: u64) -> bool {
+        let is_of_cpu = |stream: &Stream<K>| stream.owner == EVERYBODY;
+        !self.has_cpus || self.by_id.get(&id).is_some_and(is_of_cpu)
     }
 
     /// Whether an event was opened for thread `tid`, which has not ended since.
@@ -82,11 +102,21 @@ mod tests {
     }
 
     #[test]
+    fn events_of_whole_cpus_count_beside_those_of_threads() {
+        let mut streams = Streams::new(true);
+        streams.add(1, 'c', EVERYBODY);
+        streams.add(2, 'n', 100);
+        assert!(streams.accepts(1, 7) && streams.accepts(1, 100) && streams.accepts(2, 100));
+        assert!(streams.accepts(2, 7) && streams.accepts(1, 7), "the thread is not the CPU's");
+        assert!(!streams.owns(EVERYBODY) && streams.tells_forks(1) && !streams.tells_forks(2));
+    }
+
+    #[test]
     fn events_of_one_thread_are_never_doubted() {
         let mut streams = Streams::new(false);
         streams.add(1, 'b', 100);
         streams.add(2, 'm', 100);
         assert!(streams.accepts(1, 100) && streams.accepts(2, 7) && streams.accepts(9, 7));
-        assert!(!streams.owns(100));
+        assert!(!streams.owns(100) && streams.tells_forks(1));
     }
 }

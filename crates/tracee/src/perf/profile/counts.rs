@@ -1,10 +1,11 @@
 //! Counts equal stacks of equally named processes, and names what the kernel's part is made of.
 
+use super::kin::Kin;
 use super::record::{Event, Sample, Told};
 use super::spaces::{Code, Spaces};
 use crate::perf::stacks::name;
 use pagewise_kernel::kallsyms::KernelSymbols;
-use pagewise_model::profile::{ProfiledStack, StackSamples, UserFrame};
+use pagewise_model::profile::{Clock, ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
 
@@ -17,8 +18,11 @@ struct Stack {
 }
 
 /// Stacks so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counts {
+    clock: Clock,
+    /// Whose samples count, where they are of everybody.
+    kin: Option<Kin>,
     spaces: Spaces,
     stacks: HashMap<Stack, u64>,
     lost: u64,
@@ -26,21 +30,56 @@ pub(super) struct Counts {
 }
 
 impl Counts {
+    /// None yet, of samples by this clock.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            kin: (clock == Clock::Cpus).then(Kin::default),
+            clock,
+            spaces: Spaces::default(),
+            stacks: HashMap::new(),
+            lost: 0,
+            begun_tasks: 0,
+        }
+    }
+
     /// Takes one event, in the order of their times.
     pub(super) fn take(&mut self, event: Event) {
         match event.told {
             Told::Sample(sample) => self.count(sample),
-            Told::Name { pid, name, is_exec } => self.spaces.name(pid, &name, is_exec),
+            Told::Name { pid, name, is_exec } => {
+                // Names are told of the program's own processes alone, of its first from its exec on.
+                if let Some(kin) = &mut self.kin {
+                    kin.adopt(pid);
+                }
+                self.spaces.name(pid, &name, is_exec);
+            }
             Told::Map(map) => self.spaces.map(&map),
             Told::Fork { pid, parent_pid } => {
-                self.begun_tasks = self.begun_tasks.saturating_add(1);
-                self.spaces.fork(pid, parent_pid);
+                if self.kin.as_mut().is_none_or(|kin| kin.fork(pid, parent_pid)) {
+                    self.begun_tasks = self.begun_tasks.saturating_add(1);
+                    self.spaces.fork(pid, parent_pid);
+                }
             }
             Told::Lost(count) => self.lost = self.lost.saturating_add(count),
         }
     }
 
+    /// Whether samples of process `pid` may count.
+    pub(super) fn may_count(&self, pid: i32) -> bool {
+        !self.kin.as_ref().is_some_and(|kin| kin.is_stranger(pid))
+    }
+
+    /// A fork of process `pid` was read, whose turn comes later.
+    pub(super) fn expect(&mut self, pid: i32) {
+        if let Some(kin) = &mut self.kin {
+            kin.doubt(pid);
+        }
+    }
+
     fn count(&mut self, sample: Sample) {
+        if self.kin.as_mut().is_some_and(|kin| !kin.has(sample.pid)) {
+            return;
+        }
         let process = self.spaces.name_of(sample.pid);
         let user = self.callers(sample.pid, &sample.user);
         let stack = Stack { process, kernel: sample.kernel, user };
@@ -82,7 +121,13 @@ impl Counts {
                 .then_with(|| a.kernel.cmp(&b.kernel))
                 .then_with(|| a.user.iter().map(place).cmp(b.user.iter().map(place)))
         });
-        StackSamples { stacks, period_ns, lost: self.lost, begun_tasks: self.begun_tasks }
+        StackSamples {
+            stacks,
+            period_ns,
+            clock: self.clock.clone(),
+            lost: self.lost,
+            begun_tasks: self.begun_tasks,
+        }
     }
 
     fn frame(&self, code: Code) -> UserFrame {
@@ -106,8 +151,8 @@ mod tests {
         Told::Sample(Sample { pid, kernel: kernel.to_vec(), user: user.to_vec() })
     }
 
-    fn counts(all: Vec<Told>) -> Counts {
-        let mut counts = Counts::default();
+    fn counts(clock: Clock, all: Vec<Told>) -> Counts {
+        let mut counts = Counts::new(clock);
         for (at, told) in all.into_iter().enumerate() {
             counts.take(Event { at_ns: Nanos(at as u64), told });
         }
@@ -131,18 +176,21 @@ mod tests {
             path: "/bin/cat".to_owned(),
         };
         let copy = |place: u64| sample(1, &[KERNEL + 0x100 + place, KERNEL + 0x50], &[0x1010]);
-        let all = counts(vec![
-            name(1, "cat"),
-            Told::Map(map),
-            name(2, "wc"),
-            copy(1),
-            copy(2),
-            sample(2, &[], &[0x1010]),
-            // What comes after is no code: the rest of the chain is not true.
-            sample(1, &[], &[0x1020, 0x1031, 0x77, 0x1040]),
-            Told::Fork { pid: 3, parent_pid: 1 },
-            Told::Lost(3),
-        ]);
+        let all = counts(
+            Clock::default(),
+            vec![
+                name(1, "cat"),
+                Told::Map(map),
+                name(2, "wc"),
+                copy(1),
+                copy(2),
+                sample(2, &[], &[0x1010]),
+                // What comes after is no code: the rest of the chain is not true.
+                sample(1, &[], &[0x1020, 0x1031, 0x77, 0x1040]),
+                Told::Fork { pid: 3, parent_pid: 1 },
+                Told::Lost(3),
+            ],
+        );
         let samples = all.resolve(&symbols, Nanos(500));
         let frame = |offset| UserFrame {
             path: "/bin/cat".to_owned(),
@@ -163,5 +211,25 @@ mod tests {
         assert_eq!(samples.stacks, want);
         assert_eq!((samples.lost, samples.begun_tasks), (3, 1));
         assert_eq!(samples.period_ns, Nanos(500));
+    }
+
+    #[test]
+    fn of_whole_cpus_the_programs_own_samples_alone_are_counted() {
+        let symbols = KernelSymbols::parse("ffffffff81000000 T exit_mmap\n").unwrap();
+        let name = |name: &str| Told::Name { pid: 1, name: name.to_owned(), is_exec: true };
+        let here = |pid| sample(pid, &[KERNEL], &[]);
+        let fork = |pid, parent_pid| Told::Fork { pid, parent_pid };
+        let before = [here(1), here(9)];
+        let with = [name("sh"), here(1), fork(2, 1), fork(1, 1), fork(10, 9), here(2), here(10)];
+        // 2 has ended: what it releases is still its own, until another has its number.
+        let after = [here(2), fork(2, 9), here(2)];
+        let mut all = counts(Clock::Cpus, [&before[..], &with, &after].concat());
+        let samples = all.resolve(&symbols, Nanos(500));
+        let total: u64 = samples.stacks.iter().map(|stack| stack.count).sum();
+        assert_eq!((total, samples.begun_tasks, samples.clock), (3, 2, Clock::Cpus));
+        assert!(samples.stacks.iter().all(|stack| stack.process == "sh"), "{:?}", samples.stacks);
+        assert!(all.may_count(1) && !all.may_count(10) && all.may_count(11));
+        all.expect(10);
+        assert!(all.may_count(10));
     }
 }

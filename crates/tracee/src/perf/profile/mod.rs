@@ -1,4 +1,4 @@
-//! Samples of the CPU clock over a tree, with the stacks of kernel and program.
+//! Samples of the CPU clock of a tree, with the stacks of kernel and program.
 //!
 //! What [`super::sampling`] counts, with more about each sample: the process by its name, its own callers
 //! as far as frame pointers lead (PERF_SAMPLE_CALLCHAIN), and which file each piece of code came from
@@ -7,17 +7,24 @@
 //!
 //! A program is followed from its exec on, or processes that run already from now on, without stopping
 //! them: every thread gets its own events, those made meanwhile inherit them or are found by listing
-//! again (`perf::running`). Rights are those of [`super::sampling`].
+//! again (`perf::running`). Which clock is taken is found by trying:
 //!
-//! Not seen: callers in programs built without frame pointers, beyond the innermost function; the first
-//! period of each process and thread (the clock of an inherited event starts with its task, not in step
-//! with its parent's: kernel/events/core.c, `perf_swevent_start_hrtimer`), which is counted; what a task releases at
-//! its exit, before which its events end (kernel/exit.c); children
+//! - **of each CPU** ([`Clock::Cpus`]): it runs on whoever is there, and samples of other programs are
+//!   dropped (`kin`); the threads' own events tell of names and mappings alone. For root, CAP_PERFMON, or
+//!   at `kernel.perf_event_paranoid` 0 and below.
+//! - **of each task** ([`Clock::Tasks`]), with the rights of [`super::sampling`]. It starts with its task,
+//!   not in step with its parent's (kernel/events/core.c, `perf_swevent_start_hrtimer`), and ends before
+//!   the task releases its memory (kernel/exit.c, `do_exit`): the first period of each process and thread
+//!   is not seen, which is counted, nor is most of exit.
+//!
+//! Not seen: callers in programs built without frame pointers, beyond the innermost function; children
 //! of a running process that this account may not observe, and what they make. Overhead: about
-//! 2-5 us a sample, 0.5-1% of CPU time.
+//! 2-5 us a sample, 0.5-1% of CPU time; with clocks of whole CPUs on all of them, whoever runs there. Samples
+//! that were lost may have been of others then.
 
 mod counts;
 mod course;
+mod kin;
 mod record;
 mod running;
 mod spaces;
@@ -27,14 +34,15 @@ use super::event;
 use super::merge::Merge;
 use super::rings::Rings;
 use super::sampling::{PERIOD_NS, RING_BYTES, refusal};
+use super::streams::EVERYBODY;
 use counts::Counts;
 pub use course::profile_running;
 use pagewise_kernel::perf::bindings as b;
 use pagewise_kernel::perf::perf_event_attr;
 use pagewise_kernel::{SysError, clock};
-use pagewise_model::profile::StackSamples;
+use pagewise_model::profile::{Clock, StackSamples};
 use pagewise_model::{Fact, Nanos};
-use record::{Event, Told};
+use record::{Event, Take, Told};
 
 /// A profile under way.
 #[derive(Debug)]
@@ -56,7 +64,7 @@ impl Profiling {
 
     /// Collects what `events` tell; `before` is what holds at the beginning.
     fn start(events: Events, before: Vec<Told>) -> Fact<Self> {
-        let mut counts = Counts::default();
+        let mut counts = Counts::new(events.clock);
         for told in before {
             counts.take(Event { at_ns: Nanos(0), told });
         }
@@ -72,18 +80,29 @@ impl Profiling {
     }
 }
 
-/// The events of the threads, which tell of nothing but samples.
+/// The events, which tell of nothing but samples.
 #[derive(Debug)]
 struct Events {
     rings: Rings<()>,
+    /// What each thread gets.
     attr: perf_event_attr,
+    clock: Clock,
 }
 
 impl Events {
     /// None yet, for a program that is to be executed or for one that runs.
     fn open(on_exec: bool) -> Result<Self, SysError> {
-        let rings = Rings::open(&event::online_cpus(), RING_BYTES, RING_BYTES, !on_exec)?;
-        Ok(Self { rings, attr: attributes(on_exec) })
+        Self::of_cpus(on_exec).or_else(|error| {
+            let clock = Clock::Tasks { why: of_cpus_refused(&error) };
+            Ok(Self { rings: rings(on_exec)?, attr: task_clock(on_exec), clock })
+        })
+    }
+
+    /// With clocks of whole CPUs, which run from now on.
+    fn of_cpus(on_exec: bool) -> Result<Self, SysError> {
+        let mut rings = rings(on_exec)?;
+        rings.add_event((), &cpu_clock(), EVERYBODY)?;
+        Ok(Self { rings, attr: names(on_exec), clock: Clock::Cpus })
     }
 
     /// Opens the events of thread `tid`, one on every CPU.
@@ -105,8 +124,9 @@ struct Collected {
 impl Collect for Collected {
     fn collect(&mut self, last: bool) {
         self.merge.begin_round(clock::now());
-        self.rings.drain(|number, bytes, streams| {
-            record::parse(bytes, streams, &mut |event| self.merge.add(number, event));
+        let (merge, counts) = (&mut self.merge, &mut self.counts);
+        self.rings.drain(|ring, bytes, streams| {
+            record::parse(bytes, streams, &mut Drained { ring, merge, counts });
         });
         if last {
             self.merge.end();
@@ -116,7 +136,67 @@ impl Collect for Collected {
     }
 }
 
-fn attributes(on_exec: bool) -> perf_event_attr {
+/// What comes out of one ring.
+struct Drained<'a> {
+    ring: usize,
+    merge: &'a mut Merge<Event>,
+    counts: &'a mut Counts,
+}
+
+impl Take for Drained<'_> {
+    fn wants(&self, pid: i32) -> bool {
+        self.counts.may_count(pid)
+    }
+
+    fn take(&mut self, event: Event) {
+        if let Told::Fork { pid, .. } = event.told {
+            self.counts.expect(pid);
+        }
+        self.merge.add(self.ring, event);
+    }
+}
+
+fn rings(on_exec: bool) -> Result<Rings<()>, SysError> {
+    Rings::open(&event::online_cpus(), RING_BYTES, RING_BYTES, !on_exec)
+}
+
+/// Why clocks of whole CPUs cannot be had.
+fn of_cpus_refused(error: &SysError) -> String {
+    match error.errno() {
+        Some(libc::EACCES | libc::EPERM) => "clocks of whole CPUs are for root, CAP_PERFMON, or \
+            `sysctl kernel.perf_event_paranoid=0`"
+            .to_owned(),
+        _ => format!("clocks of whole CPUs: {error}"),
+    }
+}
+
+/// The clock of a task, which tells of its process too.
+fn task_clock(on_exec: bool) -> perf_event_attr {
+    let mut attr = clock(on_exec);
+    event::tell_of_processes(&mut attr);
+    attr
+}
+
+/// The clock of a CPU that is not idle, which tells of all forks and exits there.
+fn cpu_clock() -> perf_event_attr {
+    let mut attr = clock(false);
+    attr.set_inherit(0);
+    attr.set_exclude_idle(1);
+    attr.set_task(1);
+    attr
+}
+
+/// No clock of a task: what its process is called and has mapped.
+fn names(on_exec: bool) -> perf_event_attr {
+    let nothing = u64::from(b::PERF_COUNT_SW_DUMMY);
+    let mut attr = event::followed(b::PERF_TYPE_SOFTWARE, nothing, on_exec);
+    attr.sample_type =
+        u64::from(b::PERF_SAMPLE_IDENTIFIER | b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME);
+    event::tell_of_processes(&mut attr);
+    attr
+}
+
+fn clock(on_exec: bool) -> perf_event_attr {
     let clock = u64::from(b::PERF_COUNT_SW_CPU_CLOCK);
     let mut attr = event::followed(b::PERF_TYPE_SOFTWARE, clock, on_exec);
     attr.__bindgen_anon_1.sample_period = PERIOD_NS;
@@ -128,6 +208,5 @@ fn attributes(on_exec: bool) -> perf_event_attr {
             | b::PERF_SAMPLE_CALLCHAIN,
     );
     attr.set_exclude_kernel(0);
-    event::tell_of_processes(&mut attr);
     attr
 }

@@ -56,22 +56,37 @@ impl Timed for Event {
     }
 }
 
-/// Gives each event of `bytes` that counts to `take`; returns how many bytes were understood.
-pub(super) fn parse(bytes: &[u8], streams: &mut Streams, take: &mut dyn FnMut(Event)) -> usize {
+/// What takes events.
+pub(super) trait Take {
+    /// Whether samples of process `pid` are worth reading.
+    fn wants(&self, pid: i32) -> bool;
+    /// Takes one.
+    fn take(&mut self, event: Event);
+}
+
+/// Gives each event of `bytes` that counts to `taker`; returns how many bytes were understood.
+pub(super) fn parse(bytes: &[u8], streams: &mut Streams, taker: &mut impl Take) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
-            b::PERF_RECORD_SAMPLE => sample(misc, body, streams),
+            b::PERF_RECORD_SAMPLE => sample(misc, body, streams, |pid| taker.wants(pid)),
             _ => side_band(record, misc, body, streams),
         };
-        event.into_iter().for_each(&mut *take);
+        if let Some(event) = event {
+            taker.take(event);
+        }
     })
 }
 
-fn sample(misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
+fn sample(
+    misc: u16,
+    body: &[u8],
+    streams: &mut Streams,
+    is_wanted: impl Fn(i32) -> bool,
+) -> Option<Event> {
     let mut words = Words(body);
     let (id, ip_address) = (words.next()?, words.next()?);
     let (pid, tid) = halves(words.next()?);
-    if !streams.accepts(id, tid) {
+    if !streams.accepts(id, tid) || !is_wanted(pid) {
         return None;
     }
     let at_ns = Nanos(words.next()?);
@@ -113,13 +128,34 @@ mod tests {
         record(b::PERF_RECORD_SAMPLE, misc, &words(&[&head[..], chain].concat()))
     }
 
-    fn read(bytes: &[u8]) -> Vec<Told> {
+    /// All that is told, but samples of one process.
+    #[derive(Default)]
+    struct But {
+        unwanted: i32,
+        told: Vec<Told>,
+    }
+
+    impl Take for But {
+        fn wants(&self, pid: i32) -> bool {
+            pid != self.unwanted
+        }
+
+        fn take(&mut self, event: Event) {
+            self.told.push(event.told);
+        }
+    }
+
+    fn read_but(unwanted: i32, bytes: &[u8]) -> Vec<Told> {
         let mut streams = Streams::new(false);
         streams.add(1, (), 8);
-        let mut all = Vec::new();
-        let used = parse(bytes, &mut streams, &mut |event| all.push(event.told));
+        let mut all = But { unwanted, told: Vec::new() };
+        let used = parse(bytes, &mut streams, &mut all);
         assert_eq!(used, bytes.len());
-        all
+        all.told
+    }
+
+    fn read(bytes: &[u8]) -> Vec<Told> {
+        read_but(0, bytes)
     }
 
     #[test]
@@ -131,6 +167,7 @@ mod tests {
         assert_eq!(read(&sample(MODE_KERNEL, &chain)), [told(&[11, 12], &[21, 22])]);
         assert_eq!(read(&sample(USER, &chain[3..])), [told(&[], &[21, 22])]);
         assert_eq!(read(&sample(MODE_KERNEL, &[])), [told(&[0xabc], &[])]);
+        assert_eq!(read_but(7, &sample(USER, &chain[3..])), []);
     }
 
     #[test]
@@ -166,7 +203,7 @@ mod tests {
                 bytes[at] = value;
             }
             bytes.truncate(cut.index(bytes.len()));
-            let used = parse(&bytes, &mut Streams::new(true), &mut |_| ());
+            let used = parse(&bytes, &mut Streams::new(true), &mut But::default());
             prop_assert!(used <= bytes.len());
         }
     }
