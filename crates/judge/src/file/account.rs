@@ -1,6 +1,7 @@
 //! Where the time of a cell goes: its counts times prices that were taken before.
 //!
-//! Only cells with one thread are explained. Waiting for a device is no price: it is the time in which the
+//! Only cells with one thread are explained. Of a reading call lookup is what it costs in order; what it costs
+//! more at random is reaching the block, as it is in a mapping. Waiting for a device is no price: it is the time in which the
 //! process had no CPU, of the cell itself. What no price covers (readahead of a cold cell, what the device's driver does, places of blocks
 //! within a page, blocks that are summed after they were copied) stays unexplained.
 
@@ -10,6 +11,7 @@ use pagewise_model::file::{
     Account, Arm, Cell, Point, Readings, Refusal, Residency, Sample, Work, WorkPart,
 };
 use pagewise_model::measured::median;
+use pagewise_model::walk::Order;
 
 /// All accounts; none without prices.
 pub(super) fn accounts(readings: &Readings, refusals: &[Refusal]) -> Vec<Account> {
@@ -77,7 +79,8 @@ impl Bill {
 }
 
 fn called(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
-    let Line { block, byte } = prices.by(cell.order).call;
+    let Line { block, byte } = prices.by(cell.order, cell.span_bytes).call;
+    let in_order = prices.by(Order::Sequential, cell.span_bytes).call.block.min(block);
     let reading = match cell.arm {
         // One lseek(2) in each pass.
         Arm::Readv => counts.calls - f64::from(cell.passes),
@@ -88,7 +91,8 @@ fn called(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
     if cell.arm == Arm::Direct {
         return;
     }
-    bill.add(Work::Lookup, "reading calls", (reading, (block - prices.entry).max(0.0)));
+    bill.add(Work::Lookup, "reading calls", (reading, (in_order - prices.entry).max(0.0)));
+    bill.add(Work::Reach, "blocks", (reading, block - in_order.max(prices.entry)));
     bill.add(Work::KernelCopy, "bytes", (bytes(cell), byte));
     if cell.fresh {
         bill.add(Work::FreshMemory, "pages", (counts.pages, prices.fresh_page));
@@ -96,7 +100,7 @@ fn called(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
 }
 
 fn mapped(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
-    let ordered = prices.by(cell.order);
+    let ordered = prices.by(cell.order, cell.span_bytes);
     let (line, work) = if cell.arm.is_in_place() {
         (ordered.sum, Work::Sum)
     } else {

@@ -3,7 +3,8 @@
 //! Two sizes of blocks in both orders, so that a cost for each block and one for each byte can be told
 //! apart: `pread`; a mapping gone through twice, by copy and in place, whose second pass has no faults; and
 //! the same mapping populated, whose set-up and tear-down are what mapping and unmapping cost. One more puts
-//! blocks into fresh memory. `pagewise_judge::file` makes the prices out of them. Entering and leaving the
+//! blocks into fresh memory. The file is as large as the one to be read, so that caches hold the same share of
+//! both; at random a quarter of it is read as well, which tells how much that share is worth. `pagewise_judge::file` makes the prices out of them. Entering and leaving the
 //! kernel is measured by a call that does nothing else.
 
 use super::plan::{Asked, Plan};
@@ -16,17 +17,26 @@ use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Fact, Measured};
 
 /// The two sizes of blocks.
-const BLOCKS: [Bytes; 2] = [Bytes::kib(4), Bytes::kib(64)];
+const LARGEST: Bytes = Bytes::kib(64);
+const BLOCKS: [Bytes; 2] = [Bytes::kib(4), LARGEST];
 /// Ways, and the passes of each.
 const WAYS: [(Arm, u32); 4] =
     [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2), (Arm::MapPopulate, 1)];
+/// Processes of each cell, and of the short form.
+const REPEATS: u32 = 3;
+const QUICK_REPEATS: u32 = 2;
+/// Size of the file: that of the one to be read, within these.
+const LEAST: Bytes = Bytes::mib(32);
+const MOST: Bytes = Bytes::mib(512);
+/// So much of it is the smaller span at random.
+const QUARTER: u64 = 4;
 /// Repeats of the call that does nothing.
 const ENTRIES: u32 = 9;
 
-/// Size of the file, and of the one of the short form.
+/// Size of the file, for one of so many bytes that is to be read.
 #[must_use]
-pub const fn price_file(quick: bool) -> Bytes {
-    if quick { Bytes::mib(32) } else { Bytes::mib(128) }
+pub fn price_file(size: Bytes) -> Bytes {
+    size.clamp(LEAST, MOST)
 }
 
 impl Plan {
@@ -35,14 +45,23 @@ impl Plan {
     /// # Errors
     /// When there is no CPU to run on.
     pub fn prices(seed: u64, size: Bytes, quick: bool) -> Result<Self, PriceError> {
-        let usual = if quick { Asked::short(seed) } else { Asked::usual(seed) };
-        Self::of(Asked { parts: vec![Part::Prices], ..usual }, cells(size), size)
+        let (usual, repeats) = match quick {
+            true => (Asked::short(seed), QUICK_REPEATS),
+            false => (Asked::usual(seed), REPEATS),
+        };
+        let asked = Asked { parts: vec![Part::Prices], repeats, ..usual };
+        Self::of(asked, cells(size), size)
     }
 }
 
 fn cells(size: Bytes) -> Vec<Cell> {
+    let spans = [
+        (Order::Sequential, size),
+        (Order::Random, size),
+        (Order::Random, Bytes(size.0 / QUARTER)),
+    ];
     let mut cells = Vec::new();
-    for order in [Order::Sequential, Order::Random] {
+    for (order, span) in spans {
         for block_bytes in BLOCKS {
             let cell = |(arm, passes)| Cell {
                 part: Part::Prices,
@@ -54,7 +73,7 @@ fn cells(size: Bytes) -> Vec<Cell> {
                 fresh: false,
                 offset_bytes: Bytes(0),
                 threads: 1,
-                span_bytes: Bytes(size.0 / block_bytes.0 * block_bytes.0),
+                span_bytes: Bytes(span.0 / LARGEST.0 * LARGEST.0),
             };
             cells.extend(WAYS.map(cell));
             if order == Order::Sequential {
@@ -88,9 +107,21 @@ mod tests {
     #[test]
     fn every_price_has_its_cells() {
         let cells = cells(Bytes::mib(1));
-        assert_eq!(cells.len(), 2 * 2 * 4 + 2);
-        assert!(cells.iter().all(|cell| cell.span_bytes == Bytes::mib(1)));
+        assert_eq!(cells.len(), 3 * 2 * 4 + 2);
         assert_eq!(cells.iter().filter(|cell| cell.fresh).count(), 2);
+        let of = |order, span| {
+            cells.iter().filter(move |cell| cell.order == order && cell.span_bytes == span)
+        };
+        assert_eq!(of(Order::Sequential, Bytes::mib(1)).count(), 10);
+        for span in [Bytes::mib(1), Bytes::kib(256)] {
+            assert_eq!(of(Order::Random, span).count(), 8);
+        }
+    }
+
+    #[test]
+    fn the_file_is_as_large_as_the_one_to_be_read() {
+        let sizes = [Bytes::mib(1), Bytes::mib(100), Bytes::gib(100)].map(price_file);
+        assert_eq!(sizes, [LEAST, Bytes::mib(100), MOST]);
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub enum Work {
     UserCopy,
     /// The program adds them up where they lie.
     Sum,
-    /// What a block costs in a mapping beside its bytes: the loop, and in random order what is not
-    /// near: translation and the first line.
+    /// What a block costs beside its bytes, and by a call beside what it costs in order: in a mapping the
+    /// loop, and in random order what is not near: translation, the first line, what the kernel keeps of it.
     Reach,
     /// Page faults on the mapping.
     Faults,

@@ -30,7 +30,8 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     let plan = Plan::new(asked, origin.size(), args.file.is_none()).map_err(unfit)?;
     sitting.announce(&announcement(&plan, args.no_prices));
     let (conduct, run) = (&sitting.conduct, &mut sitting.run);
-    let prices = if args.no_prices { None } else { prices(args, conduct, &mut run.warnings) };
+    let size = file::price_file(origin.size());
+    let prices = if args.no_prices { None } else { prices(args, size, conduct, &mut run.warnings) };
     let copies = if has_copies { copies(args, conduct, &mut run.warnings) } else { None };
     run.readings = read(conduct, &plan, origin)?;
     if let Some(readings) = &mut run.readings {
@@ -133,18 +134,18 @@ fn announcement(plan: &Plan, no_prices: bool) -> String {
     )
 }
 
-/// The cells that prices are made of, taken before what they explain. It is read without them where
-/// they cannot be had.
+/// The cells that prices are made of, over a file of up to `size` bytes, taken before what they explain. It is
+/// read without them where they cannot be had.
 fn prices(
     args: &BenchFile,
+    size: Bytes,
     conduct: &Conduct,
     warnings: &mut Vec<String>,
 ) -> Option<(Fact<Measured>, Vec<Point>)> {
-    let size = file::price_file(args.quick);
     let taken = || {
-        let origin = Origin::own(&directory(args), Some(size), size);
-        let plan = Plan::prices(conduct.seed, size, args.quick).map_err(unfit)?;
-        read(conduct, &plan, origin.map_err(|error| no_file(&error))?)
+        let origin = Origin::own(&directory(args), None, size).map_err(|error| no_file(&error))?;
+        let plan = Plan::prices(conduct.seed, origin.size(), args.quick).map_err(unfit)?;
+        read(conduct, &plan, origin)
     };
     let entry_ns = file::entry_price();
     match taken() {

@@ -13,6 +13,9 @@ use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Fact, Nanos};
 
 const PAGE: u64 = 4096;
+/// Spans of the prices.
+const WHOLE: Bytes = Bytes::mib(64);
+const QUARTER: (Order, Bytes) = (Order::Random, Bytes::mib(16));
 const ENTRY: f64 = 50.0;
 const OPEN: f64 = 3000.0;
 const MAP: f64 = 2000.0;
@@ -23,17 +26,26 @@ const FAULT: f64 = 800.0;
 const POPULATE: f64 = 30.0;
 const UNMAP: f64 = 20.0;
 const FRESH: f64 = 500.0;
-/// At random everything that is not a byte costs so much more.
+/// At random everything that is not a byte costs so much more, but for the share of the span that caches
+/// hold.
 const RANDOM: f64 = 3.0;
+const HELD: Bytes = Bytes::mib(4);
 
 fn pages(cell: &Cell) -> f64 {
     cell.span_bytes.0.div_ceil(PAGE) as f64
 }
 
+fn factor(order: Order, span: Bytes) -> f64 {
+    match order {
+        Order::Sequential => 1.0,
+        Order::Random => 1.0 + (RANDOM - 1.0) * (1.0 - HELD.0 as f64 / span.0 as f64),
+    }
+}
+
 /// What a pass without faults takes.
 fn pass(cell: &Cell, line: Line) -> f64 {
-    let factor = if cell.order == Order::Random { RANDOM } else { 1.0 };
-    cell.blocks() as f64 * factor * line.block + cell.span_bytes.0 as f64 * line.byte
+    let block = factor(cell.order, cell.span_bytes) * line.block;
+    cell.blocks() as f64 * block + cell.span_bytes.0 as f64 * line.byte
 }
 
 /// A point that takes what the prices say.
@@ -52,7 +64,7 @@ fn priced(cell: Cell) -> Point {
         let is_populated = cell.arm == Arm::MapPopulate;
         let whole = if is_populated { pages(&cell) * POPULATE } else { 0.0 };
         let faults = if is_populated { 0 } else { cell.span_bytes.0 / Bytes::kib(64).0 };
-        let factor = if cell.order == Order::Random { RANDOM } else { 1.0 };
+        let factor = factor(cell.order, cell.span_bytes);
         let line = if cell.arm.is_in_place() { SUM } else { COPY };
         sample.set_up_ns = ns(OPEN + MAP + whole);
         sample.tear_down_ns = ns(pages(&cell) * UNMAP);
@@ -69,10 +81,16 @@ fn priced(cell: Cell) -> Point {
 fn with_prices(points: Vec<Point>) -> Readings {
     let mut all = readings(points);
     all.entry_ns = Measured::of(&[ENTRY]).map_or(Fact::missing("none"), Fact::Known);
-    for order in [Order::Sequential, Order::Random] {
+    for (order, span_bytes) in [(Order::Sequential, WHOLE), (Order::Random, WHOLE), QUARTER] {
         for block_bytes in [Bytes::kib(4), Bytes::kib(64)] {
-            let base =
-                |arm, passes| Cell { part: Part::Prices, order, block_bytes, passes, ..cell(arm) };
+            let base = |arm, passes| Cell {
+                part: Part::Prices,
+                order,
+                block_bytes,
+                passes,
+                span_bytes,
+                ..cell(arm)
+            };
             for (arm, passes) in
                 [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2), (Arm::MapPopulate, 1)]
             {
@@ -91,17 +109,19 @@ fn is_near(found: f64, known: f64) -> bool {
 #[test]
 fn known_prices_are_found_again() {
     let found = Prices::of(&with_prices(Vec::new())).unwrap();
+    let (sequential, random) = (found.by(Order::Sequential, WHOLE), found.by(Order::Random, WHOLE));
+    let factor = factor(Order::Random, WHOLE);
     let pairs = [
         (found.entry, ENTRY),
         (found.open, OPEN),
-        (found.sequential.call.block, CALL.block),
-        (found.random.call.block, RANDOM * CALL.block),
-        (found.random.call.byte, CALL.byte),
-        (found.sequential.copy.block, COPY.block),
-        (found.sequential.copy.byte, COPY.byte),
-        (found.random.sum.block, RANDOM * SUM.block),
-        (found.sequential.fault, FAULT),
-        (found.random.fault, RANDOM * FAULT),
+        (sequential.call.block, CALL.block),
+        (random.call.block, factor * CALL.block),
+        (random.call.byte, CALL.byte),
+        (sequential.copy.block, COPY.block),
+        (sequential.copy.byte, COPY.byte),
+        (random.sum.block, factor * SUM.block),
+        (sequential.fault, FAULT),
+        (random.fault, factor * FAULT),
         (found.populate_page, POPULATE),
         (found.unmap_page, UNMAP),
         (found.fresh_page, FRESH),
@@ -145,6 +165,41 @@ fn what_the_prices_say_is_explained() {
     }
     let share = accounts[6].share(&[Work::Faults]);
     assert!(share > 0.1 && share < 0.5, "a mapping in order: {share}");
+}
+
+#[test]
+fn a_block_at_random_has_the_price_of_its_span() {
+    let at = |arm, mib| Cell { order: Order::Random, span_bytes: Bytes::mib(mib), ..cell(arm) };
+    let arms = [Arm::Pread, Arm::Map, Arm::Place];
+    let spans = [16, 32, 64, 256, 4096];
+    let cells = spans.iter().flat_map(|mib| arms.map(|arm| at(arm, *mib)));
+    for account in accounts(cells.map(priced).collect()) {
+        assert!(account.explained_share() > 0.99, "{account:?}");
+    }
+    // Of a smaller span than those that were read nothing is concluded.
+    let prices = Prices::of(&with_prices(Vec::new())).unwrap();
+    let [small, least] = [Bytes::kib(64), QUARTER.1].map(|span| prices.by(Order::Random, span));
+    assert_eq!(small, least);
+}
+
+#[test]
+fn what_a_call_costs_more_at_random_is_reaching_the_block() {
+    let random = Cell { order: Order::Random, block_bytes: Bytes::kib(4), ..cell(Arm::Pread) };
+    let [account] = &accounts(vec![priced(random)])[..] else { panic!("one account") };
+    let per_gib = |work| account.share(&[work]) * account.per_gib_ns;
+    let blocks = (Bytes::gib(1).0 / random.block_bytes.0) as f64;
+    let more = (factor(Order::Random, random.span_bytes) - 1.0) * CALL.block;
+    assert!(is_near(per_gib(Work::Lookup), blocks * (CALL.block - ENTRY)), "{account:?}");
+    assert!(is_near(per_gib(Work::Reach), blocks * more), "{account:?}");
+}
+
+#[test]
+fn one_span_alone_is_the_price_of_all() {
+    let mut all = with_prices(Vec::new());
+    all.prices.retain(|point| point.cell.span_bytes == WHOLE);
+    let prices = Prices::of(&all).unwrap();
+    let [near, far] = [16, 4096].map(|mib| prices.by(Order::Random, Bytes::mib(mib)));
+    assert_eq!(near, far);
 }
 
 #[test]
