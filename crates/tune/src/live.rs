@@ -283,6 +283,14 @@ impl<'a> Live<'a> {
     }
 }
 
+/// The memory that a run had on pages of the pool.
+fn on_pool(done: &Finished, arm: &Arm) -> Bytes {
+    let Some(need) = arm.settings.pool else { return Bytes(0) };
+    let of_pool = done.watches.iter().filter(|watch| watch.watch == pagewise_remedy::POOL);
+    let pages: u64 = of_pool.map(|watch| watch.counter).sum();
+    Bytes(pages.saturating_mul(need.page_bytes.bytes()))
+}
+
 /// Asks whether the user wants to stop.
 fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
     let flag = Arc::clone(flag);
@@ -349,6 +357,8 @@ impl World for Live<'_> {
         })?;
         // Whoever keeps the remedy pays for the look at each start.
         done.usage.wall_ns += look;
+        // The kernel counts the pool's pages apart from what is resident.
+        done.usage.peak_rss_bytes += on_pool(&done, arm);
         Ok(Timed {
             watched: done.watches.into_iter().map(|w| (w.watch, w.counter)).collect(),
             huge_faults: done.huge_faults,

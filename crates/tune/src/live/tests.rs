@@ -1,9 +1,11 @@
 //! The real world over a stand-in for the supervising process.
 
 use super::*;
-use pagewise_model::constructed;
+use pagewise_model::plan::{PoolNeed, Settings};
 use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{PageSize, constructed};
 use pagewise_remedy::receipt::Here;
+use pagewise_tracee::watcher::WatchReport;
 use std::cell::RefCell;
 use std::process::Command;
 use std::rc::Rc;
@@ -189,4 +191,17 @@ fn a_look_that_sees_nothing_has_its_surroundings_too() {
     let (seen, ran) = with(&asked, "none", "none", |live| live.traced());
     assert!(matches!(seen, Ok((Fact::Missing(why), _)) if why == "not here"));
     assert_eq!(ran, ["true", "traced", "exit 0"]);
+}
+
+#[test]
+fn what_lies_on_the_pool_is_memory_too() {
+    let need = PoolNeed { bytes: Bytes::mib(64), page_bytes: PageSize::PMD_2M };
+    let settings = Settings { pool: Some(need), ..Settings::default() };
+    let arm = Arm { settings, ..Arm::unchanged("pool", &[]) };
+    let watch =
+        |name: &str| WatchReport { watch: name.into(), counter: 5, ..WatchReport::default() };
+    let watches = vec![watch(pagewise_remedy::POOL), watch("grow-pipes")];
+    let done = Finished { watches, ..finished(Ended::Exited(0)) };
+    assert_eq!(on_pool(&done, &arm), Bytes::mib(10));
+    assert_eq!(on_pool(&done, &Arm::unchanged("plain", &[])), Bytes(0));
 }
