@@ -13,6 +13,7 @@ mod effect;
 pub mod faults;
 pub mod file;
 pub mod first_touch;
+pub mod jump;
 pub mod ladder;
 mod mechanism;
 pub mod pin;

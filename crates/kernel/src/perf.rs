@@ -5,6 +5,7 @@
 //! extends the count over the gap. Software events always run. Opening costs about 5 us, a read 1.
 
 use crate::error::SysError;
+use crate::proc::cpuinfo;
 use pagewise_model::Nanos;
 use perf_event_open_sys as sys;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -64,6 +65,24 @@ pub fn open(
     }
     // SAFETY: the kernel has just returned this descriptor, which nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Why a hardware event cannot be had, in words.
+#[must_use]
+pub fn hardware_refusal(error: &SysError) -> String {
+    let in_guest = cpuinfo::read().is_ok_and(|cpu| cpu.has("hypervisor"));
+    match error.errno() {
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) if in_guest => {
+            "no hardware counters in this virtual machine".to_owned()
+        }
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) => {
+            "no such hardware counters on this machine".to_owned()
+        }
+        Some(libc::EACCES | libc::EPERM) => "hardware counters are refused to this account; \
+            `sysctl kernel.perf_event_paranoid=2` or CAP_PERFMON allows them"
+            .to_owned(),
+        _ => format!("hardware counters: {error}"),
+    }
 }
 
 /// Sends the records of `event` to the ring of `target`, which is of the same task and CPU.

@@ -9,6 +9,7 @@
 //! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
 //! [`pin`] measures what it costs to find and hold pages of a process.
 //! [`walk`] measures what a load costs that needs the one before, by size of set and page.
+//! [`jump`] measures what a jump through code costs, by size of the code and page.
 //! [`first_touch`] measures what a page costs until it can be used, under every way to get it.
 //! [`mod@file`] measures the ways to read a file, each in a fresh process.
 //!
@@ -25,6 +26,7 @@ pub mod file;
 pub mod first_touch;
 mod gate;
 mod helper;
+pub mod jump;
 mod kernels;
 mod kinds;
 pub mod ladder;
@@ -32,6 +34,7 @@ pub mod pin;
 mod pinned;
 mod prices;
 mod prior;
+mod room;
 mod sample;
 mod session;
 mod stream;

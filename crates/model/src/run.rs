@@ -11,6 +11,7 @@ use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
 use crate::file::Readings;
 use crate::first_touch::FirstTouch;
+use crate::jump::Jumps;
 use crate::ladder::Ladder;
 use crate::look::Look;
 use crate::machine::Machine;
@@ -21,6 +22,7 @@ use crate::pool::HugePool;
 use crate::price::Prices;
 use crate::profile::Profile;
 use crate::text::TextReport;
+use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
 use crate::units::Nanos;
 use crate::walk::Walks;
@@ -179,6 +181,12 @@ pub struct Run {
     /// What pinning costs, of `bench pin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pins: Option<Pins>,
+    /// The jumps through code of `bench text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jumps: Option<Jumps>,
+    /// The arms of `bench text -- COMMAND`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_trial: Option<TextTrial>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -241,6 +249,8 @@ impl Run {
             text: None,
             readings: None,
             pins: None,
+            jumps: None,
+            text_trial: None,
             outcome: None,
             warnings: Vec::new(),
         }

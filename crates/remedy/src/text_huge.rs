@@ -43,14 +43,36 @@ impl Text {
         let layout = file.layout.as_ref()?;
         let code = Code { layout, is_placed_aligned: file.is_placed_aligned, sizes };
         let gain = Bytes(code.reach().0.saturating_sub(code.huge(&file.slots).0));
-        let refusal = match code.reach() {
-            Bytes(0) => Some(code.why_small()),
-            _ if gain == Bytes(0) => Some("its code is on huge pages already".to_owned()),
-            _ => file.obstacle.clone(),
+        let is_done = code.reach() > Bytes(0) && gain == Bytes(0);
+        let refusal = if is_done {
+            Some("its code is on huge pages already".to_owned())
+        } else {
+            obstacle(file, &code)
         };
         let file = HugeFile { path: file.path.clone(), kind: FileKind::Code };
         Some(Self { file, gain, refusal })
     }
+}
+
+/// Why the code of a file cannot come on huge pages, if so.
+fn obstacle(file: &UsedFile, code: &Code<'_>) -> Option<String> {
+    if code.reach() == Bytes(0) { Some(code.why_small()) } else { file.obstacle.clone() }
+}
+
+/// Paths of the files whose code can be on huge pages, those where it is included, and of the others with
+/// code the reasons why not.
+#[must_use]
+pub fn code_files(files: &[UsedFile], sizes: Sizes) -> (Vec<String>, Vec<(String, String)>) {
+    let (mut can, mut cannot) = (Vec::new(), Vec::new());
+    for file in files {
+        let Some(layout) = &file.layout else { continue };
+        let code = Code { layout, is_placed_aligned: file.is_placed_aligned, sizes };
+        match obstacle(file, &code) {
+            None => can.push(file.path.clone()),
+            Some(why) => cannot.push((file.path.clone(), why)),
+        }
+    }
+    (can, cannot)
 }
 
 /// Share of time that huge pages for code could give at most.

@@ -163,13 +163,30 @@ pub fn before_start(files: &[HugeFile], verbose: bool) -> Vec<String> {
     lines(&all, verbose)
 }
 
-/// How much of a file is on huge pages in a program that starts now, by a look that changes nothing;
-/// nothing of what cannot be looked at.
+/// How much of a file is on huge pages in a program that starts now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextNow {
+    /// On huge pages: of code its text, of other files all.
+    pub huge_bytes: Bytes,
+    /// Of how much.
+    pub text_bytes: Bytes,
+}
+
+/// What starts on huge pages of a file now, by a look that changes nothing; nothing of what cannot be
+/// looked at.
+#[must_use]
+pub fn text_now(file: &HugeFile) -> TextNow {
+    let Ok((opened, elf)) = open(file) else { return TextNow::default() };
+    let code = elf.as_ref().map(|elf| Code::of(&opened, &elf.layout));
+    let text_bytes = code.map_or(opened.size(), |code| code.size());
+    let huge_bytes = opened.slots().map_or(Bytes(0), |slots| huge(code, &slots));
+    TextNow { huge_bytes, text_bytes }
+}
+
+/// How much of a file is on huge pages in a program that starts now; nothing of what cannot be looked at.
 #[must_use]
 pub fn huge_now(file: &HugeFile) -> Bytes {
-    let Ok((opened, elf)) = open(file) else { return Bytes(0) };
-    let code = elf.as_ref().map(|elf| Code::of(&opened, &elf.layout));
-    opened.slots().map_or(Bytes(0), |slots| huge(code, &slots))
+    text_now(file).huge_bytes
 }
 
 fn lines(all: &[Warmed], verbose: bool) -> Vec<String> {

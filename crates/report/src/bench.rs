@@ -4,9 +4,10 @@
 //! what to do, and how it was measured.
 
 use crate::style::Style;
-use crate::{document, file, first_touch, ladder, pin, walk};
+use crate::{document, file, first_touch, jump, ladder, pin, walk};
 use pagewise_model::file::Readings;
 use pagewise_model::first_touch::FirstTouch;
+use pagewise_model::jump::Jumps;
 use pagewise_model::ladder::Ladder;
 use pagewise_model::machine::Machine;
 use pagewise_model::pin::Pins;
@@ -21,6 +22,7 @@ pub(crate) enum Bench<'a> {
     FirstTouch(&'a FirstTouch),
     Readings(&'a Readings),
     Pins(&'a Pins),
+    Jumps(&'a Jumps),
 }
 
 impl<'a> Bench<'a> {
@@ -32,6 +34,7 @@ impl<'a> Bench<'a> {
             run.first_touch.as_ref().map(Self::FirstTouch),
             run.readings.as_ref().map(Self::Readings),
             run.pins.as_ref().map(Self::Pins),
+            run.jumps.as_ref().map(Self::Jumps),
         ];
         all.into_iter().flatten()
     }
@@ -49,6 +52,7 @@ impl<'a> Bench<'a> {
             Self::FirstTouch(touches) => first_touch::headline(touches),
             Self::Readings(readings) => file::headline(readings),
             Self::Pins(pins) => pin::headline(pins),
+            Self::Jumps(jumps) => jump::headline(jumps),
         }
     }
 
@@ -59,6 +63,7 @@ impl<'a> Bench<'a> {
             Self::FirstTouch(touches) => first_touch::section(touches, style),
             Self::Readings(readings) => file::section(readings, style),
             Self::Pins(pins) => pin::section(pins, style),
+            Self::Jumps(jumps) => jump::section(jumps, style),
         }
     }
 
@@ -69,6 +74,7 @@ impl<'a> Bench<'a> {
             Self::FirstTouch(touches) => first_touch::csv(touches),
             Self::Readings(readings) => file::csv(readings),
             Self::Pins(pins) => pin::csv(pins),
+            Self::Jumps(jumps) => jump::csv(jumps),
         }
     }
 
@@ -79,6 +85,7 @@ impl<'a> Bench<'a> {
             Self::FirstTouch(touches) => first_touch::svg(touches, caption),
             Self::Readings(readings) => file::svg(readings, caption),
             Self::Pins(pins) => pin::svg(pins, caption),
+            Self::Jumps(jumps) => jump::svg(jumps, caption),
         }
     }
 
@@ -92,6 +99,7 @@ impl<'a> Bench<'a> {
             }
             Self::Readings(it) => (file::body(it, caption), file::protocol(it)),
             Self::Pins(it) => (pin::body(it, caption), vec![pin::protocol(it) + "."]),
+            Self::Jumps(it) => (jump::body(it, caption), vec![jump::protocol(it) + "."]),
         }
     }
 }

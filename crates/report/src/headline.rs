@@ -61,7 +61,13 @@ fn bench_headline(run: &Run) -> String {
         let when = if is_early { "interrupted before anything" } else { "nothing" };
         format!("{when} was measured")
     };
-    Bench::of(run).map_or_else(nothing, Bench::headline)
+    let is_decided = matches!(run.outcome, Some(Outcome::NothingToGain { .. }));
+    match Bench::of(run) {
+        Some(bench) => bench.headline(),
+        // Of a program, and not of what a technique is worth here.
+        None if run.text_trial.is_some() || is_decided => ab_headline(run),
+        None => nothing(),
+    }
 }
 
 fn profile_headline(run: &Run) -> String {

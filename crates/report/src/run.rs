@@ -14,7 +14,7 @@ use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::{
     design_section, diagnosis_section, look_section, machine_line, output_section, profile_section,
-    receipt_section,
+    receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
 
@@ -77,8 +77,11 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     if let Some(diagnosis) = &run.diagnosis {
         page.section(&diagnosis_section(diagnosis, style));
     }
+    if let Some(trial) = &run.text_trial {
+        page.section(&text_trial_section(trial, run.experiment.as_ref(), style));
+    }
     if let Some(experiment) = &run.experiment {
-        let ab = run.kind == RunKind::Ab;
+        let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
         page.section(&tried_section(experiment, ab, style));
     }
     if matches!(run.outcome, Some(Outcome::AdviceOnly)) {

@@ -49,6 +49,8 @@ pub struct Plan {
     pub seed: u64,
     /// Times of earlier plain runs, which help to know the spread.
     pub look_wall_ns: Vec<Nanos>,
+    /// So many blocks are confirmed; without it as many as fit the budget and prove most.
+    pub blocks: Option<u32>,
 }
 
 impl Plan {
@@ -63,6 +65,7 @@ impl Plan {
             budget,
             seed,
             look_wall_ns: Vec::new(),
+            blocks: None,
         }
     }
 }
@@ -91,6 +94,7 @@ pub fn forecast(plan: &Plan, run: Nanos, run_sd: Option<f64>) -> Design {
         spent_ns: screening_cost(screened, run),
         block_ns: block_cost(arms, run),
         run_sd,
+        fixed: plan.blocks,
     }
     .design(plan, &[])
 }
@@ -114,11 +118,17 @@ pub(crate) struct Sizing {
     pub(crate) block_ns: f64,
     /// Run-to-run deviation of the logarithm of the time.
     pub(crate) run_sd: Option<f64>,
+    /// Blocks to run whatever fits.
+    pub(crate) fixed: Option<u32>,
 }
 
 impl Sizing {
-    /// Blocks to run of those that fit what is left of `budget`: as many as prove most.
+    /// Blocks to run: those asked for, else of those that fit what is left of `budget` as many as prove
+    /// most.
     pub(crate) fn blocks(&self, budget: Nanos) -> u32 {
+        if let Some(fixed) = self.fixed {
+            return fixed.min(MOST_BLOCKS);
+        }
         let left = (budget.0 as f64 - self.spent_ns).max(0.0);
         let fit = ((left / self.block_ns.max(1.0)) as u32).min(MOST_BLOCKS);
         self.run_sd.map_or(fit, |run_sd| best_blocks(fit, self.arms, run_sd))
@@ -170,6 +180,15 @@ mod tests {
             budget,
             seed: 1,
             look_wall_ns: vec![],
+            blocks: None,
+        }
+    }
+
+    #[test]
+    fn blocks_that_were_asked_for_are_run_whatever_fits() {
+        let fixed = Plan { blocks: Some(24), ..plan(Nanos::secs(60)) };
+        for run in [Nanos::millis(10), Nanos::secs(10)] {
+            assert_eq!(forecast(&fixed, run, Some(0.05)).blocks, 24);
         }
     }
 

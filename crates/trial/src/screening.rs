@@ -159,6 +159,7 @@ pub(crate) fn choose<B: Bench>(
         spent_ns: runner.spent_ns() as f64,
         block_ns: screening.block_ns(arms, &plan.control),
         run_sd,
+        fixed: plan.blocks,
     };
     let alive =
         plan.arms.iter().filter(|a| a.barred.is_none() && !runner.failed.contains_key(&a.id));

@@ -26,6 +26,7 @@ fn plan(arms: &[&str], seed: u64) -> Plan {
         budget: Nanos::secs(60),
         seed,
         look_wall_ns: vec![],
+        blocks: None,
     }
 }
 

@@ -48,6 +48,9 @@ pub struct Setup<'a> {
     pub base: Option<&'a Baseline>,
     /// Output checks made so far; more are added.
     pub checks: Vec<OutputCheck>,
+    /// So many pairs of the control and the arms, whatever time that takes; without it what the budget
+    /// holds.
+    pub pairs: Option<u32>,
 }
 
 /// What an experiment leaves.
@@ -125,10 +128,21 @@ fn plan(setup: &Setup<'_>) -> Plan {
         kind: setup.kind,
         control: ArmId(setup.plain.name.clone()),
         arms: setup.arms.iter().map(|arm| planned(arm, &setup.checks)).collect(),
-        budget: budget(setup.request, setup.cost_ns),
+        budget: match setup.pairs {
+            Some(pairs) => room_for(pairs, setup.cost_ns),
+            None => budget(setup.request, setup.cost_ns),
+        },
         seed: setup.request.seed,
         look_wall_ns,
+        blocks: setup.pairs,
     }
+}
+
+/// More time than so many pairs take when runs take `cost`: in each three runs and two that read files
+/// back, and twice that.
+fn room_for(pairs: u32, cost: Nanos) -> Nanos {
+    const RUNS: u64 = 10;
+    Nanos(cost.0.saturating_mul(RUNS * u64::from(pairs))) + Nanos::secs(60)
 }
 
 fn planned(arm: &Arm, checks: &[OutputCheck]) -> trial::Arm {

@@ -20,6 +20,7 @@ pub mod request;
 pub mod scratch;
 pub mod session;
 pub mod stop;
+pub mod text;
 pub mod world;
 
 pub use request::{Request, StdoutTo};

@@ -15,10 +15,12 @@ use pagewise_kernel::{clock, dirs, limits};
 use pagewise_measure::{Options, PriceError};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::Machine;
+use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::reservation::{self, Reservation};
+use pagewise_remedy::warmth::{self, TextNow};
 use pagewise_tracee::launch::{Input, Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
@@ -415,6 +417,10 @@ impl World for Live<'_> {
                 wall_ns: usage.wall_ns,
             })
         })
+    }
+
+    fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
+        files.iter().map(warmth::text_now).collect()
     }
 
     fn canary(&mut self) -> Canary {

@@ -3,6 +3,7 @@
 
 use crate::choose::LEAST_CEILING;
 use crate::output::Captured;
+use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Limits, PLAIN, Timed, Timing, World};
 use pagewise_model::look::{Look, Traced};
@@ -68,6 +69,26 @@ pub(crate) fn time(
     }
     let cost_ns = Nanos(costs.iter().sum::<u64>() / RUNS as u64);
     Ok(Plain { runs, cost_ns, leftovers })
+}
+
+/// Whether the program may be run again, by the traced look and the last line it said there; what is to be
+/// told of it.
+pub(crate) fn rerun(
+    request: &Request,
+    traced: &Fact<Traced>,
+    said: String,
+) -> Result<Option<String>, Stop> {
+    match traced {
+        Fact::Known(seen) if !seen.ended.success() && !request.ignore_failure => {
+            Err(Stop::Failed { arm: None, ended: seen.ended, said })
+        }
+        Fact::Known(seen) if !seen.effects.is_empty() && !request.may_rerun() => {
+            Err(Stop::NotSafe(seen.effects.clone()))
+        }
+        Fact::Known(_) => Ok(None),
+        Fact::Missing(why) if !request.may_rerun() => Err(Stop::NotSeen(why.clone())),
+        Fact::Missing(why) => Ok(Some(format!("no traced look: {why}"))),
+    }
 }
 
 /// How much memory to have the host back before a run. Before each run and not only before each

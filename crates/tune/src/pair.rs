@@ -29,16 +29,10 @@ pub struct Pair<'a> {
 impl Pair<'_> {
     /// Runs the experiment. What is known is in the run whatever happens.
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
-        let start = world.now();
         let request = self.request;
         let command = [&request.command[..], &["---".into()], &self.second[..]].concat();
-        let mut run = request.empty_run(RunKind::Ab, &command);
-        let stop = self.fill(&mut run, world).err();
-        if matches!(stop, Some(Stop::Interrupted)) {
-            run.outcome = Some(Outcome::Interrupted);
-        }
-        run.took_ns = Nanos(world.now().0.saturating_sub(start.0));
-        (run, stop)
+        let run = request.empty_run(RunKind::Ab, &command);
+        filled(run, world, |run, world| self.fill(run, world))
     }
 
     fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
@@ -75,6 +69,7 @@ impl Pair<'_> {
             prices: None,
             base: None,
             checks: Vec::new(),
+            pairs: None,
         };
         let tried = bench::experiment(setup, world);
         run.look = Some(look);
@@ -93,7 +88,23 @@ impl Pair<'_> {
     }
 }
 
-fn outcome(experiment: &Experiment) -> Outcome {
+/// A run that `fill` has filled as far as it came, with the time that took, and why it ended early.
+pub(crate) fn filled(
+    mut run: Run,
+    world: &mut dyn World,
+    fill: impl FnOnce(&mut Run, &mut dyn World) -> Result<(), Stop>,
+) -> (Run, Option<Stop>) {
+    let start = world.now();
+    let stop = fill(&mut run, world).err();
+    if matches!(stop, Some(Stop::Interrupted)) {
+        run.outcome = Some(Outcome::Interrupted);
+    }
+    run.took_ns = Nanos(world.now().0.saturating_sub(start.0));
+    (run, stop)
+}
+
+/// How an experiment with one arm ended.
+pub(crate) fn outcome(experiment: &Experiment) -> Outcome {
     if experiment.interrupted {
         return Outcome::Interrupted;
     }

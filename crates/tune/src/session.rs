@@ -123,22 +123,7 @@ impl<'a> Session<'a> {
     fn trace(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         world.tell(&Event::Stage("traced look"));
         let (traced, said) = world.traced()?;
-        match &traced {
-            Fact::Known(seen) => {
-                if !seen.ended.success() && !self.request.ignore_failure {
-                    return Err(Stop::Failed { arm: None, ended: seen.ended, said });
-                }
-                if !seen.effects.is_empty() && !self.request.may_rerun() {
-                    return Err(Stop::NotSafe(seen.effects.clone()));
-                }
-            }
-            Fact::Missing(why) => {
-                if !self.request.may_rerun() {
-                    return Err(Stop::NotSeen(why.clone()));
-                }
-                self.run.warnings.push(format!("no traced look: {why}"));
-            }
-        }
+        self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
         self.traced = Some(traced);
         Ok(Step::Time)
     }
@@ -292,6 +277,7 @@ impl<'a> Session<'a> {
             prices: self.run.prices.as_ref(),
             base: self.base.as_ref(),
             checks: std::mem::take(&mut self.run.output_checks),
+            pairs: None,
         };
         let tried = bench::experiment(setup, world);
         self.run.warnings.extend(self.refilled());

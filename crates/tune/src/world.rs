@@ -5,7 +5,7 @@ use crate::request::{OwnArm, Request};
 use crate::stop::Stop;
 use pagewise_model::look::{Samples, TimedFaults, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::Settings;
+use pagewise_model::plan::{HugeFile, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::run::Run;
@@ -13,6 +13,7 @@ use pagewise_model::trial::Design;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Mechanism;
+use pagewise_remedy::warmth::TextNow;
 use pagewise_trial::{Canary, Progress, WeatherMark};
 use std::ffi::OsString;
 
@@ -166,6 +167,8 @@ pub trait World {
     /// # Errors
     /// When the program cannot be started, breaks a limit, or the user interrupts.
     fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop>;
+    /// How much of the text of each of these files is on huge pages in a program that starts now.
+    fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow>;
     /// Register-only and memory-bound loops of fixed work.
     fn canary(&mut self) -> Canary;
     /// Weather now.

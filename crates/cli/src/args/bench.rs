@@ -25,6 +25,8 @@ pub(crate) enum BenchKind {
     File(Box<BenchFile>),
     /// Pinning: what it costs to find and hold pages, on base pages against huge ones
     Pin(Box<BenchPin>),
+    /// Code: what a jump costs by size of code and page, where the TLB for code ends
+    Text(Box<BenchText>),
 }
 
 /// `pagewise bench pipe`
@@ -173,11 +175,13 @@ macro_rules! words {
 mod file;
 mod memory;
 mod pin;
+mod text;
 mod tlb;
 
 pub(crate) use file::{BenchFile, FileArm};
 pub(crate) use memory::BenchMemory;
 pub(crate) use pin::BenchPin;
+pub(crate) use text::{BenchText, CodePart};
 pub(crate) use tlb::{BenchTlb, WalkOrder, WalkPart};
 
 words! {

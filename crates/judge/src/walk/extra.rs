@@ -13,26 +13,38 @@ const OF_MEDIAN: f64 = 1.2533;
 
 /// One number of lines.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Step {
-    pub(super) pages: u64,
+pub(crate) struct Step {
+    pub(crate) pages: u64,
     /// Cost of translation for each load.
-    pub(super) extra_ns: f64,
+    pub(crate) extra_ns: f64,
     /// Standard deviation of that.
-    pub(super) noise_ns: f64,
+    pub(crate) noise_ns: f64,
     /// What it is at least in three of four repeats.
-    pub(super) low_ns: f64,
+    pub(crate) low_ns: f64,
     /// Time of a load, all of it.
-    pub(super) load_ns: f64,
+    pub(crate) load_ns: f64,
+}
+
+impl Step {
+    /// From what translation cost in each repeat; none without repeats.
+    pub(crate) fn of(pages: u64, differences: &[f64], load_ns: f64) -> Option<Self> {
+        let extra_ns = median(differences)?;
+        let deviations: Vec<f64> = differences.iter().map(|d| (d - extra_ns).abs()).collect();
+        let sd = MAD_TO_SD * median(&deviations)?;
+        let noise_ns = OF_MEDIAN * sd / (differences.len() as f64).sqrt();
+        let low_ns = lower_quartile(differences);
+        Some(Self { pages, extra_ns, noise_ns, low_ns, load_ns })
+    }
 }
 
 /// Steps by growing number.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Curve {
-    pub(super) pages: PageKind,
-    pub(super) apart_bytes: Bytes,
-    pub(super) steps: Vec<Step>,
+pub(crate) struct Curve {
+    pub(crate) pages: PageKind,
+    pub(crate) apart_bytes: Bytes,
+    pub(crate) steps: Vec<Step>,
     /// Time of a load where nothing is missed.
-    pub(super) fastest_ns: f64,
+    pub(crate) fastest_ns: f64,
 }
 
 /// The curve of one kind of page at one distance.
@@ -61,13 +73,7 @@ fn packed(walks: &Walks) -> Vec<&Point> {
 fn step(point: &Point, reference: &Point) -> Option<Step> {
     let differences: Vec<f64> =
         paired_ns(point, reference).map(|(ns, packed_ns)| ns - packed_ns).collect();
-    let extra_ns = median(&differences)?;
-    let deviations: Vec<f64> = differences.iter().map(|d| (d - extra_ns).abs()).collect();
-    let sd = MAD_TO_SD * median(&deviations)?;
-    let noise_ns = OF_MEDIAN * sd / (differences.len() as f64).sqrt();
-    let low_ns = lower_quartile(&differences);
-    let load_ns = point.load_ns()?.median;
-    Some(Step { pages: point.elements, extra_ns, noise_ns, low_ns, load_ns })
+    Step::of(point.elements, &differences, point.load_ns()?.median)
 }
 
 /// The value that at most a quarter of all are below; of few the smallest.

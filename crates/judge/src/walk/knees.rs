@@ -37,7 +37,7 @@ struct Plateau {
 }
 
 /// The knees of one curve, smallest first.
-pub(super) fn find(curve: &Curve) -> Vec<Knee> {
+pub(crate) fn find(curve: &Curve) -> Vec<Knee> {
     let steps = smooth(&curve.steps);
     let least = LEAST_SHARE * curve.fastest_ns;
     let mut knees: Vec<Knee> = Vec::new();

@@ -9,10 +9,10 @@
 //! loads do not depend on each other.
 
 mod advice;
-mod claims;
-mod extra;
-mod knees;
-mod ratios;
+pub(crate) mod claims;
+pub(crate) mod extra;
+pub(crate) mod knees;
+pub(crate) mod ratios;
 
 use extra::{Curve, Step};
 use pagewise_model::walk::{Judgement, Knee, PageKind, Path, Point, Walks};
@@ -28,7 +28,14 @@ pub fn judge(walks: &Walks) -> Judgement {
     let ratios = ratios::ratios(walks);
     let curves = curves(walks);
     let knees: Vec<Knee> = curves.iter().flat_map(knees::find).collect();
-    let claims = claims::claims(walks, &curves, &knees);
+    let claimed = |page| walks.serving_loads(page).collect::<Vec<_>>();
+    let claims = claims::Claimed {
+        unit: "load",
+        is_hidden: false,
+        pages: [walks.base_page_bytes, walks.huge_page_bytes],
+        by_page: &claimed,
+    }
+    .beside(&curves, &knees);
     let huge_translation_share = huge_translation_share(walks, &curves);
     let advice = advice::advice(walks, &ratios, &knees);
     Judgement { ratios, knees, claims, huge_translation_share, advice }

@@ -8,6 +8,7 @@
 
 use super::paired_ns;
 use crate::stats::paired_ratio;
+use pagewise_model::Fact;
 use pagewise_model::measured::median;
 use pagewise_model::walk::{PageKind, Path, Point, Ratio, Steadiness, Walks};
 
@@ -34,13 +35,30 @@ pub(super) fn ratios(walks: &Walks) -> Vec<Ratio> {
 
 fn ratio(path: Path, base: &Point, larger: &Point) -> Option<Ratio> {
     let logs: Vec<f64> = paired_ns(larger, base).map(|(ns, base_ns)| (ns / base_ns).ln()).collect();
-    let (ratio, interval) = paired_ratio(&logs)?;
-    let within = |(low, high): &(f64, f64)| high / low;
-    let width = interval.known().map_or_else(|| range(&logs).exp(), within) - 1.0;
-    let steadiness =
-        if width <= STEADY { Steadiness::Steady } else { reason(&[base, larger], &logs) };
+    let samples = [base, larger].into_iter().flat_map(|p| &p.samples);
+    let Judged { ratio, interval, steadiness } =
+        Judged::of(&logs, samples.map(|s| s.within_share))?;
     let set_bytes = base.set_bytes();
     Some(Ratio { path, pages: larger.pages, set_bytes, ratio, interval, steadiness })
+}
+
+/// Larger pages against base pages, without what they are about.
+pub(crate) struct Judged {
+    pub(crate) ratio: f64,
+    pub(crate) interval: Fact<(f64, f64)>,
+    pub(crate) steadiness: Steadiness,
+}
+
+impl Judged {
+    /// From the logarithms of the ratio, repeat by repeat, and the range of the pieces within each sample.
+    pub(crate) fn of(logs: &[f64], within_shares: impl Iterator<Item = f64>) -> Option<Self> {
+        let (ratio, interval) = paired_ratio(logs)?;
+        let within = |(low, high): &(f64, f64)| high / low;
+        let width = interval.known().map_or_else(|| range(logs).exp(), within) - 1.0;
+        let is_steady = width <= STEADY;
+        let steadiness = if is_steady { Steadiness::Steady } else { reason(within_shares, logs) };
+        Some(Self { ratio, interval, steadiness })
+    }
 }
 
 /// From the smallest to the largest.
@@ -50,9 +68,9 @@ fn range(values: &[f64]) -> f64 {
 }
 
 /// Why mappings differ.
-fn reason(points: &[&Point], logs: &[f64]) -> Steadiness {
+fn reason(within_shares: impl Iterator<Item = f64>, logs: &[f64]) -> Steadiness {
     let between = range(logs) / 2.0 / HALF_RANGE;
-    let samples = points.iter().flat_map(|p| &p.samples).map(|s| s.within_share / HALF_RANGE);
-    let within = median(&samples.collect::<Vec<f64>>()).unwrap_or(0.0);
+    let shares = within_shares.map(|share| share / HALF_RANGE);
+    let within = median(&shares.collect::<Vec<f64>>()).unwrap_or(0.0);
     if within >= SAME * between { Steadiness::Disturbed } else { Steadiness::Placement }
 }

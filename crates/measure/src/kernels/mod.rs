@@ -1,9 +1,10 @@
 //! Memory and accounting at the level of system calls: the only `unsafe` of this crate.
 #![allow(
     unsafe_code,
-    reason = "mappings are touched through raw pointers, and pages are handed to pipes"
+    reason = "mappings are touched through raw pointers, pages are handed to pipes, generated code is run"
 )]
 
+pub(crate) mod chain;
 pub(crate) mod lend;
 pub(crate) mod list;
 pub(crate) mod mapping;

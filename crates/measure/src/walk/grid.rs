@@ -47,7 +47,7 @@ fn sets(smallest: Bytes, largest: Bytes) -> impl Iterator<Item = Bytes> {
 }
 
 /// The distance of lines on base pages.
-pub(super) const fn apart(base: PageSize) -> Bytes {
+pub(crate) const fn apart(base: PageSize) -> Bytes {
     Bytes(APART * base.bytes())
 }
 
@@ -87,7 +87,7 @@ pub(super) fn lines(asked: &Asked, kinds: Kinds, most: Bytes) -> Vec<Point> {
 }
 
 /// Numbers from `from` (a power of two) to `to`, so many to each doubling.
-fn steps(from: u64, to: u64, per_octave: u64) -> Vec<u64> {
+pub(crate) fn steps(from: u64, to: u64, per_octave: u64) -> Vec<u64> {
     let octaves = (0..u64::BITS).map_while(|n| from.checked_mul(1_u64.checked_shl(n)?));
     let within = octaves.take_while(|start| *start <= to);
     let all = within.flat_map(|start| (0..per_octave).map(move |i| start + start * i / per_octave));

@@ -26,5 +26,6 @@ mod once;
 mod plan;
 mod rounds;
 
+pub(crate) use grid::{apart, steps};
 pub use plan::{Asked, Parts, Plan};
 pub use rounds::run;

@@ -4,13 +4,11 @@ use super::{bandwidth, grid, once};
 use crate::cost::Cost;
 use crate::error::PriceError;
 use crate::kinds::Kinds;
-use pagewise_kernel::proc::meminfo;
+use crate::room;
 use pagewise_kernel::{affinity, limits, topology};
 use pagewise_model::walk::{Cache, LINE, Order, PageKind, Path, Point, Unavailable};
 use pagewise_model::{Bytes, Nanos};
 
-/// Share of the installed memory that the largest set may have.
-const SHARE: u64 = 4;
 /// Time of a mapping beside its memory and its loads: thread, look at its pages.
 const START: Nanos = Nanos::millis(1);
 /// Time for each byte that is made present, and for each element that is linked, in picoseconds.
@@ -83,7 +81,7 @@ impl Plan {
     pub fn new(mut asked: Asked) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         let cpus = affinity::get(0)?;
-        let most = allowed()?;
+        let most = room::allowed()?;
         let tried = asked.kinds.iter().map(|kind| kinds.try_one(*kind));
         let unavailable: Vec<Unavailable> = tried.filter_map(Result::err).collect();
         asked.kinds.retain(|kind| !unavailable.iter().any(|missing| missing.pages == *kind));
@@ -164,17 +162,6 @@ impl Plan {
         let pieces = self.piece().0 * u64::from(once::PIECES);
         Nanos(memory) + Nanos(linking) + Nanos(warm) + Nanos(pieces) + START
     }
-}
-
-/// The least of what this process may take and a share of the installed memory.
-fn allowed() -> Result<limits::MemoryLimit, PriceError> {
-    let limit = limits::own_memory()?;
-    let share = Bytes(meminfo::read()?.total.0 / SHARE);
-    if share < limit.bytes {
-        let bound_by = format!("1/{SHARE} of the installed memory");
-        return Ok(limits::MemoryLimit { bytes: share, bound_by });
-    }
-    Ok(limit)
 }
 
 fn caches(cpu: u32) -> Vec<Cache> {

@@ -7,12 +7,10 @@ use super::plan::Plan;
 use crate::company::{Company, Course, refusal};
 use crate::error::PriceError;
 use crate::pinned::on_cpu;
-use pagewise_kernel::{limits, tlb};
-use pagewise_model::walk::{ClaimedTlb, Path, Point, Sample, Walks};
-use pagewise_model::{Bytes, Fact};
+use crate::room;
+use pagewise_model::Fact;
+use pagewise_model::walk::{Path, Point, Sample, Walks};
 
-/// Before mappings from this size on it is asked again what may be taken.
-const LARGE: Bytes = Bytes::mib(64);
 /// Odd, so that every place of the order has a key of its own.
 const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -47,7 +45,7 @@ pub fn run(plan: &Plan, company: Company<'_, Point>) -> Walks {
         points,
         unavailable: plan.unavailable.clone(),
         bandwidth: rates.finish(),
-        claimed: claimed(cpu),
+        claimed: room::claimed_tlbs(cpu),
         caches: plan.caches.clone(),
         judgement: None,
     }
@@ -82,11 +80,7 @@ impl Session<'_, '_> {
 
     fn walk(&mut self, point: &Point) -> Result<Taken, PriceError> {
         self.course.check("all walks")?;
-        let resident = self.plan.resident(point);
-        if resident >= LARGE && resident > limits::own_memory()?.bytes {
-            let text = format!("{resident} are no longer free for an experiment");
-            return Err(PriceError::Unavailable(text));
-        }
+        room::still_has(self.plan.resident(point))?;
         let job = self.job(point);
         let stop = self.course.stop();
         on_cpu(self.cpu, || once::take(&job, stop))
@@ -114,17 +108,4 @@ impl Session<'_, '_> {
             piece: self.plan.piece(),
         }
     }
-}
-
-/// What the CPU that walked claims: on processors with cores of several kinds each answers for itself.
-fn claimed(cpu: u32) -> Vec<ClaimedTlb> {
-    let asked = on_cpu(cpu, || Ok(tlb::claimed()));
-    let one = |found: tlb::Tlb| ClaimedTlb {
-        level: found.level,
-        side: found.side,
-        page_bytes: found.page_sizes(),
-        entries: found.entries,
-        scaled_entries: found.scaled,
-    };
-    asked.unwrap_or_default().into_iter().map(one).collect()
 }

@@ -197,6 +197,12 @@ impl TlbSide {
     pub const fn serves_loads(self) -> bool {
         matches!(self, Self::Data | Self::Load | Self::Unified)
     }
+
+    /// The fetching of code goes through it.
+    #[must_use]
+    pub const fn serves_code(self) -> bool {
+        matches!(self, Self::Code | Self::Unified)
+    }
 }
 
 /// A TLB as the processor, or a hypervisor in its place, claims it.

@@ -6,6 +6,7 @@ pub(crate) mod faults;
 pub(crate) mod file;
 pub(crate) mod first_touch;
 pub(crate) mod forms;
+pub(crate) mod jump;
 pub(crate) mod ladder;
 pub(crate) mod pin;
 pub(crate) mod profile;

@@ -11,10 +11,10 @@
 
 use super::event;
 use pagewise_kernel::SysError;
-use pagewise_kernel::perf::Counter;
 use pagewise_kernel::perf::bindings::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_HARDWARE, PERF_TYPE_RAW,
 };
+use pagewise_kernel::perf::{Counter, hardware_refusal};
 use pagewise_kernel::proc::cpuinfo::{self, CpuInfo};
 use pagewise_model::Fact;
 use pagewise_model::look::WalkCounts;
@@ -60,7 +60,7 @@ impl WalkCounters {
     pub fn attach(pid: i32) -> Fact<Self> {
         let cycles = match open(PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES), pid) {
             Ok(cycles) => cycles,
-            Err(error) => return Fact::Missing(refusal(&error)),
+            Err(error) => return Fact::Missing(hardware_refusal(&error)),
         };
         let events = match walk_events(&cpuinfo::read().unwrap_or_default()) {
             Fact::Known(events) => events,
@@ -70,7 +70,7 @@ impl WalkCounters {
         match (raw(events.load), raw(events.store), raw(events.code)) {
             (Ok(load), Ok(store), Ok(code)) => Fact::Known(Self { cycles, load, store, code }),
             (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
-                Fact::Missing(format!("page walk events: {}", refusal(&error)))
+                Fact::Missing(format!("page walk events: {}", hardware_refusal(&error)))
             }
         }
     }
@@ -120,22 +120,6 @@ fn open(kind: u32, config: u64, pid: i32) -> Result<Counter, SysError> {
 fn read_scaled(counter: &Counter) -> Option<u64> {
     let count = counter.read().ok()?.scaled()?;
     Some(count.round() as u64)
-}
-
-fn refusal(error: &SysError) -> String {
-    let in_guest = cpuinfo::read().is_ok_and(|cpu| cpu.has("hypervisor"));
-    match error.errno() {
-        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) if in_guest => {
-            "no hardware counters in this virtual machine".to_owned()
-        }
-        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) => {
-            "no such hardware counters on this machine".to_owned()
-        }
-        Some(libc::EACCES | libc::EPERM) => "hardware counters are refused to this account; \
-            `sysctl kernel.perf_event_paranoid=2` or CAP_PERFMON allows them"
-            .to_owned(),
-        _ => format!("hardware counters: {error}"),
-    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 use pagewise_model::constructed;
 use pagewise_model::look::{ProcessSeen, SideEffect, TimedFaults, Traced};
 use pagewise_model::machine::Machine;
+use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use pagewise_remedy::receipt::Here;
+use pagewise_remedy::warmth::TextNow;
 use pagewise_tracee::launch::LaunchError;
 use pagewise_trial::{Canary, WeatherMark};
 use pagewise_tune::output::{Captured, Stream};
@@ -66,6 +68,10 @@ pub(crate) struct Fake {
     pub(crate) file_missing: Option<&'static str>,
     /// Bytes it reads with huge pages.
     pub(crate) huge_reads: Bytes,
+    /// Time with its code on huge pages, relative to without.
+    pub(crate) text_factor: f64,
+    /// State of the world: its code is on huge pages.
+    pub(crate) is_warm: bool,
     /// Processes each run leaves behind.
     pub(crate) leftovers: u32,
     /// The arm that never ends.
@@ -106,6 +112,8 @@ impl Default for Fake {
             captured_ended: None,
             file_missing: None,
             huge_reads: Bytes::kib(8),
+            text_factor: 1.0,
+            is_warm: false,
             leftovers: 0,
             hangs: None,
             priced_chase: true,
@@ -155,6 +163,11 @@ fn measured(median: f64) -> Measured {
 }
 
 impl World for Fake {
+    fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
+        let huge_bytes = if self.is_warm { Bytes::mib(4) } else { Bytes(0) };
+        files.iter().map(|_| TextNow { huge_bytes, text_bytes: Bytes::mib(5) }).collect()
+    }
+
     fn machine(&mut self) -> Machine {
         constructed::machine()
     }
@@ -243,6 +256,9 @@ impl World for Fake {
         let huge = Self::is_huge(arm);
         let fast = arm.command.first().is_some_and(|program| program == "fast");
         let usual = if fast { 0.5 } else { 1.0 };
+        let text = !arm.settings.huge_files.is_empty();
+        self.is_warm = text;
+        let usual = if text { self.text_factor } else { usual };
         let factor = if huge { self.huge_factor } else { usual } * self.noise();
         let wall = (5e8 * factor) as u64;
         self.pass(wall);
@@ -267,8 +283,8 @@ impl World for Fake {
             watched: Vec::new(),
             tools_started: !arm.settings.tools.is_empty(),
             huge_faults: if huge { self.huge_faults } else { 0 },
-            huge_file_maps: 0,
-            huge_slots: Vec::new(),
+            huge_file_maps: if text { 2 } else { 0 },
+            huge_slots: arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect(),
             cpus_at_end: vec![0, 1],
             supervisor_ns: Nanos(0),
             leftovers: self.leftovers,
@@ -287,6 +303,7 @@ impl World for Fake {
     fn captured(&mut self, arm: &Arm, _limits: &Limits) -> Result<Captured, Stop> {
         self.check()?;
         self.captured += 1;
+        self.is_warm = !arm.settings.huge_files.is_empty();
         if arm.command.first().is_some_and(|program| program == "./nosuch") {
             let program = "./nosuch".to_owned();
             return Err(Stop::Launch(LaunchError::NotFound { program }));

@@ -4,10 +4,12 @@ pub(super) mod file;
 mod memory;
 mod pin;
 mod pipe;
+mod program;
 mod result;
 mod rungs;
 mod samples;
 mod sitting;
+mod text;
 mod tlb;
 
 pub(super) use sitting::Conduct;
@@ -24,6 +26,7 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
         BenchKind::Memory(args) => memory::run(args),
         BenchKind::File(args) => file::run(args),
         BenchKind::Pin(args) => pin::run(args),
+        BenchKind::Text(args) => text::run(args),
     }
 }
 

@@ -1,0 +1,159 @@
+//! `pagewise bench text`
+
+use super::BenchResult;
+use super::tlb::WalkPages;
+use crate::args::{ExperimentArgs, StdoutKind};
+use clap::{Args, ValueEnum};
+use pagewise_model::Bytes;
+use pagewise_model::jump::Order;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `pagewise bench text`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise bench text --quick                    the short form, under 20 s
+  pagewise bench text --chart code.html          everything, some minutes
+  pagewise bench text --only sizes --pages base,thp,pool --largest 64M
+  pagewise bench text --only knees --csv pages.csv
+  pagewise bench text -- g++ -O2 -c -o /dev/null big.cpp
+  pagewise bench text --pairs 40 --input data.json -- node job.js
+  pagewise bench text --files /opt/db/bin/postgres --rerun-safe -- ./load.sh
+
+Generated code is gone through by jumps, one on each base page, on base pages
+against huge ones: in an order that branch predictors learn, and in one that
+nothing foresees. Knees are looked for with a growing number of pages. The code
+is written, closed to writing, then executed; every sample is a fresh mapping
+whose page size the kernel has shown, and whose sum shows that all of it ran.
+
+With a command, the program is run with its code on base pages (off: its files
+dropped from the page cache and read back by a plain start) against the same with
+it on huge pages (on: pagewise run --with text-huge), in random order; how much
+of the text is on huge pages is read from the kernel in both.
+
+Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured, cannot tell,
+or another experiment runs, 126 cannot be executed, 127 not found, 130
+interrupted: what is known by then is printed.")]
+pub(crate) struct BenchText {
+    /// The short form: code up to 64M, coarser steps, at most 18 s
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) quick: bool,
+    /// Only these parts
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "command"
+    )]
+    pub(crate) only: Vec<CodePart>,
+    /// On which pages [default: base,thp]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "command"
+    )]
+    pub(crate) pages: Vec<WalkPages>,
+    /// In which order code of growing size is gone through [default: both]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "command"
+    )]
+    pub(crate) order: Vec<CodeOrder>,
+    /// Smallest code [default: 64K]
+    #[arg(long, value_name = "SIZE", conflicts_with = "command")]
+    pub(crate) smallest: Option<Bytes>,
+    /// Largest code, as far as memory allows [default: 256M]
+    #[arg(long, value_name = "SIZE", conflicts_with = "command")]
+    pub(crate) largest: Option<Bytes>,
+    /// Fresh mappings of each point
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeats: u32,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
+    pub(crate) result: BenchResult,
+    /// A program to try instead of generated code, and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How a program is tried.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "With a command")]
+pub(crate) struct ProgramArgs {
+    /// Pairs to run, each on once and off twice [default: 24, so that 20 are left
+    /// where a host spoils some]
+    #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(8..=1000))]
+    pub(crate) pairs: Option<u32>,
+    /// Files of its code, joined by : [default: those that a traced run maps]
+    #[arg(long, value_name = "LIST", requires = "command")]
+    pub(crate) files: Option<String>,
+    /// Read its standard input from FILE
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub(crate) input: Option<PathBuf>,
+    /// Where its standard output goes in timed runs [default: null]
+    #[arg(long, value_enum, value_name = "KIND", requires = "command")]
+    pub(crate) stdout: Option<StdoutKind>,
+    /// A file that it writes, compared between arms (repeatable)
+    #[arg(long = "output", value_name = "FILE", requires = "command")]
+    pub(crate) outputs: Vec<PathBuf>,
+    /// It is safe to run it again, whatever it writes
+    #[arg(long, requires = "command")]
+    pub(crate) rerun_safe: bool,
+    /// Run this shell command before each run, outside the clock
+    #[arg(long, value_name = "CMD", requires = "command")]
+    pub(crate) prepare: Option<String>,
+    /// Run this shell command after each run, outside the clock
+    #[arg(long, value_name = "CMD", requires = "command")]
+    pub(crate) cleanup: Option<String>,
+    /// Accept a program that fails, as long as it always fails alike
+    #[arg(long, requires = "command")]
+    pub(crate) ignore_failure: bool,
+}
+
+impl BenchText {
+    /// The conditions of an experiment with the command.
+    pub(crate) fn experiment(&self) -> ExperimentArgs {
+        let (program, result) = (&self.program, &self.result);
+        ExperimentArgs {
+            budget: None,
+            input: program.input.clone(),
+            stdout: program.stdout.unwrap_or(StdoutKind::Null),
+            outputs: program.outputs.clone(),
+            rerun_safe: program.rerun_safe,
+            prepare: program.prepare.clone(),
+            cleanup: program.cleanup.clone(),
+            ignore_failure: program.ignore_failure,
+            seed: result.seed,
+            save: result.save.clone(),
+            json: result.json,
+            quiet: result.quiet,
+        }
+    }
+}
+
+/// A part of the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CodePart {
+    /// Code of growing size
+    Sizes,
+    /// A growing number of pages: where the TLB for code ends
+    Knees,
+}
+
+words! {
+    /// The order of jumps.
+    CodeOrder for Order {
+        /// The same in each lap, which branch predictors learn
+        Repeated => Repeated,
+        /// Another in each lap, which nothing foresees
+        Changing => Changing,
+    }
+}

@@ -1,0 +1,63 @@
+//! `pagewise bench text -- COMMAND`: a program with its code on base pages against the same on huge ones.
+
+use crate::args::BenchText;
+use crate::commands::experiment::{self, Display};
+use crate::failure::Failure;
+use crate::store;
+use pagewise_kernel::machine;
+use pagewise_model::plan::HugeFile;
+use pagewise_tune::live::Live;
+use pagewise_tune::text::Subject;
+use std::process::ExitCode;
+
+/// Pairs to run where nothing else was asked for.
+const PAIRS: u32 = 24;
+
+/// Tries, keeps and shows.
+pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
+    if args.result.chart.is_some() {
+        return Err(Failure::usage("--chart draws generated code, not the runs of a program")
+            .with_help("leave it out, or take --csv, --save or --json"));
+    }
+    let conditions = args.experiment();
+    let request = experiment::request(&conditions, args.command.clone())?;
+    let files = files(args)?;
+    let _lock = experiment::lock()?;
+    let stop = experiment::stop_flag()?;
+    let display = Display::new(args.result.quiet);
+    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let exe = experiment::own_exe()?;
+    let recording = crate::commands::touch::commands(&exe);
+    let pairs = args.program.pairs.unwrap_or(PAIRS);
+    let subject = Subject { request: &request, pairs, files };
+    let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
+    let (run, end) = match world {
+        Ok(mut world) => subject.run(&mut world),
+        Err(stop) => return Err(experiment::failure(&stop)),
+    };
+    display.finish();
+    let csv = args.result.csv.as_ref().map(|file| (file, pagewise_report::csv(&run)));
+    let code = experiment::conclude(run, end, &conditions)?;
+    // The result is told first: what cannot be written is not lost.
+    if let Some((file, text)) = csv {
+        store::write_whole(file, &text)?;
+    }
+    Ok(code)
+}
+
+/// The files that were named, which must be there.
+fn files(args: &BenchText) -> Result<Vec<HugeFile>, Failure> {
+    let Some(list) = &args.program.files else { return Ok(Vec::new()) };
+    let bad = |why: String| {
+        Failure::usage(format!("--files: {why}"))
+            .with_help("paths joined by :, each of a program or library")
+    };
+    let remedy =
+        pagewise_remedy::find("text-huge").ok_or_else(|| bad("there is no such remedy".into()))?;
+    let dose = remedy.dose(list, &machine::machine()).map_err(bad)?;
+    let missing = dose.settings.huge_files.iter().find_map(|file| {
+        let opened = std::fs::File::open(&file.path);
+        opened.err().map(|error| format!("cannot read `{}`: {error}", file.path))
+    });
+    missing.map_or(Ok(dose.settings.huge_files), |why| Err(bad(why)))
+}

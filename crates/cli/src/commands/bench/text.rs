@@ -1,0 +1,116 @@
+//! `pagewise bench text`: generated code on this machine, or with a command a program's own.
+
+use super::sitting::{Start, unfit};
+use super::{once_each, program, result};
+use crate::args::{BenchText, CodePart};
+use crate::failure::Failure;
+use pagewise_measure::Progress;
+use pagewise_measure::jump::{self, Asked, Parts, Plan};
+use pagewise_model::Bytes;
+use pagewise_model::jump::{Order, Point};
+use pagewise_model::walk::PageKind;
+use std::process::ExitCode;
+
+/// Largest code: all of it is within reach of the arithmetic of its elements.
+const LARGEST: Bytes = Bytes::gib(64);
+
+/// Runs, judges, keeps and shows.
+pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
+    if !args.command.is_empty() {
+        return program::run(args);
+    }
+    let start = Start::new("text", &args.result)?;
+    let asked = asked(args, start.seed)?;
+    let mut sitting = start.sit()?;
+    let help = "ask for base pages or smaller code; pagewise doctor says what there is";
+    let plan = Plan::new(asked).map_err(|error| unfit(error, help))?;
+    sitting.announce(&result::announcement(&plan.cost(), args.repeats));
+    let text = |p: &Progress<'_, Point>| {
+        let (jumps, pages) = (p.point.jumps, p.point.pages.name());
+        format!("{} of {}: {jumps} jumps on {pages}, {}", p.done, p.total, p.point.order.label())
+    };
+    let mut jumps = sitting.conduct.measure(text, |company| jump::run(&plan, company));
+    jumps.judgement = Some(pagewise_judge::jump::judge(&jumps));
+    let any = jumps.points.iter().any(|point| !point.samples.is_empty());
+    sitting.run.jumps = Some(jumps);
+    sitting.conclude(any)
+}
+
+/// From what was typed to what is asked of the machine.
+fn asked(args: &BenchText, seed: u64) -> Result<Asked, Failure> {
+    let usual = if args.quick { Bytes::mib(64) } else { Bytes::mib(256) };
+    let smallest = args.smallest.unwrap_or(Bytes::kib(64));
+    let largest = args.largest.unwrap_or(usual.max(smallest));
+    if smallest > largest || largest > LARGEST {
+        let why = if smallest > largest {
+            format!("--smallest {smallest} is more than --largest {largest}")
+        } else {
+            format!("--largest {largest} is more than {LARGEST}")
+        };
+        return Err(Failure::usage(why).with_help("sizes such as 64K, 8M or 256M, in order"));
+    }
+    let mut kinds: Vec<PageKind> = args.pages.iter().map(|word| (*word).into()).collect();
+    if kinds.is_empty() {
+        kinds = vec![PageKind::Base, PageKind::Thp];
+    }
+    let mut orders: Vec<Order> = args.order.iter().map(|word| (*word).into()).collect();
+    if orders.is_empty() {
+        orders = Order::ALL.to_vec();
+    }
+    let part = |part| args.only.is_empty() || args.only.contains(&part);
+    let parts = Parts { sizes: part(CodePart::Sizes), knees: part(CodePart::Knees) };
+    let (repeats, quick) = (args.repeats, args.quick);
+    Ok(Asked {
+        parts,
+        kinds: once_each(kinds),
+        orders: once_each(orders),
+        smallest,
+        largest,
+        repeats,
+        quick,
+        seed,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::args::{BenchKind, Cli, Command};
+    use clap::Parser;
+
+    fn parse(words: &[&str]) -> Result<Asked, Failure> {
+        let line = ["pagewise", "bench", "text"].iter().chain(words);
+        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not bench")
+        };
+        let BenchKind::Text(args) = bench.what else { panic!("not text") };
+        asked(&args, 1)
+    }
+
+    #[test]
+    fn without_words_everything_is_run() {
+        let all = parse(&[]).unwrap();
+        assert_eq!(all.kinds, [PageKind::Base, PageKind::Thp]);
+        assert_eq!((all.orders.len(), all.repeats, all.parts), (2, 10, Parts::ALL));
+        assert_eq!((all.smallest, all.largest), (Bytes::kib(64), Bytes::mib(256)));
+        let quick = parse(&["--quick"]).unwrap();
+        assert!(quick.quick && quick.largest == Bytes::mib(64));
+        assert_eq!(parse(&["--smallest", "1G"]).unwrap().largest, Bytes::gib(1));
+    }
+
+    #[test]
+    fn parts_pages_and_orders_are_chosen() {
+        let words = ["--only", "knees", "--pages", "pool,base", "--order", "changing,changing"];
+        let some = parse(&words).unwrap();
+        assert_eq!(some.parts, Parts { sizes: false, knees: true });
+        assert_eq!(some.kinds, [PageKind::Base, PageKind::Pool]);
+        assert_eq!(some.orders, [Order::Changing]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(parse(&["--smallest", "2M", "--largest", "1M"]).is_err());
+        assert!(parse(&["--largest", "1000G"]).is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! The two arms of `bench text -- COMMAND`: the files of a program's code, how much of their text the kernel
+//! showed on huge pages in each arm, what was found so after each run, and walks of the page table for code.
+
+use crate::number::{counted, percent};
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use pagewise_model::look::WalkCounts;
+use pagewise_model::text_trial::{FileInArms, ON, TextTrial};
+use pagewise_model::trial::{Experiment, Point};
+use pagewise_model::{Bytes, Fact};
+
+/// The arms as terminal text; `experiment` is the one that was made with them.
+#[must_use]
+pub fn text_trial_section(
+    trial: &TextTrial,
+    experiment: Option<&Experiment>,
+    style: &Style,
+) -> String {
+    let mut page = Page::new(style);
+    page.heading("text on huge pages, as the kernel showed it to a start of each arm");
+    let mut table = Table::new(&[
+        ("file", Align::Name),
+        ("text", Align::Decimal),
+        ("off", Align::Decimal),
+        ("on", Align::Decimal),
+        ("", Align::Left),
+    ]);
+    for file in &trial.files {
+        table.row(vec![
+            file.path.as_str().into(),
+            file.text_bytes.to_string().into(),
+            file.off_huge_bytes.to_string().into(),
+            file.on_huge_bytes.to_string().into(),
+            Cell::new(covered(file), Tone::Faint),
+        ]);
+    }
+    page.append(&table.render(style));
+    if let Some(experiment) = experiment {
+        page.para(&held(experiment), 2, Tone::Faint);
+    }
+    for left in &trial.left {
+        page.para(&format!("left as it is: {}: {}", left.path, left.why), 2, Tone::Faint);
+    }
+    page.para(&walks(trial), 2, Tone::Faint);
+    page.finish()
+}
+
+/// The share of a file's text that is on huge pages in the arm on.
+fn covered(file: &FileInArms) -> String {
+    match file.text_bytes {
+        Bytes(0) => String::new(),
+        Bytes(text) => percent(file.on_huge_bytes.0 as f64 / text as f64),
+    }
+}
+
+/// What the counter of huge pages read after the runs of each arm, in a sentence.
+fn held(experiment: &Experiment) -> String {
+    let blocks = experiment.blocks.iter().filter(|block| block.dropped.is_none());
+    let points: Vec<&Point> = blocks.flat_map(|block| &block.points).collect();
+    let on: Vec<u64> = points.iter().filter_map(|point| point.mechanism).collect();
+    let idle = |point: &&Point| {
+        let of_on = point.idle_mechanisms.iter().find(|(arm, _)| arm == ON);
+        of_on.map(|(_, count)| *count)
+    };
+    let off: Vec<u64> = points.iter().filter_map(idle).collect();
+    format!(
+        "huge pages of these files that were mapped in each run: {} on, {} off",
+        range(&on),
+        range(&off)
+    )
+}
+
+fn range(counts: &[u64]) -> String {
+    let runs = counted(counts.len() as u64, "run", "runs");
+    match (counts.iter().min(), counts.iter().max()) {
+        (Some(least), Some(most)) if least == most => format!("{least} in {runs}"),
+        (Some(least), Some(most)) => format!("{least} to {most} in {runs}"),
+        _ => "not read".to_owned(),
+    }
+}
+
+/// Walks for code in both arms, in a sentence.
+fn walks(trial: &TextTrial) -> String {
+    let share = |walks: &Fact<WalkCounts>| match walks {
+        Fact::Known(counts) => {
+            let of = counts.code_walk_cycles as f64 / counts.cycles.max(1) as f64;
+            Ok(percent(of))
+        }
+        Fact::Missing(why) => Err(why.clone()),
+    };
+    match (share(&trial.off_walks), share(&trial.on_walks)) {
+        (Ok(off), Ok(on)) => {
+            format!("cycles in walks of the page table for code: {off} off, {on} on")
+        }
+        (Err(why), _) | (_, Err(why)) => {
+            format!("walks of the page table for code are not counted: {why}")
+        }
+    }
+}

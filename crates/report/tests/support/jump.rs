@@ -1,0 +1,115 @@
+//! Constructed jumps: round numbers that come from no machine.
+
+use super::bench_of;
+use pagewise_model::jump::{Judgement, Jumps, Order, Point, Ratio, Sample};
+use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::run::Run;
+use pagewise_model::walk::{ClaimedTlb, Knee, PageKind, Steadiness, TlbSide, Unavailable};
+use pagewise_model::{Bytes, Fact, PageSize};
+
+const DENSE: Bytes = Bytes::kib(4);
+const APART: Bytes = Bytes::kib(68);
+
+/// Three mappings around `jump_ns`.
+pub(crate) fn point(
+    order: Order,
+    pages: PageKind,
+    apart: Bytes,
+    jumps: u64,
+    jump_ns: f64,
+) -> Point {
+    let page = if pages == PageKind::Base { PageSize::BASE_4K } else { PageSize::PMD_2M };
+    let sample = |repeat: u32| Sample {
+        repeat,
+        place: repeat,
+        jump_ns: jump_ns * (1.0 + 0.05 * (f64::from(repeat) - 1.0)),
+        within_share: 0.01,
+        misses_per_1000_instructions: (pages == PageKind::Base).then_some(jump_ns / 2.0),
+    };
+    Point {
+        page_bytes: Fact::Known(page),
+        samples: (0..3).map(sample).collect(),
+        ..Point::new(order, pages, apart, jumps)
+    }
+}
+
+fn points() -> Vec<Point> {
+    let mut points = Vec::new();
+    for (jumps, ns) in [(16, 7.0), (1024, 36.0), (4096, 69.0)] {
+        points.push(point(Order::Changing, PageKind::Base, DENSE, jumps, ns));
+        points.push(point(Order::Changing, PageKind::Thp, DENSE, jumps, ns * 0.8));
+        points.push(point(Order::Repeated, PageKind::Base, DENSE, jumps, ns / 10.0));
+        points.push(point(Order::Changing, PageKind::Base, APART, jumps, ns));
+    }
+    let mut refused = Point::new(Order::Repeated, PageKind::Thp, DENSE, 16);
+    refused.refused = Some("the kernel gave huge pages for 0 B of 2.0 MiB".into());
+    points.push(refused);
+    points
+}
+
+fn ratio(order: Order, jumps: u64, ratio: f64, steadiness: Steadiness) -> Ratio {
+    let interval = Fact::Known((ratio - 0.02, ratio + 0.02));
+    let set_bytes = Bytes(jumps * DENSE.0);
+    Ratio { order, pages: PageKind::Thp, set_bytes, ratio, interval, steadiness }
+}
+
+fn judgement() -> Judgement {
+    Judgement {
+        ratios: vec![
+            ratio(Order::Changing, 16, 1.0, Steadiness::Steady),
+            ratio(Order::Changing, 1024, 0.8, Steadiness::Placement),
+            ratio(Order::Changing, 4096, 0.6, Steadiness::Steady),
+        ],
+        knees: vec![Knee {
+            pages: PageKind::Base,
+            apart_bytes: APART,
+            below_pages: 1024,
+            above_pages: 1280,
+            about_pages: 1100,
+            from_ns: 0.0,
+            to_ns: 6.0,
+        }],
+        claims: vec![Claim {
+            claim: "level 2 holds 64 translations of 4 KiB pages".into(),
+            answer: Answer::CannotTell,
+            why: "a jump costs 6.0 ns more from about 1100 pages on".into(),
+        }],
+        advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
+    }
+}
+
+/// Both orders, pages far apart, a kind of page that is not there.
+pub(crate) fn jumps() -> Jumps {
+    Jumps {
+        seed: 7,
+        repeats: 3,
+        quick: false,
+        cpu: 0,
+        most_bytes: Bytes::gib(1),
+        bound_by: "1/4 of the installed memory".into(),
+        base_page_bytes: PageSize::BASE_4K,
+        huge_page_bytes: PageSize::PMD_2M,
+        points: points(),
+        unavailable: vec![Unavailable {
+            pages: PageKind::Pool,
+            why: "`mmap MAP_HUGETLB` on 2.0 MiB of memory failed: Cannot allocate memory".into(),
+            next: "as root: echo 512 > nr_hugepages".into(),
+        }],
+        counter: Fact::Known("iTLB-load-misses, user mode".into()),
+        claimed: vec![ClaimedTlb {
+            level: 2,
+            side: TlbSide::Code,
+            page_bytes: vec![PageSize::BASE_4K],
+            entries: 64,
+            scaled_entries: Some(2048),
+        }],
+        judgement: Some(judgement()),
+    }
+}
+
+/// A saved run around jumps.
+pub(crate) fn bench(jumps: Jumps) -> Run {
+    let mut run = bench_of("text", "x-0001");
+    run.jumps = Some(jumps);
+    run
+}

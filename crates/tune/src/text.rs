@@ -1,0 +1,196 @@
+//! `bench text -- COMMAND`: a program with its code on base pages against the same with it on huge pages.
+//!
+//! The arms are those of `tune` for `text-huge`, all blocks spent on the one question. *Off* is the program
+//! with the files of its code as a plain start leaves them: dropped from the page cache and read back by an
+//! untimed start ([`crate::folios`], docs/decisions/020). *On* has them in huge folios. How much of their
+//! text is on huge pages is read from the kernel in both arms before the first block, and after each run of
+//! either how many huge pages of them there are.
+//!
+//! Which files those are the traced look says, the files of children among them, unless they are named.
+
+use crate::bench::{self, Setup};
+use crate::choose;
+use crate::look;
+use crate::output::{Baseline, NoBaseline};
+use crate::pair;
+use crate::request::Request;
+use crate::stop::Stop;
+use crate::world::{Arm, Event, Timing, World};
+use pagewise_judge::text::Sizes;
+use pagewise_model::Fact;
+use pagewise_model::look::{Look, Traced};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Dose, FileKind, HugeFile, Settings};
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::text_trial::{FileInArms, LeftFile, OFF, ON, TextTrial};
+use pagewise_remedy::code_files;
+use pagewise_remedy::warmth::TextNow;
+use pagewise_trial::Kind;
+
+/// The remedy.
+const REMEDY: &str = "text-huge";
+
+/// A program whose code is tried on huge pages.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// Conditions and command.
+    pub request: &'a Request,
+    /// Pairs to run.
+    pub pairs: u32,
+    /// The files; without any those of the traced look.
+    pub files: Vec<HugeFile>,
+}
+
+/// The program in both arms.
+struct Arms {
+    off: Arm,
+    on: Arm,
+    dose: Dose,
+    files: Vec<HugeFile>,
+    left: Vec<LeftFile>,
+}
+
+impl Subject<'_> {
+    /// Runs the experiment. What is known is in the run whatever happens.
+    pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
+        let run = self.request.empty_run(RunKind::Bench, &self.request.command);
+        pair::filled(run, world, |run, world| self.fill(run, world))
+    }
+
+    fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
+        let machine = world.machine();
+        run.machine = Some(machine.clone());
+        world.tell(&Event::Stage("unit prices of this machine"));
+        run.prices = Some(world.prices()?);
+        world.tell(&Event::Stage("traced look"));
+        let (traced, said) = world.traced()?;
+        let notes = look::rerun(self.request, &traced, said)?;
+        run.warnings.extend(notes);
+        let arms = match self.arms(&traced, &machine) {
+            Ok(arms) => arms,
+            Err(why) => {
+                run.outcome = Some(Outcome::NothingToGain { why });
+                return Ok(());
+            }
+        };
+        self.compare(run, traced, &arms, world)
+    }
+
+    /// The arms, or why there is none with code on huge pages.
+    fn arms(&self, traced: &Fact<Traced>, machine: &Machine) -> Result<Arms, String> {
+        let (files, left) = if self.files.is_empty() {
+            found(traced, machine)?
+        } else {
+            (self.files.clone(), Vec::new())
+        };
+        let settings = Settings { huge_files: files.clone(), ..Settings::default() };
+        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+        let parameter = paths.join(&HugeFile::SEPARATOR.to_string());
+        let dose = Dose { remedy: REMEDY.to_owned(), parameter, settings };
+        let on = choose::arm(self.request, std::slice::from_ref(&dose));
+        let on = Arm { name: ON.to_owned(), ..on };
+        let off = Arm { natural_files: paths, ..Arm::unchanged(OFF, &self.request.command) };
+        Ok(Arms { off, on, dose, files, left })
+    }
+
+    fn compare(
+        &self,
+        run: &mut Run,
+        traced: Fact<Traced>,
+        arms: &Arms,
+        world: &mut dyn World,
+    ) -> Result<(), Stop> {
+        world.tell(&Event::Stage("timed look"));
+        let limits = look::first_limits(&traced);
+        let timed = look::time(world, &arms.off, self.request.ignore_failure, limits)?;
+        let off_text = world.text_on_huge_pages(&arms.files);
+        let timing = Timing { fresh: look::conditioned(&timed.runs), observed: true, limits };
+        let observed = world.timed(&arms.off, &timing)?;
+        let faults = Fact::missing("not part of a trial of code on huge pages");
+        let (samples, off_walks) = (observed.samples, observed.walks);
+        let look = Look { runs: timed.runs, traced, samples, walks: off_walks.clone(), faults };
+        let limits = look::limits(&look);
+        world.tell(&Event::Stage("comparing outputs"));
+        let first = world.captured(&arms.off, &limits)?;
+        let base = match Baseline::of(&first, &world.captured(&arms.off, &limits)?) {
+            Ok(base) => base,
+            Err(why @ NoBaseline::Missing { .. }) => return Err(Stop::Output(why.to_string())),
+            Err(why @ NoBaseline::Endings(..)) => {
+                run.outcome = Some(Outcome::CannotTell { why: why.to_string() });
+                return Ok(());
+            }
+        };
+        let check = bench::check(world, &base, &arms.on, &limits)?;
+        let on_text = world.text_on_huge_pages(&arms.files);
+        let on_walks = match &off_walks {
+            Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.walks,
+            Fact::Known(_) => Fact::missing("the arm could not be run as it should"),
+            Fact::Missing(why) => Fact::missing(why.as_str()),
+        };
+        let files = in_arms(&arms.files, &off_text, &on_text);
+        let (pairs, left) = (self.pairs, arms.left.clone());
+        run.text_trial = Some(TextTrial { pairs, files, left, off_walks, on_walks });
+        let setup = Setup {
+            request: self.request,
+            kind: Kind::Direct,
+            plain: arms.off.clone(),
+            arms: vec![arms.on.clone()],
+            doses: vec![vec![arms.dose.clone()]],
+            look: &look,
+            cost_ns: timed.cost_ns,
+            limits,
+            prices: run.prices.as_ref(),
+            base: Some(&base),
+            checks: vec![check],
+            pairs: Some(self.pairs),
+        };
+        let tried = bench::experiment(setup, world);
+        run.output_checks = tried.checks;
+        run.look = Some(look);
+        let outcome = pair::outcome(&tried.experiment);
+        if matches!(outcome, Outcome::Proven { .. }) {
+            let doses = std::slice::from_ref(&arms.dose);
+            run.receipt = Some(pagewise_remedy::receipt::write(doses, &self.request.start()));
+        }
+        run.outcome = Some(outcome);
+        run.experiment = Some(tried.experiment);
+        Ok(())
+    }
+}
+
+/// What the kernel showed of each file in both arms: how much of its text is on huge pages, and of how much.
+fn in_arms(files: &[HugeFile], off: &[TextNow], on: &[TextNow]) -> Vec<FileInArms> {
+    let all = files.iter().zip(off).zip(on);
+    all.map(|((file, off), on)| FileInArms {
+        path: file.path.clone(),
+        text_bytes: on.text_bytes,
+        off_huge_bytes: off.huge_bytes,
+        on_huge_bytes: on.huge_bytes,
+    })
+    .collect()
+}
+
+/// Files of the traced program's code, and why the others stay as they are.
+fn found(
+    traced: &Fact<Traced>,
+    machine: &Machine,
+) -> Result<(Vec<HugeFile>, Vec<LeftFile>), String> {
+    let traced = match traced {
+        Fact::Known(traced) => traced,
+        Fact::Missing(why) => {
+            return Err(format!("the files of its code could not be looked at: {why}"));
+        }
+    };
+    let huge = machine.huge_page_bytes.known().ok_or("this machine has no huge pages")?;
+    let sizes = Sizes { base: machine.base_page_bytes, huge: *huge };
+    let (paths, left) = code_files(&traced.files, sizes);
+    let left: Vec<LeftFile> = left.into_iter().map(|(path, why)| LeftFile { path, why }).collect();
+    if paths.is_empty() {
+        let first = left.first().map(|file| format!("{}: {}", file.path, file.why));
+        return Err(first.unwrap_or_else(|| {
+            "no file of its code is mapped as large as a huge page".to_owned()
+        }));
+    }
+    let file = |path| HugeFile { path, kind: FileKind::Code };
+    Ok((paths.into_iter().map(file).collect(), left))
+}
