@@ -28,12 +28,12 @@ is written, closed to writing, then executed; every sample is a fresh mapping
 whose page size the kernel has shown, and whose sum shows that all of it ran.
 
 With a command, the program is run with its code on base pages (off: its files
-dropped from the page cache and read back by a plain start) against the same with
-it on huge pages (on: pagewise run --with text-huge), in random order; how much
-of the text is on huge pages is read from the kernel in both.
+dropped from the page cache and read back by a plain start) against the same
+with it on huge pages (on: pagewise run --with text-huge), in random order; how
+much of the text is on huge pages is read from the kernel in both.
 
-Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured, cannot tell,
-or another experiment runs, 126 cannot be executed, 127 not found, 130
+Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured, cannot
+tell, or another experiment runs, 126 cannot be executed, 127 not found, 130
 interrupted: what is known by then is printed.")]
 pub(crate) struct BenchText {
     /// The short form: code up to 64M, coarser steps, at most 18 s
