@@ -15,12 +15,15 @@ use pagewise_model::walk::Order;
 
 /// All accounts; none without prices.
 pub(super) fn accounts(readings: &Readings, refusals: &[Refusal]) -> Vec<Account> {
-    let Some(prices) = Prices::of(readings) else { return Vec::new() };
     let page = readings.base_page_bytes.bytes();
     let is_whole = |at: usize| !refusals.iter().any(|refusal| refusal.point == at);
     let explained = readings.points.iter().enumerate();
     let explained = explained.filter(|(at, point)| point.cell.threads == 1 && is_whole(*at));
-    explained.filter_map(|(at, point)| account(at, point, &prices, page)).collect()
+    let priced = |(at, point): (usize, &Point)| {
+        let prices = Prices::of(readings, point.cell.block_bytes)?;
+        account(at, point, &prices, page)
+    };
+    explained.filter_map(priced).collect()
 }
 
 fn account(at: usize, point: &Point, prices: &Prices, page: u64) -> Option<Account> {

@@ -1,9 +1,10 @@
 //! Prices out of the cells that were read for them, before all others and over another file.
 //!
-//! The time of a block is a cost for the block and one for each of its bytes: two sizes of blocks give
-//! both. A second pass through a mapping has no faults: what the first took more is theirs. A populated
-//! mapping takes more to set up than one on demand: that is mapping its pages; what its tear-down takes is
-//! unmapping them. Reading into fresh memory takes more than into the same buffer: that is its faults.
+//! The time of a block is a cost for the block and one for each of its bytes: the two sizes of blocks that
+//! were read next to its own give both, since bytes get cheaper the more of them are near one another. A
+//! second pass through a mapping has no faults: what the first took more is theirs. A populated mapping takes
+//! more to set up than one on demand: that is mapping its pages; what its tear-down takes is unmapping
+//! them. Reading into fresh memory takes more than into the same buffer: that is its faults.
 //!
 //! At random a block costs more the larger the span is that it may lie in: of its first lines, its translation
 //! and what the kernel keeps of its pages, caches and TLBs hold a share that falls as one over the span, if
@@ -99,9 +100,10 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// The prices of a run; none where cells for them are missing.
-    pub(super) fn of(readings: &Readings) -> Option<Self> {
-        let source = Cells { all: &readings.prices, page: readings.base_page_bytes.bytes() };
+    /// The prices of a run for blocks of a size; none where cells for them are missing.
+    pub(super) fn of(readings: &Readings, block: Bytes) -> Option<Self> {
+        let page = readings.base_page_bytes.bytes();
+        let source = Cells { all: &readings.prices, page, block };
         let read = |set: fn(&Sample) -> f64| source.each(Arm::Pread, Order::Sequential, set);
         let open = read(|s| (s.set_up_ns + s.tear_down_ns).0 as f64)?;
         let set_up = |arm| source.each(arm, Order::Sequential, |s| s.set_up_ns.0 as f64);
@@ -133,6 +135,8 @@ impl Prices {
 struct Cells<'a> {
     all: &'a [Point],
     page: u64,
+    /// For which prices are wanted.
+    block: Bytes,
 }
 
 impl Cells<'_> {
@@ -180,7 +184,7 @@ impl Cells<'_> {
         self.find(arm, order, false).filter(move |point| point.cell.span_bytes == span)
     }
 
-    /// The line through the two sizes of blocks, of the pass with this number.
+    /// The line through the two sizes of blocks next to the wanted one, of the pass with this number.
     fn line(&self, arm: Arm, place: (Order, Bytes), pass: usize) -> Option<Line> {
         let time = |point: &Point| {
             let of = |s: &Sample| s.pass_ns.get(pass).map(|ns| ns.0 as f64);
@@ -189,7 +193,9 @@ impl Cells<'_> {
         };
         let mut times: Vec<(Bytes, f64)> = self.over(arm, place).filter_map(time).collect();
         times.sort_by_key(|(block, _)| *block);
-        let ((small, of_small), (large, of_large)) = (*times.first()?, *times.last()?);
+        let is_around = |pair: &&[(Bytes, f64)]| self.block <= pair[1].0;
+        let around = times.windows(2).find(is_around).or_else(|| times.windows(2).last())?;
+        let ((small, of_small), (large, of_large)) = (around[0], around[1]);
         if small == large {
             return None;
         }

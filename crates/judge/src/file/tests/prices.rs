@@ -13,6 +13,7 @@ use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Fact, Nanos};
 
 const PAGE: u64 = 4096;
+const BLOCK: Bytes = Bytes::kib(8);
 /// Spans of the prices.
 const WHOLE: Bytes = Bytes::mib(64);
 const QUARTER: (Order, Bytes) = (Order::Random, Bytes::mib(16));
@@ -108,7 +109,7 @@ fn is_near(found: f64, known: f64) -> bool {
 
 #[test]
 fn known_prices_are_found_again() {
-    let found = Prices::of(&with_prices(Vec::new())).unwrap();
+    let found = Prices::of(&with_prices(Vec::new()), BLOCK).unwrap();
     let (sequential, random) = (found.by(Order::Sequential, WHOLE), found.by(Order::Random, WHOLE));
     let factor = factor(Order::Random, WHOLE);
     let pairs = [
@@ -134,7 +135,7 @@ fn known_prices_are_found_again() {
 
 #[test]
 fn without_cells_there_are_no_prices() {
-    assert_eq!(Prices::of(&readings(Vec::new())), None);
+    assert_eq!(Prices::of(&readings(Vec::new()), BLOCK), None);
     let mut none = with_prices(vec![priced(cell(Arm::Read))]);
     none.prices.retain(|point| point.cell.arm != Arm::Place);
     assert_eq!(judge(&none).accounts, []);
@@ -177,7 +178,7 @@ fn a_block_at_random_has_the_price_of_its_span() {
         assert!(account.explained_share() > 0.99, "{account:?}");
     }
     // Of a smaller span than those that were read nothing is concluded.
-    let prices = Prices::of(&with_prices(Vec::new())).unwrap();
+    let prices = Prices::of(&with_prices(Vec::new()), BLOCK).unwrap();
     let [small, least] = [Bytes::kib(64), QUARTER.1].map(|span| prices.by(Order::Random, span));
     assert_eq!(small, least);
 }
@@ -194,10 +195,39 @@ fn what_a_call_costs_more_at_random_is_reaching_the_block() {
 }
 
 #[test]
+fn bytes_have_the_price_of_blocks_of_about_their_size() {
+    let sizes = [4, 16, 64].map(Bytes::kib);
+    // Beyond the middle a byte costs half as much.
+    let per_block = |block: Bytes| {
+        let near = block.0.min(sizes[1].0) as f64;
+        CALL.block + CALL.byte * (near + (block.0 as f64 - near) / 2.0)
+    };
+    let mut all = with_prices(Vec::new());
+    all.prices.retain(|point| point.cell.arm != Arm::Pread || point.cell.fresh);
+    for (order, span_bytes) in [(Order::Sequential, WHOLE), (Order::Random, WHOLE), QUARTER] {
+        for block_bytes in sizes {
+            let whole =
+                Cell { part: Part::Prices, order, block_bytes, span_bytes, ..cell(Arm::Pread) };
+            let mut point = priced(whole);
+            let pass = Nanos((whole.blocks() as f64 * per_block(block_bytes)) as u64);
+            point.samples.iter_mut().for_each(|sample| sample.pass_ns = vec![pass]);
+            all.prices.push(point);
+        }
+    }
+    for kib in [1, 4, 8, 16, 32, 64, 128] {
+        let block = Bytes::kib(kib);
+        let Line { block: fixed, byte } =
+            Prices::of(&all, block).unwrap().by(Order::Sequential, WHOLE).call;
+        let found = fixed + byte * block.0 as f64;
+        assert!(is_near(found, per_block(block)), "{block}: {found}");
+    }
+}
+
+#[test]
 fn one_span_alone_is_the_price_of_all() {
     let mut all = with_prices(Vec::new());
     all.prices.retain(|point| point.cell.span_bytes == WHOLE);
-    let prices = Prices::of(&all).unwrap();
+    let prices = Prices::of(&all, BLOCK).unwrap();
     let [near, far] = [16, 4096].map(|mib| prices.by(Order::Random, Bytes::mib(mib)));
     assert_eq!(near, far);
 }
