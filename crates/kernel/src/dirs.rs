@@ -104,6 +104,18 @@ pub fn state_dir() -> Result<PathBuf, DirError> {
     from_environment(&STATE)
 }
 
+/// The state directory where there is one, for who only looks whether something was left there: nothing
+/// is made.
+///
+/// # Errors
+/// It is not the owner's alone.
+pub fn found_state_dir() -> Result<Option<PathBuf>, DirError> {
+    match base_from_environment(&STATE) {
+        Some(base) => found(&STATE, base.join("pagewise")),
+        None => Ok(None),
+    }
+}
+
 /// The cache directory, made if it does not exist.
 pub fn cache_dir() -> Result<PathBuf, DirError> {
     from_environment(&CACHE)
@@ -125,10 +137,14 @@ pub fn links_dir(name: &str) -> Result<PathBuf, DirError> {
 }
 
 fn from_environment(kind: &Kind) -> Result<PathBuf, DirError> {
-    match base(kind, std::env::var_os(kind.variable), std::env::var_os("HOME")) {
+    match base_from_environment(kind) {
         Some(base) => make(kind, &base),
         None => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
     }
+}
+
+fn base_from_environment(kind: &Kind) -> Option<PathBuf> {
+    base(kind, std::env::var_os(kind.variable), std::env::var_os("HOME"))
 }
 
 /// The directory in which ours lies; relative paths are ignored, as the specification says.
@@ -155,11 +171,22 @@ fn own(kind: &Kind, path: PathBuf) -> Result<PathBuf, DirError> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
         other => other.map_err(fail("mkdir"))?,
     }
-    let found = path.symlink_metadata().map_err(fail("stat"))?;
+    let gone = fail("stat");
+    found(kind, path)?.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))
+}
+
+/// The directory of this path where there is one: the owner's alone, or an error.
+fn found(kind: &Kind, path: PathBuf) -> Result<Option<PathBuf>, DirError> {
+    let (what, variable) = (kind.what, kind.variable);
+    let found = match path.symlink_metadata() {
+        Ok(found) => found,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(DirError::Io { what, call: "stat", path, variable, source }),
+    };
     let owner = (found.uid(), rustix::process::geteuid().as_raw());
     match objection(found.is_dir(), owner, found.mode()) {
-        Some(why) => Err(DirError::Unsafe { what: kind.what, path, variable: kind.variable, why }),
-        None => Ok(path),
+        Some(why) => Err(DirError::Unsafe { what, path, variable, why }),
+        None => Ok(Some(path)),
     }
 }
 
@@ -194,8 +221,11 @@ mod tests {
     fn made_for_the_owner_alone_and_found_again() {
         let dir = tempfile::tempdir().unwrap();
         let parent = dir.path().join("a/b");
+        assert_eq!(found(&STATE, parent.join("pagewise")).unwrap(), None);
+        assert!(!parent.exists(), "looking makes nothing");
         let path = make(&STATE, &parent).unwrap();
         assert_eq!(path, parent.join("pagewise"));
+        assert_eq!(found(&STATE, path.clone()).unwrap(), Some(path.clone()));
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
         assert_eq!(make(&STATE, &parent).unwrap(), path);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();

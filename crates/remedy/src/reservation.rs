@@ -226,7 +226,7 @@ fn settle(path: &Path, record: &Record) -> Result<u64, String> {
 /// of it, if there was something.
 #[must_use]
 pub fn repair() -> Option<String> {
-    repair_by(&dirs::state_dir().ok()?.join(NAME), ExperimentLock::acquire)
+    repair_by(&dirs::found_state_dir().ok()??.join(NAME), ExperimentLock::acquire)
 }
 
 fn repair_by<L, E>(path: &Path, lock: impl FnOnce() -> Result<L, E>) -> Option<String> {
