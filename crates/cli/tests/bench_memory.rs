@@ -5,6 +5,7 @@
 mod helper;
 
 use helper::{Place, experiment, interrupted, only_turn, said};
+use pagewise_model::Fact;
 use pagewise_model::first_touch::Way;
 use pagewise_model::run::Run;
 use std::process::Command;
@@ -41,4 +42,18 @@ fn what_is_known_is_told_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
     let _done = interrupted(|| bench(&place, &["--repeats=1000"]), "1000 fresh mappings");
+}
+
+#[test]
+fn memory_that_is_short_is_enough_to_know() {
+    const TEST: &str = "memory_that_is_short_is_enough_to_know";
+    let _turn = only_turn();
+    let place = Place::new();
+    let words = ["bench", "memory", "--only=pressure", "--json"];
+    let Some(done) = experiment(|| place.pagewise(&words)) else { return };
+    let touches = Run::from_json(&done.stdout).unwrap().first_touch.unwrap();
+    if let Fact::Missing(why) = &touches.pressure {
+        return println!("SKIP {TEST}: {why}");
+    }
+    assert_eq!((touches.points.len(), done.status.code()), (0, Some(0)), "{}", said(&done.stderr));
 }

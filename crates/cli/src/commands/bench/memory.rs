@@ -5,7 +5,6 @@ use crate::args::BenchMemory;
 use crate::failure::Failure;
 use pagewise_measure::Progress;
 use pagewise_measure::first_touch::{self, Asked, Plan};
-use pagewise_model::Fact;
 use pagewise_model::first_touch::{FirstTouch, Point};
 use std::process::ExitCode;
 
@@ -56,7 +55,8 @@ fn announcement(plan: &Plan, repeats: u32) -> String {
 
 /// Whether anything is known.
 fn is_any(touches: &FirstTouch) -> bool {
-    matches!(touches.split, Fact::Known(_)) || touches.points.iter().any(|p| !p.samples.is_empty())
+    let beside = touches.split.known().is_some() || touches.pressure.known().is_some();
+    beside || touches.points.iter().any(|p| !p.samples.is_empty())
 }
 
 #[cfg(test)]
