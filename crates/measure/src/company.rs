@@ -112,14 +112,27 @@ impl<'a, P> Course<'a, P> {
     }
 }
 
-/// Why a point is left alone from now on. On which `page` it is stays known where `is_first` says that
-/// a sample has shown it.
-pub(crate) fn refusal<T>(error: &PriceError, is_first: bool, page: &mut Fact<T>) -> Option<String> {
-    let reason = error.to_string();
-    if is_first {
-        *page = Fact::missing(reason.clone());
+/// Notes what came of a mapping of a point: a sample and on which `page` it was, or why the point is left
+/// alone from now on. On which page it is stays known where a sample has shown it.
+pub(crate) fn note<S, T>(
+    taken: Result<(S, Fact<T>), PriceError>,
+    samples: &mut Vec<S>,
+    page: &mut Fact<T>,
+    refused: &mut Option<String>,
+) {
+    match taken {
+        Ok((sample, found)) => {
+            samples.push(sample);
+            *page = found;
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            if samples.is_empty() {
+                *page = Fact::missing(reason.clone());
+            }
+            *refused = Some(reason);
+        }
     }
-    Some(reason)
 }
 
 #[cfg(test)]
@@ -151,11 +164,14 @@ mod tests {
 
     #[test]
     fn a_page_that_a_sample_has_shown_stays_known() {
-        let error = PriceError::Unavailable("gone".into());
-        let mut page = Fact::Known(4096);
-        assert_eq!(refusal(&error, false, &mut page), Some(error.to_string()));
-        assert_eq!(page, Fact::Known(4096));
-        refusal(&error, true, &mut page);
-        assert_eq!(page, Fact::missing(error.to_string()));
+        let gone = || PriceError::Unavailable("gone".into());
+        let (mut samples, mut page, mut refused) = (Vec::new(), Fact::missing("not yet"), None);
+        note(Ok((7, Fact::Known(4096))), &mut samples, &mut page, &mut refused);
+        assert_eq!((&samples, &page, &refused), (&vec![7], &Fact::Known(4096), &None));
+        note(Err(gone()), &mut samples, &mut page, &mut refused);
+        assert_eq!(refused, Some(gone().to_string()));
+        assert_eq!((&samples, &page), (&vec![7], &Fact::Known(4096)));
+        note(Err(gone()), &mut Vec::<i32>::new(), &mut page, &mut refused);
+        assert_eq!(page, Fact::missing(gone().to_string()));
     }
 }

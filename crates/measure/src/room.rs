@@ -6,7 +6,7 @@ use pagewise_kernel::limits::{self, MemoryLimit};
 use pagewise_kernel::proc::meminfo;
 use pagewise_kernel::tlb;
 use pagewise_model::Bytes;
-use pagewise_model::walk::ClaimedTlb;
+use pagewise_model::walk::{ClaimedTlb, Unavailable};
 
 /// Share of the installed memory that the largest set may have.
 const SHARE: u64 = 4;
@@ -31,6 +31,15 @@ pub(crate) fn still_has(resident: Bytes) -> Result<(), PriceError> {
         return Err(PriceError::Unavailable(text));
     }
     Ok(())
+}
+
+/// That no point is left: why the first kind of page is missing, or else what does not fit.
+pub(crate) fn nothing(unavailable: &[Unavailable], what: &str, most: &MemoryLimit) -> PriceError {
+    let why = unavailable.first().map_or_else(
+        || format!("no {what} that was asked for fits into {}", most.bytes),
+        |missing| format!("{}: {}", missing.pages.name(), missing.why),
+    );
+    PriceError::Unavailable(format!("nothing to measure: {why}"))
 }
 
 /// What a CPU claims of its TLBs: on processors with cores of several kinds each answers for itself.

@@ -8,7 +8,8 @@
 //!
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 
-use pagewise_model::run::OutputCheck;
+use crate::stop::Stop;
+use pagewise_model::run::{Outcome, OutputCheck};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use sha2::{Digest as _, Sha256};
@@ -62,6 +63,20 @@ pub enum NoBaseline {
         /// Why.
         why: String,
     },
+}
+
+impl NoBaseline {
+    /// What follows: runs that end differently by themselves cannot be told apart; without a stream
+    /// nothing goes on.
+    ///
+    /// # Errors
+    /// The stop.
+    pub(crate) fn outcome(&self) -> Result<Outcome, Stop> {
+        match self {
+            Self::Endings(..) => Ok(Outcome::CannotTell { why: self.to_string() }),
+            Self::Missing { .. } => Err(Stop::Output(self.to_string())),
+        }
+    }
 }
 
 impl Stream {

@@ -6,7 +6,7 @@
 use crate::bench;
 use crate::choose;
 use crate::look;
-use crate::output::{Baseline, NoBaseline};
+use crate::output::Baseline;
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timing, World};
@@ -236,9 +236,8 @@ impl<'a> Session<'a> {
         }
         let base = match Baseline::of(&first, &second) {
             Ok(base) => base,
-            Err(why @ NoBaseline::Missing { .. }) => return Err(Stop::Output(why.to_string())),
-            Err(why @ NoBaseline::Endings(..)) => {
-                self.run.outcome = Some(Outcome::CannotTell { why: why.to_string() });
+            Err(why) => {
+                self.run.outcome = Some(why.outcome()?);
                 return Ok(Step::Done);
             }
         };

@@ -11,7 +11,7 @@
 use crate::bench::{self, Setup};
 use crate::choose;
 use crate::look;
-use crate::output::{Baseline, NoBaseline};
+use crate::output::Baseline;
 use crate::pair;
 use crate::request::Request;
 use crate::stop::Stop;
@@ -23,6 +23,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Dose, FileKind, HugeFile, Settings};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::text_trial::{FileInArms, LeftFile, OFF, ON, TextTrial};
+use pagewise_model::trial::Experiment;
 use pagewise_remedy::code_files;
 use pagewise_remedy::warmth::TextNow;
 use pagewise_trial::Kind;
@@ -114,9 +115,8 @@ impl Subject<'_> {
         let first = world.captured(&arms.off, &limits)?;
         let base = match Baseline::of(&first, &world.captured(&arms.off, &limits)?) {
             Ok(base) => base,
-            Err(why @ NoBaseline::Missing { .. }) => return Err(Stop::Output(why.to_string())),
-            Err(why @ NoBaseline::Endings(..)) => {
-                run.outcome = Some(Outcome::CannotTell { why: why.to_string() });
+            Err(why) => {
+                run.outcome = Some(why.outcome()?);
                 return Ok(());
             }
         };
@@ -147,14 +147,19 @@ impl Subject<'_> {
         let tried = bench::experiment(setup, world);
         run.output_checks = tried.checks;
         run.look = Some(look);
-        let outcome = pair::outcome(&tried.experiment);
+        self.conclude(run, tried.experiment, &arms.dose);
+        Ok(())
+    }
+
+    /// What the experiment says, with the receipt of what it proves.
+    fn conclude(&self, run: &mut Run, experiment: Experiment, dose: &Dose) {
+        let outcome = pair::outcome(&experiment);
         if matches!(outcome, Outcome::Proven { .. }) {
-            let doses = std::slice::from_ref(&arms.dose);
+            let doses = std::slice::from_ref(dose);
             run.receipt = Some(pagewise_remedy::receipt::write(doses, &self.request.start()));
         }
         run.outcome = Some(outcome);
-        run.experiment = Some(tried.experiment);
-        Ok(())
+        run.experiment = Some(experiment);
     }
 }
 

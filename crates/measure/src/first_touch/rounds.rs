@@ -9,7 +9,7 @@ use super::pressure;
 use super::split::Splits;
 use super::taken::Taken;
 use super::userfault;
-use crate::company::{Company, Course, refusal};
+use crate::company::{Company, Course, note};
 use crate::error::PriceError;
 use crate::pinned::on_cpu;
 use pagewise_kernel::{limits, machine};
@@ -116,16 +116,9 @@ impl<'a, 'c> Session<'a, 'c> {
         if point.refused.is_some() {
             return;
         }
-        match self.take(point) {
-            Ok(taken) => {
-                point.samples.push(taken.sample(repeat, self.course.taken()));
-                point.page_bytes = taken.page;
-            }
-            Err(error) => {
-                let is_first = point.samples.is_empty();
-                point.refused = refusal(&error, is_first, &mut point.page_bytes);
-            }
-        }
+        let taken =
+            self.take(point).map(|taken| (taken.sample(repeat, self.course.taken()), taken.page));
+        note(taken, &mut point.samples, &mut point.page_bytes, &mut point.refused);
     }
 
     fn take(&mut self, point: &Point) -> Result<Taken, PriceError> {

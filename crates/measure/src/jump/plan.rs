@@ -96,7 +96,7 @@ impl Plan {
             points.extend(more.filter(|point| !of_sizes.contains(point)));
         }
         if points.is_empty() {
-            return Err(nothing(&unavailable, &most));
+            return Err(room::nothing(&unavailable, "code of a size", &most));
         }
         Ok(Self { asked, points, unavailable, kinds, cpu, most })
     }
@@ -144,14 +144,6 @@ fn may_execute(kinds: Kinds) -> Result<(), PriceError> {
     let region = kinds.map(PageKind::Base, Bytes(kinds.base().bytes()))?;
     let refused = |e| PriceError::Unavailable(format!("generated code may not be executed: {e}"));
     Chain::write(region, vec![0]).map(drop).map_err(refused)
-}
-
-fn nothing(unavailable: &[Unavailable], most: &MemoryLimit) -> PriceError {
-    let why = unavailable.first().map_or_else(
-        || format!("no code of a size that was asked for fits into {}", most.bytes),
-        |missing| format!("{}: {}", missing.pages.name(), missing.why),
-    );
-    PriceError::Unavailable(format!("nothing to measure: {why}"))
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

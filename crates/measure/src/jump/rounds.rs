@@ -3,7 +3,7 @@
 use super::misses;
 use super::once::{self, Job, Taken};
 use super::plan::Plan;
-use crate::company::{Company, Course, refusal};
+use crate::company::{Company, Course, note};
 use crate::error::PriceError;
 use crate::pinned::on_cpu;
 use crate::room;
@@ -52,23 +52,13 @@ impl Session<'_, '_> {
         if point.refused.is_some() {
             return;
         }
-        match self.take(point) {
-            Ok(Taken { jump_ns, within_share, misses, page }) => {
-                point.page_bytes = Fact::Known(page);
-                let (place, misses_per_1000_instructions) = (self.course.taken(), misses);
-                point.samples.push(Sample {
-                    repeat,
-                    place,
-                    jump_ns,
-                    within_share,
-                    misses_per_1000_instructions,
-                });
-            }
-            Err(error) => {
-                let is_first = point.samples.is_empty();
-                point.refused = refusal(&error, is_first, &mut point.page_bytes);
-            }
-        }
+        let taken = self.take(point).map(|Taken { jump_ns, within_share, misses, page }| {
+            let (place, misses_per_1000_instructions) = (self.course.taken(), misses);
+            let sample =
+                Sample { repeat, place, jump_ns, within_share, misses_per_1000_instructions };
+            (sample, Fact::Known(page))
+        });
+        note(taken, &mut point.samples, &mut point.page_bytes, &mut point.refused);
     }
 
     fn take(&mut self, point: &Point) -> Result<Taken, PriceError> {

@@ -2,7 +2,7 @@
 
 use super::once::{self, Job, Taken};
 use super::plan::Plan;
-use crate::company::{Company, Course, refusal};
+use crate::company::{Company, Course, note};
 use crate::error::PriceError;
 use crate::pinned::on_cpu;
 use pagewise_model::Fact;
@@ -48,18 +48,12 @@ impl Session<'_, '_> {
         if point.refused.is_some() {
             return;
         }
-        match self.take(point) {
-            Ok(taken) => {
-                let Taken { call_ns, release_ns, within_share, page } = taken;
-                point.page_bytes = Fact::Known(page);
-                let place = self.course.taken();
-                point.samples.push(Sample { repeat, place, call_ns, release_ns, within_share });
-            }
-            Err(error) => {
-                let is_first = point.samples.is_empty();
-                point.refused = refusal(&error, is_first, &mut point.page_bytes);
-            }
-        }
+        let taken = self.take(point).map(|taken| {
+            let Taken { call_ns, release_ns, within_share, page } = taken;
+            let place = self.course.taken();
+            (Sample { repeat, place, call_ns, release_ns, within_share }, Fact::Known(page))
+        });
+        note(taken, &mut point.samples, &mut point.page_bytes, &mut point.refused);
     }
 
     fn take(&self, point: &Point) -> Result<Taken, PriceError> {

@@ -93,11 +93,7 @@ impl Plan {
             points.extend(grid::lines(&asked, kinds, most.bytes));
         }
         if cpus.is_empty() || (points.is_empty() && !asked.parts.bandwidth) {
-            let why = unavailable.first().map_or_else(
-                || format!("no set that was asked for fits into {}", most.bytes),
-                |missing| format!("{}: {}", missing.pages.name(), missing.why),
-            );
-            return Err(PriceError::Unavailable(format!("nothing to measure: {why}")));
+            return Err(room::nothing(&unavailable, "set", &most));
         }
         let caches = caches(cpus.first().copied().unwrap_or(0));
         Ok(Self { asked, points, unavailable, kinds, cpus, caches, most })

@@ -4,7 +4,7 @@ use super::bandwidth;
 use super::layout::Layout;
 use super::once::{self, Job, Taken};
 use super::plan::Plan;
-use crate::company::{Company, Course, refusal};
+use crate::company::{Company, Course, note};
 use crate::error::PriceError;
 use crate::pinned::on_cpu;
 use crate::room;
@@ -64,18 +64,11 @@ impl Session<'_, '_> {
         if point.refused.is_some() {
             return;
         }
-        match self.walk(point) {
-            Ok(taken) => {
-                point.page_bytes = Fact::Known(taken.page);
-                let (load_ns, within_share) = (taken.load_ns, taken.within_share);
-                let place = self.course.taken();
-                point.samples.push(Sample { repeat, place, load_ns, within_share });
-            }
-            Err(error) => {
-                let is_first = point.samples.is_empty();
-                point.refused = refusal(&error, is_first, &mut point.page_bytes);
-            }
-        }
+        let taken = self.walk(point).map(|Taken { load_ns, within_share, page }| {
+            let place = self.course.taken();
+            (Sample { repeat, place, load_ns, within_share }, Fact::Known(page))
+        });
+        note(taken, &mut point.samples, &mut point.page_bytes, &mut point.refused);
     }
 
     fn walk(&mut self, point: &Point) -> Result<Taken, PriceError> {

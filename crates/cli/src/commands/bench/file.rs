@@ -1,7 +1,7 @@
 //! `pagewise bench file`
 
-use super::once_each;
 use super::sitting::{Conduct, Start};
+use super::{chosen, once_each};
 use crate::args::BenchFile;
 use crate::commands::experiment::own_exe;
 use crate::failure::Failure;
@@ -66,15 +66,6 @@ fn asked(args: &BenchFile, seed: u64) -> Result<Asked, Failure> {
         quick: args.quick,
         seed,
     })
-}
-
-/// What was typed, each once, or else what is usual.
-fn chosen<W: Copy + Into<T>, T: Ord>(typed: &[W], usual: Vec<T>) -> Vec<T> {
-    if typed.is_empty() {
-        usual
-    } else {
-        once_each(typed.iter().map(|word| (*word).into()).collect())
-    }
 }
 
 fn check(blocks: &[Bytes]) -> Result<(), Failure> {

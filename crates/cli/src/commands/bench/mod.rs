@@ -50,3 +50,12 @@ pub(super) fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all.dedup();
     all
 }
+
+/// What was typed, each once, or else what is usual.
+fn chosen<W: Copy + Into<T>, T: Ord>(typed: &[W], usual: Vec<T>) -> Vec<T> {
+    if typed.is_empty() {
+        usual
+    } else {
+        once_each(typed.iter().map(|word| (*word).into()).collect())
+    }
+}

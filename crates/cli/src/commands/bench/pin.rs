@@ -1,7 +1,7 @@
 //! `pagewise bench pin`
 
 use super::sitting::{Start, unfit};
-use super::{once_each, result};
+use super::{chosen, once_each, result};
 use crate::args::BenchPin;
 use crate::failure::Failure;
 use pagewise_measure::Progress;
@@ -35,14 +35,8 @@ pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
 
 /// From what was typed to what is asked of the machine.
 fn asked(args: &BenchPin, seed: u64) -> Result<Asked, Failure> {
-    let mut ways: Vec<Way> = args.only.iter().map(|word| (*word).into()).collect();
-    if ways.is_empty() {
-        ways = Way::ALL.into_iter().filter(|way| way.pins()).collect();
-    }
-    let mut kinds: Vec<PageKind> = args.pages.iter().map(|word| (*word).into()).collect();
-    if kinds.is_empty() {
-        kinds = vec![PageKind::Base, PageKind::Thp, PageKind::Pool];
-    }
+    let ways = Way::ALL.into_iter().filter(|way| way.pins()).collect();
+    let kinds = vec![PageKind::Base, PageKind::Thp, PageKind::Pool];
     let mut sizes = args.size.clone();
     if sizes.is_empty() {
         let step = if args.quick { 4 } else { 2 };
@@ -57,8 +51,8 @@ fn asked(args: &BenchPin, seed: u64) -> Result<Asked, Failure> {
     }
     let (repeats, quick) = (args.repeats, args.quick);
     Ok(Asked {
-        ways: once_each(ways),
-        kinds: once_each(kinds),
+        ways: chosen(&args.only, ways),
+        kinds: chosen(&args.pages, kinds),
         sizes: once_each(sizes),
         repeats,
         quick,

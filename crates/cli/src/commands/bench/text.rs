@@ -1,7 +1,7 @@
 //! `pagewise bench text`: generated code on this machine, or with a command a program's own.
 
 use super::sitting::{Start, unfit};
-use super::{once_each, program, result};
+use super::{chosen, program, result};
 use crate::args::{BenchText, CodePart};
 use crate::failure::Failure;
 use pagewise_measure::Progress;
@@ -49,21 +49,13 @@ fn asked(args: &BenchText, seed: u64) -> Result<Asked, Failure> {
         };
         return Err(Failure::usage(why).with_help("sizes such as 64K, 8M or 256M, in order"));
     }
-    let mut kinds: Vec<PageKind> = args.pages.iter().map(|word| (*word).into()).collect();
-    if kinds.is_empty() {
-        kinds = vec![PageKind::Base, PageKind::Thp];
-    }
-    let mut orders: Vec<Order> = args.order.iter().map(|word| (*word).into()).collect();
-    if orders.is_empty() {
-        orders = Order::ALL.to_vec();
-    }
     let part = |part| args.only.is_empty() || args.only.contains(&part);
     let parts = Parts { sizes: part(CodePart::Sizes), knees: part(CodePart::Knees) };
     let (repeats, quick) = (args.repeats, args.quick);
     Ok(Asked {
         parts,
-        kinds: once_each(kinds),
-        orders: once_each(orders),
+        kinds: chosen(&args.pages, vec![PageKind::Base, PageKind::Thp]),
+        orders: chosen(&args.order, Order::ALL.to_vec()),
         smallest,
         largest,
         repeats,

@@ -1,7 +1,7 @@
 //! `pagewise bench tlb`
 
 use super::sitting::{Start, unfit};
-use super::{once_each, result};
+use super::{chosen, once_each, result};
 use crate::args::{BenchTlb, WalkPart};
 use crate::failure::Failure;
 use pagewise_measure::Progress;
@@ -42,15 +42,8 @@ fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
     let npads = or(args.npad.clone(), npads);
     let (smallest, largest) = (args.smallest.unwrap_or(smallest), args.largest.unwrap_or(largest));
     check(&npads, smallest, largest)?;
-    let mut kinds: Vec<PageKind> = args.pages.iter().map(|word| (*word).into()).collect();
-    if kinds.is_empty() {
-        kinds = PageKind::ALL.to_vec();
-    }
-    let mut orders: Vec<Order> = args.order.iter().map(|word| (*word).into()).collect();
-    if orders.is_empty() {
-        orders.push(Order::Random);
-        orders.extend((!args.quick).then_some(Order::Sequential));
-    }
+    let mut orders = vec![Order::Random];
+    orders.extend((!args.quick).then_some(Order::Sequential));
     let part = |part| args.only.is_empty() || args.only.contains(&part);
     let parts = Parts {
         lists: part(WalkPart::Lists),
@@ -60,8 +53,8 @@ fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
     let (repeats, quick) = (args.repeats, args.quick);
     Ok(Asked {
         parts,
-        kinds: once_each(kinds),
-        orders: once_each(orders),
+        kinds: chosen(&args.pages, PageKind::ALL.to_vec()),
+        orders: chosen(&args.order, orders),
         npads: once_each(npads),
         smallest,
         largest,
