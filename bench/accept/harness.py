@@ -229,7 +229,18 @@ def scratch(root=None):
     try:
         yield path
     finally:
+        # A script that is ended in the middle leaves servers that still write there.
+        end_marked(str(path), 5)
+        remove(path)
+
+
+def remove(path):
+    """Removes a directory in which something that was killed may be writing for a moment yet."""
+    for _ in range(50):
         shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
+        time.sleep(0.1)
 
 
 class Ran:
@@ -243,6 +254,18 @@ class Ran:
         """The last line of standard error, shortened."""
         lines = [line for line in self.err.splitlines() if line.strip()]
         return lines[-1][:160] if lines else ""
+
+
+def end_group(child):
+    """Ends a child and its process group, by force where a signal is not enough; what it had said."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.communicate(timeout=10)
+    # Somebody else holds its pipes.
+    child.wait()
+    return "", ""
 
 
 def run(argv, limit, **options):
@@ -263,14 +286,9 @@ def run(argv, limit, **options):
         out, err = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         late = True
-        os.killpg(child.pid, signal.SIGTERM)
-        try:
-            out, err = child.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            out, err = child.communicate()
+        out, err = end_group(child)
     except BaseException:
-        os.killpg(child.pid, signal.SIGTERM)
+        end_group(child)
         raise
     return Ran(child.returncode, out, err, time.perf_counter() - start, late)
 
