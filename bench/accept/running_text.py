@@ -25,10 +25,10 @@ def digest(path):
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def text_of(pid, path, right="x"):
-    """Mappings of a file in a process, executable ones or those with another right: first and last address,
-    offset; bytes mapped huge."""
-    ranges, huge, ours = [], 0, False
+def mappings(pid, path, right="x"):
+    """Mappings of a file in a process, executable ones or those with another right: first and last address and
+    offset, and what smaps counts of each in bytes."""
+    found, ours = [], False
     with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as file:
         for line in file:
             words = line.split()
@@ -36,10 +36,16 @@ def text_of(pid, path, right="x"):
                 ours = len(words) >= 6 and words[5] == path and right in words[1]
                 if ours:
                     start, end = (int(part, 16) for part in words[0].split("-"))
-                    ranges.append((start, end, int(words[2], 16)))
-            elif ours and words[0] == "FilePmdMapped:":
-                huge += int(words[1]) * KB
-    return ranges, huge
+                    found.append(((start, end, int(words[2], 16)), {}))
+            elif ours and words[-1] == "kB":
+                found[-1][1][words[0].rstrip(":")] = int(words[1]) * KB
+    return found
+
+
+def text_of(pid, path, right="x"):
+    """The same as places, and bytes mapped huge."""
+    found = mappings(pid, path, right)
+    return [place for place, _ in found], sum(counts.get("FilePmdMapped", 0) for _, counts in found)
 
 
 def size_of(ranges):
@@ -50,11 +56,11 @@ def size_of(ranges):
     return len(pages) * PAGE
 
 
-def touch(pid, ranges):
-    """Reads a byte of each slot as if the process had."""
+def touch(pid, ranges, step=SLOT):
+    """Reads a byte of each slot, or of as much, as if the process had."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for start, end, _ in ranges:
-            for at in range(start, end, SLOT):
+            for at in range(start, end, step):
                 memory.seek(at)
                 memory.read(1)
 
@@ -97,8 +103,7 @@ class Running:
         )
         self.child.stdin.write(program.feed)
         self.child.stdin.flush()
-        if program.says:
-            self.child.stdout.readline()
+        self.said = self.child.stdout.readline() if program.says else ""
         self.wait_for_text()
 
     def wait_for_text(self):
