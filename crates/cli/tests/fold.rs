@@ -12,6 +12,8 @@ mod killed;
 mod layout;
 #[path = "fold/refused.rs"]
 mod refused;
+#[path = "fold/started.rs"]
+mod started;
 
 use helper::{Place, said};
 use pagewise_kernel::page_size;

@@ -34,6 +34,7 @@ pub mod link;
 pub mod lock;
 pub mod machine;
 pub mod memory_group;
+pub mod mount_namespace;
 pub mod opens;
 pub mod page_cache;
 pub mod page_frames;

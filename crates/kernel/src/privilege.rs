@@ -5,8 +5,12 @@
 
 use crate::error::SysError;
 use rustix::io::Errno;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// The attribute of a file that gives capabilities.
+const CAPABILITIES: &str = "security.capability";
 
 /// The rights that starting a file gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +29,27 @@ impl FileRights {
     /// # Errors
     /// When the file or its attributes cannot be looked at.
     pub fn of(path: &Path) -> Result<Self, SysError> {
-        let subject = || path.display().to_string();
-        let meta = std::fs::metadata(path).map_err(|e| SysError::new("stat", subject(), e))?;
-        let capabilities =
-            has_capabilities(rustix::fs::getxattr(path, "security.capability", &mut [0u8; 64]))
-                .map_err(|e| SysError::new("getxattr security.capability", subject(), e))?;
+        let name = path.display().to_string();
+        let meta = std::fs::metadata(path).map_err(|e| SysError::new("stat", name.as_str(), e))?;
+        Self::of_parts(&meta, rustix::fs::getxattr(path, CAPABILITIES, &mut [0u8; 64]), &name)
+    }
+
+    /// Of an open file of this name.
+    ///
+    /// # Errors
+    /// When its attributes cannot be looked at.
+    pub fn of_open(file: &File, name: &str) -> Result<Self, SysError> {
+        let meta = file.metadata().map_err(|e| SysError::new("fstat", name, e))?;
+        Self::of_parts(&meta, rustix::fs::fgetxattr(file, CAPABILITIES, &mut [0u8; 64]), name)
+    }
+
+    fn of_parts(
+        meta: &Metadata,
+        answer: Result<usize, Errno>,
+        name: &str,
+    ) -> Result<Self, SysError> {
+        let capabilities = has_capabilities(answer)
+            .map_err(|e| SysError::new("getxattr security.capability", name, e))?;
         Ok(Self {
             user: is_set_user(meta.mode()).then(|| meta.uid()),
             group: is_set_group(meta.mode()).then(|| meta.gid()),
@@ -120,6 +140,8 @@ mod tests {
         assert_eq!(FileRights::of(&file).unwrap().mark(), None);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o4755)).unwrap();
         let rights = FileRights::of(&file).unwrap();
+        let open = File::open(&file).unwrap();
+        assert_eq!(FileRights::of_open(&open, "program").unwrap(), rights);
         assert_eq!(rights.user, Some(rustix::process::geteuid().as_raw()));
         assert_eq!(rights.mark(), Some("is setuid"));
         assert!(FileRights::of(&dir.path().join("none")).unwrap_err().is_gone());

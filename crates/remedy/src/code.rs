@@ -29,9 +29,18 @@ impl<'a> Code<'a> {
 
     /// How much of its text is on huge pages once the cache holds all of it in huge folios.
     pub(crate) fn reach(&self) -> Bytes {
+        self.reach_by(Method::Warm)
+    }
+
+    /// How much of its text is on huge pages in a folded copy of it with merged segments.
+    pub(crate) fn folded_reach(&self) -> Bytes {
+        self.reach_by(Method::Merged)
+    }
+
+    fn reach_by(&self, method: Method) -> Bytes {
         let all = text::reach(self.layout, self.is_placed_aligned, &self.sizes);
-        let warm = all.iter().find(|reach| reach.method == Method::Warm);
-        warm.map_or(Bytes(0), |reach| reach.huge.text_bytes)
+        let asked = all.iter().find(|reach| reach.method == method);
+        asked.map_or(Bytes(0), |reach| reach.huge.text_bytes)
     }
 
     /// How much of its text is, by what the cache holds now.

@@ -35,4 +35,4 @@ mod working_set;
 pub use pool::NAME as POOL;
 pub use registry::{Evidence, Mechanism, Remedy, RemedyError, all, find, parse_list};
 pub use target::Target;
-pub use text_huge::code_files;
+pub use text_huge::{NAME as TEXT_HUGE, code_files};

@@ -24,7 +24,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
 
 /// Its name.
-pub(crate) const NAME: &str = "text-huge";
+pub const NAME: &str = "text-huge";
 
 /// The remedy.
 pub(crate) struct TextHuge;

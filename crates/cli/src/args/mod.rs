@@ -175,6 +175,7 @@ Examples:
   pagewise run --with heap-huge -- sort big.txt
   pagewise run --with pipe-grow=1M,place=one -- sh -c 'cat big | wc -l'
   pagewise run --with text-huge -- node server.js
+  pagewise run --fold --with text-huge -- ./database
   pagewise run --system --with pool=2G -- ./database    (root)
   pagewise run --list
 
@@ -182,6 +183,13 @@ The program keeps standard input, output and error, signals and terminal.
 Remedies that could not take hold are told on standard error, before it starts
 or when it has ended. What --system changes is changed back when the program
 ends; what a SIGKILL leaves, by the next start of pagewise.
+
+--fold is for programs of whose code text-huge can bring nothing on huge pages:
+a copy, made as by pagewise text fold --merge, is mounted over the file, in
+memory, for this program and what it starts, and is gone with them. They are in
+a mount namespace: what they mount does not show outside. Without CAP_SYS_ADMIN
+they are in a user namespace too: other users' files show as nobody's,
+set-user-id programs give no rights, and nothing that needs rights works.
 
 Exit codes: the program's own, or its signal; 125 could not be started,
 126 cannot be executed, 127 not found, 2 bad usage.")]
@@ -192,6 +200,10 @@ pub(crate) struct Run {
     /// Settings of the whole machine may be changed while it runs: pool reserves pages
     #[arg(long)]
     pub(crate) system: bool,
+    /// Where only a folded copy has code on huge pages, text-huge mounts one over the file,
+    /// in namespaces of its own
+    #[arg(long)]
+    pub(crate) fold: bool,
     /// List the remedies and what they take
     #[arg(long)]
     pub(crate) list: bool,

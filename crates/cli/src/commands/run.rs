@@ -5,7 +5,8 @@ use crate::args::Run;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::lock::ExperimentLock;
-use pagewise_model::plan::{Dose, PoolNeed, Settings};
+use pagewise_model::plan::{Dose, HugeFile, PoolNeed, Settings};
+use pagewise_remedy::fold::{self, FoldError};
 use pagewise_remedy::reservation::{self, Permit, Reservation};
 use pagewise_remedy::{Target, warmth};
 use pagewise_tracee::launch::Launch;
@@ -16,6 +17,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The exit code of a program that could not be started, as of env(1).
+const NOT_STARTED: u8 = 125;
 
 /// Doses for `command` from a list as typed.
 pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failure> {
@@ -43,7 +47,11 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if let Some(path) = settings.working_set.take() {
         read_before_start(&path)?;
     }
-    for line in warmth::before_start(&std::mem::take(&mut settings.huge_files), args.verbose) {
+    let mut files = std::mem::take(&mut settings.huge_files);
+    if args.fold {
+        files = cover(files, &doses, args.verbose)?;
+    }
+    for line in warmth::before_start(&files, args.verbose) {
         terminal::remark(&line);
     }
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
@@ -70,6 +78,32 @@ fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
             .with_help("pagewise run --system --with pool=SIZE -- CMD"));
     }
     experiment::stop_flag()
+}
+
+/// Puts folded copies in the places of files of which nothing else brings code on huge pages; the other files.
+fn cover(files: Vec<HugeFile>, doses: &[Dose], verbose: bool) -> Result<Vec<HugeFile>, Failure> {
+    if doses.iter().all(|dose| dose.remedy != pagewise_remedy::TEXT_HUGE) {
+        return Err(Failure::usage("--fold: text-huge is not among these remedies")
+            .with_help("pagewise run --fold --with text-huge -- CMD"));
+    }
+    let covering = fold::cover(files).map_err(|error| not_covered(&error))?;
+    for line in covering.lines(verbose) {
+        terminal::remark(&line);
+    }
+    Ok(covering.rest)
+}
+
+fn not_covered(error: &FoldError) -> Failure {
+    let help = match error {
+        FoldError::Refused { help, .. } => *help,
+        FoldError::System(error) if matches!(error.call, "unshare" | "mount" | "write") => {
+            "start it as root, or where this account may have user namespaces \
+             (user.max_user_namespaces, filters of containers, security modules); or start a copy \
+             that pagewise text fold makes"
+        }
+        FoldError::System(_) | FoldError::Plan(_) | FoldError::Stopped => "start it without --fold",
+    };
+    Failure::usage(format!("--fold: {error}")).with_help(help).with_code(NOT_STARTED)
 }
 
 /// What of the machine is changed while the program runs.

@@ -27,7 +27,7 @@ pub(super) struct Kept {
 /// That of a file, or why it may have no copy.
 pub(super) fn of(file: &CachedFile) -> Result<Kept, FoldError> {
     let name = file.path().display().to_string();
-    let rights = FileRights::of(file.path())?;
+    let rights = FileRights::of_open(file.file(), &name)?;
     if rights.user.is_some() || rights.group.is_some() {
         let mark = rights.mark().unwrap_or("gains rights");
         let why =

@@ -15,8 +15,10 @@
 //! that size, so that it is often warm from the start. Cost: the file is read twice and written once.
 
 mod attributes;
+mod cover;
 mod plan;
 
+pub use cover::{Covering, cover};
 pub use plan::{Asked, Edit, Plan, PlanError, plan};
 
 use object::ReadCache;

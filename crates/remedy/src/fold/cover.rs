@@ -1,0 +1,158 @@
+//! Folded copies in the place of the files themselves, for one program and what it starts: `run --fold`.
+//!
+//! Of the files whose layout leaves none of their code to huge pages, a copy with merged segments is made in
+//! memory and mounted over the file, in a mount namespace that this process enters
+//! ([`pagewise_kernel::mount_namespace`]). A program that is started by its name runs from the copy, and
+//! `/proc/self/exe` and its first argument are what they are without it. Nothing is left when the last process
+//! in the namespace has ended.
+//!
+//! Files of which the page cache alone brings something on huge pages are left to that
+//! ([`warmth`](crate::warmth)): their pages are shared by all, those of a copy by the processes of one start.
+//!
+//! Not seen: files that the program reaches by other names. Cost: the file is read twice and written once
+//! into memory that only swapping takes back, at each start.
+
+use super::{Asked, FoldError, Target, make};
+use crate::code::Code;
+use crate::{text_huge, warmth};
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::mount_namespace::MountNamespace;
+use pagewise_kernel::privilege::FileRights;
+use pagewise_kernel::{limits, page_size};
+use pagewise_model::Bytes;
+use pagewise_model::plan::{FileKind, HugeFile};
+use pagewise_observe::text::Elf;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Files with copies in their places.
+#[derive(Debug, Default)]
+pub struct Covering {
+    /// The files.
+    covered: Vec<HugeFile>,
+    /// Those that were asked for and have none.
+    pub rest: Vec<HugeFile>,
+    /// The program starts in a user namespace of its own.
+    has_own_users: bool,
+}
+
+impl Covering {
+    /// What the copies do not have on huge pages, a line each; with `verbose` what was done.
+    #[must_use]
+    pub fn lines(&self, verbose: bool) -> Vec<String> {
+        let of = |file: &HugeFile| {
+            let now = warmth::text_now(file);
+            let copy = format!("{}: {}: a folded copy over it", text_huge::NAME, file.path);
+            if now.huge_bytes == Bytes(0) {
+                return Some(format!("{copy} got no huge page"));
+            }
+            verbose.then(|| {
+                format!(
+                    "{copy} has {} of {} of its text on huge pages",
+                    now.huge_bytes, now.text_bytes
+                )
+            })
+        };
+        let users = (verbose && self.has_own_users).then(|| {
+            format!(
+                "{}: it starts in a user namespace: other users show as nobody, set-user-id programs \
+                 give no rights",
+                text_huge::NAME
+            )
+        });
+        self.covered.iter().filter_map(of).chain(users).collect()
+    }
+}
+
+/// Puts copies in the places of those of `files` that only a copy brings on huge pages. This process, which
+/// must have one thread, and what it starts from now on see them.
+///
+/// # Errors
+/// When a namespace or a mount is refused, the copies take too much memory, or one cannot be made. This process
+/// may be in a namespace then and should end.
+pub fn cover(files: Vec<HugeFile>) -> Result<Covering, FoldError> {
+    let mut opened = Vec::new();
+    let mut covering = Covering::default();
+    for file in files {
+        match foldable(&file) {
+            Some(original) => {
+                opened.push(original);
+                covering.covered.push(file);
+            }
+            None => covering.rest.push(file),
+        }
+    }
+    if opened.is_empty() {
+        return Ok(covering);
+    }
+    opened.iter().try_for_each(refuse_rights)?;
+    refuse_large(opened.iter().fold(Bytes(0), |sum, file| sum + file.size()))?;
+    let namespace = MountNamespace::enter()?;
+    covering.has_own_users = namespace.has_own_users();
+    for original in &opened {
+        namespace.cover(original.path(), |copy| fold_into(original, copy))?;
+    }
+    Ok(covering)
+}
+
+/// The open file, where a copy has code on huge pages and the file itself never has.
+fn foldable(file: &HugeFile) -> Option<CachedFile> {
+    let opened = CachedFile::open(Path::new(&file.path)).ok()?;
+    let elf = (file.kind == FileKind::Code).then(|| Elf::read(opened.file()).ok()).flatten()?;
+    let code = Code::of(&opened, &elf.layout);
+    (code.reach() == Bytes(0) && code.folded_reach() > Bytes(0)).then_some(opened)
+}
+
+/// Refuses a program that gains rights from its file: it would have none from a copy over it.
+fn refuse_rights(original: &CachedFile) -> Result<(), FoldError> {
+    let name = original.path().display().to_string();
+    match FileRights::of_open(original.file(), &name)?.mark() {
+        None => Ok(()),
+        Some(mark) => {
+            let why = format!("{name} {mark}, and a copy over it would give it no rights");
+            Err(FoldError::refused(why, "start it without --fold"))
+        }
+    }
+}
+
+/// Refuses copies that take more than host and cgroups leave.
+fn refuse_large(size: Bytes) -> Result<(), FoldError> {
+    let limit = limits::experiment_memory()?;
+    if size <= limit.bytes {
+        return Ok(());
+    }
+    let (bytes, bound_by) = (limit.bytes, limit.bound_by);
+    let why = format!("copies take {size}, and of {bound_by} no more than {bytes} is free to use");
+    Err(FoldError::refused(why, "free memory first, or make a copy on disk: pagewise text fold"))
+}
+
+fn fold_into(original: &CachedFile, copy: &Path) -> Result<(), FoldError> {
+    let (base, huge) = (page_size::base(), page_size::huge());
+    let asked = Asked { merge: true, fill_above: Bytes(base.bytes()), base, huge };
+    // A signal ends this process, and the copy with it.
+    let stop = AtomicBool::new(false);
+    make(original, Target { path: copy, replaces: false }, &asked, &stop).map(|_made| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gains_nothing_is_left_to_the_cache() {
+        let code = |path: &str| HugeFile { path: path.into(), kind: FileKind::Code };
+        let own = std::env::current_exe().unwrap();
+        let input = HugeFile { path: own.to_str().unwrap().into(), kind: FileKind::Input };
+        let files = vec![code("/nonexistent/file"), code("/etc/passwd"), input];
+        let covering = cover(files.clone()).unwrap();
+        assert_eq!((covering.rest.as_slice(), covering.covered.as_slice()), (&files[..], &[][..]));
+        assert!(!covering.has_own_users && covering.lines(true).is_empty());
+    }
+
+    #[test]
+    fn copies_larger_than_memory_are_refused() {
+        assert!(refuse_large(Bytes(1)).is_ok());
+        let error = refuse_large(Bytes(u64::MAX)).unwrap_err().to_string();
+        assert!(error.contains("free to use"), "{error}");
+    }
+}
