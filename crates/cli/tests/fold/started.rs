@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A place with pagewise and a program of 7 MiB of code that is placed at random; nothing, with a line, where
 /// it cannot be built.
@@ -44,9 +45,14 @@ fn waiting(mut command: Command, test: &str) -> Option<Child> {
         return Some(child);
     }
     let told = ended(child).0;
-    assert!(told.contains("`unshare`") || told.contains("`mount`"), "{told}");
+    assert!(is_refused(&told), "{told}");
     println!("SKIP {test}: {told}");
     None
+}
+
+/// Whether this account gets no namespaces, or none with memory on huge pages.
+fn is_refused(told: &str) -> bool {
+    ["unshare", "mount", "write"].iter().any(|call| told.contains(&format!("--fold: `{call}` on")))
 }
 
 /// What pagewise had told, and whether the program found its code as it was built.
@@ -127,11 +133,29 @@ fn children_find_the_copy_and_the_status_is_the_programs() {
         let script = format!("grep -c ' {} ' /proc/self/mountinfo; exit 7", program.display());
         let done = fold(place.path(), user, &list).args(["sh", "-c", &script]).output().unwrap();
         let told = said(&done.stderr);
-        if told.contains("`unshare`") || told.contains("`mount`") {
+        if is_refused(&told) {
             println!("SKIP {TEST}: {told}");
             continue;
         }
         assert_eq!((said(&done.stdout).as_str(), done.status.code()), ("1\n", Some(7)), "{told}");
+    }
+}
+
+#[test]
+fn a_start_that_is_killed_leaves_nothing() {
+    let Some((place, program)) = with_program("a_start_that_is_killed_leaves_nothing") else {
+        return;
+    };
+    let there = names(place.path());
+    for (user, moment) in users().into_iter().flat_map(|user| (0..8).map(move |n| (user, n))) {
+        let mut command = fold(place.path(), user, "text-huge");
+        let mut child = command.arg(&program).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(8 * moment));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(names(place.path()), there);
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(place.path().to_str().unwrap()), "{mounts}");
     }
 }
 
