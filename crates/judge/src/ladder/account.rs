@@ -11,6 +11,7 @@
 //! ends' own code were timed, spins are calls at a price, and own code is CPU time in user mode, of
 //! which spins take a part.
 
+use super::distance;
 use super::prices::{UnitPrices, known};
 use pagewise_model::ladder::{
     Account, Consumption, EndUsage, Part, PartBasis, Placement, Point, Reader, Sample, Wait, Work,
@@ -26,7 +27,7 @@ pub(super) struct Counts {
     /// CPU time of both ends, nanoseconds.
     pub(super) cpu: f64,
     user: f64,
-    slots: f64,
+    pub(super) slots: f64,
     /// Calls that moved bytes, or slept until they could.
     calls: f64,
     pub(super) spins: f64,
@@ -70,6 +71,11 @@ impl Counts {
         self.spun.map(|spun| spun.min(most).max(0.0))
     }
 
+    /// Share of the calls that an end slept for.
+    pub(super) fn share_slept_for(&self) -> f64 {
+        (self.switches / self.calls.max(1.0)).min(1.0)
+    }
+
     /// Time that both ends were off their CPUs.
     fn asleep(&self) -> f64 {
         (self.total - self.cpu).max(0.0)
@@ -82,7 +88,7 @@ fn per_gib(count: u64, bytes: Bytes) -> Option<f64> {
 }
 
 /// Both ends have one CPU between them.
-fn on_one_cpu(point: &Point) -> bool {
+pub(super) fn on_one_cpu(point: &Point) -> bool {
     match (point.writer_cpu, point.reader_cpu) {
         (Some(writer), Some(reader)) => writer == reader,
         _ => point.rung.placement == Placement::SameCore,
@@ -90,14 +96,14 @@ fn on_one_cpu(point: &Point) -> bool {
 }
 
 /// Parts so far.
-struct Ledger {
+pub(super) struct Ledger {
     parts: Vec<Part>,
     not_priced: Vec<Work>,
 }
 
 impl Ledger {
     /// `count` things at `price` each; without a price the kind is named.
-    fn priced(&mut self, work: Work, count: f64, what: &str, price: Option<f64>) {
+    pub(super) fn priced(&mut self, work: Work, count: f64, what: &str, price: Option<f64>) {
         if count <= 0.0 {
             return;
         }
@@ -133,9 +139,9 @@ pub(super) fn account(
 ) -> Option<Account> {
     let counts = Counts::of(point)?;
     let mut ledger = Ledger { parts: Vec::new(), not_priced: Vec::new() };
-    enter_copies(&mut ledger, point, prices);
+    enter_copies(&mut ledger, point, &counts, prices, base);
     enter_pages(&mut ledger, point, &counts, prices, base);
-    enter_distance(&mut ledger, point, &counts, prices, base);
+    distance::enter(&mut ledger, point, &counts, prices, base);
     enter_calls(&mut ledger, point, &counts, prices);
     enter_faults(&mut ledger, point, &counts, prices, base);
     enter_own(&mut ledger, &counts);
@@ -152,16 +158,38 @@ pub(super) fn account(
     })
 }
 
-fn enter_copies(ledger: &mut Ledger, point: &Point, prices: &UnitPrices) {
-    let into = f64::from(u8::from(copies_in(point.rung.writer)));
-    let out = f64::from(u8::from(point.reader.copies()));
+fn enter_copies(
+    ledger: &mut Ledger,
+    point: &Point,
+    counts: &Counts,
+    prices: &UnitPrices,
+    base: PageSize,
+) {
+    let copied = copies_in(point.rung.writer);
+    let (into, mut out) = (f64::from(u8::from(copied)), f64::from(u8::from(point.reader.copies())));
     let onward = match point.consumption {
         Consumption::ForwardedFile => 1.0,
         // A splice to a socket goes by reference; what was read is copied once more.
         Consumption::ForwardedSocket => out,
         Consumption::Untouched | Consumption::Touched => 0.0,
     };
+    let reference = &prices.reference;
+    let lent = of_pages(point, base, &reference.read_base_ns, &reference.read_huge_ns);
+    if let Some(read) = lent.filter(|_| point.reader.copies() && !copied) {
+        ledger.priced(Work::Copy, counts.slots, "pages read", Some(read));
+        out = 0.0;
+    }
     ledger.priced(Work::Copy, into + out + onward, "GiB", prices.copy_gib);
+}
+
+/// The price of a slot on the pages of a point.
+fn of_pages(
+    point: &Point,
+    base: PageSize,
+    of_base: &Fact<f64>,
+    of_huge: &Fact<f64>,
+) -> Option<f64> {
+    known(if is_huge(point, base) { of_huge } else { of_base })
 }
 
 pub(super) fn copies_in(writer: Writer) -> bool {
@@ -176,7 +204,7 @@ fn enter_pages(
     base: PageSize,
 ) {
     let reference = &prices.reference;
-    let pick = |of_base, of_huge| known(if is_huge(point, base) { of_huge } else { of_base });
+    let pick = |of_base, of_huge| of_pages(point, base, of_base, of_huge);
     match point.rung.writer {
         Writer::Write | Writer::IoUring => {
             ledger.priced(Work::PageAllocation, counts.slots, "pages", prices.page);
@@ -197,35 +225,7 @@ fn enter_pages(
     ledger.priced(Work::Slots, times * counts.slots, "slots", known(&reference.slot_ns));
 }
 
-/// What it costs more that the ends are on two cores.
-fn enter_distance(
-    ledger: &mut Ledger,
-    point: &Point,
-    counts: &Counts,
-    prices: &UnitPrices,
-    base: PageSize,
-) {
-    if on_one_cpu(point) {
-        return;
-    }
-    let apart = &prices.reference.apart;
-    let pick = |of_base, of_huge| known(if is_huge(point, base) { of_huge } else { of_base });
-    let writer = point.rung.writer;
-    let slot = match writer {
-        Writer::Write | Writer::IoUring if point.reader.copies() => known(&apart.copied_ns),
-        Writer::Write | Writer::IoUring | Writer::TeeSeed => known(&apart.slot_ns),
-        Writer::Vmsplice | Writer::GiveDropped => pick(&apart.pin_base_ns, &apart.pin_huge_ns),
-        Writer::SpliceFrozen => pick(&apart.cache_base_ns, &apart.cache_huge_ns),
-    };
-    ledger.priced(Work::CacheTransfer, counts.slots, "slots", slot);
-    // Lent bytes that are the same each time stay in both caches.
-    let is_new = point.consumption == Consumption::Touched && !writer.sends_constant();
-    if is_new && !copies_in(writer) {
-        ledger.priced(Work::CacheTransfer, 1.0, "GiB", prices.cross_gib);
-    }
-}
-
-fn is_huge(point: &Point, base: PageSize) -> bool {
+pub(super) fn is_huge(point: &Point, base: PageSize) -> bool {
     point.page_bytes.known().is_some_and(|page| page.bytes() > base.bytes())
 }
 

@@ -12,6 +12,7 @@
 mod account;
 mod claims;
 mod compare;
+mod distance;
 mod prices;
 mod samples;
 mod sentences;

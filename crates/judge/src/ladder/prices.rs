@@ -5,9 +5,8 @@
 //! which a pipe keeps, only two copies are added; from there on each page is allocated, charged and
 //! freed as well. A hand-over holds such a pair of calls, which is taken off because calls are
 //! counted by themselves. What another core makes dearer is priced for each way by itself
-//! ([`pagewise_model::ladder::ApartPrices`]); only bytes that are written anew and handed over by
-//! reference are priced by the yardstick between cores, which is taken in between the repeats but
-//! not from them, less the copy itself.
+//! ([`pagewise_model::ladder::ApartPrices`]). In ladders saved before there was a price for bytes that
+//! are lent anew, the yardstick between cores stands in, less the copy itself.
 //!
 //! A part that comes out at or below nothing is no price but noise: it is missing, and its time
 //! stays unexplained.

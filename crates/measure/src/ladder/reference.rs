@@ -6,20 +6,24 @@
 //! emptied into /dev/null and nothing is copied. Filled by tee(2) from another pipe, a slot costs no
 //! search for a page; filled by vmsplice(2) it costs in addition the walk of the page table and the
 //! hold on the page (`get_user_pages_fast`), from base or from huge pages; by splice(2) from a memfd,
-//! the look into the page cache. Each way is taken with one thread and with a second one that
+//! the look into the page cache. Filled by vmsplice and read, it costs the copy out of pages that
+//! were lent, from as much memory, into as much and in as large pieces as on the published rungs; once
+//! of the same bytes each time, once of bytes that are written anew. Each way is taken with one thread and with a second one that
 //! empties on another core: the difference is slots, page descriptors, counters and bytes fetched
-//! from its caches, and pages that are freed where they were not allocated. The CPU time of a
+//! from its caches, and pages that are freed where they were not allocated. That is taken twice: with
+//! threads that never leave their CPUs, and with such that sleep while it is the other's turn, whose
+//! caches are then colder. The CPU time of a
 //! hand-over between two CPUs is that of both sides.
 //!
 //! All but the first are differences, so each carries the noise of two figures, and one that comes
-//! out below zero is missing. Not seen: both ends at the pipe's lock at the same time. Takes about a
-//! third of a second.
+//! out below zero is missing. Not seen: both ends at the pipe's lock at the same time. Takes about
+//! half a second.
 
 use super::end::source::{self, Source};
 use super::end::waiter::Waiter;
 use super::end::{Trouble, length};
 use super::place::Cpus;
-use super::turns::Loop;
+use super::turns::{CAPACITY, Filling, Loop, Other};
 use super::wire::{Role, Task};
 use super::{catalogue, sequence};
 use crate::prices::wakeup::Wakeup;
@@ -54,26 +58,107 @@ struct Way {
     pages: Pages,
     buffer: Bytes,
     on: PageSize,
+    /// Bytes that the pipe holds.
+    pipe: Bytes,
+    /// Whether the bytes are read, or passed on by reference.
+    is_read: bool,
+    /// Whether they are written anew for each filling.
+    is_renewed: bool,
+}
+
+impl Way {
+    /// Passed on by reference, the pipe as large as it can be.
+    fn new(writer: Writer, pages: Pages, buffer: Bytes) -> Self {
+        let on = if pages == Pages::Base { page_size::base() } else { page_size::huge() };
+        Self { writer, pages, buffer, on, pipe: CAPACITY, is_read: false, is_renewed: false }
+    }
+}
+
+/// What reading costs of pages that were lent, beyond passing them on.
+struct Lent {
+    same: Taken,
+    renewed: Taken,
+    passed: Taken,
+}
+
+impl Lent {
+    fn take(pages: Pages, taken: impl Fn(Way) -> Taken) -> Self {
+        let vmspliced = Way::new(Writer::Vmsplice, pages, catalogue::BUFFER);
+        let passed = Way { pipe: Bytes(catalogue::BUFFER.0 / 2), ..vmspliced };
+        let same = Way { is_read: true, ..passed };
+        let renewed = Way { is_renewed: true, ..same };
+        Self { same: taken(same), renewed: taken(renewed), passed: taken(passed) }
+    }
+
+    /// With one thread, of the same bytes each time.
+    fn here(&self) -> Fact<f64> {
+        beyond(&self.same.here, &self.passed.here)
+    }
 }
 
 /// A price with one thread and with a second one on another core, or why there is none.
 struct Taken {
     here: Result<f64, String>,
     apart: Result<f64, String>,
+    /// Apart, each thread having slept while it was the other's turn.
+    asleep: Result<f64, String>,
 }
 
 impl Taken {
     fn with(
         other: &Result<u32, String>,
-        price: impl Fn(Option<u32>) -> Result<f64, Trouble>,
+        price: impl Fn(Option<Other>) -> Result<f64, Trouble>,
     ) -> Self {
         let take = |on| price(on).map_err(|trouble| trouble.to_string());
-        Self { here: take(None), apart: other.clone().and_then(|cpu| take(Some(cpu))) }
+        let apart = |sleeps| other.clone().and_then(|cpu| take(Some(Other { cpu, sleeps })));
+        Self { here: take(None), apart: apart(false), asleep: apart(true) }
+    }
+}
+
+/// All ways, by what they fill the pipe with.
+struct AllTaken {
+    slot: Taken,
+    pin_base: Taken,
+    pin_huge: Taken,
+    cache_base: Taken,
+    cache_huge: Taken,
+    copied: Taken,
+    lent_base: Lent,
+    lent_huge: Lent,
+}
+
+impl AllTaken {
+    fn with(other: &Result<u32, String>) -> Self {
+        let taken = |way| Taken::with(other, |other| by(way, other));
+        let pin = |pages| taken(Way::new(Writer::Vmsplice, pages, catalogue::BUFFER));
+        let cached = |pages, size| taken(Way::new(Writer::SpliceFrozen, pages, size));
+        Self {
+            slot: Taken::with(other, by_tee),
+            pin_base: pin(Pages::Base),
+            pin_huge: pin(Pages::Huge),
+            cache_base: cached(Pages::Base, SMALL),
+            cache_huge: cached(Pages::Huge, Bytes(page_size::huge().bytes())),
+            copied: Taken::with(other, by_copy),
+            lent_base: Lent::take(Pages::Base, taken),
+            lent_huge: Lent::take(Pages::Huge, taken),
+        }
     }
 
-    /// What the other core adds.
-    fn dearer(&self) -> Fact<f64> {
-        beyond(&self.apart, &self.here)
+    /// What another core adds, in one of the two ways to wait.
+    fn dearer(&self, apart: impl Fn(&Taken) -> &Result<f64, String>) -> ApartPrices {
+        let dearer = |way: &Taken| beyond(apart(way), &way.here);
+        ApartPrices {
+            slot_ns: dearer(&self.slot),
+            pin_base_ns: dearer(&self.pin_base),
+            pin_huge_ns: dearer(&self.pin_huge),
+            cache_base_ns: dearer(&self.cache_base),
+            cache_huge_ns: dearer(&self.cache_huge),
+            copied_ns: dearer(&self.copied),
+            read_base_ns: dearer(&self.lent_base.same),
+            read_huge_ns: dearer(&self.lent_huge.same),
+            renewed_base_ns: dearer(&self.lent_base.renewed),
+            renewed_huge_ns: dearer(&self.lent_huge.renewed),
+        }
     }
 }
 
@@ -84,34 +169,19 @@ fn measure() -> Result<ReferencePrices, Trouble> {
     }
     let other = cpus.seats(Placement::TwoCores);
     let other = other.and_then(|seats| seats.reader.ok_or_else(|| "no second CPU".to_owned()));
-    let (base, huge) = (page_size::base(), page_size::huge());
-    let take = |writer, pages, buffer| {
-        let on = if pages == Pages::Base { base } else { huge };
-        let way = Way { writer, pages, buffer, on };
-        Taken::with(&other, |cpu| by(way, cpu))
-    };
-    let slot = Taken::with(&other, by_tee);
-    let slot_ns = slot.here.clone().map_err(Trouble::Unavailable)?;
-    let pin_base = take(Writer::Vmsplice, Pages::Base, catalogue::BUFFER);
-    let pin_huge = take(Writer::Vmsplice, Pages::Huge, catalogue::BUFFER);
-    let cache_base = take(Writer::SpliceFrozen, Pages::Base, SMALL);
-    let cache_huge = take(Writer::SpliceFrozen, Pages::Huge, Bytes(huge.bytes()));
-    let alone = |way: &Taken| beyond(&way.here, &slot.here);
+    let all = AllTaken::with(&other);
+    let alone = |way: &Taken| beyond(&way.here, &all.slot.here);
     Ok(ReferencePrices {
-        slot_ns: Fact::Known(slot_ns),
-        pin_base_ns: alone(&pin_base),
-        pin_huge_ns: alone(&pin_huge),
-        cache_base_ns: alone(&cache_base),
-        cache_huge_ns: alone(&cache_huge),
-        hand_over_cpu_ns: other.clone().map_or_else(Fact::Missing, hand_over),
-        apart: ApartPrices {
-            slot_ns: slot.dearer(),
-            pin_base_ns: pin_base.dearer(),
-            pin_huge_ns: pin_huge.dearer(),
-            cache_base_ns: cache_base.dearer(),
-            cache_huge_ns: cache_huge.dearer(),
-            copied_ns: Taken::with(&other, by_copy).dearer(),
-        },
+        slot_ns: Fact::Known(all.slot.here.clone().map_err(Trouble::Unavailable)?),
+        pin_base_ns: alone(&all.pin_base),
+        pin_huge_ns: alone(&all.pin_huge),
+        cache_base_ns: alone(&all.cache_base),
+        cache_huge_ns: alone(&all.cache_huge),
+        read_base_ns: all.lent_base.here(),
+        read_huge_ns: all.lent_huge.here(),
+        hand_over_cpu_ns: other.map_or_else(Fact::Missing, hand_over),
+        apart: all.dearer(|way| &way.apart),
+        asleep: all.dearer(|way| &way.asleep),
     })
 }
 
@@ -134,27 +204,26 @@ fn hand_over(cpu: u32) -> Fact<f64> {
 }
 
 /// A slot without a search for its page, emptied by a thread on `other`, or by this one.
-fn by_tee(other: Option<u32>) -> Result<f64, Trouble> {
-    let target = Loop::into_null()?;
-    let seed = Loop::into_null()?;
+fn by_tee(other: Option<Other>) -> Result<f64, Trouble> {
+    let (target, seed) = (Loop::into_null(CAPACITY)?, Loop::into_null(CAPACITY)?);
     let page = length(Bytes(page_size::base().bytes()))?;
     let content = content(seed.capacity.min(target.capacity));
     let len = rustix::io::write(&seed.writer, &content).map_err(Trouble::of("write"))?;
     target.price(other, |target| {
         let teed = rustix::pipe::tee(&seed.reader, &target.writer, len, SpliceFlags::NONBLOCK);
         let bytes = teed.map_err(Trouble::of("tee"))?;
-        Ok((bytes, bytes.div_ceil(page) as u64))
+        Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
     })
 }
 
 /// A page that is written and read.
-fn by_copy(other: Option<u32>) -> Result<f64, Trouble> {
-    let target = Loop::into_memory()?;
+fn by_copy(other: Option<Other>) -> Result<f64, Trouble> {
+    let target = Loop::into_memory(CAPACITY)?;
     let page = length(Bytes(page_size::base().bytes()))?;
     let content = content(target.capacity);
     target.price(other, |target| {
         let bytes = rustix::io::write(&target.writer, &content).map_err(Trouble::of("write"))?;
-        Ok((bytes, bytes.div_ceil(page) as u64))
+        Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
     })
 }
 
@@ -165,8 +234,8 @@ fn content(len: usize) -> Vec<u8> {
 }
 
 /// A slot by `way`, whose memory must be on the pages that it says.
-fn by(way: Way, other: Option<u32>) -> Result<f64, Trouble> {
-    let target = Loop::into_null()?;
+fn by(way: Way, other: Option<Other>) -> Result<f64, Trouble> {
+    let target = if way.is_read { Loop::into_memory(way.pipe) } else { Loop::into_null(way.pipe) }?;
     let writer = target.writer.try_clone().map_err(|e| SysError::new("dup", "a pipe", e))?;
     let rung = Rung {
         pages: way.pages,
@@ -176,7 +245,7 @@ fn by(way: Way, other: Option<u32>) -> Result<f64, Trouble> {
     let task = Task {
         role: Role::Producer,
         rung,
-        consumption: Consumption::Untouched,
+        consumption: if way.is_renewed { Consumption::Touched } else { Consumption::Untouched },
         bytes: Bytes(0),
         cpus: Vec::new(),
     };
@@ -188,13 +257,13 @@ fn by(way: Way, other: Option<u32>) -> Result<f64, Trouble> {
     }
     let mut waiter = Waiter::new(Wait::Block);
     target.price(other, |target| {
-        let (mut filled, mut slots) = (0, 0);
-        while filled < target.capacity {
-            source.turn()?;
-            let given = source.give(target.capacity - filled, &mut waiter)?;
-            (filled, slots) = (filled + given.bytes, slots + given.slots);
+        let mut filled = Filling::of(0, 0);
+        while filled.bytes < target.capacity {
+            filled.own += source.turn()?;
+            let given = source.give(target.capacity - filled.bytes, &mut waiter)?;
+            (filled.bytes, filled.slots) = (filled.bytes + given.bytes, filled.slots + given.slots);
         }
-        Ok((filled, slots))
+        Ok(filled)
     })
 }
 

@@ -3,21 +3,23 @@
 //!
 //! Each turn is timed by the CPU time of its thread, so that what else runs there is not in it; that
 //! adds one system call to a turn of some hundred slots, the same with one thread and with two. The
-//! thread that looks on spins on a number in memory, not on the pipe, and none of that is timed.
+//! thread that looks on spins on a number in memory, not on the pipe, or looks at it between naps, so
+//! that its CPU is idle for as long as that of an end that sleeps; none of that is timed.
 
 use super::end::{Trouble, length};
 use crate::sample::time_cpu;
 use pagewise_kernel::{SysError, affinity, pipe};
-use pagewise_model::Bytes;
 use pagewise_model::measured::median;
+use pagewise_model::{Bytes, Nanos};
 use rustix::pipe::SpliceFlags;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-/// Capacity wanted of the pipe.
-const CAPACITY: Bytes = Bytes::mib(1);
+/// Capacity wanted of a pipe that is to hold much.
+pub(crate) const CAPACITY: Bytes = Bytes::mib(1);
 /// Bytes read at once, where bytes are read.
 const READ: usize = 256 << 10;
 /// Repeats of a price, and fillings of the pipe in each.
@@ -38,25 +40,47 @@ enum Out {
     Memory(Mutex<Vec<u8>>),
 }
 
-/// What a filling took: bytes and slots.
-type Filled = Result<(usize, u64), Trouble>;
+/// A thread that empties.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Other {
+    pub(super) cpu: u32,
+    /// Whether who looks on sleeps meanwhile, so that its CPU is idle.
+    pub(super) sleeps: bool,
+}
+
+/// What a filling took.
+pub(super) struct Filling {
+    pub(super) bytes: usize,
+    pub(super) slots: u64,
+    /// Time in which the bytes were made, which is not the filling's.
+    pub(super) own: Nanos,
+}
+
+impl Filling {
+    /// Of bytes that were there.
+    pub(super) fn of(bytes: usize, slots: u64) -> Self {
+        Self { bytes, slots, own: Nanos(0) }
+    }
+}
+
+type Filled = Result<Filling, Trouble>;
 
 impl Loop {
-    /// Emptied by reference.
-    pub(crate) fn into_null() -> Result<Self, Trouble> {
+    /// Emptied by reference; the pipe is made to hold `capacity`, where it may.
+    pub(crate) fn into_null(capacity: Bytes) -> Result<Self, Trouble> {
         let null = File::options().write(true).open("/dev/null");
-        Self::new(Out::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?))
+        Self::new(capacity, Out::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?))
     }
 
     /// Emptied by reading.
-    pub(super) fn into_memory() -> Result<Self, Trouble> {
-        Self::new(Out::Memory(Mutex::new(vec![0; READ])))
+    pub(super) fn into_memory(capacity: Bytes) -> Result<Self, Trouble> {
+        Self::new(capacity, Out::Memory(Mutex::new(vec![0; READ])))
     }
 
-    fn new(out: Out) -> Result<Self, Trouble> {
+    fn new(capacity: Bytes, out: Out) -> Result<Self, Trouble> {
         let (reader, writer) = pipe::pipe()?;
         // Beyond the user's limits it stays as large as it is.
-        let held = pipe::set_capacity(&writer, CAPACITY).or_else(|_| pipe::capacity(&writer))?;
+        let held = pipe::set_capacity(&writer, capacity).or_else(|_| pipe::capacity(&writer))?;
         Ok(Self { reader, writer, capacity: length(held)?, out })
     }
 
@@ -83,25 +107,25 @@ impl Loop {
         Ok(())
     }
 
-    /// Nanoseconds a slot of filling by `fill` and emptying, on CPU `other` if one is given: the
+    /// Nanoseconds a slot of filling by `fill` and emptying, by another thread if one is given: the
     /// median.
     pub(super) fn price(
         &self,
-        other: Option<u32>,
+        other: Option<Other>,
         mut fill: impl FnMut(&Self) -> Filled,
     ) -> Result<f64, Trouble> {
         let fill = || fill(self);
         match other {
             None => in_turn(fill, |bytes| self.empty(bytes)),
-            Some(cpu) => self.price_apart(cpu, fill),
+            Some(other) => self.price_apart(other, fill),
         }
     }
 
-    fn price_apart(&self, cpu: u32, fill: impl FnMut() -> Filled) -> Result<f64, Trouble> {
-        let baton = Baton::default();
+    fn price_apart(&self, other: Other, fill: impl FnMut() -> Filled) -> Result<f64, Trouble> {
+        let baton = Baton { sleeps: other.sleeps, ..Baton::default() };
         std::thread::scope(|scope| {
             let emptying = scope.spawn(|| {
-                let done = self.empty_on(cpu, &baton);
+                let done = self.empty_on(other.cpu, &baton);
                 baton.end();
                 done
             });
@@ -135,8 +159,9 @@ fn in_turn(
         let (mut ns, mut slots) = (0.0, 0);
         for _ in 0..FILLINGS {
             let (filling_ns, filled) = time_cpu(&mut fill);
-            let (bytes, filled) = filled?;
-            (ns, slots) = (ns + filling_ns + empty(bytes)?, slots + filled);
+            let filled = filled?;
+            let filling_ns = (filling_ns - filled.own.0 as f64).max(0.0);
+            (ns, slots) = (ns + filling_ns + empty(filled.bytes)?, slots + filled.slots);
         }
         if repeat > 0 && slots > 0 {
             values.push(ns / slots as f64);
@@ -152,7 +177,11 @@ struct Baton {
     bytes: AtomicUsize,
     /// Nanoseconds that the last emptying took.
     spent_ns: AtomicU64,
+    sleeps: bool,
 }
+
+/// How long to sleep between two looks: about as long as the ends of a rung do.
+const NAP: Duration = Duration::from_micros(20);
 
 const END: usize = usize::MAX;
 
@@ -190,7 +219,10 @@ impl Baton {
             if !is_theirs(now) {
                 return now;
             }
-            std::hint::spin_loop();
+            match self.sleeps {
+                true => std::thread::sleep(NAP),
+                false => std::hint::spin_loop(),
+            }
         }
     }
 }
@@ -204,7 +236,7 @@ mod tests {
     fn write(target: &Loop) -> Filled {
         let content = [7; 8192];
         let bytes = rustix::io::write(&target.writer, &content).map_err(Trouble::of("write"))?;
-        Ok((bytes, 2))
+        Ok(Filling::of(bytes, 2))
     }
 
     #[test]
@@ -218,22 +250,26 @@ mod tests {
                 vec![None]
             }
         };
-        for target in [Loop::into_null().unwrap(), Loop::into_memory().unwrap()] {
+        for target in [Loop::into_null(CAPACITY).unwrap(), Loop::into_memory(CAPACITY).unwrap()] {
             for cpu in &cpus {
-                assert!(target.price(*cpu, write).unwrap() > 0.0);
+                for sleeps in [false, true] {
+                    let other = cpu.map(|cpu| Other { cpu, sleeps });
+                    assert!(target.price(other, write).unwrap() > 0.0);
+                }
             }
         }
     }
 
     #[test]
     fn an_error_of_either_side_ends_both() {
-        let target = Loop::into_null().unwrap();
+        let target = Loop::into_null(CAPACITY).unwrap();
         let cpu = Cpus::allowed().first().unwrap();
         let refuse = |_: &Loop| Err(Trouble::Unavailable("no".to_owned()));
-        assert_eq!(target.price(Some(cpu), refuse).unwrap_err().to_string(), "no");
+        let other = Some(Other { cpu, sleeps: false });
+        assert_eq!(target.price(other, refuse).unwrap_err().to_string(), "no");
         // More is to be emptied than there is.
-        let lie = |target: &Loop| write(target).map(|(bytes, slots)| (bytes + 1, slots));
-        let error = target.price(Some(cpu), lie).unwrap_err().to_string();
+        let lie = |target: &Loop| write(target).map(|took| Filling::of(took.bytes + 1, 2));
+        let error = target.price(other, lie).unwrap_err().to_string();
         assert!(error.contains("splice"), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use crate::error::PriceError;
 use crate::kernels::lend::WriteEnd;
 use crate::kernels::own_memory::{copy_by_pages, read_own};
 use crate::kernels::ring::Ring;
-use crate::ladder::turns::Loop;
+use crate::ladder::turns::{CAPACITY, Loop};
 use crate::sample::time_cpu;
 use pagewise_kernel::gup_test::GupTest;
 use pagewise_kernel::proc::own_pid;
@@ -115,7 +115,7 @@ impl Means {
 
 /// A pipe that holds a piece.
 fn pipe_for(size: usize) -> Result<Loop, PriceError> {
-    let pipe = Loop::into_null()?;
+    let pipe = Loop::into_null(CAPACITY)?;
     if pipe.capacity >= size {
         return Ok(pipe);
     }

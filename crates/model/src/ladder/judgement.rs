@@ -198,12 +198,21 @@ pub struct ReferencePrices {
     pub cache_base_ns: Fact<f64>,
     /// The same for each base page's worth of a huge page of the cache.
     pub cache_huge_ns: Fact<f64>,
+    /// One base page's worth read out of base pages that were lent.
+    #[serde(default = "not_taken")]
+    pub read_base_ns: Fact<f64>,
+    /// The same out of huge pages.
+    #[serde(default = "not_taken")]
+    pub read_huge_ns: Fact<f64>,
     /// CPU time of both sides of a hand-over between two CPUs, with its two calls.
     #[serde(default = "not_taken")]
     pub hand_over_cpu_ns: Fact<f64>,
     /// What another core makes dearer.
     #[serde(default)]
     pub apart: ApartPrices,
+    /// The same where both ends have slept before each piece.
+    #[serde(default)]
+    pub asleep: ApartPrices,
 }
 
 /// What a slot costs more when another core empties it, by what is in it. Nanoseconds of CPU time of
@@ -222,6 +231,18 @@ pub struct ApartPrices {
     pub cache_huge_ns: Fact<f64>,
     /// A page that was written here and is read there.
     pub copied_ns: Fact<f64>,
+    /// A base page that was lent here and is read there.
+    #[serde(default = "not_taken")]
+    pub read_base_ns: Fact<f64>,
+    /// A part of a huge page that was lent here and is read there.
+    #[serde(default = "not_taken")]
+    pub read_huge_ns: Fact<f64>,
+    /// As `read_base_ns`, of bytes that are written anew each time.
+    #[serde(default = "not_taken")]
+    pub renewed_base_ns: Fact<f64>,
+    /// As `read_huge_ns`, of bytes that are written anew each time.
+    #[serde(default = "not_taken")]
+    pub renewed_huge_ns: Fact<f64>,
 }
 
 fn not_taken() -> Fact<f64> {
@@ -246,6 +267,10 @@ impl ApartPrices {
             cache_base_ns: missing(),
             cache_huge_ns: missing(),
             copied_ns: missing(),
+            read_base_ns: missing(),
+            read_huge_ns: missing(),
+            renewed_base_ns: missing(),
+            renewed_huge_ns: missing(),
         }
     }
 }
@@ -261,8 +286,11 @@ impl ReferencePrices {
             pin_huge_ns: missing(),
             cache_base_ns: missing(),
             cache_huge_ns: missing(),
+            read_base_ns: missing(),
+            read_huge_ns: missing(),
             hand_over_cpu_ns: missing(),
             apart: ApartPrices::missing(reason),
+            asleep: ApartPrices::missing(reason),
         }
     }
 }

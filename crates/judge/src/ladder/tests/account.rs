@@ -34,7 +34,7 @@ fn injected_copies_wakeups_and_faults_are_recovered_from_noisy_repeats() {
     let more = Truth { switches: 13_000, faults: 90_500, ..COUNTS };
     let points = vec![
         made(spliced.clone(), slots, COUNTS, 0.03),
-        made(read, slots + COPY, COUNTS, 0.03),
+        made(read, slots + READ, COUNTS, 0.03),
         made(spliced, slots, more, 0.03),
     ];
     let steps = judged(points, &reference).steps;
@@ -42,8 +42,8 @@ fn injected_copies_wakeups_and_faults_are_recovered_from_noisy_repeats() {
     let change = |at: usize, work| {
         steps[at].parts.iter().find(|(w, _)| *w == work).map_or(0.0, |(_, ns)| *ns)
     };
-    assert_near(change(0, Work::Copy), COPY, 0.1);
-    assert_near(change(1, Work::Copy), -COPY, 0.1);
+    assert_near(change(0, Work::Copy), READ, 0.1);
+    assert_near(change(1, Work::Copy), -READ, 0.1);
     assert_eq!(change(0, Work::CacheTransfer), 0.0, "what is lent again lies in both caches");
     assert_near(change(1, Work::Wakeups), 10_000.0 * WAKEUP, 0.1);
     assert_near(change(1, Work::Faults), 90_000.0 * FAULT, 0.1);
@@ -112,27 +112,53 @@ fn time_spun_and_time_in_own_code_are_what_was_measured() {
 
 #[test]
 fn what_crosses_between_cores_by_mode_and_consumption() {
-    let between = |writer, reader, consumption, placement| {
+    let between = |writer, reader, consumption, placement, reference: &ReferencePrices| {
         let mut rung = rung("r", writer, reader);
         rung.placement = placement;
         let mut point = made(rung.clone(), 1e9, COUNTS, 0.0);
         point.reader_cpu = Some(u32::from(placement != Placement::SameCore));
         (point.consumption, point.reader) = (consumption, rung.reader_for(consumption));
-        only(&judged(vec![point], &references())).part_ns(Work::CacheTransfer)
+        only(&judged(vec![point], reference)).part_ns(Work::CacheTransfer)
     };
     use Consumption::{Touched, Untouched};
     let slots = PAGES as f64 * APART;
+    let mut older = references();
+    older.apart.renewed_base_ns = Fact::missing("not taken");
     for (writer, reader, consumption, want) in [
         (Writer::Write, Reader::Read, Untouched, CROSS),
         (Writer::Vmsplice, Reader::Read, Untouched, slots),
-        (Writer::Vmsplice, Reader::Splice, Touched, slots + CROSS),
+        (Writer::Vmsplice, Reader::Splice, Touched, PAGES as f64 * RENEWED),
         (Writer::TeeSeed, Reader::Splice, Touched, slots),
     ] {
         let text = format!("{writer:?} {reader:?} {consumption:?}");
-        let got = between(writer, reader, consumption, Placement::TwoCores);
+        let got = between(writer, reader, consumption, Placement::TwoCores, &references());
         assert!((got - want).abs() <= 1e-3 * want, "{text}: {got} is not {want}");
-        assert!(between(writer, reader, consumption, Placement::SameCore) == 0.0, "{text}");
+        let same = between(writer, reader, consumption, Placement::SameCore, &references());
+        assert!(same == 0.0, "{text}");
     }
+    let by_yardstick =
+        between(Writer::Vmsplice, Reader::Splice, Touched, Placement::TwoCores, &older);
+    assert_near(by_yardstick, slots + CROSS, 1e-3);
+}
+
+#[test]
+fn what_was_slept_for_comes_from_colder_caches() {
+    let mut prices = references();
+    prices.asleep.read_base_ns = Fact::Known(5.0 * APART);
+    let rung = rung("r", Writer::Vmsplice, Reader::Read);
+    let transfer = |switches, prices: &ReferencePrices| {
+        let counts = Truth { switches, ..COUNTS };
+        let point = made(rung.clone(), 1e9, counts, 0.0);
+        only(&judged(vec![point], prices)).part_ns(Work::CacheTransfer) / PAGES as f64
+    };
+    for (switches, want) in [(0, APART), (4_096, 3.0 * APART), (30_000, 5.0 * APART)] {
+        assert_near(transfer(switches, &prices), want, 1e-6);
+    }
+    // Less than the noise beside a price is nothing; neither is no price.
+    prices.apart.read_base_ns = Fact::missing("less than the noise");
+    assert_near(transfer(4_096, &prices), 2.5 * APART, 1e-6);
+    prices.asleep = ApartPrices::missing("not taken");
+    assert_near(transfer(4_096, &prices), APART, 1e-6);
 }
 
 #[test]
@@ -183,20 +209,20 @@ fn copies_by_mode_and_consumption() {
         let mut point = made(rung.clone(), 1e9, COUNTS, 0.0);
         point.consumption = consumption;
         point.reader = rung.reader_for(consumption);
-        only(&judged(vec![point], &references())).part_ns(Work::Copy) / COPY
+        only(&judged(vec![point], &references())).part_ns(Work::Copy)
     };
     use Consumption::{ForwardedFile, ForwardedSocket, Touched, Untouched};
     for (writer, reader, consumption, want) in [
-        (Writer::Write, Reader::Read, Untouched, 2.0),
-        (Writer::Write, Reader::Read, ForwardedSocket, 3.0),
+        (Writer::Write, Reader::Read, Untouched, 2.0 * COPY),
+        (Writer::Write, Reader::Read, ForwardedSocket, 3.0 * COPY),
         (Writer::Vmsplice, Reader::Splice, Untouched, 0.0),
-        (Writer::Vmsplice, Reader::Splice, Touched, 1.0),
+        (Writer::Vmsplice, Reader::Splice, Touched, READ),
         (Writer::SpliceFrozen, Reader::Splice, ForwardedSocket, 0.0),
-        (Writer::SpliceFrozen, Reader::Splice, ForwardedFile, 1.0),
-        (Writer::IoUring, Reader::VmspliceOut, Untouched, 2.0),
+        (Writer::SpliceFrozen, Reader::Splice, ForwardedFile, COPY),
+        (Writer::IoUring, Reader::VmspliceOut, Untouched, 2.0 * COPY),
     ] {
         let got = copies(writer, reader, consumption);
-        assert!((got - want).abs() < 1e-6, "{writer:?} {reader:?} {consumption:?}: {got}");
+        assert!((got - want).abs() <= 1e-6 * want, "{writer:?} {reader:?} {consumption:?}: {got}");
     }
 }
 

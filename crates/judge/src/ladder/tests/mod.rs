@@ -27,10 +27,14 @@ const AWAKE: f64 = 1_000.0;
 const FAULT: f64 = 600.0;
 const SLOT: f64 = 40.0;
 const PIN: f64 = 30.0;
+/// One copy of a GiB out of pages that were lent.
+const READ: f64 = 80e6;
 /// What a GiB costs more from another core's cache.
 const CROSS: f64 = 20e6;
 /// What a slot costs more when another core empties it.
 const APART: f64 = 12.0;
+/// The same, of bytes that were written anew.
+const RENEWED: f64 = 90.0;
 
 fn flat(value: f64) -> Measured {
     Measured { median: value, min: value, max: value, n: 9 }
@@ -70,14 +74,19 @@ fn references() -> ReferencePrices {
         pin_huge_ns: Fact::Known(PIN / 10.0),
         cache_base_ns: Fact::Known(20.0),
         cache_huge_ns: Fact::Known(15.0),
+        read_base_ns: Fact::Known(READ / PAGES as f64),
+        read_huge_ns: Fact::missing("not needed"),
         hand_over_cpu_ns: Fact::Known(AWAKE + 2.0 * (ENTRY + LOCK)),
         apart: ApartPrices {
             slot_ns: Fact::Known(APART),
             pin_base_ns: Fact::Known(APART),
             pin_huge_ns: Fact::Known(APART / 4.0),
             copied_ns: Fact::Known(CROSS / PAGES as f64),
+            read_base_ns: Fact::Known(APART),
+            renewed_base_ns: Fact::Known(RENEWED),
             ..ApartPrices::missing("not needed")
         },
+        asleep: ApartPrices::missing("not needed"),
     }
 }
 
