@@ -27,6 +27,13 @@ class Account(harness.Account):
         """Compiles a C program that this account can execute."""
         return harness.compile_c(source, self.place / Path(source).stem, *options)
 
+    def lend(self, source):
+        """A copy of a file of ours that this account can read."""
+        copy = self.place / Path(source).name
+        shutil.copy(source, copy)
+        copy.chmod(0o644)
+        return copy
+
     def plain(self, argv):
         """The command line of a program as it is."""
         return [*self.prefix, *map(str, argv)]

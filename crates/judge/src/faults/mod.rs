@@ -188,6 +188,7 @@ impl Analysis {
                 self.executed += 1;
                 self.phases.exec(pid, at);
                 self.spaces.exec(pid);
+                self.sites.forget(pid);
             }
             What::Fork { pid, parent_pid } => {
                 self.phases.fork(pid, parent_pid, at);
@@ -199,6 +200,7 @@ impl Analysis {
                 self.begun.remove(&tid);
                 self.taken.forget(tid);
                 if self.spaces.exit(pid) {
+                    self.sites.forget(pid);
                     self.phases.end(pid, at);
                 }
             }

@@ -1,4 +1,6 @@
-//! The instructions that faulted, each looked at once.
+//! The instructions that faulted. One of a file is looked at once. One that a program made as it ran is looked
+//! at with each of its faults: a compiler moves code and puts other code where it was. Where other code is
+//! found than before, which of the two it was at the fault is not known, nor then what the fault was about.
 
 use super::access::{self, Instruction};
 use super::address_space::Code;
@@ -7,6 +9,7 @@ use pagewise_model::fault::event::{Begin, FrameRegisters};
 use pagewise_model::fault::{Site, SourceLine, StackEnd};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 
 /// Stands for the file of the kernel's own instructions, whose offsets are their addresses.
 pub const KERNEL: &str = "[kernel]";
@@ -65,7 +68,18 @@ const fn is_kernel(code: &Code) -> bool {
 pub(super) struct Sites {
     all: Vec<(Code, Instruction)>,
     numbers: FxHashMap<Code, u32>,
+    /// Those of no file, by process and address.
+    made: FxHashMap<(i32, u64), Made>,
 }
+
+/// An instruction of no file, as it was last seen.
+#[derive(Debug)]
+struct Made {
+    bytes: Vec<u8>,
+    instruction: Instruction,
+}
+
+static NOTHING: Instruction = Instruction::UNKNOWN;
 
 impl Sites {
     /// Number and decoded form of the instruction that `begin` is of; `path` is that of `code`.
@@ -76,16 +90,47 @@ impl Sites {
         begin: &Begin,
         images: &mut dyn Image,
     ) -> (u32, &Instruction) {
+        let place =
+            CodePlace { path, offset: code.offset, pid: begin.pid, address: begin.ip_address };
+        let is_made = code.path == 0 && !begin.in_kernel;
         let number = *self.numbers.entry(code).or_insert_with(|| {
-            let place =
-                CodePlace { path, offset: code.offset, pid: begin.pid, address: begin.ip_address };
-            let bytes = if begin.in_kernel { Vec::new() } else { images.bytes(&place) };
+            let is_of_file = !is_made && !begin.in_kernel;
+            let bytes = if is_of_file { images.bytes(&place) } else { Vec::new() };
             self.all.push((code, access::decode(&bytes, begin.ip_address)));
             u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
         });
-        static NOTHING: Instruction = Instruction::UNKNOWN;
+        if is_made {
+            return (number, self.made(&place, images));
+        }
         let instruction = self.all.get(number as usize).map_or(&NOTHING, |(_, found)| found);
         (number, instruction)
+    }
+
+    /// The instruction of no file at `place`, as far as it is known which one faulted.
+    fn made(&mut self, place: &CodePlace<'_>, images: &mut dyn Image) -> &Instruction {
+        let bytes = images.bytes(place);
+        match self.made.entry((place.pid, place.address)) {
+            Entry::Vacant(free) => {
+                let instruction = access::decode(&bytes, place.address);
+                &free.insert(Made { bytes, instruction }).instruction
+            }
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                // Where nothing can be read any more, what was seen before is the best there is.
+                if bytes.is_empty() || bytes == known.bytes {
+                    return &known.instruction;
+                }
+                let instruction = access::decode(&bytes, place.address);
+                let is_same = known.bytes.is_empty() || instruction == known.instruction;
+                *known = Made { bytes, instruction };
+                if is_same { &known.instruction } else { &NOTHING }
+            }
+        }
+    }
+
+    /// Process `pid` has other memory from now on, or none.
+    pub(super) fn forget(&mut self, pid: i32) {
+        self.made.retain(|(of, _), _| *of != pid);
     }
 
     /// Where one of them is.
@@ -126,5 +171,73 @@ pub(super) fn add_lines<'a>(sites: impl IntoIterator<Item = &'a mut Site>, image
         for (site, source) in sites.into_iter().zip(images.lines(&path, &offsets)) {
             site.source = source;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Blind;
+    use super::*;
+    use pagewise_model::PageSize;
+    use pagewise_model::fault::Access;
+
+    /// A program that makes its code: what stands there now.
+    struct Maker(Vec<u8>);
+
+    impl Image for Maker {
+        fn bytes(&mut self, _place: &CodePlace<'_>) -> Vec<u8> {
+            self.0.clone()
+        }
+        fn function(&mut self, path: &str, offset: u64) -> Option<String> {
+            Blind.function(path, offset)
+        }
+        fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
+            Blind.lines(path, offsets)
+        }
+        fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
+            Blind.walk(registers, bytes, code)
+        }
+    }
+
+    /// What is said of a fault of process `pid` in code of no file.
+    fn said(sites: &mut Sites, pid: i32, code: &[u8]) -> Access {
+        let begin = Begin {
+            pid,
+            tid: pid,
+            address: 0x7000_0000,
+            ip_address: 0x5000_0000,
+            in_kernel: false,
+            page_bytes: Some(Bytes(0)),
+            registers: None,
+        };
+        let at = Code { path: 0, offset: begin.ip_address };
+        let (_, instruction) = sites.find(at, "", &begin, &mut Maker(code.to_vec()));
+        access::of(&begin, instruction, PageSize::BASE_4K)
+    }
+
+    /// `mov [rax], rdx`, `mov rdx, [rax]`, and the latter with something else behind it.
+    const WRITE: &[u8] = &[0x48, 0x89, 0x10];
+    const READ: &[u8] = &[0x48, 0x8b, 0x10];
+    const READ_ON: &[u8] = &[0x48, 0x8b, 0x10, 0xc3];
+
+    #[test]
+    fn made_code_is_looked_at_with_each_fault() {
+        let mut sites = Sites::default();
+        let all = [WRITE, WRITE, READ, READ, READ_ON, &[], WRITE, WRITE];
+        let said = all.map(|code| said(&mut sites, 7, code));
+        use Access::{Read, Unknown, Write};
+        // Where it changed it could have been either.
+        assert_eq!(said, [Write, Write, Unknown, Read, Read, Read, Unknown, Write]);
+    }
+
+    #[test]
+    fn made_code_is_that_of_its_process() {
+        let mut sites = Sites::default();
+        assert_eq!(said(&mut sites, 7, &[]), Access::Unknown);
+        assert_eq!(said(&mut sites, 7, WRITE), Access::Write, "it could not be read before");
+        assert_eq!(said(&mut sites, 8, READ), Access::Read);
+        sites.forget(7);
+        assert_eq!(said(&mut sites, 7, READ), Access::Read, "after an exec it is other code");
+        assert_eq!(sites.codes().count(), 1);
     }
 }

@@ -7,8 +7,8 @@
 //! only, the machine whose instructions are decoded.
 //!
 //! Not seen: files of another mount namespace, code of a process that has ended or that this
-//! account may not read. Cost: one small read per instruction that faults; the symbols of a file
-//! are read once, when they are first asked for (1-100 ms by their number).
+//! account may not read. Cost: one small read per instruction that faults, without a file one per fault
+//! (1 us); the symbols of a file are read once, when they are first asked for (1-100 ms by their number).
 
 mod lines;
 mod segments;
