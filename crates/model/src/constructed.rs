@@ -169,6 +169,7 @@ pub fn readings(points: Vec<Point>) -> Readings {
         refills: 0,
         entry_ns: Fact::missing("not taken"),
         prices: Vec::new(),
+        price_folios: None,
         points,
         copies: None,
         judgement: None,

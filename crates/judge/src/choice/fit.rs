@@ -14,9 +14,6 @@ use pagewise_model::{Nanos, PageSize};
 /// The shortest time whose error is taken as a share of itself: below it is the clock's and chance's.
 const SHORTEST: f64 = 2000.0;
 
-/// Both orders.
-const ORDERS: [Order; 2] = [Order::Sequential, Order::Random];
-
 /// Where and when readings were taken.
 #[derive(Debug, Clone)]
 pub struct Occasion {
@@ -139,7 +136,7 @@ impl<'a> Taken<'a> {
                 for end in [SET_UP, TEAR_DOWN] {
                     lists.extend(fixed(arm, folios, end, &of(end.0), page));
                 }
-                for order in ORDERS {
+                for order in Order::ALL {
                     let at = |phase| {
                         let mut of = of(phase);
                         of.retain(|one| one.cell.order == order);
@@ -163,7 +160,7 @@ impl<'a> Taken<'a> {
             let is_shared =
                 |one: &One<'_>| one.folios == folios && one.is_warm() && one.cell.threads > 1;
             for (arm, order) in
-                Arm::ALL.into_iter().flat_map(|arm| ORDERS.map(|order| (arm, order)))
+                Arm::ALL.into_iter().flat_map(|arm| Order::ALL.map(|order| (arm, order)))
             {
                 let of = |phase: Phase| {
                     self.some(|one| {
@@ -182,7 +179,7 @@ impl<'a> Taken<'a> {
     fn device(&self, found: &Calibration) -> Vec<PriceList> {
         let mut lists = Vec::new();
         for arm in Arm::ALL {
-            for order in ORDERS {
+            for order in Order::ALL {
                 let of = self
                     .some(|one| !one.is_warm() && (one.cell.arm, one.cell.order) == (arm, order));
                 let more = |one: &One<'_>| {

@@ -15,7 +15,6 @@ use pagewise_model::{Bytes, Nanos, PageSize};
 
 const LARGE: Bytes = Bytes::mib(64);
 const ARMS: [Arm; 5] = [Arm::Pread, Arm::Uring, Arm::Map, Arm::MapPopulate, Arm::Place];
-const ORDERS: [Order; 2] = [Order::Sequential, Order::Random];
 const CLASSES: [FolioClass; 2] = [FolioClass::Piece, FolioClass::Huge];
 
 fn key() -> CalibrationKey {
@@ -69,7 +68,7 @@ fn truth() -> Calibration {
             lists.push(list((Phase::SetUp, arm), None, folios, &set_up));
             let tear_down = [(Term::Once, 5e3), (Term::Page, torn)];
             lists.push(list((Phase::TearDown, arm), None, folios, &tear_down));
-            for order in ORDERS {
+            for order in Order::ALL {
                 let first = [(Term::Page, faults), (Term::NearByte, 0.03)];
                 lists.push(list((Phase::First, arm), Some(order), folios, &first));
                 let prices = pass(arm, order, folios);
@@ -77,7 +76,7 @@ fn truth() -> Calibration {
             }
         }
     }
-    for (arm, order) in ARMS.into_iter().flat_map(|arm| ORDERS.map(|order| (arm, order))) {
+    for (arm, order) in ARMS.into_iter().flat_map(|arm| Order::ALL.map(|order| (arm, order))) {
         let device = [(Term::Page, 800.0), (Term::Block, 60_000.0)];
         lists.push(list((Phase::Device, arm), Some(order), FolioClass::Piece, &device));
     }
@@ -102,7 +101,7 @@ fn truth() -> Calibration {
         lists,
         sharing: ARMS
             .into_iter()
-            .flat_map(|arm| ORDERS.map(|order| (arm, order)))
+            .flat_map(|arm| Order::ALL.map(|order| (arm, order)))
             .flat_map(|(arm, order)| CLASSES.map(|folios| (arm, order, folios)))
             .map(sharing)
             .collect(),
@@ -140,7 +139,7 @@ fn base(arm: Arm, order: Order, block_bytes: Bytes, span_bytes: Bytes) -> Cell {
 /// The cells of a calibration.
 fn cells(folios: FolioClass) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for (arm, order) in ARMS.into_iter().flat_map(|arm| ORDERS.map(|order| (arm, order))) {
+    for (arm, order) in ARMS.into_iter().flat_map(|arm| Order::ALL.map(|order| (arm, order))) {
         for block in [1, 4, 16, 256, 1024].map(Bytes::kib) {
             cells.push(base(arm, order, block, LARGE));
         }
@@ -182,7 +181,7 @@ fn unseen() -> Vec<(Arm, Demand, FileState)> {
         let pick = |rng: &mut Rng, count: usize| rng.below(count as u64) as usize;
         let block_bytes = Bytes(512 << rng.below(12));
         let demand = Demand {
-            order: ORDERS[pick(&mut rng, 2)],
+            order: Order::ALL[pick(&mut rng, 2)],
             block_bytes,
             passes: 1 + pick(&mut rng, 5) as u32,
             threads: 1 + pick(&mut rng, 2) as u32,

@@ -1,9 +1,14 @@
 //! Where the time of a cell goes: its counts times prices that were taken before.
 //!
-//! Only cells with one thread are explained. Of a reading call lookup is what it costs in order; what it costs
-//! more at random is reaching the block, as it is in a mapping. Waiting for a device is no price: it is the time in which the
-//! process had no CPU, of the cell itself. What no price covers (readahead of a cold cell, what the device's driver does, places of blocks
-//! within a page, blocks that are summed after they were copied) stays unexplained.
+//! Only cells with one thread are explained. Of a cached cell that is its undisturbed time ([`Pace`]), as the
+//! prices are: how much more the median took is told beside it, and is no part. Others have their median.
+//!
+//! Of a reading call lookup is what it costs in order; what it costs more at random is reaching the block, as it
+//! is in a mapping. Waiting for a device is no price: it is the time in which the process had no CPU, of the cell
+//! itself. What no price covers (readahead of a cold cell, what the device's driver does, places of blocks within
+//! a page, blocks that are summed after they were copied) stays unexplained.
+//!
+//! [`Pace`]: pagewise_model::file::Pace
 
 use super::prices::{Line, Prices};
 use pagewise_model::Bytes;
@@ -30,6 +35,11 @@ fn account(at: usize, point: &Point, prices: &Prices, page: u64) -> Option<Accou
     let cell = &point.cell;
     let of =
         |pick: fn(&Sample) -> f64| median(&point.samples.iter().map(pick).collect::<Vec<f64>>());
+    let median_ns = of(|s| s.total_ns().0 as f64)?;
+    let told_ns = match cell.residency {
+        Residency::Warm => point.pace.as_ref()?.total_ns().0 as f64,
+        Residency::Cold => median_ns,
+    };
     let counts = Counts {
         calls: of(|s| s.calls as f64)?,
         faults: of(|s| (s.minor_faults + s.major_faults) as f64)?,
@@ -46,12 +56,13 @@ fn account(at: usize, point: &Point, prices: &Prices, page: u64) -> Option<Accou
         let asleep = |s: &Sample| s.total_ns().0.saturating_sub(s.user_ns.0 + s.sys_ns.0) as f64;
         bill.add(Work::Wait, "time without the CPU", (1.0, of(asleep)?));
     }
-    let per_gib_ns = of(|s| s.total_ns().0 as f64)? / bill.gib;
+    let per_gib_ns = told_ns / bill.gib;
     let told: f64 = bill.parts.iter().map(|part| part.per_gib_ns).sum();
     let (parts, unexplained_per_gib_ns) = (bill.parts, per_gib_ns - told);
     per_gib_ns.is_finite().then_some(Account {
         point: at,
         per_gib_ns,
+        disturbed_per_gib_ns: (median_ns - told_ns).max(0.0) / bill.gib,
         parts,
         unexplained_per_gib_ns,
     })
@@ -104,10 +115,10 @@ fn called(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
 
 fn mapped(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
     let ordered = prices.by(cell.order, cell.span_bytes);
-    let (line, work) = if cell.arm.is_in_place() {
-        (ordered.sum, Work::Sum)
+    let (line, fault, work) = if cell.arm.is_in_place() {
+        (ordered.sum, ordered.sum_fault, Work::Sum)
     } else {
-        (ordered.copy, Work::UserCopy)
+        (ordered.copy, ordered.copy_fault, Work::UserCopy)
     };
     let fresh = if cell.fresh { counts.pages } else { 0.0 };
     let is_populated = matches!(
@@ -119,12 +130,12 @@ fn mapped(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
     if is_populated {
         bill.add(Work::Populate, "pages", (counts.pages, prices.populate_page));
     } else {
-        bill.add(Work::Faults, "faults", ((counts.faults - fresh).max(0.0), ordered.fault));
+        bill.add(Work::Faults, "faults", ((counts.faults - fresh).max(0.0), fault));
     }
     bill.add(Work::Reach, "blocks", (blocks(cell), line.block));
     bill.add(work, "bytes", (bytes(cell), line.byte));
     bill.add(Work::FreshMemory, "pages", (fresh, prices.fresh_page));
-    bill.add(Work::Unmap, "pages", (counts.pages, prices.unmap_page));
+    bill.add(Work::Unmap, "pages", (counts.pages, ordered.unmap_page));
 }
 
 fn blocks(cell: &Cell) -> f64 {

@@ -1,10 +1,14 @@
 //! Prices out of the cells that were read for them, before all others and over another file.
 //!
+//! All are prices of undisturbed work, of each cell's [`Pace`]: what a neighbour or the host adds is no
+//! property of the work, and differs from minute to minute.
+//!
 //! The time of a block is a cost for the block and one for each of its bytes: the two sizes of blocks that
 //! were read next to its own give both, since bytes get cheaper the more of them are near one another. A
-//! second pass through a mapping has no faults: what the first took more is theirs. A populated mapping takes
-//! more to set up than one on demand: that is mapping its pages; what its tear-down takes is unmapping
-//! them. Reading into fresh memory takes more than into the same buffer: that is its faults.
+//! second pass through a mapping has no faults: what the first took more is theirs, for blocks of about that
+//! size, since what is done between two faults decides what of the kernel's is still near. A populated mapping
+//! takes more to set up than one on demand: that is mapping its pages; what the tear-down of mappings takes is
+//! unmapping them. Reading into fresh memory takes more than into the same buffer: that is its faults.
 //!
 //! At random a block costs more the larger the span is that it may lie in: of its first lines, its translation
 //! and what the kernel keeps of its pages, caches and TLBs hold a share that falls as one over the span, if
@@ -12,10 +16,10 @@
 //! spans that were read for it. Below the smaller one nothing is concluded, and it counts as that; beyond
 //! the larger one, four times as large, the line can rise by a third of what it rose between them, no more.
 
-use pagewise_model::Bytes;
-use pagewise_model::file::{Arm, Cell, Point, Readings, Sample};
+use pagewise_model::file::{Arm, Cell, Pace, Point, Readings};
 use pagewise_model::measured::median;
 use pagewise_model::walk::Order;
+use pagewise_model::{Bytes, Nanos};
 
 /// A cost for a block and for each of its bytes, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,8 +50,12 @@ pub(super) struct Ordered {
     pub(super) copy: Line,
     /// The sum in place of a mapping without faults.
     pub(super) sum: Line,
-    /// A fault on a mapping.
-    pub(super) fault: f64,
+    /// A fault on a mapping out of which is copied.
+    pub(super) copy_fault: f64,
+    /// A fault on a mapping that is summed in place.
+    pub(super) sum_fault: f64,
+    /// A page that is unmapped.
+    pub(super) unmap_page: f64,
 }
 
 impl Ordered {
@@ -56,7 +64,9 @@ impl Ordered {
             call: self.call.toward(other.call, part),
             copy: self.copy.toward(other.copy, part),
             sum: self.sum.toward(other.sum, part),
-            fault: toward(self.fault, other.fault, part),
+            copy_fault: toward(self.copy_fault, other.copy_fault, part),
+            sum_fault: toward(self.sum_fault, other.sum_fault, part),
+            unmap_page: toward(self.unmap_page, other.unmap_page, part),
         }
     }
 }
@@ -93,8 +103,6 @@ pub(super) struct Prices {
     random: Random,
     /// A page that a populating call maps.
     pub(super) populate_page: f64,
-    /// A page that is unmapped.
-    pub(super) unmap_page: f64,
     /// A page of fresh memory.
     pub(super) fresh_page: f64,
 }
@@ -104,20 +112,18 @@ impl Prices {
     pub(super) fn of(readings: &Readings, block: Bytes) -> Option<Self> {
         let page = readings.base_page_bytes.bytes();
         let source = Cells { all: &readings.prices, page, block };
-        let read = |set: fn(&Sample) -> f64| source.each(Arm::Pread, Order::Sequential, set);
-        let open = read(|s| (s.set_up_ns + s.tear_down_ns).0 as f64)?;
-        let set_up = |arm| source.each(arm, Order::Sequential, |s| s.set_up_ns.0 as f64);
+        let open = source.each(Arm::Pread, |pace| pace.set_up_ns + pace.tear_down_ns)?;
+        let set_up = |arm| source.each(arm, |pace| pace.set_up_ns);
         let (mapped, populated) = (set_up(Arm::Map)?, set_up(Arm::MapPopulate)?);
-        let torn = source.each(Arm::MapPopulate, Order::Sequential, |s| s.tear_down_ns.0 as f64)?;
-        let pages = source.pages()?;
+        let (_, span) = source.spans(Order::Sequential)?;
+        let pages = source.pages(span);
         Some(Self {
             entry: readings.entry_ns.known()?.median,
             open,
             map: (mapped - open).max(0.0),
-            sequential: source.ordered(Order::Sequential, source.spans(Order::Sequential)?.1)?,
+            sequential: source.ordered(Order::Sequential, span)?,
             random: source.random()?,
             populate_page: (populated - mapped).max(0.0) / pages,
-            unmap_page: torn / pages,
             fresh_page: source.fresh()? / pages,
         })
     }
@@ -146,15 +152,14 @@ impl Cells<'_> {
         self.all.iter().filter(move |point| is_it(&point.cell))
     }
 
-    /// Median over the processes of a way.
-    fn each(&self, arm: Arm, order: Order, pick: impl Fn(&Sample) -> f64) -> Option<f64> {
-        let samples = self.find(arm, order, false).flat_map(|point| &point.samples);
-        median(&samples.map(pick).collect::<Vec<f64>>())
+    /// Median over the cells of a way in order.
+    fn each(&self, arm: Arm, pick: impl Fn(&Pace) -> Nanos) -> Option<f64> {
+        let paces = self.find(arm, Order::Sequential, false).filter_map(|p| p.pace.as_ref());
+        median(&paces.map(|pace| pick(pace).0 as f64).collect::<Vec<f64>>())
     }
 
-    fn pages(&self) -> Option<f64> {
-        let (_, span) = self.spans(Order::Sequential)?;
-        Some(span.0.div_ceil(self.page.max(1)).max(1) as f64)
+    fn pages(&self, span: Bytes) -> f64 {
+        span.0.div_ceil(self.page.max(1)).max(1) as f64
     }
 
     /// The smallest and the largest span that was read in an order.
@@ -175,7 +180,9 @@ impl Cells<'_> {
             call: self.line(Arm::Pread, (order, span), 0)?,
             copy: self.line(Arm::Map, (order, span), 1)?,
             sum: self.line(Arm::Place, (order, span), 1)?,
-            fault: self.fault((order, span))?,
+            copy_fault: self.fault(Arm::Map, (order, span))?,
+            sum_fault: self.fault(Arm::Place, (order, span))?,
+            unmap_page: self.unmapping((order, span))?,
         })
     }
 
@@ -184,41 +191,65 @@ impl Cells<'_> {
         self.find(arm, order, false).filter(move |point| point.cell.span_bytes == span)
     }
 
-    /// The line through the two sizes of blocks next to the wanted one, of the pass with this number.
-    fn line(&self, arm: Arm, place: (Order, Bytes), pass: usize) -> Option<Line> {
-        let time = |point: &Point| {
-            let of = |s: &Sample| s.pass_ns.get(pass).map(|ns| ns.0 as f64);
-            let ns = median(&point.samples.iter().filter_map(of).collect::<Vec<f64>>())?;
-            Some((point.cell.block_bytes, ns / point.cell.blocks().max(1) as f64))
-        };
-        let mut times: Vec<(Bytes, f64)> = self.over(arm, place).filter_map(time).collect();
-        times.sort_by_key(|(block, _)| *block);
+    /// The two sizes of blocks next to the wanted one, with what `of` says of their cells.
+    fn around(
+        &self,
+        arm: Arm,
+        place: (Order, Bytes),
+        of: impl Fn(&Point) -> Option<f64>,
+    ) -> Option<[(Bytes, f64); 2]> {
+        let told = |point: &Point| Some((point.cell.block_bytes, of(point)?));
+        let mut all: Vec<(Bytes, f64)> = self.over(arm, place).filter_map(told).collect();
+        all.sort_by_key(|(block, _)| *block);
         let is_around = |pair: &&[(Bytes, f64)]| self.block <= pair[1].0;
-        let around = times.windows(2).find(is_around).or_else(|| times.windows(2).last())?;
-        let ((small, of_small), (large, of_large)) = (around[0], around[1]);
-        if small == large {
-            return None;
-        }
-        let byte = (of_large - of_small).max(0.0) / (large.0 - small.0) as f64;
-        Some(Line { block: (of_small - byte * small.0 as f64).max(0.0), byte })
+        let pair = all.windows(2).find(is_around).or_else(|| all.windows(2).last())?;
+        (pair[0].0 < pair[1].0).then_some([pair[0], pair[1]])
     }
 
-    /// What the first pass of a copy takes more than the second, for each fault.
-    fn fault(&self, place: (Order, Bytes)) -> Option<f64> {
-        let samples = self.over(Arm::Map, place).flat_map(|point| &point.samples);
-        let each = samples.filter_map(|s| {
-            let (first, second) = (s.pass_ns.first()?.0 as f64, s.pass_ns.get(1)?.0 as f64);
-            (s.minor_faults > 0).then(|| (first - second).max(0.0) / s.minor_faults as f64)
-        });
+    /// The line through these two, of the pass with this number; through the wanted block alone where it would
+    /// leave less than nothing for the block itself.
+    fn line(&self, arm: Arm, place: (Order, Bytes), pass: usize) -> Option<Line> {
+        let per_block = |point: &Point| {
+            let ns = point.pace.as_ref()?.pass_ns(pass)?.0 as f64;
+            Some(ns / point.cell.blocks().max(1) as f64)
+        };
+        let [(small, of_small), (large, of_large)] = self.around(arm, place, per_block)?;
+        let (wanted, least) = (self.block.0 as f64, small.0 as f64);
+        let slope = (of_large - of_small).max(0.0) / (large.0 - small.0) as f64;
+        let through = of_small + slope * (wanted - least);
+        // Where a byte costs more in the larger blocks, less than so much is not left for smaller ones.
+        let all = if wanted < least { through.max(of_small * wanted / least) } else { through };
+        let byte = slope.min(all / wanted.max(1.0));
+        Some(Line { block: all - byte * wanted, byte })
+    }
+
+    /// What the first pass takes more than the second, for each fault, between these two.
+    fn fault(&self, arm: Arm, place: (Order, Bytes)) -> Option<f64> {
+        let each = |point: &Point| {
+            let faults: Vec<f64> = point.samples.iter().map(|s| s.minor_faults as f64).collect();
+            let faults = median(&faults).filter(|faults| *faults > 0.0)?;
+            let pace = point.pace.as_ref()?;
+            let (first, second) = (pace.pass_ns(0)?.0 as f64, pace.pass_ns(1)?.0 as f64);
+            Some((first - second).max(0.0) / faults)
+        };
+        let [(small, of_small), (large, of_large)] = self.around(arm, place, each)?;
+        let passed = (self.block.0 as f64 - small.0 as f64) / (large.0 - small.0) as f64;
+        Some(toward(of_small, of_large, passed.clamp(0.0, 1.0)))
+    }
+
+    /// What unmapping takes for each page, median over the mappings.
+    fn unmapping(&self, (order, span): (Order, Bytes)) -> Option<f64> {
+        let is_it =
+            |cell: &Cell| cell.arm.is_mapped() && (cell.order, cell.span_bytes) == (order, span);
+        let mapped = self.all.iter().filter(|point| is_it(&point.cell));
+        let paces = mapped.filter_map(|point| point.pace.as_ref());
+        let each = paces.map(|pace| pace.tear_down_ns.0 as f64 / self.pages(span));
         median(&each.collect::<Vec<f64>>())
     }
 
     /// What reading into fresh memory takes more, all of it.
     fn fresh(&self) -> Option<f64> {
-        let of = |point: &Point| {
-            let times = point.samples.iter().map(|s| s.total_ns().0 as f64);
-            median(&times.collect::<Vec<f64>>())
-        };
+        let of = |point: &Point| Some(point.pace.as_ref()?.total_ns().0 as f64);
         let more = self.find(Arm::Pread, Order::Sequential, true).filter_map(|fresh| {
             let reused = Cell { fresh: false, ..fresh.cell };
             let other = self.all.iter().find(|point| point.cell == reused)?;

@@ -13,8 +13,8 @@
 use super::origin::{Content, Origin, OriginError};
 use super::plan::{Asked, Plan};
 use crate::error::PriceError;
+use pagewise_kernel::affinity;
 use pagewise_kernel::file_view::FileView;
-use pagewise_kernel::{affinity, page_size};
 use pagewise_model::choice::{Demand, FAR, FolioClass, NEAR, Phase, RAMP, SPILL};
 use pagewise_model::file::{Arm, Cell, Part, Residency};
 use pagewise_model::walk::Order;
@@ -97,12 +97,8 @@ impl Plan {
 /// # Errors
 /// When there is no room for it.
 pub fn calibration_file(directory: &Path, folios: FolioClass) -> Result<Origin, OriginError> {
-    let (size, piece) = match folios {
-        FolioClass::Page => (FAR, Bytes(page_size::base().bytes())),
-        FolioClass::Piece => (Bytes::mib(64), Bytes::kib(64)),
-        FolioClass::Huge => (Bytes::mib(64), Bytes(page_size::huge().bytes())),
-    };
-    Ok(Origin::own(directory, None, size)?.in_pieces(piece))
+    let size = if folios == FolioClass::Page { FAR } else { Bytes::mib(64) };
+    Ok(Origin::own(directory, None, size)?.on(folios))
 }
 
 /// Whether nearly all of a file is mapped as huge pages.
@@ -131,7 +127,7 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
     let is_main = folios == FolioClass::Piece;
     let near = if size < NEAR { size } else { NEAR };
     let mut cells = Vec::new();
-    for order in [Order::Sequential, Order::Random] {
+    for order in Order::ALL {
         let at = |arm, block_bytes, span| {
             let demand = Demand { order, block_bytes, passes: PASSES, threads: 1 };
             cell(arm, &demand, whole(span, block_bytes))
@@ -157,7 +153,7 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
 fn cold(size: Bytes) -> Vec<Cell> {
     let span = if size < COLD { size } else { COLD };
     let mut cells = Vec::new();
-    for order in [Order::Sequential, Order::Random] {
+    for order in Order::ALL {
         for arm in Arm::ALL.into_iter().filter(|arm| arm.serves(order, Residency::Cold)) {
             cells.extend(COLD_BLOCKS.map(|block_bytes| {
                 let demand = Demand { order, block_bytes, passes: 1, threads: 1 };
@@ -246,12 +242,12 @@ mod tests {
     fn huge_folios_are_proven() {
         let dir = tempfile::tempdir().expect("a directory");
         let size = Bytes::mib(8);
-        let lies = |piece| {
+        let lies = |folios| {
             let origin = Origin::own(dir.path(), Some(size), size).expect("room");
-            lies_huge(&origin.in_pieces(piece).open(&|| false).expect("written"))
+            lies_huge(&origin.on(folios).open(&|| false).expect("written"))
         };
-        assert!(!lies(Bytes(page_size::base().bytes())));
-        if !lies(Bytes(page_size::huge().bytes())) {
+        assert!(!lies(FolioClass::Page));
+        if !lies(FolioClass::Huge) {
             eprintln!("SKIP huge_folios_are_proven: this file system gives none");
         }
     }

@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn each_block_comes_once_whoever_takes_it() {
-        for order in [Order::Random, Order::Sequential] {
+        for order in Order::ALL {
             let blocks = Blocks::new(&cell(order), &[], 5);
             for threads in [1, 2, 7, 1001, 2000] {
                 let all = taken(&blocks, threads);

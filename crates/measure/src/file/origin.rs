@@ -6,9 +6,11 @@
 //! on to the disk, so that its pages are clean. It takes at most a quarter of the memory and half of what is free on the disk.
 
 use super::account::{WORD, fill, own_word};
+use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::proc::meminfo;
-use pagewise_kernel::{SysError, limits};
+use pagewise_kernel::{SysError, limits, page_size};
 use pagewise_model::Bytes;
+use pagewise_model::choice::{FileState, FolioClass, FolioPart};
 use pagewise_model::file::Source;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -127,6 +129,39 @@ impl Origin {
                 Self::Own { directory, size, bound_by, piece }
             }
             given @ Self::Given { .. } => given,
+        }
+    }
+
+    /// A file of our own that is written as files come to lie on such folios; another stays as it is.
+    #[must_use]
+    pub fn on(self, folios: FolioClass) -> Self {
+        self.in_pieces(match folios {
+            FolioClass::Page => Bytes(page_size::base().bytes()),
+            FolioClass::Piece => WRITTEN_IN,
+            FolioClass::Huge => Bytes(page_size::huge().bytes()),
+        })
+    }
+
+    /// On what the page cache holds most of it, or will once it is written.
+    ///
+    /// # Errors
+    /// When that cannot be looked at.
+    pub fn folios(&self) -> Result<FolioPart, SysError> {
+        match self {
+            Self::Own { piece, .. } => {
+                let folios = match piece.0 {
+                    bytes if bytes <= page_size::base().bytes() => FolioClass::Page,
+                    bytes if bytes < page_size::huge().bytes() => FolioClass::Piece,
+                    _ => FolioClass::Huge,
+                };
+                Ok(FolioPart { folios, share: 1.0 })
+            }
+            Self::Given { path, size, .. } => {
+                let seen = CachedFile::open(path)?.look()?;
+                let parts = FileState::of(&seen, *size, page_size::base()).folios;
+                let most = parts.into_iter().max_by(|a, b| a.share.total_cmp(&b.share));
+                Ok(most.unwrap_or(FolioPart { folios: FolioClass::Piece, share: 1.0 }))
+            }
         }
     }
 
@@ -342,6 +377,20 @@ mod tests {
             content.file.read_exact_at(&mut word, SMALLEST.0 - 8).expect("read");
             assert_eq!(u64::from_ne_bytes(word), own_word(SMALLEST.0 - 8), "{piece}");
         }
+    }
+
+    #[test]
+    fn folios_are_those_that_it_is_written_in_or_lies_on() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for folios in FolioClass::ALL {
+            let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+            let part = origin.on(folios).folios().expect("as it will be");
+            assert_eq!((part.folios, part.share), (folios, 1.0));
+        }
+        let path = dir.path().join("given");
+        std::fs::write(&path, vec![1; 1 << 20]).expect("written");
+        let part = Origin::given(&path, UNIT).expect("read").folios().expect("looked at");
+        assert!(part.folios != FolioClass::Huge && part.share > 0.5, "{part:?}");
     }
 
     #[test]

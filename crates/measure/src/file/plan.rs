@@ -64,7 +64,7 @@ impl Asked {
             parts: Part::ALL.to_vec(),
             arms: Arm::ALL.to_vec(),
             blocks: [4, 8, 16].map(Bytes::kib).to_vec(),
-            orders: vec![Order::Sequential, Order::Random],
+            orders: Order::ALL.to_vec(),
             residencies: vec![Residency::Warm, Residency::Cold],
             cold_bytes: Bytes::mib(16),
             passes: 8,

@@ -1,11 +1,12 @@
 //! What the time of cells is explained by: cells of its own, over another file, read before all others.
 //!
-//! Three sizes of blocks in both orders, so that a cost for each block and one for each byte can be told
-//! apart: `pread`; a mapping gone through twice, by copy and in place, whose second pass has no faults; and
-//! the same mapping populated, whose set-up and tear-down are what mapping and unmapping cost. One more puts
-//! blocks into fresh memory. The file is as large as the one to be read, so that caches hold the same share of
-//! both; at random a quarter of it is read as well, which tells how much that share is worth. `pagewise_judge::file` makes the prices out of them. Entering and leaving the
-//! kernel is measured by a call that does nothing else.
+//! Four sizes of blocks in both orders, so that a cost for each block and one for each byte can be told
+//! apart: `pread`; a mapping gone through twice, by copy and in place, whose second pass has no faults. One
+//! mapping is populated, whose set-up is what mapping costs, and one cell puts blocks into fresh memory. The
+//! file is as large as the one to be read, so that caches hold the same share of both; at random a quarter of
+//! it is read as well, which tells how much that share is worth. It lies in the cache on folios of the same
+//! class ([`Origin::folios`]): a huge page is mapped by one entry, and found by one lookup. `pagewise_judge::file`
+//! makes the prices out of them. Entering and leaving the kernel is measured by a call that does nothing else.
 
 use super::plan::{Asked, Plan};
 use crate::error::PriceError;
@@ -18,13 +19,13 @@ use pagewise_model::{Bytes, Fact, Measured};
 
 /// The sizes of blocks.
 const LARGEST: Bytes = Bytes::kib(64);
-const BLOCKS: [Bytes; 3] = [Bytes::kib(4), Bytes::kib(16), LARGEST];
+const BLOCKS: [Bytes; 4] = [Bytes::kib(4), Bytes::kib(8), Bytes::kib(16), LARGEST];
 /// Ways, and the passes of each.
-const WAYS: [(Arm, u32); 4] =
-    [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2), (Arm::MapPopulate, 1)];
-/// Processes of each cell, and of the short form.
-const REPEATS: u32 = 3;
-const QUICK_REPEATS: u32 = 2;
+const WAYS: [(Arm, u32); 3] = [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2)];
+/// Processes of each cell, and of the short form: about as many as of the cells that are explained, since the
+/// least of more processes is less.
+const REPEATS: u32 = 4;
+const QUICK_REPEATS: u32 = 3;
 /// Size of the file: that of the one to be read, within these.
 const LEAST: Bytes = Bytes::mib(32);
 const MOST: Bytes = Bytes::mib(512);
@@ -78,6 +79,7 @@ fn cells(size: Bytes) -> Vec<Cell> {
             cells.extend(WAYS.map(cell));
             if order == Order::Sequential && block_bytes == LARGEST {
                 cells.push(Cell { fresh: true, ..cell((Arm::Pread, 1)) });
+                cells.push(cell((Arm::MapPopulate, 1)));
             }
         }
     }
@@ -107,12 +109,12 @@ mod tests {
     #[test]
     fn every_price_has_its_cells() {
         let cells = cells(Bytes::mib(1));
-        assert_eq!(cells.len(), 3 * 3 * 4 + 1);
+        assert_eq!(cells.len(), 3 * 4 * 3 + 2);
         assert_eq!(cells.iter().filter(|cell| cell.fresh).count(), 1);
         let of = |order, span| {
             cells.iter().filter(move |cell| cell.order == order && cell.span_bytes == span)
         };
-        assert_eq!(of(Order::Sequential, Bytes::mib(1)).count(), 13);
+        assert_eq!(of(Order::Sequential, Bytes::mib(1)).count(), 14);
         for span in [Bytes::mib(1), Bytes::kib(256)] {
             assert_eq!(of(Order::Random, span).count(), 12);
         }

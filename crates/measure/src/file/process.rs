@@ -7,7 +7,7 @@ use crate::error::PriceError;
 use crate::helper::{Helper, Launcher, Patience, WaitError, wait_any};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
-use pagewise_model::file::{Proof, Residency, Sample};
+use pagewise_model::file::{Pace, Proof, Residency, Sample};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -19,6 +19,8 @@ const STUCK: Nanos = Nanos::secs(120);
 pub(super) struct Taken {
     /// The sample, its numbers still to be given.
     pub(super) sample: Sample,
+    /// Its pace, with one thread.
+    pub(super) pace: Option<Pace>,
     /// The cache had lost part of the file, which was read in again.
     pub(super) filled: bool,
 }
@@ -45,7 +47,7 @@ pub(super) fn run(
     let reached = cache.bring(residency)?;
     let before_ns = since(look);
     helper.line.say(&Word::Go)?;
-    let done = match hear(&mut helper, patience)? {
+    let mut done = match hear(&mut helper, patience)? {
         Word::Done(done) => done,
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
         _ => return Err(lost("it said something else than that it is done")),
@@ -58,7 +60,8 @@ pub(super) fn run(
         after_pages,
         took_ns: before_ns + since(look),
     };
-    Ok(Taken { sample: sample(*done, proof), filled: reached.filled })
+    let pace = done.pace.take();
+    Ok(Taken { sample: sample(*done, proof), pace, filled: reached.filled })
 }
 
 /// Whether a sample was read in the state that was asked for.

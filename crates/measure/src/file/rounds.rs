@@ -56,6 +56,7 @@ pub fn run(
         refills: session.refills,
         entry_ns: Fact::missing("not taken"),
         prices: Vec::new(),
+        price_folios: None,
         points,
         copies: None,
         judgement: None,
@@ -109,7 +110,7 @@ impl Session<'_, '_> {
             Ok(mut taken) => {
                 taken.sample.repeat = repeat;
                 taken.sample.place = self.course.taken();
-                point.samples.push(taken.sample);
+                point.add(taken.sample, taken.pace);
             }
             Err(error) => point.refused = Some(error.to_string()),
         }

@@ -1,6 +1,6 @@
 //! What a bench and a process that reads for it tell each other.
 
-use pagewise_model::file::{Cell, Ledger, Slip};
+use pagewise_model::file::{Cell, Ledger, Pace, Slip};
 use pagewise_model::{Bytes, Fact, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ pub(super) struct Done {
     pub(super) major_faults: u64,
     pub(super) device_bytes: Fact<Bytes>,
     pub(super) ledger: Ledger,
+    /// Of one thread alone.
+    pub(super) pace: Option<Pace>,
 }
 
 /// A message.

@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_element_is_visited_once_in_a_lap() {
-        for order in [Order::Random, Order::Sequential] {
+        for order in Order::ALL {
             for npad in [0, 7, 15, 31] {
                 let path = Path::List { order, npad };
                 let seen: BTreeSet<usize> = lap(path, 1 << 10).into_iter().collect();

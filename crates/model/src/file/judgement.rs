@@ -94,8 +94,11 @@ pub struct WorkPart {
 pub struct Account {
     /// Which point, from 0.
     pub point: usize,
-    /// First call to last, for each GiB.
+    /// First call to last, for each GiB: of a cold cell the median, of a warm one undisturbed.
     pub per_gib_ns: f64,
+    /// What the median took more than that: others on the CPU, slower core and memory.
+    #[serde(default)]
+    pub disturbed_per_gib_ns: f64,
     /// What it is made of.
     pub parts: Vec<WorkPart>,
     /// `per_gib_ns` less all parts; negative where counts and prices say more than passed.
@@ -107,6 +110,13 @@ impl Account {
     #[must_use]
     pub fn explained_share(&self) -> f64 {
         (1.0 - self.unexplained_per_gib_ns.abs() / self.per_gib_ns.max(f64::MIN_POSITIVE)).max(0.0)
+    }
+
+    /// The share of the whole median time in which it was disturbed.
+    #[must_use]
+    pub fn disturbed_share(&self) -> f64 {
+        self.disturbed_per_gib_ns
+            / (self.per_gib_ns + self.disturbed_per_gib_ns).max(f64::MIN_POSITIVE)
     }
 
     /// The share of some kinds of work.

@@ -8,13 +8,16 @@
 mod cell;
 mod copies;
 mod judgement;
+mod pace;
 mod sample;
 
 pub use cell::{Arm, Cell, Part, Residency, Slip};
 pub use copies::{Copies, CopyRow, CopyWay};
 pub use judgement::{Account, Judgement, Ratio, Refusal, Work, WorkPart};
+pub use pace::Pace;
 pub use sample::{Ledger, Proof, Sample, Truth};
 
+use crate::choice::FolioClass;
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
@@ -26,6 +29,9 @@ pub struct Point {
     pub cell: Cell,
     /// The processes, in the order of their repeats.
     pub samples: Vec<Sample>,
+    /// What it takes undisturbed; none without processes of one thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
     /// Why there are no samples, or fewer than asked for.
     pub refused: Option<String>,
 }
@@ -34,7 +40,16 @@ impl Point {
     /// A cell that was not read yet.
     #[must_use]
     pub const fn new(cell: Cell) -> Self {
-        Self { cell, samples: Vec::new(), refused: None }
+        Self { cell, samples: Vec::new(), pace: None, refused: None }
+    }
+
+    /// One more process, with its own pace where it had one thread.
+    pub fn add(&mut self, sample: Sample, pace: Option<Pace>) {
+        self.samples.push(sample);
+        match (&mut self.pace, pace) {
+            (Some(least), Some(pace)) => least.keep_least(&pace),
+            (least, pace) => *least = least.take().or(pace),
+        }
     }
 
     /// GiB/s over everything, from the first call to the last; none without samples.
@@ -111,6 +126,9 @@ pub struct Readings {
     pub entry_ns: Fact<Measured>,
     /// Cells over another file of our own that were read before all others: the prices are made of them.
     pub prices: Vec<Point>,
+    /// On what the cache held that file; none without prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_folios: Option<FolioClass>,
     /// Every cell.
     pub points: Vec<Point>,
     /// The kernel's copy beside others; none where it was not asked for.

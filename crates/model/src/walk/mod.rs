@@ -65,6 +65,9 @@ pub enum Order {
 }
 
 impl Order {
+    /// Both, by address first.
+    pub const ALL: [Self; 2] = [Self::Sequential, Self::Random];
+
     /// As it is typed and shown.
     #[must_use]
     pub const fn label(self) -> &'static str {

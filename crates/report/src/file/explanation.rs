@@ -5,14 +5,16 @@ use crate::number::{counted, percent, three_digits, whole_size};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
+use pagewise_model::choice::FolioClass;
 use pagewise_model::file::{Account, Judgement, Part, Point, Readings, Residency, Work};
 use pagewise_model::measured::median;
 use pagewise_model::walk::Order;
 
 /// Columns, each of the kinds of work that it adds up.
-const COLUMNS: [(&str, &[Work]); 6] = [
+const COLUMNS: [(&str, &[Work]); 7] = [
     ("entry", &[Work::Entry, Work::Open]),
-    ("lookup", &[Work::Lookup, Work::Reach]),
+    ("lookup", &[Work::Lookup]),
+    ("reach", &[Work::Reach]),
     ("copy", &[Work::KernelCopy, Work::UserCopy, Work::Sum]),
     ("faults", &[Work::Faults, Work::FreshMemory, Work::Populate]),
     ("unmap", &[Work::Unmap]),
@@ -33,7 +35,7 @@ pub(super) fn section(readings: &Readings, style: &Style) -> String {
     page.para(&summary(readings, judgement), 2, Tone::Faint);
     let mut columns = vec![("", Align::Left), ("", Align::Left), ("ms/GiB", Align::Decimal)];
     columns.extend(COLUMNS.iter().map(|(title, _)| (*title, Align::Right)));
-    columns.push(("explained", Align::Right));
+    columns.extend([("told", Align::Right), ("beside", Align::Right)]);
     let mut table = Table::new(&columns);
     let shown = readings.part(Part::Blocks).filter(|(_, point)| point.cell.block_bytes == block);
     for (at, point) in shown {
@@ -43,8 +45,12 @@ pub(super) fn section(readings: &Readings, style: &Style) -> String {
     }
     page.append(&table.render(style));
     page.para(
-        "entry: calls and opening; lookup: the rest of a call, in a mapping what a block costs beside its \
-         bytes; copy: by kernel or program, in place the sum; faults: with populating and fresh memory",
+        "ms/GiB: of cached cells undisturbed, the least CPU time of each slice over the processes, which is \
+         what the shares are of; told: how much of it they make up; beside: how much of the median lies above \
+         it, by others on the machine. entry: calls and \
+         opening; lookup: the rest of a call in order; reach: what a block costs more at random, in a mapping \
+         all that it costs beside its bytes; copy: by kernel or program, in place the sum; faults: with \
+         populating and fresh memory",
         2,
         Tone::Faint,
     );
@@ -55,18 +61,16 @@ fn row(point: &Point, account: &Account) -> Vec<Cell> {
     let cell = &point.cell;
     let order = if cell.order == Order::Sequential { "in order" } else { "random" };
     let state = if cell.residency == Residency::Cold { ", cold" } else { "" };
-    let share = |works: &[Work]| {
-        let share = account.share(works);
-        if share > 0.0 { Cell::from(percent(share)) } else { Cell::from("") }
-    };
+    let shown = |share: f64| Cell::from(if share > 0.0 { percent(share) } else { String::new() });
     let mut row = vec![
         cell.arm.label().into(),
         format!("{order}{state}").into(),
         three_digits(account.per_gib_ns / 1e6).into(),
     ];
-    row.extend(COLUMNS.iter().map(|(_, works)| share(works)));
+    row.extend(COLUMNS.iter().map(|(_, works)| shown(account.share(works))));
     let told = 1.0 - account.unexplained_per_gib_ns / account.per_gib_ns;
     row.push(Cell::new(percent(told), Tone::Strong));
+    row.push(shown(account.disturbed_share()));
     row
 }
 
@@ -92,5 +96,7 @@ fn summary(readings: &Readings, judgement: &Judgement) -> String {
     };
     let told: Vec<String> =
         [Residency::Warm, Residency::Cold].into_iter().filter_map(tell).collect();
-    format!("Explained in the middle {}.", told.join("; "))
+    let on = |folios: FolioClass| format!(" Prices of a file on {}.", folios.label());
+    let prices = readings.price_folios.map_or_else(String::new, on);
+    format!("Explained in the middle {}.{prices}", told.join("; "))
 }

@@ -33,7 +33,7 @@ fn explanation(readings: &Readings, judgement: &Judgement) -> String {
         };
         let parts: Vec<String> = account.parts.iter().map(part).collect();
         Some(format!(
-            "<tr><td>{}</td><td>{}</td><td>{}, {}</td><td>{}</td><td>{}</td>\
+            "<tr><td>{}</td><td>{}</td><td>{}, {}</td><td>{}</td><td>{}</td><td>{}</td>\
              <td class=\"text faint\">{}</td></tr>\n",
             cell.arm.label(),
             whole_size(cell.block_bytes),
@@ -41,6 +41,7 @@ fn explanation(readings: &Readings, judgement: &Judgement) -> String {
             cell.residency.label(),
             three_digits(account.per_gib_ns / 1e6),
             percent(account.explained_share()),
+            percent(account.disturbed_share()),
             escape_markup(&parts.join("; "))
         ))
     };
@@ -51,7 +52,7 @@ fn explanation(readings: &Readings, judgement: &Judgement) -> String {
     format!(
         "<details><summary>Where the time goes, by counts times prices taken before</summary>\n\
          <div class=\"wide\"><table>\n<thead><tr><th></th><th>block</th><th></th><th>ms/GiB</th>\
-         <th>explained</th><th>parts, ms/GiB</th></tr></thead>\n{rows}</table></div></details>\n"
+         <th>explained</th><th>disturbed</th><th>parts, ms/GiB</th></tr></thead>\n{rows}</table></div></details>\n"
     )
 }
 

@@ -1,6 +1,7 @@
 //! Constructed readings: round numbers that come from no machine.
 
 use super::bench_of;
+use pagewise_model::choice::FolioClass;
 use pagewise_model::constructed::{cell, reading, readings as around};
 use pagewise_model::file::{
     Account, Arm, Cell, Judgement, Part, Point, Ratio, Readings, Refusal, Residency, Slip, Work,
@@ -25,7 +26,7 @@ pub(crate) fn point(cell: Cell, ms: f64) -> Point {
 fn races() -> Vec<Point> {
     let mut points = Vec::new();
     for residency in [Residency::Warm, Residency::Cold] {
-        for order in [Order::Sequential, Order::Random] {
+        for order in Order::ALL {
             for (arm, ms) in [(Arm::Read, 20.0), (Arm::MapPopulate, 15.0), (Arm::Place, 5.0)] {
                 for (block_bytes, factor) in [(Bytes::kib(4), 2.0), (Bytes::kib(16), 1.0)] {
                     let slow = if residency == Residency::Cold { 4.0 } else { 1.0 };
@@ -45,6 +46,7 @@ fn account(point: usize, share: f64) -> Account {
     Account {
         point,
         per_gib_ns: all,
+        disturbed_per_gib_ns: all / 4.0,
         parts: vec![part(Work::Entry, all * share / 2.0), part(Work::Faults, all * share / 2.0)],
         unexplained_per_gib_ns: all * (1.0 - share),
     }
@@ -71,6 +73,7 @@ pub(crate) fn readings() -> Readings {
         points.push(point(cell, 20.0 / f64::from(threads)));
     }
     let mut all = around(points);
+    all.price_folios = Some(FolioClass::Piece);
     all.slips = vec![Slip::UnclockedPopulate];
     all.judgement = Some(Judgement {
         refusals: vec![Refusal {

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use pagewise_kernel::dirs;
 use pagewise_measure::file::{self, Asked, Content, Launcher, Origin, OriginError, Plan};
 use pagewise_measure::{PriceError, Progress};
-use pagewise_model::choice::{BLOCK_UNIT, LARGEST_BLOCK};
+use pagewise_model::choice::{BLOCK_UNIT, FolioClass, FolioPart, LARGEST_BLOCK};
 use pagewise_model::file::{Cell, Copies, Part, Point, Readings};
 use pagewise_model::{Bytes, Fact, Measured};
 use std::path::PathBuf;
@@ -19,6 +19,8 @@ const FILE_READER: &str = "__file-reader";
 /// Sizes of a file of our own.
 const USUAL: Bytes = Bytes::mib(512);
 const QUICK: Bytes = Bytes::mib(64);
+/// A file of which less lies on folios of one kind is not quite like that of its prices.
+const ALIKE: f64 = 0.9;
 
 /// Reads, judges, keeps and shows.
 pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
@@ -30,14 +32,15 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     let plan = Plan::new(asked, origin.size(), args.file.is_none()).map_err(unfit)?;
     sitting.announce(&announcement(&plan, args.no_prices));
     let (conduct, run) = (&sitting.conduct, &mut sitting.run);
-    let size = file::price_file(origin.size());
-    let prices = if args.no_prices { None } else { prices(args, size, conduct, &mut run.warnings) };
+    let prices =
+        if args.no_prices { None } else { prices(args, &origin, conduct, &mut run.warnings) };
     let copies = if has_copies { copies(args, conduct, &mut run.warnings) } else { None };
     run.readings = read(conduct, &plan, origin)?;
     if let Some(readings) = &mut run.readings {
-        if let Some((entry_ns, points)) = prices {
-            readings.entry_ns = entry_ns;
-            readings.prices = points;
+        if let Some(prices) = prices {
+            readings.entry_ns = prices.entry_ns;
+            readings.prices = prices.points;
+            readings.price_folios = Some(prices.folios);
         }
         readings.copies = copies;
         readings.judgement = Some(pagewise_judge::file::judge(readings));
@@ -125,27 +128,60 @@ fn announcement(plan: &Plan, no_prices: bool) -> String {
     )
 }
 
-/// The cells that prices are made of, over a file of up to `size` bytes, taken before what they explain. It is
-/// read without them where they cannot be had.
+/// What the time of all other cells is explained by.
+struct Prices {
+    entry_ns: Fact<Measured>,
+    points: Vec<Point>,
+    /// Of the file that they are prices of.
+    folios: FolioClass,
+}
+
+/// The cells that prices are made of, over a file like `subject`, taken before what they explain. It is read
+/// without them where they cannot be had.
 fn prices(
     args: &BenchFile,
-    size: Bytes,
+    subject: &Origin,
     conduct: &Conduct,
     warnings: &mut Vec<String>,
-) -> Option<(Fact<Measured>, Vec<Point>)> {
-    let taken = || {
-        let origin = Origin::own(&directory(args), None, size).map_err(|error| no_file(&error))?;
-        let plan = Plan::prices(conduct.seed, origin.size(), args.quick).map_err(unfit)?;
-        read(conduct, &plan, origin)
-    };
-    let entry_ns = file::entry_price();
-    match taken() {
-        Ok(readings) => readings.map(|readings| (entry_ns, readings.points)),
+) -> Option<Prices> {
+    match priced(args, subject, conduct) {
+        Ok((most, prices)) => {
+            if most.share < ALIKE {
+                let (percent, folios) = (100.0 * most.share, most.folios.label());
+                warnings.push(format!(
+                    "{percent:.0}% of the file lies on {folios}: the prices are of those alone"
+                ));
+            }
+            prices
+        }
         Err(error) => {
             warnings.push(format!("without prices nothing is explained: {error}"));
             None
         }
     }
+}
+
+/// On what the subject lies for the most part, and the prices of such a file.
+fn priced(
+    args: &BenchFile,
+    subject: &Origin,
+    conduct: &Conduct,
+) -> Result<(FolioPart, Option<Prices>), Failure> {
+    let most = subject.folios().map_err(|error| Failure::usage(error.to_string()))?;
+    let directory = directory(args);
+    let origin = Origin::own(&directory, None, file::price_file(subject.size()));
+    let origin = origin.map_err(|error| no_file(&error))?.on(most.folios);
+    let plan = Plan::prices(conduct.seed, origin.size(), args.quick).map_err(unfit)?;
+    let Some(content) = open(conduct, origin)? else { return Ok((most, None)) };
+    if most.folios == FolioClass::Huge && !file::lies_huge(&content) {
+        let place = directory.display();
+        return Err(Failure::unfit(format!(
+            "files in {place} get no huge pages, this one lies on some"
+        )));
+    }
+    let entry_ns = file::entry_price();
+    let points = read_all(conduct, &plan, &content)?.points;
+    Ok((most, Some(Prices { entry_ns, points, folios: most.folios })))
 }
 
 /// The kernel's copy beside others, as far as it can be had.

@@ -5,7 +5,8 @@ use super::super::judge;
 use super::super::prices::{Line, Prices};
 use pagewise_model::constructed::{cell, reading, readings};
 use pagewise_model::file::{
-    Account, Arm, Cell, Copies, CopyRow, CopyWay, Part, Point, Readings, Residency, Sample, Work,
+    Account, Arm, Cell, Copies, CopyRow, CopyWay, Pace, Part, Point, Readings, Residency, Sample,
+    Work,
 };
 use pagewise_model::ladder::Answer;
 use pagewise_model::measured::Measured;
@@ -75,6 +76,16 @@ fn priced(cell: Cell) -> Point {
         sample.calls = 0;
     };
     point.samples.iter_mut().for_each(set);
+    undisturbed(point)
+}
+
+/// A point whose processes nobody disturbed.
+fn undisturbed(mut point: Point) -> Point {
+    point.pace = point.samples.first().map(|sample| Pace {
+        set_up_ns: sample.set_up_ns,
+        slice_ns: sample.pass_ns.iter().map(|pass| vec![*pass]).collect(),
+        tear_down_ns: sample.tear_down_ns,
+    });
     point
 }
 
@@ -121,10 +132,12 @@ fn known_prices_are_found_again() {
         (sequential.copy.block, COPY.block),
         (sequential.copy.byte, COPY.byte),
         (random.sum.block, factor * SUM.block),
-        (sequential.fault, FAULT),
-        (random.fault, factor * FAULT),
+        (sequential.copy_fault, FAULT),
+        (random.copy_fault, factor * FAULT),
+        (random.sum_fault, factor * FAULT),
         (found.populate_page, POPULATE),
-        (found.unmap_page, UNMAP),
+        (sequential.unmap_page, UNMAP),
+        (random.unmap_page, UNMAP),
         (found.fresh_page, FRESH),
         (found.map, MAP),
     ];
@@ -149,7 +162,7 @@ fn accounts(points: Vec<Point>) -> Vec<Account> {
 fn what_the_prices_say_is_explained() {
     let mut points = Vec::new();
     for arm in [Arm::Pread, Arm::Map, Arm::MapPopulate, Arm::Place] {
-        for order in [Order::Sequential, Order::Random] {
+        for order in Order::ALL {
             for kib in [8, 16, 512] {
                 let block_bytes = Bytes::kib(kib);
                 points.push(priced(Cell { order, block_bytes, ..cell(arm) }));
@@ -194,32 +207,56 @@ fn what_a_call_costs_more_at_random_is_reaching_the_block() {
     assert!(is_near(per_gib(Work::Reach), blocks * more), "{account:?}");
 }
 
-#[test]
-fn bytes_have_the_price_of_blocks_of_about_their_size() {
-    let sizes = [4, 16, 64].map(Bytes::kib);
-    // Beyond the middle a byte costs half as much.
-    let per_block = |block: Bytes| {
-        let near = block.0.min(sizes[1].0) as f64;
-        CALL.block + CALL.byte * (near + (block.0 as f64 - near) / 2.0)
-    };
+/// Readings whose calls take so long for blocks of 4, 16 and 64 KiB.
+fn with_calls(per_block: impl Fn(Bytes) -> f64) -> Readings {
     let mut all = with_prices(Vec::new());
     all.prices.retain(|point| point.cell.arm != Arm::Pread || point.cell.fresh);
     for (order, span_bytes) in [(Order::Sequential, WHOLE), (Order::Random, WHOLE), QUARTER] {
-        for block_bytes in sizes {
+        for block_bytes in [4, 16, 64].map(Bytes::kib) {
             let whole =
                 Cell { part: Part::Prices, order, block_bytes, span_bytes, ..cell(Arm::Pread) };
             let mut point = priced(whole);
             let pass = Nanos((whole.blocks() as f64 * per_block(block_bytes)) as u64);
             point.samples.iter_mut().for_each(|sample| sample.pass_ns = vec![pass]);
-            all.prices.push(point);
+            all.prices.push(undisturbed(point));
         }
     }
+    all
+}
+
+/// What a call for a block of so many KiB costs in order.
+fn call(all: &Readings, kib: u64) -> f64 {
+    let block = Bytes::kib(kib);
+    let line = Prices::of(all, block).unwrap().by(Order::Sequential, WHOLE).call;
+    assert!(line.block >= 0.0 && line.byte >= 0.0, "{line:?}");
+    line.block + line.byte * block.0 as f64
+}
+
+#[test]
+fn bytes_have_the_price_of_blocks_of_about_their_size() {
+    // Beyond the middle a byte costs half as much.
+    let per_block = |block: Bytes| {
+        let near = block.0.min(Bytes::kib(16).0) as f64;
+        CALL.block + CALL.byte * (near + (block.0 as f64 - near) / 2.0)
+    };
+    let all = with_calls(per_block);
     for kib in [1, 4, 8, 16, 32, 64, 128] {
-        let block = Bytes::kib(kib);
-        let Line { block: fixed, byte } =
-            Prices::of(&all, block).unwrap().by(Order::Sequential, WHOLE).call;
-        let found = fixed + byte * block.0 as f64;
-        assert!(is_near(found, per_block(block)), "{block}: {found}");
+        let found = call(&all, kib);
+        assert!(is_near(found, per_block(Bytes::kib(kib))), "{kib} KiB: {found}");
+    }
+}
+
+#[test]
+fn bytes_that_cost_more_in_larger_blocks_are_priced_as_well() {
+    // Beyond the middle a byte costs three times as much, and a block by itself nothing.
+    let per_block = |block: Bytes| {
+        let near = block.0.min(Bytes::kib(16).0) as f64;
+        CALL.byte * (near + (block.0 as f64 - near) * 3.0)
+    };
+    let all = with_calls(per_block);
+    for kib in [1, 4, 8, 16, 32, 64, 128] {
+        let found = call(&all, kib);
+        assert!(is_near(found, per_block(Bytes::kib(kib))), "{kib} KiB: {found}");
     }
 }
 
@@ -240,11 +277,40 @@ fn faults_that_are_added_are_recovered() {
         sample.minor_faults += 1000;
         sample.pass_ns[0] += Nanos(1000 * FAULT as u64);
     }
-    let found = accounts(vec![plain, more]);
+    let found = accounts(vec![plain, undisturbed(more)]);
     let faults = |account: &Account| account.share(&[Work::Faults]) * account.per_gib_ns / 16.0;
     let recovered = faults(&found[1]) - faults(&found[0]);
     assert!(is_near(recovered, 1000.0 * FAULT), "{recovered}");
     assert!(found[1].explained_share() > 0.99);
+}
+
+#[test]
+fn what_others_took_is_told_and_not_explained() {
+    let mut busy = priced(cell(Arm::Map));
+    let quiet = judge(&with_prices(vec![busy.clone()])).accounts;
+    busy.samples.iter_mut().for_each(|sample| sample.pass_ns[0] += Nanos::millis(16));
+    let found = accounts(vec![busy]);
+    assert_eq!(found[0].parts, quiet[0].parts);
+    assert!(is_near(found[0].disturbed_per_gib_ns, 16e6 * 16.0), "{found:?}");
+    assert!(found[0].explained_share() > 0.99 && quiet[0].disturbed_share() < 0.01);
+}
+
+#[test]
+fn a_fault_has_the_price_of_blocks_of_about_its_size() {
+    let mut all = with_prices(Vec::new());
+    // Between the sizes of blocks that were read a fault gets cheaper by half.
+    for point in all.prices.iter_mut().filter(|point| point.cell.arm == Arm::Map) {
+        let faults = point.samples[0].minor_faults;
+        let cheaper = if point.cell.block_bytes == Bytes::kib(64) { 0.5 * FAULT } else { 0.0 };
+        let factor = factor(point.cell.order, point.cell.span_bytes);
+        let less = Nanos((faults as f64 * factor * cheaper) as u64);
+        point.samples.iter_mut().for_each(|sample| sample.pass_ns[0].0 -= less.0);
+        *point = undisturbed(point.clone());
+    }
+    for (kib, known) in [(2, FAULT), (4, FAULT), (34, 0.75 * FAULT), (64, 0.5 * FAULT)] {
+        let found = Prices::of(&all, Bytes::kib(kib)).unwrap().by(Order::Sequential, WHOLE);
+        assert!(is_near(found.copy_fault, known) && is_near(found.sum_fault, FAULT), "{found:?}");
+    }
 }
 
 #[test]

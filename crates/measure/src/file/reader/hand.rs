@@ -5,13 +5,15 @@ use super::super::order::Blocks;
 use super::super::wire::Task;
 use super::destination::Destination;
 use super::opened::{DEPTH, Opened};
+use super::since;
 use crate::error::PriceError;
 use crate::kernels::queue::ReadQueue;
 use crate::kernels::view::View;
 use crate::stream::sum;
-use pagewise_model::Bytes;
+use pagewise_kernel::clock;
 use pagewise_model::file::Arm;
 use pagewise_model::walk::Order;
+use pagewise_model::{Bytes, Nanos};
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::mm::Advice;
@@ -26,6 +28,10 @@ const MOST_BUFFERS: usize = 256;
 /// Bytes that one `MADV_POPULATE_READ` maps.
 const PIECE: Bytes = Bytes::mib(2);
 
+/// Slices of a pass, at most, and of all passes: see [`pagewise_model::file::Pace`].
+const SLICES: usize = 64;
+const ALL_SLICES: usize = 512;
+
 /// What is read is dropped from the cache again, where it was not there before (Linux 6.14).
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(libc::RWF_DONTCACHE as u32);
 
@@ -33,6 +39,8 @@ const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(libc::RWF_DO
 #[derive(Debug)]
 pub(super) struct Hand {
     share: Range<usize>,
+    /// What of the share is taken now.
+    slice: Range<usize>,
     block: usize,
     summed: bool,
     /// None once it was let go.
@@ -56,6 +64,7 @@ impl Hand {
         let pieces = matches!(cell.arm, Arm::MapPieces | Arm::PlacePieces);
         let count = if pieces { cell.span_bytes.0.div_ceil(PIECE.0) } else { 0 };
         Ok(Self {
+            slice: share.start..share.start,
             share,
             block,
             summed: task.summed,
@@ -87,8 +96,33 @@ impl Hand {
         whole
     }
 
-    /// Takes the blocks of the share once.
+    /// Takes the blocks of the share once, slice by slice, each with whole batches. What each took of the
+    /// CPU time of this thread is in the result.
     pub(super) fn work(
+        &mut self,
+        opened: &Opened,
+        blocks: &Blocks,
+        task: &Task,
+        thread: usize,
+    ) -> Result<Vec<Nanos>, PriceError> {
+        let share = self.share.clone();
+        let unit = batch(self.block).max(DEPTH as usize);
+        let most = (ALL_SLICES / task.cell.passes.max(1) as usize).clamp(1, SLICES);
+        let len = share.len().div_ceil(most).next_multiple_of(unit);
+        let mut slices = Vec::with_capacity(most);
+        let mut at = clock::thread_cpu();
+        for first in share.clone().step_by(len.max(1)) {
+            self.slice = first..share.end.min(first.saturating_add(len));
+            self.take(opened, blocks, task, thread)?;
+            let end = clock::thread_cpu();
+            slices.push(since(at, end));
+            at = end;
+        }
+        Ok(slices)
+    }
+
+    /// Takes the blocks of the slice.
+    fn take(
         &mut self,
         opened: &Opened,
         blocks: &Blocks,
@@ -101,14 +135,14 @@ impl Hand {
             Arm::Readv => self.readv(opened.descriptor(thread)?),
             Arm::Pread | Arm::Direct => {
                 let file = opened.descriptor(thread)?;
-                self.calls += self.share.len() as u64;
+                self.calls += self.slice.len() as u64;
                 self.copy(blocks, |index, to| {
                     whole("pread", rustix::io::pread(file, &mut *to, index * block), to.len())
                 })
             }
             Arm::DontCache => {
                 let file = opened.descriptor(thread)?;
-                self.calls += self.share.len() as u64;
+                self.calls += self.slice.len() as u64;
                 self.copy(blocks, |index, to| {
                     let len = to.len();
                     let mut piece = [IoSliceMut::new(to)];
@@ -140,7 +174,7 @@ impl Hand {
         let Some(destination) = &mut self.destination else { return Err(no_memory()) };
         let (block, summed) = (self.block, self.summed);
         let (account, mut total) = (&mut self.account, self.total);
-        let result = blocks.each(self.share.clone(), |index| {
+        let result = blocks.each(self.slice.clone(), |index| {
             let to = destination.next(block);
             fetch(index, to)?;
             if summed {
@@ -160,7 +194,7 @@ impl Hand {
         order: Order,
     ) -> Result<(), PriceError> {
         let block = self.block as u64;
-        let calls = self.share.len() as u64;
+        let calls = self.slice.len() as u64;
         if order == Order::Random {
             self.calls += 2 * calls;
             return self.copy(blocks, |index, to| {
@@ -168,19 +202,27 @@ impl Hand {
                 whole("read", rustix::io::read(file, &mut *to), to.len())
             });
         }
-        self.calls += 1 + calls;
-        seek(file, self.share.start as u64 * block)?;
+        self.calls += calls;
+        self.begin_at(file)?;
         self.copy(blocks, |_, to| whole("read", rustix::io::read(file, &mut *to), to.len()))
+    }
+
+    /// Puts the position of a descriptor where the share begins, before its first slice.
+    fn begin_at(&mut self, file: BorrowedFd<'_>) -> Result<(), PriceError> {
+        if self.slice.start != self.share.start {
+            return Ok(());
+        }
+        self.calls += 1;
+        seek(file, self.share.start as u64 * self.block as u64)
     }
 
     /// Neighbouring blocks, many by one call, each into a buffer of its own.
     fn readv(&mut self, file: BorrowedFd<'_>) -> Result<(), PriceError> {
+        self.begin_at(file)?;
         let Some(destination) = &mut self.destination else { return Err(no_memory()) };
         let (block, most) = (self.block, batch(self.block));
-        seek(file, self.share.start as u64 * block as u64)?;
-        self.calls += 1;
-        for first in self.share.clone().step_by(most) {
-            let count = most.min(self.share.end - first);
+        for first in self.slice.clone().step_by(most) {
+            let count = most.min(self.slice.end - first);
             let to = destination.next(count * block);
             let mut buffers: Vec<IoSliceMut<'_>> =
                 to.chunks_exact_mut(block).map(IoSliceMut::new).collect();
@@ -220,7 +262,7 @@ impl Hand {
             Ok(())
         };
         let mut batch = Vec::with_capacity(DEPTH as usize);
-        blocks.each(self.share.clone(), |index| {
+        blocks.each(self.slice.clone(), |index| {
             batch.push(index);
             if batch.len() < DEPTH as usize { Ok(()) } else { take(&mut batch) }
         })?;
@@ -244,7 +286,7 @@ impl Hand {
         let block = self.block;
         let mut populate = Pieces::of(view, &mut self.pieces);
         let (account, mut total) = (&mut self.account, self.total);
-        let result = blocks.each(self.share.clone(), |index| {
+        let result = blocks.each(self.slice.clone(), |index| {
             let offset = index as usize * block;
             populate.reach(offset, block)?;
             let block_sum = view.sum(offset, block).ok_or_else(outside)?;

@@ -19,7 +19,7 @@ use opened::Opened;
 use pagewise_kernel::proc::{io as counters, own_pid, smaps};
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::{SysError, affinity, clock};
-use pagewise_model::file::{Arm, Slip};
+use pagewise_model::file::{Arm, Pace, Slip};
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
@@ -96,25 +96,13 @@ impl<'a> Crew<'a> {
         let mapped_before_bytes = mapped(file)?;
         let fetched = device_bytes();
         let before = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
-        let begin = clock::now();
-        let opened = early.map_or_else(|| Opened::new(&path, self.task, memory), Ok)?;
-        let mut at = clock::now();
-        let set_up_ns = since(begin, at);
-        let mut pass_ns = Vec::with_capacity(self.task.cell.passes as usize);
-        for _ in 0..self.task.cell.passes {
-            self.pass(&opened)?;
-            let end = clock::now();
-            pass_ns.push(since(at, end));
-            at = end;
-        }
-        drop(opened);
-        self.hands.iter_mut().for_each(Hand::let_go);
-        let tear_down_ns = since(at, clock::now());
+        let times =
+            self.timed(|task| early.map_or_else(|| Opened::new(&path, task, memory), Ok))?;
         let after = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
         Ok(Done {
-            set_up_ns,
-            pass_ns,
-            tear_down_ns,
+            set_up_ns: times.set_up_ns,
+            pass_ns: times.pass_ns,
+            tear_down_ns: times.tear_down_ns,
             user_ns: since(before.user, after.user),
             sys_ns: since(before.sys, after.sys),
             calls: self.hands.iter().map(Hand::calls).sum(),
@@ -122,7 +110,35 @@ impl<'a> Crew<'a> {
             major_faults: after.major_faults.saturating_sub(before.major_faults),
             device_bytes: difference(fetched, device_bytes()),
             ledger: Hand::account(&mut self.hands).ledger(mapped_before_bytes),
+            pace: (self.hands.len() == 1).then_some(times.pace),
         })
+    }
+
+    /// Opening, all passes, closing; on the wall, and on the CPU clock of this thread.
+    fn timed(
+        &mut self,
+        open: impl FnOnce(&'a Task) -> Result<Opened, PriceError>,
+    ) -> Result<Times, PriceError> {
+        let (begin, begin_cpu) = (clock::now(), clock::thread_cpu());
+        let opened = open(self.task)?;
+        let mut at = clock::now();
+        let set_up_ns = since(begin, at);
+        let set_up_cpu_ns = since(begin_cpu, clock::thread_cpu());
+        let passes = self.task.cell.passes as usize;
+        let (mut pass_ns, mut slice_ns) = (Vec::with_capacity(passes), Vec::with_capacity(passes));
+        for _ in 0..passes {
+            slice_ns.extend(self.pass(&opened)?);
+            let end = clock::now();
+            pass_ns.push(since(at, end));
+            at = end;
+        }
+        let end_cpu = clock::thread_cpu();
+        drop(opened);
+        self.hands.iter_mut().for_each(Hand::let_go);
+        let tear_down_ns = since(at, clock::now());
+        let tear_down_cpu_ns = since(end_cpu, clock::thread_cpu());
+        let pace = Pace { set_up_ns: set_up_cpu_ns, slice_ns, tear_down_ns: tear_down_cpu_ns };
+        Ok(Times { set_up_ns, pass_ns, tear_down_ns, pace })
     }
 
     /// Whether the file is mapped before the clock starts, as the published benchmark did it.
@@ -131,11 +147,12 @@ impl<'a> Crew<'a> {
         self.task.slips.contains(&slip) && slip.changes(&self.task.cell)
     }
 
-    /// All blocks once. Threads are started for each pass: that is in the clock, some 50 us each.
-    fn pass(&mut self, opened: &Opened) -> Result<(), PriceError> {
+    /// All blocks once; the CPU time of each slice, where one thread alone takes them. Threads are started
+    /// for each pass: that is in the clock, some 50 us each.
+    fn pass(&mut self, opened: &Opened) -> Result<Option<Vec<Nanos>>, PriceError> {
         let (task, blocks) = (self.task, &self.blocks);
         if let [only] = self.hands.as_mut_slice() {
-            return only.work(opened, blocks, task, 0);
+            return only.work(opened, blocks, task, 0).map(Some);
         }
         std::thread::scope(|scope| {
             let mut started = Vec::with_capacity(self.hands.len());
@@ -144,7 +161,7 @@ impl<'a> Crew<'a> {
                     if let Some(cpu) = task.cpus.get(nth) {
                         affinity::set(0, &[*cpu])?;
                     }
-                    hand.work(opened, blocks, task, nth)
+                    hand.work(opened, blocks, task, nth).map(drop)
                 }));
             }
             let end = |one: ScopedJoinHandle<'_, Result<(), PriceError>>| {
@@ -152,9 +169,19 @@ impl<'a> Crew<'a> {
             };
             // All of them are waited for, whichever fails.
             let ends: Vec<Result<(), PriceError>> = started.into_iter().map(end).collect();
-            ends.into_iter().collect()
+            ends.into_iter().collect::<Result<(), PriceError>>().map(|()| None)
         })
     }
+}
+
+/// What was timed.
+#[derive(Debug)]
+struct Times {
+    set_up_ns: Nanos,
+    pass_ns: Vec<Nanos>,
+    tear_down_ns: Nanos,
+    /// Of one thread; meaningless where others read as well.
+    pace: Pace,
 }
 
 /// Memory for the reads that a queue has at a time.
