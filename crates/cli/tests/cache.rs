@@ -12,6 +12,8 @@ mod kept;
 mod refused;
 #[path = "cache/starts.rs"]
 mod starts;
+#[path = "cache/system.rs"]
+mod system;
 
 use helper::{PROGRAM, Place, as_nobody, install, is_root, said};
 use pagewise_kernel::file_view::{FileView, open_regular};

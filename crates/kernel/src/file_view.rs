@@ -21,7 +21,9 @@ use crate::proc::maps::Mapping;
 use crate::proc::{maps, own_pid, smaps};
 use pagewise_model::Bytes;
 use rustix::fs::{Mode, OFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap,
+};
 use std::ffi::c_void;
 use std::fs::File;
 use std::ops::Range;
@@ -184,6 +186,31 @@ impl FileView {
     /// EINVAL on a kernel without transparent huge pages.
     pub fn ask_for_huge(&self) -> Result<(), SysError> {
         self.advise(0, self.len, Advice::LinuxHugepage, "MADV_HUGEPAGE")
+    }
+
+    /// Lets all of it be executed, which some kernels ask of what they collapse. Nothing here does.
+    ///
+    /// # Errors
+    /// EACCES on file systems from which nothing is executed.
+    pub fn open_to_execution(&self) -> Result<(), SysError> {
+        let rights = MprotectFlags::READ | MprotectFlags::EXEC;
+        // SAFETY: the range is this mapping's own, and reading it stays allowed; nothing jumps there.
+        unsafe { rustix::mm::mprotect(self.start, self.len, rights) }
+            .map_err(|e| SysError::new("mprotect", format!("{} bytes of a file", self.len), e))
+    }
+
+    /// Puts the slot at `offset`, a multiple of a huge page that lies wholly in the file, on a huge page of the
+    /// page cache, for all who map it (`MADV_COLLAPSE`, Linux 6.1).
+    ///
+    /// # Errors
+    /// EINVAL for files on disk without READ_ONLY_THP_FOR_FS, ENOMEM where no huge page is free, EAGAIN.
+    pub fn collapse(&self, offset: usize) -> Result<(), SysError> {
+        let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
+        let (from, len) = self.part(offset, huge);
+        // SAFETY: the range is this mapping's own; its content stays.
+        let done = unsafe { libc::madvise(from, len, libc::MADV_COLLAPSE) };
+        let subject = || format!("{} of a file", Bytes(len as u64));
+        if done == 0 { Ok(()) } else { Err(SysError::last("madvise MADV_COLLAPSE", subject())) }
     }
 
     /// Keeps the kernel from reading ahead of what is entered: only what is asked for changes.

@@ -14,6 +14,7 @@ pub mod address;
 pub mod cache;
 pub mod capability;
 pub mod choice;
+pub mod collapse;
 #[cfg(any(test, feature = "constructed"))]
 pub mod constructed;
 pub mod diagnosis;
@@ -33,6 +34,7 @@ pub mod price;
 pub mod profile;
 pub mod run;
 pub mod text;
+pub mod text_system;
 pub mod text_trial;
 pub mod trial;
 pub mod units;

@@ -7,8 +7,10 @@
 //! folio. Addresses of files are those of their program headers.
 
 use crate::cache::CachedFile;
+use crate::collapse::CollapsedProcess;
 use crate::fold::Folded;
 use crate::measured::Fact;
+use crate::text_system::TextSystem;
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +83,8 @@ pub enum Standing {
     Huge,
     /// The cache holds this part in smaller folios, or only some of it.
     SmallFolio,
+    /// Memory of no file, on smaller pages.
+    SmallPages,
     /// The cache does not hold it.
     NotCached,
     /// Nothing of it has been touched.
@@ -289,6 +293,28 @@ pub struct ExplainedProcess {
     pub is_disabled: bool,
     /// The files that it maps, the largest text first.
     pub files: Vec<MappedFile>,
+    /// Its executable memory of no file: code that it has generated.
+    #[serde(default)]
+    pub generated: Vec<Area>,
+}
+
+impl ExplainedProcess {
+    /// How much text it has, in files and generated.
+    #[must_use]
+    pub fn text(&self) -> Bytes {
+        self.sum(MappedFile::size, Area::size)
+    }
+
+    /// How much of that is huge.
+    #[must_use]
+    pub fn huge(&self) -> Bytes {
+        self.sum(MappedFile::huge, Area::huge)
+    }
+
+    fn sum(&self, file: impl Fn(&MappedFile) -> Coverage, area: impl Fn(&Area) -> Bytes) -> Bytes {
+        let files = self.files.iter().fold(Bytes(0), |sum, each| sum + file(each).text_bytes);
+        files + coverage(&self.generated, area).text_bytes
+    }
 }
 
 /// Executable mappings and what of them is huge.
@@ -379,6 +405,20 @@ pub enum TextReport {
         slot_bytes: PageSize,
         /// The copy.
         folded: Box<Folded>,
+    },
+    /// Text of a running process put on huge pages from outside.
+    Collapse {
+        /// The size of a huge page.
+        slot_bytes: PageSize,
+        /// The process.
+        process: CollapsedProcess,
+    },
+    /// The whole system.
+    System {
+        /// The size of a huge page.
+        slot_bytes: PageSize,
+        /// What was found and done.
+        system: Box<TextSystem>,
     },
     /// Sums over processes.
     Status(TextStatus),

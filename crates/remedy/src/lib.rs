@@ -10,10 +10,12 @@
 #![forbid(unsafe_code)]
 
 mod code;
+pub mod collapse;
 mod file_huge;
 pub mod fold;
 mod heap_huge;
 mod heap_small;
+pub mod hugetext;
 mod malloc_keep;
 mod pipe_grow;
 mod pipe_tools;

@@ -20,6 +20,10 @@
 //! does not last: memory that is needed elsewhere, or a scheme against idle memory, takes unmapped
 //! cache. Cost: the file is read once, some milliseconds for 10 MiB from a quick disk.
 
+mod collapse;
+
+pub use collapse::collapses_files;
+
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_system::FileSystem;
 use pagewise_kernel::proc::{pressure, read_number};
@@ -280,8 +284,8 @@ fn longest_unwritten() -> Option<Duration> {
     Some(Duration::from_millis(expire.saturating_add(round.saturating_mul(2)).saturating_mul(10)))
 }
 
-/// Why the file is too large for what host and cgroup leave.
-fn no_room(size: Bytes) -> Option<CacheOutcome> {
+/// Why so much memory is not to be taken, by what host and cgroup leave.
+pub(crate) fn no_room(size: Bytes) -> Option<CacheOutcome> {
     let limit = match limits::experiment_memory() {
         Ok(limit) => limit,
         Err(error) => {
@@ -302,7 +306,7 @@ fn no_room(size: Bytes) -> Option<CacheOutcome> {
 
 /// Why no memory is to be taken now, whatever is free: others wait for some. Where the kernel does not
 /// tell, they do not.
-fn is_pressed() -> Option<CacheOutcome> {
+pub(crate) fn is_pressed() -> Option<CacheOutcome> {
     let pressure = pressure::read(pressure::Resource::Memory).ok()?;
     under_pressure(pressure.some.avg10_percent)
 }

@@ -50,7 +50,8 @@ impl Owner {
     }
 }
 
-fn boot() -> Result<String, SysError> {
+/// The boot that this machine runs since.
+pub(crate) fn boot() -> Result<String, SysError> {
     read_text("/proc/sys/kernel/random/boot_id")
 }
 

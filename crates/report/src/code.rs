@@ -4,11 +4,13 @@
 //! Pieces that stand alike and follow each other are one row; the saved form has each of them.
 
 use crate::cache::cached_file;
+use crate::collapse::{self, collapse_section, generated};
 use crate::fold::{self, fold_section};
 use crate::number::{counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
+use crate::text_system::{self, system_section};
 use pagewise_model::text::{
     Area, Coverage, ExplainedProcess, HugeTotals, MappedFile, Method, Piece, Placement, Standing,
     TextCount, TextFile, TextReport, TextStatus,
@@ -36,13 +38,12 @@ pub(crate) fn headline(report: &TextReport) -> String {
             format!("{text} of text on huge pages in what starts now")
         }
         TextReport::ExplainProcess { process, .. } => {
-            let sum = |part: &dyn Fn(&MappedFile) -> Coverage| {
-                process.files.iter().fold(Bytes(0), |sum, file| sum + part(file).text_bytes)
-            };
-            let text = of(sum(&MappedFile::huge), sum(&MappedFile::size));
+            let text = of(process.huge(), process.text());
             format!("{text} of text on huge pages in {} ({})", process.name, process.pid)
         }
         TextReport::Fold { folded, .. } => fold::headline(folded),
+        TextReport::Collapse { process, .. } => collapse::headline(process),
+        TextReport::System { system, .. } => text_system::headline(system),
         TextReport::Status(status) => status_headline(status),
     }
 }
@@ -89,13 +90,19 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
         TextReport::Fold { slot_bytes, folded } => {
             page.append(&fold_section(folded, *slot_bytes, style));
         }
+        TextReport::Collapse { slot_bytes, process } => {
+            page.append(&collapse_section(process, *slot_bytes, style));
+        }
+        TextReport::System { slot_bytes, system } => {
+            page.append(&system_section(system, *slot_bytes, style));
+        }
         TextReport::Status(status) => page.append(&sums(status, style)),
     }
     page.finish()
 }
 
 /// A file: its cache, and what of its code will be huge.
-fn warmed(file: &TextFile, style: &Style) -> String {
+pub(crate) fn warmed(file: &TextFile, style: &Style) -> String {
     let mut page = Page::new(style);
     page.append(&cached_file(&file.cache, style));
     let (huge, size) = (file.huge(), file.size);
@@ -112,7 +119,7 @@ fn warmed(file: &TextFile, style: &Style) -> String {
 }
 
 /// Rows of pieces that stand alike.
-fn pieces(areas: &[Area], style: &Style) -> String {
+pub(crate) fn pieces(areas: &[Area], style: &Style) -> String {
     let columns = [
         ("", Align::Left),
         ("address", Align::Right),
@@ -141,6 +148,7 @@ fn reason(standing: &Standing, pieces: usize) -> String {
     match standing {
         Standing::Huge => counted(pieces as u64, "huge page", "huge pages"),
         Standing::SmallFolio => "small folios in the page cache".to_owned(),
+        Standing::SmallPages => "small pages".to_owned(),
         Standing::NotCached => "not in the page cache".to_owned(),
         Standing::NotTouched => "not touched yet".to_owned(),
         Standing::Incongruent { off_by_bytes } => {
@@ -235,6 +243,7 @@ fn explained(process: &ExplainedProcess, style: &Style) -> String {
         part.append(&pieces(&file.areas, style));
         page.section(&part.finish());
     }
+    page.section(&generated(&process.generated, style));
     if !small.is_empty() {
         let names: Vec<&str> = small.iter().map(|file| file.path.as_str()).collect();
         page.blank();
@@ -294,7 +303,7 @@ fn sums(status: &TextStatus, style: &Style) -> String {
         let n = counted(status.hidden_processes, "process", "processes");
         page.para(&format!("{n} of other accounts could not be looked at"), 2, Tone::Faint);
     }
-    page.section(&machine(&status.totals, style));
+    page.section(&machine("the whole machine", &status.totals, style));
     page.finish()
 }
 
@@ -314,9 +323,9 @@ fn row(count: &TextCount, is_process: bool) -> Vec<Cell> {
     ]
 }
 
-fn machine(totals: &HugeTotals, style: &Style) -> String {
+pub(crate) fn machine(heading: &str, totals: &HugeTotals, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.heading("the whole machine");
+    page.heading(heading);
     let known = |bytes: Option<Bytes>| {
         bytes.map_or_else(|| "not told by this kernel".to_owned(), |bytes| bytes.to_string())
     };

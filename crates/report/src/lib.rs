@@ -22,6 +22,7 @@ mod chart;
 mod choice;
 mod claims;
 mod code;
+mod collapse;
 mod compare;
 mod csv;
 mod diagnosis;
@@ -49,6 +50,7 @@ pub mod shell;
 mod style;
 mod table;
 pub mod text;
+mod text_system;
 mod text_trial;
 pub mod walk;
 

@@ -11,6 +11,7 @@
 )]
 
 mod child;
+pub mod collapse;
 mod descriptors;
 mod drain;
 pub mod elf;

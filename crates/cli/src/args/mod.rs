@@ -27,7 +27,7 @@ pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use links::Links;
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
-pub(crate) use text::{Explain, Fold, Keep, Status, Text, TextVerb, Undo, Warm};
+pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};
 pub(crate) use tune::Tune;
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};

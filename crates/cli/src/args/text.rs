@@ -1,6 +1,7 @@
 //! `pagewise text`
 
 use clap::{Args, Subcommand};
+use pagewise_model::text_system::Cleaner;
 use pagewise_model::{Bytes, Nanos};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ Examples:
   pagewise text warm /usr/bin/node               bring its code there
   pagewise text keep /usr/bin/node &             and hold it there
   pagewise text fold --merge app -o app.huge     a copy with more of it there
+  pagewise text collapse 1234                    code that runs already (root)
   pagewise text explain 1234                     what a process has, and why
   pagewise text status                           all processes
 
@@ -74,6 +76,37 @@ that are setuid or setgid are refused. Warm COPY afterwards.
 Exit codes: 0 the copy is there, also where nothing was to be changed; 2 usage
 or failure; 130 interrupted.")]
     Fold(Fold),
+    /// Put code that a running process has generated on huge pages, from outside
+    #[command(after_help = "\
+Examples:
+  pagewise text collapse $(pidof java)
+  pagewise text collapse --later 5s 1234         and what of it has stayed
+  pagewise text collapse --files 1234            its files too, where possible
+
+Needs CAP_SYS_NICE, also for processes of one's own account. Slots that are
+whole, touched and on small pages are tried; nothing runs in the process. What
+compilers write again may be on small pages again: do it when it is warm.
+
+Exit codes: 0 all that was tried is huge now, or was; 2 usage or failure;
+3 not all of it, nothing large enough, or no right or memory to do it with.")]
+    Collapse(Collapse),
+    /// Code on huge pages for all programs: what the kernel has for it, and how it is set
+    #[command(after_help = "\
+Examples:
+  pagewise text system                           what this kernel has
+  pagewise text system --mode 3                  a kernel with hugetext
+  pagewise text system --mode 3 /usr/bin/node 1234    any other
+  pagewise text system --undo
+
+Kernels with hugetext have one setting for all programs: mode and threshold are
+set there, and recorded. Any other kernel does it to the programs (with their
+libraries) and processes that are named, by `text warm` and `text collapse`;
+mode 0 drops what was brought there. --clean removes huge pages of the whole
+machine and of all programs, on any kernel, for good.
+
+Exit codes: 0 as asked, or it was so before; 1 less is on huge pages than
+before; 2 usage or failure; 3 refused, not all of it, or not by this kernel.")]
+    System(System),
     /// Say of each 2 MiB of code whether it is on a huge page, or why not
     #[command(after_help = "\
 Examples:
@@ -159,6 +192,55 @@ pub(crate) struct Fold {
     /// Where the copy goes
     #[arg(long, short, value_name = "COPY", required_unless_present = "linker")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// `pagewise text collapse`
+#[derive(Debug, Args)]
+pub(crate) struct Collapse {
+    /// The text of its files too, where the kernel collapses it (READ_ONLY_THP_FOR_FS)
+    #[arg(long)]
+    pub(crate) files: bool,
+    /// Look again after TIME, such as 5s, and say what has stayed
+    #[arg(long, value_name = "TIME")]
+    pub(crate) later: Option<Nanos>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The process
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+}
+
+/// `pagewise text system`
+#[derive(Debug, Args)]
+pub(crate) struct System {
+    /// Which code: 0 none, 1 programs and libraries, 2 generated code, 3 both
+    #[arg(long, value_name = "MODE", value_parser = clap::value_parser!(u64).range(0..=3))]
+    pub(crate) mode: Option<u64>,
+    /// Fill the last slot of a mapping if more than SIZE is in it, such as 4096; 0 never
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) pad_threshold: Option<Bytes>,
+    /// Put back what the settings were before the first change since the boot
+    #[arg(long, conflicts_with_all = ["mode", "pad_threshold", "clean"])]
+    pub(crate) undo: bool,
+    /// Drop the page cache (caches), or split every huge page (split), of the whole machine
+    #[arg(long, value_name = "WHAT", value_parser = cleaner,
+          conflicts_with_all = ["mode", "pad_threshold"])]
+    pub(crate) clean: Option<Cleaner>,
+    /// Do what cannot be undone
+    #[arg(long, requires = "clean")]
+    pub(crate) yes: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// On other kernels: programs, and numbers of processes
+    #[arg(value_name = "FILE|PID", requires = "mode")]
+    pub(crate) subjects: Vec<OsString>,
+}
+
+fn cleaner(text: &str) -> Result<Cleaner, String> {
+    let found = Cleaner::ALL.into_iter().find(|cleaner| cleaner.name() == text);
+    found.ok_or_else(|| "caches or split".to_owned())
 }
 
 /// `pagewise text explain`

@@ -112,7 +112,12 @@ pub(super) fn show(run: &Run, json: bool) -> Result<(), Failure> {
 
 /// The exit code that what came of these files asks for.
 pub(super) fn exit_code<'a>(files: impl Iterator<Item = &'a cache::CachedFile>) -> ExitCode {
-    ExitCode::from(files.map(|file| code(file.outcome.as_ref())).fold(0, worst))
+    ExitCode::from(worst_of(files))
+}
+
+/// The same as a number.
+pub(super) fn worst_of<'a>(files: impl Iterator<Item = &'a cache::CachedFile>) -> u8 {
+    files.map(|file| code(file.outcome.as_ref())).fold(0, worst)
 }
 
 /// The exit code that an outcome asks for.
@@ -125,7 +130,7 @@ const fn code(outcome: Option<&CacheOutcome>) -> u8 {
 }
 
 /// Of two exit codes the one that has to be told: that something became worse, or was not done.
-const fn worst(a: u8, b: u8) -> u8 {
+pub(super) const fn worst(a: u8, b: u8) -> u8 {
     match (a, b) {
         (WORSE, _) | (_, WORSE) => WORSE,
         (0, other) | (other, _) => other,

@@ -1,7 +1,9 @@
 //! Why code is on huge pages or is not, slot by slot, and how much of it each method would bring there.
 //!
 //! - [`explain_file`]: what a process that starts now will get;
-//! - [`explain_mapping`]: what a running process has;
+//! - [`explain_mapping`]: what a running process has of a file;
+//! - [`explain_generated`]: what it has of code that it has generated, and what of either can be put on
+//!   huge pages as it is ([`collapsible`]);
 //! - [`reach`]: what warming, aligning and merging would reach, from the program headers alone;
 //! - [`link_advice`]: what a linker has to be told to reach all of it.
 //!
@@ -23,7 +25,7 @@ use pagewise_model::text::{
     Area, AreaKind, CacheSeen, Coverage, Layout, MappingSeen, Method, Piece, Reach, SlotSeen,
     Standing, coverage,
 };
-use pagewise_model::{Bytes, Fact};
+use pagewise_model::{Bytes, Fact, PageSize};
 
 /// The text and read-only data of a file as a process that starts now will map it.
 #[must_use]
@@ -56,11 +58,56 @@ pub fn explain_mapping(
     is_disabled: bool,
     sizes: &Sizes,
 ) -> Area {
-    let range = of_seen(seen);
-    let standing = |nth: usize, offset| {
-        let slot = seen.slots.get(nth).copied().unwrap_or_default();
+    explain_seen(seen, sizes, |slot, offset| {
         of_slot(slot, is_disabled, of_cache(cache, offset, sizes), sizes)
+    })
+}
+
+/// Executable memory of no file as it is. Its slots are those of its addresses, or for shared memory of
+/// both: what the kernel counts as the offset of anonymous memory is its address.
+#[must_use]
+pub fn explain_generated(seen: &MappingSeen, is_disabled: bool, sizes: &Sizes) -> Area {
+    explain_seen(seen, sizes, |slot, _| match slot {
+        SlotSeen { is_huge: true, .. } => Standing::Huge,
+        _ if is_disabled => Standing::Disabled,
+        SlotSeen { present_pages: 0, .. } => Standing::NotTouched,
+        _ => Standing::SmallPages,
+    })
+}
+
+/// The addresses of the slots of a mapping of text that are on smaller pages, and lie so that the kernel
+/// may put each on a huge page as it is.
+pub fn collapsible(area: &Area) -> impl Iterator<Item = u64> {
+    let is_text = area.kind == AreaKind::Text;
+    let may = |piece: &&Piece| {
+        use Standing::{FileSystem, NotCached, NotKnown, PageTable, SmallFolio, SmallPages};
+        matches!(
+            piece.standing,
+            SmallPages | SmallFolio | PageTable | NotCached | FileSystem { .. } | NotKnown { .. }
+        )
     };
+    area.pieces.iter().filter(move |piece| is_text && may(piece)).map(|piece| piece.address)
+}
+
+/// How much more is resident in the whole slots of mappings than was at a first look.
+#[must_use]
+pub fn growth(before: &[MappingSeen], after: &[MappingSeen], base: PageSize) -> Bytes {
+    let resident = |mappings: &[MappingSeen]| {
+        let slots = mappings.iter().flat_map(|mapping| &mapping.slots);
+        slots.map(|slot| slot.present_pages).sum::<u64>()
+    };
+    Bytes(resident(after).saturating_sub(resident(before)).saturating_mul(base.bytes()))
+}
+
+/// A mapping cut into pieces; `of_whole` says how a whole slot stands, at this offset of the file.
+fn explain_seen(
+    seen: &MappingSeen,
+    sizes: &Sizes,
+    of_whole: impl Fn(SlotSeen, u64) -> Standing,
+) -> Area {
+    let range = of_seen(seen);
+    let standing =
+        |nth: usize, offset| of_whole(seen.slots.get(nth).copied().unwrap_or_default(), offset);
     let pieces = match is_too_small(range.len(), sizes) {
         true => whole(&range, Standing::TooSmall),
         false => pieces(&range, 0, sizes, &standing),

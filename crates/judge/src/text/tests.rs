@@ -173,6 +173,51 @@ fn a_running_process_has_one_reason_for_each_slot() {
     assert_eq!(standing, Standing::PrivateCopy { copied_bytes: Bytes(2 * PAGE) });
 }
 
+/// Memory of no file from the middle of a slot on, with these whole slots.
+fn generated(slots: &[SlotSeen]) -> MappingSeen {
+    let start = 8 * HUGE + HUGE / 2;
+    let end = start + HUGE / 2 + slots.len() as u64 * HUGE;
+    MappingSeen { kind: AreaKind::Text, start, end, offset: start, slots: slots.to_vec() }
+}
+
+#[test]
+fn generated_code_on_small_pages_can_be_collapsed_where_it_was_touched() {
+    let small = SlotSeen { present_pages: 9, private_pages: 9, is_huge: false };
+    let huge = SlotSeen { is_huge: true, present_pages: 512, private_pages: 512 };
+    let seen = generated(&[small, huge, SlotSeen::default(), small]);
+    let area = explain_generated(&seen, false, &SIZES);
+    let standings: Vec<&Standing> = area.pieces.iter().map(|piece| &piece.standing).collect();
+    use Standing::{Boundary, Disabled, Huge, NotTouched, SmallPages};
+    assert_eq!(standings, [&Boundary, &SmallPages, &Huge, &NotTouched, &SmallPages]);
+    assert_eq!(collapsible(&area).collect::<Vec<_>>(), [9 * HUGE, 12 * HUGE]);
+    let off = explain_generated(&seen, true, &SIZES);
+    assert_eq!((&off.pieces[1].standing, &off.pieces[2].standing), (&Disabled, &Huge));
+    assert_eq!(collapsible(&off).count(), 0);
+    let filled = generated(&[huge, huge, SlotSeen::default(), small]);
+    let (seen, filled) = ([seen], [filled]);
+    assert_eq!(growth(&seen, &filled, SIZES.base), Bytes(503 * PAGE));
+    assert_eq!(growth(&filled, &seen, SIZES.base), Bytes(0));
+    // Shared memory lies by its offset too.
+    let [seen] = seen;
+    let shared = MappingSeen { offset: PAGE, ..seen };
+    let area = explain_generated(&shared, false, &SIZES);
+    assert!(area.pieces.iter().all(|p| matches!(p.standing, Standing::Incongruent { .. })));
+}
+
+#[test]
+fn read_only_data_and_private_copies_are_not_collapsed() {
+    let slot = SlotSeen { present_pages: 9, ..SlotSeen::default() };
+    let copied = SlotSeen { private_pages: 1, ..slot };
+    let of = |kind, slot, cached| {
+        let seen = MappingSeen { kind, start: HUGE, end: 2 * HUGE, offset: 0, slots: vec![slot] };
+        collapsible(&explain_mapping(&seen, &cache(cached), false, &SIZES)).count()
+    };
+    assert_eq!(of(AreaKind::Text, slot, Slot::Whole), 1);
+    assert_eq!(of(AreaKind::Text, slot, Slot::Huge), 1, "a table of small pages in the way");
+    assert_eq!(of(AreaKind::Text, copied, Slot::Whole), 0);
+    assert_eq!(of(AreaKind::ReadOnly, slot, Slot::Whole), 0);
+}
+
 /// Segments as linkers lay them out: rising, each page aligned with its offset.
 fn layouts() -> impl Strategy<Value = Layout> {
     let part = (0..3000_u64, 1..6 * HUGE, 0..3_usize, 0..4_u64);

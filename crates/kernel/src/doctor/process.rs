@@ -8,7 +8,7 @@ use crate::region::{Pages, Region};
 use crate::{page_size, pidfd};
 use pagewise_model::Bytes;
 use pagewise_model::capability::{Answer, Capability, Trait};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 const GROUP: &str = "other processes";
 
@@ -76,26 +76,9 @@ fn advise_child() -> Result<(), SysError> {
     let page = page_size::base().bytes();
     let mut region = Region::new(Bytes(page), Pages::Any)?;
     region.touch(Bytes(page));
+    let start = region.as_ptr() as u64;
     let child = Sleeper::start()?;
-    let target: OwnedFd = pidfd::open(child.pid())?;
-    let range = libc::iovec { iov_base: region.as_mut_ptr().cast(), iov_len: page as usize };
-    // SAFETY: the range names memory of the child, which the kernel checks there; `range` is read
-    // by the kernel and outlives the call.
-    let advised = unsafe {
-        libc::syscall(
-            libc::SYS_process_madvise,
-            target.as_raw_fd(),
-            &raw const range,
-            1usize,
-            libc::MADV_COLD,
-            0u32,
-        )
-    };
-    if advised >= 0 {
-        Ok(())
-    } else {
-        Err(SysError::last("process_madvise", format!("process {}", child.pid())))
-    }
+    pidfd::advise(pidfd::open(child.pid())?, &(start..start + page), pidfd::Advice::Cold)
 }
 
 fn seccomp(no_new_privs: bool) -> Capability {

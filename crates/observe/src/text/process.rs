@@ -5,7 +5,9 @@
 //! pages are present and which of them are copies; both are open to whom the process may be traced by.
 //! The process is not stopped: what it maps or touches meanwhile may be missed. Sums come from `smaps`.
 //!
-//! Only files that a process maps executable count; of those their mappings that may not be written.
+//! Of files those count that a process maps executable, with their mappings that may not be written.
+//! Executable memory of no file, anonymous or shared, is code that the process has generated; as the
+//! kernel does (`vm_pgoff`), its offset is taken for its address where it is anonymous.
 
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::pagemap::Pagemap;
@@ -25,8 +27,12 @@ pub struct ProcessSeen {
     pub name: String,
     /// It does without huge pages (`PR_SET_THP_DISABLE`).
     pub is_disabled: bool,
+    /// When it was started, in ticks since the boot.
+    pub start_ticks: u64,
     /// The files, the largest text first.
     pub files: Vec<FileSeen>,
+    /// The code that it has generated, by address.
+    pub generated: Vec<MappingSeen>,
 }
 
 /// One file with its mappings.
@@ -59,6 +65,10 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
         return Err(SysError::new("read", format!("/proc/{pid}/maps"), why));
     }
     let pagemap = Pagemap::open(pid)?;
+    let (generated, mappings): (Vec<Mapping>, Vec<Mapping>) =
+        mappings.into_iter().partition(is_generated);
+    let generated = generated.iter().map(|mapping| generated_seen(&pagemap, mapping));
+    let generated = generated.collect::<Result<_, _>>()?;
     let mut files = Vec::new();
     for mappings in of_code(mappings) {
         files.push(file(pid, &pagemap, &mappings)?);
@@ -73,7 +83,23 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
         ));
     }
     let is_disabled = status::read(pid)?.thp_enabled == Some(false);
-    Ok(ProcessSeen { name: began.comm, is_disabled, files })
+    let (name, start_ticks) = (began.comm, began.start_ticks);
+    Ok(ProcessSeen { name, is_disabled, start_ticks, files, generated })
+}
+
+/// Executable memory of no file: anonymous, or shared under a name that is none of a file system.
+fn is_generated(mapping: &Mapping) -> bool {
+    const SHARED: [&str; 3] = ["/memfd:", "/dev/zero", "/SYSV"];
+    let name = mapping.path.to_string_lossy();
+    // The device that such memory lies on has no number of a driver.
+    let is_shared = mapping.device.0 == 0 && SHARED.iter().any(|prefix| name.starts_with(prefix));
+    mapping.perms.exec && (mapping.is_anonymous() || is_shared)
+}
+
+fn generated_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<MappingSeen, SysError> {
+    let seen = mapping_seen(pagemap, mapping)?;
+    let offset = if mapping.is_anonymous() { seen.start } else { seen.offset };
+    Ok(MappingSeen { offset, ..seen })
 }
 
 /// The mappings that may not be written, of each file that is mapped executable.

@@ -4,6 +4,7 @@ use pagewise_model::cache::{
     CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, FolioShare, Holder,
     Holders, Slot, SlotMap,
 };
+use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
 use pagewise_model::fold::{
     Changes, FileRange, Folded, FoldedSegment, LinkAdvice, Tail, TailOutcome,
 };
@@ -11,6 +12,9 @@ use pagewise_model::run::{Run, RunKind};
 use pagewise_model::text::{
     Area, AreaKind, Coverage, ExplainedProcess, HugeTotals, Layout, MappedFile, Method, Piece,
     Placement, Reach, Segment, Standing, TextCount, TextFile, TextReport, TextStatus,
+};
+use pagewise_model::text_system::{
+    Change, Cleaner, Hugetext, Mode, Offered, Pace, Setting, TextSystem,
 };
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
@@ -248,8 +252,103 @@ pub(crate) fn process() -> TextReport {
                 mapped("/usr/lib/libsmall.so.1", small.clone()),
                 mapped("/usr/lib/libsmaller.so.2", small),
             ],
+            generated: generated(),
         },
     }
+}
+
+/// Code that a process has generated: a mapping with a piece of every kind, and small ones.
+pub(crate) fn generated() -> Vec<Area> {
+    use Standing::{Boundary, Huge, NotTouched, SmallPages, TooSmall};
+    let area = |start, standings: &[Standing]| Area {
+        kind: AreaKind::Text,
+        pieces: pieces(start, standings),
+    };
+    vec![
+        area(0x7f10_0000_0000, &[SmallPages, Huge, Huge, NotTouched, Boundary]),
+        area(0x7f20_0000_0000, &[TooSmall]),
+        area(0x7f30_0000_0000, &[TooSmall]),
+    ]
+}
+
+pub(crate) fn collapsed() -> CollapsedProcess {
+    let refused = |why: &str, slots| RefusedSlots { why: why.into(), slots };
+    let part = |path: Option<&str>, areas, refused: Vec<RefusedSlots>| CollapsedPart {
+        path: path.map(str::to_owned),
+        huge_before_bytes: Bytes(0),
+        tried_slots: 3,
+        refused,
+        areas,
+        grown_bytes: Bytes::kib(64),
+        later_huge_bytes: Some(Bytes::mib(2)),
+    };
+    let idle =
+        CollapsedPart { tried_slots: 0, ..part(Some("/usr/lib/libidle.so"), vec![], vec![]) };
+    CollapsedProcess {
+        pid: 1234,
+        name: "example".into(),
+        is_disabled: false,
+        parts: vec![
+            part(None, generated(), vec![refused("no huge page was free", 1)]),
+            part(Some("/usr/bin/example"), areas(), vec![refused("this kernel collapses none", 3)]),
+            idle,
+        ],
+        took_ns: Nanos::millis(2),
+        later_ns: Some(Nanos::secs(5)),
+    }
+}
+
+pub(crate) fn collapse_run(process: CollapsedProcess) -> Run {
+    text_run(TextReport::Collapse { slot_bytes: PageSize::PMD_2M, process })
+}
+
+fn totals(file_huge: u64) -> HugeTotals {
+    HugeTotals { file_huge_bytes: Some(Bytes::mib(file_huge)), ..HugeTotals::default() }
+}
+
+/// A kernel that has nothing but huge folios.
+pub(crate) fn plain_system() -> TextSystem {
+    let offered = |cleaner, may_write| Offered { cleaner, may_write };
+    TextSystem {
+        hugetext: None,
+        boot_mode: None,
+        collapses_files: Fact::Known(false),
+        pace: Fact::Known(Pace { round_bytes: Bytes::mib(16), sleep_ns: Nanos::secs(10) }),
+        cleaners: vec![
+            offered(Cleaner::Caches, Fact::Known(true)),
+            offered(Cleaner::Split, Fact::missing("debugfs is not mounted")),
+        ],
+        changes: Vec::new(),
+        cleaned: None,
+        files: Vec::new(),
+        processes: Vec::new(),
+        notes: Vec::new(),
+        before: totals(16),
+        after: None,
+    }
+}
+
+/// A kernel with hugetext, as it is or with both settings changed.
+pub(crate) fn hugetext_system(is_changed: bool) -> TextSystem {
+    let mode = if is_changed { Mode::Both } else { Mode::Files };
+    let threshold = Bytes::kib(if is_changed { 4 } else { 0 });
+    let change = |setting, before, after| Change { setting, before, after };
+    let changes = [change(Setting::Mode, 1, 3), change(Setting::PadThreshold, 0, threshold.0)];
+    TextSystem {
+        hugetext: Some(Hugetext {
+            mode: Fact::Known(mode),
+            pad_threshold_bytes: Fact::Known(threshold),
+        }),
+        boot_mode: Some(Mode::Files),
+        collapses_files: Fact::Known(true),
+        changes: if is_changed { changes.to_vec() } else { Vec::new() },
+        after: is_changed.then(|| totals(18)),
+        ..plain_system()
+    }
+}
+
+pub(crate) fn system_run(system: TextSystem) -> Run {
+    text_run(TextReport::System { slot_bytes: PageSize::PMD_2M, system: Box::new(system) })
 }
 
 pub(crate) fn status(pid: Option<i32>) -> TextReport {

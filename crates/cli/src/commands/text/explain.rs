@@ -8,14 +8,14 @@ use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::text::{ExplainedProcess, MappedFile, TextReport};
 use pagewise_observe::text::{self as observed, FileSeen};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Explains a file or a process.
 pub(super) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     let start = clock::now();
-    let number = args.subject.to_str().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-    let report = match number {
+    let report = match digits(&args.subject) {
         Some(text) => of_process(text)?,
         None => of_file(Path::new(&args.subject))?,
     };
@@ -28,15 +28,27 @@ fn of_file(path: &Path) -> Result<TextReport, Failure> {
     Ok(TextReport::ExplainFile { slot_bytes: page_size::huge(), file })
 }
 
-fn of_process(text: &str) -> Result<TextReport, Failure> {
-    let pid = text.parse::<i32>().ok().filter(|pid| *pid > 0).ok_or_else(|| {
+/// The number of a process.
+pub(super) fn number(text: &str) -> Result<i32, Failure> {
+    text.parse::<i32>().ok().filter(|pid| *pid > 0).ok_or_else(|| {
         Failure::usage(format!("{text} is no number of a process"))
             .with_help(format!("a file of that name is ./{text}"))
-    })?;
+    })
+}
+
+/// The text of an argument that is a number, and so means a process.
+pub(super) fn digits(subject: &OsStr) -> Option<&str> {
+    subject.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn of_process(text: &str) -> Result<TextReport, Failure> {
+    let pid = number(text)?;
     let seen = observed::look(pid).map_err(|error| no_process(pid, &error))?;
     let is_disabled = seen.is_disabled;
     let files = seen.files.into_iter().map(|file| explained(file, is_disabled)).collect();
-    let process = ExplainedProcess { pid, name: seen.name, is_disabled, files };
+    let generated = |seen| judged::explain_generated(seen, is_disabled, &sizes());
+    let generated = seen.generated.iter().map(generated).collect();
+    let process = ExplainedProcess { pid, name: seen.name, is_disabled, files, generated };
     Ok(TextReport::ExplainProcess { slot_bytes: page_size::huge(), process })
 }
 

@@ -1,9 +1,11 @@
 //! `pagewise text`
 
+mod collapse;
 mod explain;
 mod file;
 mod fold;
 mod keep;
+mod system;
 mod undo;
 mod warm;
 
@@ -20,13 +22,15 @@ use pagewise_observe::text as observed;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Explains, warms, keeps, folds or counts code on huge pages.
+/// Explains, warms, keeps, folds, collapses or counts code on huge pages.
 pub(super) fn run(args: &Text) -> Result<ExitCode, Failure> {
     match &args.verb {
         TextVerb::Warm(args) => warm::run(args),
         TextVerb::Undo(args) => undo::run(args),
         TextVerb::Keep(args) => keep::run(args),
         TextVerb::Fold(args) => fold::run(args),
+        TextVerb::Collapse(args) => collapse::run(args),
+        TextVerb::System(args) => system::run(args),
         TextVerb::Explain(args) => explain::run(args),
         TextVerb::Status(args) => status(args),
     }

@@ -1,6 +1,6 @@
 //! `pagewise text warm`
 
-use super::super::cache::{cannot_be_undone, exit_code, failure, until_failure};
+use super::super::cache::{cannot_be_undone, failure, until_failure, worst_of};
 use super::file::{Opened, Placed, open};
 use super::{record, tell};
 use crate::args::Warm;
@@ -11,15 +11,47 @@ use pagewise_model::cache::CacheVerb;
 use pagewise_model::text::{TextFile, TextReport};
 use pagewise_observe::text::of_programs;
 use pagewise_remedy::recache::Subject;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// How a file comes into huge folios.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// Dropped and read anew.
+    Anew,
+    /// Where it lies, by a kernel that collapses files.
+    Collapsed,
+}
+
+/// What came of files.
+pub(super) struct Warmed {
+    pub(super) files: Vec<TextFile>,
+    pub(super) missing_libraries: Vec<String>,
+    /// The exit code that it asks for.
+    pub(super) code: u8,
+    /// What ended it before all were done.
+    pub(super) failed: Option<Failure>,
+}
 
 /// Recaches each file, and says what of its code starts on huge pages.
 pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
     let start = clock::now();
-    let mut opened: Vec<Opened> = args.files.iter().map(|p| open(p)).collect::<Result<_, _>>()?;
+    let done = warm_all(&args.files, args.with_libraries, How::Anew)?;
+    let Warmed { files, missing_libraries, code, failed } = done;
+    let report = TextReport::Warm { slot_bytes: page_size::huge(), files, missing_libraries };
+    tell(report, start, args.json)?;
+    failed.map_or(Ok(ExitCode::from(code)), Err)
+}
+
+/// Brings files into huge folios, with the libraries that they need if these are asked for.
+pub(super) fn warm_all(
+    paths: &[PathBuf],
+    with_libraries: bool,
+    how: How,
+) -> Result<Warmed, Failure> {
+    let mut opened: Vec<Opened> = paths.iter().map(|p| open(p)).collect::<Result<_, _>>()?;
     let mut missing_libraries = Vec::new();
-    let asked = opened.len();
-    if args.with_libraries {
+    if with_libraries {
         let programs = opened.iter().map(|file| (file.path.as_path(), &file.elf));
         let libraries = of_programs(programs);
         missing_libraries = libraries.missing;
@@ -27,17 +59,20 @@ pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
             opened.push(open(&path)?);
         }
     }
-    cannot_be_undone(CacheVerb::Huge).into_iter().for_each(terminal::complain);
-    let (files, failed) = until_failure(opened, warm);
+    if how == How::Anew {
+        cannot_be_undone(CacheVerb::Huge).into_iter().for_each(terminal::complain);
+    }
+    let (files, failed) = until_failure(opened, |file| warm(file, how));
     // Libraries that are too small, or in use by others, are told and no failure of what was asked.
-    let exit = exit_code(files.iter().take(asked).map(|file| &file.cache));
-    let report = TextReport::Warm { slot_bytes: page_size::huge(), files, missing_libraries };
-    tell(report, start, args.json)?;
-    failed.map_or(Ok(exit), Err)
+    let code = worst_of(files.iter().take(paths.len()).map(|file| &file.cache));
+    Ok(Warmed { files, missing_libraries, code, failed })
 }
 
-fn warm(opened: Opened) -> Result<TextFile, Failure> {
+fn warm(opened: Opened, how: How) -> Result<TextFile, Failure> {
     let (placed, file) = Placed::of(opened)?;
-    let cache = Subject::look(file).and_then(|subject| subject.make_huge(record));
+    let cache = Subject::look(file).and_then(|subject| match how {
+        How::Anew => subject.make_huge(record),
+        How::Collapsed => subject.collapse(record),
+    });
     Ok(placed.explain(cache.map_err(|error| failure(&error))?))
 }

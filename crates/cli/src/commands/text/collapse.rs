@@ -1,0 +1,55 @@
+//! `pagewise text collapse`
+
+use super::{explain::no_process, tell};
+use crate::args::Collapse;
+use crate::failure::{Failure, UNFIT};
+use crate::terminal;
+use pagewise_kernel::{SysError, clock, page_size};
+use pagewise_model::collapse::CollapsedProcess;
+use pagewise_model::text::TextReport;
+use pagewise_remedy::collapse::{self, Asked, CollapseError};
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+/// What has to be known before it is done.
+pub(super) const CANNOT_BE_UNDONE: &str =
+    "no call brings back the small pages of memory that was collapsed";
+
+/// Puts the text of a running process on huge pages.
+pub(super) fn run(args: &Collapse) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    terminal::complain(CANNOT_BE_UNDONE);
+    let asked = Asked { with_files: args.files, later: args.later };
+    let process = collapsed(args.pid, asked)?;
+    let exit = exit_code(&process);
+    tell(TextReport::Collapse { slot_bytes: page_size::huge(), process }, start, args.json)?;
+    Ok(ExitCode::from(exit))
+}
+
+/// The process with its text on huge pages.
+pub(super) fn collapsed(pid: i32, asked: Asked) -> Result<CollapsedProcess, Failure> {
+    collapse::run(pid, asked).map_err(|error| match error {
+        CollapseError::Sys(error) => not_collapsed(pid, &error),
+        CollapseError::NoMemory { why, help } => Failure::unfit(why).with_help(help),
+    })
+}
+
+/// The exit code that what came of it asks for.
+pub(super) fn exit_code(process: &CollapsedProcess) -> u8 {
+    if process.is_all_done() { 0 } else { UNFIT }
+}
+
+fn not_collapsed(pid: i32, error: &SysError) -> Failure {
+    if error.call != "process_madvise" {
+        return no_process(pid, error);
+    }
+    match error.source.kind() {
+        ErrorKind::PermissionDenied => {
+            Failure::unfit(format!("process {pid} may not be changed from outside: {error}"))
+                .with_help("as root, or with CAP_SYS_NICE: setcap cap_sys_nice+ep on pagewise")
+        }
+        ErrorKind::Unsupported => Failure::unfit(error.to_string())
+            .with_help("Linux 5.10 has this call, Linux 6.1 what is asked of it"),
+        _ => no_process(pid, error),
+    }
+}

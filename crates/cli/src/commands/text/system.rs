@@ -1,0 +1,194 @@
+//! `pagewise text system`
+
+use super::super::cache::{failure, until_failure, worst};
+use super::super::experiment::lock;
+use super::collapse::{self, CANNOT_BE_UNDONE, collapsed};
+use super::explain::{digits, number};
+use super::warm::{How, warm_all};
+use super::{tell, undo};
+use crate::args::{System, Undo};
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_kernel::{clock, page_size};
+use pagewise_model::text::TextReport;
+use pagewise_model::text_system::{Cleaner, Mode, Setting, TextSystem};
+use pagewise_remedy::collapse::Asked;
+use pagewise_remedy::hugetext::{self, HugetextError, Settings};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What came of a change: the exit code that it asks for, and what ended it before all was done.
+struct Done {
+    code: u8,
+    failed: Option<Failure>,
+}
+
+const DONE: Done = Done { code: 0, failed: None };
+
+/// Shows what the kernel has for code on huge pages of all programs, and changes it.
+pub(super) fn run(args: &System) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    let mut system = hugetext::look().map_err(|error| failure(&error))?;
+    let mode = args.mode.and_then(Mode::of_number);
+    let has_setting = system.hugetext.is_some();
+    if mode == Some(Mode::Off) && !has_setting && args.subjects.is_empty() {
+        return undo::run(&Undo { all: true, json: args.json, files: Vec::new() });
+    }
+    let is_change = mode.is_some() || args.pad_threshold.is_some() || args.undo;
+    let done = match (args.clean, has_setting) {
+        (Some(cleaner), _) => clean(&mut system, cleaner, args.yes)?,
+        (None, true) if is_change => set(&mut system, args)?,
+        (None, false) if is_change => act(&mut system, args, mode)?,
+        (None, _) => DONE,
+    };
+    if is_change || args.clean.is_some() {
+        system.after = Some(hugetext::totals().map_err(|error| failure(&error))?);
+    }
+    let system = Box::new(system);
+    tell(TextReport::System { slot_bytes: page_size::huge(), system }, start, args.json)?;
+    done.failed.map_or(Ok(ExitCode::from(done.code)), Err)
+}
+
+/// Changes the settings of a kernel that has them.
+fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
+    if !args.subjects.is_empty() {
+        return Err(Failure::usage("this kernel has one setting for all programs")
+            .with_help("name no file and no process"));
+    }
+    let lock = lock()?;
+    let settings = Settings::own().map_err(unset)?;
+    if args.undo {
+        (system.changes, system.notes) = settings.undo(&lock).map_err(unset)?;
+        if system.changes.is_empty() && system.notes.is_empty() {
+            system.notes.push("nothing was changed here since the boot".to_owned());
+        }
+    }
+    let threshold = args.pad_threshold.map(|bytes| bytes.0);
+    let asked = [(Setting::Mode, args.mode), (Setting::PadThreshold, threshold)];
+    for (setting, value) in asked {
+        if let Some(value) = value {
+            system.changes.push(settings.set(&lock, setting, value).map_err(unset)?);
+        }
+    }
+    system.hugetext = hugetext::look().map_err(|error| failure(&error))?.hugetext;
+    Ok(DONE)
+}
+
+/// Why a setting is not as it was asked for.
+fn unset(error: HugetextError) -> Failure {
+    let text = error.to_string();
+    match error {
+        HugetextError::Sys(error) => match error.source.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                Failure::unfit(text).with_help("as root, outside of a container")
+            }
+            ErrorKind::NotFound => Failure::unfit(text)
+                .with_help("this kernel does not have it: pagewise text system says what it has"),
+            _ => Failure::usage(text).with_help("pagewise text system says what the kernel has"),
+        },
+        HugetextError::Record(_) => Failure::usage(text)
+            .with_help("what is changed is recorded in the state directory: set XDG_STATE_HOME"),
+        HugetextError::Range { .. } => {
+            Failure::usage(text).with_help("pagewise text system --help says what values mean")
+        }
+        HugetextError::NotTaken { .. } => {
+            Failure::unfit(text).with_help("pagewise text system --undo puts back what it was")
+        }
+    }
+}
+
+/// Does the same to what is named, on a kernel without the setting.
+fn act(system: &mut TextSystem, args: &System, mode: Option<Mode>) -> Result<Done, Failure> {
+    if args.undo {
+        system.notes.push("no setting to put back; of files: pagewise text undo --all".to_owned());
+        return Ok(DONE);
+    }
+    if let Some(bytes) = args.pad_threshold {
+        let help = format!("pagewise text fold --pad-tail {} FILE -o COPY", bytes.0);
+        return Err(Failure::unfit("this kernel fills no slots: a copy of a program has to")
+            .with_help(help));
+    }
+    let Some(mode) = mode else { return Ok(DONE) };
+    let (files, processes) = subjects(args, mode)?;
+    let mut done = DONE;
+    if !files.is_empty() {
+        let how = match system.collapses_files.known() {
+            Some(true) => How::Collapsed,
+            _ => How::Anew,
+        };
+        let warmed = warm_all(&files, true, how)?;
+        system.files = warmed.files;
+        let missing = warmed.missing_libraries.iter();
+        system.notes.extend(missing.map(|name| format!("library {name} was not found")));
+        done = Done { code: warmed.code, failed: warmed.failed };
+    }
+    if !processes.is_empty() && done.failed.is_none() {
+        terminal::complain(CANNOT_BE_UNDONE);
+        let one = |pid| collapsed(pid, Asked::default());
+        (system.processes, done.failed) = until_failure(processes, one);
+        done.code = system.processes.iter().map(collapse::exit_code).fold(done.code, worst);
+    }
+    Ok(done)
+}
+
+/// The files and the processes that are named, as the mode takes them.
+fn subjects(args: &System, mode: Mode) -> Result<(Vec<PathBuf>, Vec<i32>), Failure> {
+    let (mut files, mut processes) = (Vec::new(), Vec::new());
+    for subject in &args.subjects {
+        match digits(subject) {
+            Some(text) => processes.push(number(text)?),
+            None => files.push(PathBuf::from(subject)),
+        }
+    }
+    let wrong = match mode {
+        Mode::Off if !args.subjects.is_empty() => Some("mode 0 takes all back, and no names"),
+        _ if !files.is_empty() && !mode.has_files() => Some("mode 2 is for processes, not files"),
+        _ if !processes.is_empty() && !mode.has_generated() => {
+            Some("mode 1 is for files, not processes")
+        }
+        _ => None,
+    };
+    if let Some(wrong) = wrong {
+        return Err(Failure::usage(wrong).with_help("mode 1 FILE..., mode 2 PID..., mode 3 both"));
+    }
+    if args.subjects.is_empty() {
+        let names = match mode {
+            Mode::Files => "FILE...",
+            Mode::Generated => "PID...",
+            Mode::Off | Mode::Both => "FILE... PID...",
+        };
+        let help = format!("name them: pagewise text system --mode {} {names}", mode.number());
+        return Err(Failure::unfit("this kernel has no setting for all programs").with_help(help));
+    }
+    Ok((files, processes))
+}
+
+/// Removes huge pages of the whole machine, if that was said twice.
+fn clean(system: &mut TextSystem, cleaner: Cleaner, yes: bool) -> Result<Done, Failure> {
+    let name = cleaner.name();
+    if !yes {
+        let text = format!("--clean {name} cannot be undone: it {}", cleaner.warning());
+        let help = match cleaner {
+            Cleaner::Caches => "one file: pagewise cache evict FILE; all of it: --yes",
+            Cleaner::Split => "of files: pagewise text undo --all; all of them: --yes",
+        };
+        return Err(Failure::usage(text).with_help(help));
+    }
+    let lock = lock()?;
+    terminal::complain(&format!("cannot be undone: {}", cleaner.warning()));
+    let cleaned = Settings::own().map_err(unset)?.clean(&lock, cleaner);
+    cleaned.map_err(|error| uncleaned(cleaner, &error))?;
+    system.cleaned = Some(cleaner);
+    Ok(DONE)
+}
+
+fn uncleaned(cleaner: Cleaner, error: &pagewise_kernel::SysError) -> Failure {
+    let help = match (cleaner, error.source.kind()) {
+        (Cleaner::Split, ErrorKind::NotFound) => {
+            "it is in debugfs, which is not mounted: mount -t debugfs none /sys/kernel/debug"
+        }
+        _ => "as root, outside of a container",
+    };
+    Failure::unfit(error.to_string()).with_help(help)
+}

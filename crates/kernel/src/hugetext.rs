@@ -1,0 +1,207 @@
+//! The interface of hugetext, of kernels that put the code of all programs on huge pages: settings, the
+//! parameter that they were started with, and what removes huge pages that are there.
+//!
+//! `hugetext_enabled` (0 to 3) and `hugetext_pad_threshold` (bytes below a huge page) lie under
+//! `/sys/kernel/mm/transparent_hugepage`; `hugetext=` on the kernel's command line sets the first. khugepaged
+//! acts on them by and by, `khugepaged/pages_to_scan` base pages each `scan_sleep_millisecs`. Switching off
+//! leaves what is there, which `drop_caches` and `split_huge_pages` remove on any kernel, the second
+//! where debugfs is mounted. Every path is taken below one directory, `/` but for a tree that was recorded.
+//!
+//! Not seen: other kernels that use these names. Reading costs some 10 us a file.
+
+use crate::error::SysError;
+use crate::page_size;
+use crate::proc::{read_number, read_text};
+use crate::thp;
+use pagewise_model::text_system::{Cleaner, Hugetext, Mode, Offered, Pace, Setting};
+use pagewise_model::{Bytes, Fact, Nanos};
+use rustix::fs::{Access, access};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// Where the kernel shows its settings.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    /// That of this machine.
+    #[must_use]
+    pub fn own() -> Self {
+        Self::at(Path::new("/"))
+    }
+
+    /// One that was recorded below a directory.
+    #[must_use]
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    fn path(&self, absolute: &str) -> PathBuf {
+        self.root.join(absolute.trim_start_matches('/'))
+    }
+
+    fn setting_path(&self, setting: Setting) -> PathBuf {
+        self.path(&format!("{THP}/{}", setting.file()))
+    }
+
+    /// What a setting is.
+    ///
+    /// # Errors
+    /// ENOENT where the kernel does not have it.
+    pub fn get(&self, setting: Setting) -> Result<u64, SysError> {
+        let path = self.setting_path(setting);
+        let malformed = || SysError::malformed("read", path.display().to_string());
+        thp::chosen(&read_text(&path)?).and_then(|word| word.parse().ok()).ok_or_else(malformed)
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// EACCES for accounts that may not, EINVAL for a number that the kernel does not take.
+    pub fn set(&self, setting: Setting, value: u64) -> Result<(), SysError> {
+        write(&self.setting_path(setting), &format!("{value}\n"))
+    }
+
+    /// The settings; none where the kernel has no hugetext.
+    #[must_use]
+    pub fn hugetext(&self) -> Option<Hugetext> {
+        let mode = self.get(Setting::Mode);
+        if mode.as_ref().is_err_and(SysError::is_gone) {
+            return None;
+        }
+        let mode = Fact::from(mode).and_then(|number| match Mode::of_number(number) {
+            Some(mode) => Fact::Known(mode),
+            None => Fact::missing(format!("{number} is no mode that is known here")),
+        });
+        let pad_threshold_bytes = Fact::from(self.get(Setting::PadThreshold)).map(Bytes);
+        Some(Hugetext { mode, pad_threshold_bytes })
+    }
+
+    /// The mode that the kernel was started with, if it was told one.
+    #[must_use]
+    pub fn boot_mode(&self) -> Option<Mode> {
+        boot_mode(&read_text(self.path("/proc/cmdline")).ok()?)
+    }
+
+    /// The pace of khugepaged.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn pace(&self) -> Result<Pace, SysError> {
+        let number = |file: &str| {
+            let path = self.path(&format!("{THP}/khugepaged/{file}"));
+            let malformed = |_| SysError::malformed("read", path.display().to_string());
+            u64::try_from(read_number(&path)?).map_err(malformed)
+        };
+        let (pages, sleep) = (number("pages_to_scan")?, number("scan_sleep_millisecs")?);
+        Ok(Pace {
+            round_bytes: Bytes(pages.saturating_mul(page_size::base().bytes())),
+            sleep_ns: Nanos(sleep.saturating_mul(Nanos::millis(1).0)),
+        })
+    }
+
+    /// What removes huge pages, and whether this account may.
+    #[must_use]
+    pub fn cleaners(&self) -> Vec<Offered> {
+        let offered = |cleaner: Cleaner| {
+            let may_write = match access(self.path(cleaner.path()), Access::WRITE_OK) {
+                Ok(()) => Fact::Known(true),
+                Err(
+                    rustix::io::Errno::ACCESS | rustix::io::Errno::PERM | rustix::io::Errno::ROFS,
+                ) => Fact::Known(false),
+                Err(error) => {
+                    Fact::missing(SysError::new("access", cleaner.path(), error).to_string())
+                }
+            };
+            Offered { cleaner, may_write }
+        };
+        Cleaner::ALL.into_iter().map(offered).collect()
+    }
+
+    /// Removes huge pages of the whole machine. This cannot be undone.
+    ///
+    /// # Errors
+    /// ENOENT where debugfs is not mounted, EACCES for accounts that may not.
+    pub fn clean(&self, cleaner: Cleaner) -> Result<(), SysError> {
+        let word = match cleaner {
+            // Page cache, and the names and inodes that hold it.
+            Cleaner::Caches => "3\n",
+            Cleaner::Split => "1\n",
+        };
+        write(&self.path(cleaner.path()), word)
+    }
+}
+
+/// Writes to a file that is there.
+fn write(path: &Path, text: &str) -> Result<(), SysError> {
+    let written = OpenOptions::new().write(true).truncate(true).open(path);
+    written
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| SysError::new("write", path.display().to_string(), e))
+}
+
+/// The last `hugetext=` of a kernel's command line that has a number of a mode.
+fn boot_mode(line: &str) -> Option<Mode> {
+    let words = line.split_ascii_whitespace().rev();
+    let mut values = words.filter_map(|word| word.strip_prefix("hugetext="));
+    values.find_map(|value| Mode::of_number(value.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture() -> Tree {
+        Tree::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hugetext"))
+    }
+
+    #[test]
+    fn the_tree_of_a_kernel_with_hugetext_is_understood() {
+        let tree = fixture();
+        let found = tree.hugetext().unwrap();
+        assert_eq!(found.mode, Fact::Known(Mode::Files));
+        assert_eq!(found.pad_threshold_bytes, Fact::Known(Bytes::kib(4)));
+        assert_eq!(tree.boot_mode(), Some(Mode::Files));
+        let round_bytes = Bytes((1 << 12) * page_size::base().bytes());
+        assert_eq!(tree.pace().unwrap(), Pace { round_bytes, sleep_ns: Nanos::secs(10) });
+        assert_eq!(tree.cleaners().len(), 2);
+    }
+
+    #[test]
+    fn a_kernel_without_it_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        assert_eq!((tree.hugetext(), tree.boot_mode()), (None, None));
+        assert!(tree.pace().unwrap_err().is_gone());
+        for cleaner in Cleaner::ALL {
+            assert!(tree.clean(cleaner).unwrap_err().is_gone());
+        }
+        assert!(tree.set(Setting::Mode, 1).unwrap_err().is_gone(), "no file is made");
+        assert!(tree.cleaners().iter().all(|offered| offered.may_write.reason().is_some()));
+    }
+
+    #[test]
+    fn what_is_no_mode_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        std::fs::create_dir_all(tree.path(THP)).unwrap();
+        for (text, expected) in [("7\n", "7 is no mode"), ("on\n", "unexpected form")] {
+            std::fs::write(tree.setting_path(Setting::Mode), text).unwrap();
+            let found = tree.hugetext().unwrap();
+            assert!(found.mode.reason().is_some_and(|why| why.contains(expected)), "{found:?}");
+            assert!(found.pad_threshold_bytes.reason().is_some());
+        }
+    }
+
+    #[test]
+    fn the_last_parameter_counts() {
+        assert_eq!(boot_mode("quiet hugetext=1 hugetext=3"), Some(Mode::Both));
+        assert_eq!(boot_mode("hugetext=2 hugetext=on"), Some(Mode::Generated));
+        assert_eq!(boot_mode("nohugetext=1 hugetext="), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! Code on huge pages for the whole system: what the kernel offers for it, how that is set, and what was
+//! changed.
+//!
+//! Some kernels (Alibaba Cloud Linux 2 and 3, Anolis OS 8) have *hugetext*: one setting by which khugepaged
+//! puts the code of all programs on huge pages by and by. Others collapse text of files on demand
+//! (READ_ONLY_THP_FOR_FS), or map what of it the page cache holds in huge folios.
+
+use crate::collapse::CollapsedProcess;
+use crate::measured::Fact;
+use crate::text::{HugeTotals, TextFile};
+use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// Which code hugetext puts on huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// None; what is there stays.
+    Off,
+    /// That of programs and libraries.
+    Files,
+    /// That which programs generate: executable anonymous memory.
+    Generated,
+    /// Both.
+    Both,
+}
+
+impl Mode {
+    /// The number that stands for it, 0 to 3.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self as u64
+    }
+
+    /// The mode of a number.
+    #[must_use]
+    pub const fn of_number(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Off),
+            1 => Some(Self::Files),
+            2 => Some(Self::Generated),
+            3 => Some(Self::Both),
+            _ => None,
+        }
+    }
+
+    /// What it means.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Off => "no code; what is on huge pages stays there",
+            Self::Files => "code of programs and libraries",
+            Self::Generated => "code that programs generate",
+            Self::Both => "code of programs and libraries, and code that programs generate",
+        }
+    }
+
+    /// Whether it is about programs and libraries.
+    #[must_use]
+    pub const fn has_files(self) -> bool {
+        matches!(self, Self::Files | Self::Both)
+    }
+
+    /// Whether it is about generated code.
+    #[must_use]
+    pub const fn has_generated(self) -> bool {
+        matches!(self, Self::Generated | Self::Both)
+    }
+}
+
+/// A setting of hugetext.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Setting {
+    /// Which code.
+    Mode,
+    /// From how many bytes in the last slot of a mapping on that is filled up to a huge page; 0 is off.
+    PadThreshold,
+}
+
+impl Setting {
+    /// The name of its file under `/sys/kernel/mm/transparent_hugepage`.
+    #[must_use]
+    pub const fn file(self) -> &'static str {
+        match self {
+            Self::Mode => "hugetext_enabled",
+            Self::PadThreshold => "hugetext_pad_threshold",
+        }
+    }
+}
+
+/// A setting that was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Which.
+    pub setting: Setting,
+    /// What it was.
+    pub before: u64,
+    /// What the kernel says that it is now.
+    pub after: u64,
+}
+
+/// What removes huge pages that are there, on the whole machine and for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cleaner {
+    /// The page cache dropped (`drop_caches`).
+    Caches,
+    /// Every huge page split (`split_huge_pages`).
+    Split,
+}
+
+impl Cleaner {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Caches, Self::Split];
+
+    /// The word for it on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Caches => "caches",
+            Self::Split => "split",
+        }
+    }
+
+    /// Its file.
+    #[must_use]
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Caches => "/proc/sys/vm/drop_caches",
+            Self::Split => "/sys/kernel/debug/split_huge_pages",
+        }
+    }
+
+    /// What has to be known before: there is no undo.
+    #[must_use]
+    pub const fn warning(self) -> &'static str {
+        match self {
+            Self::Caches => {
+                "drops the page cache of the whole machine, with names and inodes: every program reads \
+                 its files again from disk, and nothing brings back what was there"
+            }
+            Self::Split => {
+                "splits every huge page of the whole machine, also those of heaps, guests and shared \
+                 memory: what they are worth to other programs is lost until each is made anew"
+            }
+        }
+    }
+}
+
+/// A way to remove huge pages, and whether this account can take it here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// Which.
+    pub cleaner: Cleaner,
+    /// Whether it may be used; the reason why it cannot be told.
+    pub may_write: Fact<bool>,
+}
+
+/// The settings of hugetext.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hugetext {
+    /// Which code.
+    pub mode: Fact<Mode>,
+    /// From how many bytes on a last slot is filled.
+    pub pad_threshold_bytes: Fact<Bytes>,
+}
+
+/// The pace of khugepaged, which does what hugetext asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// How much it looks at in a round.
+    pub round_bytes: Bytes,
+    /// How long it sleeps between two rounds.
+    pub sleep_ns: Nanos,
+}
+
+/// What the kernel has, and what was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TextSystem {
+    /// The settings of hugetext; absent where the kernel has none.
+    pub hugetext: Option<Hugetext>,
+    /// What the kernel was started with (`hugetext=`).
+    pub boot_mode: Option<Mode>,
+    /// Whether it collapses text of files (`MADV_COLLAPSE`, READ_ONLY_THP_FOR_FS).
+    pub collapses_files: Fact<bool>,
+    /// The pace of khugepaged.
+    pub pace: Fact<Pace>,
+    /// What removes huge pages.
+    pub cleaners: Vec<Offered>,
+    /// Settings that were changed.
+    pub changes: Vec<Change>,
+    /// What was cleaned.
+    pub cleaned: Option<Cleaner>,
+    /// Files that were brought on huge pages instead.
+    pub files: Vec<TextFile>,
+    /// Processes whose generated code was.
+    pub processes: Vec<CollapsedProcess>,
+    /// What else came of it.
+    pub notes: Vec<String>,
+    /// The machine before.
+    pub before: HugeTotals,
+    /// The machine afterwards, where something was changed.
+    pub after: Option<HugeTotals>,
+}
+
+impl TextSystem {
+    /// Whether anything was done.
+    #[must_use]
+    pub const fn is_changed(&self) -> bool {
+        self.after.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_numbers() {
+        for number in 0..4 {
+            assert_eq!(Mode::of_number(number).map(Mode::number), Some(number));
+        }
+        assert_eq!(Mode::of_number(4), None);
+        let parts = |mode: Mode| (mode.has_files(), mode.has_generated());
+        let all = [Mode::Off, Mode::Files, Mode::Generated, Mode::Both].map(parts);
+        assert_eq!(all, [(false, false), (true, false), (false, true), (true, true)]);
+    }
+}

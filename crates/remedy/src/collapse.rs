@@ -1,0 +1,209 @@
+//! The text of a running process, put on huge pages from outside: the code that it has generated, which no
+//! file holds, and where the kernel can and it was asked for the text of its files.
+//!
+//! What lies in whole slots and on smaller pages is tried, slot by slot (`tracee::collapse`); slots that
+//! nobody has touched are left alone. What counts is what the page table shows afterwards. A process that was
+//! looked at is the one that is changed: its descriptor was opened before, and one that has ended takes no
+//! advice. Nothing is begun while others wait for memory, nor where host and groups do not leave as much
+//! as all slots together, since each first takes a page of its own.
+//!
+//! Not kept: a part of a slot that gets other rights, as just-in-time compilers give each time they write,
+//! splits it for good; `later` says what has stayed. Cost: two looks, and `tracee::collapse`.
+
+use crate::recache::{is_pressed, no_room};
+use pagewise_judge::text::{self as judged, Sizes};
+use pagewise_kernel::{SysError, clock, page_size};
+use pagewise_model::cache::CacheOutcome;
+use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
+use pagewise_model::text::{Area, AreaKind, CacheSeen, MappingSeen, coverage};
+use pagewise_model::{Bytes, Nanos};
+use pagewise_observe::text::{self as observed, ProcessSeen};
+use pagewise_tracee::collapse::{Refusal, Subject};
+use std::collections::BTreeMap;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The text of files too.
+    pub with_files: bool,
+    /// Look again after this time.
+    pub later: Option<Nanos>,
+}
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum CollapseError {
+    /// A call failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// There is no memory to do it with.
+    #[error("{why}")]
+    NoMemory {
+        /// Why.
+        why: String,
+        /// What would help.
+        help: String,
+    },
+}
+
+/// Puts the text of process `pid` on huge pages.
+///
+/// # Errors
+/// When it cannot be looked at or has ended, when the right is missing, or memory.
+pub fn run(pid: i32, asked: Asked) -> Result<CollapsedProcess, CollapseError> {
+    let subject = Subject::open(pid)?;
+    let seen = observed::look(pid)?;
+    let before = Parts::of(&seen, asked.with_files);
+    before.find_room()?;
+    let start = clock::now();
+    let tried =
+        before.0.iter().map(|part| part.collapse(&subject)).collect::<Result<Vec<_>, _>>()?;
+    let took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    let after = look_again(pid, &seen, asked)?;
+    if let Some(later) = asked.later {
+        std::thread::sleep(later.duration());
+    }
+    let later = asked.later.map(|_| look_again(pid, &seen, asked)).transpose()?;
+    let told = before.0.into_iter().zip(tried);
+    let parts = told.map(|(part, tried)| part.told(tried, &after, later.as_ref())).collect();
+    let (name, is_disabled) = (seen.name, seen.is_disabled);
+    Ok(CollapsedProcess { pid, name, is_disabled, parts, took_ns, later_ns: asked.later })
+}
+
+/// The process after the change, if it is still the same.
+fn look_again(pid: i32, first: &ProcessSeen, asked: Asked) -> Result<Parts, SysError> {
+    let now = observed::look(pid)?;
+    if now.start_ticks != first.start_ticks {
+        let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
+        return Err(SysError::new("read", format!("/proc/{pid}"), gone));
+    }
+    Ok(Parts::of(&now, asked.with_files))
+}
+
+/// The generated code of a process, and its files.
+struct Parts(Vec<Part>);
+
+struct Part {
+    /// The file.
+    path: Option<String>,
+    mappings: Vec<MappingSeen>,
+    areas: Vec<Area>,
+}
+
+impl Parts {
+    fn of(seen: &ProcessSeen, with_files: bool) -> Self {
+        let mut parts = vec![Part::generated(&seen.generated, seen.is_disabled)];
+        if with_files {
+            let file = |file: &observed::FileSeen| {
+                let path = Some(file.path.clone());
+                Part::of_file(path, &file.mappings, &file.cache, seen.is_disabled)
+            };
+            parts.extend(seen.files.iter().map(file));
+        }
+        Self(parts)
+    }
+
+    fn named(&self, path: Option<&str>) -> Option<&Part> {
+        self.0.iter().find(|part| part.path.as_deref() == path)
+    }
+
+    /// Whether there is memory to do it with.
+    fn find_room(&self) -> Result<(), CollapseError> {
+        let slots: usize = self.0.iter().map(|part| part.slots().count()).sum();
+        if slots == 0 {
+            return Ok(());
+        }
+        let needed = Bytes((slots as u64).saturating_mul(page_size::huge().bytes()));
+        match no_room(needed).or_else(is_pressed) {
+            Some(CacheOutcome::Refused { why, help }) => Err(CollapseError::NoMemory { why, help }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Part {
+    fn generated(seen: &[MappingSeen], is_disabled: bool) -> Self {
+        let area = |seen| judged::explain_generated(seen, is_disabled, &sizes());
+        Self { path: None, mappings: seen.to_vec(), areas: seen.iter().map(area).collect() }
+    }
+
+    /// The text of a file, without its read-only data.
+    fn of_file(
+        path: Option<String>,
+        seen: &[MappingSeen],
+        cache: &CacheSeen,
+        is_disabled: bool,
+    ) -> Self {
+        let is_text = |seen: &&MappingSeen| seen.kind == AreaKind::Text;
+        let mappings: Vec<MappingSeen> = seen.iter().filter(is_text).cloned().collect();
+        let area = |seen| judged::explain_mapping(seen, cache, is_disabled, &sizes());
+        let areas = mappings.iter().map(area).collect();
+        Self { path, mappings, areas }
+    }
+
+    fn slots(&self) -> impl Iterator<Item = u64> {
+        self.areas.iter().flat_map(judged::collapsible)
+    }
+
+    fn huge(&self) -> Bytes {
+        coverage(&self.areas, Area::huge).text_bytes
+    }
+
+    /// Tries each slot: how many, and what was refused.
+    fn collapse(&self, subject: &Subject) -> Result<Tried, SysError> {
+        let huge = page_size::huge().bytes();
+        let mut tried = Tried::default();
+        for start in self.slots() {
+            tried.slots += 1;
+            if let Some(refusal) = subject.collapse(&(start..start + huge))? {
+                *tried.refused.entry(refusal).or_default() += 1;
+            }
+        }
+        Ok(tried)
+    }
+
+    fn told(self, tried: Tried, after: &Parts, later: Option<&Parts>) -> CollapsedPart {
+        let is_file = self.path.is_some();
+        let refused =
+            |(refusal, slots)| RefusedSlots { why: why(refusal, is_file).to_owned(), slots };
+        let now = after.named(self.path.as_deref());
+        let later = later.and_then(|parts| parts.named(self.path.as_deref()));
+        let growth = |now: &Part| judged::growth(&self.mappings, &now.mappings, page_size::base());
+        CollapsedPart {
+            huge_before_bytes: self.huge(),
+            tried_slots: tried.slots,
+            refused: tried.refused.into_iter().map(refused).collect(),
+            areas: now.map(|part| part.areas.clone()).unwrap_or_default(),
+            grown_bytes: now.map(growth).unwrap_or_default(),
+            later_huge_bytes: later.map(Part::huge),
+            path: self.path,
+        }
+    }
+}
+
+/// What came of the attempts.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tried {
+    slots: u64,
+    refused: BTreeMap<Refusal, u64>,
+}
+
+const fn why(refusal: Refusal, is_file: bool) -> &'static str {
+    match (refusal, is_file) {
+        (Refusal::Unfit, true) => {
+            "this kernel collapses no text of files (it has no READ_ONLY_THP_FOR_FS): pagewise text \
+             warm FILE, and start it again"
+        }
+        (Refusal::Unfit, false) => {
+            "memory that the kernel never collapses: advised against (MADV_NOHUGEPAGE), watched by \
+             userfaultfd, or held by a device"
+        }
+        (Refusal::Busy, _) => "in use at that moment: try again",
+        (Refusal::NoMemory, _) => "no huge page was free, or it was unmapped meanwhile",
+        (Refusal::GroupFull, _) => "its cgroup may not have more memory",
+    }
+}
+
+fn sizes() -> Sizes {
+    Sizes { base: page_size::base(), huge: page_size::huge() }
+}

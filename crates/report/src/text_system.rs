@@ -1,0 +1,191 @@
+//! Code on huge pages for the whole system, for people: what the kernel has, what was changed, and how each
+//! step that the documentation of hugetext describes is taken on this kernel.
+
+use crate::code::{machine, warmed};
+use crate::collapse::collapse_section;
+use crate::number::counted;
+use crate::page::Page;
+use crate::style::{Style, Tone};
+use pagewise_model::text::TextFile;
+use pagewise_model::text_system::{Cleaner, Hugetext, Pace, Setting, TextSystem};
+use pagewise_model::{Bytes, Fact, PageSize};
+
+/// The system in one sentence.
+pub(crate) fn headline(system: &TextSystem) -> String {
+    match (&system.hugetext, system.cleaned) {
+        (_, Some(Cleaner::Caches)) => "the page cache was dropped".to_owned(),
+        (_, Some(Cleaner::Split)) => "every huge page that could be was split".to_owned(),
+        (Some(hugetext), None) => format!("hugetext is in {}", mode(hugetext)),
+        (None, None) if system.is_changed() => acted(system),
+        (None, None) => {
+            "no hugetext in this kernel: code comes on huge pages by file and process".to_owned()
+        }
+    }
+}
+
+fn acted(system: &TextSystem) -> String {
+    let huge = |file: &&TextFile| file.huge().text_bytes > Bytes(0);
+    let files = counted(system.files.iter().filter(huge).count() as u64, "file", "files");
+    let huge = system.processes.iter().filter(|process| process.huge() > Bytes(0)).count();
+    let processes = counted(huge as u64, "process", "processes");
+    format!("code of {files} on huge pages in what starts now, of {processes} in what runs")
+}
+
+fn mode(hugetext: &Hugetext) -> String {
+    match &hugetext.mode {
+        Fact::Known(mode) => format!("mode {}: {}", mode.number(), mode.label()),
+        Fact::Missing(why) => format!("no mode that is known: {why}"),
+    }
+}
+
+/// The system as lines.
+pub(crate) fn system_section(system: &TextSystem, slot: PageSize, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.append(&changes(system, style));
+    for file in &system.files {
+        page.section(&warmed(file, style));
+    }
+    for process in &system.processes {
+        let mut part = Page::new(style);
+        part.single(&crate::collapse::headline(process), 0, Tone::Strong);
+        part.append(&collapse_section(process, slot, style));
+        page.section(&part.finish());
+    }
+    if !system.is_changed() || system.hugetext.is_some() {
+        page.section(&kernel(system, style));
+    }
+    match &system.after {
+        None => {
+            page.section(&steps(system, style));
+            page.section(&machine("the whole machine", &system.before, style));
+        }
+        Some(after) => {
+            page.section(&machine("the whole machine before", &system.before, style));
+            page.section(&machine("the whole machine afterwards", after, style));
+        }
+    }
+    page.finish()
+}
+
+/// What was changed, and what else came of it.
+fn changes(system: &TextSystem, style: &Style) -> String {
+    let mut page = Page::new(style);
+    for change in &system.changes {
+        let text =
+            format!("{}: {} before, {} now", change.setting.file(), change.before, change.after);
+        page.para(&text, 0, Tone::Plain);
+    }
+    if system.changes.iter().any(|change| change.setting == Setting::Mode) {
+        let text = "khugepaged does it by and by: pagewise text status shows how far it is; what was on \
+                    huge pages before stays there until it is cleaned";
+        page.para(text, 0, Tone::Faint);
+    }
+    for note in &system.notes {
+        page.para(note, 0, Tone::Warn);
+    }
+    page.finish()
+}
+
+/// What the kernel has.
+fn kernel(system: &TextSystem, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading("what this kernel has");
+    match &system.hugetext {
+        None => {
+            page.item("hugetext", "no: no hugetext_enabled beside transparent_hugepage/enabled")
+        }
+        Some(hugetext) => {
+            page.item("hugetext", &mode(hugetext));
+            page.item("padding", &padding(&hugetext.pad_threshold_bytes));
+        }
+    }
+    let boot = match system.boot_mode {
+        Some(mode) => format!("hugetext={} on the kernel's command line", mode.number()),
+        None => "no hugetext= on the kernel's command line".to_owned(),
+    };
+    page.item("at boot", &boot);
+    let collapses = match &system.collapses_files {
+        Fact::Known(true) => "text of files too (READ_ONLY_THP_FOR_FS)".to_owned(),
+        Fact::Known(false) => "memory of no file; no text of files".to_owned(),
+        Fact::Missing(why) => format!("not known: {why}"),
+    };
+    page.item("collapse", &collapses);
+    page.item("khugepaged", &pace(&system.pace));
+    for offered in &system.cleaners {
+        let may = match &offered.may_write {
+            Fact::Known(true) => "may be used".to_owned(),
+            Fact::Known(false) => "not by this account".to_owned(),
+            Fact::Missing(why) => why.clone(),
+        };
+        page.item(offered.cleaner.name(), &format!("{}: {may}", offered.cleaner.path()));
+    }
+    page.finish()
+}
+
+fn padding(threshold: &Fact<Bytes>) -> String {
+    match threshold {
+        Fact::Known(Bytes(0)) => "off (hugetext_pad_threshold)".to_owned(),
+        Fact::Known(bytes) => format!("last slots with more than {bytes} in them are filled"),
+        Fact::Missing(why) => format!("not known: {why}"),
+    }
+}
+
+fn pace(pace: &Fact<Pace>) -> String {
+    match pace {
+        Fact::Known(Pace { round_bytes, sleep_ns }) => {
+            format!("looks at {round_bytes} of all memory, then sleeps {sleep_ns}")
+        }
+        Fact::Missing(why) => format!("not known: {why}"),
+    }
+}
+
+/// The steps of the feature's documentation, as they are taken on this kernel.
+fn steps(system: &TextSystem, style: &Style) -> String {
+    let has_setting = system.hugetext.is_some();
+    let mut page = Page::new(style);
+    page.heading("the steps of hugetext, on this kernel");
+    for (step, with, without) in STEPS {
+        page.item(step, if has_setting { with } else { without });
+    }
+    page.finish()
+}
+
+/// What a step is, how it is taken with hugetext, and how without.
+const STEPS: [(&str, &str, &str); 8] = [
+    (
+        "mode 1, 2, 3",
+        "pagewise text system --mode 3 (1 programs and libraries, 2 generated code, 3 both)",
+        "pagewise text system --mode 1 FILE..., --mode 2 PID..., --mode 3 FILE|PID...",
+    ),
+    ("check", "pagewise text status", "pagewise text status"),
+    (
+        "off",
+        "pagewise text system --mode 0; what is there stays",
+        "pagewise text system --mode 0 drops the files that were filled",
+    ),
+    (
+        "at boot",
+        "hugetext=3 on the kernel's command line: grubby --update-kernel=ALL --args=hugetext=3",
+        "pagewise text keep --unit FILE... prints a systemd service",
+    ),
+    (
+        "padding",
+        "pagewise text system --pad-threshold 4K; 0 is off",
+        "pagewise text fold --pad-tail 4K FILE -o COPY",
+    ),
+    (
+        "alignment",
+        "pagewise text fold --linker prints the options and a script",
+        "pagewise text fold --linker, or of a built program pagewise text fold FILE -o COPY",
+    ),
+    (
+        "one file",
+        "pagewise cache show, evict or lock FILE",
+        "pagewise cache show, evict or lock FILE",
+    ),
+    (
+        "clean up",
+        "pagewise text system --clean caches or --clean split, for good",
+        "pagewise text system --clean caches or --clean split, for good",
+    ),
+];
