@@ -97,7 +97,10 @@ mod tests {
         region.advise(rustix::mm::Advice::LinuxNoHugepage).unwrap();
         region.as_mut_slice()[..huge as usize].fill(7);
         region.advise(rustix::mm::Advice::LinuxHugepage).unwrap();
-        assert_eq!(region.huge_bytes().unwrap(), Bytes(0));
+        if region.huge_bytes().unwrap() != Bytes(0) {
+            // The advice lets the kernel's own thread (khugepaged) do it at any time.
+            return println!("SKIP a_slot_of_our_own_is_huge_afterwards: the kernel was first");
+        }
         let (own, start) = (Subject::open(own_pid()).unwrap(), region.as_ptr() as u64);
         match own.collapse(&(start..start + huge)) {
             Ok(None) => {}

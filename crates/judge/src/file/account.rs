@@ -106,6 +106,9 @@ fn called(bill: &mut Bill, cell: &Cell, counts: &Counts, prices: &Prices) {
         return;
     }
     bill.add(Work::Lookup, "reading calls", (reading, (in_order - prices.entry).max(0.0)));
+    if cell.arm == Arm::Read {
+        bill.add(Work::Lookup, "positions", (reading, prices.position(cell.order)));
+    }
     bill.add(Work::Reach, "blocks", (reading, block - in_order.max(prices.entry)));
     bill.add(Work::KernelCopy, "bytes", (bytes(cell), byte));
     if cell.fresh {

@@ -101,6 +101,8 @@ pub(super) struct Prices {
     pub(super) map: f64,
     sequential: Ordered,
     random: Random,
+    /// What the position of a descriptor costs a read, in order and at random, where it is set before.
+    positions: [f64; 2],
     /// A page that a populating call maps.
     pub(super) populate_page: f64,
     /// A page of fresh memory.
@@ -123,9 +125,19 @@ impl Prices {
             map: (mapped - open).max(0.0),
             sequential: source.ordered(Order::Sequential, span)?,
             random: source.random()?,
+            positions: Order::ALL.map(|order| source.position(order).unwrap_or(0.0)),
             populate_page: (populated - mapped).max(0.0) / pages,
             fresh_page: source.fresh()? / pages,
         })
+    }
+
+    /// What the position of a descriptor costs a read beside the entry of another call at random.
+    pub(super) fn position(&self, order: Order) -> f64 {
+        let [in_order, at_random] = self.positions;
+        match order {
+            Order::Sequential => in_order,
+            Order::Random => (at_random - self.entry).max(0.0),
+        }
     }
 
     /// Those of an order over a span.
@@ -167,6 +179,15 @@ impl Cells<'_> {
         let all = self.all.iter().filter(|point| point.cell.order == order);
         let spans = all.map(|point| point.cell.span_bytes);
         Some((spans.clone().min()?, spans.max()?))
+    }
+
+    /// What each read(2) takes more than a pread(2) of the same block.
+    fn position(&self, order: Order) -> Option<f64> {
+        let read = self.find(Arm::Read, order, false).next()?;
+        let beside = Cell { arm: Arm::Pread, ..read.cell };
+        let pread = self.all.iter().find(|point| point.cell == beside)?;
+        let pass = |point: &Point| Some(point.pace.as_ref()?.pass_ns(0)?.0 as f64);
+        Some((pass(read)? - pass(pread)?).max(0.0) / read.cell.blocks().max(1) as f64)
     }
 
     fn random(&self) -> Option<Random> {

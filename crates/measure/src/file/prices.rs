@@ -2,7 +2,8 @@
 //!
 //! Four sizes of blocks in both orders, so that a cost for each block and one for each byte can be told
 //! apart: `pread`; a mapping gone through twice, by copy and in place, whose second pass has no faults. One
-//! mapping is populated, whose set-up is what mapping costs, and one cell puts blocks into fresh memory. The
+//! mapping is populated, whose set-up is what mapping costs, and one cell puts blocks into fresh memory; `read`, with
+//! its position, stands beside `pread` in the smallest blocks. The
 //! file is as large as the one to be read, so that caches hold the same share of both; at random a quarter of
 //! it is read as well, which tells how much that share is worth. It lies in the cache on folios of the same
 //! class ([`Origin::folios`]): a huge page is mapped by one entry, and found by one lookup. `pagewise_judge::file`
@@ -81,6 +82,9 @@ fn cells(size: Bytes) -> Vec<Cell> {
                 cells.push(Cell { fresh: true, ..cell((Arm::Pread, 1)) });
                 cells.push(cell((Arm::MapPopulate, 1)));
             }
+            if span == size && block_bytes == BLOCKS[0] {
+                cells.push(cell((Arm::Read, 1)));
+            }
         }
     }
     cells
@@ -109,15 +113,14 @@ mod tests {
     #[test]
     fn every_price_has_its_cells() {
         let cells = cells(Bytes::mib(1));
-        assert_eq!(cells.len(), 3 * 4 * 3 + 2);
+        assert_eq!(cells.len(), 3 * 4 * 3 + 4);
         assert_eq!(cells.iter().filter(|cell| cell.fresh).count(), 1);
         let of = |order, span| {
             cells.iter().filter(move |cell| cell.order == order && cell.span_bytes == span)
         };
-        assert_eq!(of(Order::Sequential, Bytes::mib(1)).count(), 14);
-        for span in [Bytes::mib(1), Bytes::kib(256)] {
-            assert_eq!(of(Order::Random, span).count(), 12);
-        }
+        assert_eq!(of(Order::Sequential, Bytes::mib(1)).count(), 15);
+        assert_eq!(of(Order::Random, Bytes::mib(1)).count(), 13);
+        assert_eq!(of(Order::Random, Bytes::kib(256)).count(), 12);
     }
 
     #[test]

@@ -207,6 +207,32 @@ fn what_a_call_costs_more_at_random_is_reaching_the_block() {
     assert!(is_near(per_gib(Work::Reach), blocks * more), "{account:?}");
 }
 
+#[test]
+fn a_read_pays_for_its_position() {
+    const IN_ORDER: f64 = 15.0;
+    const SEEK: f64 = ENTRY + 40.0;
+    let read = |cell: Cell| {
+        let mut point = priced(Cell { arm: Arm::Read, ..cell });
+        let each = if cell.order == Order::Random { SEEK } else { IN_ORDER };
+        for sample in &mut point.samples {
+            sample.pass_ns[0].0 += (each * cell.blocks() as f64) as u64;
+            sample.calls *= if cell.order == Order::Random { 2 } else { 1 };
+        }
+        undisturbed(point)
+    };
+    let cells = Order::ALL.map(|order| Cell { order, ..cell(Arm::Read) });
+    let mut all = with_prices(cells.map(read).to_vec());
+    let smallest = |point: &&Point| {
+        let cell = &point.cell;
+        cell.arm == Arm::Pread && !cell.fresh && cell.block_bytes == Bytes::kib(4)
+    };
+    let beside: Vec<Cell> = all.prices.iter().filter(smallest).map(|point| point.cell).collect();
+    all.prices.extend(beside.into_iter().map(read));
+    for account in judge(&all).accounts {
+        assert!(account.explained_share() > 0.99, "{account:?}");
+    }
+}
+
 /// Readings whose calls take so long for blocks of 4, 16 and 64 KiB.
 fn with_calls(per_block: impl Fn(Bytes) -> f64) -> Readings {
     let mut all = with_prices(Vec::new());
