@@ -53,7 +53,14 @@ pub(crate) trait Calls {
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno>;
     /// Waits until a descriptor that answered EAGAIN is ready.
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno>;
+    /// Whether the file system of a file may have an own way to copy a range, such as sharing its extents
+    /// or doing it on a server.
+    fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool;
 }
+
+/// File systems without one (`f_type` in `statfs(2)`; no `copy_file_range` and no `remap_file_range` in
+/// their `file_operations`): ext2 to ext4, tmpfs, f2fs. There `copy_file_range(2)` copies page by page.
+const BY_PAGE: [i128; 3] = [0xef53, 0x0102_1994, 0xf2f5_2010];
 
 /// The kernel itself.
 #[derive(Debug, Clone, Copy)]
@@ -98,5 +105,43 @@ impl Calls for Kernel {
 
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
         crate::end::wait(fd, ready)
+    }
+
+    fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool {
+        let kind = rustix::fs::fstatfs(file).map(|told| i128::from(told.f_type));
+        !kind.is_ok_and(|kind| BY_PAGE.contains(&kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::{Copy, Way};
+    use rustix::fs::MemfdFlags;
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_file_system_that_copies_by_page_is_read_and_written() {
+        // A memfd is a file of tmpfs.
+        let memory = || File::from(rustix::fs::memfd_create("copy", MemfdFlags::CLOEXEC).unwrap());
+        let (mut from, mut to) = (memory(), memory());
+        let content: Vec<u8> = (0..3_000_000_u32).map(|number| number as u8).collect();
+        from.write_all(&content).unwrap();
+        from.rewind().unwrap();
+        assert!(!Kernel.has_own_ranges(to.as_fd()));
+        let copied = Copy::new(&from, &to).run().unwrap();
+        assert_eq!((copied.bytes, copied.way), (3_000_000, Way::ReadWrite));
+        let mut found = Vec::new();
+        to.rewind().unwrap();
+        to.read_to_end(&mut found).unwrap();
+        assert!(found == content);
+    }
+
+    #[test]
+    fn what_is_not_known_may_have_own_ranges() {
+        let file = File::open("/proc/self/stat").unwrap();
+        assert!(Kernel.has_own_ranges(file.as_fd()));
     }
 }

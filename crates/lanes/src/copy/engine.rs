@@ -36,6 +36,8 @@ pub(super) struct Engine<'a, C, P> {
     source: Kind,
     outlet: Outlet<'a, C>,
     progress: P,
+    /// Bytes of the buffer between `read` and `write`.
+    pub(super) buffer: usize,
     /// Most bytes to move.
     pub(super) limit: Option<u64>,
     /// Nothing more is moved once it is true.
@@ -58,6 +60,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             source: source.kind,
             outlet: Outlet { calls, to, moved: 0 },
             progress,
+            buffer: BUFFER,
             limit: None,
             stop: None,
             is_timed: false,
@@ -195,9 +198,9 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
 
     /// Through our memory. `doubt` is what the way before met: it is the error when nothing comes.
     fn by_read_write(&mut self, mut doubt: Option<Doubt>) -> Result<Left, CopyError> {
-        let mut buffer = Memory::new(BUFFER);
+        let mut buffer = Memory::new(self.buffer);
         loop {
-            let most = self.room(BUFFER);
+            let most = self.room(self.buffer);
             if most == 0 {
                 return Ok(Left::Ended);
             }

@@ -7,11 +7,12 @@
 //! than `read` is asked once more of `read`, as some files (those of /proc) only give their bytes
 //! to it; a terminal, where that would ask the user twice, is only ever read.
 //!
-//! Our buffer is [`BUFFER`] bytes; our own pipe, a pipe written to and a pipe read from are grown to
+//! A file that goes to a file of a file system that copies ranges page by page is read and written, in larger
+//! pieces. Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets; our own pipe, a pipe written to and a pipe read from are grown to
 //! [`PIPE`], or as near as the user's limits allow; [`Copy::keep_capacity`] leaves both ends as they
 //! are. For pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with
 //! O_NONBLOCK is waited for and left as it was. Overhead before the first byte: two `fstat`, two
-//! `fcntl`, and one or two calls to grow each pipe.
+//! `fcntl`, one or two calls to grow each pipe, and one `fstatfs` between files.
 
 mod calls;
 mod doubt;
@@ -35,6 +36,9 @@ pub use route::Way;
 
 /// Bytes of the buffer between `read` and `write`.
 pub const BUFFER: usize = 256 * 1024;
+
+/// The same where the sink is a file or a socket, which take a large piece in one go.
+const LARGE_BUFFER: usize = 1024 * 1024;
 
 /// Capacity in bytes that pipes are grown to: the most an ordinary user may ask for by default.
 pub const PIPE: usize = 1024 * 1024;
@@ -224,15 +228,26 @@ impl<'a> Copy<'a> {
         let wanted = if self.grow { PIPE } else { 0 };
         let capacity = grow(calls, self.from, from.kind, wanted);
         grow(calls, self.to, to.kind, wanted);
-        let ways = match self.copying {
+        let is_by_page = (from.kind, to.kind) == (Kind::Regular, Kind::Regular)
+            && !calls.has_own_ranges(self.to);
+        let ways = match self.copying || is_by_page {
             true => &[Way::ReadWrite][..],
             false => route::ways(from, to, self.live, self.sides),
         };
         let mut engine = Engine::new(calls, (self.from, from, capacity), self.to, progress);
+        engine.buffer = buffer(to.kind);
         engine.limit = self.limit;
         engine.stop = self.stop;
         engine.is_timed = self.sides;
         engine.run(ways)
+    }
+}
+
+/// Bytes of the buffer in front of a sink.
+const fn buffer(to: Kind) -> usize {
+    match to {
+        Kind::Regular | Kind::Socket => LARGE_BUFFER,
+        Kind::Pipe | Kind::Terminal | Kind::Device | Kind::Other => BUFFER,
     }
 }
 
