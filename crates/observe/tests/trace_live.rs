@@ -8,7 +8,7 @@
 mod effects;
 
 use pagewise_kernel::page_size;
-use pagewise_model::look::{Allocator, Traced};
+use pagewise_model::look::{AccessPattern, Allocator, Traced};
 use pagewise_model::plan::{FileKind, Watch};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
@@ -326,7 +326,9 @@ fn access_patterns_differ() {
     assert!(random.bursts >= 3 && random.instructions > 500);
     assert!(random.jumps as f64 > 0.01 * random.accesses as f64);
     assert!(random.jumps > 10 * random.next_pages);
-    assert!((sequential.jumps as f64) < 0.0002 * sequential.accesses as f64);
+    // None within a lap; a burst may meet what stands between two of them, which is a few.
+    let share = |seen: &AccessPattern| seen.jumps as f64 / seen.accesses as f64;
+    assert!(share(&sequential) < share(&random) / 4.0);
     assert!(random.jump_span_bytes >= Bytes::mib(16));
     assert!(random.jump_huge_bytes <= random.jump_span_bytes);
     // 64 MiB are more than a TLB keeps, one is not.
