@@ -193,9 +193,14 @@ mod tests {
         map.write_pages();
         let faults = thread_faults().expect("usage") - before;
         assert!((256..300).contains(&faults), "{faults}");
-        map.write_pages();
-        let again = thread_faults().expect("usage") - before - faults;
-        assert!(again < 10, "{again}");
+        // A fork by another thread shares the pages, and each is then written by one more fault: once.
+        let write_again = |_| {
+            let before = thread_faults().expect("usage");
+            map.write_pages();
+            thread_faults().expect("usage") - before
+        };
+        let again = (0..3).map(write_again).min();
+        assert!(again < Some(10), "{again:?}");
     }
 
     #[test]
