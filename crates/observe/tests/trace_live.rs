@@ -321,14 +321,13 @@ fn access_patterns_differ() {
         println!("  {kind}: {:?}, {:?}", seen.pattern, seen.footprint);
         (seen.pattern.known().unwrap().clone(), seen.footprint.known().cloned())
     };
-    let [(random, wide), (sequential, _), (_, narrow)] =
-        ["random", "sequential", "narrow"].map(look);
+    let [(random, wide), (_, narrow)] = ["random", "narrow"].map(look);
     assert!(random.bursts >= 3 && random.instructions > 500);
     assert!(random.jumps as f64 > 0.01 * random.accesses as f64);
     assert!(random.jumps > 10 * random.next_pages);
-    // None within a lap; a burst may meet what stands between two of them, which is a few.
-    let share = |seen: &AccessPattern| seen.jumps as f64 / seen.accesses as f64;
-    assert!(share(&sequential) < share(&random) / 4.0);
+    // None within a lap. A burst may meet what stands between two of them; not in each of three looks.
+    let is_in_order = |seen: AccessPattern| (seen.jumps as f64) < 0.0002 * seen.accesses as f64;
+    assert!((0..3).any(|_| is_in_order(look("sequential").0)));
     assert!(random.jump_span_bytes >= Bytes::mib(16));
     assert!(random.jump_huge_bytes <= random.jump_span_bytes);
     // 64 MiB are more than a TLB keeps, one is not.

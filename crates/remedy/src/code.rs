@@ -23,8 +23,8 @@ impl<'a> Code<'a> {
     /// Of an open file on this machine.
     pub(crate) fn of(file: &CachedFile, layout: &'a Layout) -> Self {
         let len = usize::try_from(file.size().0).unwrap_or(usize::MAX);
-        let sizes = Sizes { base: page_size::base(), huge: page_size::huge() };
-        Self { layout, is_placed_aligned: is_placed_aligned(file.file(), len), sizes }
+        let is_placed_aligned = is_placed_aligned(file.file(), len);
+        Self { layout, is_placed_aligned, sizes: sizes() }
     }
 
     /// How much of its text is on huge pages once the cache holds all of it in huge folios.
@@ -92,6 +92,11 @@ pub(crate) fn of_program(program: &Path) -> Vec<PathBuf> {
     };
     let whole = libraries.into_iter().map(|path| path.canonicalize().unwrap_or(path));
     std::iter::once(program.to_owned()).chain(whole.filter(reaches)).collect()
+}
+
+/// Those of this machine.
+pub(crate) fn sizes() -> Sizes {
+    Sizes { base: page_size::base(), huge: page_size::huge() }
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@
 //! Not kept: a part of a slot that gets other rights, as just-in-time compilers give each time they write,
 //! splits it for good; `later` says what has stayed. Cost: two looks, and `tracee::collapse`.
 
+use crate::code::sizes;
 use crate::recache::{is_pressed, no_room};
-use pagewise_judge::text::{self as judged, Sizes};
+use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
@@ -202,8 +203,4 @@ const fn why(refusal: Refusal, is_file: bool) -> &'static str {
         (Refusal::NoMemory, _) => "no huge page was free, or it was unmapped meanwhile",
         (Refusal::GroupFull, _) => "its cgroup may not have more memory",
     }
-}
-
-fn sizes() -> Sizes {
-    Sizes { base: page_size::base(), huge: page_size::huge() }
 }

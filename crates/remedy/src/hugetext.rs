@@ -16,7 +16,7 @@ use pagewise_kernel::lock::ExperimentLock;
 use pagewise_kernel::proc::meminfo;
 use pagewise_kernel::{SysError, dirs, kept, page_size};
 use pagewise_model::text::HugeTotals;
-use pagewise_model::text_system::{Change, Cleaner, Mode, Setting, TextSystem};
+use pagewise_model::text_system::{Change, Cleaner, Hugetext, Mode, Setting, TextSystem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -177,6 +177,12 @@ impl Settings {
             record.write(&self.record)?;
         }
         Ok((changes, notes))
+    }
+
+    /// What they are now; none where the kernel has no hugetext.
+    #[must_use]
+    pub fn now(&self) -> Option<Hugetext> {
+        self.tree.hugetext()
     }
 
     /// Removes huge pages of the whole machine, for good.

@@ -67,11 +67,10 @@ pub fn explain_mapping(
 /// both: what the kernel counts as the offset of anonymous memory is its address.
 #[must_use]
 pub fn explain_generated(seen: &MappingSeen, is_disabled: bool, sizes: &Sizes) -> Area {
-    explain_seen(seen, sizes, |slot, _| match slot {
-        SlotSeen { is_huge: true, .. } => Standing::Huge,
-        _ if is_disabled => Standing::Disabled,
-        SlotSeen { present_pages: 0, .. } => Standing::NotTouched,
-        _ => Standing::SmallPages,
+    explain_seen(seen, sizes, |slot, _| {
+        // All of its pages are private: there is no file that they could be copies of.
+        let slot = SlotSeen { private_pages: 0, ..slot };
+        of_slot(slot, is_disabled, Standing::SmallPages, sizes)
     })
 }
 

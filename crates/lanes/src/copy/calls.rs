@@ -1,6 +1,7 @@
 //! The system calls that the engine makes, behind a trait so that tests can refuse any of them at
 //! any moment (`read(2)`, `write(2)`, those of [`Transfer`], `poll(2)`).
 
+use pagewise_kernel::file_system;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -58,10 +59,6 @@ pub(crate) trait Calls {
     fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool;
 }
 
-/// File systems without one (`f_type` in `statfs(2)`; no `copy_file_range` and no `remap_file_range` in
-/// their `file_operations`): ext2 to ext4, tmpfs, f2fs. There `copy_file_range(2)` copies page by page.
-const BY_PAGE: [i128; 3] = [0xef53, 0x0102_1994, 0xf2f5_2010];
-
 /// The kernel itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernel;
@@ -108,8 +105,7 @@ impl Calls for Kernel {
     }
 
     fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool {
-        let kind = rustix::fs::fstatfs(file).map(|told| i128::from(told.f_type));
-        !kind.is_ok_and(|kind| BY_PAGE.contains(&kind))
+        !file_system::of(&file, "a sink").is_ok_and(|system| system.copies_ranges_by_page)
     }
 }
 

@@ -7,8 +7,8 @@
 //! than `read` is asked once more of `read`, as some files (those of /proc) only give their bytes
 //! to it; a terminal, where that would ask the user twice, is only ever read.
 //!
-//! A file that goes to a file of a file system that copies ranges page by page is read and written, in larger
-//! pieces. Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets; our own pipe, a pipe written to and a pipe read from are grown to
+//! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets; our own pipe, a pipe written
+//! to and a pipe read from are grown to
 //! [`PIPE`], or as near as the user's limits allow; [`Copy::keep_capacity`] leaves both ends as they
 //! are. For pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with
 //! O_NONBLOCK is waited for and left as it was. Overhead before the first byte: two `fstat`, two
@@ -228,11 +228,10 @@ impl<'a> Copy<'a> {
         let wanted = if self.grow { PIPE } else { 0 };
         let capacity = grow(calls, self.from, from.kind, wanted);
         grow(calls, self.to, to.kind, wanted);
-        let is_by_page = (from.kind, to.kind) == (Kind::Regular, Kind::Regular)
-            && !calls.has_own_ranges(self.to);
-        let ways = match self.copying || is_by_page {
+        let has_own_ranges = || calls.has_own_ranges(self.to);
+        let ways = match self.copying {
             true => &[Way::ReadWrite][..],
-            false => route::ways(from, to, self.live, self.sides),
+            false => route::ways(from, to, self.live, self.sides, has_own_ranges),
         };
         let mut engine = Engine::new(calls, (self.from, from, capacity), self.to, progress);
         engine.buffer = buffer(to.kind);

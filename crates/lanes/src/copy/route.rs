@@ -25,11 +25,18 @@ pub enum Way {
 }
 
 /// The ways to try, in order; the last is always [`Way::ReadWrite`]. With `sides`, only ways that
-/// are calls of one side each.
-pub(crate) fn ways(from: End, to: End, live: bool, sides: bool) -> &'static [Way] {
+/// are calls of one side each. Between files `has_own_ranges` is asked of the sink: where its file system copies
+/// ranges page by page, larger pieces are faster.
+pub(crate) fn ways(
+    from: End,
+    to: End,
+    live: bool,
+    sides: bool,
+    has_own_ranges: impl FnOnce() -> bool,
+) -> &'static [Way] {
     match freely(from, to, live) {
         [Way::Splice | Way::Sendfile, ..] if sides => &[Way::Broker, Way::ReadWrite],
-        [Way::FileRange, ..] if sides => &[Way::ReadWrite],
+        [Way::FileRange, ..] if sides || !has_own_ranges() => &[Way::ReadWrite],
         ways => ways,
     }
 }
@@ -68,7 +75,10 @@ mod tests {
     fn every_pair_ends_in_read_and_write() {
         for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
             for live in [false, true] {
-                assert_eq!(ways(end(from), end(to), live, !live).last(), Some(&Way::ReadWrite));
+                assert_eq!(
+                    ways(end(from), end(to), live, !live, || true).last(),
+                    Some(&Way::ReadWrite)
+                );
             }
         }
     }
@@ -76,15 +86,15 @@ mod tests {
     #[test]
     fn a_file_goes_by_reference_only_when_asked() {
         for to in [Kind::Pipe, Kind::Socket] {
-            assert_eq!(ways(end(Kind::Regular), end(to), false, false), [Way::ReadWrite]);
-            assert_ne!(ways(end(Kind::Regular), end(to), true, false), [Way::ReadWrite]);
+            assert_eq!(ways(end(Kind::Regular), end(to), false, false, || true), [Way::ReadWrite]);
+            assert_ne!(ways(end(Kind::Regular), end(to), true, false, || true), [Way::ReadWrite]);
         }
     }
 
     #[test]
     fn sides_are_told_apart_only_by_calls_of_one_side() {
         for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
-            let ways = ways(end(from), end(to), true, true);
+            let ways = ways(end(from), end(to), true, true, || true);
             assert!(ways.iter().all(|way| matches!(way, Way::Broker | Way::ReadWrite)));
         }
     }
@@ -93,10 +103,26 @@ mod tests {
     fn appending_and_terminals_are_never_spliced() {
         for kind in KINDS {
             assert_eq!(
-                ways(end(kind), End { kind: Kind::Regular, append: true }, true, false),
+                ways(end(kind), End { kind: Kind::Regular, append: true }, true, false, || true),
                 [Way::ReadWrite]
             );
-            assert_eq!(ways(end(Kind::Terminal), end(kind), true, false), [Way::ReadWrite]);
+            assert_eq!(
+                ways(end(Kind::Terminal), end(kind), true, false, || true),
+                [Way::ReadWrite]
+            );
+        }
+    }
+
+    #[test]
+    fn only_between_files_it_matters_how_a_range_is_copied() {
+        for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
+            let ways = |own: bool| ways(end(from), end(to), true, false, || own);
+            if (from, to) == (Kind::Regular, Kind::Regular) {
+                assert_eq!(ways(true), [Way::FileRange, Way::ReadWrite]);
+                assert_eq!(ways(false), [Way::ReadWrite]);
+            } else {
+                assert_eq!(ways(true), ways(false));
+            }
         }
     }
 }

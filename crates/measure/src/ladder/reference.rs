@@ -8,12 +8,13 @@
 //! hold on the page (`get_user_pages_fast`), from base or from huge pages; by splice(2) from a memfd,
 //! the look into the page cache. Filled by vmsplice and read, it costs the copy out of pages that
 //! were lent, from as much memory, into as much and in as large pieces as on the published rungs; once
-//! of the same bytes each time, once of bytes that are written anew. Each way is taken with one thread and with a second one that
-//! empties on another core: the difference is slots, page descriptors, counters and bytes fetched
-//! from its caches, and pages that are freed where they were not allocated. That is taken twice: with
-//! threads that never leave their CPUs, and with such that sleep while it is the other's turn, whose
-//! caches are then colder. The CPU time of a
-//! hand-over between two CPUs is that of both sides.
+//! of the same bytes each time, once of bytes that are written anew.
+//!
+//! Each way is taken with one thread and with a second one that empties on another core: the difference
+//! is slots, page descriptors, counters and bytes fetched from its caches, and pages that are freed where
+//! they were not allocated. That is taken twice: with threads that never leave their CPUs, and with such
+//! that sleep while it is the other's turn, whose caches are then colder. The CPU time of a hand-over
+//! between two CPUs is that of both sides.
 //!
 //! All but the first are differences, so each carries the noise of two figures, and one that comes
 //! out below zero is missing. Not seen: both ends at the pipe's lock at the same time. Takes about
@@ -74,11 +75,12 @@ impl Way {
     }
 }
 
-/// What reading costs of pages that were lent, beyond passing them on.
+/// Reading pages that were lent.
 struct Lent {
     same: Taken,
     renewed: Taken,
-    passed: Taken,
+    /// What passing them on in the same pieces costs one thread.
+    passed: Result<f64, String>,
 }
 
 impl Lent {
@@ -87,13 +89,17 @@ impl Lent {
         let passed = Way { pipe: Bytes(catalogue::BUFFER.0 / 2), ..vmspliced };
         let same = Way { is_read: true, ..passed };
         let renewed = Way { is_renewed: true, ..same };
-        Self { same: taken(same), renewed: taken(renewed), passed: taken(passed) }
+        Self { same: taken(same), renewed: taken(renewed), passed: told(by(passed, None)) }
     }
 
-    /// With one thread, of the same bytes each time.
+    /// What reading the same bytes each time costs one thread beyond passing them on.
     fn here(&self) -> Fact<f64> {
-        beyond(&self.same.here, &self.passed.here)
+        beyond(&self.same.here, &self.passed)
     }
+}
+
+fn told(price: Result<f64, Trouble>) -> Result<f64, String> {
+    price.map_err(|trouble| trouble.to_string())
 }
 
 /// A price with one thread and with a second one on another core, or why there is none.
@@ -109,9 +115,8 @@ impl Taken {
         other: &Result<u32, String>,
         price: impl Fn(Option<Other>) -> Result<f64, Trouble>,
     ) -> Self {
-        let take = |on| price(on).map_err(|trouble| trouble.to_string());
-        let apart = |sleeps| other.clone().and_then(|cpu| take(Some(Other { cpu, sleeps })));
-        Self { here: take(None), apart: apart(false), asleep: apart(true) }
+        let apart = |sleeps| other.clone().and_then(|cpu| told(price(Some(Other { cpu, sleeps }))));
+        Self { here: told(price(None)), apart: apart(false), asleep: apart(true) }
     }
 }
 

@@ -71,7 +71,7 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
             system.changes.push(settings.set(&lock, setting, value).map_err(unset)?);
         }
     }
-    system.hugetext = hugetext::look().map_err(|error| failure(&error))?.hugetext;
+    system.hugetext = settings.now();
     Ok(DONE)
 }
 
