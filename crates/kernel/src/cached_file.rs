@@ -87,13 +87,14 @@ impl CachedFile {
     pub fn look(&self) -> Result<CacheState, SysError> {
         let view = self.view()?;
         let (slots, cached_bytes) = self.entered_slots(&view)?;
-        Ok(CacheState {
-            cached_bytes,
-            huge_bytes: view.huge_bytes().into(),
-            slots,
-            counts: self.counts().into(),
-            folios: self.folios(&view),
-        })
+        let mut counts = self.counts().into();
+        if cached_bytes != Fact::Known(Bytes(0)) && counts_nothing(&counts) {
+            // An overlay has a cache of its own, which is empty: the pages are those of another file.
+            counts =
+                Fact::missing("the kernel counts nothing of this file, and pages of it are cached");
+        }
+        let (huge_bytes, folios) = (view.huge_bytes().into(), self.folios(&view));
+        Ok(CacheState { cached_bytes, huge_bytes, slots, counts, folios })
     }
 
     /// Of that the slots alone.
@@ -218,12 +219,17 @@ impl CachedFile {
     }
 }
 
+fn counts_nothing(counts: &Fact<CacheCounts>) -> bool {
+    counts.known().is_some_and(|counts| counts.cached_bytes == Bytes(0))
+}
+
 /// The length of a slot.
 fn slot_len() -> usize {
     usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX)
 }
 
-/// Enters a page of each slot that may be huge, and marks those that are; before Linux 6.7 none.
+/// Enters a page of each slot that may be huge, and marks those that are; before Linux 6.7, which does not say
+/// which those are, all or none.
 fn mark_huge(view: &FileView, slots: &mut [Slot]) {
     for (at, slot) in slots.iter().enumerate() {
         if matches!(slot, Slot::Whole | Slot::Asked) {
@@ -231,10 +237,20 @@ fn mark_huge(view: &FileView, slots: &mut [Slot]) {
             let _left_small = view.enter(at * slot_len(), 1);
         }
     }
-    for range in view.huge_ranges().unwrap_or_default() {
+    let found = view.huge_ranges();
+    for range in found.unwrap_or_else(|_| all_or_none(view, slots).into_iter().collect()) {
         let (first, end) = (range.start as usize / slot_len(), range.end as usize / slot_len());
         slots.iter_mut().take(end).skip(first).for_each(|slot| *slot = Slot::Huge);
     }
+}
+
+/// Where all slots are huge by the sum of `smaps`, that range.
+fn all_or_none(view: &FileView, slots: &[Slot]) -> Option<Range<u64>> {
+    let is_entered = |slot: &Slot| matches!(slot, Slot::Whole | Slot::Asked);
+    let whole = (view.len() / slot_len() * slot_len()) as u64;
+    let is_all = slots.iter().all(is_entered)
+        && view.huge_bytes().is_ok_and(|huge| huge > Bytes(0) && huge.0 >= whole);
+    is_all.then_some(0..whole)
 }
 
 /// The ranges of `flags` that are set.

@@ -64,6 +64,12 @@ pub fn pool(page: PageSize) -> Result<HugePool, SysError> {
     })
 }
 
+/// How many pages the pool may take from elsewhere for as long as they are used.
+pub fn most_surplus(page: PageSize) -> Result<u64, SysError> {
+    let pages = read_number(of_pool(page, "nr_overcommit_hugepages"))?;
+    Ok(u64::try_from(pages).unwrap_or_default())
+}
+
 /// Pages that leave [`LEFT`] of the memory available.
 fn addable(available: Bytes, total: Bytes, page: PageSize) -> u64 {
     available.0.saturating_sub(total.0 / LEFT) / page.bytes()

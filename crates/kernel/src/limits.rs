@@ -21,6 +21,17 @@ pub struct MemoryLimit {
     pub bound_by: String,
 }
 
+impl MemoryLimit {
+    /// That `subject` (`it takes`) is too much; nothing where it is not.
+    #[must_use]
+    pub fn exceeded(&self, subject: &str, size: Bytes) -> Option<String> {
+        let Self { bytes, bound_by } = self;
+        (size > *bytes).then(|| {
+            format!("{subject} {size}, and of {bound_by} no more than {bytes} is free to use")
+        })
+    }
+}
+
 /// One bound: what is left under it before the fifth is taken off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {

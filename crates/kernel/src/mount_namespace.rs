@@ -8,9 +8,9 @@
 //! program. Mounts of others still arrive (`MS_SLAVE`), none of these leave.
 //!
 //! The file is made on a tmpfs of its own that is mounted with `huge=always` over the directory of the one that
-//! it covers for as long as that takes, bound over it, and held by that alone afterwards. So nothing has to be
-//! cleaned up: the namespace, the mount and its memory end with the last process in it, however that ends
-//! (fs/namespace.c, `put_mnt_ns`).
+//! it covers (over `/dev` where that is the root) for as long as that takes, bound over it, and held by that
+//! alone afterwards. So nothing has to be cleaned up: the namespace, the mount and its memory end with the last
+//! process in it, however that ends (fs/namespace.c, `put_mnt_ns`).
 //!
 //! Not seen: other names of the same file (hard links, other mounts of its file system), which lead to the file
 //! itself. Overhead: six calls, some 0.1 ms, and the memory of the copy, which is not shared with others.
@@ -22,6 +22,9 @@ use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// Hidden while a copy of a file in the root is made.
+const BESIDE_ROOT: &str = "/dev";
 
 /// A namespace that this process has entered.
 #[derive(Debug)]
@@ -76,11 +79,14 @@ impl MountNamespace {
         // Held, since its name is hidden while the copy is made.
         let held = rustix::fs::open(&whole, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(|error| failed("open")(error.into()))?;
-        let (copy, hidden) = (directory.join(name), text(directory)?);
+        // What is mounted over the root is not met by paths from there.
+        let is_root = directory == Path::new("/");
+        let place = if is_root { Path::new(BESIDE_ROOT) } else { directory };
+        let (copy, hidden) = (place.join(name), text(place)?);
         mount_memory(&hidden)?;
         let made = make(&copy).and_then(|()| {
-            let place = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-            Ok(mount(&text(&copy)?, &text(&place)?, c"none", libc::MS_BIND, c"")?)
+            let over = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+            Ok(mount(&text(&copy)?, &text(&over)?, c"none", libc::MS_BIND, c"")?)
         });
         let shown = detach(&hidden);
         made?;

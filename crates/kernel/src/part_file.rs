@@ -15,6 +15,7 @@ use crate::error::SysError;
 use crate::proc::own_pid;
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat};
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -106,20 +107,25 @@ pub fn remove_leftovers(target: &Path) -> Vec<PathBuf> {
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(START.as_bytes()))
     };
     let parts = entries.flatten().map(|entry| entry.path()).filter(is_part);
-    parts.filter(|path| is_left(path) && std::fs::remove_file(path).is_ok()).collect()
+    let removed = |path: &PathBuf| {
+        // Locked until it is gone: a writer that meets the lock makes another.
+        left(path).is_some_and(|_locked| std::fs::remove_file(path).is_ok())
+    };
+    parts.filter(removed).collect()
 }
 
-/// Whether it is a file of this account (of anybody, for root) that no living process writes.
-fn is_left(path: &Path) -> bool {
+/// A file of this account (of anybody, for root) that no living process writes, locked.
+fn left(path: &Path) -> Option<OwnedFd> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
     let user = rustix::process::geteuid();
     let is_ours = fstat(&file).is_ok_and(|found| {
         FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
             && (user.is_root() || found.st_uid == user.as_raw())
     });
-    is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    let is_locked = is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    is_locked.then_some(file)
 }
 
 /// The directory that a name is in.

@@ -31,6 +31,17 @@ pub fn enabled() -> Result<String, SysError> {
     setting("enabled")
 }
 
+/// The word for anonymous memory on the largest huge page: its own (`hugepages-<n>kB/enabled`, Linux 6.8)
+/// unless that inherits, else [`enabled`].
+pub fn enabled_largest() -> Result<String, SysError> {
+    let largest = huge_page_size()?;
+    let own = setting(&format!("hugepages-{}kB/enabled", largest.bytes() >> 10));
+    match own {
+        Ok(word) if word != "inherit" => Ok(word),
+        _ => enabled(),
+    }
+}
+
 /// `defrag`: what a fault does when no huge page is free.
 pub fn defrag() -> Result<String, SysError> {
     setting("defrag")

@@ -22,6 +22,7 @@ pub mod fault;
 pub mod file;
 pub mod first_touch;
 pub mod fold;
+pub mod heap;
 pub mod jump;
 pub mod ladder;
 pub mod look;

@@ -9,6 +9,7 @@
 use crate::cache::CachedFile;
 use crate::collapse::CollapsedProcess;
 use crate::fold::Folded;
+use crate::heap::HeapArea;
 use crate::measured::Fact;
 use crate::text_system::TextSystem;
 use crate::units::{Bytes, PageSize};
@@ -23,8 +24,9 @@ pub enum Placement {
     /// By the kernel at random, at a multiple of its largest alignment: a position-independent program
     /// with an interpreter.
     Program,
-    /// Where a mapping of the file goes: a library, the interpreter, a static program that is position
-    /// independent.
+    /// By the dynamic loader: a library. Where a mapping of the file goes, or by an alignment of its own.
+    Library,
+    /// Where a mapping of the file goes: a static program that is position independent.
     Mapped,
 }
 
@@ -112,6 +114,14 @@ pub enum Standing {
     PageTable,
     /// The process does without huge pages (`PR_SET_THP_DISABLE`).
     Disabled,
+    /// The machine gives memory of no file none (`enabled` is `never`).
+    NotOffered,
+    /// The machine gives them to memory of no file that asks (`enabled` is `madvise`), and this has not.
+    NotAsked,
+    /// The program has asked for none (`MADV_NOHUGEPAGE`).
+    Refused,
+    /// No page is left in the reserved pool that the mapping is served from.
+    PoolEmpty,
     /// The file system keeps its files in base pages.
     FileSystem {
         /// Its name.
@@ -296,6 +306,9 @@ pub struct ExplainedProcess {
     /// Its executable memory of no file: code that it has generated.
     #[serde(default)]
     pub generated: Vec<Area>,
+    /// Its memory of no file that it writes.
+    #[serde(default)]
+    pub heap: Vec<HeapArea>,
 }
 
 impl ExplainedProcess {

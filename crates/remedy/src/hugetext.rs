@@ -126,18 +126,20 @@ impl Settings {
     }
 
     fn change(&self, setting: Setting, value: u64) -> Result<Change, HugetextError> {
-        let most = most(setting);
-        if value > most {
-            return Err(HugetextError::Range { file: setting.file(), most, asked: value });
-        }
+        check(setting, value)?;
         let now = self.tree.get(setting)?;
         let mut record = Record::read(&self.record, boot()?);
         // What was there before the first change, unless somebody else has set something since.
         let first = record.settings.get(&setting).filter(|kept| kept.set == now);
         let before = first.map_or(now, |kept| kept.before);
+        let former = record.clone();
         record.settings.insert(setting, Kept { before, set: value });
         record.write(&self.record)?;
-        self.tree.set(setting, value)?;
+        if let Err(error) = self.tree.set(setting, value) {
+            // Nothing was changed: what is to be put back is what it was.
+            former.write(&self.record)?;
+            return Err(error.into());
+        }
         if value == before {
             record.settings.remove(&setting);
             record.write(&self.record)?;
@@ -194,15 +196,23 @@ impl Settings {
     }
 }
 
-/// The largest value of a setting.
-fn most(setting: Setting) -> u64 {
-    match setting {
+/// Whether a setting has such a value.
+///
+/// # Errors
+/// Where it is larger than the largest.
+pub fn check(setting: Setting, value: u64) -> Result<(), HugetextError> {
+    let most = match setting {
         Setting::Mode => Mode::Both.number(),
         Setting::PadThreshold => page_size::huge().bytes() - 1,
+    };
+    if value > most {
+        return Err(HugetextError::Range { file: setting.file(), most, asked: value });
     }
+    Ok(())
 }
 
-/// What this machine has, with nothing changed.
+/// What this machine has, with none of it changed. Whether text of files can be collapsed is tried on that of
+/// this program.
 ///
 /// # Errors
 /// When `/proc/meminfo` cannot be read.

@@ -8,8 +8,8 @@
 //! `filemap_map_pmd`). What counts is what a fresh plain mapping shows afterwards.
 //!
 //! Nothing is dropped that somebody has written and that is not on disk: the advice would make the
-//! kernel write it. `cachestat` tells of files that this account owns or may write; any other file has
-//! to be unchanged for longer than the kernel leaves changes in memory
+//! kernel write it. `cachestat` tells of files that this account owns or may write; any other file, and one on an
+//! overlay, has to be unchanged (content, name, rights) for longer than the kernel leaves changes in memory
 //! (`vm.dirty_expire_centisecs` and two rounds of `vm.dirty_writeback_centisecs`). Pages that some process
 //! maps cannot be dropped, so a file that is mapped is left alone and its holders are named.
 //!
@@ -26,10 +26,12 @@ pub use collapse::collapses_files;
 
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_system::FileSystem;
+use pagewise_kernel::file_view::is_answered_for;
 use pagewise_kernel::proc::{pressure, read_number};
 use pagewise_kernel::{SysError, clock, limits, page_cache, page_size};
 use pagewise_model::cache::{self, CacheCounts, CacheOutcome, CacheState, Holders, Slot};
 use pagewise_model::{Bytes, Fact, Nanos};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -203,9 +205,20 @@ impl Subject {
 
     /// Why it cannot be taken for written, where the kernel does not tell.
     fn is_too_young(&self) -> Option<CacheOutcome> {
-        let help = "ask as its owner or root, who are told, or wait a minute";
-        let changed = self.file.file().metadata().and_then(|found| found.modified());
-        let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        let (who, help) = match is_answered_for(self.file.file()) {
+            true => ("is not told for this file", "wait a minute"),
+            false => (
+                "is told to its owner alone",
+                "ask as its owner or root, who are told, or wait a minute",
+            ),
+        };
+        // Copies and unpacked archives have the time of their originals: the later one is when it was written.
+        let found = self.file.file().metadata().ok();
+        let modified = found.as_ref().and_then(|found| found.modified().ok());
+        let changed = found.and_then(|found| {
+            Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(found.ctime()).ok()?))
+        });
+        let age = modified.max(changed).and_then(|at| SystemTime::now().duration_since(at).ok());
         let why = match (age, longest_unwritten()) {
             (Some(age), Some(longest)) if age > longest => return None,
             (Some(_), Some(longest)) => {
@@ -214,7 +227,7 @@ impl Subject {
             (None, _) => "it was written in the future".to_owned(),
             (_, None) => "this kernel leaves written pages in memory without end".to_owned(),
         };
-        let why = format!("{why}, and whether it is on disk is told to its owner alone");
+        let why = format!("{why}, and whether it is on disk {who}");
         Some(refuse(why, help.to_owned()))
     }
 
@@ -293,15 +306,8 @@ pub(crate) fn no_room(size: Bytes) -> Option<CacheOutcome> {
             return Some(refuse(format!("free memory is not known: {error}"), help.to_owned()));
         }
     };
-    (size > limit.bytes).then(|| {
-        refuse(
-            format!(
-                "it is {size}, and of {} no more than {} is free to use",
-                limit.bound_by, limit.bytes
-            ),
-            "free memory first, or take smaller files".to_owned(),
-        )
-    })
+    let why = limit.exceeded("it is", size)?;
+    Some(refuse(why, "free memory first, or take smaller files".to_owned()))
 }
 
 /// Why no memory is to be taken now, whatever is free: others wait for some. Where the kernel does not

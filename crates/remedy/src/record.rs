@@ -77,7 +77,12 @@ impl Record {
         let mut left = self.parsed(&mut file)?;
         left.retain(|path| !paths.contains(path));
         let part = self.part();
-        std::fs::write(&part, encoded(left.iter().map(PathBuf::as_path)))
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let written = options.open(&part);
+        let written =
+            written.and_then(|mut new| new.write_all(&encoded(left.iter().map(PathBuf::as_path))));
+        written
             .and_then(|()| std::fs::rename(&part, &self.path))
             .map_err(|error| self.failed("replace", &error))
     }

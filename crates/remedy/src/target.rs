@@ -4,6 +4,7 @@
 //! shell. What is not asked for is not read: an allocator is looked for in symbols, which takes up to
 //! 20 ms. Not seen: programs that the program starts, and an allocator preloaded into it.
 
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::look::Allocator;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::{elf, glibc};
@@ -89,7 +90,8 @@ fn binary(file: PathBuf, depth: usize) -> Option<PathBuf> {
 
 fn head(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(file).ok()?.take(LINE).read_to_end(&mut bytes).ok()?;
+    // A name may be anything: no FIFO is waited for.
+    open_regular(file).ok()?.0.take(LINE).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -6,6 +6,7 @@
 use crate::cache::cached_file;
 use crate::collapse::{self, collapse_section, generated};
 use crate::fold::{self, fold_section};
+use crate::heap::heap_section;
 use crate::number::{counted, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
@@ -84,7 +85,7 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
             page.section(&meaning(*slot_bytes, style));
         }
         TextReport::ExplainProcess { slot_bytes, process } => {
-            page.append(&explained(process, style));
+            page.append(&explained(process, *slot_bytes, style));
             page.section(&meaning(*slot_bytes, style));
         }
         TextReport::Fold { slot_bytes, folded } => {
@@ -136,17 +137,17 @@ pub(crate) fn pieces(areas: &[Area], style: &Style) -> String {
                 area.kind.label().into(),
                 format!("{:#x}", run[0].address).into(),
                 size.to_string().into(),
-                Cell::new(reason(&run[0].standing, run.len()), tone),
+                Cell::new(reason(&run[0].standing, run.len() as u64), tone),
             ]);
         }
     }
     table.render(style)
 }
 
-/// Why a run of pieces is not on huge pages, or that it is.
-fn reason(standing: &Standing, pieces: usize) -> String {
+/// Why slots are not on huge pages, or that they are.
+pub(crate) fn reason(standing: &Standing, slots: u64) -> String {
     match standing {
-        Standing::Huge => counted(pieces as u64, "huge page", "huge pages"),
+        Standing::Huge => counted(slots, "huge page", "huge pages"),
         Standing::SmallFolio => "small folios in the page cache".to_owned(),
         Standing::SmallPages => "small pages".to_owned(),
         Standing::NotCached => "not in the page cache".to_owned(),
@@ -160,6 +161,10 @@ fn reason(standing: &Standing, pieces: usize) -> String {
         Standing::PrivateCopy { copied_bytes } => format!("{copied_bytes} written: a private copy"),
         Standing::PageTable => "a table of small pages in the way".to_owned(),
         Standing::Disabled => "switched off for the process".to_owned(),
+        Standing::NotOffered => "switched off for such memory (never)".to_owned(),
+        Standing::NotAsked => "not asked for (madvise)".to_owned(),
+        Standing::Refused => "refused by the program (MADV_NOHUGEPAGE)".to_owned(),
+        Standing::PoolEmpty => "no page is left in the pool".to_owned(),
         Standing::FileSystem { name } => format!("{name} has base pages alone"),
         Standing::NotKnown { why } => format!("not known: {why}"),
     }
@@ -209,7 +214,7 @@ pub(crate) fn share(part: Bytes, all: Bytes) -> String {
 }
 
 /// A process, file by file; those with nothing to gain in one line.
-fn explained(process: &ExplainedProcess, style: &Style) -> String {
+fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> String {
     let mut page = Page::new(style);
     if process.is_disabled {
         page.para(
@@ -244,6 +249,7 @@ fn explained(process: &ExplainedProcess, style: &Style) -> String {
         page.section(&part.finish());
     }
     page.section(&generated(&process.generated, style));
+    page.section(&heap_section(&process.heap, slot, style));
     if !small.is_empty() {
         let names: Vec<&str> = small.iter().map(|file| file.path.as_str()).collect();
         page.blank();

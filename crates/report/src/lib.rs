@@ -34,6 +34,7 @@ pub mod file;
 pub mod first_touch;
 mod fold;
 mod headline;
+mod heap;
 mod history;
 pub mod jump;
 mod lacking;

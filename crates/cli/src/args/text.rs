@@ -107,7 +107,7 @@ machine and of all programs, on any kernel, for good.
 Exit codes: 0 as asked, or it was so before; 1 less is on huge pages than
 before; 2 usage or failure; 3 refused, not all of it, or not by this kernel.")]
     System(System),
-    /// Say of each 2 MiB of code whether it is on a huge page, or why not
+    /// Say of each 2 MiB of code, and of a process's memory, if it is on a huge page, or why not
     #[command(after_help = "\
 Examples:
   pagewise text explain /usr/sbin/mariadbd

@@ -153,10 +153,8 @@ fn lock(asked: &LockedFiles) -> Result<ExitCode, Failure> {
     let files = open_all(&asked.what.files)?;
     let total = files.iter().fold(Bytes(0), |sum, file| sum + file.size());
     let limit = limits::own_memory().map_err(|error| failure(&error))?;
-    if total > limit.bytes {
-        let (bytes, bound_by) = (limit.bytes, limit.bound_by);
-        let text = format!("{total} are asked for, and of {bound_by} no more than {bytes} is free");
-        return Err(Failure::unfit(text).with_help("lock less, or free memory first"));
+    if let Some(why) = limit.exceeded("these files take", total) {
+        return Err(Failure::unfit(why).with_help("lock less, or free memory first"));
     }
     let stop = stop_flag()?;
     let locked: Vec<FileView> = files.iter().map(locked).collect::<Result<_, _>>()?;

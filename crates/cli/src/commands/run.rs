@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::lock::ExperimentLock;
 use pagewise_model::plan::{Dose, HugeFile, PoolNeed, Settings};
-use pagewise_remedy::fold::{self, FoldError};
+use pagewise_remedy::fold::{self, Choice, FoldError};
 use pagewise_remedy::reservation::{self, Permit, Reservation};
 use pagewise_remedy::{Target, warmth};
 use pagewise_tracee::launch::Launch;
@@ -48,11 +48,15 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         read_before_start(&path)?;
     }
     let mut files = std::mem::take(&mut settings.huge_files);
-    if args.fold {
-        files = cover(files, &doses, args.verbose)?;
-    }
+    let folded = if args.fold { Some(choose(&mut files, &doses)?) } else { None };
     for line in warmth::before_start(&files, args.verbose) {
         terminal::remark(&line);
+    }
+    if let Some(choice) = folded {
+        let covering = choice.cover().map_err(|error| not_covered(&error))?;
+        for line in covering.lines(args.verbose) {
+            terminal::remark(&line);
+        }
     }
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
     if !launch.settings.needs_supervision() && stop.is_none() {
@@ -80,17 +84,15 @@ fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
     experiment::stop_flag()
 }
 
-/// Puts folded copies in the places of files of which nothing else brings code on huge pages; the other files.
-fn cover(files: Vec<HugeFile>, doses: &[Dose], verbose: bool) -> Result<Vec<HugeFile>, Failure> {
+/// The files of which only a folded copy brings code on huge pages; the others stay in `files`.
+fn choose(files: &mut Vec<HugeFile>, doses: &[Dose]) -> Result<Choice, Failure> {
     if doses.iter().all(|dose| dose.remedy != pagewise_remedy::TEXT_HUGE) {
         return Err(Failure::usage("--fold: text-huge is not among these remedies")
             .with_help("pagewise run --fold --with text-huge -- CMD"));
     }
-    let covering = fold::cover(files).map_err(|error| not_covered(&error))?;
-    for line in covering.lines(verbose) {
-        terminal::remark(&line);
-    }
-    Ok(covering.rest)
+    let (choice, rest) = fold::choose(std::mem::take(files));
+    *files = rest;
+    Ok(choice)
 }
 
 fn not_covered(error: &FoldError) -> Failure {

@@ -8,6 +8,7 @@ use pagewise_model::text::Coverage;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 /// The program, dropped from the cache, where it can be brought on huge pages here.
 fn fit(place: &Place, test: &str) -> Option<PathBuf> {
@@ -107,4 +108,49 @@ fn a_keeper_ends_when_its_time_is_over_and_its_unit_names_its_files() {
     assert!(start.contains(" text keep -- ") && start.ends_with(path), "{unit}");
     let refused = place.pagewise(&["text", "keep", "/etc/passwd"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
+}
+
+/// As `install` and copying by large writes do it: the new file is on huge pages before anybody looks.
+#[test]
+fn a_file_that_is_replaced_by_one_on_huge_pages_is_held_no_more() {
+    let place = Place::new();
+    let Some(program) = fit(&place, "a_file_that_is_replaced_by_one_on_huge_pages") else { return };
+    let words = ["text", "keep", "--every", "50ms", "--for", "20s", program.to_str().unwrap()];
+    let mut child = place.pagewise(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("read back"));
+    let new = place.path().join("new");
+    small(&new, &std::fs::read(&program).unwrap());
+    std::fs::set_permissions(&new, std::fs::metadata(&program).unwrap().permissions()).unwrap();
+    assert_eq!(warmed(&place, &new).1, Some(0));
+    std::fs::rename(&new, &program).unwrap();
+    let maps = format!("/proc/{}/maps", child.id());
+    let holds = |what: &str| {
+        let name = format!("{}{what}", program.display());
+        std::fs::read_to_string(&maps).unwrap().lines().any(|line| line.ends_with(&name))
+    };
+    let end = Instant::now() + Duration::from_secs(10);
+    while (holds(" (deleted)") || !holds("")) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!holds(" (deleted)") && holds(""), "{}", std::fs::read_to_string(&maps).unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_is_no_file_any_more_keeps_no_other_from_being_dropped() {
+    let place = Place::new();
+    let Some(program) = fit(&place, "what_is_no_file_any_more") else { return };
+    let second = place.path().join("a second one");
+    small(&second, &std::fs::read(&program).unwrap());
+    for path in [&program, &second] {
+        assert_eq!(warmed(&place, path).1, Some(0));
+    }
+    std::fs::write(&second, []).unwrap();
+    let (code, told) = undo(&place, &["--all"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
+    let (code, told) = undo(&place, &["--all", "--json"]);
+    assert!(code == Some(0) && !told.contains("a second one"), "{told}");
 }

@@ -74,11 +74,22 @@ pub(super) fn bias(layout: &Layout, is_placed_aligned: bool, sizes: &Sizes) -> R
     let first = layout.segments.iter().min_by_key(|segment| segment.address);
     match layout.placement {
         Placement::Fixed => Ok(0),
-        _ if align >= huge.bytes() => Ok(0),
+        _ if align >= huge.bytes() => Ok(aligned_bias(layout, sizes)),
+        // glibc places it by its alignment in memory of no file, not where its file would go.
+        Placement::Library if align > base.bytes() => Err(huge.bytes() / align),
         Placement::Program => Err(huge.bytes() / align),
-        Placement::Mapped if is_placed_aligned => Ok(first
+        Placement::Library | Placement::Mapped if is_placed_aligned => Ok(first
             .map_or(0, |first| first.offset_bytes.0.wrapping_sub(first.address) % huge.bytes())),
-        Placement::Mapped => Err(huge.bytes() / base.bytes()),
+        Placement::Library | Placement::Mapped => Err(huge.bytes() / base.bytes()),
+    }
+}
+
+/// The same of an image that is aligned to huge pages: its first page begins at a boundary.
+pub(super) fn aligned_bias(layout: &Layout, sizes: &Sizes) -> u64 {
+    let first = layout.segments.iter().map(|segment| segment.address).min().unwrap_or_default();
+    match layout.placement {
+        Placement::Fixed => 0,
+        _ => (first / sizes.base.bytes() * sizes.base.bytes()).wrapping_neg() % sizes.huge.bytes(),
     }
 }
 

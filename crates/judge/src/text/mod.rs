@@ -4,6 +4,7 @@
 //! - [`explain_mapping`]: what a running process has of a file;
 //! - [`explain_generated`]: what it has of code that it has generated, and what of either can be put on
 //!   huge pages as it is ([`collapsible`]);
+//! - [`explain_heap`]: what it has of memory of no file that it writes;
 //! - [`reach`]: what warming, aligning and merging would reach, from the program headers alone;
 //! - [`link_advice`]: what a linker has to be told to reach all of it.
 //!
@@ -11,15 +12,17 @@
 //! could change (layout) to what warming changes. A prediction is exact where the base of the image is
 //! certain by the remainder of a huge page; where it is at random, that is the reason given.
 
+mod heap;
 mod link;
 mod mapped;
 #[cfg(test)]
 mod tests;
 
+pub use heap::explain_heap;
 pub use link::link_advice;
 pub use mapped::Sizes;
 
-use mapped::{Mapped, bias, cut, mapped};
+use mapped::{Mapped, aligned_bias, bias, cut, mapped};
 use pagewise_model::cache::Slot;
 use pagewise_model::text::{
     Area, AreaKind, CacheSeen, Coverage, Layout, MappingSeen, Method, Piece, Reach, SlotSeen,
@@ -135,11 +138,11 @@ pub fn size(areas: &[Area]) -> Coverage {
 #[must_use]
 pub fn reach(layout: &Layout, is_placed_aligned: bool, sizes: &Sizes) -> Vec<Reach> {
     let ranges = mapped(layout, sizes.base);
-    let bias = bias(layout, is_placed_aligned, sizes);
+    let (bias, aligned) = (bias(layout, is_placed_aligned, sizes), aligned_bias(layout, sizes));
     let of = |method| match (method, bias) {
         (Method::Warm, Err(_)) => Coverage::default(),
-        (Method::Warm | Method::Aligned, bias) => apart(&ranges, bias.unwrap_or(0), sizes),
-        (Method::Merged, bias) => together(&ranges, bias.unwrap_or(0), sizes),
+        (Method::Warm | Method::Aligned, bias) => apart(&ranges, bias.unwrap_or(aligned), sizes),
+        (Method::Merged, bias) => together(&ranges, bias.unwrap_or(aligned), sizes),
     };
     Method::ALL.into_iter().map(|method| Reach { method, huge: of(method) }).collect()
 }

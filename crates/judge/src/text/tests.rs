@@ -84,7 +84,7 @@ fn a_position_independent_program_is_congruent_by_chance_until_it_is_aligned() {
 
 #[test]
 fn a_library_goes_with_the_place_of_its_file() {
-    let library = Layout { placement: Placement::Mapped, ..server(PAGE) };
+    let library = Layout { placement: Placement::Library, ..server(PAGE) };
     assert_eq!(reached(&library, true)[0].text_bytes, Bytes(2 * HUGE));
     assert_eq!(reached(&library, false)[0], Coverage::default());
     let moved = Layout {
@@ -93,6 +93,26 @@ fn a_library_goes_with_the_place_of_its_file() {
     };
     let areas = explain_file(&moved, true, &cache(Slot::Huge), &SIZES);
     assert_eq!(areas[0].huge(), Bytes(3 * HUGE), "address and offset differ by a constant alone");
+}
+
+#[test]
+fn a_library_with_an_alignment_of_its_own_goes_by_that() {
+    let of = |placement| Layout { placement, ..server(16 * PAGE) };
+    assert_eq!(reached(&of(Placement::Library), true)[0], Coverage::default());
+    let areas = explain_file(&of(Placement::Library), true, &cache(Slot::Huge), &SIZES);
+    assert_eq!(areas[1].pieces[0].standing, Standing::ByChance { one_in: 32 });
+    assert_eq!(reached(&of(Placement::Mapped), true)[0].text_bytes, Bytes(2 * HUGE));
+}
+
+#[test]
+fn an_aligned_image_begins_at_a_boundary_whatever_its_first_address_is() {
+    let mut part = segment(PAGE, PAGE, 4 * HUGE, "rx");
+    part.align_bytes = Bytes(HUGE);
+    let layout = Layout { placement: Placement::Program, segments: vec![part] };
+    let areas = explain_file(&layout, true, &cache(Slot::Huge), &SIZES);
+    let off = Standing::Incongruent { off_by_bytes: Bytes(HUGE - PAGE) };
+    assert_eq!(areas[0].pieces[0].standing, off);
+    assert_eq!(reached(&layout, true)[0], Coverage::default());
 }
 
 #[test]
@@ -221,10 +241,10 @@ fn read_only_data_and_private_copies_are_not_collapsed() {
 /// Segments as linkers lay them out: rising, each page aligned with its offset.
 fn layouts() -> impl Strategy<Value = Layout> {
     let part = (0..3000_u64, 1..6 * HUGE, 0..3_usize, 0..4_u64);
-    let placements = [Placement::Fixed, Placement::Program, Placement::Mapped];
+    let placements = [Placement::Fixed, Placement::Program, Placement::Library, Placement::Mapped];
     let aligns = [PAGE, 16 * PAGE, HUGE];
     let parts = prop::collection::vec(part, 1..6);
-    (parts, 0..3_usize, 0..3_usize, 0..4 * HUGE / PAGE).prop_map(move |(parts, p, a, first)| {
+    (parts, 0..4_usize, 0..3_usize, 0..4 * HUGE / PAGE).prop_map(move |(parts, p, a, first)| {
         let (mut offset, mut address) = (0, first * PAGE);
         let mut segments = Vec::new();
         for (gap, file, flags, shift) in parts {

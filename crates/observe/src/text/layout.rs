@@ -15,9 +15,10 @@ use pagewise_model::Bytes;
 use pagewise_model::text::{Layout, Placement, Segment};
 use std::fs::File;
 
-/// Parts and dynamic entries beyond this are not of a file that runs.
-const MOST_SEGMENTS: usize = 1 << 12;
-const MOST_ENTRIES: usize = 1 << 16;
+/// Parts beyond this are not of a file that runs.
+pub const MOST_SEGMENTS: u32 = 1 << 12;
+/// The same of the dynamic entries in bytes.
+pub const MOST_DYNAMIC: Bytes = Bytes::mib(1);
 
 /// Why a file is none that loaders map.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +46,8 @@ pub struct Elf {
     pub needed: Vec<String>,
     /// Where it says that they are (`DT_RUNPATH`, or else `DT_RPATH`), separated by colons.
     pub search: Option<String>,
+    /// That comes before `LD_LIBRARY_PATH` (`DT_RPATH`).
+    pub is_searched_first: bool,
     /// Whether it is of 64 bits, and its machine: libraries have the same.
     pub machine: (bool, u16),
 }
@@ -79,10 +82,11 @@ where
     if kind != ET_EXEC && kind != ET_DYN {
         return Err(ElfError::NotLoaded);
     }
-    let headers = header.program_headers(endian, data).map_err(|_| ElfError::Truncated)?;
-    if headers.len() > MOST_SEGMENTS {
+    // Before they are read: what a header says may be more than there is memory.
+    if header.phnum(endian, data).map_err(|_| ElfError::Truncated)? > MOST_SEGMENTS {
         return Err(ElfError::Unmappable("more parts than any program has"));
     }
+    let headers = header.program_headers(endian, data).map_err(|_| ElfError::Truncated)?;
     let loads = headers.iter().filter(|part| part.p_type(endian) == PT_LOAD);
     let segments: Vec<Segment> = loads
         .map(|part| segment::<H>(endian, part))
@@ -92,15 +96,18 @@ where
     let dynamic = Dynamic::read::<H, R>(endian, data, headers, &segments);
     let has_interpreter = headers.iter().any(|part| part.p_type(endian) == PT_INTERP);
     // A C library has an interpreter too, to be run for its version, and a name that programs do not have.
-    let placement = match (kind == ET_EXEC, has_interpreter && !dynamic.has_name) {
-        (true, _) => Placement::Fixed,
-        (false, true) => Placement::Program,
-        (false, false) => Placement::Mapped,
+    let is_library = dynamic.has_name || (!has_interpreter && !dynamic.needed.is_empty());
+    let placement = match (kind == ET_EXEC, has_interpreter, is_library) {
+        (true, ..) => Placement::Fixed,
+        (false, _, true) => Placement::Library,
+        (false, true, false) => Placement::Program,
+        (false, false, false) => Placement::Mapped,
     };
     Ok(Elf {
         layout: Layout { placement, segments },
         needed: dynamic.needed,
         search: dynamic.search,
+        is_searched_first: dynamic.is_searched_first,
         machine: (is_64, header.e_machine(endian).0),
     })
 }
@@ -148,6 +155,7 @@ fn check(segments: &[Segment], len: u64) -> Result<(), ElfError> {
 struct Dynamic {
     needed: Vec<String>,
     search: Option<String>,
+    is_searched_first: bool,
     has_name: bool,
 }
 
@@ -162,11 +170,12 @@ impl Dynamic {
         H: FileHeader<Endian = Endianness>,
         R: ReadRef<'data>,
     {
-        let entries = headers.iter().find_map(|part| part.dynamic(endian, data).ok().flatten());
+        let is_readable = |part: &&H::ProgramHeader| part.p_filesz(endian).into() <= MOST_DYNAMIC.0;
+        let mut parts = headers.iter().filter(is_readable);
+        let entries = parts.find_map(|part| part.dynamic(endian, data).ok().flatten());
         let entries: Vec<_> = entries
             .unwrap_or_default()
             .iter()
-            .take(MOST_ENTRIES)
             .map(|entry| (entry.tag(endian), entry.val(endian)))
             .take_while(|(tag, _)| *tag != DT_NULL)
             .collect();
@@ -187,6 +196,7 @@ impl Dynamic {
         Self {
             needed: needed.filter_map(|(_, at)| text(*at)).collect(),
             search: value(DT_RUNPATH).or_else(|| value(DT_RPATH)).and_then(text),
+            is_searched_first: value(DT_RUNPATH).is_none(),
             has_name: value(DT_SONAME).is_some(),
         }
     }
@@ -254,6 +264,21 @@ mod tests {
         let shifted = Segment { address: 16 * page + 8, ..good };
         assert!(matches!(check(&[shifted], page), Err(ElfError::Unmappable(_))));
         assert!(matches!(check(&[], page), Err(ElfError::Unmappable(_))));
+    }
+
+    #[test]
+    fn more_dynamic_entries_than_any_program_has_are_not_read() {
+        let mut bytes = own();
+        let is_little = bytes[5] == 1;
+        if bytes[4] != 2 || !is_little || of_bytes(&bytes).unwrap().needed.is_empty() {
+            return println!("SKIP more_dynamic_entries: it is no dynamic program of 64 bits");
+        }
+        let table = u64::from_le_bytes(bytes[32..40].try_into().unwrap()) as usize;
+        let mut headers = bytes[table..].chunks_exact_mut(56);
+        let dynamic = headers.find(|header| header[..4] == [2, 0, 0, 0]).unwrap();
+        dynamic[32..40].copy_from_slice(&(MOST_DYNAMIC.0 + 1).to_le_bytes());
+        bytes.resize(bytes.len() + MOST_DYNAMIC.0 as usize, 0);
+        assert!(of_bytes(&bytes).unwrap().needed.is_empty());
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! The libraries that programs need, found as the dynamic loader of glibc finds them, without running it:
 //! a loader that is run maps files of others and begins to do what they say.
 //!
-//! For each name that a file needs: the directories of its own `DT_RUNPATH` (or `DT_RPATH`) with
-//! `$ORIGIN` for its directory, those of `LD_LIBRARY_PATH`, the list that `ldconfig` keeps
-//! (`/etc/ld.so.cache`), then the usual directories. A file found counts when it is an ELF file of the
-//! same class and machine. Not seen: what is loaded later by dlopen(3), preloaded libraries, `$LIB` and
+//! For each name that a file needs: the directories of its own `DT_RPATH` where it has no `DT_RUNPATH`, those
+//! of `LD_LIBRARY_PATH`, those of `DT_RUNPATH`, each with `$ORIGIN` for the file's own, the list that
+//! `ldconfig` keeps (`/etc/ld.so.cache`), then the usual directories. A file found counts when it is an ELF
+//! file of the same class and machine. Not seen: what is loaded later by dlopen(3), preloaded libraries, `$LIB`,
 //! `$PLATFORM`, the search of a file by the `DT_RPATH` of those that need it, subdirectories for
 //! processors with more instructions, and the search path files of other C libraries.
 
 use super::layout::Elf;
+use pagewise_kernel::file_view::open_regular;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const CACHE: &str = "/etc/ld.so.cache";
@@ -74,7 +74,8 @@ impl Places {
     /// The first file of this name that `elf`, which lies at `path`, could load.
     fn find(&self, name: &str, path: &Path, elf: &Elf) -> Option<(PathBuf, Elf)> {
         let fits = |file: PathBuf| {
-            let found = Elf::read(&File::open(&file).ok()?).ok()?;
+            // Names are what the file says: no FIFO is waited for, no device opened.
+            let found = Elf::read(&open_regular(&file).ok()?.0).ok()?;
             (found.machine == elf.machine).then_some((file, found))
         };
         if name.contains('/') {
@@ -83,7 +84,9 @@ impl Places {
         let origin = path.canonicalize().ok();
         let origin = origin.as_deref().and_then(Path::parent).unwrap_or(Path::new("/"));
         let own = elf.search.as_deref().map_or_else(Vec::new, |list| directories(list, origin));
-        let in_directories = own.iter().chain(&self.asked).map(|directory| directory.join(name));
+        let (first, second) =
+            if elf.is_searched_first { (&own, &self.asked) } else { (&self.asked, &own) };
+        let in_directories = first.iter().chain(second).map(|directory| directory.join(name));
         let listed = self.listed.get(name).into_iter().flatten().cloned();
         let usual = USUAL.iter().map(|directory| Path::new(directory).join(name));
         in_directories.chain(listed).chain(usual).find_map(fits)
@@ -122,7 +125,11 @@ fn listed(text: &[u8]) -> BTreeMap<String, Vec<PathBuf>> {
     };
     let entries = text.get(HEAD..).map_or(0, |rest| rest.len() / ENTRY);
     let count = word(MAGIC.len()).unwrap_or(0).min(entries);
-    for entry in (0..count).map(|nth| HEAD + nth * ENTRY) {
+    // Those for processors with more instructions have a mark.
+    let is_for_all = |entry: &usize| {
+        text.get(entry + 16..entry + 24).is_some_and(|mark| mark.iter().all(|byte| *byte == 0))
+    };
+    for entry in (0..count).map(|nth| HEAD + nth * ENTRY).filter(is_for_all) {
         let (name, path) = (word(entry + 4).and_then(string), word(entry + 8).and_then(string));
         if let Some((name, path)) = name.zip(path) {
             found.entry(name).or_default().push(PathBuf::from(path));
@@ -135,6 +142,7 @@ fn listed(text: &[u8]) -> BTreeMap<String, Vec<PathBuf>> {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn this_program_needs_the_files_that_it_maps() {
@@ -153,6 +161,39 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_leads_to_no_file_is_passed_over() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        mknodat(CWD, dir.path().join("libx.so"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let path = std::env::current_exe().unwrap();
+        let mut elf = Elf::read(&File::open(&path).unwrap()).unwrap();
+        let fifo = dir.path().join("libx.so").to_string_lossy().into_owned();
+        elf.needed = vec!["libx.so".into(), fifo.clone(), "/dev/zero".into()];
+        elf.search = Some(dir.path().to_string_lossy().into_owned());
+        let libraries = of_programs([(path.as_path(), &elf)]);
+        assert_eq!(libraries.missing, ["libx.so".to_owned(), fifo, "/dev/zero".to_owned()]);
+    }
+
+    #[test]
+    fn who_comes_first_in_the_search() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = std::env::current_exe().unwrap();
+        let elf = Elf::read(&File::open(&path).unwrap()).unwrap();
+        let [own, asked] = ["own", "asked"].map(|name| dir.path().join(name));
+        for place in [&own, &asked] {
+            std::fs::create_dir(place).unwrap();
+            std::fs::copy(&path, place.join("libx.so")).unwrap();
+        }
+        let places = Places { asked: vec![asked.clone()], listed: BTreeMap::new() };
+        let search = Some(own.to_string_lossy().into_owned());
+        for (is_searched_first, first) in [(false, &asked), (true, &own)] {
+            let elf = Elf { search: search.clone(), is_searched_first, ..elf.clone() };
+            let (found, _) = places.find("libx.so", &path, &elf).unwrap();
+            assert_eq!(found, first.join("libx.so"));
+        }
+    }
+
+    #[test]
     fn lists_of_directories_know_their_origin() {
         let of = |list| directories(list, Path::new("/opt/x/bin"));
         assert_eq!(
@@ -164,9 +205,14 @@ mod tests {
 
     /// A list of one entry, as ldconfig writes it.
     fn list(count: u32, name: u32, path: u32) -> Vec<u8> {
+        marked(count, name, path, 0)
+    }
+
+    /// The same for some processors alone.
+    fn marked(count: u32, name: u32, path: u32, mark: u32) -> Vec<u8> {
         let mut text = b"glibc-ld.so.cache1.1".to_vec();
         text.extend([count, 0, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat());
-        text.extend([1, name, path, 0, 0, 0].map(u32::to_ne_bytes).concat());
+        text.extend([1, name, path, 0, 0, mark].map(u32::to_ne_bytes).concat());
         text.extend(b"libx.so.1\0/lib/libx.so.1\0");
         text
     }
@@ -176,6 +222,7 @@ mod tests {
         let (head, entry) = (48, 24);
         let found = listed(&list(1, head + entry, head + entry + 10));
         assert_eq!(found["libx.so.1"], [PathBuf::from("/lib/libx.so.1")]);
+        assert!(listed(&marked(1, head + entry, head + entry + 10, 1 << 30)).is_empty());
         let behind = [b"ld.so-1.7.0 older list".to_vec(), list(1, 72, 82)].concat();
         assert_eq!(listed(&behind), found);
     }

@@ -4,10 +4,12 @@
 //! Files are read, never run: no loader is started to find libraries. Cost: some 10 us a file, and for
 //! a process 30 us and 10 ns for each page of its text.
 
+mod heap;
 mod layout;
 mod libraries;
 mod process;
 
-pub use layout::{Elf, ElfError};
+pub use heap::{Heap, look_heap};
+pub use layout::{Elf, ElfError, MOST_DYNAMIC, MOST_SEGMENTS};
 pub use libraries::{Libraries, of_programs};
 pub use process::{FileSeen, ProcessSeen, count_text, look};

@@ -1,23 +1,25 @@
 //! The text of running processes: which mappings, what of them is huge, present and no longer the
 //! file's, and what the page cache holds of the files.
 //!
-//! `PAGEMAP_SCAN` tells which slots are mapped by one entry (Linux 6.7), the words of `pagemap` which
-//! pages are present and which of them are copies; both are open to whom the process may be traced by.
+//! `PAGEMAP_SCAN` tells which slots have anything and which are mapped by one entry (Linux 6.7), the words of
+//! `pagemap` of those which pages are present and which are copies; both are open to whom the process may be
+//! traced by.
 //! The process is not stopped: what it maps or touches meanwhile may be missed. Sums come from `smaps`.
 //!
 //! Of files those count that a process maps executable, with their mappings that may not be written.
 //! Executable memory of no file, anonymous or shared, is code that the process has generated; as the
 //! kernel does (`vm_pgoff`), its offset is taken for its address where it is anonymous.
 
+use libc::ESRCH;
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::pagemap::Pagemap;
 use pagewise_kernel::proc::maps::Mapping;
 use pagewise_kernel::proc::{maps, meminfo, smaps, stat, status, tree};
-use pagewise_kernel::{SysError, page_size};
+use pagewise_kernel::{SysError, page_size, thp};
 use pagewise_model::text::{AreaKind, CacheSeen, MappingSeen, SlotSeen, TextCount, TextStatus};
 use pagewise_model::{Bytes, Fact};
 use std::collections::BTreeMap;
-use std::io::{Error, ErrorKind};
+use std::io::Error;
 use std::path::Path;
 
 /// A process and the files whose code it maps.
@@ -74,17 +76,19 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
         files.push(file(pid, &pagemap, &mappings)?);
     }
     files.sort_by_key(|file| std::cmp::Reverse(file.text()));
-    // A number that was given to another process meanwhile is nobody's.
-    if stat::read(pid)?.start_ticks != began.start_ticks {
-        return Err(SysError::new(
-            "read",
-            format!("/proc/{pid}"),
-            Error::from(ErrorKind::NotFound),
-        ));
-    }
-    let is_disabled = status::read(pid)?.thp_enabled == Some(false);
+    is_still(pid, began.start_ticks)?;
+    // A kernel that has none says the same of every process.
+    let is_disabled = status::read(pid)?.thp_enabled == Some(false) && thp::enabled().is_ok();
     let (name, start_ticks) = (began.comm, began.start_ticks);
     Ok(ProcessSeen { name, is_disabled, start_ticks, files, generated })
+}
+
+/// Whether a process is the one that was started then: a number that was given to another meanwhile is nobody's.
+pub(super) fn is_still(pid: i32, start_ticks: u64) -> Result<(), SysError> {
+    if stat::read(pid)?.start_ticks == start_ticks {
+        return Ok(());
+    }
+    Err(SysError::new("read", format!("/proc/{pid}"), Error::from_raw_os_error(ESRCH)))
 }
 
 /// Executable memory of no file: anonymous, or shared under a name that is none of a file system.
@@ -130,10 +134,16 @@ fn mapping_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<MappingSeen, Sys
     let huge = page_size::huge().bytes();
     let mut slots = Vec::new();
     if let Some(first) = start.checked_next_multiple_of(huge).filter(|first| *first < end) {
-        let ranges = pagemap.scan(start, end)?;
+        let ranges = pagemap.populated(start, end)?;
+        let mut rest = ranges.as_slice();
         for at in (first..end).step_by(huge as usize).filter(|at| end - at >= huge) {
-            let is_huge = ranges.iter().any(|range| range.is_huge && range.contains(at));
-            slots.push(slot(pagemap, at, is_huge)?);
+            rest = &rest[rest.partition_point(|range| range.end.0 <= at)..];
+            slots.push(match rest.first() {
+                Some(range) if range.start.0.saturating_sub(at) < huge => {
+                    slot(pagemap, at, range.is_huge && range.contains(at))?
+                }
+                _ => SlotSeen::default(),
+            });
         }
     }
     Ok(MappingSeen { kind, start, end, offset, slots })
@@ -146,7 +156,8 @@ fn slot(pagemap: &Pagemap, at: u64, is_huge: bool) -> Result<SlotSeen, SysError>
     let present = entries.iter().filter(|entry| entry.is_present());
     // What was swapped out of a mapping of a file was a copy.
     let private = entries.iter().filter(|entry| {
-        entry.is_swapped() || (entry.is_present() && !entry.is_of_file_or_shared())
+        let is_gone = entry.is_swapped() && !entry.is_guard();
+        is_gone || (entry.is_present() && !entry.is_of_file_or_shared())
     });
     Ok(SlotSeen {
         is_huge,

@@ -54,12 +54,17 @@ impl Kept {
         let failed = |call| move |e: std::io::Error| SysError::new(call, "the copy", e);
         let own = copy.metadata().map_err(failed("fstat"))?;
         let (user, group) = (self.metadata.uid(), self.metadata.gid());
-        let is_own = (own.uid(), own.gid()) == (user, group);
-        let note = (!is_own && fchown(copy, Some(user), Some(group)).is_err()).then(|| {
-            format!("it belongs to this account, the original to user {user} and group {group}")
-        });
-        let mode = Permissions::from_mode(self.metadata.mode() & ACCESS);
-        copy.set_permissions(mode).map_err(failed("fchmod"))?;
+        let mut mode = self.metadata.mode() & ACCESS;
+        let mut note = None;
+        if (own.uid(), own.gid()) != (user, group) && fchown(copy, Some(user), Some(group)).is_err()
+        {
+            let whose = format!("the original to user {user} and group {group}");
+            note = Some(format!("it belongs to this account, {whose}"));
+            if own.gid() != group && fchown(copy, None, Some(group)).is_err() {
+                mode = without_group(mode);
+            }
+        }
+        copy.set_permissions(Permissions::from_mode(mode)).map_err(failed("fchmod"))?;
         let there = attributes::of(copy, "the copy")?;
         for attribute in self.attributes.iter().filter(|wanted| !there.contains(wanted)) {
             attribute.set(copy).map_err(|error| {
@@ -72,5 +77,23 @@ impl Kept {
 
     pub(super) fn names(&self) -> Vec<String> {
         self.attributes.iter().map(Attribute::label).collect()
+    }
+}
+
+/// A mode for a file of another group: it may what everybody may.
+const fn without_group(mode: u32) -> u32 {
+    (mode & !0o070) | (((mode & 0o007) << 3) & mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_group_may_no_more_than_everybody() {
+        assert_eq!(without_group(0o750), 0o700);
+        assert_eq!(without_group(0o755), 0o755);
+        assert_eq!(without_group(0o705), 0o705);
+        assert_eq!(without_group(0o774), 0o744);
     }
 }

@@ -30,8 +30,6 @@ use std::sync::atomic::AtomicBool;
 pub struct Covering {
     /// The files.
     covered: Vec<HugeFile>,
-    /// Those that were asked for and have none.
-    pub rest: Vec<HugeFile>,
     /// The program starts in a user namespace of its own.
     has_own_users: bool,
 }
@@ -64,35 +62,48 @@ impl Covering {
     }
 }
 
-/// Puts copies in the places of those of `files` that only a copy brings on huge pages. This process, which
-/// must have one thread, and what it starts from now on see them.
-///
-/// # Errors
-/// When a namespace or a mount is refused, the copies take too much memory, or one cannot be made. This process
-/// may be in a namespace then and should end.
-pub fn cover(files: Vec<HugeFile>) -> Result<Covering, FoldError> {
-    let mut opened = Vec::new();
-    let mut covering = Covering::default();
+/// Files of which only a copy brings code on huge pages.
+#[derive(Debug, Default)]
+pub struct Choice {
+    originals: Vec<(HugeFile, CachedFile)>,
+}
+
+/// Tells the files of which only a copy brings code on huge pages from the others, which are left to the
+/// page cache.
+#[must_use]
+pub fn choose(files: Vec<HugeFile>) -> (Choice, Vec<HugeFile>) {
+    let (mut choice, mut rest) = (Choice::default(), Vec::new());
     for file in files {
         match foldable(&file) {
-            Some(original) => {
-                opened.push(original);
-                covering.covered.push(file);
-            }
-            None => covering.rest.push(file),
+            Some(original) => choice.originals.push((file, original)),
+            None => rest.push(file),
         }
     }
-    if opened.is_empty() {
-        return Ok(covering);
+    (choice, rest)
+}
+
+impl Choice {
+    /// Puts copies in the places of the files. This process, which must have one thread, and what it starts
+    /// from now on see them; it sees no mappings of processes outside any more where it had to enter a user
+    /// namespace, so whatever depends on those comes before.
+    ///
+    /// # Errors
+    /// When a namespace or a mount is refused, the copies take too much memory, or one cannot be made. This
+    /// process may be in a namespace then and should end.
+    pub fn cover(self) -> Result<Covering, FoldError> {
+        if self.originals.is_empty() {
+            return Ok(Covering::default());
+        }
+        let originals = || self.originals.iter().map(|(_, original)| original);
+        originals().try_for_each(refuse_rights)?;
+        refuse_large(originals().fold(Bytes(0), |sum, file| sum + file.size()))?;
+        let namespace = MountNamespace::enter()?;
+        for original in originals() {
+            namespace.cover(original.path(), |copy| fold_into(original, copy))?;
+        }
+        let covered = self.originals.into_iter().map(|(file, _)| file).collect();
+        Ok(Covering { covered, has_own_users: namespace.has_own_users() })
     }
-    opened.iter().try_for_each(refuse_rights)?;
-    refuse_large(opened.iter().fold(Bytes(0), |sum, file| sum + file.size()))?;
-    let namespace = MountNamespace::enter()?;
-    covering.has_own_users = namespace.has_own_users();
-    for original in &opened {
-        namespace.cover(original.path(), |copy| fold_into(original, copy))?;
-    }
-    Ok(covering)
 }
 
 /// The open file, where a copy has code on huge pages and the file itself never has.
@@ -117,13 +128,13 @@ fn refuse_rights(original: &CachedFile) -> Result<(), FoldError> {
 
 /// Refuses copies that take more than host and cgroups leave.
 fn refuse_large(size: Bytes) -> Result<(), FoldError> {
-    let limit = limits::experiment_memory()?;
-    if size <= limit.bytes {
-        return Ok(());
+    match limits::experiment_memory()?.exceeded("copies take", size) {
+        None => Ok(()),
+        Some(why) => {
+            let help = "free memory first, or make a copy on disk: pagewise text fold";
+            Err(FoldError::refused(why, help))
+        }
     }
-    let (bytes, bound_by) = (limit.bytes, limit.bound_by);
-    let why = format!("copies take {size}, and of {bound_by} no more than {bytes} is free to use");
-    Err(FoldError::refused(why, "free memory first, or make a copy on disk: pagewise text fold"))
 }
 
 fn fold_into(original: &CachedFile, copy: &Path) -> Result<(), FoldError> {
@@ -144,8 +155,9 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let input = HugeFile { path: own.to_str().unwrap().into(), kind: FileKind::Input };
         let files = vec![code("/nonexistent/file"), code("/etc/passwd"), input];
-        let covering = cover(files.clone()).unwrap();
-        assert_eq!((covering.rest.as_slice(), covering.covered.as_slice()), (&files[..], &[][..]));
+        let (choice, rest) = choose(files.clone());
+        assert_eq!((rest, choice.originals.len()), (files, 0));
+        let covering = choice.cover().unwrap();
         assert!(!covering.has_own_users && covering.lines(true).is_empty());
     }
 

@@ -18,7 +18,7 @@ mod attributes;
 mod cover;
 mod plan;
 
-pub use cover::{Covering, cover};
+pub use cover::{Choice, Covering, choose};
 pub use plan::{Asked, Edit, Plan, PlanError, plan};
 
 use object::ReadCache;

@@ -20,18 +20,20 @@
 
 use object::elf::{
     DF_TEXTREL, DT_FLAGS, DT_NULL, DT_TEXTREL, ET_DYN, ET_EXEC, FileHeader32, FileHeader64, PF_R,
-    PF_W, PF_X, PT_LOAD, PT_NULL, ProgramFlags, ProgramHeader64, SHT_NOBITS,
+    PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NULL, ProgramFlags, ProgramHeader64, SHT_NOBITS,
 };
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, LittleEndian, ReadRef, pod};
 use pagewise_model::fold::{Changes, FileRange, FoldedSegment, Tail, TailOutcome};
 use pagewise_model::text::Segment;
 use pagewise_model::{Bytes, PageSize};
-use pagewise_observe::text::ElfError;
+use pagewise_observe::text::{ElfError, MOST_DYNAMIC, MOST_SEGMENTS};
 use std::ops::Range;
 
 type Header = FileHeader64<LittleEndian>;
 const LITTLE: LittleEndian = LittleEndian;
+/// Files with more sections are looked at as if they had none: 64 MiB of headers.
+const MOST_SECTIONS: u32 = 1 << 20;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +153,16 @@ impl<'data> Image<'data> {
         if kind != ET_EXEC && kind != ET_DYN {
             return Err(ElfError::NotLoaded.into());
         }
+        // Before they are read: what a header says may be more than there is memory.
+        if header.phnum(LITTLE, data).map_err(|_| ElfError::Truncated)? > MOST_SEGMENTS {
+            return Err(ElfError::Unmappable("more parts than any program has").into());
+        }
         let headers = header.program_headers(LITTLE, data).map_err(|_| ElfError::Truncated)?;
+        let is_dynamic = |part: &&ProgramHeader64<LittleEndian>| part.p_type(LITTLE) == PT_DYNAMIC;
+        let mut dynamic = headers.iter().filter(is_dynamic);
+        if dynamic.any(|part| part.p_filesz(LITTLE) > MOST_DYNAMIC.0) {
+            return Err(ElfError::Unmappable("more dynamic entries than any program has").into());
+        }
         if is_relocated(headers, data) {
             return Err(PlanError::TextRelocations);
         }
@@ -212,7 +223,9 @@ fn end_of_parts<'data, R: ReadRef<'data>>(
     headers: &[ProgramHeader64<LittleEndian>],
     data: R,
 ) -> u64 {
-    let sections = header.section_headers(LITTLE, data).unwrap_or_default();
+    let is_readable = header.shnum(LITTLE, data).is_ok_and(|sections| sections <= MOST_SECTIONS);
+    let sections = if is_readable { header.section_headers(LITTLE, data) } else { Ok(&[][..]) };
+    let sections = sections.unwrap_or_default();
     let table = |offset: u64, bytes: usize| offset.saturating_add(bytes as u64);
     let parts = headers.iter().map(|part| part.file_range(LITTLE));
     let filled = sections.iter().filter(|section| section.sh_type(LITTLE) != SHT_NOBITS);

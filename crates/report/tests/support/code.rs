@@ -8,6 +8,7 @@ use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
 use pagewise_model::fold::{
     Changes, FileRange, Folded, FoldedSegment, LinkAdvice, Tail, TailOutcome,
 };
+use pagewise_model::heap::{HeapArea, Stretch};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::text::{
     Area, AreaKind, Coverage, ExplainedProcess, HugeTotals, Layout, MappedFile, Method, Piece,
@@ -253,8 +254,47 @@ pub(crate) fn process() -> TextReport {
                 mapped("/usr/lib/libsmaller.so.2", small),
             ],
             generated: generated(),
+            heap: heap(),
         },
     }
+}
+
+/// Memory of no file: for each reason a mapping, more mappings than are listed, and small ones.
+fn heap() -> Vec<HeapArea> {
+    use Standing::{Boundary, Huge, NotAsked, NotTouched, PoolEmpty, Refused, TooSmall};
+    let area = |nth: u64, name: &str, standings: &[Standing]| {
+        let stretch = |(at, standing): (u64, &Standing)| Stretch {
+            address: (nth << 32) + at * PageSize::PMD_2M.bytes(),
+            length_bytes: Bytes::mib(2),
+            standing: standing.clone(),
+        };
+        HeapArea {
+            name: name.into(),
+            slot_bytes: PageSize::PMD_2M,
+            populated_bytes: Bytes::mib(20 - nth),
+            stretches: (0..).zip(standings).map(stretch).collect(),
+        }
+    };
+    let giant = PageSize::new(Bytes::mib(1024).0).unwrap();
+    let stretch = |at: u64, standing| Stretch {
+        address: (9 << 40) + at * giant.bytes(),
+        length_bytes: Bytes(giant.bytes()),
+        standing,
+    };
+    let pool = HeapArea {
+        name: "/anon_hugepage (deleted)".into(),
+        slot_bytes: giant,
+        populated_bytes: Bytes(giant.bytes()),
+        stretches: vec![stretch(0, Huge), stretch(1, PoolEmpty)],
+    };
+    let mut all = vec![
+        area(1, "[heap]", &[Boundary, Huge, NotAsked, Huge, NotTouched, Boundary]),
+        area(2, "", &[Refused, NotTouched]),
+        area(3, "[stack]", &[TooSmall]),
+        pool,
+    ];
+    all.extend((4..16).map(|nth| area(nth, "[anon: arena]", &[Standing::NotOffered])));
+    all
 }
 
 /// Code that a process has generated: a mapping with a piece of every kind, and small ones.

@@ -48,7 +48,12 @@ fn of_process(text: &str) -> Result<TextReport, Failure> {
     let files = seen.files.into_iter().map(|file| explained(file, is_disabled)).collect();
     let generated = |seen| judged::explain_generated(seen, is_disabled, &sizes());
     let generated = seen.generated.iter().map(generated).collect();
-    let process = ExplainedProcess { pid, name: seen.name, is_disabled, files, generated };
+    let heap =
+        observed::look_heap(pid, seen.start_ticks).map_err(|error| no_process(pid, &error))?;
+    let huge = page_size::huge();
+    let memory = |seen| judged::explain_heap(seen, is_disabled, &heap.setting, huge);
+    let heap = heap.mappings.iter().map(memory).collect();
+    let process = ExplainedProcess { pid, name: seen.name, is_disabled, files, generated, heap };
     Ok(TextReport::ExplainProcess { slot_bytes: page_size::huge(), process })
 }
 
@@ -56,7 +61,9 @@ fn explained(file: FileSeen, is_disabled: bool) -> MappedFile {
     let FileSeen { path, mappings, cache } = file;
     let area = |seen| judged::explain_mapping(seen, &cache, is_disabled, &sizes());
     let areas = mappings.iter().map(area).collect();
-    MappedFile { path, areas, after_warm: judged::after_warm(&mappings, &sizes()) }
+    let can_be_huge = !is_disabled && cache.base_pages_alone.is_none();
+    let after_warm = judged::after_warm(if can_be_huge { &mappings } else { &[] }, &sizes());
+    MappedFile { path, areas, after_warm }
 }
 
 /// Why a process cannot be looked at.

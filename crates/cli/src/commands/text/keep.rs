@@ -10,7 +10,9 @@ use pagewise_kernel::{clock, limits};
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::plan::{FileKind, HugeFile};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_remedy::{unit, warmth};
+use pagewise_remedy::unit;
+use pagewise_remedy::warmth::{self, Warmed};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -19,15 +21,74 @@ use std::time::Duration;
 /// How often the end is looked for.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// Rounds after which what fell short is tried again, at most.
+const LONGEST_PAUSE: u32 = 63;
+
 /// One file that is kept.
 struct Kept {
     file: HugeFile,
-    /// Holds what the cache has of it.
-    keeper: Option<Keeper>,
-    /// On huge pages since it was last filled; absent where that was refused.
-    huge: Option<Bytes>,
+    /// The one that was filled: another may take its name.
+    identity: Option<(u64, u64)>,
+    held: Option<Held>,
+    pause: Pause,
     /// What was last told of it.
     told: Option<String>,
+}
+
+/// What the cache has of a file, held.
+struct Held {
+    _keeper: Keeper,
+    /// On huge pages since it was filled.
+    huge: Bytes,
+    /// It was filled as was asked, and all that the cache has of it is held.
+    is_whole: bool,
+}
+
+impl Held {
+    /// Holds what is on huge pages.
+    fn of(file: &HugeFile, done: &Warmed) -> Option<Self> {
+        if done.huge_bytes == Bytes(0) {
+            return None;
+        }
+        let room = limits::experiment_memory().map_or(Bytes(0), |limit| limit.bytes);
+        let mut keeper = Keeper::new(room);
+        let is_whole = keeper.hold(Path::new(&file.path)) && done.took_hold();
+        Some(Self { _keeper: keeper, huge: done.huge_bytes, is_whole })
+    }
+}
+
+/// Device and inode.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// When what fell short is tried again: to fill it reads the whole file, so less and less often.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pause {
+    /// Rounds that are left; none where nothing is lacking.
+    left: Option<u32>,
+    last: u32,
+}
+
+impl Pause {
+    fn after(&self, outcome: &CacheOutcome) -> Self {
+        match outcome {
+            CacheOutcome::Done | CacheOutcome::Already => Self::default(),
+            // Refused is what nothing was done for.
+            CacheOutcome::Refused { .. } => Self { left: Some(0), last: 0 },
+            CacheOutcome::Short { .. } | CacheOutcome::Worse { .. } => {
+                let last = (self.last * 2 + 1).min(LONGEST_PAUSE);
+                Self { left: Some(last), last }
+            }
+        }
+    }
+
+    /// A round has passed; whether it is time.
+    fn is_over(&mut self) -> bool {
+        let is_over = self.left == Some(0);
+        self.left = self.left.map(|rounds| rounds.saturating_sub(1));
+        is_over
+    }
 }
 
 impl Kept {
@@ -38,31 +99,34 @@ impl Kept {
             Failure::usage(format!("{} cannot stand in a list of files", path.display()))
                 .with_help("no comma, no colon and UTF-8 alone in its path")
         })?;
-        Ok(Self { file, keeper: None, huge: None, told: None })
+        Ok(Self { file, identity: None, held: None, pause: Pause::default(), told: None })
     }
 
     /// Brings the file on huge pages where it is not, and holds it there. Told is what was done, and what
     /// has changed.
     fn look(&mut self) {
-        if self.huge.is_some_and(|huge| warmth::huge_now(&self.file) >= huge) {
+        let now = identity(Path::new(&self.file.path));
+        let is_as_held = match &self.held {
+            Some(held) => warmth::huge_now(&self.file) >= held.huge,
+            None => self.pause.left.is_some(),
+        };
+        if now == self.identity && is_as_held && !self.pause.is_over() {
             return;
         }
-        // What is mapped cannot be dropped, and a file that was replaced is another.
-        self.keeper = None;
+        // What is mapped cannot be dropped.
+        (self.held, self.identity) = (None, now);
         let done = warmth::warm(&self.file, record);
-        let is_refused = matches!(done.outcome, CacheOutcome::Refused { .. });
-        self.huge = (!is_refused).then_some(done.huge_bytes);
-        if done.took_hold() {
-            let room = limits::experiment_memory().map_or(Bytes(0), |limit| limit.bytes);
-            let mut keeper = Keeper::new(room);
-            keeper.hold(Path::new(&self.file.path));
-            self.keeper = Some(keeper);
-        }
+        self.pause = self.pause.after(&done.outcome);
+        self.held = Held::of(&self.file, &done);
         let told = Some(done.told());
         if done.took_ns.is_some() || self.told != told {
             terminal::remark(&format!("{}: {}", self.file.path, done.told()));
             self.told = told;
         }
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.is_whole)
     }
 }
 
@@ -84,7 +148,7 @@ pub(super) fn run(args: &Keep) -> Result<ExitCode, Failure> {
         }
         std::thread::sleep(WAIT);
     }
-    let are_held = all.iter().all(|kept| kept.keeper.is_some());
+    let are_held = all.iter().all(Kept::is_held);
     Ok(ExitCode::from(if are_held { 0 } else { UNFIT }))
 }
 
@@ -95,4 +159,26 @@ fn print_unit(all: &[Kept]) -> Result<ExitCode, Failure> {
     })?;
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_falls_short_is_tried_less_and_less_often() {
+        let short = CacheOutcome::Short { why: String::new() };
+        let mut pause = Pause::default();
+        let mut rounds = Vec::new();
+        for _ in 0..8 {
+            pause = pause.after(&short);
+            rounds.push((0..).take_while(|_| !pause.is_over()).count());
+        }
+        assert_eq!(rounds, [1, 3, 7, 15, 31, 63, 63, 63]);
+        let refused = CacheOutcome::Refused { why: String::new(), help: String::new() };
+        assert!(pause.after(&refused).is_over());
+        let mut done = pause.after(&CacheOutcome::Done);
+        assert!(done == Pause::default() && !done.is_over());
+        assert!(pause.after(&short).last == LONGEST_PAUSE);
+    }
 }

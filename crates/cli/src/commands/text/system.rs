@@ -56,6 +56,11 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
         return Err(Failure::usage("this kernel has one setting for all programs")
             .with_help("name no file and no process"));
     }
+    let threshold = args.pad_threshold.map(|bytes| bytes.0);
+    let asked = [(Setting::Mode, args.mode), (Setting::PadThreshold, threshold)];
+    let asked = || asked.iter().filter_map(|(setting, value)| Some((*setting, (*value)?)));
+    // All of them, before one is changed.
+    asked().try_for_each(|(setting, value)| hugetext::check(setting, value)).map_err(unset)?;
     let lock = lock()?;
     let settings = Settings::own().map_err(unset)?;
     if args.undo {
@@ -64,15 +69,19 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
             system.notes.push("nothing was changed here since the boot".to_owned());
         }
     }
-    let threshold = args.pad_threshold.map(|bytes| bytes.0);
-    let asked = [(Setting::Mode, args.mode), (Setting::PadThreshold, threshold)];
-    for (setting, value) in asked {
-        if let Some(value) = value {
-            system.changes.push(settings.set(&lock, setting, value).map_err(unset)?);
+    let mut done = DONE;
+    for (setting, value) in asked() {
+        match settings.set(&lock, setting, value) {
+            Ok(change) => system.changes.push(change),
+            // What was changed before it is told.
+            Err(error) => {
+                done.failed = Some(unset(error));
+                break;
+            }
         }
     }
     system.hugetext = settings.now();
-    Ok(DONE)
+    Ok(done)
 }
 
 /// Why a setting is not as it was asked for.

@@ -9,22 +9,19 @@ use pagewise_kernel::clock;
 use pagewise_model::cache::{CacheOutcome, CacheVerb, CachedFile as Told};
 use pagewise_remedy::record::Record;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Drops files from the page cache that were brought on huge pages: those named, or all that are recorded.
 pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let record = Record::own();
-    let mut gone = BTreeSet::new();
-    let files = if args.all {
+    let Named { files, mut gone, closed } = if args.all {
         let record = record.as_ref().map_err(|why| unrecorded(why.clone()))?;
-        let paths = record.files().map_err(unrecorded)?;
-        let (there, missing) = paths.into_iter().partition::<Vec<PathBuf>, _>(|p| p.is_file());
-        gone.extend(missing);
-        cache::open_all(&there)?
+        Named::of(record.files().map_err(unrecorded)?)
     } else {
-        cache::open_all(&args.files)?
+        Named { files: cache::open_all(&args.files)?, ..Named::default() }
     };
     cache::cannot_be_undone(CacheVerb::Evict).into_iter().for_each(terminal::complain);
     let drop = |file: CachedFile| {
@@ -40,7 +37,48 @@ pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
     if let Ok(record) = record {
         record.forget(&gone).map_err(unrecorded)?;
     }
-    failed.map_or(Ok(exit), Err)
+    failed.or(closed).map_or(Ok(exit), Err)
+}
+
+/// The files that a record names.
+#[derive(Default)]
+struct Named {
+    files: Vec<CachedFile>,
+    /// Names behind which nothing is to be dropped any more.
+    gone: BTreeSet<PathBuf>,
+    /// Why others could not be opened: those stay recorded.
+    closed: Option<Failure>,
+}
+
+impl Named {
+    fn of(paths: BTreeSet<PathBuf>) -> Self {
+        let mut named = Self::default();
+        let mut closed = Vec::new();
+        for path in paths {
+            match CachedFile::open(&path) {
+                Ok(file) => named.files.push(file),
+                Err(_) if is_nothing(&path) => {
+                    named.gone.insert(path);
+                }
+                Err(error) => closed.push(error),
+            }
+        }
+        named.closed = closed.first().map(|first| {
+            let more = closed.len() - 1;
+            let others = if more == 0 { String::new() } else { format!(", and {more} more") };
+            Failure::usage(format!("{first}{others}: not dropped"))
+                .with_help("they stay recorded: again, as an account that may read them")
+        });
+        named
+    }
+}
+
+/// Whether no file with content has this name any more.
+fn is_nothing(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(found) => !found.is_file() || found.len() == 0,
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
 }
 
 fn is_dropped(told: &Told) -> bool {
