@@ -22,8 +22,9 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How often dropping is tried: reclaim, compaction and an exit that is not over take pages in hand for
-/// a moment (`folio_try_get`), and a page in hand is not dropped (mm/truncate.c, `mapping_evict_folio`).
-const DROPS: usize = 5;
+/// a moment (`folio_try_get`), and a page in hand, or one that is being read, is not dropped (mm/truncate.c,
+/// `mapping_evict_folio`).
+const DROPS: usize = 8;
 
 /// How long pages may be in hand before the next try.
 const IN_HAND: Duration = Duration::from_millis(10);

@@ -16,7 +16,7 @@ pub enum HugeAdvice {
     None,
     /// Huge pages, please (`MADV_HUGEPAGE`).
     Wanted,
-    /// None (`MADV_NOHUGEPAGE`).
+    /// None (`MADV_NOHUGEPAGE`, and since Linux 6.7 `MAP_STACK`, which thread stacks have).
     Refused,
 }
 

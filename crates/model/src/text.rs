@@ -118,7 +118,7 @@ pub enum Standing {
     NotOffered,
     /// The machine gives them to memory of no file that asks (`enabled` is `madvise`), and this has not.
     NotAsked,
-    /// The program has asked for none (`MADV_NOHUGEPAGE`).
+    /// The program has asked for none (`MADV_NOHUGEPAGE`, and since Linux 6.7 `MAP_STACK`).
     Refused,
     /// No page is left in the reserved pool that the mapping is served from.
     PoolEmpty,

@@ -71,7 +71,7 @@ impl Subject {
     /// # Errors
     /// When the file cannot be looked at any more, or takes no advice.
     pub fn evict(self) -> Result<cache::CachedFile, SysError> {
-        if self.before.cached_bytes == Fact::Known(Bytes(0)) {
+        if is_gone(&self.before) {
             return Ok(self.told(Told::of(CacheOutcome::Already)));
         }
         if let Some(refused) = self.may_be_dropped() {
@@ -278,12 +278,15 @@ const fn unwritten(counts: &CacheCounts) -> Bytes {
     Bytes(counts.dirty_bytes.0.saturating_add(counts.writeback_bytes.0))
 }
 
-/// Whether nothing is cached, as far as it can be asked.
+/// Whether nothing is cached, as far as it can be asked. What is still being read, by a process that was killed for
+/// example, can neither be dropped nor found by `mincore`: it is there a moment later, and `cachestat` counts it.
 fn is_gone(state: &CacheState) -> bool {
-    match state.cached_bytes {
-        Fact::Known(cached) => cached == Bytes(0),
-        Fact::Missing(_) => state.slots.0.iter().all(|slot| *slot == Slot::Absent),
-    }
+    let is_counted = state.counts.known().is_some_and(|counts| counts.cached_bytes > Bytes(0));
+    let is_there = match state.cached_bytes {
+        Fact::Known(cached) => cached > Bytes(0),
+        Fact::Missing(_) => state.slots.0.iter().any(|slot| *slot != Slot::Absent),
+    };
+    !is_counted && !is_there
 }
 
 /// How long the kernel leaves written pages in memory at most; none where it may be for ever.
@@ -418,7 +421,11 @@ mod tests {
         state.counts = Fact::Known(counts);
         assert!(why_pages_stay(&state, &holders).contains("not on disk"));
         state.cached_bytes = Fact::Known(Bytes(0));
+        state.slots = cache::SlotMap(vec![Slot::Absent]);
         assert!(is_gone(&state));
+        let counts = CacheCounts { cached_bytes: Bytes(1), ..Default::default() };
+        state.counts = Fact::Known(counts);
+        assert!(!is_gone(&state), "it is being read");
     }
 
     #[test]

@@ -163,7 +163,7 @@ pub(crate) fn reason(standing: &Standing, slots: u64) -> String {
         Standing::Disabled => "switched off for the process".to_owned(),
         Standing::NotOffered => "switched off for such memory (never)".to_owned(),
         Standing::NotAsked => "not asked for (madvise)".to_owned(),
-        Standing::Refused => "refused by the program (MADV_NOHUGEPAGE)".to_owned(),
+        Standing::Refused => "kept small by MADV_NOHUGEPAGE or MAP_STACK".to_owned(),
         Standing::PoolEmpty => "no page is left in the pool".to_owned(),
         Standing::FileSystem { name } => format!("{name} has base pages alone"),
         Standing::NotKnown { why } => format!("not known: {why}"),

@@ -8,6 +8,9 @@ use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Effect, Verdict, Word};
 
+/// How a warning begins that says why a session ended before it had an outcome.
+pub const ENDED_EARLY: &str = "the session ended early: ";
+
 /// How a session ended, without its figures.
 #[must_use]
 pub fn outcome_line(outcome: &Outcome) -> String {
@@ -111,8 +114,14 @@ fn tune_headline(run: &Run) -> String {
         Some(Outcome::AdviceOnly) => advice(run),
         Some(Outcome::Interrupted) => interrupted(run),
         Some(outcome) => outcome_line(outcome),
-        None => "unfinished: no outcome was recorded".to_owned(),
+        None => unfinished(run),
     }
+}
+
+/// Why a session has no outcome, as it was told.
+fn unfinished(run: &Run) -> String {
+    let told = run.warnings.iter().rev().find_map(|text| text.strip_prefix(ENDED_EARLY));
+    format!("unfinished: {}", told.unwrap_or("no outcome was recorded"))
 }
 
 fn verdict_sentence(verdict: &Verdict, word: &str) -> String {

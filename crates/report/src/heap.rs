@@ -21,7 +21,7 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) ->
     if there == Bytes(0) {
         return String::new();
     }
-    page.single("heap, stacks and other memory of no file", 0, Tone::Strong);
+    page.single("private memory of no file: heap, stacks, arenas", 0, Tone::Strong);
     let huge = sum(areas, HeapArea::huge);
     page.para(&format!("{} of what is there on huge pages", of(huge, there)), 2, Tone::Plain);
     let is_large =
@@ -34,6 +34,9 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) ->
         others(&mut page, rest, "more");
     }
     others(&mut page, &small, "smaller than a huge page");
+    let rows = "a row is all of a mapping that stands alike, whole slots, from the first one; --json has \
+                each. Shared memory is not shown";
+    page.para(rows, 2, Tone::Faint);
     page.finish()
 }
 
@@ -57,8 +60,8 @@ fn others(page: &mut Page<'_>, areas: &[&HeapArea], what: &str) {
 fn rows(areas: &[&HeapArea], usual: PageSize, style: &Style) -> String {
     let columns = [
         ("", Align::Name),
-        ("address", Align::Right),
-        ("size", Align::Decimal),
+        ("from", Align::Right),
+        ("slots", Align::Decimal),
         ("on a huge page, or why not", Align::Left),
     ];
     let mut table = Table::new(&columns);

@@ -66,7 +66,7 @@ pub use diagnosis::diagnosis_section;
 pub use doctor::doctor_section;
 pub use experiment::design_section;
 pub use fold::link_script;
-pub use headline::{headline, outcome_line};
+pub use headline::{ENDED_EARLY, headline, outcome_line};
 pub use history::{RunHead, history_table};
 pub use look::{look_section, machine_line};
 pub use markdown::markdown;

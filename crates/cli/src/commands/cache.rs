@@ -13,6 +13,7 @@ use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::recache::Subject;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Once;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ pub(super) fn run(args: &Cache) -> Result<ExitCode, Failure> {
 fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let files = open_all(&what.files)?;
-    if let Some(warning) = cannot_be_undone(verb) {
-        terminal::complain(warning);
+    if verb == CacheVerb::Evict && !files.is_empty() {
+        terminal::complain(EVICTED);
     }
     let change = |file| one(verb, file).map_err(|error| failure(&error));
     let (files, failed) = until_failure(files, change);
@@ -61,7 +62,7 @@ pub(super) fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile
     match verb {
         CacheVerb::Show | CacheVerb::Lock => Ok(subject.shown()),
         CacheVerb::Evict => subject.evict(),
-        CacheVerb::Huge => subject.make_huge(|_| ()),
+        CacheVerb::Huge => subject.make_huge(|_| warn_of_refilling()),
     }
 }
 
@@ -80,15 +81,17 @@ pub(super) fn until_failure<T, U>(
     (done, None)
 }
 
-/// What has to be known before it is done.
-pub(super) const fn cannot_be_undone(verb: CacheVerb) -> Option<&'static str> {
-    match verb {
-        CacheVerb::Show | CacheVerb::Lock => None,
-        CacheVerb::Evict => Some("what is dropped comes back only by being read again"),
-        CacheVerb::Huge => Some(
+/// What has to be known before files are dropped.
+pub(super) const EVICTED: &str = "what is dropped comes back only by being read again";
+
+/// What has to be known before files are filled anew: told once, when the first is about to be.
+pub(super) fn warn_of_refilling() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        terminal::complain(
             "the files are dropped from the cache and read anew; the folios of before are gone",
-        ),
-    }
+        );
+    });
 }
 
 /// Opens all of them, so that nothing is done where one cannot be.

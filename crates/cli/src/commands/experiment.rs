@@ -227,7 +227,7 @@ pub(super) fn conclude(
         // The outcome says it.
         Some(Stop::Interrupted) | None => None,
         Some(stop) => {
-            run.warnings.push(format!("the session ended early: {stop}"));
+            run.warnings.push(format!("{}{stop}", pagewise_report::ENDED_EARLY));
             Some(failure(&stop))
         }
     };

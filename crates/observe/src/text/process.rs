@@ -63,8 +63,7 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
     let began = stat::read(pid)?;
     let mappings = maps::read(pid)?;
     if mappings.is_empty() {
-        let why = Error::other("it has no memory of its own: a kernel thread, or ended");
-        return Err(SysError::new("read", format!("/proc/{pid}/maps"), why));
+        return Err(no_memory(pid, "maps"));
     }
     let pagemap = Pagemap::open(pid)?;
     let (generated, mappings): (Vec<Mapping>, Vec<Mapping>) =
@@ -81,6 +80,11 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
     let is_disabled = status::read(pid)?.thp_enabled == Some(false) && thp::enabled().is_ok();
     let (name, start_ticks) = (began.comm, began.start_ticks);
     Ok(ProcessSeen { name, is_disabled, start_ticks, files, generated })
+}
+
+fn no_memory(pid: i32, file: &str) -> SysError {
+    let why = Error::other("it has no memory of its own: a kernel thread, or ended");
+    SysError::new("read", format!("/proc/{pid}/{file}"), why)
 }
 
 /// Whether a process is the one that was started then: a number that was given to another meanwhile is nobody's.
@@ -199,7 +203,13 @@ pub fn count_text(pid: Option<i32>) -> Result<TextStatus, SysError> {
     let totals = meminfo::read()?.huge;
     let mut status = TextStatus { pid, counts: Vec::new(), hidden_processes: 0, totals };
     match pid {
-        Some(pid) => status.counts = files_of(pid, &smaps::read(pid)?),
+        Some(pid) => {
+            let entries = smaps::read(pid)?;
+            if entries.is_empty() {
+                return Err(no_memory(pid, "smaps"));
+            }
+            status.counts = files_of(pid, &entries);
+        }
         None => {
             for pid in tree::all()? {
                 match smaps::read(pid) {

@@ -61,7 +61,9 @@ fn explained(file: FileSeen, is_disabled: bool) -> MappedFile {
     let FileSeen { path, mappings, cache } = file;
     let area = |seen| judged::explain_mapping(seen, &cache, is_disabled, &sizes());
     let areas = mappings.iter().map(area).collect();
-    let can_be_huge = !is_disabled && cache.base_pages_alone.is_none();
+    // A process that has switched huge pages off has mostly done so after its text was mapped: a new one
+    // has that all the same.
+    let can_be_huge = cache.base_pages_alone.is_none();
     let after_warm = judged::after_warm(if can_be_huge { &mappings } else { &[] }, &sizes());
     MappedFile { path, areas, after_warm }
 }

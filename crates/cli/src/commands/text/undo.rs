@@ -23,7 +23,9 @@ pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
     } else {
         Named { files: cache::open_all(&args.files)?, ..Named::default() }
     };
-    cache::cannot_be_undone(CacheVerb::Evict).into_iter().for_each(terminal::complain);
+    if !files.is_empty() {
+        terminal::complain(cache::EVICTED);
+    }
     let drop = |file: CachedFile| {
         let path = std::path::absolute(file.path()).unwrap_or_default();
         let done = cache::one(CacheVerb::Evict, file).map_err(|error| failure(&error))?;

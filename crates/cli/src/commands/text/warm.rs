@@ -1,13 +1,11 @@
 //! `pagewise text warm`
 
-use super::super::cache::{cannot_be_undone, failure, until_failure, worst_of};
+use super::super::cache::{failure, until_failure, warn_of_refilling, worst_of};
 use super::file::{Opened, Placed, open};
 use super::{record, tell};
 use crate::args::Warm;
 use crate::failure::Failure;
-use crate::terminal;
 use pagewise_kernel::{clock, page_size};
-use pagewise_model::cache::CacheVerb;
 use pagewise_model::text::{TextFile, TextReport};
 use pagewise_observe::text::of_programs;
 use pagewise_remedy::recache::Subject;
@@ -59,9 +57,6 @@ pub(super) fn warm_all(
             opened.push(open(&path)?);
         }
     }
-    if how == How::Anew {
-        cannot_be_undone(CacheVerb::Huge).into_iter().for_each(terminal::complain);
-    }
     let (files, failed) = until_failure(opened, |file| warm(file, how));
     // Libraries that are too small, or in use by others, are told and no failure of what was asked.
     let code = worst_of(files.iter().take(paths.len()).map(|file| &file.cache));
@@ -71,7 +66,10 @@ pub(super) fn warm_all(
 fn warm(opened: Opened, how: How) -> Result<TextFile, Failure> {
     let (placed, file) = Placed::of(opened)?;
     let cache = Subject::look(file).and_then(|subject| match how {
-        How::Anew => subject.make_huge(record),
+        How::Anew => subject.make_huge(|path| {
+            warn_of_refilling();
+            record(path);
+        }),
         How::Collapsed => subject.collapse(record),
     });
     Ok(placed.explain(cache.map_err(|error| failure(&error))?))
