@@ -3,10 +3,16 @@
 //! Linear from 0 as long as the smallest value can still be seen beside the largest; beyond
 //! [`SEEN_BESIDE`] logarithmic, and then bars would start nowhere, so points are drawn.
 
+use std::ops::RangeInclusive;
+
 /// Ratio of largest to smallest up to which both are read from one linear axis.
 const SEEN_BESIDE: f64 = 12.0;
 /// Labelled values aimed at on a linear axis.
 const TICKS: f64 = 6.0;
+
+/// What can be measured lies well within these: beyond them powers of ten are no numbers any more, and nothing
+/// ends.
+const READABLE: RangeInclusive<f64> = 1e-99..=1e99;
 
 /// A range of values along a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,9 +24,9 @@ pub(super) enum Axis {
 }
 
 impl Axis {
-    /// The axis that suits `values`; those that are not above 0 do not count.
+    /// The axis that suits `values`; those that are not above 0 do not count, nor what nobody measures.
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
-        let values = values.filter(|v| v.is_finite() && *v > 0.0);
+        let values = values.filter(|v| READABLE.contains(v));
         let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
         if most <= 0.0 {
             return Self::Linear { most: 1.0, step: 0.2 };
@@ -125,6 +131,17 @@ mod tests {
             assert!(axis.ticks().len() > 1);
             assert!((0.0..=1.0).contains(&axis.place(f64::INFINITY)));
         }
+    }
+
+    #[test]
+    fn what_nobody_measures_has_no_place_on_an_axis() {
+        for odd in [5e-324, 1e-310, 1.7e308, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY] {
+            let axis = Axis::of([1.1, 60.0, odd].into_iter());
+            assert_eq!(axis, Axis::Log { least: 1.0, most: 100.0 }, "{odd}");
+            assert!((0.0..=1.0).contains(&axis.place(odd)));
+        }
+        let widest = Axis::of([1e-99, 1e99].into_iter());
+        assert!(widest.ticks().len() < 300, "{}", widest.ticks().len());
     }
 
     #[test]
