@@ -36,6 +36,14 @@ fn keeper(place: &Place, program: &Path) -> (Child, String) {
     (child, line)
 }
 
+/// Another file with the same content, in small folios, that can take the program's name.
+fn another(place: &Place, program: &Path) -> PathBuf {
+    let new = place.path().join("new");
+    small(&new, &std::fs::read(program).unwrap());
+    std::fs::set_permissions(&new, std::fs::metadata(program).unwrap().permissions()).unwrap();
+    new
+}
+
 #[test]
 fn what_is_kept_is_on_huge_pages_and_a_killed_keeper_leaves_it_to_be_dropped() {
     let place = Place::new();
@@ -70,9 +78,7 @@ fn a_file_that_is_replaced_is_brought_there_again() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert!(first.contains("read back"), "{first}");
-    let new = place.path().join("new");
-    small(&new, &std::fs::read(&program).unwrap());
-    std::fs::set_permissions(&new, std::fs::metadata(&program).unwrap().permissions()).unwrap();
+    let new = another(&place, &program);
     std::fs::rename(&new, &program).unwrap();
     // Without a second line the keeper ends by itself, and there is none.
     let second = lines.next().map(Result::unwrap).unwrap_or_default();
@@ -119,9 +125,7 @@ fn a_file_that_is_replaced_by_one_on_huge_pages_is_held_no_more() {
     let mut child = place.pagewise(&words).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().contains("read back"));
-    let new = place.path().join("new");
-    small(&new, &std::fs::read(&program).unwrap());
-    std::fs::set_permissions(&new, std::fs::metadata(&program).unwrap().permissions()).unwrap();
+    let new = another(&place, &program);
     assert_eq!(warmed(&place, &new).1, Some(0));
     std::fs::rename(&new, &program).unwrap();
     let maps = format!("/proc/{}/maps", child.id());

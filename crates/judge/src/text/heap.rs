@@ -22,25 +22,24 @@ pub fn explain_heap(
         stretches: Vec::new(),
     };
     let size = slot.bytes();
-    let first = seen.start.checked_next_multiple_of(size).unwrap_or(seen.end).min(seen.end);
-    let last = (seen.end / size * size).max(first);
+    let whole = slot.whole_within(seen.start..seen.end).unwrap_or(seen.end..seen.end);
     let edge = match seen.end - seen.start < size {
         true => Standing::TooSmall,
         false => Standing::Boundary,
     };
-    push(&mut area, seen.start..first, &edge);
+    push(&mut area, seen.start..whole.start, &edge);
     let small = on_small_pages(seen.advice, is_disabled, setting);
     let absent = match seen.pool {
         Some(pool) if pool.is_empty => Standing::PoolEmpty,
         _ => Standing::NotTouched,
     };
-    let mut at = first;
+    let mut at = whole.start;
     let mut ranges = seen.populated.as_slice();
-    while at < last {
+    while at < whole.end {
         let done = ranges.partition_point(|range| range.end.0 <= at);
         ranges = &ranges[done..];
         let (to, standing) = match ranges.first() {
-            None => (last, &absent),
+            None => (whole.end, &absent),
             Some(next) if next.start.0 >= at + size => (next.start.0 / size * size, &absent),
             Some(next) if next.is_huge && next.start.0 <= at && next.end.0 >= at + size => {
                 (next.end.0 / size * size, if next.is_zero { &absent } else { &Standing::Huge })
@@ -50,10 +49,10 @@ pub fn explain_heap(
                 (at + size, if inside.all(|range| range.is_zero) { &absent } else { &small })
             }
         };
-        push(&mut area, at..to.min(last), standing);
+        push(&mut area, at..to.min(whole.end), standing);
         at = to;
     }
-    push(&mut area, last..seen.end, &edge);
+    push(&mut area, whole.end..seen.end, &edge);
     area
 }
 
