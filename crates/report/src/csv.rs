@@ -69,7 +69,83 @@ fn push(out: &mut String, lead: [&str; 5], u: &Usage, point: Option<&Point>) {
     out.push('\n');
 }
 
+/// A cell of text that others may have written. A spreadsheet takes one that begins with one of
+/// [`FORMULA`] for a formula, and runs it: an apostrophe in front makes it text. Some take a `;` for the end
+/// of a cell, even in quotes that began before, so what follows one is treated alike. A number stays as it is.
 pub(crate) fn field(text: &str) -> String {
     let text = escape(text);
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    let safe = text.split(';').map(guarded).collect::<Vec<_>>().join(";");
+    let is_quoted = safe != text || text.contains([',', '"', ';']);
+    if is_quoted { format!("\"{}\"", safe.replace('"', "\"\"")) } else { safe }
+}
+
+/// How formulas begin; the last four in some settings of East Asian languages.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+fn guarded(cell: &str) -> String {
+    // What a spreadsheet may leave out in front.
+    let shown = cell.trim_start_matches(|c: char| c.is_whitespace() || c == '"');
+    let is_formula = shown.starts_with(FORMULA) && !is_number(cell);
+    if is_formula { format!("'{cell}") } else { cell.to_owned() }
+}
+
+/// A number as it is written here; not `-inf`, which is one too, and a name to a spreadsheet.
+fn is_number(cell: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    cell.chars().all(is_part) && cell.parse::<f64>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for (text, cell) in [
+            ("=1+1", "\"'=1+1\""),
+            ("=cmd|' /C calc'!A0", "\"'=cmd|' /C calc'!A0\""),
+            ("@SUM(A1)", "\"'@SUM(A1)\""),
+            ("+1-1", "\"'+1-1\""),
+            ("-1+cmd|x", "\"'-1+cmd|x\""),
+            ("--option", "\"'--option\""),
+            ("-inf", "\"'-inf\""),
+            ("  =1", "\"'  =1\""),
+            ("\"=1", "\"'\"\"=1\""),
+            ("a;=1;b", "\"a;'=1;b\""),
+            ("=HYPERLINK(\"x\",\"y\")", "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\""),
+            ("\u{ff1d}1", "\"'\u{ff1d}1\""),
+        ] {
+            assert_eq!(field(text), cell, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_spreadsheet_drops_is_escaped() {
+        for text in ["\t=1", "\r=1", "\n=1", "\u{feff}=1", "\0=1"] {
+            let cell = field(text);
+            assert!(cell.starts_with('\\') && !cell.contains(['\t', '\r', '\n']), "{cell}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_plain_text_stay_as_they_are() {
+        for text in [
+            "",
+            "-3.1",
+            "+7",
+            "-1e-9",
+            "1.5",
+            "-",
+            "plain",
+            "pipe-grow=1M",
+            "a b",
+            "a=b",
+            "x-y",
+            "plain'",
+        ] {
+            let is_dash = text == "-";
+            assert_eq!(field(text) == text, !is_dash, "{text}");
+        }
+        assert_eq!(field("a,b"), "\"a,b\"");
+    }
 }

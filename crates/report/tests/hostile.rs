@@ -57,6 +57,25 @@ fn nothing_raw_in_any_report() {
 }
 
 #[test]
+fn no_cell_of_a_table_for_spreadsheets_is_a_formula() {
+    for text in ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", " =1", "a;=1", "\"=1"] {
+        let mut run = proven();
+        let experiment = run.experiment.as_mut().unwrap();
+        for block in &mut experiment.blocks {
+            block.dropped = Some(text.into());
+            block.points.iter_mut().for_each(|point| point.arm = text.into());
+        }
+        let table = pagewise_report::csv(&run);
+        assert!(table.lines().count() > 2, "{table}");
+        let begins = table.split([',', ';', '\n']).map(|cell| cell.trim_start_matches([' ', '"']));
+        for cell in begins {
+            let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+            assert!(!is_formula, "{text:?}: {cell:?}");
+        }
+    }
+}
+
+#[test]
 fn colour_changes_nothing_but_colour() {
     for run in [proven(), doctor(), hostile_run()] {
         let plain = render(&run, &Style { colour: false, ..Style::default() });
