@@ -209,3 +209,32 @@ fn a_refused_namespace_is_an_error_with_the_next_step() {
     assert_eq!((done.status.code(), done.stdout.is_empty()), (Some(125), true), "{told}");
     assert!(told.contains("`unshare` on a mount namespace") && told.contains("help: "), "{told}");
 }
+
+#[test]
+fn a_copy_cannot_be_written_by_what_sees_it() {
+    const TEST: &str = "a_copy_cannot_be_written_by_what_sees_it";
+    for user in users() {
+        let Some((place, program)) = with_program(TEST) else { return };
+        let list = format!("text-huge={}", program.display());
+        // Not even one that nothing runs from: ETXTBSY would say nothing.
+        let script = "import os,sys\n\
+                      for call in [lambda p: os.open(p, os.O_WRONLY), lambda p: os.chmod(p, 0o777), \
+                      lambda p: os.truncate(p, 0), lambda p: os.utime(p)]:\n\
+                      \ttry: call(sys.argv[1]); print('done')\n\
+                      \texcept OSError as e: print(os.strerror(e.errno))";
+        let mut command = fold(place.path(), user, &list);
+        command.args(["python3", "-c", script]).arg(&program);
+        let done = command.output().unwrap();
+        let told = said(&done.stderr);
+        if is_refused(&told) {
+            println!("SKIP {TEST}: {told}");
+            continue;
+        }
+        assert_eq!(said(&done.stdout), "Read-only file system\n".repeat(4), "{told}");
+        let mut command = fold(place.path(), user, "text-huge");
+        command.arg(&program);
+        let Some(child) = waiting(command, TEST) else { continue };
+        let (told, is_as_built) = ended(child);
+        assert!(is_as_built, "{told}");
+    }
+}
