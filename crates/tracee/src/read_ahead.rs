@@ -12,7 +12,8 @@
 //! and probing take some 2 us for 128 KiB that are there.
 //!
 //! A file that is not what was recorded is left out: it has to have its length, and its time of last
-//! writing or its build identifier. Not seen: what the program reads by system calls. At most
+//! writing or its build identifier. What is loaded is a regular file of at most 64 MiB that names at most
+//! 10,000 files, so that one that grew, or a device, costs neither memory nor time. Not seen: what the program reads by system calls. At most
 //! half of the memory that is available is taken.
 
 use crate::launch_error::LaunchError;
@@ -23,6 +24,7 @@ use pagewise_model::Bytes;
 use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
+use std::io::Read;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -31,6 +33,11 @@ use std::path::Path;
 const PIECE: Bytes = Bytes::kib(128);
 /// How far apart a piece is probed.
 const PROBE: Bytes = Bytes::kib(64);
+
+/// Of a larger file no program's start was recorded.
+const LARGEST: Bytes = Bytes::mib(64);
+/// So many files are open at once where a set names them.
+const MOST_FILES: usize = 10_000;
 
 /// What is to be read before a start.
 #[derive(Debug)]
@@ -54,11 +61,21 @@ pub struct Done {
 /// A sentence that says what is wrong with it.
 pub fn load(path: &Path) -> Result<WorkingSet, String> {
     let shown = path.display();
-    let text =
-        std::fs::read(path).map_err(|e| format!("cannot read working set `{shown}`: {e}"))?;
+    let unreadable = |why: String| format!("cannot read working set `{shown}`: {why}");
+    let (file, _length) = open_regular(path).map_err(|e| unreadable(e.source.to_string()))?;
+    let mut text = Vec::new();
+    let read = file.take(LARGEST.0 + 1).read_to_end(&mut text);
+    read.map_err(|e| unreadable(e.to_string()))?;
+    if text.len() as u64 > LARGEST.0 {
+        return Err(unreadable(format!("it is larger than {LARGEST}, as no working set is")));
+    }
     let set: WorkingSet = serde_json::from_slice(&text).map_err(|e| {
         format!("`{shown}` is no working set that `pagewise faults` has saved: {e}")
     })?;
+    if set.files.len() > MOST_FILES {
+        let files = set.files.len();
+        return Err(unreadable(format!("it names {files} files, more than {MOST_FILES}")));
+    }
     if set.working_set_schema > WORKING_SET_SCHEMA {
         let newer = set.working_set_schema;
         return Err(format!("working set `{shown}` has form {newer}, newer than this pagewise"));
@@ -297,6 +314,12 @@ mod tests {
         assert!(said().contains("cannot read"), "{}", said());
         std::fs::write(&path, b"{}").unwrap();
         assert!(said().contains("is no working set"), "{}", said());
+        let one = made(dir.path()).files[0].clone();
+        let many = WorkingSet { files: vec![one; MOST_FILES + 1], ..made(dir.path()) };
+        std::fs::write(&path, serde_json::to_vec(&many).unwrap()).unwrap();
+        assert!(said().contains("it names 10001 files"), "{}", said());
+        File::create(&path).unwrap().set_len(LARGEST.0 + 1).unwrap();
+        assert!(said().contains("larger than 64.0 MiB"), "{}", said());
         let newer = WorkingSet { working_set_schema: 99, ..made(dir.path()) };
         std::fs::write(&path, serde_json::to_vec(&newer).unwrap()).unwrap();
         assert!(said().contains("newer than this pagewise"), "{}", said());
