@@ -1,12 +1,13 @@
-//! Where runs are kept: one JSON file each, in the state directory of the user.
+//! Where runs are kept: one JSON file each, in the state directory of the user. Each is there whole or not at
+//! all, and what a killed save has left goes with the next one ([`part_file`]).
 
 use crate::failure::Failure;
-use pagewise_kernel::dirs;
+use pagewise_kernel::{SysError, dirs, part_file};
 use pagewise_model::run::Run;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Saved runs beyond this many are removed, oldest first.
@@ -15,10 +16,8 @@ const KEPT: usize = 500;
 /// Runs that may begin in the same millisecond with the same name.
 const MOST_ALIKE: u32 = 1000;
 
-/// What link(2) says where there are no links.
-const EPERM: i32 = rustix::io::Errno::PERM.raw_os_error();
-const ENOTSUP: i32 = rustix::io::Errno::NOTSUP.raw_os_error();
-const ENOSYS: i32 = rustix::io::Errno::NOSYS.raw_os_error();
+/// What renameat2(2) says where a file system cannot rename without replacing.
+const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
 /// Largest file that is read as a saved run: no run comes near it.
 const LARGEST: u64 = 256 << 20;
@@ -55,22 +54,19 @@ fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
     made.map_err(|(_, why)| Failure::usage(why))
 }
 
-/// Makes a file that was not there, whole at once: link(2) refuses a name that is taken. Where the
-/// file system has no links, a rename has to do.
+/// Makes a file that was not there. Where the file system cannot refuse a name that is taken, the name, which
+/// has this process and the time in it, has to do.
 fn create(path: &Path, text: &str) -> std::io::Result<()> {
-    let part = write_part(path, text, None)?;
-    let made = match fs::hard_link(&part, path) {
-        Err(e) if matches!(e.raw_os_error(), Some(EPERM | ENOTSUP | ENOSYS)) => {
-            return fs::rename(&part, path).inspect_err(|_| remove(&part));
-        }
-        made => made,
-    };
-    remove(&part);
-    made
+    let write = |replaces| part_file::write_whole(path, text.as_bytes(), None, replaces);
+    match write(false) {
+        Err(error) if error.errno() == Some(EINVAL) && !path.exists() => write(true),
+        written => written,
+    }
+    .map_err(cause)
 }
 
-fn remove(part: &Path) {
-    let _gone = fs::remove_file(part);
+fn cause(error: SysError) -> Error {
+    error.source
 }
 
 /// Writes a file so that it is there whole or not at all. What is no regular file (a pipe, a
@@ -85,46 +81,22 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
         }
         Ok(there) if there.is_file() => {
             // A link stays one: its target is replaced.
-            fs::canonicalize(path)
-                .and_then(|target| replace(&target, text, Some(there.permissions())))
+            fs::canonicalize(path).and_then(|target| {
+                let permissions = Some(there.permissions());
+                part_file::write_whole(&target, text.as_bytes(), permissions, true).map_err(cause)
+            })
         }
         Ok(_) => OpenOptions::new()
             .write(true)
             .open(path)
             .and_then(|mut file| file.write_all(text.as_bytes())),
-        Err(_) => replace(path, text, None),
+        Err(_) => part_file::write_whole(path, text.as_bytes(), None, true).map_err(cause),
     };
     written.map_err(|e| Failure::usage(format!("cannot save `{}`: {e}", path.display())))
 }
 
 fn is_open_as(there: &fs::Metadata, stream: impl AsFd) -> bool {
     rustix::fs::fstat(stream).is_ok_and(|s| (s.st_dev, s.st_ino) == (there.dev(), there.ino()))
-}
-
-/// Writes beside `path`, for the owner alone, and renames. The new name is never an existing one
-/// and no link is followed: `O_EXCL`, see open(2).
-fn replace(path: &Path, text: &str, mode: Option<fs::Permissions>) -> std::io::Result<()> {
-    let part = write_part(path, text, mode)?;
-    fs::rename(&part, path).inspect_err(|_| remove(&part))
-}
-
-/// The text in a file beside `path`, on the disk.
-fn write_part(path: &Path, text: &str, mode: Option<fs::Permissions>) -> std::io::Result<PathBuf> {
-    let stamp = pagewise_kernel::clock::now().0;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.{}-{stamp}.part", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| mode.map_or(Ok(()), |mode| file.set_permissions(mode)))
-        .and_then(|()| file.sync_all());
-    match written {
-        Ok(()) => Ok(part),
-        Err(error) => {
-            remove(&part);
-            Err(error)
-        }
-    }
 }
 
 fn forget_oldest(directory: &Path) {

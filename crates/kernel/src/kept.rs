@@ -1,13 +1,14 @@
 //! Small files that keep what took time to measure, between one start and the next.
 //!
-//! One file each, readable by its owner alone, replaced as a whole by rename(2). A file that is missing,
+//! One file each, readable by its owner alone, replaced as a whole ([`part_file`](crate::part_file)). A file that is missing,
 //! too old, from the future, too large, owned by another user, open to other writers, or a link is not
 //! read: what was kept can be measured again.
 
 use crate::error::SysError;
+use crate::part_file;
 use rustix::fs::OFlags;
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -56,19 +57,7 @@ pub fn write(path: &Path, text: &[u8]) -> Result<(), SysError> {
     let failed = |call| move |e: std::io::Error| SysError::new(call, path.display().to_string(), e);
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("mkdir"))?;
-    let temporary = path.with_extension(format!("{}.new", std::process::id()));
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(text))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The first error is the one to tell; the temporary file may not even exist.
-        let _gone = fs::remove_file(&temporary);
-    }
-    written.map_err(failed("write"))
+    part_file::write_whole(path, text, None, true)
 }
 
 #[cfg(test)]

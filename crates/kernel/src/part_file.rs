@@ -1,11 +1,13 @@
-//! A file that is there whole under its name or not at all: written under another name in the same
-//! directory, brought to disk, then renamed.
+//! A file that is there whole under its name or not at all: written without a name, brought to disk, then
+//! named.
 //!
-//! The other name begins with `.pagewise-part-` and is never an existing one (`O_EXCL`, open(2)). Its
-//! writer holds a lock on it (flock(2)), which ends with the process however that ends, so a name
-//! without a lock is what a killed one left: [`remove_leftovers`] takes it away. Contents go to disk
-//! before the name (fsync(2)), the name by rename(2), or by renameat2(2) with `RENAME_NOREPLACE` where
-//! nothing may be replaced.
+//! Where the file system can (`O_TMPFILE`, open(2)), the file has no name until it is whole, so a process that
+//! is killed while it writes leaves nothing. Elsewhere it has another name in the same directory, which
+//! begins with `.pagewise-part-` and is never an existing one (`O_EXCL`). So has a file that is to replace
+//! another, for the moment between linkat(2) and rename(2). Its writer holds a lock on it (flock(2)), which
+//! ends with the process however that ends, so a name without a lock is what a killed one left:
+//! [`remove_leftovers`] takes it away. Contents go to disk before the name (fsync(2)). Where nothing may be
+//! replaced, the name is given by linkat(2), or renameat2(2) with `RENAME_NOREPLACE`.
 //!
 //! Not seen: leftovers of other accounts, or that this account may not open. Overhead: seven calls, and
 //! the time that the disk takes.
@@ -13,9 +15,10 @@
 use crate::clock;
 use crate::error::SysError;
 use crate::proc::own_pid;
-use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat};
-use std::fs::File;
-use std::os::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat};
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -28,8 +31,31 @@ const ATTEMPTS: usize = 10;
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
-    part: PathBuf,
+    /// Its name meanwhile, where it has one.
+    part: Option<PathBuf>,
     target: PathBuf,
+}
+
+/// Writes a file of this content, for its owner alone or with these permissions: whole at once, without what
+/// killed processes left beside it.
+///
+/// # Errors
+/// Those of [`PartFile::create`] and [`PartFile::place`], and when the disk takes no more.
+pub fn write_whole(
+    target: &Path,
+    content: &[u8],
+    permissions: Option<Permissions>,
+    replaces: bool,
+) -> Result<(), SysError> {
+    let failed = |call| move |e| SysError::new(call, target.display().to_string(), e);
+    let _names = remove_leftovers(target);
+    let part = PartFile::create(target)?;
+    let mut file = part.file();
+    file.write_all(content).map_err(failed("write"))?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions).map_err(failed("fchmod"))?;
+    }
+    part.place(replaces)
 }
 
 impl PartFile {
@@ -42,20 +68,33 @@ impl PartFile {
         if target.file_name().is_none() {
             return Err(failed(std::io::Error::other("this names no file")));
         }
+        if let Some(made) = Self::nameless(target) {
+            return Ok(made);
+        }
         for _ in 0..ATTEMPTS {
-            if let Some(made) = Self::try_create(target).map_err(failed)? {
+            if let Some(made) = Self::named(target).map_err(failed)? {
                 return Ok(made);
             }
         }
         Err(failed(std::io::Error::other("somebody removes every new file there")))
     }
 
+    /// None where the file system has no such files.
+    fn nameless(target: &Path) -> Option<Self> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(directory(target), flags, Mode::RUSR | Mode::WUSR);
+        let file = File::from(opened.ok()?);
+        // For the moment in which it has another name.
+        flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Self { file, part: None, target: target.to_owned() })
+    }
+
     /// None where somebody took the file for a leftover, between its making and its lock.
-    fn try_create(target: &Path) -> std::io::Result<Option<Self>> {
-        let part = target.with_file_name(format!("{START}{}-{}", own_pid(), clock::now().0));
+    fn named(target: &Path) -> std::io::Result<Option<Self>> {
+        let part = other_name(target);
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(&part)?;
-        let made = Self { file, part, target: target.to_owned() };
+        let made = Self { file, part: Some(part), target: target.to_owned() };
         let is_locked = flock(&made.file, FlockOperation::NonBlockingLockExclusive).is_ok();
         Ok((is_locked && made.file.metadata()?.nlink() > 0).then_some(made))
     }
@@ -71,18 +110,27 @@ impl PartFile {
     /// # Errors
     /// When the disk does not take it, EEXIST where the name is taken, EINVAL where the file system
     /// cannot rename without replacing.
-    pub fn place(self, replaces: bool) -> Result<(), SysError> {
+    pub fn place(mut self, replaces: bool) -> Result<(), SysError> {
         let failed = |call| {
             let subject = self.target.display().to_string();
             move |e: std::io::Error| SysError::new(call, subject, e)
         };
         self.file.sync_all().map_err(failed("fsync"))?;
-        if replaces {
-            std::fs::rename(&self.part, &self.target).map_err(failed("rename"))?;
-        } else {
-            let flags = RenameFlags::NOREPLACE;
-            rustix::fs::renameat_with(CWD, &self.part, CWD, &self.target, flags)
-                .map_err(|e| failed("renameat2")(e.into()))?;
+        if self.part.is_none() && replaces {
+            let name = other_name(&self.target);
+            self.link(&name).map_err(failed("linkat"))?;
+            self.part = Some(name);
+        }
+        match &self.part {
+            None => self.link(&self.target).map_err(failed("linkat"))?,
+            Some(part) if replaces => {
+                std::fs::rename(part, &self.target).map_err(failed("rename"))?;
+            }
+            Some(part) => {
+                let flags = RenameFlags::NOREPLACE;
+                rustix::fs::renameat_with(CWD, part, CWD, &self.target, flags)
+                    .map_err(|e| failed("renameat2")(e.into()))?;
+            }
         }
         // A directory that may be written and not read cannot be opened: its name goes to disk later.
         match File::open(directory(&self.target)) {
@@ -90,13 +138,27 @@ impl PartFile {
             Err(_) => Ok(()),
         }
     }
+
+    /// Gives a file without a name this one.
+    fn link(&self, name: &Path) -> std::io::Result<()> {
+        // By its descriptor alone (AT_EMPTY_PATH) it takes a right that users do not have.
+        let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(rustix::fs::linkat(CWD, open, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
 }
 
 impl Drop for PartFile {
     fn drop(&mut self) {
-        // Gone already where it was placed: the name is never used again.
-        let _gone = std::fs::remove_file(&self.part);
+        if let Some(part) = &self.part {
+            // Gone already where it was placed: the name is never used again.
+            let _gone = std::fs::remove_file(part);
+        }
     }
+}
+
+/// A name beside `target` that nobody else chooses.
+fn other_name(target: &Path) -> PathBuf {
+    target.with_file_name(format!("{START}{}-{}", own_pid(), clock::now().0))
 }
 
 /// Removes what killed processes left in the directory of `target`; their names.
@@ -139,7 +201,6 @@ fn directory(target: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     fn entries(place: &tempfile::TempDir) -> usize {
         place.path().read_dir().unwrap().count()
@@ -151,7 +212,7 @@ mod tests {
         let target = place.path().join("file");
         let part = PartFile::create(&target).unwrap();
         part.file().write_all(b"first").unwrap();
-        assert!(!target.exists() && entries(&place) == 1);
+        assert!(!target.exists());
         part.place(false).unwrap();
         assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (b"first".to_vec(), 1));
     }
@@ -161,11 +222,18 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("file");
         std::fs::write(&target, b"there").unwrap();
-        let error = PartFile::create(&target).unwrap().place(false).unwrap_err();
-        assert_eq!((error.call, error.errno()), ("renameat2", Some(libc::EEXIST)));
+        let named = PartFile::named(&target).unwrap().unwrap();
+        for (part, call) in [(named, "renameat2"), (PartFile::create(&target).unwrap(), "linkat")] {
+            // Without files that have no name, all of them are of the first kind.
+            let call = if part.part.is_some() { "renameat2" } else { call };
+            let error = part.place(false).unwrap_err();
+            assert_eq!((error.call, error.errno()), (call, Some(libc::EEXIST)));
+        }
         assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (b"there".to_vec(), 1));
         PartFile::create(&target).unwrap().place(true).unwrap();
         assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (Vec::new(), 1));
+        PartFile::named(&target).unwrap().unwrap().place(true).unwrap();
+        assert_eq!(entries(&place), 1);
     }
 
     #[test]
@@ -178,11 +246,26 @@ mod tests {
         std::fs::write(&left, b"half").unwrap();
         std::fs::create_dir(place.path().join(format!("{START}directory"))).unwrap();
         std::os::unix::fs::symlink(&left, place.path().join(format!("{START}link"))).unwrap();
-        let living = PartFile::create(&target).unwrap();
+        let living = PartFile::named(&target).unwrap().unwrap();
         assert_eq!(remove_leftovers(&target), [left]);
         assert_eq!(entries(&place), 3, "a directory, a link, and what somebody still writes");
         living.place(false).unwrap();
         assert!(target.exists());
+    }
+
+    #[test]
+    fn a_whole_file_is_written_with_its_permissions_and_without_leftovers() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("file");
+        std::fs::write(place.path().join(format!("{START}1-1")), b"half").unwrap();
+        write_whole(&target, b"one", None, false).unwrap();
+        let mode = || target.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((std::fs::read(&target).unwrap(), mode()), (b"one".to_vec(), 0o600));
+        assert!(write_whole(&target, b"two", None, false).is_err());
+        write_whole(&target, b"two", Some(Permissions::from_mode(0o644)), true).unwrap();
+        assert_eq!((std::fs::read(&target).unwrap(), mode()), (b"two".to_vec(), 0o644));
+        assert_eq!(entries(&place), 1);
     }
 
     #[test]
