@@ -1,13 +1,18 @@
-//! The directories that pagewise keeps: state (saved runs, undo records) and cache (prices, and links
-//! to the tools, which have a place among the temporary files where there is no cache).
+//! The directories that pagewise keeps: state (saved runs, records of what to undo) and cache (prices, and
+//! links to the tools, which have a place among the temporary files where there is no cache), and root's
+//! directory for settings of the whole machine.
 //!
-//! By the XDG base directory specification: `$XDG_STATE_HOME/pagewise` or
-//! `~/.local/state/pagewise`, and `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Made for the
-//! owner alone (0700). A link in the place of the directory, or one that others may enter or that
-//! another user owns, is refused: an undo record is acted upon.
+//! By the XDG base directory specification: `$XDG_STATE_HOME/pagewise` or `~/.local/state/pagewise`, and
+//! `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Each is made for its owner alone (0700). A directory is
+//! used only if no other account can replace it or anything above it ([`trusted_path`](crate::trusted_path)):
+//! programs are started from it, and its records are acted upon. A home directory itself is never made.
+//!
+//! Root with the home of another user (`sudo -E`) would run what that user can plant, and would leave files
+//! of root's in a home. So root then uses these directories below its own home.
 
+use crate::trusted_path::{Doubt, Missing, PathError, walk};
+use rustix::fs::{FileType, Stat};
 use std::ffi::OsString;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Why a directory cannot be used.
@@ -47,6 +52,20 @@ pub enum DirError {
         /// What is wrong with it.
         why: Objection,
     },
+    /// Another account could replace it.
+    #[error("the {what} directory {} is not used: {} {why}", .path.display(), .at.display())]
+    Doubtful {
+        /// "state" or "cache".
+        what: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// The variable that would name another.
+        variable: &'static str,
+        /// What is above it.
+        at: PathBuf,
+        /// What is wrong with that.
+        why: Doubt,
+    },
 }
 
 /// What is wrong with a directory.
@@ -68,9 +87,21 @@ impl DirError {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
+            Self::Io { variable: "", path, .. }
+            | Self::Unsafe { variable: "", path, .. }
+            | Self::Doubtful { variable: "", path, .. } => {
+                format!("it is root's, and has one place: ls -ld {}", path.display())
+            }
             Self::NoHome { variable, .. } | Self::Io { variable, .. } => {
                 format!("set {variable} to a directory that you may write")
             }
+            Self::Doubtful { variable, at, why, .. } => match why {
+                Doubt::Foreign(_) => format!("set {variable} to a directory below one of your own"),
+                Doubt::Open | Doubt::Group(_) => {
+                    let at = at.display();
+                    format!("chmod go-w {at}, or set {variable} to a directory below another")
+                }
+            },
             Self::Unsafe { path, variable, why, .. } => {
                 let path = path.display();
                 match why {
@@ -89,6 +120,7 @@ impl DirError {
     }
 }
 
+#[derive(Debug)]
 struct Kind {
     what: &'static str,
     variable: &'static str,
@@ -99,7 +131,17 @@ const STATE: Kind = Kind { what: "state", variable: "XDG_STATE_HOME", below_home
 const CACHE: Kind = Kind { what: "cache", variable: "XDG_CACHE_HOME", below_home: ".cache" };
 const TEMPORARY: Kind = Kind { what: "temporary", variable: "TMPDIR", below_home: "" };
 
+/// Root's home, where the variables name that of another user.
+const HOME_OF_ROOT: &str = "/root";
+/// Where what is meant for this boot of the machine is kept.
+const OF_THIS_BOOT: &str = "/run";
+/// The name of our own directory in each of them.
+const OURS: &str = "pagewise";
+
 /// The state directory, made if it does not exist.
+///
+/// # Errors
+/// Where it cannot be made, or others could replace it.
 pub fn state_dir() -> Result<PathBuf, DirError> {
     from_environment(&STATE)
 }
@@ -110,92 +152,146 @@ pub fn state_dir() -> Result<PathBuf, DirError> {
 /// # Errors
 /// It is not the owner's alone.
 pub fn found_state_dir() -> Result<Option<PathBuf>, DirError> {
-    match base_from_environment(&STATE) {
-        Some(base) => found(&STATE, base.join("pagewise")),
-        None => Ok(None),
-    }
+    let above = match base(std::env::var_os(STATE.variable), std::env::var_os("HOME")) {
+        Some(Base::Named(base)) => base,
+        Some(Base::InHome(home)) => home.join(STATE.below_home),
+        None => return Ok(None),
+    };
+    own_in(&STATE, &above, Missing::Ends, OURS, Missing::Ends)
 }
 
 /// The cache directory, made if it does not exist.
+///
+/// # Errors
+/// Where it cannot be made, or others could replace it.
 pub fn cache_dir() -> Result<PathBuf, DirError> {
     from_environment(&CACHE)
 }
 
+/// Root's directory for the lock and the records of settings of the whole machine; none where it is missing
+/// and not to be made.
+///
+/// # Errors
+/// Where it cannot be made or is not this account's alone.
+pub fn machine_dir(missing: Missing) -> Result<Option<PathBuf>, DirError> {
+    let kind = Kind { what: "machine's", variable: "", below_home: "" };
+    own_in(&kind, Path::new(OF_THIS_BOOT), Missing::Ends, OURS, missing)
+}
+
 /// A directory called `name` for links to the tools, made if it does not exist: in the cache
 /// directory, or where that cannot be had among the temporary files, in a directory of this user's.
+///
+/// # Errors
+/// Where neither can be had.
 pub fn links_dir(name: &str) -> Result<PathBuf, DirError> {
     let temporary = || {
-        let user = format!("pagewise-{}", rustix::process::geteuid().as_raw());
-        own(&TEMPORARY, std::env::temp_dir().join(user))
+        let user = format!("{OURS}-{}", rustix::process::geteuid().as_raw());
+        own(&TEMPORARY, &std::env::temp_dir(), &user)
     };
-    let within = |kind, place: PathBuf| {
-        own(kind, place.join("tools")).and_then(|tools| own(kind, tools.join(name)))
-    };
+    let within =
+        |kind, place: PathBuf| own(kind, &place, "tools").and_then(|tools| own(kind, &tools, name));
     cache_dir()
         .and_then(|cache| within(&CACHE, cache))
         .or_else(|_no_cache| temporary().and_then(|place| within(&TEMPORARY, place)))
 }
 
+/// Where a directory of ours lies.
+#[derive(Debug, PartialEq, Eq)]
+enum Base {
+    /// As its variable says; made where it is missing.
+    Named(PathBuf),
+    /// In a home, which is there.
+    InHome(PathBuf),
+}
+
 fn from_environment(kind: &Kind) -> Result<PathBuf, DirError> {
-    match base_from_environment(kind) {
-        Some(base) => make(kind, &base),
+    let base = base(std::env::var_os(kind.variable), std::env::var_os("HOME"));
+    let found = match base {
+        Some(Base::Named(base)) => own(kind, &base, OURS),
+        Some(Base::InHome(home)) => in_home(kind, &home),
         None => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
+    };
+    match found {
+        Err(DirError::NoHome { .. } | DirError::Doubtful { .. }) if is_root() => {
+            in_home(kind, Path::new(HOME_OF_ROOT))
+        }
+        found => found,
     }
 }
 
-fn base_from_environment(kind: &Kind) -> Option<PathBuf> {
-    base(kind, std::env::var_os(kind.variable), std::env::var_os("HOME"))
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// The directory in which ours lies; relative paths are ignored, as the specification says.
-fn base(kind: &Kind, own: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+fn base(own: Option<OsString>, home: Option<OsString>) -> Option<Base> {
     let absolute = |v: Option<OsString>| v.map(PathBuf::from).filter(|p| p.is_absolute());
-    absolute(own).or_else(|| absolute(home).map(|h| h.join(kind.below_home)))
+    absolute(own).map(Base::Named).or_else(|| absolute(home).map(Base::InHome))
 }
 
-fn make(kind: &Kind, base: &Path) -> Result<PathBuf, DirError> {
-    own(kind, base.join("pagewise"))
-}
-
-/// The directory of this path, made with what lies above it: the owner's alone, or an error.
-fn own(kind: &Kind, path: PathBuf) -> Result<PathBuf, DirError> {
-    let above = path.parent().unwrap_or(Path::new("/"));
-    let fail = |call| {
-        let path = path.clone();
-        move |source| DirError::Io { what: kind.what, call, path, variable: kind.variable, source }
-    };
-    let mut builder = std::fs::DirBuilder::new();
-    builder.mode(0o700);
-    builder.recursive(true).create(above).map_err(fail("mkdir"))?;
-    match builder.recursive(false).create(&path) {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        other => other.map_err(fail("mkdir"))?,
+/// Our directory in a home that is there.
+fn in_home(kind: &Kind, home: &Path) -> Result<PathBuf, DirError> {
+    match walk(home, Missing::Ends) {
+        Ok(Some(home)) => own(kind, &home.path().join(kind.below_home), OURS),
+        Ok(None) => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
+        Err(error) => Err(failed(kind, home.join(kind.below_home).join(OURS))(error)),
     }
-    let gone = fail("stat");
-    found(kind, path)?.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))
 }
 
-/// The directory of this path where there is one: the owner's alone, or an error.
-fn found(kind: &Kind, path: PathBuf) -> Result<Option<PathBuf>, DirError> {
-    let (what, variable) = (kind.what, kind.variable);
-    let found = match path.symlink_metadata() {
-        Ok(found) => found,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(DirError::Io { what, call: "stat", path, variable, source }),
+/// The directory of this name in `above`, made with what lies above it.
+fn own(kind: &Kind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
+    let gone = |source| DirError::Io {
+        what: kind.what,
+        call: "openat",
+        path: above.join(name),
+        variable: kind.variable,
+        source,
     };
-    let owner = (found.uid(), rustix::process::geteuid().as_raw());
-    match objection(found.is_dir(), owner, found.mode()) {
-        Some(why) => Err(DirError::Unsafe { what, path, variable, why }),
+    let made = own_in(kind, above, Missing::IsMade, name, Missing::IsMade)?;
+    made.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))
+}
+
+/// The directory of this name in `above`: the owner's alone, or an error.
+fn own_in(
+    kind: &Kind,
+    above: &Path,
+    above_missing: Missing,
+    name: &str,
+    missing: Missing,
+) -> Result<Option<PathBuf>, DirError> {
+    let failed = || failed(kind, above.join(name));
+    let above = std::path::absolute(above).map_err(|e| failed()(absolute(above, e)))?;
+    let Some(above) = walk(&above, above_missing).map_err(failed())? else { return Ok(None) };
+    let found = above.look(name.as_ref(), missing).map_err(|error| failed()(error.into()))?;
+    let Some(found) = found else { return Ok(None) };
+    let path = above.path().join(name);
+    match objection(&found, rustix::process::geteuid().as_raw()) {
+        Some(why) => Err(DirError::Unsafe { what: kind.what, path, variable: kind.variable, why }),
         None => Ok(Some(path)),
     }
 }
 
-const fn objection(is_dir: bool, owner: (u32, u32), mode: u32) -> Option<Objection> {
-    if !is_dir {
+fn absolute(path: &Path, error: std::io::Error) -> PathError {
+    crate::SysError::new("getcwd", path.display().to_string(), error).into()
+}
+
+/// What a walk says, as said of one of our directories.
+fn failed(kind: &Kind, path: PathBuf) -> impl FnOnce(PathError) -> DirError {
+    let (what, variable) = (kind.what, kind.variable);
+    move |error| match error {
+        PathError::Sys(error) => {
+            DirError::Io { what, call: error.call, path, variable, source: error.source }
+        }
+        PathError::Doubtful { at, why } => DirError::Doubtful { what, path, variable, at, why },
+    }
+}
+
+const fn objection(found: &Stat, owner: u32) -> Option<Objection> {
+    if !matches!(FileType::from_raw_mode(found.st_mode), FileType::Directory) {
         Some(Objection::NotDirectory)
-    } else if owner.0 != owner.1 {
-        Some(Objection::Foreign(owner.1))
-    } else if mode & 0o077 != 0 {
+    } else if found.st_uid != owner {
+        Some(Objection::Foreign(owner))
+    } else if found.st_mode & 0o077 != 0 {
         Some(Objection::Open)
     } else {
         None
@@ -205,27 +301,51 @@ const fn objection(is_dir: bool, owner: (u32, u32), mode: u32) -> Option<Objecti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    fn make(kind: &Kind, base: &Path) -> Result<PathBuf, DirError> {
+        own(kind, base, OURS)
+    }
+
+    fn found(base: &Path) -> Option<PathBuf> {
+        own_in(&STATE, base, Missing::Ends, OURS, Missing::Ends).unwrap()
+    }
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        (dir, path)
+    }
 
     #[test]
     fn the_base_is_absolute() {
         let os = |s: &str| Some(OsString::from(s));
-        assert_eq!(base(&STATE, os("/x"), os("/h")), Some("/x".into()));
-        assert_eq!(base(&STATE, os("x"), os("/h")), Some("/h/.local/state".into()));
-        assert_eq!(base(&CACHE, None, os("/h")), Some("/h/.cache".into()));
-        assert_eq!(base(&CACHE, None, os("")), None);
-        assert_eq!(base(&CACHE, None, None), None);
+        let home = |path: &str| Some(Base::InHome(path.into()));
+        assert_eq!(base(os("/x"), os("/h")), Some(Base::Named("/x".into())));
+        assert_eq!(base(os("x"), os("/h")), home("/h"));
+        assert_eq!(base(None, os("/h")), home("/h"));
+        assert_eq!(base(None, os("")), None);
+        assert_eq!(base(None, None), None);
+    }
+
+    #[test]
+    fn a_home_is_used_and_never_made() {
+        let (_dir, path) = place();
+        assert_eq!(in_home(&STATE, &path).unwrap(), path.join(".local/state/pagewise"));
+        let missing = path.join("missing");
+        let error = in_home(&CACHE, &missing).unwrap_err();
+        assert!(matches!(error, DirError::NoHome { .. }) && !missing.exists(), "{error}");
     }
 
     #[test]
     fn made_for_the_owner_alone_and_found_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let parent = dir.path().join("a/b");
-        assert_eq!(found(&STATE, parent.join("pagewise")).unwrap(), None);
+        let (_dir, path) = place();
+        let parent = path.join("a/b");
+        assert_eq!(found(&parent), None);
         assert!(!parent.exists(), "looking makes nothing");
         let path = make(&STATE, &parent).unwrap();
         assert_eq!(path, parent.join("pagewise"));
-        assert_eq!(found(&STATE, path.clone()).unwrap(), Some(path.clone()));
+        assert_eq!(found(&parent), Some(path.clone()));
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
         assert_eq!(make(&STATE, &parent).unwrap(), path);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -236,28 +356,30 @@ mod tests {
 
     #[test]
     fn each_directory_on_the_way_is_the_owners_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let tools = make(&CACHE, dir.path()).unwrap().join("tools");
-        assert_eq!(own(&CACHE, tools.join("cat")).unwrap(), tools.join("cat"));
+        let (_dir, path) = place();
+        let tools = own(&CACHE, &make(&CACHE, &path).unwrap(), "tools").unwrap();
+        assert_eq!(own(&CACHE, &tools, "cat").unwrap(), tools.join("cat"));
         assert_eq!(tools.metadata().unwrap().mode() & 0o777, 0o700);
         std::fs::set_permissions(&tools, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let error = own(&CACHE, tools).unwrap_err();
-        assert!(matches!(error, DirError::Unsafe { why: Objection::Open, .. }), "{error}");
+        let error = own(&CACHE, &tools, "cat").unwrap_err();
+        assert!(matches!(error, DirError::Doubtful { why: Doubt::Open, .. }), "{error}");
+        assert!(error.to_string().ends_with("tools can be written by every user"), "{error}");
+        assert!(error.help().starts_with("chmod go-w "), "{}", error.help());
     }
 
     #[test]
     fn a_link_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/tmp", dir.path().join("pagewise")).unwrap();
-        let error = make(&CACHE, dir.path()).unwrap_err();
+        let (_dir, path) = place();
+        std::os::unix::fs::symlink("/tmp", path.join("pagewise")).unwrap();
+        let error = make(&CACHE, &path).unwrap_err();
         assert!(matches!(error, DirError::Unsafe { .. }), "{error}");
         assert!(error.help().starts_with("remove it, or set XDG_CACHE_HOME"), "{}", error.help());
     }
 
     #[test]
     fn only_root_gives_a_directory_away() {
-        let why = objection(true, (1, 2), 0o700).unwrap();
         let path = PathBuf::from("/x/pagewise");
+        let why = Objection::Foreign(2);
         let error = DirError::Unsafe { what: "state", path, variable: "XDG_STATE_HOME", why };
         assert!(error.to_string().ends_with("belongs to another user"), "{error}");
         assert!(error.help().ends_with("chown 2 /x/pagewise"), "{}", error.help());

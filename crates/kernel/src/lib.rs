@@ -54,6 +54,7 @@ pub mod start;
 pub mod thp;
 pub mod tlb;
 pub mod topology;
+pub mod trusted_path;
 pub mod userfault;
 pub mod worker;
 

@@ -7,14 +7,15 @@
 //! The directory lies in the user's cache (`kernel::dirs::links_dir`), one for each file of pagewise
 //! and set of tools, and stays: a start makes what is missing in it and puts right what leads
 //! elsewhere, each link at once (`kernel::link`), so that a start that was killed in the middle leaves
-//! nothing that the next one would not use or mend. It is the owner's alone, as is every directory on
-//! the way that pagewise made: no other user can put a program there, and a process of the tree that
-//! has become another user cannot enter it, passes it over as any directory of PATH that it cannot
-//! enter, and finds the system's tools. That also holds where that user could not run pagewise.
+//! nothing that the next one would not use or mend. It is the owner's alone, and no other account can
+//! replace it or anything above it (`kernel::trusted_path`), so no other user can put a program under the path
+//! that PATH names, in the middle of a run either. Root with the home of a user has it in its own home. A
+//! process of the tree that has become another user cannot enter it, passes it over as any directory of PATH
+//! that it cannot enter, and finds the system's tools. That also holds where that user could not run pagewise.
 //!
 //! Whether a tool was started is asked of the kernel ([`Starts`]). Not seen: processes that set PATH
 //! by themselves or name a tool by its path; they run what they ran before. Overhead before the program
-//! starts: a look at the file of pagewise, a `stat` of three directories and a `readlink` for each tool;
+//! starts: a look at the file of pagewise, a walk to the directory (some 10 us) and a `readlink` for each tool;
 //! later one failing call more for each search of the tree for another program.
 
 use crate::launch_error::LaunchError;

@@ -1,0 +1,422 @@
+//! A path that nobody but root and this account can lead elsewhere.
+//!
+//! The path is walked from the root, one component at a time, each opened in the directory before it
+//! (openat(2), `O_PATH | O_NOFOLLOW`). Every directory on the way must belong to root or to this account, and
+//! no other account may write to it, unless its sticky bit keeps others from renaming what is in it. A
+//! symbolic link is followed if it belongs to root or to this account: the directory that holds it has passed.
+//! The path that comes out has no links. Since no other account can rename one of its components, the path
+//! leads to the same directory for as long as that directory exists. That is why callers use the path and
+//! hold no descriptor: a search path (PATH) can name it.
+//!
+//! Two kinds of accounts need more care. Where each user has a group of their own, directories are often
+//! writable by it: that is accepted if `/etc/passwd` and `/etc/group` show no other member, and the directory
+//! has no access control list. In a user namespace (user_namespaces(7)) users without a number inside show as
+//! the overflow user: its directories count as root's there, because nobody inside can be that user.
+//!
+//! Not seen: members of groups that only a directory service knows; mounts that root makes later. Overhead:
+//! three calls for each component, some 10 us in all.
+
+use crate::error::SysError;
+use crate::proc::{lines, number, read_bytes, read_number, read_text};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows in one path.
+const MOST_LINKS: u32 = 40;
+const WRITABLE_BY_GROUP: u32 = 0o020;
+const WRITABLE_BY_ALL: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIRECTORY_ONLY: OFlags = PATH_ONLY.union(OFlags::DIRECTORY);
+
+/// Why other accounts could lead a path elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Doubt {
+    /// A directory or link of another user.
+    #[error("belongs to another user (uid {0})")]
+    Foreign(u32),
+    /// A directory in which every user may rename.
+    #[error("can be written by every user")]
+    Open,
+    /// A directory in which the members of a group may rename.
+    #[error("can be written by other users (group {0})")]
+    Group(u32),
+}
+
+/// Why there is no such directory for us.
+#[derive(Debug, thiserror::Error)]
+pub enum PathError {
+    /// A call failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// Other accounts could lead the path elsewhere.
+    #[error("{} {why}", .at.display())]
+    Doubtful {
+        /// The directory or link that they could change.
+        at: PathBuf,
+        /// How.
+        why: Doubt,
+    },
+}
+
+/// What a walk does where nothing has the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It ends there.
+    Ends,
+    /// It makes a directory for this account alone.
+    IsMade,
+}
+
+/// An open directory that no other account can replace.
+#[derive(Debug)]
+pub struct TrustedDir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// The directory of an absolute path; none where it is missing and is not to be made.
+///
+/// # Errors
+/// What could lead it elsewhere, and calls that fail.
+pub fn walk(path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
+    let root = open_root()?;
+    let mut at = TrustedDir { fd: root, path: PathBuf::from("/") };
+    at.check()?;
+    let mut left = reversed(path);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        match at.step(&name, missing)? {
+            Step::Into(next) => at = next,
+            Step::Nowhere => return Ok(None),
+            Step::Link(target) => {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(at.failed("openat", &name)(Errno::LOOP).into());
+                }
+                if target.is_absolute() {
+                    at = TrustedDir { fd: open_root()?, path: PathBuf::from("/") };
+                }
+                left.extend(reversed(&target));
+            }
+        }
+    }
+    Ok(Some(at))
+}
+
+enum Step {
+    Into(TrustedDir),
+    Link(PathBuf),
+    Nowhere,
+}
+
+impl TrustedDir {
+    /// Its path, without links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What has this name in it, for the caller to judge; a directory is made where it is missing and asked
+    /// for.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn look(&self, name: &OsStr, missing: Missing) -> Result<Option<Stat>, SysError> {
+        let opened = self.open(name, missing)?;
+        opened.map(|fd| rustix::fs::fstat(&fd).map_err(self.failed("fstat", name))).transpose()
+    }
+
+    fn step(&self, name: &OsStr, missing: Missing) -> Result<Step, PathError> {
+        let Some(fd) = self.open(name, missing)? else { return Ok(Step::Nowhere) };
+        let mut path = self.path.clone();
+        if name == OsStr::new("..") {
+            path.pop();
+        } else {
+            path.push(name);
+        }
+        let next = Self { fd, path };
+        let found = next.stat()?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Symlink => {
+                next.check_owner(&found)?;
+                let target = rustix::fs::readlinkat(&next.fd, "", Vec::new())
+                    .map_err(self.failed("readlinkat", name))?;
+                Ok(Step::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
+            }
+            FileType::Directory => {
+                next.check()?;
+                Ok(Step::Into(next))
+            }
+            _ => Err(self.failed("openat", name)(Errno::NOTDIR).into()),
+        }
+    }
+
+    /// What has this name in it, opened without use of it.
+    fn open(&self, name: &OsStr, missing: Missing) -> Result<Option<OwnedFd>, SysError> {
+        // As a directory first: file systems that are mounted at their first use are mounted by that alone.
+        let open = || match rustix::fs::openat(&self.fd, name, DIRECTORY_ONLY, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                rustix::fs::openat(&self.fd, name, PATH_ONLY, Mode::empty())
+            }
+            opened => opened,
+        };
+        let opened = match (open(), missing) {
+            (Err(Errno::NOENT), Missing::Ends) => return Ok(None),
+            (Err(Errno::NOENT), Missing::IsMade) => {
+                match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => open(),
+                    Err(error) => return Err(self.failed("mkdir", name)(error)),
+                }
+            }
+            (opened, _) => opened,
+        };
+        opened.map(Some).map_err(self.failed("openat", name))
+    }
+
+    fn check(&self) -> Result<(), PathError> {
+        let found = self.stat()?;
+        self.check_owner(&found)?;
+        let others = if found.st_mode & STICKY != 0 { 0 } else { found.st_mode };
+        if others & WRITABLE_BY_ALL != 0 {
+            return Err(self.doubt(Doubt::Open));
+        }
+        if others & WRITABLE_BY_GROUP != 0 && (self.has_list() || !is_private(&found)) {
+            return Err(self.doubt(Doubt::Group(found.st_gid)));
+        }
+        Ok(())
+    }
+
+    fn check_owner(&self, found: &Stat) -> Result<(), PathError> {
+        let own = rustix::process::geteuid().as_raw();
+        let is_trusted = [0, own].contains(&found.st_uid) || is_unmapped(found.st_uid);
+        if is_trusted { Ok(()) } else { Err(self.doubt(Doubt::Foreign(found.st_uid))) }
+    }
+
+    /// Whether an access control list may give rights to others: its mask shows as the rights of the group.
+    fn has_list(&self) -> bool {
+        let through = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let size = rustix::fs::getxattr(through, "system.posix_acl_access", &mut [0_u8; 0][..]);
+        !matches!(size, Err(Errno::NODATA | Errno::NOTSUP))
+    }
+
+    fn stat(&self) -> Result<Stat, SysError> {
+        let failed = |error| SysError::new("fstat", self.path.display().to_string(), error);
+        rustix::fs::fstat(&self.fd).map_err(failed)
+    }
+
+    fn doubt(&self, why: Doubt) -> PathError {
+        PathError::Doubtful { at: self.path.clone(), why }
+    }
+
+    fn failed(&self, call: &'static str, name: &OsStr) -> impl Fn(Errno) -> SysError + use<> {
+        let subject = self.path.join(name).display().to_string();
+        move |error| SysError::new(call, subject.clone(), error)
+    }
+}
+
+fn open_root() -> Result<OwnedFd, SysError> {
+    rustix::fs::open("/", PATH_ONLY, Mode::empty()).map_err(|e| SysError::new("open", "/", e))
+}
+
+/// Components of a path, the first one last; `..` among them.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let named = |component| match component {
+        Component::Normal(_) | Component::ParentDir => {
+            Some(Component::as_os_str(component).to_owned())
+        }
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    };
+    path.components().rev().filter_map(named).collect()
+}
+
+/// Whether this is how the kernel shows users that have no number in this user namespace, and nothing else.
+fn is_unmapped(uid: u32) -> bool {
+    let overflow = read_number("/proc/sys/kernel/overflowuid").ok();
+    let map = || read_text("/proc/self/uid_map").ok();
+    overflow == Some(i64::from(uid)) && map().is_some_and(|map| !has_number(&map, uid))
+}
+
+/// Whether a user has this number, by the text of `/proc/PID/uid_map`.
+fn has_number(map: &str, uid: u32) -> bool {
+    let range = |line: &str| {
+        let mut words = line.split_whitespace().map(str::parse::<u64>);
+        let (first, _outside, count) =
+            (words.next()?.ok()?, words.next()?.ok()?, words.next()?.ok()?);
+        Some(first..first.saturating_add(count))
+    };
+    map.lines().filter_map(range).any(|range| range.contains(&u64::from(uid)))
+}
+
+/// Whether the owner of this is the only one in its group, or those that are in it too are root and us.
+fn is_private(found: &Stat) -> bool {
+    let file = |path: &str| read_bytes(path).unwrap_or_default();
+    let own = rustix::process::geteuid().as_raw();
+    let (users, groups) = (file("/etc/passwd"), file("/etc/group"));
+    has_no_others(&users, &groups, (found.st_uid, found.st_gid), &[0, own, found.st_uid])
+}
+
+/// Whether a group has members among `trusted` alone, by the text of passwd(5) and group(5). One that is in
+/// neither is private if it has the number of its owner, as groups have that are made with their user.
+fn has_no_others(users: &[u8], groups: &[u8], (owner, group): (u32, u32), trusted: &[u32]) -> bool {
+    let users: Vec<(&[u8], u32, u32)> = records(users)
+        .filter_map(|row| Some((*row.first()?, number(row.get(2)?)?, number(row.get(3)?)?)))
+        .collect();
+    let is_trusted =
+        |name: &[u8]| users.iter().any(|(known, uid, _)| *known == name && trusted.contains(uid));
+    let others = users.iter().any(|(_, uid, gid)| *gid == group && !trusted.contains(uid));
+    let listed: Vec<&[u8]> = records(groups)
+        .filter(|row| row.get(2).and_then(|gid| number(gid)) == Some(group))
+        .map(|row| row.get(3).copied().unwrap_or_default())
+        .collect();
+    let members = listed.iter().flat_map(|members| members.split(|byte| *byte == b','));
+    let is_known = !listed.is_empty() || group == owner;
+    is_known && !others && members.filter(|name| !name.is_empty()).all(is_trusted)
+}
+
+fn records(text: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
+    lines(text).map(|line| line.split(|byte| *byte == b':').collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, create_dir, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    /// A directory of ours with another in it.
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().canonicalize().unwrap().join("inner");
+        create_dir(&inner).unwrap();
+        (dir, inner)
+    }
+
+    fn walked(path: &Path) -> Result<Option<PathBuf>, PathError> {
+        walk(path, Missing::Ends).map(|found| found.map(|dir| dir.path().to_owned()))
+    }
+
+    fn doubt(path: &Path) -> (PathBuf, Doubt) {
+        match walked(path) {
+            Err(PathError::Doubtful { at, why }) => (at, why),
+            other => panic!("{}: {other:?}", path.display()),
+        }
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_is_missing_is_made_only_where_that_is_asked_for() {
+        let (_dir, inner) = place();
+        let far = inner.join("a/./b/../c");
+        assert_eq!(walked(&far).unwrap(), None);
+        assert_eq!(inner.read_dir().unwrap().count(), 0);
+        let made = walk(&far, Missing::IsMade).unwrap().unwrap();
+        assert_eq!(made.path(), inner.join("a/c"));
+        assert_eq!(inner.join("a/c").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(walked(&inner.join("a/c")).unwrap(), Some(inner.join("a/c")));
+        std::fs::write(inner.join("file"), "").unwrap();
+        let error = walked(&inner.join("file/below")).unwrap_err();
+        assert!(matches!(&error, PathError::Sys(e) if e.errno() == Some(libc::ENOTDIR)), "{error}");
+    }
+
+    #[test]
+    fn nothing_on_the_way_may_be_written_by_others_unless_they_cannot_rename() {
+        let (_dir, inner) = place();
+        let below = inner.join("below");
+        create_dir(&below).unwrap();
+        mode(&inner, 0o777);
+        assert_eq!(doubt(&below), (inner.clone(), Doubt::Open));
+        mode(&inner, 0o1777);
+        assert_eq!(walked(&below).unwrap(), Some(below.clone()));
+        mode(&below, 0o1777);
+        assert_eq!(walked(&below).unwrap(), Some(below));
+    }
+
+    #[test]
+    fn links_are_followed_where_nobody_else_could_have_set_them() {
+        let (_dir, inner) = place();
+        let (link, round) = (inner.join("link"), inner.join("round"));
+        create_dir(inner.join("real")).unwrap();
+        symlink("real", &link).unwrap();
+        symlink("round", &round).unwrap();
+        assert_eq!(walked(&link).unwrap(), Some(inner.join("real")));
+        symlink(inner.join("link"), inner.join("far")).unwrap();
+        assert_eq!(walked(&inner.join("far")).unwrap(), Some(inner.join("real")));
+        let error = walked(&round).unwrap_err();
+        assert!(matches!(&error, PathError::Sys(e) if e.errno() == Some(libc::ELOOP)), "{error}");
+        // What a link leads to is looked at as well.
+        mode(&inner.join("real"), 0o777);
+        assert_eq!(doubt(&link), (inner.join("real"), Doubt::Open));
+    }
+
+    #[test]
+    fn what_belongs_to_others_is_doubted_links_too() {
+        let (_dir, inner) = place();
+        mode(&inner, 0o1777);
+        let (theirs, link) = (inner.join("theirs"), inner.join("link"));
+        create_dir(&theirs).unwrap();
+        symlink("/tmp", &link).unwrap();
+        let given = chown(&theirs, Some(1234), None)
+            .and_then(|()| std::os::unix::fs::lchown(&link, Some(1234), None));
+        if let Err(error) = given {
+            return println!("SKIP what_belongs_to_others_is_doubted: {error}");
+        }
+        assert_eq!(doubt(&theirs.join("below")), (theirs, Doubt::Foreign(1234)));
+        assert_eq!(doubt(&link), (link, Doubt::Foreign(1234)));
+        // The number that the kernel gives to those without one is a user like others here.
+        let nobody = inner.join("nobody");
+        create_dir(&nobody).unwrap();
+        chown(&nobody, Some(65534), None).unwrap();
+        assert_eq!(doubt(&nobody).1, Doubt::Foreign(65534));
+    }
+
+    #[test]
+    fn a_group_may_write_where_nobody_else_is_in_it() {
+        let (_dir, inner) = place();
+        mode(&inner, 0o775);
+        if chown(&inner, None, Some(4321)).is_err() {
+            return println!("SKIP a_group_may_write: only root gives a directory to a group");
+        }
+        assert_eq!(doubt(&inner), (inner.clone(), Doubt::Group(4321)));
+        let error = walked(&inner).unwrap_err().to_string();
+        assert!(error.ends_with("inner can be written by other users (group 4321)"), "{error}");
+        mode(&inner, 0o1775);
+        assert!(walked(&inner).is_ok());
+    }
+
+    #[test]
+    fn a_group_is_private_by_the_files_that_list_users_and_groups() {
+        let users = b"root:x:0:0::/:\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\n\
+            eve:x:1002:100::/:\nold:x:1003:1000\nnot a user";
+        let groups =
+            b"root:x:0:\nann:x:1000:\nbob:x:1001:ann\nusers:x:100:eve,ann\nself:x:50:ann\n";
+        let ann = [0, 1000];
+        let private = |owner_group: (u32, u32)| has_no_others(users, groups, owner_group, &ann);
+        assert!(private((1000, 50)), "a group of ann alone");
+        assert!(!private((1000, 1000)), "`old` has it as its first group");
+        assert!(!private((1000, 100)), "eve is in it");
+        assert!(private((0, 0)));
+        assert!(private((7000, 7000)), "in no file, with the number of its owner");
+        assert!(!private((7000, 7001)), "in no file");
+        assert!(!has_no_others(users, groups, (1001, 1001), &[0, 1001]), "ann is in it");
+        assert!(
+            has_no_others(b"", b"", (5, 5), &[]) && !has_no_others(b"\xff", b"::", (5, 6), &[])
+        );
+    }
+
+    #[test]
+    fn a_user_without_a_number_is_told_from_one_that_has_it() {
+        assert!(has_number("         0          0 4294967295\n", 65534));
+        assert!(!has_number("0 1000 1\n", 65534));
+        assert!(has_number("0 1000 1\n1 100000 65536\n", 65534));
+        assert!(!has_number("", 0) && !has_number("no map", 0));
+    }
+}
