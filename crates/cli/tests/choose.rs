@@ -72,7 +72,7 @@ impl Ground {
         let cache = self.place.path().join("pagewise");
         std::fs::create_dir(&cache).unwrap();
         std::fs::set_permissions(&cache, PermissionsExt::from_mode(0o700)).unwrap();
-        let kept = cache.join(subject.place().kept_in.file_name().unwrap());
+        let kept = cache.join(subject.place().kept_in.as_ref().unwrap().file_name().unwrap());
         std::fs::write(&kept, serde_json::to_vec(&calibration).unwrap()).unwrap();
         std::fs::set_permissions(&kept, PermissionsExt::from_mode(0o600)).unwrap();
     }

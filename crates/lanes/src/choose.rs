@@ -30,7 +30,7 @@ pub use pagewise_model::walk::Order;
 pub use pagewise_model::{Bytes, Nanos};
 
 use pagewise_kernel::cached_file::CachedFile;
-use pagewise_kernel::dirs::{self, DirError};
+use pagewise_kernel::dirs;
 use pagewise_kernel::kept::{self, Limits};
 use pagewise_kernel::{SysError, file_system, machine, page_size};
 use pagewise_model::choice::CalibrationKey;
@@ -51,8 +51,8 @@ pub enum ChooseError {
     #[error(transparent)]
     Sys(#[from] SysError),
     /// There is no place for what is kept.
-    #[error(transparent)]
-    Dir(#[from] DirError),
+    #[error("{0}")]
+    NoPlace(String),
     /// Nobody reads so.
     #[error("{0}")]
     Demand(String),
@@ -70,7 +70,7 @@ impl ChooseError {
     pub fn help(&self) -> String {
         match self {
             Self::Sys(_) => "name a regular file with content that you may read".to_owned(),
-            Self::Dir(error) => error.help(),
+            Self::NoPlace(_) => "set XDG_CACHE_HOME to a directory that you may write".to_owned(),
             Self::Demand(_) => "ask for other blocks, passes or threads".to_owned(),
             Self::NotCalibrated { .. } => "pagewise choose --calibrate FILE takes them".to_owned(),
         }
@@ -86,8 +86,8 @@ pub struct Place {
     pub key: CalibrationKey,
     /// It is on the file system of the file; else there was no directory of this account's there.
     pub is_own: bool,
-    /// The file that keeps them.
-    pub kept_in: PathBuf,
+    /// The file that keeps them; none where this account has no directory for it, with the reason.
+    pub kept_in: Result<PathBuf, String>,
 }
 
 /// Prices that are kept.
@@ -103,7 +103,7 @@ impl Place {
     /// The prices that are kept, if they hold here and now.
     #[must_use]
     pub fn kept(&self) -> Option<KeptPrices> {
-        let kept = kept::read(&self.kept_in, LIMITS)?;
+        let kept = kept::read(self.kept_in.as_ref().ok()?, LIMITS)?;
         let calibration: Calibration = serde_json::from_slice(&kept.text).ok()?;
         (calibration.key == self.key).then(|| KeptPrices { calibration, age: kept.age.into() })
     }
@@ -113,29 +113,36 @@ impl Place {
     /// # Errors
     /// When the file cannot be written.
     pub fn keep(&self, calibration: &Calibration) -> Result<(), ChooseError> {
+        let kept_in = self.kept_in.as_ref().map_err(|why| ChooseError::NoPlace(why.clone()))?;
         let broken = |e: serde_json::Error| {
-            SysError::new("write", self.kept_in.display().to_string(), std::io::Error::other(e))
+            SysError::new("write", kept_in.display().to_string(), std::io::Error::other(e))
         };
-        kept::write(&self.kept_in, &serde_json::to_vec(calibration).map_err(broken)?)?;
+        kept::write(kept_in, &serde_json::to_vec(calibration).map_err(broken)?)?;
         Ok(())
     }
 
     /// For a file with this path on this device: the cache directory where that is on the same one, else
-    /// the file's own directory where this account may write there, else the cache directory all the same.
+    /// the file's own directory where this account may write there, else the cache directory all the same, or
+    /// that of temporary files.
     fn of(path: &Path, device: u64) -> Result<Self, ChooseError> {
-        let cache = dirs::cache_dir()?;
+        let cache = dirs::cache_dir().map_err(|error| error.to_string());
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
-        let is_there = |directory: &Path| {
+        let is_there = |directory: &&Path| {
             directory.metadata().is_ok_and(|found| found.dev() == device)
-                && rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+                && rustix::fs::access(*directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
         };
-        let own = [cache.as_path(), parent].into_iter().find(|directory| is_there(directory));
-        Self::at(&cache, own.unwrap_or(&cache), own.is_some())
+        let own = cache.as_deref().ok().into_iter().chain([parent]).find(is_there);
+        let else_in = cache.clone().unwrap_or_else(|_| std::env::temp_dir());
+        Self::at(cache.as_deref().map_err(Clone::clone), own.unwrap_or(&else_in), own.is_some())
     }
 
     /// For files of `directory`.
-    fn at(cache: &Path, directory: &Path, is_own: bool) -> Result<Self, ChooseError> {
+    fn at(
+        cache: Result<&Path, String>,
+        directory: &Path,
+        is_own: bool,
+    ) -> Result<Self, ChooseError> {
         let failed =
             |call| move |e: std::io::Error| SysError::new(call, directory.display().to_string(), e);
         let opened = File::open(directory).map_err(failed("open"))?;
@@ -143,7 +150,7 @@ impl Place {
         let name = file_system::of(&opened, &directory.display().to_string())?.name;
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         Ok(Self {
-            kept_in: cache.join(format!("choose-{plain}-{device:x}.json")),
+            kept_in: cache.map(|cache| cache.join(format!("choose-{plain}-{device:x}.json"))),
             key: CalibrationKey::new(&machine::machine(), name, device),
             directory: directory.to_owned(),
             is_own,
@@ -245,7 +252,7 @@ mod tests {
     #[test]
     fn prices_are_kept_for_their_place_alone() {
         let dir = tempfile::tempdir().expect("a directory");
-        let place = Place::at(dir.path(), dir.path(), true).expect("a place");
+        let place = Place::at(Ok(dir.path()), dir.path(), true).expect("a place");
         assert_eq!(place.kept(), None);
         place.keep(&calibration(place.key.clone())).expect("kept");
         let kept = place.kept().expect("read back");
@@ -253,7 +260,7 @@ mod tests {
         let other = CalibrationKey::new(&machine::machine(), "none".to_owned(), 1);
         place.keep(&calibration(other)).expect("kept");
         assert_eq!(place.kept(), None, "they are another's");
-        kept::write(&place.kept_in, b"{}").expect("written");
+        kept::write(&place.kept_in.clone().expect("a place"), b"{}").expect("written");
         assert_eq!(place.kept(), None, "they are no prices");
     }
 
@@ -261,14 +268,21 @@ mod tests {
     fn the_place_is_on_the_file_system_of_the_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let device = dir.path().metadata().expect("metadata").dev();
-        let own = Place::at(dir.path(), dir.path(), true).expect("a place");
-        let name = own.kept_in.file_name().expect("a name").to_string_lossy().into_owned();
+        let own = Place::at(Ok(dir.path()), dir.path(), true).expect("a place");
+        let name = own
+            .kept_in
+            .clone()
+            .expect("a file")
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         assert!(
             name.starts_with("choose-") && name.ends_with(&format!("-{device:x}.json")),
             "{name}"
         );
-        let proc = Place::at(dir.path(), Path::new("/proc"), true).expect("a place");
+        let proc = Place::at(Ok(dir.path()), Path::new("/proc"), true).expect("a place");
         assert_ne!((proc.key, proc.kept_in), (own.key, own.kept_in));
-        assert!(Place::at(dir.path(), Path::new("/no/such/place"), true).is_err());
+        assert!(Place::at(Ok(dir.path()), Path::new("/no/such/place"), true).is_err());
     }
 }
