@@ -146,20 +146,6 @@ pub fn state_dir() -> Result<PathBuf, DirError> {
     from_environment(&STATE)
 }
 
-/// The state directory where there is one, for who only looks whether something was left there: nothing
-/// is made.
-///
-/// # Errors
-/// It is not the owner's alone.
-pub fn found_state_dir() -> Result<Option<PathBuf>, DirError> {
-    let above = match base(std::env::var_os(STATE.variable), std::env::var_os("HOME")) {
-        Some(Base::Named(base)) => base,
-        Some(Base::InHome(home)) => home.join(STATE.below_home),
-        None => return Ok(None),
-    };
-    own_in(&STATE, &above, Missing::Ends, OURS, Missing::Ends)
-}
-
 /// The cache directory, made if it does not exist.
 ///
 /// # Errors

@@ -1,17 +1,38 @@
-//! One experiment at a time on a machine: a lock that the kernel releases when its holder dies.
+//! Locks that the kernel releases when their holder dies: one for experiments, one for settings of the whole
+//! machine.
 //!
-//! The lock is a listening unix socket with an abstract name (`unix(7)`): no file, nothing to
-//! clean up. Whoever finds the name taken connects to it and asks the kernel for the listener's
-//! pid, which it has none of for a holder outside of our pid namespace. Abstract names belong to the
-//! network namespace, so containers with their own do not see each other's experiments. The socket closes at exec; a child forked without exec keeps it.
+//! One experiment at a time runs on a machine. Any account may experiment, so the lock belongs to no account:
+//! it is a listening unix socket with an abstract name (`unix(7)`): no file, nothing to clean up. Whoever finds
+//! the name taken connects to it and asks the kernel for the listener's pid and user. A holder that does not
+//! listen is looked for in /proc, where an ordinary account sees its own processes alone. A holder outside of
+//! our pid namespace has no pid. Abstract names belong to the network namespace, so containers with their own
+//! do not see each other's experiments. The socket closes at exec; a child forked without exec keeps it. Any
+//! account can hold the name and so refuse experiments to others, so nothing but experiments depends on it.
+//!
+//! Settings of the machine are root's, and so is their lock: a file in root's own directory
+//! ([`machine_dir`](crate::dirs::machine_dir)), locked for a process (fcntl(2), `F_SETLK`). No other account
+//! can open the file, it is the same in all namespaces that share the directory, children do not inherit the
+//! lock, and it ends with its holder. Records of what was changed lie beside it, so whoever has the lock knows
+//! that nobody who wrote a record is alive. Not seen: a container that has a `/run` of its own and may change
+//! settings of the machine.
 
+use crate::dirs::{DirError, machine_dir};
 use crate::error::SysError;
-use crate::proc::stat;
+use crate::proc::fd::{self, Target};
+use crate::proc::{fields, lines, number, read_bytes, stat, tree};
+use crate::trusted_path::Missing;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Flock, FlockType};
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 const NAME: &[u8] = b"pagewise-experiment";
+/// The name of the file in root's directory.
+const SETTINGS: &str = "lock";
 
 /// Refused experiments that are told the holder's pid: each leaves an unanswered connection in the
 /// queue; beyond that many the holder stays unnamed.
@@ -21,27 +42,67 @@ const QUESTIONS: i32 = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another experiment runs.
-    #[error("another experiment runs on this machine{}", holder_text(*.pid, .command.as_deref()))]
-    Held {
-        /// The process that holds the lock, where the kernel names it.
-        pid: Option<i32>,
-        /// Its name.
-        command: Option<String>,
-    },
+    #[error("another experiment runs on this machine{}", .0.text())]
+    Held(Holder),
+    /// Another start of pagewise changes settings.
+    #[error("another pagewise changes settings of this machine{}", .0.text())]
+    Changing(Holder),
+    /// There is no place for the lock.
+    #[error(transparent)]
+    Dir(#[from] DirError),
     /// A call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
 
-fn holder_text(pid: Option<i32>, command: Option<&str>) -> String {
-    match (pid, command) {
-        (Some(pid), Some(command)) => format!(" (pid {pid}, {})", command.escape_debug()),
-        (Some(pid), None) => format!(" (pid {pid})"),
-        _ => String::new(),
+/// Who holds a lock, as far as the kernel names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub pid: Option<i32>,
+    /// Its user.
+    pub uid: Option<u32>,
+    /// Its name.
+    pub command: Option<String>,
+}
+
+impl Holder {
+    fn of(pid: Option<i32>, uid: Option<u32>) -> Self {
+        let command = pid.and_then(|pid| stat::read(pid).ok()).map(|s| s.comm);
+        Self { pid, uid, command }
+    }
+
+    fn text(&self) -> String {
+        let known = [
+            self.pid.map(|pid| format!("pid {pid}")),
+            self.uid.map(|uid| format!("uid {uid}")),
+            self.command.as_ref().map(|name| name.escape_debug().to_string()),
+        ];
+        let known: Vec<String> = known.into_iter().flatten().collect();
+        if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
     }
 }
 
-/// The lock, held while this value lives.
+impl LockError {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::Held(Holder { pid: Some(pid), .. })
+            | Self::Changing(Holder { pid: Some(pid), .. }) => {
+                format!("wait for it to end, or stop it: kill {pid}")
+            }
+            Self::Held(_) => {
+                "wait for it to end, or find it as root: ss -xap | grep pagewise-experiment"
+                    .to_owned()
+            }
+            Self::Changing(_) => "wait for it to end, or stop it".to_owned(),
+            Self::Dir(_) | Self::Sys(_) => "settings of the machine are root's".to_owned(),
+        }
+    }
+}
+
+/// The lock of experiments, held while this value lives.
 #[derive(Debug)]
 pub struct ExperimentLock {
     _listener: OwnedFd,
@@ -64,7 +125,7 @@ impl ExperimentLock {
         let socket = open_socket().map_err(fail("socket"))?;
         match rustix::net::bind(&socket, &address) {
             Ok(()) => {}
-            Err(Errno::ADDRINUSE) => return Err(held(&address)),
+            Err(Errno::ADDRINUSE) => return Err(LockError::Held(holder(name, &address))),
             Err(e) => return Err(fail("bind")(e).into()),
         }
         rustix::net::listen(&socket, QUESTIONS).map_err(fail("listen"))?;
@@ -78,21 +139,18 @@ fn open_socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-fn held(address: &SocketAddrUnix) -> LockError {
-    let pid = listener_pid(address);
-    let command = pid.and_then(|pid| stat::read(pid).ok()).map(|s| s.comm);
-    LockError::Held { pid, command }
+fn holder(name: &[u8], address: &SocketAddrUnix) -> Holder {
+    match listener(address) {
+        Some(peer) => Holder::of((peer.pid > 0).then_some(peer.pid), Some(peer.uid)),
+        None => binder(name).unwrap_or_default(),
+    }
 }
 
-fn listener_pid(address: &SocketAddrUnix) -> Option<i32> {
+/// Process and user that listen at this address. The pid is 0 of one that has none in our pid namespace
+/// (rustix would read it into a number that cannot be 0).
+fn listener(address: &SocketAddrUnix) -> Option<libc::ucred> {
     let socket = open_socket().ok()?;
     rustix::net::connect(&socket, address).ok()?;
-    peer_pid(&socket)
-}
-
-/// The other end's pid; `None` also where it has none in our pid namespace, which the kernel shows
-/// as 0 (and which rustix would read into a number that cannot be 0).
-fn peer_pid(socket: &OwnedFd) -> Option<i32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, the size of `peer`; both are ours, alive and
@@ -106,21 +164,119 @@ fn peer_pid(socket: &OwnedFd) -> Option<i32> {
             &raw mut len,
         )
     };
-    (got == 0 && peer.pid > 0).then_some(peer.pid)
+    (got == 0).then_some(peer)
+}
+
+/// A process that has the name and does not listen, if this account may look at its descriptors.
+fn binder(name: &[u8]) -> Option<Holder> {
+    let inode = inode_of(name, &read_bytes("/proc/net/unix").ok()?)?;
+    let is_it = |pid: &i32| {
+        fd::list(*pid).is_ok_and(|all| all.iter().any(|one| one.target == Target::Socket(inode)))
+    };
+    let pid = tree::all().ok()?.into_iter().find(is_it)?;
+    let uid = std::fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
+    Some(Holder::of(Some(pid), uid))
+}
+
+/// The inode of the socket with this abstract name, by the text of `/proc/net/unix`, which writes the first
+/// byte of such a name as `@`.
+fn inode_of(name: &[u8], sockets: &[u8]) -> Option<u64> {
+    let shown = [b"@", name].concat();
+    lines(sockets).find_map(|line| {
+        let words: Vec<&[u8]> = fields(line).collect();
+        (*words.get(7)? == shown).then(|| number(words.get(6)?)).flatten()
+    })
+}
+
+/// The lock of settings of the whole machine, held while this value lives. Who has it knows that no other
+/// process of this machine changes them.
+#[derive(Debug)]
+pub struct SettingsLock {
+    _file: File,
+}
+
+impl SettingsLock {
+    /// Takes the lock, without waiting.
+    ///
+    /// # Errors
+    /// Who has it, or why this account cannot.
+    pub fn acquire() -> Result<Self, LockError> {
+        let none = || SysError::new("open", "/run", std::io::Error::from(Errno::NOENT));
+        Self::acquire_in(&machine_dir(Missing::IsMade)?.ok_or_else(none)?)
+    }
+
+    /// The lock of what is recorded in `directory`, which must be this account's alone. A process has one such
+    /// lock at a time: a second would end the first.
+    ///
+    /// # Errors
+    /// Who has it, or the call that failed.
+    pub fn acquire_in(directory: &Path) -> Result<Self, LockError> {
+        let path = directory.join(SETTINGS);
+        let failed = |call| {
+            let subject = path.display().to_string();
+            move |e: std::io::Error| SysError::new(call, subject, e)
+        };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
+        let file = File::from(opened.map_err(|e| failed("open")(e.into()))?);
+        match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => return Err(LockError::Changing(locker(&file))),
+            Err(error) => return Err(failed("fcntl")(error.into()).into()),
+        }
+        Ok(Self { _file: file })
+    }
+}
+
+/// Who has locked the file, if it has a pid in our pid namespace.
+fn locker(file: &File) -> Holder {
+    let asked = Flock::from(FlockType::WriteLock);
+    let found = rustix::process::fcntl_getlk(file, &asked).ok().flatten();
+    let pid = found.and_then(|lock| lock.pid).map(|pid| pid.as_raw_nonzero().get());
+    let owner = |pid| std::fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
+    Holder::of(pid, pid.and_then(owner))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::own_pid;
 
     #[test]
     fn text_of_a_holder() {
-        let held = |pid, command: Option<&str>| {
-            LockError::Held { pid, command: command.map(str::to_owned) }.to_string()
+        let held = |pid, uid, command: Option<&str>| {
+            LockError::Held(Holder { pid, uid, command: command.map(str::to_owned) })
         };
         let start = "another experiment runs on this machine";
-        assert_eq!(held(None, None), start);
-        assert_eq!(held(Some(7), None), format!("{start} (pid 7)"));
-        assert_eq!(held(Some(7), Some("a\x1b")), format!("{start} (pid 7, a\\u{{1b}})"));
+        assert_eq!(held(None, None, None).to_string(), start);
+        assert_eq!(held(Some(7), Some(1), None).to_string(), format!("{start} (pid 7, uid 1)"));
+        let named = held(Some(7), None, Some("a\x1b"));
+        assert_eq!(named.to_string(), format!("{start} (pid 7, a\\u{{1b}})"));
+        assert!(
+            named.help().ends_with("kill 7") && held(None, None, None).help().contains("ss -xap")
+        );
+    }
+
+    #[test]
+    fn a_name_has_the_inode_that_the_kernel_lists() {
+        let text = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 17 /run/x\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 99 @name\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 5\n";
+        assert_eq!(inode_of(b"name", text), Some(99));
+        assert_eq!(inode_of(b"nam", text), None);
+        assert_eq!(inode_of(b"name", b"@name\n\xff"), None);
+    }
+
+    #[test]
+    fn who_has_a_name_and_does_not_listen_is_found() {
+        let name = format!("pagewise-test-silent-{}", own_pid());
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        let socket = open_socket().unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        let error = ExperimentLock::acquire_named(name.as_bytes()).unwrap_err();
+        let LockError::Held(holder) = error else { panic!("{error}") };
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!((holder.pid, holder.uid), (Some(own_pid()), Some(own)));
     }
 }

@@ -6,7 +6,7 @@
     reason = "a skipped test says so; a failed set-up fails the test"
 )]
 
-use pagewise_kernel::lock::{ExperimentLock, LockError};
+use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
 use pagewise_kernel::proc::{fd, io, own_pid, smaps, stat, tree};
 use pagewise_kernel::{affinity, pidfd, pipe};
 use pagewise_model::Bytes;
@@ -136,7 +136,10 @@ fn the_lock_names_its_holder_and_goes_with_it() {
     let held = ExperimentLock::acquire_named(name.as_bytes()).unwrap();
     for _ in 0..40 {
         match ExperimentLock::acquire_named(name.as_bytes()) {
-            Err(LockError::Held { pid, .. }) => assert_eq!(pid, Some(own_pid())),
+            Err(LockError::Held(holder)) => {
+                let own = rustix::process::geteuid().as_raw();
+                assert_eq!((holder.pid, holder.uid), (Some(own_pid()), Some(own)));
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -158,7 +161,8 @@ fn a_holder_outside_our_pid_namespace_has_no_pid() {
     const VARIABLE: &str = "PAGEWISE_TEST_HELD";
     if let Some(name) = std::env::var_os(VARIABLE) {
         let error = ExperimentLock::acquire_named(name.as_encoded_bytes()).unwrap_err();
-        assert!(matches!(error, LockError::Held { pid: None, command: None }), "{error:?}");
+        let LockError::Held(holder) = error else { panic!("{error:?}") };
+        assert_eq!((holder.pid, holder.command), (None, None));
         return;
     }
     let name = format!("pagewise-test-namespace-{}", own_pid());
@@ -184,4 +188,59 @@ fn the_lock_is_not_inherited_by_programs() {
     assert_eq!(child.line(), "ready");
     drop(held);
     ExperimentLock::acquire_named(name.as_bytes()).unwrap();
+}
+
+/// Starts a process that holds the lock of settings in `directory` until it is killed.
+fn holder_of_settings(test: &str, directory: &std::path::Path, before: &[&str]) -> Child {
+    let own = std::env::current_exe().unwrap();
+    let mut command = Command::new(before.first().map_or(own.as_os_str(), |word| word.as_ref()));
+    if !before.is_empty() {
+        command.args(&before[1..]).arg(&own);
+    }
+    command.args(["--exact", test, "--nocapture"]).env("PAGEWISE_TEST_SETTINGS", directory);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("held") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "the holder ended");
+    }
+    child
+}
+
+#[test]
+fn the_lock_of_settings_ends_with_its_holder_and_not_before() {
+    const TEST: &str = "the_lock_of_settings_ends_with_its_holder_and_not_before";
+    if let Some(directory) = std::env::var_os("PAGEWISE_TEST_SETTINGS") {
+        let _held = SettingsLock::acquire_in(directory.as_ref()).unwrap();
+        writeln!(std::io::stdout(), "held").unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(60));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let spaces: [&[&str]; 2] = [&[], &["unshare", "-U", "-r", "-n", "-i", "--"]];
+    for before in spaces {
+        if !before.is_empty()
+            && !Command::new("unshare")
+                .args(["-U", "-r", "-n", "true"])
+                .status()
+                .is_ok_and(|s| s.success())
+        {
+            eprintln!("SKIP {TEST} in other namespaces: this account has none");
+            continue;
+        }
+        let mut holder = holder_of_settings(TEST, dir.path(), before);
+        for _ in 0..3 {
+            let error = SettingsLock::acquire_in(dir.path()).unwrap_err();
+            assert!(matches!(error, LockError::Changing(_)), "{error}");
+            assert!(error.to_string().contains(&format!("(pid {}", holder.id())), "{error}");
+        }
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        SettingsLock::acquire_in(dir.path()).unwrap();
+    }
+    let link = dir.path().join("link");
+    std::fs::create_dir(&link).unwrap();
+    std::os::unix::fs::symlink("/dev/null", link.join("lock")).unwrap();
+    assert!(SettingsLock::acquire_in(&link).is_err(), "no link is followed");
 }

@@ -1,9 +1,9 @@
 //! The settings of hugetext, changed for all programs of the machine, and put back.
 //!
-//! What is set stays when pagewise ends: that is what was asked for. A record in the account's state
-//! directory says, from before the first change on, what each setting was; undoing puts that back, unless
+//! What is set stays when pagewise ends: that is what was asked for. A record in the machine's directory
+//! says, from before the first change on, what each setting was; undoing puts that back, unless
 //! somebody else has set another value since, and a record of a former boot is void. Only the two settings
-//! are written, in their ranges, by who holds the lock of experiments. khugepaged acts on them by and by.
+//! are written, in their ranges, by who holds the lock of such settings. khugepaged acts on them by and by.
 //!
 //! What is cleaned (page cache dropped, huge pages split) cannot be undone, and is in no record.
 //!
@@ -12,8 +12,9 @@
 use crate::recache;
 use crate::reservation::boot;
 use pagewise_kernel::hugetext::Tree;
-use pagewise_kernel::lock::ExperimentLock;
+use pagewise_kernel::lock::SettingsLock;
 use pagewise_kernel::proc::meminfo;
+use pagewise_kernel::trusted_path::Missing;
 use pagewise_kernel::{SysError, dirs, kept, page_size};
 use pagewise_model::text::HugeTotals;
 use pagewise_model::text_system::{Change, Cleaner, Hugetext, Mode, Setting, TextSystem};
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The record's name in the state directory.
+/// The record's name in the machine's directory.
 const NAME: &str = "hugetext-changed.json";
 /// A record ends with its boot; its age says nothing.
 const LIMITS: kept::Limits = kept::Limits { most_age: Duration::MAX, most_bytes: 2000 };
@@ -108,8 +109,10 @@ impl Settings {
     /// # Errors
     /// Where there is no place for the record.
     pub fn own() -> Result<Self, HugetextError> {
-        let state = dirs::state_dir().map_err(|error| HugetextError::Record(error.to_string()))?;
-        Ok(Self { tree: Tree::own(), record: state.join(NAME) })
+        let none = || HugetextError::Record("there is no /run for the record of it".to_owned());
+        let directory = dirs::machine_dir(Missing::IsMade);
+        let directory = directory.map_err(|error| HugetextError::Record(error.to_string()))?;
+        Ok(Self { tree: Tree::own(), record: directory.ok_or_else(none)?.join(NAME) })
     }
 
     /// Sets one of them, with its former value recorded.
@@ -118,7 +121,7 @@ impl Settings {
     /// What stands in the way; then nothing was changed, or the record has it.
     pub fn set(
         &self,
-        _lock: &ExperimentLock,
+        _lock: &SettingsLock,
         setting: Setting,
         value: u64,
     ) -> Result<Change, HugetextError> {
@@ -154,10 +157,7 @@ impl Settings {
     ///
     /// # Errors
     /// What stands in the way; the record has what is still to be put back.
-    pub fn undo(
-        &self,
-        _lock: &ExperimentLock,
-    ) -> Result<(Vec<Change>, Vec<String>), HugetextError> {
+    pub fn undo(&self, _lock: &SettingsLock) -> Result<(Vec<Change>, Vec<String>), HugetextError> {
         self.put_back()
     }
 
@@ -191,7 +191,7 @@ impl Settings {
     ///
     /// # Errors
     /// When this account may not, or the file is not there.
-    pub fn clean(&self, _lock: &ExperimentLock, cleaner: Cleaner) -> Result<(), SysError> {
+    pub fn clean(&self, _lock: &SettingsLock, cleaner: Cleaner) -> Result<(), SysError> {
         self.tree.clean(cleaner)
     }
 }

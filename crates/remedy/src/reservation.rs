@@ -1,11 +1,13 @@
 //! Pages added to the machine's pool of huge pages for as long as one run or session lasts.
 //!
-//! A setting of the whole machine (`nr_hugepages`): it is changed by who holds the lock of experiments and may
-//! write it, never so far that less than a quarter of the memory stays available, and given back on every way
-//! out. Before the first page is asked for, a record says what the pool had, what it is to have, and who
-//! asked. Where a kill left it, the next start of pagewise by that account gives the pages back ([`repair`]),
-//! never while the owner lives. A pool that holds more than was asked for has been changed by somebody else
-//! since and is left as it is. Pages in use stay with their users until these end, and leave the pool then.
+//! A setting of the whole machine (`nr_hugepages`): it is changed by who holds the lock of such settings
+//! ([`SettingsLock`]) and may write it, never so far that less than a quarter of the memory stays available,
+//! and given back on every way out. Before the first page is asked for, a record beside the lock says what
+//! the pool had and what it is to have. The lock is held for as long as the pages are, and ends with its
+//! holder however that ends. So whoever has the lock and finds a record knows that its owner is gone, in
+//! whatever namespace that was: root's next start of pagewise gives the pages back ([`repair`]), and says so
+//! where it cannot. A pool that holds more than was asked for has been changed by somebody else since and is
+//! left as it is. Pages in use stay with their users until these end, and leave the pool then.
 //!
 //! The kernel may find fewer pages than asked for: memory is in pieces. All or nothing is kept; what was
 //! missing is told with the state of the free memory.
@@ -13,42 +15,23 @@
 //! Not seen: that another changes the pool to a number between the two of the record. Overhead: the kernel
 //! clears nothing at this moment; a page costs some microseconds, or the moving of what lies in it.
 
-use pagewise_kernel::lock::ExperimentLock;
-use pagewise_kernel::proc::{buddyinfo, own_pid, pagetypeinfo, read_text, stat};
-use pagewise_kernel::{SysError, dirs, hugetlb, kept, page_size};
+use pagewise_kernel::dirs::{self, DirError};
+use pagewise_kernel::lock::{LockError, SettingsLock};
+use pagewise_kernel::proc::{buddyinfo, pagetypeinfo, read_text};
+use pagewise_kernel::trusted_path::Missing;
+use pagewise_kernel::{SysError, hugetlb, kept, page_size};
 use pagewise_model::plan::PoolNeed;
 use pagewise_model::pool::HugePool;
 use pagewise_model::{Fact, PageSize};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The record's name in the state directory.
+/// The record's name in the machine's directory.
 const NAME: &str = "pool-changed.json";
 /// A record ends with its boot; its age says nothing.
 const LIMITS: kept::Limits = kept::Limits { most_age: Duration::MAX, most_bytes: 2000 };
-
-/// Who changed a setting: a process of one boot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Owner {
-    boot_id: String,
-    pid: i32,
-    /// When it was started, in ticks since the boot.
-    start_ticks: u64,
-}
-
-impl Owner {
-    fn own() -> Result<Self, SysError> {
-        let pid = own_pid();
-        Ok(Self { boot_id: boot()?, pid, start_ticks: stat::read(pid)?.start_ticks })
-    }
-
-    /// It runs. One that has ended and that nobody has waited for does not.
-    fn lives(&self) -> bool {
-        stat::read(self.pid)
-            .is_ok_and(|now| now.start_ticks == self.start_ticks && !"ZX".contains(now.state))
-    }
-}
 
 /// The boot that this machine runs since.
 pub(crate) fn boot() -> Result<String, SysError> {
@@ -58,15 +41,25 @@ pub(crate) fn boot() -> Result<String, SysError> {
 /// What was changed, and how it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
-    owner: Owner,
+    boot_id: String,
     page_bytes: PageSize,
     before_pages: u64,
     most_pages: u64,
 }
 
 impl Record {
-    fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&kept::read(path, LIMITS)?.text).ok()
+    /// None where there is no record.
+    fn read(path: &Path) -> Result<Option<Self>, String> {
+        let read =
+            kept::read(path, LIMITS).and_then(|kept| serde_json::from_slice(&kept.text).ok());
+        if read.is_none() && path.symlink_metadata().is_ok() {
+            return Err(format!(
+                "the record `{}` of huge pages that were reserved cannot be read: set \
+                 vm.nr_hugepages to what it is to be, and remove the record",
+                path.display()
+            ));
+        }
+        Ok(read)
     }
 
     fn write(&self, path: &Path) -> Result<(), String> {
@@ -96,33 +89,39 @@ impl Record {
     }
 }
 
-/// That the pool of this machine may be changed.
+/// That the pool of this machine may be changed, by nobody else meanwhile.
 #[derive(Debug, Clone)]
 pub struct Permit {
     record: PathBuf,
     page: PageSize,
+    _lock: Arc<SettingsLock>,
 }
 
 impl Permit {
-    /// For who holds the lock and may write the setting; what a kill has left is given back before.
+    /// For who may write the setting; what a kill has left is given back before.
     ///
     /// # Errors
     /// A sentence.
-    pub fn obtain(_lock: &ExperimentLock) -> Result<Self, String> {
-        let state = dirs::state_dir().map_err(|error| error.to_string())?;
+    pub fn obtain() -> Result<Self, String> {
         let page = hugetlb::usual().map_err(|error| error.to_string())?;
-        Self { record: state.join(NAME), page }.checked()
-    }
-
-    fn checked(self) -> Result<Self, String> {
-        if let Some(left) = Record::read(&self.record) {
-            settle(&self.record, &left)?;
-        }
-        let control = hugetlb::control(self.page);
+        let control = hugetlb::control(page);
         rustix::fs::access(&control, rustix::fs::Access::WRITE_OK).map_err(|error| {
             SysError::new("access", control, error).to_string() + ": only root changes the pool"
         })?;
-        Ok(self)
+        let directory = dirs::machine_dir(Missing::IsMade).map_err(|error| error.to_string())?;
+        Self::obtain_in(
+            &directory.ok_or("there is no /run for the record of what is changed")?,
+            page,
+        )
+    }
+
+    fn obtain_in(directory: &Path, page: PageSize) -> Result<Self, String> {
+        let lock = SettingsLock::acquire_in(directory).map_err(|error| error.to_string())?;
+        let record = directory.join(NAME);
+        if let Some(left) = Record::read(&record)? {
+            settle(&record, &left)?;
+        }
+        Ok(Self { record, page, _lock: Arc::new(lock) })
     }
 
     /// Adds pages to the pool until what is returned is dropped.
@@ -140,14 +139,14 @@ impl Permit {
             ));
         }
         let record = Record {
-            owner: Owner::own().map_err(|error| error.to_string())?,
+            boot_id: boot().map_err(|error| error.to_string())?,
             page_bytes: self.page,
             before_pages: pool.pages,
             most_pages: pool.pages.saturating_add(pages),
         };
         record.write(&self.record)?;
         // From here on whatever happens is undone.
-        let reservation = Reservation { path: self.record.clone(), record: Some(record) };
+        let reservation = Reservation { permit: self.clone(), record: Some(record) };
         hugetlb::resize(self.page, pool.pages.saturating_add(pages)).map_err(|e| e.to_string())?;
         let now = hugetlb::pool(self.page).map_err(|error| error.to_string())?;
         let got = now.pages.saturating_sub(pool.pages);
@@ -181,10 +180,10 @@ fn pieces(page: PageSize) -> String {
     said.join("; ")
 }
 
-/// Added pages, until this is dropped.
+/// Added pages, until this is dropped. The lock is held as long.
 #[derive(Debug)]
 pub struct Reservation {
-    path: PathBuf,
+    permit: Permit,
     record: Option<Record>,
 }
 
@@ -194,7 +193,9 @@ impl Reservation {
     /// # Errors
     /// A sentence; the next start tries again.
     pub fn give_back(mut self) -> Result<(), String> {
-        self.record.take().map_or(Ok(()), |record| settle(&self.path, &record).map(|_pages| ()))
+        self.record
+            .take()
+            .map_or(Ok(()), |record| settle(&self.permit.record, &record).map(|_pages| ()))
     }
 }
 
@@ -202,14 +203,14 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             // Nobody is left to be told; the record stays where this fails, for the next start.
-            let _told_then = settle(&self.path, &record);
+            let _told_then = settle(&self.permit.record, &record);
         }
     }
 }
 
 /// Undoes what a record says, and removes it: how many pages were given back.
 fn settle(path: &Path, record: &Record) -> Result<u64, String> {
-    let is_own = |now: String| now == record.owner.boot_id;
+    let is_own = |now: String| now == record.boot_id;
     // The settings of a former boot are gone with it.
     let undone = if boot().is_ok_and(is_own) { record.undo() } else { Ok(0) };
     let is_foreign = || {
@@ -223,27 +224,46 @@ fn settle(path: &Path, record: &Record) -> Result<u64, String> {
     undone
 }
 
-/// Gives back what a start of pagewise had added to the pool that was killed before it could: what to tell
-/// of it, if there was something.
+/// Gives back what a start of pagewise had added to the pool that was killed before it could, for root: what to
+/// tell of it, if there was something, or why it cannot be given back.
 #[must_use]
 pub fn repair() -> Option<String> {
-    repair_by(&dirs::found_state_dir().ok()??.join(NAME), ExperimentLock::acquire)
-}
-
-fn repair_by<L, E>(path: &Path, lock: impl FnOnce() -> Result<L, E>) -> Option<String> {
-    let record = Record::read(path)?;
-    if record.owner.lives() && boot().is_ok_and(|now| now == record.owner.boot_id) {
+    if !rustix::process::geteuid().is_root() {
         return None;
     }
-    // Who holds the lock repairs it.
-    let _lock = lock().ok()?;
-    match settle(path, &record) {
+    match dirs::machine_dir(Missing::Ends) {
+        Ok(directory) => repair_in(&directory?),
+        // Root of a user namespace, for whom it is another user's.
+        Err(DirError::Unsafe { why: dirs::Objection::Foreign(_), .. }) => None,
+        Err(error) => {
+            Some(format!("whether a killed run has reserved huge pages is unknown: {error}"))
+        }
+    }
+}
+
+fn repair_in(directory: &Path) -> Option<String> {
+    let path = directory.join(NAME);
+    path.symlink_metadata().ok()?;
+    let impossible = |why: String| {
+        Some(format!("huge pages that a killed run had reserved are not given back: {why}"))
+    };
+    let _lock = match SettingsLock::acquire_in(directory) {
+        // The owner lives, or somebody else repairs it.
+        Err(LockError::Changing(_)) => return None,
+        Err(error) => return impossible(error.to_string()),
+        Ok(lock) => lock,
+    };
+    let record = match Record::read(&path) {
+        Ok(record) => record?,
+        Err(why) => return Some(why),
+    };
+    match settle(&path, &record) {
         Ok(0) => None,
         Ok(pages) => Some(format!(
             "{pages} huge pages of {} that a killed run had reserved are given back",
             record.page_bytes
         )),
-        Err(why) => Some(why),
+        Err(why) => impossible(format!("{why} (there were {} before)", record.before_pages)),
     }
 }
 
@@ -296,17 +316,12 @@ mod tests {
     use pagewise_model::Bytes;
 
     fn record(before_pages: u64, most_pages: u64) -> Record {
-        let owner = Owner::own().unwrap();
-        Record { owner, page_bytes: hugetlb::usual().unwrap(), before_pages, most_pages }
+        let (boot_id, page_bytes) = (boot().unwrap(), hugetlb::usual().unwrap());
+        Record { boot_id, page_bytes, before_pages, most_pages }
     }
 
     fn now() -> u64 {
         hugetlb::pool(hugetlb::usual().unwrap()).unwrap().pages
-    }
-
-    /// A lock that nobody else wants.
-    fn free() -> Result<(), ()> {
-        Ok(())
     }
 
     #[test]
@@ -318,28 +333,26 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_lives_is_not_repaired_behind_its_back() {
+    fn what_was_left_is_settled_and_what_cannot_be_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         let same = record(now(), now());
+        assert_eq!(repair_in(dir.path()), None);
+        assert_eq!(dir.path().read_dir().unwrap().count(), 0, "nothing is made for nothing");
         same.write(&path).unwrap();
-        assert_eq!(Record::read(&path), Some(same.clone()));
-        assert_eq!(repair_by(&path, free), None);
-        assert!(path.exists(), "we live");
-        let dead = Owner { start_ticks: same.owner.start_ticks + 1, ..same.owner.clone() };
-        Record { owner: dead.clone(), ..same.clone() }.write(&path).unwrap();
-        assert_eq!(repair_by(&path, || Err::<(), _>(())), None);
-        assert!(path.exists(), "who holds the lock will do it");
-        assert_eq!(repair_by(&path, free), None, "nothing had been added");
+        assert_eq!(Record::read(&path), Ok(Some(same.clone())));
+        assert_eq!(repair_in(dir.path()), None, "nothing had been added");
         assert!(!path.exists());
-        let foreign =
-            Record { owner: dead.clone(), before_pages: 9, most_pages: 8, ..same.clone() };
-        foreign.write(&path).unwrap();
-        assert!(repair_by(&path, free).is_some_and(|told| told.contains("it is left so")));
-        let former = Owner { boot_id: "another".into(), ..dead };
-        Record { owner: former, most_pages: u64::MAX, ..same }.write(&path).unwrap();
-        assert_eq!(repair_by(&path, free), None);
+        Record { before_pages: 9, most_pages: 8, ..same.clone() }.write(&path).unwrap();
+        let told = repair_in(dir.path()).unwrap();
+        assert!(told.contains("it is left so") && !path.exists(), "{told}");
+        Record { boot_id: "another".into(), most_pages: u64::MAX, ..same }.write(&path).unwrap();
+        assert_eq!(repair_in(dir.path()), None);
         assert!(!path.exists(), "its boot is over");
+        std::fs::write(&path, "half of a rec").unwrap();
+        let told = repair_in(dir.path()).unwrap();
+        assert!(told.contains("cannot be read") && path.exists(), "{told}");
+        assert!(Permit::obtain_in(dir.path(), PageSize::PMD_2M).is_err());
     }
 
     #[test]
@@ -357,11 +370,7 @@ mod tests {
     fn pages_are_added_and_given_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
-        let permit = Permit { record: path.clone(), page: hugetlb::usual().unwrap() };
-        let permit = match permit.checked() {
-            Ok(permit) => permit,
-            Err(why) => return println!("SKIP pages_are_added_and_given_back: {why}"),
-        };
+        let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
         let before = now();
         let too_many = permit.add(u64::MAX / 2).unwrap_err();
         assert!(too_many.contains("less than a quarter"), "{too_many}");
@@ -372,14 +381,14 @@ mod tests {
         assert_eq!((now(), path.exists()), (before + 2, true));
         held.give_back().unwrap();
         assert_eq!((now(), path.exists()), (before, false));
-        // As a kill leaves it: the pages and the record stay, the owner does not.
+        // As a kill leaves it: the pages and the record stay, the lock does not.
         let mut held = permit.add(2).unwrap();
-        let mut left = held.record.take().unwrap();
-        left.owner.start_ticks += 1;
-        left.write(&path).unwrap();
-        let told = repair_by(&path, free).unwrap();
+        held.record.take().unwrap();
+        drop((held, permit));
+        let told = repair_in(dir.path()).unwrap();
         assert!(told.starts_with("2 huge pages"), "{told}");
         assert_eq!((now(), path.exists()), (before, false));
+        let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
         // What is in the way of a second is the first.
         let page_bytes = hugetlb::usual().unwrap();
         let available = hugetlb::pool(page_bytes).unwrap().available_pages();

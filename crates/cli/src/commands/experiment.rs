@@ -5,7 +5,7 @@ use crate::args::{ExperimentArgs, StdoutKind};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pagewise_kernel::lock::{ExperimentLock, LockError};
+use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
 use pagewise_kernel::start;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_remedy::receipt::Here;
@@ -111,12 +111,37 @@ pub(super) fn refuse_piped_input(input: Option<&Path>) -> Result<(), Failure> {
 
 /// The lock of this machine's experiments.
 pub(super) fn lock() -> Result<ExperimentLock, Failure> {
-    ExperimentLock::acquire().map_err(|error| match error {
-        LockError::Held { .. } => {
-            Failure::unfit(error.to_string()).with_help("wait for it to end, or stop it")
-        }
-        LockError::Sys(error) => Failure::usage(error.to_string()),
-    })
+    ExperimentLock::acquire().map_err(refused)
+}
+
+/// Why there is no lock.
+fn refused(error: LockError) -> Failure {
+    let text = error.to_string();
+    match error {
+        LockError::Sys(_) => Failure::usage(text),
+        _ => Failure::unfit(text).with_help(error.help()),
+    }
+}
+
+/// The lock of settings of the whole machine, with no experiment beside it where that can be had. Any account
+/// can hold the lock of experiments, so root does not wait for it.
+pub(super) struct MachineLock {
+    pub(super) settings: SettingsLock,
+    _experiments: Option<ExperimentLock>,
+}
+
+impl MachineLock {
+    pub(super) fn acquire() -> Result<Self, Failure> {
+        let settings = SettingsLock::acquire().map_err(refused)?;
+        Ok(Self { settings, _experiments: no_experiment_beside() })
+    }
+}
+
+/// Keeps experiments away from a change of the machine; one that runs is told.
+pub(super) fn no_experiment_beside() -> Option<ExperimentLock> {
+    ExperimentLock::acquire()
+        .inspect_err(|error| terminal::remark(&format!("{error}: it will see the change")))
+        .ok()
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP raise; a second signal ends us at once. What we were

@@ -112,8 +112,8 @@ fn not_covered(error: &FoldError) -> Failure {
 #[derive(Default)]
 struct Changed {
     reserved: Option<Reservation>,
-    /// Held for as long as the change lasts.
-    lock: Option<ExperimentLock>,
+    /// Held for as long as the change lasts, where nobody else has it.
+    no_experiment: Option<ExperimentLock>,
 }
 
 impl Changed {
@@ -134,9 +134,8 @@ impl Changed {
         if as_it_is.is_ok() || !may_change {
             return as_it_is;
         }
-        let lock = ExperimentLock::acquire().map_err(|error| error.to_string())?;
-        let permit = Permit::obtain(&lock)?;
-        self.lock = Some(lock);
+        let permit = Permit::obtain()?;
+        self.no_experiment = experiment::no_experiment_beside();
         reservation::ensure(need, Some(&permit), &mut self.reserved)
     }
 
@@ -145,7 +144,7 @@ impl Changed {
         if let Some(Err(why)) = self.reserved.map(Reservation::give_back) {
             terminal::remark(&format!("{}: {why}", pagewise_remedy::POOL));
         }
-        drop(self.lock);
+        drop(self.no_experiment);
     }
 }
 

@@ -23,10 +23,10 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     if let Some(list) = &args.only {
         request.only = Some(super::run::doses(list, &request.command)?);
     }
-    let lock = experiment::lock()?;
+    let _lock = experiment::lock()?;
     if args.system {
         let refused = |why| Failure::unfit(why).with_help("without --system nothing is changed");
-        request.system = Some(Permit::obtain(&lock).map_err(refused)?);
+        request.system = Some(Permit::obtain().map_err(refused)?);
     }
     let stop = experiment::stop_flag()?;
     let display = Display::new(args.experiment.quiet);

@@ -194,3 +194,10 @@ pub(crate) fn interrupted(make: impl Fn() -> Command, plan: &str) -> Option<Outp
     assert!(said(&done.stdout).contains("interrupted"), "{}", said(&done.stdout));
     Some(done)
 }
+
+/// The first line of what a child writes, whose standard output is a pipe.
+pub(crate) fn first_line(child: &mut std::process::Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line
+}

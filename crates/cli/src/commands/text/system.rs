@@ -1,7 +1,7 @@
 //! `pagewise text system`
 
 use super::super::cache::{failure, until_failure, worst};
-use super::super::experiment::lock;
+use super::super::experiment::MachineLock;
 use super::collapse::{self, CANNOT_BE_UNDONE, collapsed};
 use super::explain::{digits, number};
 use super::warm::{How, warm_all};
@@ -61,17 +61,17 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     let asked = || asked.iter().filter_map(|(setting, value)| Some((*setting, (*value)?)));
     // All of them, before one is changed.
     asked().try_for_each(|(setting, value)| hugetext::check(setting, value)).map_err(unset)?;
-    let lock = lock()?;
+    let lock = MachineLock::acquire()?;
     let settings = Settings::own().map_err(unset)?;
     if args.undo {
-        (system.changes, system.notes) = settings.undo(&lock).map_err(unset)?;
+        (system.changes, system.notes) = settings.undo(&lock.settings).map_err(unset)?;
         if system.changes.is_empty() && system.notes.is_empty() {
             system.notes.push("nothing was changed here since the boot".to_owned());
         }
     }
     let mut done = DONE;
     for (setting, value) in asked() {
-        match settings.set(&lock, setting, value) {
+        match settings.set(&lock.settings, setting, value) {
             Ok(change) => system.changes.push(change),
             // What was changed before it is told.
             Err(error) => {
@@ -97,7 +97,7 @@ fn unset(error: HugetextError) -> Failure {
             _ => Failure::usage(text).with_help("pagewise text system says what the kernel has"),
         },
         HugetextError::Record(_) => Failure::usage(text)
-            .with_help("what is changed is recorded in the state directory: set XDG_STATE_HOME"),
+            .with_help("what is changed is recorded in /run/pagewise: look at it, as root"),
         HugetextError::Range { .. } => {
             Failure::usage(text).with_help("pagewise text system --help says what values mean")
         }
@@ -184,9 +184,9 @@ fn clean(system: &mut TextSystem, cleaner: Cleaner, yes: bool) -> Result<Done, F
         };
         return Err(Failure::usage(text).with_help(help));
     }
-    let lock = lock()?;
+    let lock = MachineLock::acquire()?;
     terminal::complain(&format!("cannot be undone: {}", cleaner.warning()));
-    let cleaned = Settings::own().map_err(unset)?.clean(&lock, cleaner);
+    let cleaned = Settings::own().map_err(unset)?.clean(&lock.settings, cleaner);
     cleaned.map_err(|error| uncleaned(cleaner, &error))?;
     system.cleaned = Some(cleaner);
     Ok(DONE)

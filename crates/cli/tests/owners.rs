@@ -1,0 +1,83 @@
+//! A hostile neighbour and a second owner: what pagewise does as root on a machine where another account, or
+//! another pagewise in another namespace, is in its way. Each start by root gives back what a kill has left, so
+//! these tests take turns.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[path = "owners/directories.rs"]
+mod directories;
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+#[path = "owners/pool.rs"]
+mod pool;
+#[path = "owners/saves.rs"]
+mod saves;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Whether this command succeeds.
+fn can(words: &[&str]) -> bool {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Root's right to make namespaces and to become another user; without it a line that the test is skipped.
+fn can_be_hostile(test: &str) -> bool {
+    let can =
+        helper::is_root() && can(&["unshare", "-n", "-m", "true"]) && can(&["setpriv", "true"]);
+    if !can {
+        println!("SKIP {test}: it needs root, namespaces and setpriv");
+    }
+    can
+}
+
+/// `command` with `before` in front of it.
+fn behind(before: &[&str], command: &Command) -> Command {
+    let mut all = Command::new(before[0]);
+    all.args(&before[1..]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => all.env(name, value),
+            None => all.env_remove(name),
+        };
+    }
+    all.stdin(Stdio::null());
+    all
+}
+
+/// A network namespace with a process that keeps it.
+struct Network(Child);
+
+impl Network {
+    fn new() -> Self {
+        let mut child = Command::new("unshare");
+        child.args(["-n", "sh", "-c", "echo ready; exec sleep 600"]).stdout(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        helper::first_line(&mut child);
+        Self(child)
+    }
+
+    /// `command` in it.
+    fn holds(&self, command: &Command) -> Command {
+        behind(&["nsenter", "-n", "-t", &self.0.id().to_string(), "--"], command)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// `command` where root's home is an empty one, so that the machine's own stays as it is.
+fn with_home_of_root(command: &Command) -> Command {
+    let script = "mount -t tmpfs none /root && exec \"$@\"";
+    behind(&["unshare", "-m", "sh", "-c", script, "sh"], command)
+}
+
+/// Makes a directory the other user's.
+fn give(path: &Path) {
+    std::os::unix::fs::chown(path, Some(helper::NOBODY), Some(helper::NOBODY)).unwrap();
+}
