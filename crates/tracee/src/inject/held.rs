@@ -89,7 +89,7 @@ pub enum Halt<'t> {
 const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD;
 /// How long a stop is waited for before it is owed.
 const PATIENCE: Duration = Duration::from_millis(3);
-const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
+const LONGEST_PATIENCE: Duration = Duration::from_millis(300);
 /// A running thread stops within some microseconds, which no sleep of ours is short enough for.
 const SPINS: u32 = 50;
 const PAUSE: Duration = Duration::from_micros(50);
