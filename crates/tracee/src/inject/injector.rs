@@ -3,6 +3,7 @@
 use super::call::{Call, make};
 use super::held::{Halt, Tracer};
 use super::interrupted::is_native;
+use super::running::Looks;
 use super::subject::{Subject, has_pending};
 use super::{Advised, InjectError, Method, Owner, Process, Refusal, threads};
 use pagewise_kernel::error::SysError;
@@ -99,13 +100,15 @@ impl Errand {
 
     fn inject(&self, tracer: &mut Tracer) -> Answer {
         let mut last = InjectError::Refused(Refusal::Busy);
+        let mut looks = Looks::default();
         for round in 0..ROUNDS {
             if round > 0 {
                 thread::sleep(PAUSE);
             }
             let subject = Subject::inspect(self.process)?;
-            let mut lasting = true;
-            for (tid, method) in threads::plan(&subject, self.owner)? {
+            let planned = threads::plan(&subject, self.owner, &mut looks)?;
+            let mut lasting = !planned.is_empty();
+            for (tid, method) in planned {
                 match self.attempt(tracer, &subject, tid, method) {
                     Err(InjectError::Refused(why)) => {
                         lasting &= !why.passes();

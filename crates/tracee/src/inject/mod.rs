@@ -16,8 +16,8 @@
 //! than leaving it with foreign registers.
 //!
 //! Threads that take no harm are tried first. One in a call that would be late or wrong after a
-//! stop is never stopped, unless it enters that call between the look and the stop: then it is late
-//! by that moment. A call that only our stop interrupted is issued again where that is safe
+//! stop is never stopped, nor is one that may just be leaving such a call ([`running`]), unless it enters
+//! the call between the look and the stop: then it is late by that moment. A call that only our stop interrupted is issued again where that is safe
 //! ([`restart`]); a thread that has a signal waiting or is inside a restartable sequence is let go
 //! and tried again. A thread is only stopped by
 //! seize and interrupt, which stop on the way to user mode: never inside an `execve`, where the
@@ -41,6 +41,7 @@ mod injector;
 mod interrupted;
 mod layout;
 mod restart;
+mod running;
 mod subject;
 mod threads;
 

@@ -4,6 +4,7 @@
 //! waits; where that file is missing or refused, the wait counts as harmless.
 
 use super::restart::{Harm, descriptors, harm};
+use super::running::Looks;
 use super::subject::Subject;
 use super::{InjectError, Method, Owner, Refusal};
 use pagewise_kernel::pidfd;
@@ -19,18 +20,28 @@ struct Seen {
     harm: Harm,
 }
 
-/// Threads and methods to try, the best first.
+/// Threads and methods to try, the best first; none where another look may find some.
 ///
 /// # Errors
 /// When there is none.
-pub(super) fn plan(subject: &Subject, owner: Owner) -> Result<Vec<(i32, Method)>, InjectError> {
-    let seen = look(subject.pid());
+pub(super) fn plan(
+    subject: &Subject,
+    owner: Owner,
+    looks: &mut Looks,
+) -> Result<Vec<(i32, Method)>, InjectError> {
     if subject.sites.restorer.is_none() && owner == Owner::Other {
         return Err(Refusal::NoRestorer.into());
     }
+    let mut seen = look(subject.pid());
+    let mut may_follow = false;
+    seen.retain(|one| {
+        let is_known = !one.is_running || looks.runs_its_own_code(one.tid);
+        may_follow |= !is_known;
+        is_known
+    });
     let mut ranked: Vec<Ranked> = seen.iter().flat_map(|one| ranked(subject, owner, one)).collect();
     ranked.sort_unstable();
-    if ranked.is_empty() {
+    if ranked.is_empty() && !may_follow {
         return Err(Refusal::Waiting.into());
     }
     Ok(ranked.into_iter().map(|(_, _, tid, method)| (tid, method)).collect())
@@ -66,7 +77,8 @@ fn see(pid: i32, tid: i32) -> Option<Seen> {
     }
     let text = proc::read_text(format!("/proc/{tid}/syscall")).unwrap_or_default();
     let harm = parse_call(&text).map_or(Harm::None, |(number, args)| harm_of(pid, number, args));
-    Some(Seen { tid, is_running: state == 'R', harm })
+    let is_running = if text.is_empty() { state == 'R' } else { text.starts_with("running") };
+    Some(Seen { tid, is_running, harm })
 }
 
 fn harm_of(pid: i32, number: i64, args: [u64; 6]) -> Harm {
