@@ -27,6 +27,8 @@ pub struct ElfSeen {
     pub is_static: bool,
     /// It holds 32-bit code.
     pub is_32_bit: bool,
+    /// It has a leak checker built in (LeakSanitizer, alone or in AddressSanitizer).
+    pub checks_leaks: bool,
 }
 
 /// Looks at the executable of process `pid` and the libraries mapped into it.
@@ -88,7 +90,12 @@ fn inspect_any<'data, R: ReadRef<'data>>(data: R) -> ElfSeen {
             let seen = inspect::<FileHeader32<Endianness>, R>(data)?;
             Some(ElfSeen { is_32_bit: true, ..seen })
         })
-        .unwrap_or(ElfSeen { allocator: Allocator::Unknown, is_static: false, is_32_bit: false })
+        .unwrap_or(ElfSeen {
+            allocator: Allocator::Unknown,
+            is_static: false,
+            is_32_bit: false,
+            checks_leaks: false,
+        })
 }
 
 fn inspect<'data, H, R>(data: R) -> Option<ElfSeen>
@@ -102,14 +109,21 @@ where
     header.program_headers(endian, data).ok()?;
     let interpreter = interpreter::<H, R>(data);
     let sections = header.sections(endian, data).unwrap_or_default();
-    let allocator = by_symbols(endian, data, &sections)
+    let allocator = defines(endian, data, &sections, &by_symbol_name)
         .or_else(|| has_go_sections(endian, &sections).then_some(Allocator::Go))
         .or_else(|| by_strings(endian, data, &sections, &OWN_MARKS))
         .or_else(|| by_needed(endian, data, &sections))
         .or_else(|| interpreter.and_then(by_interpreter))
         .or_else(|| by_strings(endian, data, &sections, &LIBRARY_MARKS))
         .unwrap_or(Allocator::Unknown);
-    Some(ElfSeen { allocator, is_static: interpreter.is_none(), is_32_bit: false })
+    let checks_leaks =
+        defines(endian, data, &sections, &|name| name.starts_with(b"__lsan_").then_some(()));
+    Some(ElfSeen {
+        allocator,
+        is_static: interpreter.is_none(),
+        is_32_bit: false,
+        checks_leaks: checks_leaks.is_some(),
+    })
 }
 
 /// The interpreter (the dynamic loader) that an ELF file of this class names.
@@ -125,11 +139,13 @@ where
     segment.interpreter(endian, data).ok().flatten()
 }
 
-fn by_symbols<'data, H, R>(
+/// What `tells` says of the first symbol that the file defines and of which it says anything.
+fn defines<'data, H, R, T>(
     endian: Endianness,
     data: R,
     sections: &SectionTable<'data, H, R>,
-) -> Option<Allocator>
+    tells: &dyn Fn(&[u8]) -> Option<T>,
+) -> Option<T>
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
@@ -141,7 +157,7 @@ where
             .iter()
             .filter(|symbol| !symbol.is_undefined(endian))
             .filter_map(|symbol| symbol.name(endian, strings).ok())
-            .find_map(by_symbol_name)
+            .find_map(tells)
     })
 }
 

@@ -4,8 +4,8 @@
 //! The loop sleeps in `poll(2)` on the program's pidfd until the program ends, somebody wants to
 //! stop it, or the next watcher or limit is due; there are no other wake-ups of ours. After the
 //! start-up a watcher rests for twenty times the CPU time its look took, however soon it wants to look
-//! again; letting go what the look has left standing is not put off. Wall time runs from the byte
-//! that lets the program go to the pidfd's event; `exec` lies inside.
+//! again. Wall time runs from the byte that lets the program go to the pidfd's event; `exec` lies
+//! inside.
 //!
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
@@ -147,12 +147,11 @@ pub fn run(
 pub(crate) struct Scheduled {
     pub(crate) watcher: Box<dyn Watcher>,
     due: Option<Nanos>,
-    settle_due: Option<Nanos>,
 }
 
 impl Scheduled {
     fn at_once(watcher: Box<dyn Watcher>) -> Self {
-        Self { watcher, due: Some(Nanos(0)), settle_due: None }
+        Self { watcher, due: Some(Nanos(0)) }
     }
 }
 
@@ -202,9 +201,6 @@ pub(crate) fn tick(
     clocks: &Clocks<'_>,
 ) -> Option<Nanos> {
     let now = (clocks.since_start)();
-    for one in watchers.iter_mut().filter(|one| one.settle_due.is_some_and(|due| due <= now)) {
-        one.settle_due = one.watcher.settle(now);
-    }
     let is_due = |one: &Scheduled| one.due.is_some_and(|due| due <= now);
     if watchers.iter().any(is_due) {
         let since = |begin: Nanos| Nanos((clocks.cpu)().0.saturating_sub(begin.0));
@@ -219,10 +215,9 @@ pub(crate) fn tick(
             let rest = if end < START_UP { 1 } else { REST };
             let rested = end + Nanos(took.0.saturating_mul(rest));
             one.due = wanted.map(|due| due.max(rested));
-            one.settle_due = one.watcher.settle(end);
         }
     }
-    watchers.iter().flat_map(|one| [one.due, one.settle_due]).flatten().min()
+    watchers.iter().filter_map(|one| one.due).min()
 }
 
 /// Until when a program was stayed beside.
@@ -393,48 +388,5 @@ mod tests {
         assert_eq!(at(Nanos::millis(19)), Some(Nanos::millis(24)));
         let start = Nanos::secs(1);
         assert_eq!(at(start), Some(start + Nanos::millis(20 * 2)));
-    }
-
-    /// Like [`Slow`], and leaves something standing for 3 ms after each look.
-    struct Owed {
-        slow: Slow,
-        looks: u64,
-        until: Nanos,
-    }
-
-    impl Watcher for Owed {
-        fn name(&self) -> &str {
-            "owed"
-        }
-        fn tick(&mut self, tree: &Tree, now: Nanos) -> Option<Nanos> {
-            self.looks += 1;
-            self.until = now + Nanos::millis(3);
-            self.slow.tick(tree, now)
-        }
-        fn settle(&mut self, now: Nanos) -> Option<Nanos> {
-            (now < self.until).then(|| now + Nanos::millis(1))
-        }
-        fn finish(&mut self) -> WatchReport {
-            WatchReport { counter: self.looks, ..WatchReport::default() }
-        }
-    }
-
-    #[test]
-    fn what_was_left_standing_is_settled_during_the_rest() {
-        let clock = Rc::new(Cell::new(Nanos(0)));
-        let mut tree = Tree::new(1, []);
-        let owed = Owed { slow: Slow(clock.clone()), looks: 0, until: Nanos(0) };
-        let mut all = [Scheduled::at_once(Box::new(owed))];
-        let start = Nanos::secs(1);
-        let mut at = |millis| {
-            let now = start + Nanos::millis(millis);
-            let clocks = Clocks { since_start: &|| now, cpu: &|| clock.get() };
-            tick(&mut all, &mut tree, &clocks).map(|due| Nanos(due.0 - start.0))
-        };
-        assert_eq!(at(0), Some(Nanos::millis(1)));
-        assert_eq!(at(1), Some(Nanos::millis(2)));
-        assert_eq!(at(2), Some(Nanos::millis(3)));
-        assert_eq!(at(3), Some(Nanos::millis(40)), "nothing stands any more");
-        assert_eq!(all[0].watcher.finish().counter, 1, "settling is no look");
     }
 }

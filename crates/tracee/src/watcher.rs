@@ -3,8 +3,7 @@
 //!
 //! The supervising loop sleeps until the earliest of these moments, so a run without watchers has
 //! no wake-ups of ours at all. After the first 20 ms of the program a watcher rests for at least
-//! twenty times the CPU time of its last look (`run`); what must not wait for that it does without a
-//! look, in [`Watcher::settle`].
+//! twenty times the CPU time of its last look (`run`).
 
 use crate::tree::Tree;
 use pagewise_model::plan::Watch;
@@ -19,11 +18,6 @@ pub trait Watcher {
     /// Looks at the tree and acts. Returns when to be called next, counted from the start of the
     /// program; `None`: never again. It may be called later than it says.
     fn tick(&mut self, tree: &Tree, since_start: Nanos) -> Option<Nanos>;
-    /// Called after each look: lets go what a look has left standing. Returns when to be called
-    /// again for that, which is not put off; `None`: not before the next look.
-    fn settle(&mut self, _since_start: Nanos) -> Option<Nanos> {
-        None
-    }
     /// Called once after the program has ended.
     fn finish(&mut self) -> WatchReport;
 }

@@ -58,6 +58,8 @@ pub struct Status {
     pub capabilities: u64,
     /// Times that this thread (for a process: its main thread) went to sleep.
     pub voluntary_switches: Option<u64>,
+    /// Times that it was made to give up its CPU.
+    pub involuntary_switches: Option<u64>,
 }
 
 /// The fields found in `text`.
@@ -106,6 +108,7 @@ fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
         b"Cpus_allowed_list" => status.cpus = parse_list(value),
         b"CapEff" => status.capabilities = hex(value).unwrap_or(0),
         b"voluntary_ctxt_switches" => status.voluntary_switches = number(value),
+        b"nonvoluntary_ctxt_switches" => status.involuntary_switches = number(value),
         _ => {}
     }
 }

@@ -10,11 +10,12 @@ use super::image::{Image, count_descriptors, minor_faults, rights_of_its_own};
 use super::pattern::{self, Sampler};
 use super::pipes::Pipes;
 use super::thread::{Pending, Thread};
-use super::{TraceError, TraceOptions, churn, interrupt};
+use super::{TraceError, TraceOptions, churn};
 use pagewise_kernel::proc::status;
 use pagewise_model::Fact;
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
+use pagewise_tracee::inject;
 use pagewise_tracee::ptrace::{Regs, Stop, request};
 use pagewise_tracee::wait;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -88,27 +89,32 @@ impl Engine {
         self.execed
     }
 
-    /// Serves the tree until its last thread has ended.
+    /// Serves the tree until the kernel has nothing of it left to wait for: a thread that nobody
+    /// waited for would hold up its process.
     pub(super) fn serve(&mut self) -> Result<(), TraceError> {
         if self.mode == Mode::EveryCall {
             request::interrupt(self.root)?;
         }
         let mut alert_until = Instant::now();
-        while !self.threads.is_empty() {
+        loop {
             let stepping = self.sampler.as_ref().is_some_and(Sampler::is_active);
-            if let Some((tid, stop)) = request::wait(-1, !stepping)? {
-                self.handle(tid, stop)?;
-                alert_until = Instant::now() + ALERT;
-            } else {
-                self.sample()?;
-                if Instant::now() < alert_until {
-                    std::thread::yield_now();
-                } else {
-                    std::thread::sleep(NAP);
+            match request::wait(-1, !stepping) {
+                Ok(Some((tid, stop))) => {
+                    self.handle(tid, stop)?;
+                    alert_until = Instant::now() + ALERT;
                 }
+                Ok(None) => {
+                    self.sample()?;
+                    if Instant::now() < alert_until {
+                        std::thread::yield_now();
+                    } else {
+                        std::thread::sleep(NAP);
+                    }
+                }
+                Err(error) if error.errno() == Some(libc::ECHILD) => return Ok(()),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
     }
 
     /// Ends every process of the tree and takes their ends.
@@ -116,19 +122,13 @@ impl Engine {
         for pid in self.images.keys() {
             wait::kill(*pid, libc::SIGKILL);
         }
-        while !self.threads.is_empty() {
-            match request::wait(-1, true) {
-                Ok(Some((tid, stop))) if stop.is_end() => {
-                    self.threads.remove(&tid);
-                }
-                Ok(Some((tid, _))) => {
-                    // A child that appeared meanwhile, or the exit stop of a killed thread.
-                    wait::kill(tid, libc::SIGKILL);
-                    let _gone = request::cont(tid, 0);
-                    self.add_unknown(tid);
-                }
-                Ok(None) => {}
-                Err(_) => return,
+        while let Ok(found) = request::wait(-1, true) {
+            if let Some((tid, stop)) = found
+                && !stop.is_end()
+            {
+                // A child that appeared meanwhile, or the exit stop of a killed thread.
+                wait::kill(tid, libc::SIGKILL);
+                ignore_gone(request::cont(tid, 0));
             }
         }
     }
@@ -182,7 +182,7 @@ impl Engine {
             Stop::Seccomp => self.enter(tid),
             Stop::Syscall => {
                 if interrupted {
-                    interrupt::reissue(tid);
+                    reissue(tid);
                 }
                 self.at_call(tid);
             }
@@ -228,7 +228,7 @@ impl Engine {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         thread.parked = false;
         if interrupted {
-            interrupt::reissue(tid);
+            reissue(tid);
         }
         self.resume(tid, 0);
     }
@@ -259,11 +259,11 @@ impl Engine {
     }
 
     fn end(&mut self, tid: i32, stop: Stop) {
-        let Some(thread) = self.threads.remove(&tid) else { return };
-        if let Some(image) = self.images.get_mut(&thread.pid) {
+        let pid = self.threads.remove(&tid).map_or(tid, |thread| thread.pid);
+        if let Some(image) = self.images.get_mut(&pid) {
             image.threads = image.threads.saturating_sub(1);
         }
-        if tid != thread.pid {
+        if tid != pid {
             return;
         }
         if let Some(image) = self.images.remove(&tid) {
@@ -283,10 +283,9 @@ impl Engine {
 
     fn exec(&mut self, tid: i32) -> Result<(), TraceError> {
         self.execed = true;
-        self.threads.retain(|&other, thread| thread.pid != tid || other == tid);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.pending = None;
-        }
+        // One thread is left, whichever it was: it has the number of the process now.
+        self.threads.retain(|_, thread| thread.pid != tid);
+        self.threads.insert(tid, Thread::new(tid));
         if let Some(path) = rights_of_its_own(tid) {
             return Err(TraceError::Setuid { path });
         }
@@ -415,6 +414,12 @@ impl Engine {
             churn::count_brk(&mut image.churn, before, now);
         }
     }
+}
+
+/// A call that came back with EINTR only because we interrupted it is issued again, if it is one
+/// that has done nothing then.
+fn reissue(tid: i32) {
+    ignore_gone(inject::reissue(tid));
 }
 
 /// A thread that was killed in between reports its end by itself.

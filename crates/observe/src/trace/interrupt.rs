@@ -1,7 +1,6 @@
 //! Threads that we asked to stop: waiting for the stop, and going on as if there had been none.
 
 use super::TraceError;
-use pagewise_tracee::inject;
 use pagewise_tracee::ptrace::{Stop, request};
 use std::time::Duration;
 
@@ -22,18 +21,6 @@ pub(super) fn wait_briefly(tid: i32) -> Result<Option<Stop>, TraceError> {
         }
     }
     Ok(None)
-}
-
-/// A call that came back with EINTR only because we interrupted it is issued again, if it is one
-/// that has done nothing then.
-pub(super) fn reissue(tid: i32) {
-    if let Ok(regs) = request::get_regs(tid)
-        && inject::is_plain_eintr(&regs)
-        && !inject::has_pending_signal(tid).unwrap_or(true)
-    {
-        // A thread that was killed in between reports its end by itself.
-        let _gone = request::set_regs(tid, &inject::resume(&regs, inject::Sleep::Continue));
-    }
 }
 
 #[cfg(test)]

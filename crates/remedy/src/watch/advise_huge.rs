@@ -6,9 +6,9 @@
 //! already hold stays small, what is touched later becomes huge.
 //!
 //! Looks come every 4 ms while mappings appear and every 16 ms after a second without; a tree with
-//! very many mappings is looked at less often (`run` in tracee). A thread whose stop comes late is
-//! let go within a millisecond of it, or after the look that is being made. A process that refuses
-//! for a reason that passes is tried again, later each time.
+//! very many mappings is looked at less often (`run` in tracee). A process that refuses
+//! for a reason that passes is tried again, later each time. A number that another process has by now
+//! is left alone.
 //!
 //! Not seen: a mapping that is freed and made again at the same address between two looks (also
 //! by an exec of the same file without address randomisation) keeps its small pages.
@@ -16,7 +16,7 @@
 use super::Rhythm;
 use pagewise_kernel::proc::{maps, status};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::inject::{InjectError, Injector, Method, Owner};
+use pagewise_tracee::inject::{InjectError, Injector, Method, Owner, Process};
 use pagewise_tracee::tree::Tree;
 use pagewise_tracee::watcher::{WatchReport, Watcher};
 use std::collections::{BTreeMap, HashMap};
@@ -24,8 +24,6 @@ use std::os::unix::fs::MetadataExt;
 
 /// Pause between two looks after the set-up phase: a mapping is advised within 5 ms of its birth.
 const STEADY: Nanos = Nanos::millis(4);
-/// Pause between two attempts to let go a thread that may stand still until then.
-const OWED_PAUSE: Nanos = Nanos::millis(1);
 /// A process that refuses for good this often is left alone.
 const PATIENCE: u32 = 8;
 /// Shortest and longest time after which a process is tried again that could not be advised.
@@ -56,8 +54,9 @@ struct Done {
 }
 
 /// What is known of one process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
+    process: Process,
     /// Device and inode of the program it runs.
     program: Option<(u64, u64)>,
     advised: Ranges,
@@ -70,6 +69,18 @@ struct Known {
 }
 
 impl Known {
+    const fn new(process: Process, program: Option<(u64, u64)>) -> Self {
+        Self {
+            process,
+            program,
+            advised: Ranges(Vec::new()),
+            refused: 0,
+            postponed: 0,
+            reason: None,
+            not_before: Nanos(0),
+        }
+    }
+
     fn succeed(&mut self, start: u64, end: u64) {
         self.advised.add(start, end);
         (self.refused, self.postponed, self.reason) = (0, 0, None);
@@ -158,26 +169,28 @@ impl AdviseHuge {
     }
 
     fn visit(&mut self, pid: i32, now: Nanos) {
-        let known = self.seen.entry(pid).or_default();
-        if known.refused >= PATIENCE && known.program == program_of(pid) || now < known.not_before {
+        let Ok(process) = Process::find(pid) else { return };
+        let program = program_of(pid);
+        let known = self.seen.entry(pid).or_insert_with(|| Known::new(process, program));
+        let has_given_up = known.refused >= PATIENCE && known.program == program;
+        if known.process != process || has_given_up || now < known.not_before {
             return;
         }
-        let program = program_of(pid);
         if known.program != program {
-            *known = Known { program, ..Known::default() };
+            *known = Known::new(process, program);
         }
         let Ok(mappings) = maps::read(pid) else { return };
         for (start, end) in fresh(&mut known.advised, &mappings, self.min) {
-            if !self.advise(pid, now, start, end) {
+            if !self.advise(process, pid, now, start, end) {
                 break;
             }
         }
     }
 
     /// False when there is no sense in trying other ranges of the process now.
-    fn advise(&mut self, pid: i32, now: Nanos, start: u64, end: u64) -> bool {
-        let result = self.injector.advise_huge(pid, start, end - start);
-        let known = self.seen.entry(pid).or_default();
+    fn advise(&mut self, process: Process, pid: i32, now: Nanos, start: u64, end: u64) -> bool {
+        let result = self.injector.advise_huge(process, start, end - start);
+        let Some(known) = self.seen.get_mut(&pid) else { return false };
         match result {
             Ok(how) => {
                 known.succeed(start, end);
@@ -237,10 +250,6 @@ impl Watcher for AdviseHuge {
         (!self.limit_reached).then(|| Rhythm { steady: STEADY }.next(since_start, quiet))
     }
 
-    fn settle(&mut self, since_start: Nanos) -> Option<Nanos> {
-        self.injector.settle().then(|| since_start + OWED_PAUSE)
-    }
-
     fn finish(&mut self) -> WatchReport {
         self.forget(&Tree::new(0, []));
         let mut notes = Vec::new();
@@ -283,6 +292,10 @@ mod tests {
         maps::parse(ranges.iter().map(line).collect::<String>().as_bytes())
     }
 
+    fn own() -> Process {
+        Process::find(pagewise_kernel::proc::own_pid()).unwrap()
+    }
+
     /// What is advised at each look, in MiB.
     fn look(advised: &mut Ranges, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let found = fresh(advised, &mappings(ranges), MIN);
@@ -314,7 +327,7 @@ mod tests {
 
     #[test]
     fn failures_that_pass_put_off_and_are_forgotten_at_a_success() {
-        let mut known = Known::default();
+        let mut known = Known::new(own(), None);
         let mut last = Nanos(0);
         for _ in 0..40 {
             known.postpone(Nanos::secs(1), "busy".to_owned());
@@ -330,7 +343,7 @@ mod tests {
     #[test]
     fn a_process_that_ends_while_put_off_counts_as_refused() {
         let mut watcher = AdviseHuge::new(MIN, Bytes::mib(64));
-        let mut known = Known::default();
+        let mut known = Known::new(own(), None);
         known.postpone(Nanos(0), "busy".to_owned());
         watcher.seen.insert(i32::MAX, known);
         assert_eq!(watcher.finish().failures, ["1 refused: busy"]);

@@ -1,12 +1,10 @@
 //! The injected call itself, on a thread that stands still: by a signal frame or by registers.
 
+use super::held::Held;
 use super::restart::{Harm, Sleep, harm_done, resume};
 use super::subject::{self, Subject};
 use super::{InjectError, Method, Owner, Refusal, frame_x86_64, layout};
-use crate::ptrace::{Regs, Stop, Stopped, request, write_memory};
-
-/// Options of every stop of ours.
-pub(super) const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD;
+use crate::ptrace::{Regs, Stop, request, write_memory};
 
 /// A system call to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +21,14 @@ pub(crate) struct Call {
 pub(super) fn make(
     owner: Owner,
     subject: &Subject,
-    thread: &mut Stopped,
+    thread: &mut Held<'_>,
     regs: &Regs,
     (method, call): (Method, Call),
 ) -> Result<(i64, Method), InjectError> {
-    if subject::in_restartable_sequence(subject.pid, thread.tid(), regs.rip) {
+    if subject::in_restartable_sequence(subject.pid(), thread.tid(), regs.rip) {
         return Err(Refusal::Busy.into());
     }
-    if !layout::still_there(subject.pid, subject.sites) {
+    if !layout::still_there(subject.pid(), subject.sites) {
         return Err(Refusal::CodeChanged.into());
     }
     let sleeps = harm_done(regs) == Harm::LateAnew;
@@ -58,7 +56,7 @@ pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
 
 fn by_frame(
     subject: &Subject,
-    thread: &mut Stopped,
+    thread: &mut Held<'_>,
     regs: &Regs,
     call: Call,
 ) -> Result<i64, InjectError> {
@@ -74,9 +72,9 @@ fn by_frame(
         .ok_or(Refusal::ExtendedState)?;
     if marked {
         let at = subject::mark_place(top, room);
-        write_memory(subject.pid, at, &subject::MARK).map_err(|_| Refusal::NoStack)?;
+        write_memory(subject.pid(), at, &subject::MARK).map_err(|_| Refusal::NoStack)?;
     }
-    write_memory(subject.pid, frame.base, &frame.bytes).map_err(|_| Refusal::NoStack)?;
+    write_memory(subject.pid(), frame.base, &frame.bytes).map_err(|_| Refusal::NoStack)?;
     thread.set_regs(&call_regs(regs, subject.sites.call, frame.base, call))?;
     request::set_sigmask(tid, u64::MAX)?;
     let result = run_call(thread, subject.sites.call)?;
@@ -84,19 +82,19 @@ fn by_frame(
     pass_call(thread)?;
     if marked {
         // What is not cleared is not used again: nothing to report.
-        let _unused = write_memory(subject.pid, frame.base, &vec![0; frame.bytes.len()]);
+        let _unused = write_memory(subject.pid(), frame.base, &vec![0; frame.bytes.len()]);
     }
     Ok(result)
 }
 
 fn by_registers(
     subject: &Subject,
-    thread: &mut Stopped,
+    thread: &mut Held<'_>,
     regs: &Regs,
     call: Call,
 ) -> Result<i64, InjectError> {
     let mask = request::get_sigmask(thread.tid())?;
-    thread.tie_to_us(OPTIONS)?;
+    thread.tie_to_us()?;
     thread.set_regs(&call_regs(regs, subject.sites.call, regs.rsp, call))?;
     request::set_sigmask(thread.tid(), u64::MAX)?;
     let result = run_call(thread, subject.sites.call);
@@ -108,14 +106,14 @@ fn by_registers(
 }
 
 /// Runs a prepared thread over the call; its result.
-fn run_call(thread: &mut Stopped, site: u64) -> Result<i64, InjectError> {
+fn run_call(thread: &mut Held<'_>, site: u64) -> Result<i64, InjectError> {
     pass_call(thread)?;
     let regs = thread.regs()?;
     if regs.rip == site + 2 { Ok(regs.rax as i64) } else { Err(InjectError::Unseen) }
 }
 
 /// Runs a thread into a call and out of it.
-fn pass_call(thread: &mut Stopped) -> Result<(), InjectError> {
+fn pass_call(thread: &mut Held<'_>) -> Result<(), InjectError> {
     for _ in 0..2 {
         match thread.run_to_syscall()? {
             Stop::Syscall => {}
@@ -130,21 +128,22 @@ fn pass_call(thread: &mut Stopped) -> Result<(), InjectError> {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use crate::ptrace::Halt;
+    use crate::inject::held::{Halt, Tracer};
     use crate::waiting;
 
     #[test]
     fn a_target_that_ends_in_a_call_is_gone() {
         let (mut child, pid) = waiting::cat();
-        match Stopped::halt(pid, OPTIONS) {
+        let input = child.stdin.take();
+        let pass = move |tracer: &mut Tracer| match tracer.halt(pid) {
             Ok(Halt::Stopped(mut thread)) => {
-                drop(child.stdin.take());
+                drop(input);
                 let error = std::iter::repeat_with(|| pass_call(&mut thread)).find_map(Result::err);
                 assert!(matches!(error, Some(InjectError::Gone)), "{error:?}");
             }
             other => println!("SKIP a_target_that_ends_in_a_call_is_gone: {other:?}"),
-        }
-        drop(child.stdin.take());
+        };
+        Tracer::start(pass).unwrap().join().unwrap();
         assert!(child.wait().unwrap().success());
     }
 }

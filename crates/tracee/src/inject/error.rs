@@ -29,6 +29,9 @@ pub enum Refusal {
     /// A 32-bit task.
     #[error("it runs 32-bit code")]
     ThirtyTwoBit,
+    /// It stops its own threads by ptrace to look for leaks, and would miss one that is held.
+    #[error("it has a leak checker, which must be the only one to trace it")]
+    LeakChecker,
     /// The extended register state is not in the format expected.
     #[error("the format of its extended registers is not known")]
     ExtendedState,

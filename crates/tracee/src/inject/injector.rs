@@ -1,47 +1,55 @@
-//! [`Injector`]: attempts over the threads of a process until the call is made, and what is to be
-//! remembered between them.
+//! [`Injector`]: attempts over the threads of a process until the call is made.
 
-use super::call::{Call, OPTIONS, make};
-use super::restart::{Harm, Sleep, harm_done, is_plain_eintr, resume};
-use super::subject::{Subject, has_pending_signal};
-use super::{Advised, InjectError, Method, Owner, Refusal, threads};
-use crate::ptrace::{Halt, Regs, Stopped, collect};
+use super::call::{Call, make};
+use super::held::{Halt, Tracer};
+use super::interrupted::is_native;
+use super::running::Looks;
+use super::subject::{Subject, has_pending};
+use super::{Advised, InjectError, Method, Owner, Process, Refusal, threads};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
 use std::collections::HashMap;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Rounds over all threads before giving up, and the pause between them.
 const ROUNDS: u32 = 20;
 const PAUSE: Duration = Duration::from_micros(300);
+/// How long an answer is waited for. Only a thread of ours waits longer: for a process that is in
+/// the middle of an exec, say.
+const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Injects calls into processes of one owner. Always used by the same thread: what it has seized
-/// answers to that one alone. To be kept, and [settled](Self::settle), as long as they live: a
-/// thread whose stop comes late stands still until then or until our thread ends.
+/// Injects calls into processes of one owner. Each injection is made by a thread of ours that lives
+/// until all that it has seized is free or over; the caller waits for the answer alone.
 #[derive(Debug)]
 pub struct Injector {
     owner: Owner,
-    /// Threads that have not stopped yet.
-    owed: Vec<i32>,
-    /// How often a thread's timeout was started anew.
-    late: HashMap<i32, u32>,
+    /// Threads of ours that have not answered in time, by the process that they are busy with.
+    late: HashMap<i32, JoinHandle<()>>,
 }
 
 impl Injector {
     /// For processes of `owner`.
     #[must_use]
     pub fn new(owner: Owner) -> Self {
-        Self { owner, owed: Vec::new(), late: HashMap::new() }
+        Self { owner, late: HashMap::new() }
     }
 
-    /// Has process `pid` call `madvise(start, len, MADV_HUGEPAGE)`.
+    /// Has `process` call `madvise(start, len, MADV_HUGEPAGE)`.
     ///
     /// # Errors
     /// See [`InjectError`]; the process goes on unharmed in every case.
-    pub fn advise_huge(&mut self, pid: i32, start: u64, len: u64) -> Result<Advised, InjectError> {
+    pub fn advise_huge(
+        &mut self,
+        process: Process,
+        start: u64,
+        len: u64,
+    ) -> Result<Advised, InjectError> {
         let args = [start, len, libc::MADV_HUGEPAGE as u64];
         let call = Call { name: "madvise", number: libc::SYS_madvise, args };
-        let (result, advised) = self.inject(pid, call).map_err(|error| match error {
+        let pid = process.pid;
+        let (result, advised) = self.inject(process, call).map_err(|error| match error {
             // What a process that is about to end answers depends on how far it has come.
             InjectError::Sys(_) | InjectError::Refused(_) if is_ending(pid) => InjectError::Gone,
             other => other,
@@ -53,38 +61,59 @@ impl Injector {
         Ok(advised)
     }
 
-    /// Lets go the threads whose stop came late. True while there are more: call it again soon,
-    /// because a thread stands still from its stop until then.
-    pub fn settle(&mut self) -> bool {
-        self.owed.retain(|&tid| match collect(tid) {
-            Ok(Halt::Owed) => true,
-            Ok(Halt::Stopped(mut thread)) => {
-                // One that was killed meanwhile needs no letting go.
-                let _gone = thread.regs().and_then(|regs| repair(&mut thread, &regs));
-                false
+    fn inject(&mut self, process: Process, call: Call) -> Answer {
+        self.late.retain(|_, thread| !thread.is_finished());
+        if self.late.contains_key(&process.pid) {
+            return Err(Refusal::Busy.into());
+        }
+        let (tell, told) = mpsc::sync_channel(1);
+        let errand = Errand { owner: self.owner, process, call, tell };
+        let thread = Tracer::start(move |tracer| errand.run(tracer))?;
+        match told.recv_timeout(PATIENCE) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => {
+                self.late.insert(process.pid, thread);
+                Err(Refusal::Busy.into())
             }
-            Ok(Halt::Busy | Halt::Gone) | Err(_) => false,
-        });
-        !self.owed.is_empty()
+            Err(RecvTimeoutError::Disconnected) => Err(InjectError::Unseen),
+        }
+    }
+}
+
+type Answer = Result<(i64, Advised), InjectError>;
+
+/// One injection.
+struct Errand {
+    owner: Owner,
+    process: Process,
+    call: Call,
+    /// The first answer is heard.
+    tell: SyncSender<Answer>,
+}
+
+impl Errand {
+    fn run(&self, tracer: &mut Tracer) {
+        let answer = self.inject(tracer);
+        // Nobody listens any more where the answer comes late.
+        let _unheard = self.tell.try_send(answer);
     }
 
-    fn inject(&mut self, pid: i32, call: Call) -> Result<(i64, Advised), InjectError> {
+    fn inject(&self, tracer: &mut Tracer) -> Answer {
         let mut last = InjectError::Refused(Refusal::Busy);
+        let mut looks = Looks::default();
         for round in 0..ROUNDS {
             if round > 0 {
-                std::thread::sleep(PAUSE);
+                thread::sleep(PAUSE);
             }
-            self.settle();
-            let subject = Subject::inspect(pid)?;
-            let planned = threads::plan(&subject, self.owner, &self.owed, &self.late)?;
-            let mut lasting = true;
+            let subject = Subject::inspect(self.process)?;
+            let planned = threads::plan(&subject, self.owner, &mut looks)?;
+            let mut lasting = !planned.is_empty();
             for (tid, method) in planned {
-                match self.attempt(&subject, tid, (method, call)) {
+                match self.attempt(tracer, &subject, tid, method) {
                     Err(InjectError::Refused(why)) => {
                         lasting &= !why.passes();
                         last = why.into();
                     }
-                    Err(InjectError::Gone) if tid != pid => lasting = false,
                     done => return done,
                 }
             }
@@ -95,42 +124,45 @@ impl Injector {
         Err(last)
     }
 
-    fn attempt(
-        &mut self,
-        subject: &Subject,
-        tid: i32,
-        what: (Method, Call),
-    ) -> Result<(i64, Advised), InjectError> {
-        if self.owed.contains(&tid) {
-            return Err(Refusal::Busy.into());
-        }
+    fn attempt(&self, tracer: &mut Tracer, subject: &Subject, tid: i32, method: Method) -> Answer {
         let begin = Instant::now();
-        let mut thread = match Stopped::halt(tid, OPTIONS)? {
+        let halted = tracer.halt(tid).map_err(|error| refused_by_tracer(tid, error))?;
+        let mut thread = match halted {
             Halt::Stopped(thread) => thread,
             Halt::Busy => return Err(Refusal::Busy.into()),
             Halt::Gone => return Err(InjectError::Gone),
-            Halt::Owed => {
-                self.owed.push(tid);
-                return Err(Refusal::Busy.into());
+            Halt::Owed(thread) => {
+                let _unheard = self.tell.try_send(Err(Refusal::Busy.into()));
+                drop(thread);
+                return Err(InjectError::Gone);
             }
         };
         let regs = thread.regs()?;
-        if regs.cs & 0xffff != 0x33 {
+        if !is_native(tid, &regs) {
             return Err(Refusal::ThirtyTwoBit.into());
         }
-        if has_pending_signal(tid)? {
+        let now = status::read(tid)?;
+        // What is held keeps its number: from here on nobody else can get it.
+        if thread.tid() != tid || now.tgid != Some(subject.process.pid) || !self.process.is_there()
+        {
+            return Err(InjectError::Gone);
+        }
+        if has_pending(&now) {
             return Err(Refusal::Busy.into());
         }
-        if harm_done(&regs) == Harm::Late {
-            *self.late.entry(tid).or_default() += 1;
-        }
-        let outcome = make(self.owner, subject, &mut thread, &regs, what);
-        if matches!(outcome, Err(InjectError::Refused(_))) {
-            repair(&mut thread, &regs)?;
-        }
+        let outcome = make(self.owner, subject, &mut thread, &regs, (method, self.call));
         thread.release()?;
         let (result, method) = outcome?;
         Ok((result, Advised { stop_ns: begin.elapsed().into(), method }))
+    }
+}
+
+/// Another tracer was first, which may be one that the program has started.
+fn refused_by_tracer(tid: i32, error: SysError) -> InjectError {
+    let tracer = || status::read(tid).ok()?.tracer_pid.filter(|&pid| pid != 0);
+    match tracer().filter(|_| error.errno() == Some(libc::EPERM)) {
+        Some(tracer) => Refusal::Traced(tracer).into(),
+        None => error.into(),
     }
 }
 
@@ -139,10 +171,20 @@ fn is_ending(pid: i32) -> bool {
     status::read(pid).map_or_else(|error| error.is_gone(), |status| status.vm_size.is_none())
 }
 
-/// Has a thread as it stopped issue the call again that our stop alone has ended.
-fn repair(thread: &mut Stopped, regs: &Regs) -> Result<(), SysError> {
-    if is_plain_eintr(regs) && !has_pending_signal(thread.tid())? {
-        thread.set_regs(&resume(regs, Sleep::Continue))?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waiting;
+
+    #[test]
+    fn a_number_that_another_process_has_by_now_is_left_alone() {
+        let (mut child, pid) = waiting::cat();
+        let now = Process::find(pid).unwrap();
+        let before = Process { start_ticks: now.start_ticks - 1, ..now };
+        let mut injector = Injector::new(Owner::Ours);
+        let refused = injector.advise_huge(before, 0, 1 << 21).unwrap_err();
+        assert!(matches!(refused, InjectError::Gone), "{refused}");
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
     }
-    Ok(())
 }

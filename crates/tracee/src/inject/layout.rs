@@ -26,6 +26,15 @@ pub(super) const fn is_guard(mapping: &Mapping) -> bool {
     !perms.read && !perms.write && !perms.exec
 }
 
+/// True for the library of a leak checker, as GCC and Clang name it.
+pub(super) fn checks_leaks(mapping: &Mapping) -> bool {
+    let name = name(mapping);
+    let file = name.rsplit('/').next().unwrap_or_default();
+    ["liblsan.", "libasan.", "libhwasan.", "libclang_rt.asan", "libclang_rt.hwasan"]
+        .iter()
+        .any(|start| file.starts_with(start))
+}
+
 const fn is_code(mapping: &Mapping) -> bool {
     mapping.perms.read && mapping.perms.exec
 }

@@ -15,36 +15,67 @@
 //! and restoring (*registers* method), under `PTRACE_O_EXITKILL`: our death kills the target rather
 //! than leaving it with foreign registers.
 //!
-//! Threads that take no harm are tried first; one whose timeout would start anew is stopped a few
-//! times in its life at most, one in a call that must not be interrupted never (unless it enters
-//! that call between the look and the stop). A call that only our stop interrupted is issued again
-//! where that is safe ([`restart`]); a thread that has a signal waiting or is inside a restartable
-//! sequence is let go and tried again. One that does not stop for now is let go later
-//! ([`Injector::settle`]). The token is only had by
+//! Threads that take no harm are tried first. One in a call that would be late or wrong after a
+//! stop is never stopped, nor is one that may just be leaving such a call ([`running`]), unless it enters
+//! the call between the look and the stop: then it is late by that moment. A call that only our stop interrupted is issued again where that is safe
+//! ([`restart`]); a thread that has a signal waiting or is inside a restartable sequence is let go
+//! and tried again. A thread is only stopped by
 //! seize and interrupt, which stop on the way to user mode: never inside an `execve`, where the
 //! first injected call would be overwritten by the result of the exec.
 //!
+//! Whatever becomes of a thread that is held, it is let go or its end is waited for ([`held`]). A
+//! process is known by its number and the time of its start ([`Process`]), which are compared while a
+//! thread of it is held: a number that comes again is never taken for it.
+//!
 //! Not seen: a program that counts on a signal to interrupt a blocking call without a signal mask
 //! (`alarm` then `read`) may take that signal just before the call is issued again, as it may take
-//! it just before the first one.
+//! it just before the first one. While a thread is held, PTRACE_ATTACH by the program itself fails
+//! with EPERM. A file system in user space (FUSE) may be told of the interruption of a call.
 
 mod call;
 mod error;
 #[cfg(target_arch = "x86_64")]
 mod frame_x86_64;
+mod held;
 mod injector;
+mod interrupted;
 mod layout;
 mod restart;
+mod running;
 mod subject;
 mod threads;
 
 pub(crate) use call::{Call, call_regs};
 pub use error::{InjectError, Refusal};
+pub use held::{Halt, Held, Tracer};
 pub use injector::Injector;
-pub use restart::{Sleep, is_plain_eintr, resume};
-pub use subject::has_pending_signal;
+pub use interrupted::reissue;
 
+use pagewise_kernel::error::SysError;
+use pagewise_kernel::proc::stat;
 use pagewise_model::Nanos;
+
+/// A process, whoever has its number later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pid: i32,
+    start_ticks: u64,
+}
+
+impl Process {
+    /// The one that has this number now.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find(pid: i32) -> Result<Self, SysError> {
+        Ok(Self { pid, start_ticks: stat::read(pid)?.start_ticks })
+    }
+
+    /// True while the number is its own.
+    fn is_there(self) -> bool {
+        Self::find(self.pid).is_ok_and(|now| now == self)
+    }
+}
 
 /// Whose process it is: what our death may do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

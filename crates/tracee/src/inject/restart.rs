@@ -6,9 +6,10 @@
 //! with a relative timeout (`nanosleep`, `poll`, `futex`) leave it to the kernel to go on with what
 //! remains, which works as long as no signal frame comes in between. Some calls (`epoll_wait`,
 //! `sigtimedwait`, `recv` with a timeout) return a plain EINTR instead; where no signal is pending
-//! only our interrupt can have caused it, and those on a list are issued again: their timeout, if
-//! they have one, starts anew. Others that return EINTR are left with it, because it may be the
-//! end of the call (`close` has closed, `connect` goes on by itself). Pure.
+//! only our interrupt can have caused it, and those on a list are issued again. Their timeout, if
+//! they have one, then starts anew, so a thread that is seen to wait in one is not stopped. Others that
+//! return EINTR are left with it, because it may be the end of the call (`close` has closed,
+//! `connect` goes on by itself). All numbers here are those of the 64-bit table. Pure.
 
 use crate::ptrace::Regs;
 
@@ -24,12 +25,12 @@ const RESTART_SYSCALL: i64 = libc::SYS_restart_syscall;
 const IO_PGETEVENTS: i64 = 333;
 /// Length of the `syscall` instruction.
 const SYSCALL_BYTES: u64 = 2;
-/// Code segment of 64-bit user code: elsewhere the numbers below mean other calls.
-const CODE_64: u64 = 0x33;
+/// `IORING_ENTER_EXT_ARG`: a timeout may be among the arguments of `io_uring_enter(2)`.
+const EXTENDED_ARGUMENTS: u64 = 8;
 
 /// What to do about a call that continues by its kernel-side restart block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sleep {
+pub(super) enum Sleep {
     /// Issue the call from its start: the restart block does not survive a signal frame.
     Anew,
     /// Continue it by `restart_syscall(2)`: the restart block is left alone.
@@ -38,7 +39,7 @@ pub enum Sleep {
 
 /// The registers with which the thread goes on: unchanged unless it is in an interrupted call.
 #[must_use]
-pub fn resume(regs: &Regs, sleep: Sleep) -> Regs {
+pub(super) fn resume(regs: &Regs, sleep: Sleep) -> Regs {
     let mut next = *regs;
     next.orig_rax = u64::MAX;
     if (regs.orig_rax as i64) < 0 {
@@ -61,11 +62,8 @@ pub fn resume(regs: &Regs, sleep: Sleep) -> Regs {
 /// True when the thread stands at the end of a call that came back with a plain EINTR and may be
 /// issued again: it is on the list of those that have done nothing then.
 #[must_use]
-pub fn is_plain_eintr(regs: &Regs) -> bool {
-    regs.cs & 0xffff == CODE_64
-        && (regs.orig_rax as i64) >= 0
-        && regs.rax as i64 == EINTR
-        && is_repeatable(regs.orig_rax as i64)
+pub(super) fn is_plain_eintr(regs: &Regs) -> bool {
+    (regs.orig_rax as i64) >= 0 && regs.rax as i64 == EINTR && is_repeatable(regs.orig_rax as i64)
 }
 
 /// What an interruption does to a call that waits.
@@ -75,37 +73,42 @@ pub(super) enum Harm {
     None,
     /// None while the kernel goes on with its timeout; issued anew it would be late.
     LateAnew,
-    /// Its timeout starts anew.
-    Late,
-    /// It may fail or have its effect twice.
+    /// It is late, fails or has its effect twice.
     Wrong,
 }
 
-/// What an interruption does to the call `number` with these arguments.
+/// What an interruption does to the call `number` with these arguments. A timeout of a socket is not
+/// among them: see [`descriptors`].
 #[must_use]
 pub(super) fn harm(number: i64, args: [u64; 6]) -> Harm {
     // Of a timeout that is a pointer, null means for ever.
-    let late_if = |timed: bool, harm| if timed { harm } else { Harm::None };
+    let if_timed = |timed: bool, harm| if timed { harm } else { Harm::None };
     match number {
         libc::SYS_nanosleep | RESTART_SYSCALL => Harm::LateAnew,
         libc::SYS_clock_nanosleep => {
-            late_if(args[1] & libc::TIMER_ABSTIME as u64 == 0, Harm::LateAnew)
+            if_timed(args[1] & libc::TIMER_ABSTIME as u64 == 0, Harm::LateAnew)
         }
-        libc::SYS_poll => late_if(args[2] as i32 >= 0, Harm::LateAnew),
+        libc::SYS_poll => if_timed(args[2] as i32 >= 0, Harm::LateAnew),
         libc::SYS_futex => {
             let waits = args[1] as i32 & libc::FUTEX_CMD_MASK == libc::FUTEX_WAIT;
-            late_if(waits && args[3] != 0, Harm::LateAnew)
+            if_timed(waits && args[3] != 0, Harm::LateAnew)
         }
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => late_if(args[3] as i32 >= 0, Harm::Late),
-        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => late_if(args[3] != 0, Harm::Late),
-        libc::SYS_rt_sigtimedwait => late_if(args[2] != 0, Harm::Late),
-        libc::SYS_io_getevents | IO_PGETEVENTS => late_if(args[4] != 0, Harm::Late),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => if_timed(args[3] as i32 >= 0, Harm::Wrong),
+        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => if_timed(args[3] != 0, Harm::Wrong),
+        libc::SYS_rt_sigtimedwait => if_timed(args[2] != 0, Harm::Wrong),
+        libc::SYS_io_getevents | IO_PGETEVENTS => if_timed(args[4] != 0, Harm::Wrong),
+        libc::SYS_recvmmsg => if_timed(args[4] != 0, Harm::Wrong),
+        libc::SYS_io_uring_enter => if_timed(args[3] & EXTENDED_ARGUMENTS != 0, Harm::Wrong),
+        // These write down what remains of their timeout: the time of the stop comes on top.
+        libc::SYS_select | libc::SYS_pselect6 => if_timed(args[4] != 0, Harm::Wrong),
+        libc::SYS_ppoll => if_timed(args[2] != 0, Harm::Wrong),
         libc::SYS_close | libc::SYS_connect | libc::SYS_ioctl => Harm::Wrong,
         _ => Harm::None,
     }
 }
 
-/// What the interruption did to the call that a stopped thread was in.
+/// What the interruption did to the call that a stopped thread was in, where that can be mended:
+/// [`Harm::LateAnew`] by letting the kernel go on with it, anything else by issuing it again.
 #[must_use]
 pub(super) fn harm_done(regs: &Regs) -> Harm {
     let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
@@ -115,20 +118,36 @@ pub(super) fn harm_done(regs: &Regs) -> Harm {
         RESTART_SYSCALL => Harm::LateAnew,
         _ if (regs.orig_rax as i64) < 0 => Harm::None,
         ERESTART_RESTARTBLOCK => harm(regs.orig_rax as i64, args),
-        EINTR if is_plain_eintr(regs) && may_be_late(regs.orig_rax as i64, args) => Harm::Late,
         _ => Harm::None,
     }
 }
 
-/// True when issuing the call anew may start a timeout anew: one in its arguments, or one of its
-/// socket (`SO_RCVTIMEO`), which they do not show.
+/// The descriptors on which the call `number` waits: where one is a socket with a timeout
+/// (`SO_RCVTIMEO`, `SO_SNDTIMEO`), the call returns a plain EINTR and its timeout starts anew.
 #[must_use]
-pub(super) fn may_be_late(number: i64, args: [u64; 6]) -> bool {
-    harm(number, args) == Harm::Late || (is_repeatable(number) && !is_endless(number))
+pub(super) fn descriptors(number: i64, args: [u64; 6]) -> Vec<i32> {
+    let at = |indices: &[usize]| indices.iter().map(|&index| args[index] as i32).collect();
+    match number {
+        libc::SYS_sendfile => at(&[0, 1]),
+        libc::SYS_splice => at(&[0, 2]),
+        libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_write
+        | libc::SYS_writev
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_sendmmsg
+        | libc::SYS_accept
+        | libc::SYS_accept4 => at(&[0]),
+        _ => Vec::new(),
+    }
 }
 
-/// Calls whose arguments tell that they wait for ever, and that return a plain EINTR even then.
-const fn is_endless(number: i64) -> bool {
+/// Calls that have done nothing when they return a plain EINTR.
+const fn is_repeatable(number: i64) -> bool {
     matches!(
         number,
         libc::SYS_epoll_wait
@@ -139,28 +158,22 @@ const fn is_endless(number: i64) -> bool {
             | libc::SYS_rt_sigtimedwait
             | libc::SYS_io_getevents
             | IO_PGETEVENTS
+            | libc::SYS_read
+            | libc::SYS_readv
+            | libc::SYS_write
+            | libc::SYS_writev
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_recvmmsg
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_sendmmsg
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_sendfile
+            | libc::SYS_splice
+            | libc::SYS_io_uring_enter
     )
-}
-
-/// Calls that have done nothing when they return a plain EINTR.
-const fn is_repeatable(number: i64) -> bool {
-    is_endless(number)
-        || matches!(
-            number,
-            libc::SYS_read
-                | libc::SYS_readv
-                | libc::SYS_write
-                | libc::SYS_writev
-                | libc::SYS_recvfrom
-                | libc::SYS_recvmsg
-                | libc::SYS_recvmmsg
-                | libc::SYS_sendto
-                | libc::SYS_sendmsg
-                | libc::SYS_sendmmsg
-                | libc::SYS_accept
-                | libc::SYS_accept4
-                | libc::SYS_io_uring_enter
-        )
 }
 
 #[cfg(test)]
@@ -170,7 +183,6 @@ mod tests {
     fn regs(orig: i64, ax: i64) -> Regs {
         let mut regs = crate::ptrace::cleared();
         regs.rip = 0x1000;
-        regs.cs = CODE_64;
         regs.orig_rax = orig as u64;
         regs.rax = ax as u64;
         regs
@@ -193,9 +205,6 @@ mod tests {
             let next = resume(&stopped, Sleep::Anew);
             assert_eq!((next.rip, next.rax as i64), (0x1000, EINTR));
         }
-        let mut other_code = regs(libc::SYS_read, EINTR);
-        other_code.cs = 0x23;
-        assert!(!is_plain_eintr(&other_code));
     }
 
     #[test]
@@ -219,17 +228,26 @@ mod tests {
         assert_eq!(harm(libc::SYS_poll, [0, 0, forever, 0, 0, 0]), Harm::None);
         assert_eq!(harm(libc::SYS_poll, [0, 0, 1000, 0, 0, 0]), Harm::LateAnew);
         assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, forever, 0, 0]), Harm::None);
-        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, 1000, 0, 0]), Harm::Late);
+        assert_eq!(harm(libc::SYS_epoll_wait, [0, 0, 0, 1000, 0, 0]), Harm::Wrong);
         let private = libc::FUTEX_PRIVATE_FLAG as u64;
         assert_eq!(harm(libc::SYS_futex, [0, private, 0, 0, 0, 0]), Harm::None);
         assert_eq!(harm(libc::SYS_futex, [0, private, 0, 8, 0, 0]), Harm::LateAnew);
         assert_eq!(harm(libc::SYS_clock_nanosleep, [0, 1, 8, 0, 0, 0]), Harm::None);
         assert_eq!(harm(libc::SYS_close, [3, 0, 0, 0, 0, 0]), Harm::Wrong);
-        let mut waiting = regs(libc::SYS_epoll_wait, EINTR);
-        waiting.r10 = forever;
-        assert_eq!(harm_done(&waiting), Harm::None);
-        assert_eq!(harm_done(&regs(libc::SYS_recvfrom, EINTR)), Harm::Late);
         assert_eq!(harm_done(&regs(libc::SYS_recvfrom, ERESTARTSYS)), Harm::None);
+    }
+
+    #[test]
+    fn what_would_be_late_is_not_stopped() {
+        let wrong = |number, args| assert_eq!(harm(number, args), Harm::Wrong, "{number}");
+        wrong(libc::SYS_select, [0, 0, 0, 0, 8, 0]);
+        wrong(libc::SYS_ppoll, [0, 0, 8, 0, 0, 0]);
+        wrong(libc::SYS_recvmmsg, [3, 0, 1, 0, 8, 0]);
+        wrong(libc::SYS_io_uring_enter, [3, 0, 1, 1 | EXTENDED_ARGUMENTS, 8, 0]);
+        assert_eq!(harm(libc::SYS_select, [0; 6]), Harm::None);
+        assert_eq!(descriptors(libc::SYS_recvfrom, [7, 0, 1, 0, 0, 0]), [7]);
+        assert_eq!(descriptors(libc::SYS_splice, [5, 0, 6, 0, 1, 0]), [5, 6]);
+        assert!(descriptors(libc::SYS_nanosleep, [7, 0, 0, 0, 0, 0]).is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! Threads of Go programs other than the main one are left alone for the same reason.
 
 use super::layout::{self, Sites};
-use super::{InjectError, Refusal};
+use super::{InjectError, Process, Refusal};
 use crate::elf;
 use crate::ptrace::{read_memory, read_u64, request};
 use pagewise_kernel::error::SysError;
@@ -23,8 +23,8 @@ pub(super) const MARK: [u8; 16] = *b"pagewise frame\0\0";
 /// A process that calls can be injected into.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// Its process id.
-    pub(super) pid: i32,
+    /// Which.
+    pub(super) process: Process,
     /// Where to call and return.
     pub(super) sites: Sites,
     /// Its mappings, as they were before the stop.
@@ -34,25 +34,34 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Looks at process `pid` without stopping it.
+    /// Its process id.
+    pub(super) const fn pid(&self) -> i32 {
+        self.process.pid
+    }
+
+    /// Looks at `process` without stopping it.
     ///
     /// # Errors
     /// [`InjectError::Refused`] with the reason why it cannot be done.
-    pub(super) fn inspect(pid: i32) -> Result<Self, InjectError> {
+    pub(super) fn inspect(process: Process) -> Result<Self, InjectError> {
+        let pid = process.pid;
         refuse_by_status(&status::read(pid)?, own_filters())?;
         let seen = elf::of_executable_of(pid).ok();
         if seen.is_some_and(|seen| seen.is_32_bit) {
             return Err(Refusal::ThirtyTwoBit.into());
         }
         let maps = maps::read(pid)?;
+        if seen.is_some_and(|seen| seen.checks_leaks) || maps.iter().any(layout::checks_leaks) {
+            return Err(Refusal::LeakChecker.into());
+        }
         let sites = layout::sites(pid, &maps).ok_or(Refusal::NoCallSite)?;
         let is_go = seen.is_some_and(|seen| seen.allocator == Allocator::Go);
-        Ok(Self { pid, sites, maps, is_go })
+        Ok(Self { process, sites, maps, is_go })
     }
 
     /// True when the thread may have a place for a frame.
     pub(super) fn takes_frame(&self, tid: i32) -> bool {
-        self.sites.restorer.is_some() && (tid == self.pid || !self.is_go)
+        self.sites.restorer.is_some() && (tid == self.pid() || !self.is_go)
     }
 
     /// The address below which a frame of `room` bytes may be put for a thread whose stack pointer
@@ -69,7 +78,7 @@ impl Subject {
         let maps = &self.maps;
         let own = maps.iter().position(|m| m.contains(sp) && layout::is_writable(m));
         let has_room = |m: &Mapping| sp - m.start > room;
-        if tid != self.pid {
+        if tid != self.pid() {
             let guarded = own.filter(|&index| {
                 let below = index.checked_sub(1).map(|i| &maps[i]);
                 !self.is_go
@@ -92,7 +101,7 @@ impl Subject {
         let top = stack.start + marked_room(room);
         let free = !stack.contains(sp)
             && top < stack.end
-            && (untouched(self.pid, stack.start, top, page)
+            && (untouched(self.pid(), stack.start, top, page)
                 || self.is_cleared_frame(stack.start, top));
         if free { Ok((top, true)) } else { Err(Refusal::NoStack.into()) }
     }
@@ -101,7 +110,7 @@ impl Subject {
     /// stack itself has not reached since.
     fn is_cleared_frame(&self, start: u64, top: u64) -> bool {
         let mut bytes = vec![0; (top - start) as usize];
-        read_memory(self.pid, start, &mut bytes).is_ok_and(|n| n == bytes.len())
+        read_memory(self.pid(), start, &mut bytes).is_ok_and(|n| n == bytes.len())
             && bytes.strip_prefix(&MARK).is_some_and(|rest| rest.iter().all(|&byte| byte == 0))
     }
 }
@@ -150,13 +159,14 @@ fn own_filters() -> Option<u32> {
     status::read(pagewise_kernel::proc::own_pid()).ok()?.seccomp_filters
 }
 
-/// True when a signal waits that the thread would take as soon as it runs.
-///
-/// # Errors
-/// When the thread is gone.
-pub fn has_pending_signal(tid: i32) -> Result<bool, SysError> {
-    let status = status::read(tid)?;
-    Ok((status.thread_pending | status.process_pending) & !status.blocked != 0)
+/// True when a signal waits that thread `tid` would take as soon as it runs.
+pub(super) fn has_pending_signal(tid: i32) -> Result<bool, SysError> {
+    status::read(tid).map(|status| has_pending(&status))
+}
+
+/// The same, by the status of the thread.
+pub(super) const fn has_pending(status: &Status) -> bool {
+    (status.thread_pending | status.process_pending) & !status.blocked != 0
 }
 
 /// True when `ip` lies in a restartable sequence (rseq(2)): the kernel would abort it if it saw the

@@ -3,56 +3,46 @@
 //! What a waiting thread waits in is read from `/proc/PID/task/TID/syscall` (proc(5)) while it
 //! waits; where that file is missing or refused, the wait counts as harmless.
 
-use super::restart::{Harm, harm, may_be_late};
+use super::restart::{Harm, descriptors, harm};
+use super::running::Looks;
 use super::subject::Subject;
 use super::{InjectError, Method, Owner, Refusal};
+use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::{self, stat};
-use std::collections::HashMap;
-use std::path::Path;
-
-/// How often a thread's timeout may be started anew in its life.
-const MOST_LATE: u32 = 3;
+use rustix::net::sockopt::{Timeout, socket_timeout};
 
 /// A thread as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     tid: i32,
     is_running: bool,
-    /// The call it waits in, with its arguments.
-    call: Option<(i64, [u64; 6])>,
+    /// What a stop does to the call it waits in.
+    harm: Harm,
 }
 
-impl Seen {
-    fn harm(&self) -> Harm {
-        self.call.map_or(Harm::None, |(number, args)| harm(number, args))
-    }
-}
-
-/// Threads and methods to try, the best first.
+/// Threads and methods to try, the best first; none where another look may find some.
 ///
 /// # Errors
 /// When there is none.
 pub(super) fn plan(
     subject: &Subject,
     owner: Owner,
-    owed: &[i32],
-    late: &HashMap<i32, u32>,
+    looks: &mut Looks,
 ) -> Result<Vec<(i32, Method)>, InjectError> {
-    let seen = look(subject.pid);
     if subject.sites.restorer.is_none() && owner == Owner::Other {
         return Err(Refusal::NoRestorer.into());
     }
-    let is_spent = |one: &&Seen| {
-        let often = late.get(&one.tid).is_some_and(|&n| n >= MOST_LATE);
-        often && one.call.is_some_and(|(number, args)| may_be_late(number, args))
-    };
-    let usable = seen.iter().filter(|one| !owed.contains(&one.tid) && !is_spent(one));
-    let mut ranked: Vec<Ranked> = usable.flat_map(|one| ranked(subject, owner, one)).collect();
+    let mut seen = look(subject.pid());
+    let mut may_follow = false;
+    seen.retain(|one| {
+        let is_known = !one.is_running || looks.runs_its_own_code(one.tid);
+        may_follow |= !is_known;
+        is_known
+    });
+    let mut ranked: Vec<Ranked> = seen.iter().flat_map(|one| ranked(subject, owner, one)).collect();
     ranked.sort_unstable();
-    if ranked.is_empty() {
-        let is_of_it = |tid: &i32| Path::new(&format!("/proc/{}/task/{tid}", subject.pid)).exists();
-        let is_owed = owed.iter().any(is_of_it);
-        return Err(if is_owed { Refusal::Busy } else { Refusal::Waiting }.into());
+    if ranked.is_empty() && !may_follow {
+        return Err(Refusal::Waiting.into());
     }
     Ok(ranked.into_iter().map(|(_, _, tid, method)| (tid, method)).collect())
 }
@@ -62,14 +52,13 @@ type Ranked = (u8, u8, i32, Method);
 
 fn ranked(subject: &Subject, owner: Owner, one: &Seen) -> Vec<Ranked> {
     // The main thread's stack is the surest place for a frame.
-    let rank = if one.tid == subject.pid { 0 } else { 2 - u8::from(one.is_running) };
+    let rank = if one.tid == subject.pid() { 0 } else { 2 - u8::from(one.is_running) };
     let frame = subject.takes_frame(one.tid).then_some(Method::Frame);
     let registers = (owner == Owner::Ours).then_some(Method::Registers);
     let step = |class: u8, method: Option<Method>| method.map(|m| (class, rank, one.tid, m));
-    let steps = match one.harm() {
+    let steps = match one.harm {
         Harm::None => [step(0, frame), step(1, registers)],
         Harm::LateAnew => [None, step(2, registers)],
-        Harm::Late => [step(3, frame), step(4, registers)],
         Harm::Wrong => [None, None],
     };
     steps.into_iter().flatten().collect()
@@ -77,16 +66,43 @@ fn ranked(subject: &Subject, owner: Owner, one: &Seen) -> Vec<Ranked> {
 
 /// The threads that can be stopped now.
 fn look(pid: i32) -> Vec<Seen> {
-    proc::tree::threads(pid).unwrap_or_default().into_iter().filter_map(see).collect()
+    let threads = proc::tree::threads(pid).unwrap_or_default();
+    threads.into_iter().filter_map(|tid| see(pid, tid)).collect()
 }
 
-fn see(tid: i32) -> Option<Seen> {
+fn see(pid: i32, tid: i32) -> Option<Seen> {
     let state = stat::read(tid).ok()?.state;
     if matches!(state, 'Z' | 'X' | 'D' | 'T' | 't') {
         return None;
     }
     let text = proc::read_text(format!("/proc/{tid}/syscall")).unwrap_or_default();
-    Some(Seen { tid, is_running: state == 'R', call: parse_call(&text) })
+    let harm = parse_call(&text).map_or(Harm::None, |(number, args)| harm_of(pid, number, args));
+    let is_running = if text.is_empty() { state == 'R' } else { text.starts_with("running") };
+    Some(Seen { tid, is_running, harm })
+}
+
+fn harm_of(pid: i32, number: i64, args: [u64; 6]) -> Harm {
+    match harm(number, args) {
+        Harm::None if descriptors(number, args).iter().any(|&fd| may_time_out(pid, fd)) => {
+            Harm::Wrong
+        }
+        other => other,
+    }
+}
+
+/// True for a socket of process `pid` that has a timeout, or may have one.
+fn may_time_out(pid: i32, fd: i32) -> bool {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+    if !link.is_ok_and(|target| target.to_string_lossy().starts_with("socket:")) {
+        return false;
+    }
+    // A copy for the time of two calls. Where none can be had nobody knows.
+    let Ok(socket) = pidfd::open(pid).and_then(|process| pidfd::get_fd(process, fd)) else {
+        return true;
+    };
+    [Timeout::Recv, Timeout::Send]
+        .into_iter()
+        .any(|which| socket_timeout(&socket, which) != Ok(None))
 }
 
 /// Number and arguments in a `/proc/PID/syscall`; none for a thread that runs or waits elsewhere.
@@ -103,15 +119,22 @@ fn parse_call(text: &str) -> Option<(i64, [u64; 6])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inject::Process;
     use crate::inject::layout::Sites;
 
     fn subject(restorer: Option<u64>, is_go: bool) -> Subject {
-        Subject { pid: 10, sites: Sites { call: 0, restorer }, maps: Vec::new(), is_go }
+        Subject {
+            process: Process { pid: 10, start_ticks: 1 },
+            sites: Sites { call: 0, restorer },
+            maps: Vec::new(),
+            is_go,
+        }
     }
 
     fn seen(tid: i32, call: Option<i64>) -> Seen {
         let args = [0, 0, 1000, 1000, 0, 0];
-        Seen { tid, is_running: call.is_none(), call: call.map(|number| (number, args)) }
+        let harm = call.map_or(Harm::None, |number| harm(number, args));
+        Seen { tid, is_running: call.is_none(), harm }
     }
 
     fn order(subject: &Subject, owner: Owner, seen: &[Seen]) -> Vec<(i32, Method)> {
@@ -133,20 +156,22 @@ mod tests {
             [frame(11), frame(12), registers(11), registers(12), registers(10)]
         );
         let waits = [seen(10, Some(libc::SYS_epoll_wait)), seen(11, Some(libc::SYS_close))];
-        assert_eq!(order(&native, Owner::Other, &waits), [frame(10)]);
+        assert!(order(&native, Owner::Ours, &waits).is_empty(), "the timeout would start anew");
     }
 
     #[test]
-    fn a_program_whose_only_thread_is_still_to_stop_is_busy() {
-        let (mut child, pid) = crate::waiting::cat();
-        let target = Subject { pid, ..subject(Some(1), false) };
-        let planned = |owed: &[i32]| plan(&target, Owner::Other, owed, &HashMap::new());
-        let owed = planned(&[pid]);
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        assert!(matches!(owed, Err(InjectError::Refused(Refusal::Busy))), "{owed:?}");
-        let gone = planned(&[pid]);
-        assert!(matches!(gone, Err(InjectError::Refused(Refusal::Waiting))), "{gone:?}");
+    fn a_socket_with_a_timeout_is_told_from_one_without() {
+        use std::os::fd::AsRawFd;
+        let pid = proc::own_pid();
+        let (timed, endless) = std::os::unix::net::UnixStream::pair().unwrap();
+        timed.set_read_timeout(Some(std::time::Duration::from_secs(9))).unwrap();
+        let harm = |fd: i32| harm_of(pid, libc::SYS_read, [fd as u64, 0, 1, 0, 0, 0]);
+        assert_eq!(harm(timed.as_raw_fd()), Harm::Wrong);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(harm(file.as_raw_fd()), Harm::None);
+        if pidfd::open(pid).and_then(|own| pidfd::get_fd(own, endless.as_raw_fd())).is_ok() {
+            assert_eq!(harm(endless.as_raw_fd()), Harm::None);
+        }
     }
 
     #[test]

@@ -1,5 +1,10 @@
-//! The thin safe layer over `ptrace(2)`: requests on one thread, decoded stops, the memory of
-//! another process, and [`Stopped`], the token that must be held to touch a thread's registers.
+//! The thin safe layer over `ptrace(2)`: requests on one thread, decoded stops, and the memory of
+//! another process.
+//!
+//! Whoever has seized a thread must wait for its end: a zombie that nobody waits for holds up its
+//! whole program. Two ways see to it. One thread of a program is held through `inject::Held` alone.
+//! A tree that is traced from its first exec on is served by a thread of ours until nothing is left
+//! to wait for ([`request::wait_any_stop`]), and that thread ends.
 //!
 //! Only `PTRACE_SEIZE` is used, never `PTRACE_ATTACH`: it sends no SIGSTOP, so that nothing is
 //! left behind when the tracer dies. All requests must come from the thread that seized. A stop
@@ -10,10 +15,8 @@ mod memory;
 mod regs_x86_64;
 pub mod request;
 pub mod stop;
-mod stopped;
 
 pub use memory::{read_memory, read_u64, write_memory};
 #[cfg(target_arch = "x86_64")]
 pub use regs_x86_64::{Regs, cleared, fs_base, gs_base};
 pub use stop::Stop;
-pub use stopped::{Halt, Stopped, collect};

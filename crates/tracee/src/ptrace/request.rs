@@ -169,11 +169,28 @@ pub fn set_sigmask(tid: i32, mask: u64) -> Result<(), SysError> {
 /// # Errors
 /// EINVAL in a group stop, ESRCH when it is gone or not stopped.
 pub fn signal_code(tid: i32) -> Result<i32, SysError> {
+    signal_info(tid).map(|info| info.si_code)
+}
+
+/// The stop in which a seized thread stands, whoever has been told of it by a wait.
+///
+/// # Errors
+/// ESRCH when it is gone or not stopped.
+pub fn present_stop(tid: i32) -> Result<Stop, SysError> {
+    let info = signal_info(tid)?;
+    // `ptrace_notify` (kernel/signal.c) makes the code of what it reports the status of the stop.
+    let is_event = info.si_code >> 8 == libc::PTRACE_EVENT_STOP;
+    let is_call = info.si_signo == libc::SIGTRAP && info.si_code == libc::SIGTRAP | 0x80;
+    let code = if is_event || is_call { info.si_code } else { info.si_signo };
+    Ok(Stop::decode(code << 8 | 0x7f))
+}
+
+fn signal_info(tid: i32) -> Result<libc::siginfo_t, SysError> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let data = info.as_mut_ptr().cast();
     ptrace("PTRACE_GETSIGINFO", libc::PTRACE_GETSIGINFO as c_uint, tid, 0, data)?;
     // SAFETY: zeroed is a valid value of this struct of integers, and the kernel has filled it.
-    Ok(unsafe { info.assume_init() }.si_code)
+    Ok(unsafe { info.assume_init() })
 }
 
 /// Request number and `op` of an entry, from `<linux/ptrace.h>`.
@@ -202,15 +219,35 @@ pub struct Call {
 /// # Errors
 /// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
 pub fn call_entered(tid: i32) -> Result<Option<Call>, SysError> {
-    const ARCHITECTURE_AT: usize = 4;
     const NUMBER_AT: usize = 24;
+    let info = syscall_info(tid)?;
+    let number = info[NUMBER_AT..].first_chunk::<8>().map(|bytes| u64::from_ne_bytes(*bytes));
+    let architecture = architecture_of(&info);
+    let call = number.map(|number| Call { architecture, number });
+    Ok(call.filter(|_| info[0] == SYSCALL_INFO_ENTRY))
+}
+
+/// A `struct ptrace_syscall_info`.
+type SyscallInfo = [u8; 88];
+
+fn syscall_info(tid: i32) -> Result<SyscallInfo, SysError> {
     let mut info = [0_u8; 88];
     let (size, data) = (info.len(), info.as_mut_ptr().cast());
     ptrace("PTRACE_GET_SYSCALL_INFO", GET_SYSCALL_INFO, tid, size, data)?;
-    let number = info[NUMBER_AT..].first_chunk::<8>().map(|bytes| u64::from_ne_bytes(*bytes));
-    let by = info[ARCHITECTURE_AT..].first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes));
-    let call = by.zip(number).map(|(architecture, number)| Call { architecture, number });
-    Ok(call.filter(|_| info[0] == SYSCALL_INFO_ENTRY))
+    Ok(info)
+}
+
+fn architecture_of(info: &SyscallInfo) -> u32 {
+    const ARCHITECTURE_AT: usize = 4;
+    info[ARCHITECTURE_AT..].first_chunk::<4>().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// By whose table (`AUDIT_ARCH_*`) a stopped thread makes or made its last call.
+///
+/// # Errors
+/// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
+pub fn call_architecture(tid: i32) -> Result<u32, SysError> {
+    syscall_info(tid).map(|info| architecture_of(&info))
 }
 
 /// Address of the thread's registered restartable-sequence area, if it has one.
@@ -303,23 +340,32 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
 /// # Errors
 /// When the kernel refuses.
 pub fn wait_any_stop() -> Result<Option<(i32, Stop)>, SysError> {
-    let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WNOTHREAD;
     loop {
-        let tid = match wait_for(libc::P_ALL, 0, flags) {
-            Ok(Some((tid, ..))) => tid,
-            Ok(None) => continue,
+        match find_any_stop(0) {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
             Err(error) if error.errno() == Some(libc::ECHILD) => return Ok(None),
             Err(error) => return Err(error),
-        };
-        match poll_stop(tid) {
-            Ok(Some(stop)) => return Ok(Some((tid, stop))),
-            Ok(None) => {}
-            // Its end was taken since it was found.
-            Err(error) if error.errno() == Some(libc::ECHILD) => {
-                return Ok(Some((tid, Stop::Exited(0))));
-            }
-            Err(error) => return Err(error),
         }
+    }
+}
+
+/// The stop or the end of any thread that the calling one has seized, if one has come. See
+/// [`wait_any_stop`].
+///
+/// # Errors
+/// ECHILD when nothing is seized.
+pub fn poll_any_stop() -> Result<Option<(i32, Stop)>, SysError> {
+    find_any_stop(libc::WNOHANG)
+}
+
+fn find_any_stop(block: c_int) -> Result<Option<(i32, Stop)>, SysError> {
+    let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WNOTHREAD | block;
+    let Some((tid, ..)) = wait_for(libc::P_ALL, 0, flags)? else { return Ok(None) };
+    match poll_stop(tid) {
+        // Its end was taken since it was found.
+        Err(error) if error.errno() == Some(libc::ECHILD) => Ok(Some((tid, Stop::Exited(0)))),
+        other => Ok(other?.map(|stop| (tid, stop))),
     }
 }
 

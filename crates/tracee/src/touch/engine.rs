@@ -103,7 +103,11 @@ impl Engine {
     fn end(&mut self, tid: i32) {
         self.threads.remove(&tid);
         self.spaces.remove(&tid);
-        // The maker of a new process may have been killed before it could tell of it.
+        self.begin_orphans();
+    }
+
+    /// The maker of a new process may have been killed before it could tell of it.
+    fn begin_orphans(&mut self) {
         for orphan in std::mem::take(&mut self.newborn) {
             self.begin(orphan, false);
         }
@@ -182,6 +186,8 @@ impl Engine {
             self.filters = status::read(tid).ok().and_then(|status| status.seccomp_filters);
         }
         self.threads.insert(tid, Thread { pid: tid, doing: Doing::Exec });
+        // Its other threads have ended, the first of them without a report.
+        self.begin_orphans();
         ignore_gone(request::syscall(tid, 0));
     }
 

@@ -153,6 +153,50 @@ pub(crate) fn vfork() {
     say(&[u64::from(child > 0)]);
 }
 
+/// Sleeps in `nanosleep` of the 32-bit table, made from 64-bit code: the result, and whether it came
+/// early. Nothing is said first where the kernel has no such calls.
+pub(crate) fn old_table() {
+    const NANOSLEEP: i64 = 162;
+    const GETPID: i64 = 20;
+    let call = |number: i64, first: u64, second: u64| {
+        let result: i64;
+        // SAFETY: a call that takes two integers or pointers to below 4 GiB; it changes rax and,
+        // on old kernels, the four registers that 32-bit code has not.
+        unsafe {
+            asm!(
+                "xchg rbx, {first}",
+                "int 0x80",
+                "xchg rbx, {first}",
+                first = inout(reg) first => _,
+                inout("rax") number => result,
+                in("rcx") second,
+                out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            );
+        }
+        result
+    };
+    // SAFETY: has no precondition.
+    if call(GETPID, 0, 0) != i64::from(unsafe { libc::getpid() }) {
+        return say(&[]);
+    }
+    let length = 8 << 20;
+    let start = map_anonymous(length);
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT,
+    );
+    // SAFETY: a new anonymous mapping disturbs nothing.
+    let low = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
+    assert_ne!(low, libc::MAP_FAILED);
+    let wait = Duration::from_millis(300);
+    // SAFETY: the page is ours and aligned; seconds and nanoseconds are 32 bits wide.
+    unsafe { low.cast::<[u32; 2]>().write([0, wait.subsec_nanos()]) };
+    say(&[start, length as u64]);
+    let begin = Instant::now();
+    let result = call(NANOSLEEP, low as u64, 0);
+    say(&[result.unsigned_abs(), u64::from(begin.elapsed() < wait)]);
+}
+
 static ROUNDS: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 

@@ -1,6 +1,7 @@
 //! Now and then one running thread is stepped for a burst and then followed at full speed.
 
-use super::{Engine, TraceError, interrupt};
+use super::{Engine, TraceError};
+use crate::trace::interrupt;
 use crate::trace::pattern::BurstEnd;
 use pagewise_kernel::proc::stat;
 use pagewise_tracee::ptrace::{Stop, request};
