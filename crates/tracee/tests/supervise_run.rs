@@ -281,7 +281,7 @@ fn pipes_that_are_not_the_programs_own_are_never_touched() {
     let before = rustix::pipe::fcntl_getpipe_size(&reader).unwrap();
     let number = writer.as_raw_fd();
     let mut launch = sh(&format!(
-        "head -c 1000000 /dev/zero | (sleep 0.2; cat >/dev/null); echo from the program >&{number}"
+        "head -c 1000000 /dev/zero | (sleep 1; cat >/dev/null); echo from the program >&{number}"
     ));
     launch.stdout = Sink::Pipe;
     launch.stderr = Sink::Pipe;
