@@ -68,6 +68,11 @@ pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot write standard output: {error}"))
 }
 
+/// Whether what is said on standard error is seen at once: it is a terminal.
+pub(crate) fn reaches_a_person() -> bool {
+    std::io::stderr().is_terminal()
+}
+
 /// Prints one line of ours on standard error, what others wrote in it escaped.
 pub(crate) fn remark(line: &str) {
     complain(&format!("pagewise: {}", pagewise_report::text::escape(line)));

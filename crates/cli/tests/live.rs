@@ -83,7 +83,7 @@ fn run_ends_by_a_closed_pipe_like_the_program() {
 
 #[test]
 fn run_grows_the_pipe_of_a_pipeline_and_tells_when_asked() {
-    let script = "{ sleep 0.3; head -c 1000000 /dev/zero; } | wc -c";
+    let script = "head -c 1000000 /dev/zero | { sleep 0.5; wc -c; }";
     let quiet = through("pipe-grow", &["sh", "-c", script]).output().unwrap();
     assert_eq!((quiet.stdout.as_slice(), said(&quiet.stderr)), (&b"1000000\n"[..], String::new()));
     let told = Command::new(PROGRAM)
@@ -91,7 +91,7 @@ fn run_grows_the_pipe_of_a_pipeline_and_tells_when_asked() {
         .output()
         .unwrap();
     let text = said(&told.stderr);
-    assert!(text.starts_with("pagewise: grow-pipes: took effect 1 time"), "{text}");
+    assert!(text.contains("pagewise: grow-pipes: took effect 1 time"), "{text}");
 }
 
 #[test]

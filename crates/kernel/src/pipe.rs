@@ -40,6 +40,12 @@ pub fn set_capacity(fd: impl AsFd, wanted: Bytes) -> Result<Bytes, SysError> {
         .map_err(|e| SysError::new("fcntl F_SETPIPE_SZ", subject(), e))
 }
 
+/// The capacity of a new pipe of a user who is not over the limit.
+#[must_use]
+pub fn default_capacity() -> Bytes {
+    pagewise_model::machine::default_pipe(crate::page_size::base())
+}
+
 /// `fs.pipe-max-size`: the largest capacity an ordinary user may set.
 pub fn max_size() -> Result<Bytes, SysError> {
     let path = "/proc/sys/fs/pipe-max-size";
@@ -54,6 +60,8 @@ mod tests {
     #[test]
     fn grows_and_rounds_up() {
         let (reader, writer) = pipe().unwrap();
+        // Two pages where this user is over the limit.
+        assert!(capacity(&reader).unwrap() <= default_capacity());
         let page = crate::page_size::base().bytes();
         let now = set_capacity(&writer, Bytes(page + 1)).unwrap();
         assert_eq!(now, Bytes(2 * page));

@@ -139,6 +139,18 @@ pub struct PipeSeen {
     pub inherited: bool,
 }
 
+/// A call that makes the capacity of pipes the program's own affair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PipeCall {
+    /// vmsplice(2): pages of a process were lent to a pipe.
+    Lends,
+    /// `F_GETPIPE_SZ`.
+    AsksCapacity,
+    /// `F_SETPIPE_SZ`.
+    SetsCapacity,
+}
+
 /// Something the program did to the world outside itself that a second run may not repeat safely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideEffect {
@@ -207,6 +219,9 @@ pub struct Traced {
     pub processes: Vec<ProcessSeen>,
     /// Pipes between processes of the tree.
     pub pipes: Vec<PipeSeen>,
+    /// Calls of the tree that depend on the capacity of its pipes, each kind once.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeSet::is_empty")]
+    pub pipe_calls: std::collections::BTreeSet<PipeCall>,
     /// Most processes alive at once.
     pub most_processes: u32,
     /// Effects on the outside that a rerun may not repeat.

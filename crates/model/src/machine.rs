@@ -36,6 +36,13 @@ pub struct Machine {
     pub uid: u32,
 }
 
+/// Capacity of a new pipe on base pages of this size: 16 of them (pipe(7), `PIPE_DEF_BUFFERS`).
+#[must_use]
+pub const fn default_pipe(base: PageSize) -> Bytes {
+    const PAGES: u64 = 16;
+    Bytes(PAGES * base.bytes())
+}
+
 impl Machine {
     /// A short line that names the machine in a report.
     #[must_use]

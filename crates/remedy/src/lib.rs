@@ -35,6 +35,6 @@ pub mod watch;
 mod working_set;
 
 pub use pool::NAME as POOL;
-pub use registry::{Evidence, Mechanism, Remedy, RemedyError, all, find, parse_list};
+pub use registry::{Evidence, Mechanism, Remedy, RemedyError, all, find, parse_list, unseen};
 pub use target::Target;
 pub use text_huge::{NAME as TEXT_HUGE, code_files};

@@ -1,17 +1,22 @@
-//! `pipe-grow`: every pipe that the tree creates gets more room.
+//! `pipe-grow`: pipes that the tree creates get more room.
 //!
-//! A pipe holds 64 KiB unless asked otherwise (pipe(7)); writer and reader wake each other once
-//! per fill. `fcntl(F_SETPIPE_SZ)` on a borrowed descriptor changes that from outside, also for
-//! pipes that a shell inside the program makes: the supervising process looks for new ones every
-//! 0.2 ms at first, later every 5 to 20 ms. Pipes that came from outside the program are never
-//! touched. Unprivileged users have a budget (`fs.pipe-user-pages-soft`, 64 MiB); beyond it new
-//! pipes of that user shrink to two pages, so at most 16 MiB are taken.
+//! A pipe holds 16 base pages unless asked otherwise (pipe(7)), 64 KiB here; writer and reader wake
+//! each other once per fill. `fcntl(F_SETPIPE_SZ)` on a borrowed descriptor changes that from
+//! outside, also for pipes that a shell inside the program makes: the supervising process looks for
+//! full ones every 0.2 ms at first, later every 5 to 20 ms.
+//!
+//! The capacity belongs to a program that lends pages by it: it uses a page again once a pipeful has
+//! followed, and writes wrong bytes when somebody else enlarges the pipe. So the remedy is unfit where
+//! the look saw such calls, and a run leaves alone every pipe that such a program could hold
+//! (`pagewise_tracee::pipes` has the rules). Pipes from outside the program are never touched.
+//! Unprivileged users have a budget (`fs.pipe-user-pages-soft`, 64 MiB); beyond it new pipes of that
+//! user shrink to two pages, so at most 16 MiB are taken.
 
 use crate::registry::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
-use pagewise_model::look::PipeSeen;
-use pagewise_model::machine::Machine;
+use pagewise_model::look::{PipeCall, PipeSeen, Traced};
+use pagewise_model::machine::{self, Machine};
 use pagewise_model::plan::{Candidate, Dose, Settings, Watch};
 
 /// The most pipe memory that one run takes from the user's budget.
@@ -34,9 +39,31 @@ impl PipeGrow {
     }
 }
 
-fn grows(pipe: &PipeSeen, capacity: Bytes) -> bool {
+/// What cannot be seen of a program before it harms itself.
+const UNSEEN: &str = "a program that lends pages by a pipe's size (vmsplice) is recognized by its \
+                      code, and its pipes are left alone; start without pipe-grow a script that \
+                      makes that call by its number, and one that starts, on a pipe in use, a \
+                      program that takes 64 KiB for granted";
+
+/// Why pipes of the program must keep their capacity.
+fn obstacle(traced: &Traced) -> Option<&'static str> {
+    let made = |call| traced.pipe_calls.contains(&call);
+    if made(PipeCall::Lends) {
+        Some(
+            "it lends pages to pipes (vmsplice) and may use them again by the pipe's size: \
+             a larger pipe could make its output wrong",
+        )
+    } else if made(PipeCall::AsksCapacity) || made(PipeCall::SetsCapacity) {
+        Some("it asks for the size of its pipes or sets it, so it counts on that size")
+    } else {
+        None
+    }
+}
+
+fn grows(pipe: &PipeSeen, default: Bytes, capacity: Bytes) -> bool {
     !pipe.inherited
-        && pipe.capacity_bytes < capacity
+        && pipe.capacity_bytes == default
+        && default < capacity
         && pipe.writers.iter().any(|w| pipe.readers.iter().any(|r| r != w))
 }
 
@@ -45,7 +72,7 @@ impl Remedy for PipeGrow {
         "pipe-grow"
     }
     fn sentence(&self) -> &'static str {
-        "every pipe inside the program gets 256 KiB or 1 MiB instead of 64 KiB"
+        "full pipes inside the program get 256 KiB or 1 MiB instead of 64 KiB"
     }
     fn parameters(&self) -> &'static str {
         "the capacity, a power of two from 64K up to fs.pipe-max-size (default 1M)"
@@ -70,7 +97,12 @@ impl Remedy for PipeGrow {
         let Some(traced) = evidence.traced() else {
             return self.unfit("the pipes of the program could not be looked at");
         };
+        if let Some(why) = obstacle(traced) {
+            return self.unfit(why);
+        }
         let limit = evidence.machine.pipe_max_bytes;
+        let default = machine::default_pipe(evidence.machine.base_page_bytes);
+        let grows = |pipe: &PipeSeen, size| grows(pipe, default, size);
         let sizes: Vec<Bytes> = TRIED
             .into_iter()
             .filter(|size| *size <= limit && traced.pipes.iter().any(|p| grows(p, *size)))
@@ -79,7 +111,7 @@ impl Remedy for PipeGrow {
             return self.unfit(if traced.pipes.iter().all(|p| p.inherited) {
                 "no process of the program passes data to another through a pipe of its own"
             } else {
-                "its pipes are large already"
+                "no pipe between its processes has the default size"
             });
         };
         let count = traced.pipes.iter().filter(|p| grows(p, *largest)).count();
@@ -92,13 +124,19 @@ impl Remedy for PipeGrow {
         Mechanism::Watched(WATCH)
     }
 
+    fn unseen(&self) -> Option<&'static str> {
+        Some(UNSEEN)
+    }
+
     fn notes(&self, _dose: &Dose) -> Vec<String> {
         vec![
             format!(
                 "takes up to {BUDGET} of the user's pipe budget (fs.pipe-user-pages-soft); beyond \
                  that budget new pipes of the user hold only two pages"
             ),
-            "pagewise stays beside the program and looks for new pipes every 5 to 20 ms".to_owned(),
+            "pagewise stays beside the program and looks for full pipes every 5 to 20 ms"
+                .to_owned(),
+            UNSEEN.to_owned(),
         ]
     }
 }

@@ -89,6 +89,10 @@ pub trait Remedy: Sync {
     fn conflicts(&self) -> &'static [&'static str] {
         &[]
     }
+    /// What to know before the start: what could harm a program and cannot be seen.
+    fn unseen(&self) -> Option<&'static str> {
+        None
+    }
     /// What it costs and what to know.
     fn notes(&self, dose: &Dose) -> Vec<String>;
 
@@ -150,6 +154,11 @@ pub fn all() -> &'static [&'static dyn Remedy] {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static dyn Remedy> {
     ALL.iter().copied().find(|r| r.name() == name)
+}
+
+/// What to know before a start with these doses, by remedy.
+pub fn unseen(doses: &[Dose]) -> impl Iterator<Item = (&str, &'static str)> {
+    doses.iter().filter_map(|dose| Some((dose.remedy.as_str(), find(&dose.remedy)?.unseen()?)))
 }
 
 /// Why a list of remedies cannot be used.

@@ -63,14 +63,19 @@ pub fn of_executable_of(pid: i32) -> Result<ElfSeen, SysError> {
 }
 
 /// Device, inode, size and change time of a file.
-type Key = (u64, u64, u64, i64);
+pub(crate) type Key = (u64, u64, u64, i64);
+
+/// What tells a file from all others, and from what it was before it was written to.
+pub(crate) fn key(meta: &fs::Metadata) -> Key {
+    (meta.dev(), meta.ino(), meta.size(), meta.ctime_nsec() ^ meta.ctime() << 30)
+}
 
 static SEEN: LazyLock<Mutex<HashMap<Key, ElfSeen>>> = LazyLock::new(Mutex::default);
 
 fn of_one_file(path: &Path) -> Result<ElfSeen, SysError> {
     let file = File::open(path).map_err(|e| failed("open", path, e))?;
     let meta = file.metadata().map_err(|e| failed("fstat", path, e))?;
-    let key = (meta.dev(), meta.ino(), meta.size(), meta.ctime_nsec() ^ meta.ctime() << 30);
+    let key = key(&meta);
     if let Some(seen) = SEEN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Ok(*seen);
     }
@@ -173,7 +178,10 @@ fn by_symbol_name(name: &[u8]) -> Option<Allocator> {
     }
 }
 
-fn has_go_sections<'data, H, R>(endian: Endianness, sections: &SectionTable<'data, H, R>) -> bool
+pub(crate) fn has_go_sections<'data, H, R>(
+    endian: Endianness,
+    sections: &SectionTable<'data, H, R>,
+) -> bool
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,

@@ -20,6 +20,7 @@ pub mod glibc;
 pub mod inject;
 pub mod launch;
 mod launch_error;
+pub mod lending;
 mod limits;
 mod memory;
 mod os_path;

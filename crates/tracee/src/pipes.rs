@@ -1,21 +1,33 @@
-//! The pipes of a running tree, grown from outside.
+//! The pipes of a running tree, grown from outside where that can harm nobody.
 //!
-//! A pipe is found by its inode in `/proc/PID/fd`; one of its ends is borrowed with
-//! `pidfd_getfd(2)`, or by opening `/proc/PID/fd/N` where that call is missing or refused, resized
-//! by `fcntl(F_SETPIPE_SZ)` and closed at once: an end kept open would hide end of file and
-//! SIGPIPE. Resizing keeps the content and wakes a writer that waits for room (fs/pipe.c).
+//! A pipe is found by its inode in `/proc/PID/fd`; the end of its writer is borrowed with
+//! `pidfd_getfd(2)`, or by opening `/proc/PID/fd/N` where that call is missing or refused, and closed
+//! at once: an end kept open would hide end of file and SIGPIPE. Resizing keeps the content and wakes
+//! a writer that waits for room (fs/pipe.c).
+//!
+//! A program that lends pages to a pipe and uses them again by its capacity is wrong as soon as the
+//! pipe is larger than it knows ([`crate::lending`]). So a pipe grows once only, and only while
+//! - it has the default capacity, which nobody has changed, and is at least half full;
+//! - one process alone can write to it, and has called exec since its fork: a shell that still has to
+//!   start the writer is not the writer;
+//! - no process at either end could lend pages, and no process outside the tree holds the pipe;
+//! - all this is known without reading a file, so that microseconds pass between answer and growth:
+//!   where files had to be read for an answer, it is asked for again.
 //!
 //! Capacities are bytes. What is grown counts against a budget, because all pipes of a user share
 //! `pipe-user-pages-soft`: beyond it growth is refused (EPERM) and each new pipe of that user has
 //! two pages only. EBUSY (content larger than the wanted size) passes and is tried again.
 //!
-//! Cost: 3 us for each descriptor of the tree per look, 10-20 us per pipe grown, once.
+//! Cost: 3 us for each descriptor of the tree per look, 10-20 us for each pipe that has not grown
+//! yet, and once 0.1 ms and what its programs take to be read.
 
+use crate::lending::Files;
 use crate::tree::Tree;
 use pagewise_kernel::proc::fd::{self, Target};
+use pagewise_kernel::proc::{self, stat};
 use pagewise_kernel::{SysError, pidfd, pipe};
 use pagewise_model::units::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 /// One end of a pipe as a process holds it.
@@ -36,22 +48,22 @@ pub struct End {
 /// Every pipe end that processes of the tree hold now. Processes that are gone have none.
 #[must_use]
 pub fn ends(tree: &Tree) -> Vec<End> {
-    tree.pids().iter().flat_map(|pid| ends_of(*pid)).collect()
+    tree.pids().iter().flat_map(|pid| ends_of(*pid).unwrap_or_default()).collect()
 }
 
-fn ends_of(pid: i32) -> Vec<End> {
-    let held = fd::list(pid).unwrap_or_default();
+fn ends_of(pid: i32) -> Result<Vec<End>, SysError> {
+    let held = fd::list(pid)?;
     let end = |d: fd::Descriptor| match d.target {
         Target::Pipe(inode) => {
             Some(End { pid, fd: d.fd, inode, reads: d.readable, writes: d.writable })
         }
         _ => None,
     };
-    held.into_iter().filter_map(end).collect()
+    Ok(held.into_iter().filter_map(end).collect())
 }
 
 /// What became of an attempt to grow a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Growth {
     /// It has this capacity now, read back from the kernel, and had the other before.
     Grown {
@@ -62,10 +74,16 @@ pub enum Growth {
     },
     /// It was at least as large already.
     LargeEnough,
-    /// EBUSY or the process changed under us: worth another attempt.
+    /// Not at this moment: worth another attempt.
     Later,
+    /// Files had to be read for an answer, which is old by now: worth another attempt at once.
+    Again,
+    /// There is no budget for it now.
+    NoBudget,
     /// EPERM: the user's limit on pipe memory is reached, or `pipe-max-size` exceeded.
     LimitReached,
+    /// It must not grow, and why: a sentence after "left alone: ".
+    LeftAlone(String),
     /// Refused with this error.
     Refused(i32),
 }
@@ -75,12 +93,16 @@ pub enum Growth {
 #[derive(Debug)]
 pub struct Ledger {
     foreign: HashSet<u64>,
+    /// Processes that were there before the program.
+    strangers: HashSet<i32>,
+    files: Files,
     done: HashSet<u64>,
     wanted: Bytes,
     budget: Bytes,
     held: HashMap<u64, Bytes>,
     grown: u64,
     most_held: Bytes,
+    left_alone: BTreeMap<String, u64>,
     refusals: BTreeMap<i32, u64>,
     limit_reached: bool,
     /// Pipes that there is no budget for now, and how many ended like that.
@@ -90,17 +112,20 @@ pub struct Ledger {
 
 impl Ledger {
     /// Pipes are to have `wanted` bytes, all growth together at most `budget`, and those in
-    /// `foreign` are left alone.
+    /// `foreign` are left alone. To be made before the program starts.
     #[must_use]
     pub fn new(wanted: Bytes, budget: Bytes, foreign: HashSet<u64>) -> Self {
         Self {
             foreign,
+            strangers: proc::tree::all().unwrap_or_default().into_iter().collect(),
+            files: Files::default(),
             done: HashSet::new(),
             wanted,
             budget,
             held: HashMap::new(),
             grown: 0,
             most_held: Bytes(0),
+            left_alone: BTreeMap::new(),
             refusals: BTreeMap::new(),
             limit_reached: false,
             left_out: HashSet::new(),
@@ -108,37 +133,25 @@ impl Ledger {
         }
     }
 
-    /// The ends to grow now, one for each pipe that needs it; pipes that are gone give their share
-    /// of the budget back.
-    pub fn plan(&mut self, ends: &[End]) -> Vec<End> {
-        let present: BTreeSet<u64> = ends.iter().map(|e| e.inode).collect();
-        self.held.retain(|inode, _| present.contains(inode));
-        self.done.retain(|inode| present.contains(inode));
-        let waiting = self.left_out.len();
-        self.left_out.retain(|inode| present.contains(inode));
-        self.ended_left_out += (waiting - self.left_out.len()) as u64;
-        let mut chosen = HashSet::new();
-        let mut room = self.room();
-        let mut plan = Vec::new();
+    /// The pipes that may need growth, as their ends among `ends`; pipes that are gone give their
+    /// share of the budget back.
+    pub fn open(&mut self, ends: &[End]) -> Vec<Vec<End>> {
+        let mut pipes: BTreeMap<u64, Vec<End>> = BTreeMap::new();
         for end in ends {
-            let open = !self.foreign.contains(&end.inode) && !self.done.contains(&end.inode);
-            if !open || self.limit_reached || chosen.contains(&end.inode) {
-                continue;
-            }
-            if room < self.wanted.0 {
-                self.left_out.insert(end.inode);
-                continue;
-            }
-            room -= self.wanted.0;
-            self.left_out.remove(&end.inode);
-            chosen.insert(end.inode);
-            plan.push(*end);
+            pipes.entry(end.inode).or_default().push(*end);
         }
-        plan
+        self.held.retain(|inode, _| pipes.contains_key(inode));
+        self.done.retain(|inode| pipes.contains_key(inode));
+        let waiting = self.left_out.len();
+        self.left_out.retain(|inode| pipes.contains_key(inode));
+        self.ended_left_out += (waiting - self.left_out.len()) as u64;
+        pipes.retain(|inode, _| !self.foreign.contains(inode) && !self.done.contains(inode));
+        pipes.into_values().collect()
     }
 
-    fn room(&self) -> u64 {
-        self.budget.0.saturating_sub(self.held_now().0)
+    /// Whether there is budget for one more.
+    fn has_room(&self) -> bool {
+        self.budget.0.saturating_sub(self.held_now().0) >= self.wanted.0
     }
 
     fn held_now(&self) -> Bytes {
@@ -147,29 +160,27 @@ impl Ledger {
 
     /// Notes what became of the pipe `inode`.
     pub fn note(&mut self, inode: u64, growth: Growth) {
+        self.left_out.remove(&inode);
         match growth {
             Growth::Grown { from, to } => {
                 self.grown += 1;
-                self.done.insert(inode);
                 self.held.insert(inode, Bytes(to.0.saturating_sub(from.0)));
                 self.most_held = self.most_held.max(self.held_now());
             }
-            Growth::LargeEnough => {
-                self.done.insert(inode);
+            Growth::LargeEnough => {}
+            Growth::LeftAlone(why) => *self.left_alone.entry(why).or_default() += 1,
+            Growth::Refused(errno) => *self.refusals.entry(errno).or_default() += 1,
+            Growth::Later | Growth::Again => return,
+            Growth::LimitReached => {
+                self.limit_reached = true;
+                return;
             }
-            Growth::Later => {}
-            Growth::LimitReached => self.limit_reached = true,
-            Growth::Refused(errno) => {
-                self.done.insert(inode);
-                *self.refusals.entry(errno).or_default() += 1;
+            Growth::NoBudget => {
+                self.left_out.insert(inode);
+                return;
             }
         }
-    }
-
-    /// Capacity that pipes are brought to.
-    #[must_use]
-    pub const fn wanted(&self) -> Bytes {
-        self.wanted
+        self.done.insert(inode);
     }
 
     /// Pipes grown so far.
@@ -202,6 +213,12 @@ impl Ledger {
         self.budget
     }
 
+    /// Pipes that must not grow, by the reason.
+    #[must_use]
+    pub const fn left_alone(&self) -> &BTreeMap<String, u64> {
+        &self.left_alone
+    }
+
     /// Refusals by error number, the user's limit left out.
     #[must_use]
     pub const fn refusals(&self) -> &BTreeMap<i32, u64> {
@@ -209,43 +226,121 @@ impl Ledger {
     }
 }
 
+/// What a first attempt had to read is decided by the second.
+const ATTEMPTS: usize = 3;
+
 /// Grows the pipes of `tree` that `ledger` wants grown; returns how many were.
 pub fn grow_all(tree: &Tree, ledger: &mut Ledger) -> u64 {
     let before = ledger.grown();
-    let ends = ends(tree);
-    for end in ledger.plan(&ends) {
-        let growth = grow(end, ledger.wanted());
-        ledger.note(end.inode, growth);
+    for _ in 0..ATTEMPTS {
+        if !attempt(tree, ledger) {
+            break;
+        }
     }
     ledger.grown() - before
 }
 
-/// Brings the pipe behind `end` to `wanted` bytes.
-#[must_use]
-pub fn grow(end: End, wanted: Bytes) -> Growth {
+/// Tries each pipe once; true when it is to be done again at once.
+fn attempt(tree: &Tree, ledger: &mut Ledger) -> bool {
+    let mut ends = Vec::new();
+    for &pid in tree.pids() {
+        match ends_of(pid) {
+            Ok(held) => ends.extend(held),
+            Err(error) if error.is_gone() => {}
+            // It may hold any of them.
+            Err(_) => return false,
+        }
+    }
+    let mut again = false;
+    for holders in ledger.open(&ends) {
+        if ledger.limit_reached() {
+            return false;
+        }
+        let growth = grow(&holders, tree, ledger);
+        again |= growth == Growth::Again;
+        ledger.note(holders[0].inode, growth);
+    }
+    again
+}
+
+/// Brings the pipe whose ends in `tree` are `holders` to the capacity wanted, if it may grow.
+fn grow(holders: &[End], tree: &Tree, ledger: &mut Ledger) -> Growth {
+    let Some(writer) = only_writer(holders) else { return Growth::Later };
     // The borrowed end lives for these few calls only.
-    match borrow(end) {
-        Ok(Some(pipe)) => resize(&pipe, wanted),
-        Ok(None) => Growth::Later,
+    match borrow(writer).and_then(|pipe| match pipe {
+        Some(pipe) => consider(&pipe, writer, holders, tree, ledger),
+        None => Ok(Growth::Later),
+    }) {
+        Ok(growth) => growth,
         Err(error) if error.is_gone() || error.errno() == Some(libc::EBADF) => Growth::Later,
         Err(error) => Growth::Refused(error.errno().unwrap_or(libc::EIO)),
     }
 }
 
-fn resize(pipe: &OwnedFd, wanted: Bytes) -> Growth {
-    let attempt = || -> Result<Growth, SysError> {
-        let from = pipe::capacity(pipe)?;
-        if from >= wanted {
-            return Ok(Growth::LargeEnough);
+/// An end of the one process that can write.
+fn only_writer(holders: &[End]) -> Option<End> {
+    let mut writers = holders.iter().filter(|end| end.writes);
+    let first = writers.next()?;
+    writers.all(|end| end.pid == first.pid).then_some(*first)
+}
+
+fn consider(
+    pipe: &OwnedFd,
+    writer: End,
+    holders: &[End],
+    tree: &Tree,
+    ledger: &mut Ledger,
+) -> Result<Growth, SysError> {
+    let from = pipe::capacity(pipe)?;
+    if from >= ledger.wanted {
+        return Ok(Growth::LargeEnough);
+    }
+    if from != pipe::default_capacity() {
+        return Ok(Growth::LeftAlone(format!("one of {from} has not the default size")));
+    }
+    let content = rustix::io::ioctl_fionread(pipe)
+        .map_err(|e| SysError::new("ioctl(FIONREAD)", "a pipe", e))?;
+    if content < from.0 / 2 || !stat::read(writer.pid)?.has_execed() {
+        return Ok(Growth::Later);
+    }
+    if !ledger.has_room() {
+        return Ok(Growth::NoBudget);
+    }
+    if held_outside(writer.inode, tree, &ledger.strangers) {
+        return Ok(Growth::Later);
+    }
+    let mut took_long = false;
+    for end in holders {
+        let answer = ledger.files.of_process(end.pid)?;
+        if let Some((path, why)) = answer.lender {
+            return Ok(Growth::LeftAlone(format!("{} {why}", path.display())));
         }
-        pipe::set_capacity(pipe, wanted)?;
-        Ok(Growth::Grown { from, to: pipe::capacity(pipe)? })
-    };
-    attempt().unwrap_or_else(|error| match error.errno() {
-        Some(libc::EBUSY) => Growth::Later,
-        Some(libc::EPERM) => Growth::LimitReached,
-        errno => Growth::Refused(errno.unwrap_or(libc::EIO)),
-    })
+        took_long |= answer.took_long;
+    }
+    Ok(if took_long { Growth::Again } else { resize(pipe, from, ledger.wanted) })
+}
+
+/// Whether a process holds the pipe that is not of `tree` and was not there before it: one that has
+/// left the tree. Of those before it none can have the pipe unless it was sent there.
+fn held_outside(inode: u64, tree: &Tree, strangers: &HashSet<i32>) -> bool {
+    let holds = |pid: i32| ends_of(pid).is_ok_and(|ends| ends.iter().any(|e| e.inode == inode));
+    let all = proc::tree::all().unwrap_or_default();
+    let own = proc::own_pid();
+    let is_other =
+        |pid: &i32| *pid != own && !strangers.contains(pid) && !tree.pids().contains(pid);
+    all.into_iter().filter(is_other).any(holds)
+}
+
+fn resize(pipe: &OwnedFd, from: Bytes, wanted: Bytes) -> Growth {
+    let resized = pipe::set_capacity(pipe, wanted).and_then(|_| pipe::capacity(pipe));
+    match resized {
+        Ok(to) => Growth::Grown { from, to },
+        Err(error) => match error.errno() {
+            Some(libc::EBUSY) => Growth::Later,
+            Some(libc::EPERM) => Growth::LimitReached,
+            errno => Growth::Refused(errno.unwrap_or(libc::EIO)),
+        },
+    }
 }
 
 /// A copy of `end`; `None` when that descriptor has become something else.
@@ -270,77 +365,4 @@ fn reopen(end: End) -> Result<OwnedFd, SysError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn end(inode: u64) -> End {
-        End { pid: 1, fd: 3, inode, reads: true, writes: false }
-    }
-
-    fn ledger(budget_mib: u64, foreign: &[u64]) -> Ledger {
-        Ledger::new(Bytes::mib(1), Bytes::mib(budget_mib), foreign.iter().copied().collect())
-    }
-
-    const GROWN: Growth = Growth::Grown { from: Bytes::kib(64), to: Bytes::mib(1) };
-
-    #[test]
-    fn each_pipe_is_planned_once_and_foreign_ones_never() {
-        let mut ledger = ledger(16, &[7]);
-        let plan = ledger.plan(&[end(5), end(5), end(7), end(6)]);
-        assert_eq!(plan.iter().map(|e| e.inode).collect::<Vec<_>>(), [5, 6]);
-        ledger.note(5, GROWN);
-        ledger.note(6, Growth::LargeEnough);
-        assert!(ledger.plan(&[end(5), end(6), end(7)]).is_empty());
-        assert_eq!(ledger.grown(), 1);
-    }
-
-    #[test]
-    fn the_budget_holds_and_comes_back_when_a_pipe_is_gone() {
-        let mut ledger = ledger(2, &[]);
-        assert_eq!(ledger.plan(&[end(1), end(2), end(3)]).len(), 2);
-        ledger.note(1, GROWN);
-        ledger.note(2, GROWN);
-        assert!(ledger.plan(&[end(1), end(2), end(3)]).is_empty());
-        assert_eq!(ledger.left_out(), 1);
-        assert_eq!(ledger.plan(&[end(2), end(3)]).len(), 1);
-        ledger.note(3, GROWN);
-        assert_eq!(ledger.left_out(), 0, "there was room for it in the end");
-        assert_eq!(ledger.most_held(), Bytes(2 * (1024 - 64) * 1024));
-        assert!(ledger.plan(&[end(2), end(3), end(4), end(4)]).is_empty());
-        assert!(ledger.plan(&[]).is_empty());
-        assert_eq!(ledger.left_out(), 1, "it ended without");
-    }
-
-    #[test]
-    fn refusals_are_told_apart() {
-        let mut ledger = ledger(16, &[]);
-        ledger.note(1, Growth::Later);
-        assert_eq!(ledger.plan(&[end(1)]).len(), 1);
-        ledger.note(1, Growth::Refused(libc::EACCES));
-        assert!(ledger.plan(&[end(1)]).is_empty());
-        assert!(!ledger.limit_reached());
-        ledger.note(2, Growth::LimitReached);
-        assert!(ledger.limit_reached() && ledger.plan(&[end(3)]).is_empty());
-        assert_eq!(ledger.refusals()[&libc::EACCES], 1);
-        assert_eq!(ledger.refusals().len(), 1, "the limit is told by itself");
-    }
-
-    #[test]
-    fn a_pipe_grows_through_a_borrowed_end() {
-        use std::os::fd::AsRawFd;
-        let (reader, writer) = pipe::pipe().unwrap();
-        let inode = rustix::fs::fstat(&reader).unwrap().st_ino;
-        let pid = pagewise_kernel::proc::own_pid();
-        let fd = reader.as_raw_fd();
-        let mine = End { pid, fd, inode, reads: true, writes: false };
-        let wanted = Bytes::kib(256);
-        assert!(matches!(grow(mine, wanted), Growth::Grown { to, .. } if to == wanted));
-        assert_eq!(grow(mine, wanted), Growth::LargeEnough);
-        assert_eq!(pipe::capacity(&writer).unwrap(), wanted);
-        assert_eq!(grow(End { inode: inode + 1, ..mine }, Bytes::kib(512)), Growth::Later);
-        let again = reopen(mine).unwrap();
-        assert_eq!(rustix::fs::fstat(&again).unwrap().st_ino, inode);
-        drop((again, writer));
-        assert_eq!(rustix::io::read(&reader, &mut [0_u8; 8]), Ok(0), "no writer was left open");
-    }
-}
+mod tests;

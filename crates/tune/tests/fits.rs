@@ -7,7 +7,9 @@ mod support;
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::cache::{Slot, SlotMap};
 use pagewise_model::constructed;
-use pagewise_model::look::{Allocator, Look, PipeSeen, ProcessSeen, Traced, UsedFile, WalkCounts};
+use pagewise_model::look::{
+    Allocator, Look, PipeCall, PipeSeen, ProcessSeen, Traced, UsedFile, WalkCounts,
+};
 use pagewise_model::plan::{Candidate, FileKind};
 use pagewise_model::pool::HugePool;
 use pagewise_model::text::{Layout, Placement, Segment};
@@ -169,7 +171,24 @@ fn pipes_of_the_program_are_grown_and_others_are_not() {
         busy_pipe(t, l);
         t.pipes[0].capacity_bytes = Bytes::kib(256);
     });
-    assert_eq!(specs(&large, "pipe-grow"), ["pipe-grow=1024K"]);
+    assert!(why(&large, "pipe-grow").contains("default size"));
+}
+
+#[test]
+fn pipes_whose_size_the_program_counts_on_keep_it() {
+    for (call, reason) in [
+        (PipeCall::Lends, "vmsplice"),
+        (PipeCall::AsksCapacity, "asks for the size"),
+        (PipeCall::SetsCapacity, "asks for the size"),
+    ] {
+        let counting = candidates(|t, l| {
+            busy_pipe(t, l);
+            t.pipe_calls.insert(call);
+        });
+        assert!(specs(&counting, "pipe-grow").is_empty(), "{call:?}");
+        assert!(why(&counting, "pipe-grow").contains(reason), "{}", why(&counting, "pipe-grow"));
+        assert_eq!(specs(&counting, "place"), ["place=one", "place=apart"]);
+    }
 }
 
 /// A pipeline of the program of numbers and of a tool, started as `word` from the file `exe`.

@@ -43,6 +43,11 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
     let stop = if args.system { Some(permitted(&doses)?) } else { None };
     let changed = Changed::for_pool(&mut doses, args.system);
+    if args.verbose || terminal::reaches_a_person() {
+        for (name, unseen) in pagewise_remedy::unseen(&doses) {
+            terminal::remark(&format!("{name}: {unseen}"));
+        }
+    }
     let mut settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
     if let Some(path) = settings.working_set.take() {
         read_before_start(&path)?;

@@ -22,6 +22,8 @@ pub struct Stat {
     pub group: i32,
     /// Session.
     pub session: i32,
+    /// The kernel's own marks (`PF_*` of <linux/sched.h>).
+    pub flags: u32,
     /// Minor faults.
     pub minor_faults: u64,
     /// Minor faults of children that were waited for.
@@ -61,6 +63,14 @@ impl Stat {
         self.faults().saturating_add(self.child_faults())
     }
 
+    /// It runs a program that it started itself; false from a fork to the `exec` that follows.
+    #[must_use]
+    pub const fn has_execed(&self) -> bool {
+        /// `PF_FORKNOEXEC`: set by fork, cleared by exec.
+        const FORKED: u32 = 0x40;
+        self.flags & FORKED == 0
+    }
+
     /// Ended, and not yet waited for.
     #[must_use]
     pub const fn is_zombie(&self) -> bool {
@@ -84,6 +94,7 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         ppid: number(field(4)?)?,
         group: number(field(5)?)?,
         session: number(field(6)?)?,
+        flags: number(field(9)?)?,
         minor_faults: number(field(10)?)?,
         child_minor_faults: number(field(11)?)?,
         major_faults: number(field(12)?)?,
@@ -138,6 +149,7 @@ mod tests {
     fn reads_its_own() {
         let stat = read(crate::proc::own_pid()).unwrap();
         assert_eq!(stat.ppid, std::os::unix::process::parent_id().cast_signed());
+        assert!(stat.has_execed());
         // The main thread of this process is one of several.
         let thread = read_thread(stat.pid).unwrap();
         assert!(thread.faults() <= read(stat.pid).unwrap().faults());

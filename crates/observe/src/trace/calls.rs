@@ -45,6 +45,8 @@ pub(super) enum Kind {
     Clock(usize),
     /// Changes the whole system, said as this phrase.
     System(&'static str),
+    /// Lends pages to a pipe, or is a command of fcntl(2), of which [`CAPACITY`] ask or set its capacity.
+    Pipe,
     /// Replaces the image.
     Exec,
     /// Ends the process.
@@ -110,6 +112,9 @@ pub(super) enum Ipc {
 /// Requests of ioctl(2) that change the marks of a file, from `<linux/fs.h>`: `FS_IOC_SETFLAGS` and
 /// `FS_IOC_FSSETXATTR`.
 pub(super) const MARKING: [u32; 2] = [0x4008_6602, 0x401c_5820];
+
+/// Commands of fcntl(2) that ask or set the capacity of a pipe.
+pub(super) const CAPACITY: [i32; 2] = [libc::F_GETPIPE_SZ, libc::F_SETPIPE_SZ];
 
 /// Flags of open(2) without which nothing is changed.
 pub(super) const WRITING: u64 =
@@ -180,6 +185,7 @@ const CALLS: &[(c_long, Kind)] = &[
     (libc::SYS_init_module, Kind::System("loaded a kernel module")),
     (libc::SYS_finit_module, Kind::System("loaded a kernel module")),
     (libc::SYS_delete_module, Kind::System("removed a kernel module")),
+    (libc::SYS_vmsplice, Kind::Pipe), (libc::SYS_fcntl, Kind::Pipe),
     (libc::SYS_execve, Kind::Exec), (libc::SYS_execveat, Kind::Exec),
     (libc::SYS_exit_group, Kind::ExitGroup),
 ];
@@ -266,6 +272,13 @@ fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
             stop,
             allow,
         ],
+        (libc::SYS_fcntl, _) => vec![
+            argument(1),
+            jump(BPF_JEQ, CAPACITY[0] as u32, 1, 0),
+            jump(BPF_JEQ, CAPACITY[1] as u32, 0, 1),
+            stop,
+            allow,
+        ],
         (libc::SYS_sendto, _) => {
             vec![argument(4), jump(BPF_JEQ, 0, 0, 1), allow, stop]
         }
@@ -315,6 +328,12 @@ mod tests {
                     assert_eq!(run(number as u32, ARCHITECTURE, args), stop);
                 }
                 args[1] = MARKING[0];
+            }
+            if number == libc::SYS_fcntl {
+                assert_eq!(run(number as u32, ARCHITECTURE, args), allow);
+                args[1] = libc::F_SETPIPE_SZ as u32;
+                assert_eq!(run(number as u32, ARCHITECTURE, args), stop);
+                args[1] = libc::F_GETPIPE_SZ as u32;
             }
             assert_eq!(run(number as u32, ARCHITECTURE, args), stop, "{kind:?}");
             assert_eq!(run(number as u32, 0x4000_0003, args), foreign, "{kind:?}");

@@ -131,7 +131,7 @@ impl Effects {
                 ipc::sets_clock(modes).then(|| effect("set the clock", String::new()))?
             }
             Kind::System(action) => effect(action, String::new()),
-            Kind::Memory | Kind::Exec | Kind::ExitGroup => None,
+            Kind::Memory | Kind::Pipe | Kind::Exec | Kind::ExitGroup => None,
         }
     }
 

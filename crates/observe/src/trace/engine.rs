@@ -142,6 +142,7 @@ impl Engine {
         self.closed.sort_by_key(|(order, _)| *order);
         Ok(Traced {
             processes: self.closed.into_iter().map(|(_, seen)| seen).collect(),
+            pipe_calls: self.pipes.calls(),
             pipes: self.pipes.into_found(),
             most_processes: self.most,
             files: self.files.finish(self.effects.inputs()),
@@ -374,6 +375,10 @@ impl Engine {
             }
             Kind::ExitGroup => {
                 self.read_image(pid);
+                None
+            }
+            Kind::Pipe => {
+                self.pipes.note_call(number, args[1]);
                 None
             }
             Kind::Exec => {

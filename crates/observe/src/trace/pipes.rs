@@ -7,15 +7,16 @@
 
 use pagewise_kernel::proc::fd::{self, Target};
 use pagewise_model::Bytes;
-use pagewise_model::look::PipeSeen;
+use pagewise_model::look::{PipeCall, PipeSeen};
 use rustix::fs::{Mode, OFlags};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The pipes seen so far.
+/// The pipes seen so far, and what was done that depends on their capacity.
 #[derive(Debug, Default)]
 pub(super) struct Pipes {
     inherited: HashSet<u64>,
     found: BTreeMap<u64, PipeSeen>,
+    calls: BTreeSet<PipeCall>,
 }
 
 impl Pipes {
@@ -50,6 +51,21 @@ impl Pipes {
                 pipe.capacity_bytes = pipe.capacity_bytes.max(capacity.unwrap_or(Bytes(0)));
             }
         }
+    }
+
+    /// Notes that the call `number` begins: vmsplice, or fcntl with this command.
+    pub(super) fn note_call(&mut self, number: i64, command: u64) {
+        self.calls.extend(match (number, command as i32) {
+            (libc::SYS_vmsplice, _) => Some(PipeCall::Lends),
+            (libc::SYS_fcntl, libc::F_GETPIPE_SZ) => Some(PipeCall::AsksCapacity),
+            (libc::SYS_fcntl, libc::F_SETPIPE_SZ) => Some(PipeCall::SetsCapacity),
+            _ => None,
+        });
+    }
+
+    /// The calls noted.
+    pub(super) fn calls(&self) -> BTreeSet<PipeCall> {
+        self.calls.clone()
     }
 
     /// The pipes, in order of their inodes.

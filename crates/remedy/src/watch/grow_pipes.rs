@@ -1,4 +1,4 @@
-//! Watcher of `pipe-grow`: grows each new pipe between processes of the tree, once.
+//! Watcher of `pipe-grow`: grows each pipe of the tree that may grow, once.
 
 use super::Rhythm;
 use pagewise_model::{Bytes, Nanos};
@@ -52,6 +52,9 @@ impl Watcher for GrowPipes {
         for (errno, count) in self.ledger.refusals() {
             let error = std::io::Error::from_raw_os_error(*errno);
             failures.push(format!("{count} pipe(s) not grown: {error}"));
+        }
+        for (why, count) in self.ledger.left_alone() {
+            notes.push(format!("{count} pipe(s) left alone: {why}"));
         }
         if self.ledger.grown() > 0 {
             notes.push(format!("at most {} more pipe memory at once", self.ledger.most_held()));

@@ -148,6 +148,7 @@ pub(crate) fn traced_look() -> Look {
                 process("/bin/eater", Some("it was killed")),
             ],
             pipes: vec![pipe],
+            pipe_calls: std::collections::BTreeSet::new(),
             most_processes: 2,
             effects: vec![effect],
             files: Vec::new(),

@@ -85,6 +85,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
     Ok(Traced {
         processes: Vec::new(),
         pipes: Vec::new(),
+        pipe_calls: std::collections::BTreeSet::new(),
         most_processes: 0,
         effects: scratch.iter().map(effect).collect(),
         files: Vec::new(),

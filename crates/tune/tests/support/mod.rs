@@ -230,6 +230,7 @@ impl World for Fake {
         let traced = Traced {
             processes: vec![process],
             pipes: Vec::new(),
+            pipe_calls: std::collections::BTreeSet::new(),
             most_processes: 1,
             effects: self.effects.clone(),
             files: Vec::new(),

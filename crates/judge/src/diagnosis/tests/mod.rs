@@ -84,6 +84,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
         traced: Fact::Known(Traced {
             processes,
             pipes: Vec::new(),
+            pipe_calls: std::collections::BTreeSet::new(),
             most_processes: 1,
             effects: Vec::new(),
             files: Vec::new(),

@@ -1,0 +1,263 @@
+//! System calls by number in x86-64 code.
+//!
+//! The number of vmsplice is loaded as a constant, and soon afterwards comes the instruction, or a
+//! call of something that makes system calls of numbers that it is given: the C library's
+//! `syscall`, by the slot of its address, or a function that has the instruction near its beginning.
+//! Go hands numbers through several functions: there any call counts. What follows the constant is
+//! searched by bytes, not disassembled, so that now and then an ordinary number passes for it.
+//!
+//! Whether bytes are a constant of an instruction depends on where instructions begin. Disassembly
+//! from a wrong place soon meets the right ones, so it is begun at many places before the bytes, and
+//! where a quarter of them say yes, it is one.
+
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
+use memchr::memmem;
+use object::elf::{EM_X86_64, Machine};
+
+/// The architecture whose code is understood.
+pub(super) const MACHINE: Machine = EM_X86_64;
+/// So much of a called function is looked at.
+pub(super) const BODY: usize = 128;
+
+/// Code that follows a constant for so long may use it.
+const NEAR: usize = 96;
+/// In Go, whose calls load it last.
+const NEAR_IN_GO: usize = 64;
+/// Disassembly begins between so many bytes before a constant
+const FURTHEST: usize = 48;
+/// and so many.
+const NEAREST: usize = 24;
+/// `syscall`.
+const INSTRUCTION: &[u8] = &[0x0f, 0x05];
+/// `endbr64`, with which a function may begin.
+const LANDING: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+
+/// Where calls lead.
+pub(super) struct Calls<'a> {
+    /// The first [`BODY`] bytes of the code at an address.
+    pub(super) body: &'a dyn Fn(u64) -> Vec<u8>,
+    /// Where the address of the imported function is kept.
+    pub(super) slots: &'a [u64],
+    /// Code of Go.
+    pub(super) is_go: bool,
+}
+
+impl Calls<'_> {
+    /// Whether `code`, which is at `address`, calls vmsplice by its number.
+    pub(super) fn vmsplice(&self, code: &[u8], address: u64) -> bool {
+        let number = (libc::SYS_vmsplice as u32).to_le_bytes();
+        memmem::find_iter(code, &number).any(|at| {
+            let end = at + number.len();
+            let is_made = memmem::find(near(code, end), INSTRUCTION).is_some()
+                || targets(code, end, address).any(|target| self.makes_calls(target));
+            is_made && is_loaded(code, at, &|_| true)
+                || self.is_go && has_call(code, end) && is_loaded(code, at, &is_first_of_go)
+        })
+    }
+
+    /// Whether `code`, which is at `address`, asks for the capacity of a pipe or sets it.
+    pub(super) fn capacity(&self, code: &[u8], address: u64) -> bool {
+        [libc::F_GETPIPE_SZ, libc::F_SETPIPE_SZ].into_iter().any(|command| {
+            memmem::find_iter(code, &command.to_le_bytes()).any(|at| {
+                targets(code, at + 4, address).any(|target| self.is_import(target))
+                    && is_loaded(code, at, &|to| matches!(to, To::Register(Register::RSI)))
+            })
+        })
+    }
+
+    /// What is called makes system calls of any number.
+    fn makes_calls(&self, target: Target) -> bool {
+        self.is_import(target)
+            || matches!(target, Target::Code(at) if memmem::find(&(self.body)(at), INSTRUCTION).is_some())
+    }
+
+    /// What is called is the imported function, by its slot or by a stub that jumps there.
+    fn is_import(&self, target: Target) -> bool {
+        let slot = match target {
+            Target::Slot(slot) => Some(slot),
+            Target::Code(_) if self.slots.is_empty() => None,
+            Target::Code(address) => {
+                let body = (self.body)(address);
+                let skipped = if body.starts_with(LANDING) { LANDING.len() } else { 0 };
+                // A `bnd` prefix may stand before the jump.
+                let skipped = skipped + usize::from(body.get(skipped) == Some(&0xf2));
+                match target_at(&body, skipped, address) {
+                    Some(Target::Slot(slot)) => Some(slot),
+                    _ => None,
+                }
+            }
+        };
+        slot.is_some_and(|slot| self.slots.contains(&slot))
+    }
+}
+
+/// Where a call or a jump leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// To this address.
+    Code(u64),
+    /// To the address that is kept here.
+    Slot(u64),
+}
+
+/// What is called or jumped to soon after `end`.
+fn targets(code: &[u8], end: usize, address: u64) -> impl Iterator<Item = Target> {
+    let last = code.len().min(end + NEAR);
+    (end..last).filter_map(move |at| target_at(code, at, address))
+}
+
+/// Where the instruction at `at` leads, if it is a call or a jump.
+fn target_at(code: &[u8], at: usize, address: u64) -> Option<Target> {
+    let distance = |from: usize| -> Option<u64> {
+        let bytes = code.get(from..from + 4)?.try_into().ok()?;
+        let next = address.wrapping_add(from as u64 + 4);
+        Some(next.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes))))
+    };
+    match code.get(at..)? {
+        [0xe8 | 0xe9, ..] => distance(at + 1).map(Target::Code),
+        [0xff, 0x15 | 0x25, ..] => distance(at + 2).map(Target::Slot),
+        _ => None,
+    }
+}
+
+fn near(code: &[u8], end: usize) -> &[u8] {
+    &code[end..code.len().min(end + NEAR)]
+}
+
+fn has_call(code: &[u8], end: usize) -> bool {
+    code[end..code.len().min(end + NEAR_IN_GO)].contains(&0xe8)
+}
+
+/// Where a constant is put.
+enum To {
+    /// Into this register, named by all of its 64 bits.
+    Register(Register),
+    /// On the stack, so far above its end.
+    Stack(u64),
+    /// Elsewhere.
+    Memory,
+}
+
+/// It becomes the first argument of a function of Go, in a register or, before Go 1.17, on the stack.
+fn is_first_of_go(to: &To) -> bool {
+    matches!(to, To::Register(Register::RAX) | To::Stack(0))
+}
+
+/// Whether the four bytes at `at` are the constant of an instruction that puts it where `wanted` says.
+fn is_loaded(code: &[u8], at: usize, wanted: &dyn Fn(&To) -> bool) -> bool {
+    let first = at.saturating_sub(FURTHEST);
+    let last = at.saturating_sub(NEAREST).max(first);
+    let starts = last - first + 1;
+    let agree =
+        (first..=last).filter(|start| loaded_from(code, *start, at).is_some_and(|to| wanted(&to)));
+    agree.count() * 4 >= starts
+}
+
+/// Where the constant at `at` is put, when instructions are taken to begin at `start`.
+fn loaded_from(code: &[u8], start: usize, at: usize) -> Option<To> {
+    let mut decoder = Decoder::new(64, &code[start..code.len().min(at + 16)], DecoderOptions::NONE);
+    while decoder.can_decode() && start + decoder.position() < at {
+        let begin = start + decoder.position();
+        let one = decoder.decode();
+        let offsets = decoder.get_constant_offsets(&one);
+        let is_it = offsets.has_immediate()
+            && offsets.immediate_size() == 4
+            && begin + offsets.immediate_offset() == at;
+        if !is_it {
+            continue;
+        }
+        return match (one.mnemonic(), one.op0_kind()) {
+            (Mnemonic::Push, _) => Some(To::Stack(0)),
+            (Mnemonic::Mov, OpKind::Register) => {
+                Some(To::Register(one.op0_register().full_register()))
+            }
+            (Mnemonic::Mov, _) if one.memory_base() == Register::RSP => {
+                Some(To::Stack(one.memory_displacement64()))
+            }
+            (Mnemonic::Mov, _) => Some(To::Memory),
+            _ => None,
+        };
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `code` at 0x1000, where what is called has the body `called`.
+    fn lends(code: &[u8], called: &[u8], slots: &[u64], is_go: bool) -> bool {
+        let body = |_| called.to_vec();
+        Calls { body: &body, slots, is_go }.vmsplice(code, 0x1000)
+    }
+
+    const NUMBER: [u8; 4] = [0x16, 1, 0, 0];
+
+    fn with(before: &[u8], after: &[u8]) -> Vec<u8> {
+        [before, &NUMBER, after].concat()
+    }
+
+    #[test]
+    fn the_instruction_after_the_number() {
+        for load in [&[0xb8][..], &[0x41, 0xb8], &[0x48, 0xc7, 0xc0], &[0x68]] {
+            assert!(lends(&with(load, &[0x90, 0x0f, 0x05]), &[], &[], false), "{load:x?}");
+        }
+        // What stands before may look like the beginning of another instruction.
+        let before = [&[0x90; 60][..], &[0x05, 1, 2, 3, 0x80, 0xb8]].concat();
+        assert!(lends(&with(&before, &[0x0f, 0x05]), &[], &[], false));
+        // A jump by that distance, a place in a structure, a number for something else, and one far away.
+        assert!(!lends(&with(&[0x80, 0xb8], &[0, 0x0f, 0x05]), &[], &[], false));
+        assert!(!lends(&with(&[0x8b, 0xb8], &[0x0f, 0x05]), &[], &[], false));
+        assert!(!lends(&with(&[0xe9], &[0x0f, 0x05]), &[], &[], false));
+        assert!(!lends(&with(&[0xb8], &[0xc3]), &[], &[], false));
+        assert!(!lends(
+            &with(&[0xb8], &[&[0x90; 200][..], &[0x0f, 0x05]].concat()),
+            &[],
+            &[],
+            false
+        ));
+    }
+
+    #[test]
+    fn a_call_of_what_makes_system_calls() {
+        let call = with(&[0xbf], &[0xe8, 0x10, 0, 0, 0]);
+        assert!(lends(&call, &[0x48, 0x89, 0xf8, 0x0f, 0x05, 0xc3], &[], false));
+        assert!(!lends(&call, &[0x48, 0x89, 0xf8, 0xc3], &[], false));
+        // The stub is at 0x101a; its slot 6 bytes and 0x100 further.
+        let stub = [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 1, 0, 0];
+        assert!(lends(&call, &stub, &[0x101a + 10 + 0x100], false));
+        assert!(!lends(&call, &stub, &[0x2000], false));
+        let direct = with(&[0xbf], &[0xff, 0x15, 0, 1, 0, 0]);
+        assert!(lends(&direct, &[], &[0x1000 + 11 + 0x100], false));
+    }
+
+    #[test]
+    fn any_call_counts_in_go() {
+        let call = with(&[0xb8], &[0x31, 0xdb, 0xe8, 0x10, 0, 0, 0]);
+        assert!(lends(&call, &[], &[], true) && !lends(&call, &[], &[], false));
+        assert!(!lends(&with(&[0xbf], &[0xe8, 0, 0, 0, 0]), &[], &[], true));
+    }
+
+    #[test]
+    fn capacities_asked_through_the_import() {
+        let asks = |code: &[u8]| {
+            Calls { body: &|_| Vec::new(), slots: &[0x1000 + 11 + 0x100], is_go: false }
+                .capacity(code, 0x1000)
+        };
+        assert!(asks(&[0xbe, 0x08, 4, 0, 0, 0xff, 0x15, 0, 1, 0, 0]));
+        assert!(asks(&[0xbe, 0x07, 4, 0, 0, 0xff, 0x15, 0, 1, 0, 0]));
+        assert!(!asks(&[0xbe, 0x08, 4, 0, 0, 0xff, 0x15, 0, 2, 0, 0]));
+        assert!(!asks(&[0xbf, 0x08, 4, 0, 0, 0xff, 0x15, 0, 1, 0, 0]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_accepted(mut code: Vec<u8>, at: usize, called: Vec<u8>) {
+            let at = at % (code.len() + 1);
+            code.splice(at..at, NUMBER);
+            let _ = lends(&code, &called, &[1], true);
+            let calls = Calls { body: &|_| called.clone(), slots: &[1], is_go: false };
+            let _ = calls.capacity(&code, u64::MAX);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What one ELF file can do: the names in it, and the calls that its code makes.
+//!
+//! Every file is searched for the name `vmsplice`. That finds imports, what is looked up at run time
+//! (dlsym), and `unix.Vmsplice` of Go. Code that makes the call by its number is recognized by
+//! `code_ARCHITECTURE`. A library that *defines* vmsplice is the C library, which lends nothing of
+//! its own accord: whoever calls it has the name.
+
+use super::{Why, code};
+use memchr::memmem;
+use object::elf::{FileHeader64, PF_X, PT_LOAD, SHT_DYNSYM, SHT_RELA};
+use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
+use object::{Endianness, ReadCache, ReadRef};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Why it may lend pages, if it may.
+    pub(super) why: Option<Why>,
+    /// It is a program that needs a loader.
+    pub(super) has_interpreter: bool,
+}
+
+/// Larger files are not examined.
+const LIMIT: u64 = 512 << 20;
+/// A file is read in pieces of this size,
+const PIECE: usize = 1 << 20;
+/// which overlap by this much: more than belongs together anywhere.
+const OVERLAP: usize = 256;
+/// The end of `vmsplice` and of Go's `Vmsplice`.
+const NAME: &[u8] = b"msplice";
+
+/// A part of a file that is mapped as code.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    offset: u64,
+    address: u64,
+    length: u64,
+}
+
+/// What the tables of an ELF file say.
+#[derive(Debug, Default)]
+struct Tables {
+    segments: Vec<Segment>,
+    has_interpreter: bool,
+    is_go: bool,
+    /// It defines vmsplice.
+    is_c_library: bool,
+    /// It defines `ffi_call`.
+    calls_anything: bool,
+    /// It imports a call that moves pages of files into pipes.
+    splices: bool,
+    /// Where the addresses of imported functions are kept: of `syscall`, of `fcntl`.
+    syscall_slots: Vec<u64>,
+    fcntl_slots: Vec<u64>,
+}
+
+/// Examines a file.
+pub(super) fn look(file: &File) -> io::Result<Seen> {
+    let length = file.metadata()?.len();
+    if length > LIMIT {
+        return Ok(Seen { why: Some(Why::Unreadable), has_interpreter: false });
+    }
+    let cache = ReadCache::new(file.try_clone()?);
+    let Some(tables) = tables(&cache) else {
+        return Ok(Seen { why: Some(Why::Foreign), has_interpreter: false });
+    };
+    let why = why(file, length, &tables)?;
+    Ok(Seen { why, has_interpreter: tables.has_interpreter })
+}
+
+fn why(file: &File, length: u64, tables: &Tables) -> io::Result<Option<Why>> {
+    if tables.is_c_library {
+        return Ok(None);
+    }
+    if tables.calls_anything {
+        return Ok(Some(Why::CallsAnything));
+    }
+    let named = |piece: &[u8], _| memmem::find(piece, NAME).is_some();
+    if any_piece(file, 0, length, &named)? {
+        return Ok(Some(Why::Names));
+    }
+    let body = |address| body(file, tables, address);
+    let calls = code::Calls { body: &body, slots: &tables.syscall_slots, is_go: tables.is_go };
+    let asks = code::Calls { body: &body, slots: &tables.fcntl_slots, is_go: false };
+    for segment in &tables.segments {
+        let address = |offset: u64| segment.address + (offset - segment.offset);
+        let any = |test: &dyn Fn(&[u8], u64) -> bool| {
+            any_piece(file, segment.offset, segment.length, &|piece, at| test(piece, address(at)))
+        };
+        if any(&|piece, at| calls.vmsplice(piece, at))? {
+            return Ok(Some(Why::Calls));
+        }
+        if tables.splices && any(&|piece, at| asks.capacity(piece, at))? {
+            return Ok(Some(Why::SplicesByCapacity));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `test` holds for one of the pieces of a part of `file`; it is given their offset too.
+fn any_piece(
+    file: &File,
+    offset: u64,
+    length: u64,
+    test: &dyn Fn(&[u8], u64) -> bool,
+) -> io::Result<bool> {
+    let mut piece = vec![0; PIECE + OVERLAP];
+    let end = offset.saturating_add(length);
+    let mut at = offset;
+    while at < end {
+        let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(piece.len());
+        let mut got = 0;
+        while got < wanted {
+            match file.read_at(&mut piece[got..wanted], at + got as u64)? {
+                0 => break,
+                n => got += n,
+            }
+        }
+        if test(&piece[..got], at) {
+            return Ok(true);
+        }
+        at += PIECE as u64;
+    }
+    Ok(false)
+}
+
+/// The first bytes of the code at `address`; empty where there is none.
+fn body(file: &File, tables: &Tables, address: u64) -> Vec<u8> {
+    let within = |s: &&Segment| address >= s.address && address - s.address < s.length;
+    let Some(segment) = tables.segments.iter().find(within) else { return Vec::new() };
+    let into = address - segment.address;
+    let mut bytes = vec![0; code::BODY.min(usize::try_from(segment.length - into).unwrap_or(0))];
+    let read = file.read_exact_at(&mut bytes, segment.offset + into);
+    read.map_or_else(|_| Vec::new(), |()| bytes)
+}
+
+fn tables<'data, R: ReadRef<'data>>(data: R) -> Option<Tables> {
+    let header = FileHeader64::<Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    if header.e_machine(endian) != code::MACHINE {
+        return None;
+    }
+    let mut tables = Tables::default();
+    for part in header.program_headers(endian, data).ok()? {
+        tables.has_interpreter |= part.interpreter(endian, data).ok().flatten().is_some();
+        if part.p_type(endian) == PT_LOAD && part.p_flags(endian).contains(PF_X) {
+            tables.segments.push(Segment {
+                offset: part.p_offset(endian),
+                address: part.p_vaddr(endian),
+                length: part.p_filesz(endian),
+            });
+        }
+    }
+    let sections = header.sections(endian, data).ok()?;
+    // What imports functions without a table of sections would go unseen.
+    if tables.has_interpreter && sections.is_empty() {
+        return None;
+    }
+    tables.is_go = crate::elf::has_go_sections(endian, &sections);
+    note_symbols(&mut tables, endian, data, &sections);
+    Some(tables)
+}
+
+fn note_symbols<'data, R: ReadRef<'data>>(
+    tables: &mut Tables,
+    endian: Endianness,
+    data: R,
+    sections: &SectionTable<'data, FileHeader64<Endianness>, R>,
+) {
+    let Ok(symbols) = sections.symbols(endian, data, SHT_DYNSYM) else { return };
+    let mut imported = Vec::new();
+    for (index, symbol) in symbols.enumerate() {
+        let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
+        match (name, symbol.is_undefined(endian)) {
+            (b"vmsplice", false) => tables.is_c_library = true,
+            (b"ffi_call", false) => tables.calls_anything = true,
+            (b"splice" | b"tee" | b"sendfile" | b"sendfile64", true) => tables.splices = true,
+            (b"syscall" | b"fcntl" | b"fcntl64", true) => {
+                imported.push((index, name == b"syscall"));
+            }
+            _ => {}
+        }
+    }
+    for section in sections.iter().filter(|s| s.sh_type(endian) == SHT_RELA) {
+        let Ok(Some((entries, _))) = section.rela(endian, data) else { continue };
+        for entry in entries {
+            let symbol = entry.symbol(endian, false);
+            let Some((_, is_syscall)) = imported.iter().find(|(i, _)| Some(*i) == symbol) else {
+                continue;
+            };
+            let slots =
+                if *is_syscall { &mut tables.syscall_slots } else { &mut tables.fcntl_slots };
+            slots.push(entry.r_offset(endian));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether a process could lend pages to a pipe and use them again by the pipe's capacity.
+//!
+//! vmsplice(2) puts a reference to a page into a pipe, not a copy. Nothing tells the writer when the
+//! reader has the page, so such writers count on the capacity: once a pipeful has followed, the page
+//! must be out. When somebody else enlarges the pipe, that is no longer true, and the reader gets
+//! bytes of later pages. splice(2) does the same with pages of files.
+//!
+//! The answer comes from the files that a process executes code from: its program and every library
+//! that is mapped when it is asked ([`file`]). A file is read once, 1 ms per 2 to 5 MB, and
+//! remembered for the run by device, inode, size and change time; asking again takes 50 to 100 us.
+//!
+//! Not seen: a number of a call that is data (an interpreter's script, `syscall` of Perl), code made
+//! at run time by a dynamic program, and a library that is loaded later.
+
+#[cfg(target_arch = "x86_64")]
+mod code_x86_64;
+mod file;
+
+#[cfg(target_arch = "x86_64")]
+use code_x86_64 as code;
+
+use crate::elf;
+use file::Seen;
+use pagewise_kernel::SysError;
+use pagewise_kernel::proc::maps::{self, Mapping};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Why a file's code may lend pages by the capacity of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It imports vmsplice or has its name.
+    Names,
+    /// It makes the system call by its number.
+    Calls,
+    /// It splices files and asks for or sets the capacity of pipes.
+    SplicesByCapacity,
+    /// It lets a script call any function.
+    CallsAnything,
+    /// It is a static program with code that it made itself.
+    MadeCode,
+    /// It is for another architecture.
+    Foreign,
+    /// It cannot be read.
+    Unreadable,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Names => "names vmsplice",
+            Self::Calls => "calls vmsplice by its number",
+            Self::SplicesByCapacity => "splices files and asks for the size of pipes",
+            Self::CallsAnything => "lets scripts call any function",
+            Self::MadeCode => "runs code that is in no file",
+            Self::Foreign => "is for another architecture",
+            Self::Unreadable => "cannot be examined",
+        })
+    }
+}
+
+/// What a process turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The first of its files that may lend pages, and why.
+    pub lender: Option<(PathBuf, Why)>,
+    /// The answer may be old by now, since a file had to be read for it, or is none yet.
+    pub took_long: bool,
+}
+
+/// The files that were read so far.
+#[derive(Debug, Default)]
+pub struct Files {
+    seen: HashMap<elf::Key, Seen>,
+}
+
+impl Files {
+    /// Whether process `pid` may lend pages, by the code that is mapped into it now.
+    ///
+    /// # Errors
+    /// When its mappings cannot be read.
+    pub fn of_process(&mut self, pid: i32) -> Result<Answer, SysError> {
+        let mappings = maps::read(pid)?;
+        let code = code_files(&mappings);
+        // In the middle of an exec a process has no code yet.
+        let mut answer = Answer { lender: None, took_long: code.is_empty() };
+        let mut is_static = !code.is_empty();
+        for (inode, path) in code {
+            let file = open(pid, inode, path);
+            let Some(seen) = file.and_then(|file| self.look(&file, &mut answer.took_long)) else {
+                // Unless it called exec meanwhile, and is another program.
+                if code_files(&maps::read(pid)?).contains_key(&inode) {
+                    answer.lender = Some((path.to_owned(), Why::Unreadable));
+                }
+                answer.took_long = true;
+                return Ok(answer);
+            };
+            is_static &= !seen.has_interpreter;
+            if let Some(why) = seen.why {
+                answer.lender = Some((path.to_owned(), why));
+                return Ok(answer);
+            }
+        }
+        if is_static && mappings.iter().any(is_made) {
+            answer.lender = Some((exe(pid), Why::MadeCode));
+        }
+        Ok(answer)
+    }
+
+    /// What `file` is, from memory or by reading it.
+    fn look(&mut self, file: &File, took_long: &mut bool) -> Option<Seen> {
+        let key = elf::key(&file.metadata().ok()?);
+        if let Some(seen) = self.seen.get(&key) {
+            return Some(*seen);
+        }
+        *took_long = true;
+        let seen = file::look(file).ok()?;
+        self.seen.insert(key, seen);
+        Some(seen)
+    }
+}
+
+/// Files with executable mappings, each once.
+fn code_files(mappings: &[Mapping]) -> BTreeMap<u64, &Path> {
+    let executed = mappings.iter().filter(|m| m.perms.exec && m.is_file());
+    executed.map(|m| (m.inode, Path::new(&m.path))).collect()
+}
+
+/// Code that no file has.
+fn is_made(mapping: &Mapping) -> bool {
+    mapping.perms.exec && mapping.is_anonymous()
+}
+
+fn exe(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
+/// The file of a mapping as the process sees it; none where it is another one by now. The device is not
+/// compared: some file systems show another one in mappings than of the file.
+fn open(pid: i32, inode: u64, path: &Path) -> Option<File> {
+    let rooted = [format!("/proc/{pid}/root").as_bytes(), path.as_os_str().as_bytes()].concat();
+    let ways = [PathBuf::from(std::ffi::OsString::from_vec(rooted)), exe(pid)];
+    let is_it = |file: &File| file.metadata().is_ok_and(|meta| meta.ino() == inode);
+    ways.iter().filter_map(|way| File::open(way).ok()).find(is_it)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Programs built here and programs of the distribution.
+
+#![allow(clippy::print_stderr, reason = "a test says why it is skipped")]
+
+use super::*;
+use std::process::Command;
+
+fn why(path: &Path) -> Option<Why> {
+    file::look(&File::open(path).unwrap()).unwrap().why
+}
+
+/// A program of `tests/programs`, built; `None` where that cannot be.
+fn built(dir: &Path, compiler: &str, args: &[&str], source: &str) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
+    let to = dir.join("program");
+    let mut command = Command::new(compiler);
+    command.args(args).arg("-o").arg(&to).arg(source).env("GOCACHE", dir.join("cache"));
+    let done = command.stderr(std::process::Stdio::null()).status();
+    done.is_ok_and(|status| status.success()).then_some(to)
+}
+
+#[test]
+fn lenders_are_known_however_they_make_the_call() {
+    let c: [(&[&str], Why); 9] = [
+        (&["-O2"], Why::Names),
+        (&["-O2", "-static", "-s"], Why::Calls),
+        (&["-O2", "-static-pie", "-s"], Why::Calls),
+        (&["-O2", "-static", "-nostdlib", "-s", "-DRAW"], Why::Calls),
+        (&["-O0", "-static", "-nostdlib", "-s", "-DRAW"], Why::Calls),
+        (&["-O2", "-s", "-DBY_SYSCALL"], Why::Calls),
+        (&["-O0", "-s", "-DBY_SYSCALL", "-fno-plt"], Why::Calls),
+        (&["-O2", "-static", "-s", "-DBY_SYSCALL"], Why::Calls),
+        (&["-O2", "-DASSUMED"], Why::Names),
+    ];
+    for (args, wanted) in c {
+        let dir = tempfile::tempdir().unwrap();
+        match built(dir.path(), "cc", args, "page_lender.c") {
+            Some(program) => assert_eq!(why(&program), Some(wanted), "{args:?}"),
+            None => eprintln!("SKIP lenders_are_known cc {args:?}: it cannot be built"),
+        }
+    }
+    for flags in ["", "-s -w"] {
+        let dir = tempfile::tempdir().unwrap();
+        match built(dir.path(), "go", &["build", "-ldflags", flags], "page_lender.go") {
+            Some(program) => assert_eq!(why(&program), Some(Why::Calls), "go {flags}"),
+            None => eprintln!("SKIP lenders_are_known go {flags}: it cannot be built"),
+        }
+    }
+}
+
+#[test]
+fn ordinary_programs_are_no_lenders() {
+    let names = [
+        "cat", "head", "wc", "sort", "grep", "sed", "awk", "tr", "gzip", "perl", "python3", "sh",
+        "bash",
+    ];
+    for name in names {
+        for dir in ["/usr/bin", "/bin"] {
+            let path = Path::new(dir).join(name);
+            if path.exists() {
+                assert_eq!(why(&path), None, "{}", path.display());
+            }
+        }
+    }
+    for args in [&["-O2", "-static"][..], &["-O2"]] {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some(program) = built(dir.path(), "cc", args, "word_check.c") {
+            assert_eq!(why(&program), None, "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn a_process_is_examined_with_its_libraries() {
+    let piped = std::process::Stdio::piped;
+    let mut child = Command::new("cat").stdin(piped()).stdout(piped()).spawn().unwrap();
+    let pid = child.id() as i32;
+    // What it writes has gone through its C library, which is mapped by then.
+    let (input, output) = (child.stdin.as_mut().unwrap(), child.stdout.as_mut().unwrap());
+    std::io::Write::write_all(input, b"x").unwrap();
+    std::io::Read::read_exact(output, &mut [0]).unwrap();
+    let mut files = Files::default();
+    let answer = files.of_process(pid).unwrap();
+    assert!(answer.lender.is_none() && answer.took_long, "{answer:?}");
+    assert!(!files.of_process(pid).unwrap().took_long, "its files are remembered");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let gone = files.of_process(pid).unwrap_err();
+    assert!(gone.is_gone(), "{gone}");
+}
+
+#[test]
+fn what_is_no_program_of_this_machine_is_not_understood() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x");
+    std::fs::write(&path, b"\x7fELF\x01\x01 and so on").unwrap();
+    assert_eq!(why(&path), Some(Why::Foreign));
+    let mut seen = false;
+    assert!(open(std::process::id() as i32, 1, &path).is_none(), "another inode");
+    assert!(Files::default().look(&File::open(&path).unwrap(), &mut seen).is_some() && seen);
+}
