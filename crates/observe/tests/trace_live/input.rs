@@ -72,6 +72,13 @@ pub(super) fn programs_are_ended_at_the_first_use_whoever_makes_it() {
     for command in ["cat", "true | cat; cat", "exec 5<&0; cat <&5", "while read x; do :; done"] {
         assert_eq!(uses(dir.path(), command, Once::Pipe), "read", "{command}");
     }
+    // Nobody sees the end of the program that was about to read.
+    for _ in 0..20 {
+        let command = "exec 3> after; cat | { cat > /dev/null; echo came back >&3; }";
+        assert_eq!(uses(dir.path(), command, Once::Pipe), "read");
+        assert_eq!(std::fs::read(dir.path().join("after")).unwrap(), b"");
+        std::fs::remove_file(dir.path().join("after")).unwrap();
+    }
     let late = with_input(dir.path(), "rm a; cat > b", Once::Pipe);
     let error = traced_run(&late, &TraceOptions::default()).unwrap_err();
     let TraceError::UsesInput { effects, .. } = &error else { panic!("{error}") };
