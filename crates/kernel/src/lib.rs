@@ -35,6 +35,7 @@ pub mod link;
 pub mod lock;
 pub mod machine;
 pub mod memory_group;
+pub mod message_queue;
 pub mod mount_namespace;
 pub mod opens;
 pub mod page_cache;

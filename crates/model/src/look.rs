@@ -162,6 +162,21 @@ pub struct SideEffect {
     pub pid: i32,
 }
 
+/// The first three effects and how many more there are, as the rest of a sentence that begins with "it".
+#[must_use]
+pub fn told(effects: &[SideEffect]) -> String {
+    const SHOWN: usize = 3;
+    let shown = effects.iter().take(SHOWN).map(|effect| match effect.subject.as_str() {
+        "" => effect.action.clone(),
+        subject => format!("{} `{subject}`", effect.action),
+    });
+    let rest = match effects.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{rest}", shown.collect::<Vec<_>>().join(", "))
+}
+
 /// Pattern of data accesses in short single-stepped bursts of user code.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccessPattern {
@@ -346,4 +361,25 @@ pub struct WalkCounts {
     pub data_walk_cycles: u64,
     /// Cycles with an instruction page walk active.
     pub code_walk_cycles: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_effects_are_named_and_the_others_counted() {
+        let effect = |(action, subject): (&str, &str)| SideEffect {
+            action: action.into(),
+            subject: subject.into(),
+            pid: 1,
+        };
+        let of = |effects: &[(&str, &str)]| {
+            told(&effects.iter().copied().map(effect).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[("set the clock", "")]), "set the clock");
+        let [a, b, c] = [("removed", "a"), ("removed", "b"), ("truncated", "c")];
+        assert_eq!(of(&[a, b]), "removed `a`, removed `b`");
+        assert_eq!(of(&[a, b, c, a, b]), "removed `a`, removed `b`, truncated `c` and 2 more");
+    }
 }

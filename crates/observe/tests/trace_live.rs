@@ -6,6 +6,10 @@
 
 #[path = "trace_live/effects.rs"]
 mod effects;
+#[path = "trace_live/input.rs"]
+mod input;
+#[path = "trace_live/outside.rs"]
+mod outside;
 
 use pagewise_kernel::page_size;
 use pagewise_model::look::{AccessPattern, Allocator, Traced};
@@ -17,7 +21,8 @@ use pagewise_tracee::launch::{Input, Launch, LaunchError, Sink};
 use pagewise_tracee::supervise::{self, SuperviseError, Supervisor};
 use pagewise_tracee::watcher::{Context, Watcher};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -39,14 +44,28 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 20] = [
+    let tests: [(&str, fn()); 28] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
+        ("scripts_of_setuid_interpreters_are_refused", scripts_of_setuid_interpreters_are_refused),
         ("mapping_calls_are_counted_exactly", mapping_calls_are_counted_exactly),
         ("effects_are_found", effects::effects_are_found),
         ("harmless_commands_have_no_effects", effects::harmless_commands_have_no_effects),
         ("rarer_effects_are_found", effects::rarer_effects_are_found),
         ("objects_of_others_are_seen_to_go", effects::objects_of_others_are_seen_to_go),
+        ("calls_beyond_the_tree_are_effects", outside::calls_beyond_the_tree_are_effects),
+        ("the_same_on_things_of_ones_own_is_none", outside::the_same_on_things_of_ones_own_is_none),
+        ("device_nodes_are_effects", outside::device_nodes_are_effects),
+        ("settings_of_the_kernel_are_effects", outside::settings_of_the_kernel_are_effects),
+        (
+            "each_use_of_the_input_ends_the_look_before",
+            input::each_use_of_the_input_ends_the_look_before,
+        ),
+        (
+            "programs_are_ended_at_the_first_use_whoever_makes_it",
+            input::programs_are_ended_at_the_first_use_whoever_makes_it,
+        ),
+        ("questions_about_the_input_are_no_uses", input::questions_about_the_input_are_no_uses),
         ("own_mounts_are_looked_into", effects::own_mounts_are_looked_into),
         ("calls_of_other_tables_are_told", effects::calls_of_other_tables_are_told),
         ("a_pipe_has_its_ends", a_pipe_has_its_ends),
@@ -152,7 +171,7 @@ fn role_spawns() {
     let begin = std::time::Instant::now();
     while begin.elapsed() < std::time::Duration::from_millis(1500) {
         std::hint::black_box((0..30_000_u64).fold(0, |a, b| a ^ (b * 3)));
-        assert!(std::process::Command::new("true").status().unwrap().success());
+        assert!(Command::new("true").status().unwrap().success());
     }
 }
 
@@ -169,6 +188,20 @@ fn own(role: &[&str]) -> Vec<OsString> {
 fn shell(dir: &Path, command: &str) -> Launch {
     let argv = ["sh", "-c", command].map(OsString::from).to_vec();
     Launch { cwd: Some(dir.to_owned()), ..Launch::experiment(argv) }
+}
+
+/// One of the small C programs, in a directory of its own; nothing without a C compiler.
+fn built(test: &str, program: &str) -> Option<(tempfile::TempDir, PathBuf)> {
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join(program);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
+    let source = sources.join(program).with_extension("c");
+    let built = Command::new("cc").arg("-o").args([&to, &source]).arg("-lpthread").status();
+    if built.is_ok_and(|status| status.success()) {
+        return Some((dir, to));
+    }
+    println!("SKIP {test}: no C compiler");
+    None
 }
 
 fn look(launch: &Launch) -> Traced {
@@ -302,7 +335,7 @@ fn output_is_the_same() {
             .to_vec(),
     ];
     for argv in commands {
-        let plain = std::process::Command::new(&argv[0]).args(&argv[1..]).output().unwrap();
+        let plain = Command::new(&argv[0]).args(&argv[1..]).output().unwrap();
         let file = dir.path().join("out");
         let launch =
             Launch { stdout: Sink::File(file.clone()), ..Launch::experiment(argv.clone()) };
@@ -353,6 +386,29 @@ fn setuid_programs_are_refused() {
     let nested = shell(Path::new("/"), &format!("{path} --help; true"));
     let error = traced_run(&nested, &TraceOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Setuid { .. }), "{error}");
+}
+
+/// A script takes its rights from its interpreter; the tree may start one at any time.
+fn scripts_of_setuid_interpreters_are_refused() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let copied = Command::new("cp").args([Path::new("/bin/sh"), &at("shell")]).status();
+    assert!(copied.unwrap().success());
+    let marked = |name: &str, mode| {
+        std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    std::fs::write(at("script"), format!("#!{}\ntrue\n", at("shell").display())).unwrap();
+    marked("script", 0o755);
+    let launch = shell(dir.path(), "./script; true");
+    assert_eq!(look(&launch).ended, Ended::Exited(0));
+    if chown(at("shell"), Some(65534), None).is_err() {
+        println!("SKIP scripts_of_setuid_interpreters_are_refused: only root can give files away");
+        return;
+    }
+    marked("shell", 0o4755);
+    let error = traced_run(&launch, &TraceOptions::default()).unwrap_err();
+    assert!(matches!(&error, TraceError::Setuid { path } if path.ends_with("shell")), "{error}");
 }
 
 fn failures_are_named() {

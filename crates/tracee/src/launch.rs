@@ -10,6 +10,7 @@
 use crate::child::{self, Prepared, SignalState, Step};
 use crate::drain::Drain;
 use crate::environment::{self, Variables};
+pub use crate::input::{Input, Once, Standard};
 pub use crate::launch_error::LaunchError;
 use crate::program::{self, Program};
 use crate::{read_ahead, tool_links, wait};
@@ -26,18 +27,6 @@ use std::time::Instant;
 
 /// oom_score_adj of a program in an experiment: it goes before anything the user works with.
 const OOM_SCORE: i32 = 800;
-
-/// Where standard input comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Input {
-    /// /dev/null.
-    Null,
-    /// A file, opened anew for each start.
-    File(#[serde(with = "crate::os_path")] PathBuf),
-    /// Whatever this process has.
-    Inherit,
-}
 
 /// Where an output goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,11 +221,7 @@ pub(crate) fn open_stdio(
     launch: &Launch,
 ) -> Result<([Option<OwnedFd>; 3], Vec<Drain>), LaunchError> {
     let mut drains = Vec::new();
-    let input = match &launch.stdin {
-        Input::Inherit => None,
-        Input::Null => Some(open(Path::new("/dev/null"), OFlags::RDONLY)?),
-        Input::File(path) => Some(open(path, OFlags::RDONLY)?),
-    };
+    let input = launch.stdin.open()?;
     let output = open_sink(&launch.stdout, &mut drains)?;
     let error = match (&launch.stderr, &output) {
         // One open file, so that neither overwrites the other.

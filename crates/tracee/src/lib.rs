@@ -18,6 +18,7 @@ pub mod elf;
 pub mod environment;
 pub mod glibc;
 pub mod inject;
+mod input;
 pub mod launch;
 mod launch_error;
 pub mod lending;

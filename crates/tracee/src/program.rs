@@ -1,6 +1,9 @@
 //! Which file a command means, and whether it may be started: the search of `execvp(3)` done
 //! beforehand, so that what is wrong can be said in words.
 //!
+//! A script takes its rights from its interpreter, so the `#!` lines are followed as the kernel does
+//! (execve(2)); an ELF file takes none from its loader. Not followed: what binfmt_misc starts in a file's place.
+//!
 //! A file found executable can still be refused by `execve(2)` (wrong architecture, interpreter
 //! missing); [`explain`] turns that errno into a [`LaunchError`].
 
@@ -37,7 +40,8 @@ pub(crate) fn find(
     }
     if name.as_bytes().contains(&b'/') {
         let file = located(Path::new(name), cwd);
-        return check(&file, &shown()).map(|shell_text| Program { path: name.into(), shell_text });
+        let shell_text = check(&file, &shown(), cwd)?;
+        return Ok(Program { path: name.into(), shell_text });
     }
     let default = OsString::from(DEFAULT_PATH);
     let mut refused = None;
@@ -49,7 +53,7 @@ pub(crate) fn find(
             // Also a directory of PATH that this account may not enter: no sign of the command.
             continue;
         }
-        match check(&file, &shown()) {
+        match check(&file, &shown(), cwd) {
             Ok(shell_text) => return Ok(Program { path: candidate, shell_text }),
             Err(LaunchError::NotFound { .. }) => {}
             Err(error @ LaunchError::SetuidRefused { .. }) => return Err(error),
@@ -64,8 +68,8 @@ fn located(path: &Path, cwd: Option<&Path>) -> PathBuf {
     cwd.map_or_else(|| path.to_path_buf(), |dir| dir.join(path))
 }
 
-/// Whether `file` may be executed; on success whether it is text for the shell.
-pub(crate) fn check(file: &Path, program: &str) -> Result<bool, LaunchError> {
+/// Whether `file` may be executed by a start in `cwd`; on success whether it is text for the shell.
+pub(crate) fn check(file: &Path, program: &str, cwd: Option<&Path>) -> Result<bool, LaunchError> {
     let no = |reason: &str| LaunchError::NotExecutable {
         program: program.to_owned(),
         reason: reason.to_owned(),
@@ -89,11 +93,39 @@ pub(crate) fn check(file: &Path, program: &str) -> Result<bool, LaunchError> {
     if access.is_err() || meta.permissions().mode() & 0o111 == 0 {
         return Err(no("permission denied"));
     }
-    // Marks that cannot be looked at are not refused: a security module may hide them all.
-    if let Some(what) = FileRights::of(file).ok().and_then(FileRights::mark) {
-        return Err(LaunchError::SetuidRefused { program: program.to_owned(), what: what.into() });
+    let head = head(file);
+    let what = mark(file).map(str::to_owned).or_else(|| mark_of_interpreter(&head, cwd));
+    match what {
+        Some(what) => Err(LaunchError::SetuidRefused { program: program.to_owned(), what }),
+        None => Ok(is_shell_text(&head)),
     }
-    Ok(is_shell_text(&head(file)))
+}
+
+/// The mark by which a file gains rights. One that cannot be looked at is none: a security module may hide
+/// them all.
+fn mark(file: &Path) -> Option<&'static str> {
+    FileRights::of(file).ok().and_then(FileRights::mark)
+}
+
+/// The kernel starts no interpreter behind this many others (`exec_binprm`).
+const INTERPRETERS: usize = 5;
+
+/// Which interpreter of a file that begins with `head` gains rights, and how, if one does. The kernel takes
+/// the last one's alone; a mark on one between is no less a reason to leave the file alone.
+fn mark_of_interpreter(head: &[u8], cwd: Option<&Path>) -> Option<String> {
+    let mut head = head.to_vec();
+    if is_shell_text(&head) {
+        head = b"#!/bin/sh".to_vec();
+    }
+    for _ in 0..INTERPRETERS {
+        let interpreter = script_interpreter(&head)?;
+        let file = located(&interpreter, cwd);
+        if let Some(mark) = mark(&file) {
+            return Some(format!("is run by `{}`, which {mark}", interpreter.display()));
+        }
+        head = self::head(&file);
+    }
+    None
 }
 
 /// The first bytes of the file; empty where it cannot be read.
@@ -116,8 +148,10 @@ pub(crate) fn explain(program: &str, file: &Path, errno: i32) -> LaunchError {
     let program = program.to_owned();
     match errno {
         libc::ENOENT if file.exists() => {
-            let interpreter = script_interpreter(&head(file))
-                .unwrap_or_else(|| "the loader named in its ELF header".to_owned());
+            let interpreter = script_interpreter(&head(file)).map_or_else(
+                || "the loader named in its ELF header".to_owned(),
+                |path| path.display().to_string(),
+            );
             LaunchError::MissingInterpreter { program, interpreter }
         }
         libc::ENOENT | libc::ENOTDIR => LaunchError::NotFound { program },
@@ -133,10 +167,10 @@ pub(crate) fn explain(program: &str, file: &Path, errno: i32) -> LaunchError {
 }
 
 /// The path in a `#!` line.
-fn script_interpreter(head: &[u8]) -> Option<String> {
-    let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
-    let path = line.trim_ascii().split(u8::is_ascii_whitespace).next()?;
-    Some(String::from_utf8_lossy(path).into_owned())
+fn script_interpreter(head: &[u8]) -> Option<PathBuf> {
+    let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n' || *b == 0).next()?;
+    let mut words = line.split(|b| *b == b' ' || *b == b'\t').filter(|word| !word.is_empty());
+    words.next().map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 #[cfg(test)]
@@ -146,9 +180,10 @@ mod tests {
     #[test]
     fn a_shebang_names_its_interpreter() {
         let read = |text: &[u8]| script_interpreter(text);
-        assert_eq!(read(b"#! /usr/bin/env python3\nx").as_deref(), Some("/usr/bin/env"));
-        assert_eq!(read(b"#!/no/such").as_deref(), Some("/no/such"));
-        assert_eq!(read(b"\x7fELF"), None);
+        assert_eq!(read(b"#! /usr/bin/env python3\nx"), Some("/usr/bin/env".into()));
+        assert_eq!(read(b"#!\t/no/such"), Some("/no/such".into()));
+        assert_eq!(read(b"#!/a\rb\0c\n"), Some("/a\rb".into()));
+        assert_eq!((read(b"\x7fELF"), read(b"#! \n/x")), (None, None));
     }
 
     #[test]

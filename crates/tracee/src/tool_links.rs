@@ -60,7 +60,7 @@ pub(crate) fn search_path(
 fn own_file() -> Result<PathBuf, LaunchError> {
     let file = std::env::current_exe()
         .map_err(|error| LaunchError::call("readlink", "/proc/self/exe", &error))?;
-    program::check(&file, &file.to_string_lossy())
+    program::check(&file, &file.to_string_lossy(), None)
         .map_err(|error| LaunchError::Tools { why: error.to_string() })?;
     Ok(file)
 }

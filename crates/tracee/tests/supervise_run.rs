@@ -101,6 +101,48 @@ fn what_cannot_be_started_says_why() {
     assert!(refused(&mute).to_string().contains("/no/such/input"));
 }
 
+/// Rights come from what the kernel starts in the end: the interpreter of the interpreter.
+#[test]
+fn a_script_is_refused_when_its_interpreter_has_rights() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let copied = Command::new("cp").arg("/bin/sh").arg(dir.join("shell")).status();
+    assert!(copied.unwrap().success());
+    let shell = dir.join("shell").display().to_string();
+    let first = executable(dir, "first", &format!("#! {shell} -e\ntrue\n"));
+    let second = executable(dir, "second", &format!("#!{}\ntrue\n", first.display()));
+    let relative = executable(dir, "relative", "#!./shell\ntrue\n");
+    let launch = |path: &PathBuf| {
+        let mut launch = words(&[path.to_str().unwrap()]);
+        launch.cwd = Some(dir.to_owned());
+        launch
+    };
+    for script in [&first, &second, &relative] {
+        assert_eq!(run(&launch(script)).unwrap().usage.ended, Ended::Exited(0));
+    }
+    let marks = |mode| std::fs::set_permissions(&shell, PermissionsExt::from_mode(mode)).unwrap();
+    let all_refused = |why: &str| {
+        for script in [&first, &second, &relative] {
+            let error = refused(&launch(script));
+            assert!(matches!(error, LaunchError::SetuidRefused { .. }), "{error}");
+            assert!(error.to_string().contains(why), "{error}");
+            assert!(error.to_string().contains("shell"), "{error}");
+        }
+    };
+    marks(0o4755);
+    all_refused("is setuid");
+    marks(0o2755);
+    all_refused("is setgid");
+    marks(0o755);
+    // CAP_NET_RAW, permitted and effective.
+    let capability = [[1, 0, 0, 2], [0, 0x20, 0, 0], [0; 4], [0; 4], [0; 4]].concat();
+    let flags = rustix::fs::XattrFlags::empty();
+    match rustix::fs::setxattr(&shell, "security.capability", &capability, flags) {
+        Ok(()) => all_refused("has file capabilities"),
+        Err(e) => println!("SKIP capabilities of an interpreter: setxattr: {e}"),
+    }
+}
+
 #[test]
 fn scripts_run_with_and_without_their_first_line() {
     let dir = tempfile::tempdir().unwrap();

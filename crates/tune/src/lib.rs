@@ -24,4 +24,4 @@ pub mod text;
 pub mod world;
 
 pub use request::{Request, StdoutTo};
-pub use stop::Stop;
+pub use stop::{INPUT_HELP, Stop};

@@ -21,7 +21,7 @@ use pagewise_model::price::Prices;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::reservation::{self, Reservation};
 use pagewise_remedy::warmth::{self, TextNow};
-use pagewise_tracee::launch::{Input, Launch, LaunchError, Observe, Sink};
+use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
 use pagewise_trial::{Canary, WeatherMark};
@@ -157,7 +157,7 @@ impl<'a> Live<'a> {
         let room = limits::experiment_memory().ok().map(|room| room.bytes);
         Launch {
             settings: arm.settings.clone(),
-            stdin: self.request.input.clone().map_or(Input::Null, Input::File),
+            stdin: self.request.input.clone(),
             stdout: match self.request.stdout {
                 StdoutTo::Null => Sink::Null,
                 StdoutTo::Pipe => Sink::Pipe,
@@ -265,6 +265,10 @@ impl<'a> Live<'a> {
                 Ok(Fact::Known(traced))
             }
             Err(SuperviseError::Trace(why)) => Ok(Fact::Missing(why)),
+            Err(SuperviseError::UsesInput { call, effects }) => {
+                let what = self.request.read_once().unwrap_or_default();
+                Err(Stop::UsesInput { what, call, effects })
+            }
             Err(SuperviseError::Interrupted) if !interrupted() => {
                 Ok(Fact::Missing(format!("it took more than {longest} under tracing")))
             }
@@ -278,7 +282,7 @@ impl<'a> Live<'a> {
         let seen = traced.processes.iter().flat_map(|p| std::iter::once(&p.exe).chain(&p.args));
         let mut paths: BTreeSet<PathBuf> = seen.map(PathBuf::from).collect();
         paths.extend(self.request.command.iter().map(PathBuf::from));
-        paths.extend(self.request.input.clone());
+        paths.extend(self.request.input.place().map(Path::to_owned));
         for path in paths.iter().take(MOST_KEPT) {
             self.keeper.hold(path);
         }

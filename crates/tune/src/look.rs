@@ -77,18 +77,26 @@ pub(crate) fn rerun(
     request: &Request,
     traced: &Fact<Traced>,
     said: String,
-) -> Result<Option<String>, Stop> {
+) -> Result<Vec<String>, Stop> {
+    let mut notes = Vec::new();
+    if let (Some(what), Fact::Missing(why)) = (request.read_once(), traced) {
+        return Err(Stop::InputNotSeen { what, why: why.clone() });
+    }
     match traced {
         Fact::Known(seen) if !seen.ended.success() && !request.ignore_failure => {
-            Err(Stop::Failed { arm: None, ended: seen.ended, said })
+            return Err(Stop::Failed { arm: None, ended: seen.ended, said });
         }
         Fact::Known(seen) if !seen.effects.is_empty() && !request.may_rerun() => {
-            Err(Stop::NotSafe(seen.effects.clone()))
+            return Err(Stop::NotSafe(seen.effects.clone()));
         }
-        Fact::Known(_) => Ok(None),
-        Fact::Missing(why) if !request.may_rerun() => Err(Stop::NotSeen(why.clone())),
-        Fact::Missing(why) => Ok(Some(format!("no traced look: {why}"))),
+        Fact::Known(_) => {}
+        Fact::Missing(why) if !request.may_rerun() => return Err(Stop::NotSeen(why.clone())),
+        Fact::Missing(why) => notes.push(format!("no traced look: {why}")),
     }
+    notes.extend(request.read_once().map(|what| {
+        format!("standard input is {what}, which the program does not read: each run has an empty one instead")
+    }));
+    Ok(notes)
 }
 
 /// How much memory to have the host back before a run. Before each run and not only before each

@@ -7,6 +7,7 @@ pub use pagewise_model::run::StdoutTo;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_remedy::receipt::{Here, Start};
 use pagewise_remedy::reservation::Permit;
+use pagewise_tracee::launch::Input;
 use pagewise_trial::CONTROL_AGAIN;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,8 +26,8 @@ pub struct OwnArm {
 pub struct Request {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// File for standard input; /dev/null without it.
-    pub input: Option<PathBuf>,
+    /// Where standard input comes from in each run.
+    pub input: Input,
     /// Where standard output goes in timed runs.
     pub stdout: StdoutTo,
     /// Files that the program writes, compared between arms.
@@ -79,7 +80,7 @@ impl Request {
     #[must_use]
     pub fn empty_run(&self, kind: RunKind, command: &[OsString]) -> Run {
         let mut run = run_of(kind, self.id.clone(), self.started_unix_ns, command);
-        run.input = self.input.as_ref().map(|file| file.to_string_lossy().into_owned());
+        run.input = self.input.path().map(|file| file.to_string_lossy().into_owned());
         run.stdout = Some(self.stdout);
         run
     }
@@ -88,7 +89,7 @@ impl Request {
     pub fn start(&self) -> Start<'_> {
         let (command, here) = (&self.command[..], &self.here);
         let system = self.system.is_some();
-        Start { command, input: self.input.as_deref(), here, system, quote: self.quote }
+        Start { command, input: self.input.path(), here, system, quote: self.quote }
     }
 
     /// Why the user's own arms cannot be told apart from each other and from what else is tried,
@@ -111,6 +112,15 @@ impl Request {
             }
             unfit_name(name, self.own_arms.iter().take(i).map(|other| other.name.as_str()))
         })
+    }
+
+    /// What standard input is, where that can be read only once: no run gets it.
+    #[must_use]
+    pub const fn read_once(&self) -> Option<&'static str> {
+        match self.input {
+            Input::Ended(once) => Some(once.what()),
+            _ => None,
+        }
     }
 
     /// True when the user answers for a rerun.

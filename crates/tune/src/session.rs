@@ -350,7 +350,7 @@ impl<'a> Session<'a> {
         let own = self.request.own_arms.iter().find(|own| own.name == arm)?;
         let quoted = |word: &OsStr| (self.request.quote)(word.as_bytes());
         let mut command = own.command.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ");
-        if let Some(input) = &self.request.input {
+        if let Some(input) = self.request.input.path() {
             command.push_str(&format!(" < {}", quoted(input.as_os_str())));
         }
         let undo = "start it with the command it had before".to_owned();

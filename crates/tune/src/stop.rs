@@ -1,6 +1,6 @@
 //! Why a session ends early.
 
-use pagewise_model::look::SideEffect;
+use pagewise_model::look::{SideEffect, told};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::LaunchError;
@@ -22,11 +22,32 @@ pub enum Stop {
     #[error(transparent)]
     Launch(#[from] LaunchError),
     /// It did things that a second run may not repeat safely.
-    #[error("not safe to run again: it {}", list(.0))]
+    #[error("not safe to run again: it {}", told(.0))]
     NotSafe(Vec<SideEffect>),
     /// Whether it is safe to run again could not be seen.
     #[error("cannot see whether it is safe to run again: {0}")]
     NotSeen(String),
+    /// It uses a standard input that can be read only once.
+    #[error(
+        "the program reads its standard input ({call}), which is {what}: that can be read only once, and nothing of it \
+         was read{}", had_done(.effects)
+    )]
+    UsesInput {
+        /// What standard input is.
+        what: &'static str,
+        /// The call by which it would have.
+        call: String,
+        /// What it had done by then.
+        effects: Vec<SideEffect>,
+    },
+    /// Whether it uses such a standard input could not be seen.
+    #[error("cannot see whether the program reads its standard input, which is {what}: {why}")]
+    InputNotSeen {
+        /// What standard input is.
+        what: &'static str,
+        /// Why there was no look.
+        why: String,
+    },
     /// It failed in the look.
     #[error("{} failed in the look: {ended}{}", who(.arm.as_deref()), quoted(.said))]
     Failed {
@@ -71,18 +92,12 @@ pub enum Stop {
     Broken(String),
 }
 
-fn list(effects: &[SideEffect]) -> String {
-    const SHOWN: usize = 3;
-    let mut text = effects
-        .iter()
-        .take(SHOWN)
-        .map(|e| format!("{} `{}`", e.action, e.subject))
-        .collect::<Vec<_>>()
-        .join(", ");
-    if effects.len() > SHOWN {
-        text.push_str(&format!(" and {} more", effects.len() - SHOWN));
-    }
-    text
+/// What to do about a standard input that can be read only once.
+pub const INPUT_HELP: &str =
+    "save it and give it with --input FILE, or use </dev/null if the program needs none";
+
+fn had_done(effects: &[SideEffect]) -> String {
+    if effects.is_empty() { String::new() } else { format!("; before that it {}", told(effects)) }
 }
 
 fn who(arm: Option<&str>) -> String {
@@ -101,6 +116,7 @@ impl Stop {
             Self::NotSafe(_) => Some(
                 "--rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes",
             ),
+            Self::UsesInput { .. } | Self::InputNotSeen { .. } => Some(INPUT_HELP),
             Self::NotSeen(_) => Some("--rerun-safe if running it again does no harm"),
             Self::Failed { .. } => Some(
                 "--ignore-failure accepts a program that always fails alike; --input FILE gives it input",

@@ -7,6 +7,7 @@ use pagewise_model::run::Outcome;
 use pagewise_model::trial::Word;
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
+use pagewise_tracee::launch::Input;
 use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
 use pagewise_tune::{Request, Stop};
@@ -19,7 +20,7 @@ fn run(request: &Request, world: &mut Fake) -> (pagewise_model::run::Run, Option
 #[test]
 fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let request = Request { input: Some("data set".into()), ..request() };
+    let request = Request { input: Input::File("data set".into()), ..request() };
     let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let Some(Outcome::Proven { keep }) = &run.outcome else { panic!("{:?}", run.outcome) };

@@ -19,7 +19,7 @@ const BETWEEN: &str = "---";
 pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let (first, second) = split(&args.commands)?;
     let names = names(&args.names)?;
-    let request = experiment::request(&args.experiment, first)?;
+    let request = experiment::request(&args.experiment, first, false)?;
     Launch::experiment(second.clone()).check()?;
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;

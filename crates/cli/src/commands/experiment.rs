@@ -9,11 +9,12 @@ use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
 use pagewise_kernel::start;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_remedy::receipt::Here;
-use pagewise_tracee::launch::Launch;
+use pagewise_tracee::launch::{Input, Launch, Standard};
 use pagewise_tune::world::Event;
-use pagewise_tune::{Request, StdoutTo, Stop};
+use pagewise_tune::{INPUT_HELP, Request, StdoutTo, Stop};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -54,21 +55,21 @@ pub(super) fn identity(command: &[OsString]) -> (u64, String) {
     (started, format!("{}-{}-{name}", started / 1_000_000, std::process::id()))
 }
 
-/// The request that the options describe.
-pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<Request, Failure> {
+/// The request that the options describe. `is_traced`: a look sees whether the program reads its input.
+pub(super) fn request(
+    args: &ExperimentArgs,
+    command: Vec<OsString>,
+    is_traced: bool,
+) -> Result<Request, Failure> {
     if command.is_empty() {
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
-    refuse_piped_input(args.input.as_deref())?;
-    if let Some(file) = &args.input {
-        std::fs::File::open(file)
-            .map_err(|e| Failure::usage(format!("cannot read input `{}`: {e}", file.display())))?;
-    }
+    let input = input(args.input.as_deref(), is_traced)?;
     // Before seconds are spent on prices.
     Launch::experiment(command.clone()).check()?;
     let (started_unix_ns, id) = identity(&command);
     Ok(Request {
-        input: args.input.clone(),
+        input,
         stdout: match args.stdout {
             StdoutKind::Null => StdoutTo::Null,
             StdoutKind::Pipe => StdoutTo::Pipe,
@@ -93,20 +94,34 @@ pub(super) fn request(args: &ExperimentArgs, command: Vec<OsString>) -> Result<R
     })
 }
 
-/// A program is run many times; what comes through a pipe can be read once.
-pub(super) fn refuse_piped_input(input: Option<&Path>) -> Result<(), Failure> {
-    use rustix::fs::FileType;
-    if input.is_some() {
-        return Ok(());
+/// Standard input of a program that is run many times. What can be read only once is refused, or, where the
+/// run `is_traced` before any other, until that has seen that the program does not read it.
+pub(super) fn input(named: Option<&Path>, is_traced: bool) -> Result<Input, Failure> {
+    if let Some(file) = named {
+        return named_input(file);
     }
-    let kind = rustix::fs::fstat(std::io::stdin()).map(|s| FileType::from_raw_mode(s.st_mode));
-    let what = match kind {
-        Ok(FileType::Fifo) => "a pipe",
-        Ok(FileType::RegularFile) => "a file",
-        _ => return Ok(()),
+    let why = match Standard::own() {
+        Standard::Nothing => return Ok(Input::Null),
+        Standard::Repeatable(input) => return Ok(input),
+        Standard::Once(once) if is_traced => return Ok(Input::Ended(once)),
+        Standard::Once(once) => format!("{}, which can be read only once", once.what()),
+        Standard::Other(what) => format!("{what}, which cannot be given to each run"),
     };
-    Err(Failure::usage(format!("standard input is {what}, which can be read only once"))
-        .with_help("use --input FILE, or </dev/null if the program reads nothing"))
+    Err(Failure::usage(format!("standard input is {why}")).with_help(INPUT_HELP))
+}
+
+/// The file of `--input`.
+fn named_input(file: &Path) -> Result<Input, Failure> {
+    let shown = file.display();
+    let cannot = |e: std::io::Error| Failure::usage(format!("cannot read input `{shown}`: {e}"));
+    // Not opened before its kind is known: a pipe without a writer would keep us waiting.
+    let kind = std::fs::metadata(file).map_err(cannot)?.file_type();
+    if kind.is_fifo() || kind.is_socket() {
+        return Err(Failure::usage(format!("input `{shown}` can be read only once"))
+            .with_help("--input takes a regular file: save it to one first"));
+    }
+    std::fs::File::open(file).map_err(cannot)?;
+    Ok(Input::File(file.to_owned()))
 }
 
 /// The lock of this machine's experiments.

@@ -2,9 +2,7 @@
 
 mod running;
 
-use super::experiment::{
-    SUPERVISE, environment, identity, keep, own_exe, refuse_piped_input, stop_flag,
-};
+use super::experiment::{SUPERVISE, environment, identity, input, keep, own_exe, stop_flag};
 use super::touch;
 use crate::args::Profile;
 use crate::failure::Failure;
@@ -39,9 +37,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("no command given")
             .with_help("put it after --, or name a running process: -p PID"));
     }
-    if args.traced {
-        allow_second_run(args)?;
-    }
+    let second = if args.traced { Some(second_input(args)?) } else { None };
     let start = clock::now();
     let launch = launch(args)?;
     // Before two seconds are spent on prices.
@@ -61,7 +57,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let look = Look {
         runs: vec![finished.usage],
         faults: fault_times(args, finished.faults),
-        traced: traced(args),
+        traced: traced(args, second),
         samples: kernel_only(&samples),
         walks: finished.walks,
     };
@@ -110,12 +106,11 @@ fn judged(
     pagewise_judge::profile::judge(&facts, course)
 }
 
-/// A second run needs the input once more, and the word of the user: the first one is not traced,
-/// so that nothing has looked at what it does.
-fn allow_second_run(args: &Profile) -> Result<(), Failure> {
-    refuse_piped_input(args.input.as_deref())?;
+/// Standard input of the second run, as it is before the first one has read it. That run needs the word of the
+/// user: the first one is not traced, so that nothing has looked at what it does.
+fn second_input(args: &Profile) -> Result<Input, Failure> {
     if args.rerun_safe {
-        return Ok(());
+        return input(args.input.as_deref(), true);
     }
     Err(Failure::usage("--traced runs the program a second time, which may not be safe")
         .with_help("--rerun-safe if running it again does no harm"))
@@ -165,14 +160,11 @@ fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults>
 }
 
 /// The second, traced run, if asked for; its output is thrown away.
-fn traced(args: &Profile) -> Fact<Traced> {
-    if !args.traced {
+fn traced(args: &Profile, input: Option<Input>) -> Fact<Traced> {
+    let Some(stdin) = input else {
         return Fact::missing("not asked for (--traced runs the program a second time)");
-    }
-    let launch = Launch {
-        stdin: args.input.clone().map_or(Input::Null, Input::File),
-        ..Launch::experiment(args.command.clone())
     };
+    let launch = Launch { stdin, ..Launch::experiment(args.command.clone()) };
     let traced = || -> Result<Traced, String> {
         let exe = own_exe().map_err(|failure| failure.to_string())?;
         let mut supervisor = Supervisor::start(&exe, &SUPERVISE).map_err(|e| e.to_string())?;

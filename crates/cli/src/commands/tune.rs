@@ -16,7 +16,7 @@ const ARM_HELP: &str = "--arm 'name=env GLIBC_TUNABLES=... ./program'";
 
 /// Diagnoses, tries, proves and prints the receipt.
 pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
-    let mut request = experiment::request(&args.experiment, args.command)?;
+    let mut request = experiment::request(&args.experiment, args.command, true)?;
     request.advise = args.advise;
     request.own_arms = args.arms.iter().map(|arm| own_arm(arm)).collect::<Result<_, _>>()?;
     refuse_arms(&request)?;

@@ -5,8 +5,10 @@
 //! are not understood; they stop with the message [`FOREIGN`], so that it is known that there were
 //! some. The filter costs about 0.1 us per call of the program. Pure.
 
+use super::input;
 use libc::{BPF_JEQ, BPF_JGE, BPF_JSET, c_long};
 use pagewise_tracee::seccomp::{self, ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, give, jump, load};
+use std::ops::RangeInclusive;
 
 /// What a call may do, as far as the look wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,24 @@ pub(super) enum Kind {
     Get(Ipc),
     /// Controls such an object: which argument is the command.
     Control(Ipc, usize),
+    /// Uses such an object, which the first argument names, said as this phrase.
+    Use(Ipc, &'static str),
+    /// Attaches shared memory; the third argument holds the flags.
+    Attach,
+    /// Acts on a POSIX message queue.
+    Queue(QueueCall),
+    /// Acts on a process, said as this phrase.
+    Others(Whom, &'static str),
+    /// Makes a socket: by [`NETLINK`] the network and more is set up.
+    Socket,
+    /// Makes a ring of requests that no call shows.
+    Ring,
+    /// Changes the system where this argument is one of these, said as this phrase.
+    Command(usize, &'static [u64], &'static str),
+    /// Adds a key to the ring that the fifth argument says.
+    AddKey,
+    /// Asks for disk quotas or sets them: which argument is the command.
+    Quota(usize),
     /// Reads the clock's state, or sets it: which argument points to the structure.
     Clock(usize),
     /// Changes the whole system, said as this phrase.
@@ -109,6 +129,42 @@ pub(super) enum Ipc {
     Semaphores,
 }
 
+/// What is done with a POSIX message queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueueCall {
+    /// Opened or made by the name that the first argument points to.
+    Open,
+    /// The name is removed.
+    Unlink,
+    /// Used through a descriptor, said as this phrase.
+    Use(&'static str),
+}
+
+/// Where a call says which process it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// In this argument; 0 is the caller.
+    Process(usize),
+    /// In the second argument, of the kind that the first one says: this for a process, then group and user.
+    Kind(u64),
+}
+
+/// The family of sockets by which the kernel is set up: `AF_NETLINK`.
+pub(super) const NETLINK: u32 = libc::AF_NETLINK as u32;
+
+/// Requests of ptrace(2) that take hold of a process that does not ask for it.
+pub(super) const ATTACHING: [u64; 2] = [libc::PTRACE_ATTACH as u64, libc::PTRACE_SEIZE as u64];
+
+/// Operations of keyctl(2) that change keys or their rings.
+const KEY_CHANGES: &[u64] = &[2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 18, 19, 20, 21, 29, 30];
+/// Actions of syslog(2) that clear the kernel's log or set where it goes.
+const LOG_CHANGES: &[u64] = &[4, 5, 6, 7, 8];
+/// The command of fsconfig(2) that changes what is mounted: `FSCONFIG_CMD_RECONFIGURE`.
+const RECONFIGURE: &[u64] = &[7];
+
+/// Requests of ioctl(2) to sockets that are about the network: from `SIOCADDRT` to the last of wireless ones.
+pub(super) const NETWORK: RangeInclusive<u32> = 0x890b..=0x8bff;
+
 /// Requests of ioctl(2) that change the marks of a file, from `<linux/fs.h>`: `FS_IOC_SETFLAGS` and
 /// `FS_IOC_FSSETXATTR`.
 pub(super) const MARKING: [u32; 2] = [0x4008_6602, 0x401c_5820];
@@ -171,6 +227,35 @@ const CALLS: &[(c_long, Kind)] = &[
     (libc::SYS_shmget, Kind::Get(Ipc::Memory)), (libc::SYS_shmctl, Kind::Control(Ipc::Memory, 1)),
     (libc::SYS_msgget, Kind::Get(Ipc::Messages)), (libc::SYS_msgctl, Kind::Control(Ipc::Messages, 1)),
     (libc::SYS_semget, Kind::Get(Ipc::Semaphores)), (libc::SYS_semctl, Kind::Control(Ipc::Semaphores, 2)),
+    (libc::SYS_msgsnd, Kind::Use(Ipc::Messages, "sent a message to queue")),
+    (libc::SYS_msgrcv, Kind::Use(Ipc::Messages, "took a message from queue")),
+    (libc::SYS_semop, Kind::Use(Ipc::Semaphores, "changed semaphores")),
+    (libc::SYS_semtimedop, Kind::Use(Ipc::Semaphores, "changed semaphores")),
+    (libc::SYS_shmat, Kind::Attach),
+    (libc::SYS_mq_open, Kind::Queue(QueueCall::Open)), (libc::SYS_mq_unlink, Kind::Queue(QueueCall::Unlink)),
+    (libc::SYS_mq_timedsend, Kind::Queue(QueueCall::Use("sent a message to queue"))),
+    (libc::SYS_mq_timedreceive, Kind::Queue(QueueCall::Use("took a message from queue"))),
+    (libc::SYS_mq_notify, Kind::Queue(QueueCall::Use("asked to be told of messages in queue"))),
+    (libc::SYS_prlimit64, Kind::Others(Whom::Process(0), "changed the limits of")),
+    (libc::SYS_setpriority, Kind::Others(Whom::Kind(0), "changed the priority of")),
+    (libc::SYS_ioprio_set, Kind::Others(Whom::Kind(1), "changed the I/O priority of")),
+    (libc::SYS_sched_setaffinity, Kind::Others(Whom::Process(0), "changed the CPUs of")),
+    (libc::SYS_sched_setscheduler, Kind::Others(Whom::Process(0), "changed the scheduling of")),
+    (libc::SYS_sched_setparam, Kind::Others(Whom::Process(0), "changed the scheduling of")),
+    (libc::SYS_sched_setattr, Kind::Others(Whom::Process(0), "changed the scheduling of")),
+    (libc::SYS_migrate_pages, Kind::Others(Whom::Process(0), "moved the memory of")),
+    (libc::SYS_move_pages, Kind::Others(Whom::Process(0), "moved the memory of")),
+    (libc::SYS_process_vm_writev, Kind::Others(Whom::Process(0), "wrote to the memory of")),
+    (libc::SYS_ptrace, Kind::Others(Whom::Process(1), "attached to")),
+    (libc::SYS_socket, Kind::Socket), (libc::SYS_io_uring_setup, Kind::Ring),
+    (libc::SYS_add_key, Kind::AddKey),
+    (libc::SYS_keyctl, Kind::Command(0, KEY_CHANGES, "changed keys")),
+    (libc::SYS_syslog, Kind::Command(0, LOG_CHANGES, "changed the kernel's log")),
+    (libc::SYS_fsconfig, Kind::Command(1, RECONFIGURE, "changed a mount")),
+    (libc::SYS_quotactl, Kind::Quota(0)), (libc::SYS_quotactl_fd, Kind::Quota(1)),
+    (libc::SYS_acct, Kind::System("changed process accounting")),
+    (libc::SYS_kexec_load, Kind::System("loaded another kernel")),
+    (libc::SYS_kexec_file_load, Kind::System("loaded another kernel")),
     (libc::SYS_mount, Kind::System("mounted")), (libc::SYS_umount2, Kind::System("unmounted")),
     (libc::SYS_fsmount, Kind::System("mounted")), (libc::SYS_move_mount, Kind::System("mounted")),
     (libc::SYS_mount_setattr, Kind::System("changed a mount")),
@@ -217,6 +302,14 @@ pub(super) fn kind(number: i64) -> Option<Kind> {
     all().find(|(n, _)| *n == number).map(|(_, kind)| *kind)
 }
 
+/// True for a call that maps a file so that what is written there is written to it.
+pub(super) fn maps_to_write(number: i64, args: &[u64; 6]) -> bool {
+    let shared = [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE];
+    let (writable, flags) = (args[2] & libc::PROT_WRITE as u64 != 0, args[3] as i32);
+    let of_file = flags & libc::MAP_ANONYMOUS == 0 && shared.contains(&(flags & libc::MAP_TYPE));
+    number == libc::SYS_mmap && writable && of_file
+}
+
 /// Numbers of x32 calls: this bit, and the number in its table below. (-1 is no call.)
 const X32_BIT: u32 = 0x4000_0000;
 const X32_END: u32 = X32_BIT + 0x800;
@@ -230,7 +323,8 @@ pub(super) fn is_x32(number: u64) -> bool {
 
 /// The filter: a stop for the calls above, opens only where they may change or read a file, requests only
 /// where they may change something.
-pub(super) fn filter() -> Vec<libc::sock_filter> {
+/// With `watches_input` also where standard input may be used.
+pub(super) fn filter(watches_input: bool) -> Vec<libc::sock_filter> {
     let (allow, stop) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE);
     let foreign = give(stop | FOREIGN as u32);
     let mut code = vec![
@@ -243,6 +337,9 @@ pub(super) fn filter() -> Vec<libc::sock_filter> {
         foreign,
         give(allow),
     ];
+    if watches_input {
+        code.extend(input::filter());
+    }
     for &(number, kind) in all() {
         let body = body(number, kind);
         let skip = body.len() as u8;
@@ -267,8 +364,18 @@ fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
         (_, Kind::OpenHandle) => vec![argument(2), writing, stop, allow],
         (_, Kind::Ioctl) => vec![
             argument(1),
-            jump(BPF_JEQ, MARKING[0], 1, 0),
-            jump(BPF_JEQ, MARKING[1], 0, 1),
+            jump(BPF_JEQ, MARKING[0], 4, 0),
+            jump(BPF_JEQ, MARKING[1], 3, 0),
+            jump(BPF_JGE, *NETWORK.start(), 0, 1),
+            jump(BPF_JGE, *NETWORK.end() + 1, 0, 1),
+            allow,
+            stop,
+        ],
+        (_, Kind::Socket) => vec![argument(0), jump(BPF_JEQ, NETLINK, 0, 1), stop, allow],
+        (libc::SYS_ptrace, _) => vec![
+            argument(0),
+            jump(BPF_JEQ, ATTACHING[0] as u32, 1, 0),
+            jump(BPF_JEQ, ATTACHING[1] as u32, 0, 1),
             stop,
             allow,
         ],
@@ -279,6 +386,10 @@ fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
             stop,
             allow,
         ],
+        // 0 is the caller.
+        (_, Kind::Others(Whom::Process(index), _)) => {
+            vec![argument(index), jump(BPF_JEQ, 0, 0, 1), allow, stop]
+        }
         (libc::SYS_sendto, _) => {
             vec![argument(4), jump(BPF_JEQ, 0, 0, 1), allow, stop]
         }
@@ -294,7 +405,7 @@ mod tests {
 
     /// What the filter answers, by a small interpreter of the instructions it is made of.
     fn run(number: u32, architecture: u32, args: [u32; 6]) -> u32 {
-        let code = filter();
+        let code = filter(false);
         let (mut at, mut accumulator) = (0, 0);
         loop {
             let step = &code[at];
@@ -321,9 +432,14 @@ mod tests {
         let (allow, stop) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE);
         let foreign = stop | FOREIGN as u32;
         for &(number, kind) in all() {
-            let mut args = [0, libc::O_RDWR as u32, libc::O_RDWR as u32, 0, 1, 0];
+            let mut args = [7, libc::O_RDWR as u32, libc::O_RDWR as u32, 0, 1, 0];
+            match number {
+                libc::SYS_socket => args[0] = NETLINK,
+                libc::SYS_ptrace => args[0] = ATTACHING[1] as u32,
+                _ => {}
+            }
             if kind == Kind::Ioctl {
-                for request in MARKING {
+                for request in [0x8914, *NETWORK.start(), *NETWORK.end(), MARKING[0], MARKING[1]] {
                     args[1] = request;
                     assert_eq!(run(number as u32, ARCHITECTURE, args), stop);
                 }
@@ -338,7 +454,15 @@ mod tests {
             assert_eq!(run(number as u32, ARCHITECTURE, args), stop, "{kind:?}");
             assert_eq!(run(number as u32, 0x4000_0003, args), foreign, "{kind:?}");
         }
-        assert_eq!(run(libc::SYS_ioctl as u32, ARCHITECTURE, [1, 0x5401, 0, 0, 0, 0]), allow);
+        for request in [0x5401, NETWORK.start() - 1, NETWORK.end() + 1] {
+            let args = [1, request, 0, 0, 0, 0];
+            assert_eq!(run(libc::SYS_ioctl as u32, ARCHITECTURE, args), allow);
+        }
+        let of_oneself =
+            [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_ptrace, libc::SYS_socket];
+        for number in of_oneself {
+            assert_eq!(run(number as u32, ARCHITECTURE, [0; 6]), allow);
+        }
         assert_eq!(run(libc::SYS_open_by_handle_at as u32, ARCHITECTURE, [0; 6]), allow);
         for (number, flags) in [(libc::SYS_openat, 2), (libc::SYS_open, 1)] {
             let opens = |with: i32| {

@@ -3,13 +3,16 @@
 //! A call is judged when it begins, by what is there at that moment, and counted when it succeeds.
 //! Files that the tree made itself in this run are its own, by device and inode, and so are names
 //! that it made: a second name for a file of the user's is the tree's, the file is not. Not seen:
-//! changes through descriptors inherited from the caller, through shared mappings of files opened
-//! before, io_uring, what other programs do on request, and what character devices do.
+//! writes through descriptors inherited from the caller, what other programs do on request, and what
+//! character devices do.
+
+mod beyond;
 
 use super::calls::{Flags, Ipc, Kind, MARKING, Named, WRITING};
-use super::ipc;
-use super::place::{self, Identity, Name, Place, identity, is_lasting, is_memory, is_process_view};
-use super::reach::{self, InTree};
+use super::place::{
+    self, Identity, Name, Place, identity, is_device, is_lasting, is_memory, viewed_process,
+};
+use super::reach;
 use pagewise_kernel::page_size;
 use pagewise_model::look::SideEffect;
 use pagewise_tracee::ptrace::read_u64;
@@ -35,14 +38,28 @@ pub(super) struct Intent {
     reads: Option<(Identity, PathBuf)>,
     /// A file that then is open for writing.
     writes: Option<Identity>,
+    /// The name of a message queue that then is the tree's own.
+    queue: Option<PathBuf>,
+    /// The protocol of netlink for which the result is a socket.
+    pub(super) netlink: Option<i32>,
+}
+
+impl Intent {
+    /// To do this to that.
+    pub(super) fn of(action: &str, subject: String) -> Self {
+        Self { effect: Some((action.to_owned(), subject)), ..Self::default() }
+    }
 }
 
 /// Effects and what they are judged by.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     scratch: Vec<PathBuf>,
+    /// Every id that was a process or a thread of the tree.
+    tree: HashSet<i32>,
     made: HashSet<Identity>,
     names: HashSet<Name>,
+    queues: HashSet<PathBuf>,
     objects: HashSet<(Ipc, i64)>,
     found: Vec<SideEffect>,
     reads: BTreeMap<Identity, PathBuf>,
@@ -73,8 +90,25 @@ impl Effects {
         self.reads.extend(place::opened(pid, 0).and_then(|place| large_file(&place)));
     }
 
-    /// What descriptor `fd` of `pid` leads to belongs to the run: its own standard output.
-    pub(super) fn adopt(&mut self, pid: i32, fd: i32) {
+    /// Process `pid` belongs to the tree, and so does its thread `tid`.
+    pub(super) fn join(&mut self, tid: i32, pid: i32) {
+        self.tree.extend([tid, pid]);
+    }
+
+    /// Whether `id` is or was a process or thread of the tree.
+    pub(super) fn is_in_tree(&self, id: i32) -> bool {
+        self.tree.contains(&id)
+    }
+
+    /// Where descriptor `fd` of `pid` writes is the run's own: its standard output. A device is everybody's.
+    pub(super) fn adopt_output(&mut self, pid: i32, fd: i32) {
+        if place::opened(pid, fd).is_some_and(|place| !place.is_device()) {
+            self.adopt(pid, fd);
+        }
+    }
+
+    /// What descriptor `fd` of `pid` leads to was made by the tree.
+    fn adopt(&mut self, pid: i32, fd: i32) {
         let meta = std::fs::metadata(format!("/proc/{pid}/fd/{fd}"));
         self.made.extend(meta.ok().map(|meta| identity(&meta)));
     }
@@ -87,7 +121,6 @@ impl Effects {
         kind: Kind,
         args: &[u64; 6],
         number: i64,
-        in_tree: InTree<'_>,
     ) -> Option<Intent> {
         match kind {
             Kind::Open(named, flags) => self.begin_open(tid, named, flags, args),
@@ -106,41 +139,22 @@ impl Effects {
                 Some(Intent { names, ..Intent::default() })
             }
             Kind::Change(named, action) => {
-                self.target_effect(action, &place::named(tid, named, args)?)
+                self.node_effect(action, &place::named(tid, named, args)?)
             }
-            Kind::Ioctl if !MARKING.contains(&(args[1] as u32)) => None,
-            Kind::Ioctl => {
-                self.target_effect("changed attributes of", &place::opened(tid, args[0] as i32)?)
+            Kind::Ioctl if MARKING.contains(&(args[1] as u32)) => {
+                self.node_effect("changed attributes of", &place::opened(tid, args[0] as i32)?)
             }
             Kind::ChangeOpen(action) => {
-                self.target_effect(action, &place::opened(tid, args[0] as i32)?)
+                self.node_effect(action, &place::opened(tid, args[0] as i32)?)
             }
-            Kind::Connect(address) => {
-                effect("connected to", reach::far_address(tid, address, args)?)
-            }
-            Kind::Signal(target, signal) => {
-                let whom = reach::signalled(pid, target, args[signal], args, in_tree)?;
-                effect("sent a signal to", whom)
-            }
-            Kind::Get(ipc) => {
-                Some(Intent { gets: Some((ipc, ipc::list(ipc))), ..Intent::default() })
-            }
-            Kind::Control(ipc, command) => self.begin_control(ipc, args[0] as i32, args[command]),
-            Kind::Clock(pointer) => {
-                let modes = read_u64(tid, args[pointer]).ok()? as u32;
-                ipc::sets_clock(modes).then(|| effect("set the clock", String::new()))?
-            }
-            Kind::System(action) => effect(action, String::new()),
-            Kind::Memory | Kind::Pipe | Kind::Exec | Kind::ExitGroup => None,
+            Kind::Memory => self.begin_map(tid, args),
+            _ => self.begin_beyond(tid, pid, kind, args, number),
         }
     }
 
     /// A call by a table that is not understood, `None` when that is known of `pid` already.
     pub(super) fn begin_foreign(&self, pid: i32) -> Option<Intent> {
-        let known = self.found.iter().any(|e| e.pid == pid && e.action == FOREIGN_CALLS);
-        let link = std::fs::read_link(format!("/proc/{pid}/exe"));
-        let exe = link.map_or_else(|_| String::new(), |exe| exe.display().to_string());
-        (!known).then(|| effect(FOREIGN_CALLS, exe))?
+        self.begin_unseen(pid, FOREIGN_CALLS)
     }
 
     /// The call came back with `result`.
@@ -157,6 +171,7 @@ impl Effects {
             self.made.extend(meta.ok().map(|meta| identity(&meta)));
         }
         self.names.extend(intent.names);
+        self.queues.extend(intent.queue);
         self.reads.extend(intent.reads);
         self.writes.extend(intent.writes);
         if let Some((ipc, before)) = intent.gets
@@ -183,9 +198,12 @@ impl Effects {
         }
     }
 
-    fn begin_control(&self, ipc: Ipc, id: i32, command: u64) -> Option<Intent> {
-        let own = self.objects.contains(&(ipc, id.into()));
-        (!own && ipc::removes(command)).then(|| effect(ipc::removed(ipc), id.to_string()))?
+    /// A file mapped so that what is written there is written to it. Where the tree has opened it to write,
+    /// that was the effect.
+    fn begin_map(&self, tid: i32, args: &[u64; 6]) -> Option<Intent> {
+        let place = place::opened(tid, args[4] as i32)?;
+        let known = self.writes.contains(&identity(place.target.as_ref()?));
+        (!known).then(|| self.target_effect("mapped for writing", &place))?
     }
 
     fn begin_open(&self, tid: i32, named: Named, flags: Flags, args: &[u64; 6]) -> Option<Intent> {
@@ -240,11 +258,25 @@ impl Effects {
     /// The effect on what a name itself is, unless it is the tree's own.
     fn own_effect(&self, action: &str, place: &Place) -> Option<Intent> {
         let own = place.own.as_ref()?;
+        let node = if is_device(own) { " the device node" } else { "" };
         let named = place.name.as_ref().is_some_and(|name| self.names.contains(name));
         if named || self.made.contains(&identity(own)) || self.is_free(&place.shown) {
             return None;
         }
-        effect(action, place.shown.display().to_string())
+        effect(&format!("{action}{node}"), place.shown.display().to_string())
+    }
+
+    /// The effect on the marks of what a name leads to: a device, pipe or socket has some too, where it has
+    /// a name.
+    fn node_effect(&self, action: &str, place: &Place) -> Option<Intent> {
+        let target = place.target.as_ref()?;
+        if is_lasting(target) || action == TIMES {
+            return self.target_effect(action, place);
+        }
+        let led = place.led();
+        let free =
+            !led.is_absolute() || self.made.contains(&identity(target)) || self.is_free(&led);
+        (!free).then(|| effect(action, led.display().to_string()))?
     }
 
     /// The effect on what a name leads to, unless it is the tree's own.
@@ -257,15 +289,19 @@ impl Effects {
         if is_memory(&led, target) || self.is_free(&led) {
             return None;
         }
-        let shown = if is_process_view(&place.shown) { &led } else { &place.shown };
+        let is_view = viewed_process(&place.shown).is_some();
+        let shown = if is_view { &led } else { &place.shown };
         effect(action, shown.display().to_string())
     }
 
     fn is_free(&self, path: &Path) -> bool {
-        is_process_view(path) || self.scratch.iter().any(|prefix| path.starts_with(prefix))
+        viewed_process(path).is_some_and(|pid| self.is_in_tree(pid))
+            || self.scratch.iter().any(|prefix| path.starts_with(prefix))
     }
 }
 
+/// Said of a change that does not matter to a device, pipe or socket.
+const TIMES: &str = "changed the times of";
 /// Said of a process whose calls are not understood.
 const FOREIGN_CALLS: &str = "made 32-bit calls, which are not seen, as";
 
@@ -282,7 +318,7 @@ fn large_file(place: &Place) -> Option<(Identity, PathBuf)> {
 }
 
 fn effect(action: &str, subject: String) -> Option<Intent> {
-    Some(Intent { effect: Some((action.to_owned(), subject)), ..Intent::default() })
+    Some(Intent::of(action, subject))
 }
 
 fn make(place: Place) -> Intent {
@@ -300,7 +336,7 @@ mod tests {
         let args = [path.as_ptr() as u64, libc::O_WRONLY as u64, 0, 0, 0, 0];
         let kind = Kind::Open(Named::Path, Flags::Argument(1));
         let pid = std::process::id() as i32;
-        Effects::default().begin(pid, pid, kind, &args, libc::SYS_open, &|_| true)
+        Effects::default().begin(pid, pid, kind, &args, libc::SYS_open)
     }
 
     #[test]
@@ -321,10 +357,11 @@ mod tests {
 
     #[test]
     fn the_signal_of_a_thread_is_its_third_argument() {
-        let effects = Effects::default();
+        let mut effects = Effects::default();
+        effects.join(7, 7);
         let sends = |number: i64, args: [u64; 6]| {
             let kind = super::super::calls::kind(number).unwrap();
-            effects.begin(7, 7, kind, &args, number, &|pid| pid == 7).is_some()
+            effects.begin(7, 7, kind, &args, number).is_some()
         };
         for number in [libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo] {
             assert!(!sends(number, [8, 9, 0, 15, 0, 0]) && sends(number, [8, 0, 15, 0, 0, 0]));
@@ -338,11 +375,9 @@ mod tests {
         let gets = Some((Ipc::Memory, vec![7]));
         effects.end(1, 1, Intent { gets: gets.clone(), ..Intent::default() }, 7);
         effects.end(1, 1, Intent { gets, ..Intent::default() }, 8);
-        let remove = libc::IPC_RMID as u64;
-        assert!(effects.begin_control(Ipc::Memory, 7, remove).is_some());
-        assert!(effects.begin_control(Ipc::Memory, 8, remove).is_none());
-        assert!(effects.begin_control(Ipc::Semaphores, 8, remove).is_some());
-        assert!(effects.begin_control(Ipc::Memory, 7, libc::IPC_STAT as u64).is_none());
+        assert!(effects.object_effect(Ipc::Memory, 7, "removed").is_some());
+        assert!(effects.object_effect(Ipc::Memory, 8, "removed").is_none());
+        assert!(effects.object_effect(Ipc::Semaphores, 8, "removed").is_some());
     }
 
     #[test]

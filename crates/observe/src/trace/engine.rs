@@ -1,24 +1,26 @@
 //! The loop that serves the stops of a traced tree, and its bookkeeping of threads and images.
 
+mod call_stops;
 mod sampling;
 
-use super::calls::{self, Kind};
+use super::calls;
+use super::descriptors::Descriptors;
 use super::effects::Effects;
 use super::files::Files;
 use super::footprint::Footprints;
 use super::image::{Image, count_descriptors, minor_faults, rights_of_its_own};
 use super::pattern::{self, Sampler};
 use super::pipes::Pipes;
-use super::thread::{Pending, Thread};
-use super::{TraceError, TraceOptions, churn};
+use super::thread::Thread;
+use super::{TraceError, TraceOptions};
 use pagewise_kernel::proc::status;
 use pagewise_model::Fact;
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
 use pagewise_tracee::inject;
-use pagewise_tracee::ptrace::{Regs, Stop, request};
+use pagewise_tracee::ptrace::{Stop, request};
 use pagewise_tracee::wait;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// At which calls the tree stops.
@@ -35,13 +37,12 @@ pub(super) struct Engine {
     mode: Mode,
     threads: HashMap<i32, Thread>,
     images: BTreeMap<i32, Image>,
-    /// Every id that was a process or a thread of the tree.
-    ids: HashSet<i32>,
     closed: Vec<(usize, ProcessSeen)>,
     appeared: usize,
     most: u32,
     pipes: Pipes,
     effects: Effects,
+    descriptors: Descriptors,
     files: Files,
     kinds: BTreeMap<String, u64>,
     sampler: Option<Sampler>,
@@ -56,19 +57,25 @@ const NAP: Duration = Duration::from_micros(100);
 const ALERT: Duration = Duration::from_micros(50);
 
 impl Engine {
-    /// For the tree of `root`, which is seized and has not run yet.
-    pub(super) fn new(root: i32, mode: Mode, options: &TraceOptions) -> Self {
+    /// For the tree of `root`, which is seized and has not run yet. `input_has_ended`: its standard input
+    /// stands in for what can be read only once.
+    pub(super) fn new(
+        root: i32,
+        mode: Mode,
+        options: &TraceOptions,
+        input_has_ended: bool,
+    ) -> Self {
         let mut engine = Self {
             root,
             mode,
             threads: HashMap::new(),
             images: BTreeMap::new(),
-            ids: HashSet::new(),
             closed: Vec::new(),
             appeared: 0,
             most: 0,
             pipes: Pipes::default(),
             effects: Effects::new(&options.scratch),
+            descriptors: Descriptors::new(root, input_has_ended),
             files: Files::default(),
             kinds: BTreeMap::new(),
             sampler: options.pattern.then(Sampler::new),
@@ -78,7 +85,7 @@ impl Engine {
         };
         engine.pipes.inherit(root);
         for fd in 1..3 {
-            engine.effects.adopt(root, fd);
+            engine.effects.adopt_output(root, fd);
         }
         engine.effects.adopt_input(root);
         engine.add(root, root);
@@ -180,17 +187,17 @@ impl Engine {
             Stop::Seccomp if request::event_message(tid).is_ok_and(|m| m == calls::FOREIGN) => {
                 self.enter_foreign(tid);
             }
-            Stop::Seccomp => self.enter(tid),
+            Stop::Seccomp => self.enter(tid)?,
             Stop::Syscall => {
                 if interrupted {
                     reissue(tid);
                 }
-                self.at_call(tid);
+                self.at_call(tid)?;
             }
             Stop::Child | Stop::Vfork => {
                 // A child that stopped first may have lived its whole life by now.
                 if let Ok(child) = request::event_message(tid)
-                    && !self.ids.contains(&(child as i32))
+                    && !self.effects.is_in_tree(child as i32)
                 {
                     self.add_unknown(child as i32);
                 }
@@ -203,7 +210,10 @@ impl Engine {
 
     /// Lets a thread run to where it is next of interest.
     fn resume(&mut self, tid: i32, signal: i32) {
-        let to_exit = self.threads.get(&tid).is_some_and(|t| t.pending.is_some());
+        let to_exit = self
+            .threads
+            .get(&tid)
+            .is_some_and(|thread| thread.pending.is_some() || self.descriptors.closely(thread.pid));
         let result = if to_exit || self.mode == Mode::EveryCall {
             request::syscall(tid, signal)
         } else {
@@ -243,7 +253,7 @@ impl Engine {
     }
 
     fn add(&mut self, tid: i32, pid: i32) {
-        self.ids.extend([tid, pid]);
+        self.effects.join(tid, pid);
         self.threads.insert(tid, Thread::new(pid));
         if self.ended.is_some() {
             // The root's end has ended all that was known then.
@@ -253,6 +263,7 @@ impl Engine {
             self.images.insert(pid, Image::new(pid, self.appeared, true, 0));
             self.appeared += 1;
             self.most = self.most.max(self.images.len() as u32);
+            self.descriptors.look(pid);
         }
         if let Some(image) = self.images.get_mut(&pid) {
             image.add_thread();
@@ -304,6 +315,7 @@ impl Engine {
         image.add_thread();
         self.images.insert(tid, image);
         self.pipes.note(tid);
+        self.descriptors.look(tid);
         self.resume(tid, 0);
         Ok(())
     }
@@ -328,97 +340,6 @@ impl Engine {
         self.pipes.note(pid);
         count_descriptors(pid, &mut self.kinds);
     }
-
-    /// An entry or an exit of a call, in the mode that stops at each; an exit in the other.
-    fn at_call(&mut self, tid: i32) {
-        if self.mode == Mode::EveryCall && request::is_call_entry(tid).unwrap_or(false) {
-            self.enter(tid);
-        } else {
-            self.leave(tid);
-        }
-    }
-
-    fn enter(&mut self, tid: i32) {
-        let regs = request::get_regs(tid);
-        if regs.as_ref().is_ok_and(|r| r.cs & 0xffff != 0x33 || calls::is_x32(r.orig_rax)) {
-            return self.enter_foreign(tid);
-        }
-        if let Ok(regs) = regs
-            && let Some(kind) = calls::kind(regs.orig_rax as i64)
-        {
-            let pending = self.begin(tid, kind, &regs);
-            if let Some(thread) = self.threads.get_mut(&tid) {
-                thread.pending = pending;
-            }
-        }
-        self.resume(tid, 0);
-    }
-
-    /// A call by the table of another architecture: only that there was one is known.
-    fn enter_foreign(&mut self, tid: i32) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            let intent = self.effects.begin_foreign(thread.pid);
-            thread.pending = intent.map(|intent| Pending::Effect(Box::new(intent)));
-        }
-        self.resume(tid, 0);
-    }
-
-    fn begin(&mut self, tid: i32, kind: Kind, regs: &Regs) -> Option<Pending> {
-        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-        let number = regs.orig_rax as i64;
-        let pid = self.threads.get(&tid)?.pid;
-        match kind {
-            Kind::Memory if number == libc::SYS_brk => Some(Pending::Break),
-            Kind::Memory => {
-                churn::count(&mut self.images.get_mut(&pid)?.churn, number, &args);
-                None
-            }
-            Kind::ExitGroup => {
-                self.read_image(pid);
-                None
-            }
-            Kind::Pipe => {
-                self.pipes.note_call(number, args[1]);
-                None
-            }
-            Kind::Exec => {
-                let image = self.images.get_mut(&pid)?;
-                if !image.is_forked {
-                    image.read_before_exec();
-                    self.files.note_code(image.code());
-                }
-                None
-            }
-            _ => {
-                let ids = &self.ids;
-                let in_tree = |id: i32| ids.contains(&id);
-                let intent = self.effects.begin(tid, pid, kind, &args, number, &in_tree);
-                intent.map(|intent| Pending::Effect(Box::new(intent)))
-            }
-        }
-    }
-
-    fn leave(&mut self, tid: i32) {
-        if let Some(thread) = self.threads.get_mut(&tid)
-            && let Some(pending) = thread.pending.take()
-            && let Ok(regs) = request::get_regs(tid)
-        {
-            let (pid, result) = (thread.pid, regs.rax as i64);
-            match pending {
-                Pending::Effect(intent) => self.effects.end(tid, pid, *intent, result),
-                Pending::Break => self.count_break(pid, regs.rax),
-            }
-        }
-        self.resume(tid, 0);
-    }
-
-    fn count_break(&mut self, pid: i32, now: u64) {
-        if let Some(image) = self.images.get_mut(&pid)
-            && let Some(before) = image.program_break.replace(now)
-        {
-            churn::count_brk(&mut image.churn, before, now);
-        }
-    }
 }
 
 /// A call that came back with EINTR only because we interrupted it is issued again, if it is one
@@ -438,7 +359,7 @@ mod tests {
 
     fn engine() -> (i32, Engine) {
         let pid = std::process::id() as i32;
-        (pid, Engine::new(pid, Mode::Filter, &TraceOptions::default()))
+        (pid, Engine::new(pid, Mode::Filter, &TraceOptions::default(), false))
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Objects of System V interprocess communication, and the modes of the clock: what a control call
-//! does to the system.
+//! Objects of System V interprocess communication, rings of keys, quotas and the modes of the clock: what a
+//! control call does to the system.
 //!
 //! The kernel does not tell whether a `*get` call made the object or found it, so the ids that are
 //! there before it are read from `/proc/sysvipc`. That shows our own namespace: objects of another
@@ -22,18 +22,44 @@ fn parse(text: &str) -> Vec<i64> {
     text.lines().filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect()
 }
 
-/// True for the command that removes an object, in either of its forms (`IPC_64`).
-pub(super) const fn removes(command: u64) -> bool {
-    command as i32 & !0x100 == libc::IPC_RMID
+/// What a control command changes, said as a phrase, if it changes anything.
+pub(super) const fn changed(ipc: Ipc, command: u64) -> Option<&'static str> {
+    // A command has two forms (`IPC_64`).
+    match (ipc, command as i32 & !0x100) {
+        (Ipc::Memory, libc::IPC_RMID) => Some("removed shared memory"),
+        (Ipc::Messages, libc::IPC_RMID) => Some("removed message queue"),
+        (Ipc::Semaphores, libc::IPC_RMID) => Some("removed semaphores"),
+        (Ipc::Memory, libc::IPC_SET | libc::SHM_LOCK | libc::SHM_UNLOCK) => {
+            Some("changed shared memory")
+        }
+        (Ipc::Messages, libc::IPC_SET) => Some("changed message queue"),
+        (Ipc::Semaphores, libc::IPC_SET | libc::SETVAL | libc::SETALL) => {
+            Some("changed semaphores")
+        }
+        _ => None,
+    }
 }
 
-/// What is said when it succeeds.
-pub(super) const fn removed(ipc: Ipc) -> &'static str {
-    match ipc {
-        Ipc::Memory => "removed shared memory",
-        Ipc::Messages => "removed message queue",
-        Ipc::Semaphores => "removed semaphores",
+/// True for a ring of keys that only the caller's thread or process has.
+pub(super) const fn is_own_ring(ring: u64) -> bool {
+    matches!(ring as i32, libc::KEY_SPEC_THREAD_KEYRING | libc::KEY_SPEC_PROCESS_KEYRING)
+}
+
+/// True for commands of quotactl(2) that only ask, or write what is in memory to disk.
+pub(super) const fn asks_for_quota(command: u64) -> bool {
+    const ASK: [u32; 9] = [
+        0x80_0001, 0x80_0004, 0x80_0005, 0x80_0007, 0x80_0009, // Q_SYNC and Q_GET*
+        0x5803, 0x5805, 0x5808, 0x5809, // Q_XGET*
+    ];
+    let command = command as u32 >> 8;
+    let mut at = 0;
+    while at < ASK.len() {
+        if ASK[at] == command {
+            return true;
+        }
+        at += 1;
     }
+    false
 }
 
 /// Asks for the offset only: `ADJ_OFFSET_SS_READ`.
@@ -56,7 +82,17 @@ mod tests {
 
     #[test]
     fn questions_change_nothing() {
-        assert!(removes(0) && removes(0x100) && !removes(libc::IPC_STAT as u64));
+        for ipc in [Ipc::Memory, Ipc::Messages, Ipc::Semaphores] {
+            assert!(changed(ipc, 0).is_some() && changed(ipc, 0x100).is_some());
+            assert!(changed(ipc, libc::IPC_SET as u64).is_some());
+            assert!(changed(ipc, libc::IPC_STAT as u64).is_none());
+        }
+        assert!(changed(Ipc::Semaphores, libc::SETVAL as u64).is_some());
+        assert!(changed(Ipc::Semaphores, libc::GETVAL as u64).is_none());
+        assert!(is_own_ring(-2_i64 as u64) && !is_own_ring(-3_i64 as u64) && !is_own_ring(77));
+        let command = |name: u64| name << 8 | 1;
+        assert!(asks_for_quota(command(0x80_0007)) && asks_for_quota(command(0x5803)));
+        assert!(!asks_for_quota(command(0x80_0008)) && !asks_for_quota(command(0x80_0002)));
         assert!(!sets_clock(0) && !sets_clock(OFFSET_READ) && sets_clock(2));
     }
 }

@@ -12,14 +12,18 @@
 
 mod calls;
 mod churn;
+mod descriptors;
 mod effects;
 mod engine;
 mod files;
 mod footprint;
 mod image;
+mod input;
 mod interrupt;
 mod ipc;
 mod marking;
+mod netlink;
+mod network;
 #[cfg(target_arch = "x86_64")]
 mod operands_x86_64;
 mod pattern;
@@ -30,8 +34,8 @@ mod thread;
 
 use engine::{Engine, Mode};
 use pagewise_kernel::error::SysError;
-use pagewise_model::look::Traced;
-use pagewise_tracee::launch::{self, Launch, LaunchError, PreExec};
+use pagewise_model::look::{SideEffect, Traced};
+use pagewise_tracee::launch::{self, Input, Launch, LaunchError, PreExec};
 use pagewise_tracee::ptrace::request;
 use pagewise_tracee::supervise::SuperviseError;
 use std::path::PathBuf;
@@ -59,6 +63,14 @@ pub enum TraceError {
         /// The executable.
         path: String,
     },
+    /// It was about to use a standard input that can be read only once, and was ended before.
+    #[error("it uses its standard input ({call})")]
+    UsesInput {
+        /// The call by which it would have.
+        call: String,
+        /// What it had done by then.
+        effects: Vec<SideEffect>,
+    },
     /// A call of ours failed.
     #[error(transparent)]
     Sys(#[from] SysError),
@@ -71,6 +83,7 @@ impl From<TraceError> for SuperviseError {
     fn from(error: TraceError) -> Self {
         match error {
             TraceError::Launch(error) => Self::Launch(error),
+            TraceError::UsesInput { call, effects } => Self::UsesInput { call, effects },
             other => Self::Trace(other.to_string()),
         }
     }
@@ -101,13 +114,17 @@ pub fn traced_run(launch: &Launch, options: &TraceOptions) -> Result<Traced, Tra
 /// The child and its helpers are children of the calling thread, which lives on; the tracing
 /// thread waits for its tracees alone and can take no other child's end.
 fn run_in(launch: &Launch, options: &TraceOptions, mode: Mode) -> Result<Traced, TraceError> {
+    let input_has_ended = matches!(launch.stdin, Input::Ended(_));
     let pre_exec = match mode {
-        Mode::Filter => vec![PreExec::SeccompFilter(calls::filter())],
+        Mode::Filter => vec![PreExec::SeccompFilter(calls::filter(input_has_ended))],
         Mode::EveryCall => Vec::new(),
     };
     let child = launch::spawn(launch, &pre_exec)?;
     std::thread::scope(|scope| {
-        scope.spawn(move || trace(child, options, mode)).join().unwrap_or(Err(TraceError::Lost))
+        scope
+            .spawn(move || trace(child, options, mode, input_has_ended))
+            .join()
+            .unwrap_or(Err(TraceError::Lost))
     })
 }
 
@@ -125,10 +142,11 @@ fn trace(
     child: launch::Suspended,
     options: &TraceOptions,
     mode: Mode,
+    input_has_ended: bool,
 ) -> Result<Traced, TraceError> {
     let pid = child.pid();
     request::seize(pid, EVENTS)?;
-    let mut engine = Engine::new(pid, mode, options);
+    let mut engine = Engine::new(pid, mode, options, input_has_ended);
     let running = child.release_unconfirmed()?;
     let served = engine.serve();
     if served.is_err() {
@@ -147,6 +165,24 @@ fn trace(
 mod tests {
     use super::*;
     use pagewise_model::usage::Ended;
+
+    #[test]
+    fn both_modes_end_a_program_that_uses_an_ended_input() {
+        use pagewise_tracee::launch::Once;
+        for mode in [Mode::Filter, Mode::EveryCall] {
+            let launch = |command: &str| Launch {
+                stdin: Input::Ended(Once::Pipe),
+                ..Launch::experiment(["sh", "-c", command].map(Into::into).to_vec())
+            };
+            let run = |command| run_in(&launch(command), &TraceOptions::default(), mode);
+            for command in ["cat", "exec 5<&0; cat <&5", ": < /dev/stdin"] {
+                let error = run(command).unwrap_err();
+                assert!(matches!(error, TraceError::UsesInput { .. }), "{command}: {error}");
+            }
+            let seen = run("cat < /dev/null; echo x | cat").unwrap();
+            assert_eq!(seen.ended, Ended::Exited(0));
+        }
+    }
 
     #[test]
     fn both_modes_see_the_same() {

@@ -40,6 +40,11 @@ impl Place {
     pub(super) fn led(&self) -> PathBuf {
         kernel_path(&self.path).unwrap_or_else(|| self.shown.clone())
     }
+
+    /// True for a device, when links are followed.
+    pub(super) fn is_device(&self) -> bool {
+        self.target.as_ref().is_some_and(is_device)
+    }
 }
 
 /// The file that call arguments `args` of thread `tid` name.
@@ -143,7 +148,7 @@ fn own_view(tid: i32, path: &Path) -> Option<PathBuf> {
 }
 
 /// The path at `pointer` in the memory of `tid`.
-fn read_path(tid: i32, pointer: u64) -> Option<PathBuf> {
+pub(super) fn read_path(tid: i32, pointer: u64) -> Option<PathBuf> {
     let mut bytes = [0; libc::PATH_MAX as usize];
     let read = read_memory(tid, pointer, &mut bytes).ok()?;
     let length = bytes[..read].iter().position(|&b| b == 0)?;
@@ -167,11 +172,15 @@ pub(super) fn is_memory(path: &Path, meta: &Metadata) -> bool {
     meta.nlink() == 0 && path.as_os_str().as_bytes().starts_with(b"/memfd:")
 }
 
-/// True for names that are views of processes and not files.
-pub(super) fn is_process_view(path: &Path) -> bool {
-    let mut parts = path.components().skip(1).map(|c| c.as_os_str().as_bytes());
-    parts.next() == Some(b"proc")
-        && parts.next().is_some_and(|p| p.iter().all(u8::is_ascii_digit) || p == b"self")
+/// True for a node of a device, which others reach through it.
+pub(super) fn is_device(meta: &Metadata) -> bool {
+    let kind = meta.file_type();
+    kind.is_char_device() || kind.is_block_device()
+}
+
+/// The process of which a name is a view and no file.
+pub(super) fn viewed_process(path: &Path) -> Option<i32> {
+    path.strip_prefix("/proc").ok()?.components().next()?.as_os_str().to_str()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -186,8 +195,8 @@ mod tests {
         assert_eq!(view("/dev/stderr"), Some("/proc/7/fd/2".into()));
         assert_eq!(view("/proc/selfish"), None);
         assert_eq!(view("/dev/null"), None);
-        assert!(is_process_view(Path::new("/proc/12/oom_score_adj")));
-        assert!(!is_process_view(Path::new("/proc/sys/vm/drop_caches")));
+        assert_eq!(viewed_process(Path::new("/proc/12/oom_score_adj")), Some(12));
+        assert_eq!(viewed_process(Path::new("/proc/sys/vm/drop_caches")), None);
     }
 
     #[test]

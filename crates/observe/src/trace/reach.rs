@@ -3,7 +3,7 @@
 //!
 //! Process ids are taken as ours: in a process namespace of its own a program signals others.
 
-use super::calls::{Address, Target};
+use super::calls::{Address, Target, Whom};
 use pagewise_kernel::proc::stat;
 use pagewise_tracee::ptrace::{read_memory, read_u64};
 use std::ffi::OsStr;
@@ -39,6 +39,27 @@ pub(super) fn signalled(
         _ if whom <= 0 => format!("process group {}", whom.unsigned_abs()),
         _ => format!("process {whom}"),
     })
+}
+
+/// Whom outside the tree a call of process `pid` acts on.
+pub(super) fn acted_on(
+    pid: i32,
+    whom: Whom,
+    args: &[u64; 6],
+    in_tree: InTree<'_>,
+) -> Option<String> {
+    let (kind, who) = match whom {
+        Whom::Process(index) => (0, args[index] as i32),
+        Whom::Kind(first) => (args[0].checked_sub(first)?, args[1] as i32),
+    };
+    match kind {
+        0 => (who != 0 && !in_tree(who)).then(|| format!("process {who}")),
+        1 => {
+            let group = if who == 0 { stat::read(pid).ok()?.group } else { who };
+            (!in_tree(group)).then(|| format!("process group {group}"))
+        }
+        _ => Some("all processes of a user".to_owned()),
+    }
 }
 
 fn pid_of_descriptor(pid: i32, fd: i32) -> Option<i32> {
@@ -163,6 +184,21 @@ mod tests {
         assert_eq!(bound(b"\x01\0\0abstract"), None);
         assert_eq!(bound(&inet([127, 0, 0, 1])), None);
         assert_eq!(bound(b"\x01\0"), None);
+    }
+
+    #[test]
+    fn acts_on_others_count() {
+        let on = |whom, first: u64, second: u64| {
+            acted_on(7, whom, &[first, second, 0, 0, 0, 0], &|pid| pid == 7)
+        };
+        assert_eq!(on(Whom::Process(0), 7, 0), None);
+        assert_eq!(on(Whom::Process(0), 0, 0), None);
+        assert_eq!(on(Whom::Process(1), 7, 8), Some("process 8".to_owned()));
+        assert_eq!((on(Whom::Kind(0), 0, 7), on(Whom::Kind(1), 2, 7)), (None, None));
+        assert_eq!(on(Whom::Kind(0), 1, 8), Some("process group 8".to_owned()));
+        assert!(on(Whom::Kind(0), 2, 0).is_some() && on(Whom::Kind(1), 3, 0).is_some());
+        // No such kind: the call fails.
+        assert_eq!(on(Whom::Kind(1), 0, 8), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::effects::Intent;
 pub(super) enum Pending {
     Effect(Box<Intent>),
     Break,
+    Close,
 }
 
 #[derive(Debug)]

@@ -83,7 +83,8 @@ impl Supervisor {
     /// Runs `launch` to its end under tracing; what it does inside `scratch` is no effect.
     ///
     /// # Errors
-    /// [`SuperviseError::Trace`] when it cannot be traced; nothing of it is left alive then.
+    /// [`SuperviseError::Trace`] when it cannot be traced, [`SuperviseError::UsesInput`] when it may not be
+    /// run; nothing of it is left alive then.
     pub fn traced(
         &mut self,
         launch: &Launch,
@@ -95,6 +96,9 @@ impl Supervisor {
         match self.ask(&request, interrupted)? {
             Response::Traced(traced) => Ok(*traced),
             Response::NotTraced(why) => Err(SuperviseError::Trace(why)),
+            Response::UsesInput { call, effects } => {
+                Err(SuperviseError::UsesInput { call, effects })
+            }
             other => Err(refusal(other)),
         }
     }

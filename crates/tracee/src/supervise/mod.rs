@@ -28,7 +28,7 @@ pub use traced::TakeLook;
 
 use crate::launch::{Launch, LaunchError};
 use crate::run::Finished;
-use pagewise_model::look::Traced;
+use pagewise_model::look::{SideEffect, Traced};
 use pagewise_model::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -67,6 +67,13 @@ pub enum Response {
     Traced(Box<Traced>),
     /// It could not be traced, and why.
     NotTraced(String),
+    /// It was about to use a standard input that can be read only once.
+    UsesInput {
+        /// The call by which it would have.
+        call: String,
+        /// What it had done by then.
+        effects: Vec<SideEffect>,
+    },
     /// Memory was touched and freed.
     Conditioned(Conditioned),
     /// It could not be done.
@@ -99,6 +106,14 @@ pub enum SuperviseError {
     /// The program could not be traced.
     #[error("{0}")]
     Trace(String),
+    /// The program was about to use a standard input that can be read only once, and was ended before.
+    #[error("it uses its standard input ({call})")]
+    UsesInput {
+        /// The call by which it would have.
+        call: String,
+        /// What it had done by then.
+        effects: Vec<SideEffect>,
+    },
     /// The caller's interrupt check said so.
     #[error("interrupted")]
     Interrupted,

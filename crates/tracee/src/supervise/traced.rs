@@ -11,7 +11,7 @@ use crate::limits::{Limit, Limits};
 use crate::run;
 use crate::tree::{self, Tree};
 use crate::wait;
-use pagewise_model::look::{SideEffect, Traced};
+use pagewise_model::look::{SideEffect, Traced, told};
 use pagewise_model::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsString;
@@ -58,25 +58,16 @@ pub(super) fn run(
         }
         (None, Ok(traced)) => Response::Traced(Box::new(traced)),
         (None, Err(SuperviseError::Launch(error))) => Response::Failed(error),
+        (None, Err(SuperviseError::UsesInput { call, effects })) => {
+            Response::UsesInput { call, effects }
+        }
         (None, Err(other)) => Response::NotTraced(other.to_string()),
     }
 }
 
 /// The first effects, as the end of a sentence.
 fn had_done(effects: &[SideEffect]) -> String {
-    const SHOWN: usize = 3;
-    if effects.is_empty() {
-        return String::new();
-    }
-    let shown = effects.iter().take(SHOWN).map(|effect| match effect.subject.as_str() {
-        "" => effect.action.clone(),
-        subject => format!("{} `{subject}`", effect.action),
-    });
-    let rest = match effects.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("; it had {}{rest}", shown.collect::<Vec<_>>().join(", "))
+    if effects.is_empty() { String::new() } else { format!("; it had {}", told(effects)) }
 }
 
 /// Why the tree was killed.
@@ -118,28 +109,5 @@ fn listen(socket: &UnixStream, done: &OwnedFd, mut limits: Limits) -> Option<Why
         if fds.iter().any(|fd| !fd.revents().is_empty()) {
             return Some(why);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_effects_are_named_and_the_others_counted() {
-        let effect = |(action, subject): (&str, &str)| SideEffect {
-            action: action.into(),
-            subject: subject.into(),
-            pid: 1,
-        };
-        let of = |effects: &[(&str, &str)]| {
-            had_done(&effects.iter().copied().map(effect).collect::<Vec<_>>())
-        };
-        assert_eq!(of(&[]), "");
-        assert_eq!(of(&[("set the clock", "")]), "; it had set the clock");
-        let [a, b, c] = [("removed", "a"), ("removed", "b"), ("truncated", "c")];
-        assert_eq!(of(&[a, b]), "; it had removed `a`, removed `b`");
-        let more = of(&[a, b, c, a, b]);
-        assert_eq!(more, "; it had removed `a`, removed `b`, truncated `c` and 2 more");
     }
 }

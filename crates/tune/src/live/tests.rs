@@ -5,6 +5,7 @@ use pagewise_model::plan::{PoolNeed, Settings};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{PageSize, constructed};
 use pagewise_remedy::receipt::Here;
+use pagewise_tracee::launch::Input;
 use pagewise_tracee::watcher::WatchReport;
 use std::cell::RefCell;
 use std::process::Command;
@@ -108,7 +109,7 @@ fn with<T>(
 fn request(prepare: &str, program: &str, cleanup: &str) -> Request {
     Request {
         command: ["sh", "-c", program].map(OsString::from).to_vec(),
-        input: None,
+        input: Input::Null,
         stdout: StdoutTo::Null,
         outputs: Vec::new(),
         rerun_safe: true,

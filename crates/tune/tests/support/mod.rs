@@ -10,7 +10,7 @@ use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use pagewise_remedy::receipt::Here;
 use pagewise_remedy::warmth::TextNow;
-use pagewise_tracee::launch::LaunchError;
+use pagewise_tracee::launch::{Input, LaunchError};
 use pagewise_trial::{Canary, WeatherMark};
 use pagewise_tune::output::{Captured, Stream};
 use pagewise_tune::world::{Arm, Event, Limits, Timed, Timing, World};
@@ -21,7 +21,7 @@ use std::cell::Cell;
 pub(crate) fn request() -> Request {
     Request {
         command: vec!["prog".into(), "an arg".into()],
-        input: None,
+        input: Input::Null,
         stdout: StdoutTo::Null,
         outputs: Vec::new(),
         rerun_safe: false,

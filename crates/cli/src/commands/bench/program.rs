@@ -20,7 +20,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
             .with_help("leave it out, or take --csv, --save or --json"));
     }
     let conditions = args.experiment();
-    let request = experiment::request(&conditions, args.command.clone())?;
+    let request = experiment::request(&conditions, args.command.clone(), true)?;
     let files = files(args)?;
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;

@@ -1,0 +1,160 @@
+//! What is done when a thread stops at a call: it is judged as it begins, and what follows is noted when it
+//! comes back.
+
+use super::{Engine, Mode, TraceError};
+use crate::trace::calls::{self, Kind};
+use crate::trace::churn;
+use crate::trace::thread::Pending;
+use pagewise_tracee::ptrace::{Regs, request};
+
+impl Engine {
+    /// An entry or an exit of a call of a process that stops at each; an exit for the others.
+    pub(super) fn at_call(&mut self, tid: i32) -> Result<(), TraceError> {
+        let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
+        let closely = self.descriptors.closely(pid);
+        let at_each = closely || self.mode == Mode::EveryCall;
+        if !at_each || !request::is_call_entry(tid).unwrap_or(false) {
+            self.leave(tid);
+            return Ok(());
+        }
+        match self.mode {
+            Mode::EveryCall => self.enter(tid),
+            // If the filter knows the call as well, its stop comes next.
+            Mode::Filter => self.enter_by(tid, Self::begin_closely),
+        }
+    }
+
+    pub(super) fn enter(&mut self, tid: i32) -> Result<(), TraceError> {
+        self.enter_by(tid, |engine, tid, regs| {
+            engine.begin_closely(tid, regs).or_else(|| engine.begin(tid, regs))
+        })
+    }
+
+    fn enter_by(
+        &mut self,
+        tid: i32,
+        begin: impl Fn(&mut Self, i32, &Regs) -> Option<Pending>,
+    ) -> Result<(), TraceError> {
+        let regs = request::get_regs(tid);
+        if regs.as_ref().is_ok_and(|r| r.cs & 0xffff != 0x33 || calls::is_x32(r.orig_rax)) {
+            self.enter_foreign(tid);
+            return Ok(());
+        }
+        if let Ok(regs) = regs {
+            self.refuse_use_of_input(tid, &regs)?;
+            let pending = begin(self, tid, &regs);
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.pending = pending;
+            }
+        }
+        self.resume(tid, 0);
+        Ok(())
+    }
+
+    /// Fails where a call that begins would use a standard input that can be read only once: the tree is to
+    /// end before the call does anything.
+    fn refuse_use_of_input(&mut self, tid: i32, regs: &Regs) -> Result<(), TraceError> {
+        let Some(thread) = self.threads.get(&tid) else { return Ok(()) };
+        let (number, args) = (regs.orig_rax as i64, arguments(regs));
+        match self.descriptors.uses_input(tid, thread.pid, number, &args) {
+            None => Ok(()),
+            Some(call) => {
+                let effects = std::mem::take(&mut self.effects).into_found();
+                Err(TraceError::UsesInput { call: call.to_owned(), effects })
+            }
+        }
+    }
+
+    /// A call by the table of another architecture: only that there was one is known.
+    pub(super) fn enter_foreign(&mut self, tid: i32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let intent = self.effects.begin_foreign(thread.pid);
+            thread.pending = intent.map(|intent| Pending::Effect(Box::new(intent)));
+        }
+        self.resume(tid, 0);
+    }
+
+    /// What is seen only of processes that stop at every call, and of messages in any.
+    fn begin_closely(&mut self, tid: i32, regs: &Regs) -> Option<Pending> {
+        let (number, args) = (regs.orig_rax as i64, arguments(regs));
+        if number == libc::SYS_close {
+            return Some(Pending::Close);
+        }
+        let intent = self.descriptors.sends(tid, number, &args);
+        intent.map(|intent| Pending::Effect(Box::new(intent)))
+    }
+
+    fn begin(&mut self, tid: i32, regs: &Regs) -> Option<Pending> {
+        let (number, args) = (regs.orig_rax as i64, arguments(regs));
+        let pid = self.threads.get(&tid)?.pid;
+        match calls::kind(number)? {
+            Kind::Memory if number == libc::SYS_brk => Some(Pending::Break),
+            Kind::Memory => {
+                churn::count(&mut self.images.get_mut(&pid)?.churn, number, &args);
+                let writes = calls::maps_to_write(number, &args);
+                writes.then(|| self.judge(tid, pid, Kind::Memory, &args, number))?
+            }
+            Kind::ExitGroup => {
+                self.read_image(pid);
+                None
+            }
+            Kind::Pipe => {
+                self.pipes.note_call(number, args[1]);
+                None
+            }
+            Kind::Exec => {
+                let image = self.images.get_mut(&pid)?;
+                if !image.is_forked {
+                    image.read_before_exec();
+                    self.files.note_code(image.code());
+                }
+                None
+            }
+            kind => self.judge(tid, pid, kind, &args, number),
+        }
+    }
+
+    fn judge(
+        &self,
+        tid: i32,
+        pid: i32,
+        kind: Kind,
+        args: &[u64; 6],
+        number: i64,
+    ) -> Option<Pending> {
+        let intent = self.effects.begin(tid, pid, kind, args, number);
+        intent.map(|intent| Pending::Effect(Box::new(intent)))
+    }
+
+    fn leave(&mut self, tid: i32) {
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && let Some(pending) = thread.pending.take()
+            && let Ok(regs) = request::get_regs(tid)
+        {
+            let (pid, result) = (thread.pid, regs.rax as i64);
+            match pending {
+                Pending::Effect(intent) => {
+                    if let Some(protocol) = intent.netlink.filter(|_| result >= 0) {
+                        self.descriptors.add_netlink(pid, result as i32, protocol);
+                    }
+                    self.effects.end(tid, pid, *intent, result);
+                }
+                Pending::Close => self.descriptors.look(pid),
+                Pending::Break => self.count_break(pid, regs.rax),
+            }
+        }
+        self.resume(tid, 0);
+    }
+
+    fn count_break(&mut self, pid: i32, now: u64) {
+        if let Some(image) = self.images.get_mut(&pid)
+            && let Some(before) = image.program_break.replace(now)
+        {
+            churn::count_brk(&mut image.churn, before, now);
+        }
+    }
+}
+
+fn arguments(regs: &Regs) -> [u64; 6] {
+    [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9]
+}

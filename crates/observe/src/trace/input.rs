@@ -1,0 +1,187 @@
+//! Uses of standard input that is a stand-in for what can be read only once (`launch::Input::Ended`): which
+//! calls read it or ask whether there is something to read.
+//!
+//! `fstat`, `isatty`, `lseek`, `fcntl` and the names of a socket tell the same of the stand-in as of the real
+//! thing and are no uses: most interpreters ask so at their start. Nor is a poll that asks for no event, by
+//! which the Rust runtime learns whether the descriptor is open. A copy of the descriptor is none either, but
+//! its process is looked at closely from then on (`descriptors`), because the filter knows numbers alone.
+//!
+//! The filter stops at these calls only where the descriptor is 0, and at each `poll` and `select`, and that
+//! only where standard input is such a stand-in.
+
+use super::calls::{self, Kind};
+use super::place::{self, Identity, identity};
+use libc::{BPF_JEQ, c_long};
+use pagewise_tracee::ptrace::read_memory;
+use pagewise_tracee::seccomp::{NUMBER_AT, argument, give, jump, load};
+
+/// Where a call says which descriptors it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// In this argument.
+    Argument(usize),
+    /// In the third argument of epoll_ctl(2), where it is not taken out.
+    Interest,
+    /// In an array of `struct pollfd`.
+    Poll,
+    /// In sets of bits.
+    Select,
+    /// In the first argument of ioctl(2), for requests that ask what there is to read.
+    Request,
+    /// In the first argument of a call that copies it.
+    Copy,
+}
+
+/// What a call does with descriptors.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Reads them or asks whether they can be read: its name.
+    Reads(&'static str, Vec<i32>),
+    /// Opens a file by its name.
+    Opens(Identity),
+    /// Copies one.
+    Copies(i32),
+}
+
+#[rustfmt::skip]
+const CALLS: &[(c_long, &str, Where)] = &[
+    (libc::SYS_read, "read", Where::Argument(0)), (libc::SYS_readv, "readv", Where::Argument(0)),
+    (libc::SYS_preadv2, "preadv2", Where::Argument(0)),
+    (libc::SYS_write, "write", Where::Argument(0)), (libc::SYS_writev, "writev", Where::Argument(0)),
+    (libc::SYS_recvfrom, "recvfrom", Where::Argument(0)), (libc::SYS_recvmsg, "recvmsg", Where::Argument(0)),
+    (libc::SYS_recvmmsg, "recvmmsg", Where::Argument(0)),
+    (libc::SYS_sendto, "sendto", Where::Argument(0)), (libc::SYS_sendmsg, "sendmsg", Where::Argument(0)),
+    (libc::SYS_sendmmsg, "sendmmsg", Where::Argument(0)),
+    (libc::SYS_shutdown, "shutdown", Where::Argument(0)), (libc::SYS_accept, "accept", Where::Argument(0)),
+    (libc::SYS_accept4, "accept4", Where::Argument(0)),
+    (libc::SYS_splice, "splice", Where::Argument(0)), (libc::SYS_tee, "tee", Where::Argument(0)),
+    (libc::SYS_vmsplice, "vmsplice", Where::Argument(0)),
+    (libc::SYS_sendfile, "sendfile", Where::Argument(1)),
+    (libc::SYS_copy_file_range, "copy_file_range", Where::Argument(0)),
+    (libc::SYS_ioctl, "ioctl", Where::Request), (libc::SYS_epoll_ctl, "epoll_ctl", Where::Interest),
+    (libc::SYS_ppoll, "poll", Where::Poll), (libc::SYS_pselect6, "select", Where::Select),
+    (libc::SYS_dup, "dup", Where::Copy), (libc::SYS_dup3, "dup3", Where::Copy),
+    (libc::SYS_fcntl, "fcntl", Where::Copy),
+];
+
+/// Calls that x86-64 has beside those that every architecture has.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: &[(c_long, &str, Where)] = &[
+    (libc::SYS_poll, "poll", Where::Poll),
+    (libc::SYS_select, "select", Where::Select),
+    (libc::SYS_dup2, "dup2", Where::Copy),
+];
+
+/// Requests that ask what there is to read: `FIONREAD` and `SIOCATMARK`.
+const ASKING: [u64; 2] = [0x541b, 0x8905];
+/// Most entries of an array that is looked at.
+const MOST: usize = 1024;
+
+fn all() -> impl Iterator<Item = &'static (c_long, &'static str, Where)> {
+    CALLS.iter().chain(OLD_CALLS)
+}
+
+/// The first part of a filter: a stop for uses of descriptor 0; the rest goes on with the number loaded.
+pub(super) fn filter() -> Vec<libc::sock_filter> {
+    let stop = give(libc::SECCOMP_RET_TRACE);
+    let mut code = Vec::new();
+    for &(number, _, at) in all() {
+        let index = match at {
+            Where::Argument(index) => Some(index as u32),
+            Where::Interest => Some(2),
+            Where::Request | Where::Copy => Some(0),
+            Where::Poll | Where::Select => None,
+        };
+        let body = match index {
+            Some(index) => {
+                vec![argument(index), jump(BPF_JEQ, 0, 0, 1), stop, load(NUMBER_AT)]
+            }
+            None => vec![stop],
+        };
+        code.push(jump(BPF_JEQ, number as u32, 0, body.len() as u8));
+        code.extend(body);
+    }
+    code
+}
+
+/// What a call that begins does, as far as its arguments tell.
+pub(super) fn used(tid: i32, number: i64, args: &[u64; 6]) -> Option<Use> {
+    if let Some(Kind::Open(named, _)) = calls::kind(number) {
+        // Such as /dev/stdin.
+        return Some(Use::Opens(identity(&place::named(tid, named, args)?.target?)));
+    }
+    let &(_, name, at) = all().find(|(n, _, _)| *n == number)?;
+    let fds = match at {
+        Where::Argument(index) => vec![args[index] as i32],
+        Where::Interest if args[1] as i32 == libc::EPOLL_CTL_DEL => return None,
+        Where::Interest => vec![args[2] as i32],
+        Where::Request if ASKING.contains(&(args[1] & 0xffff_ffff)) => vec![args[0] as i32],
+        Where::Request => return None,
+        Where::Poll => polled(tid, args[0], args[1])?,
+        Where::Select => selected(tid, args[0], &args[1..4]),
+        Where::Copy if number == libc::SYS_fcntl && !copies(args[1]) => return None,
+        Where::Copy => return Some(Use::Copies(args[0] as i32)),
+    };
+    Some(Use::Reads(name, fds))
+}
+
+fn copies(command: u64) -> bool {
+    [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&(command as i32))
+}
+
+/// Descriptors of an array of `struct pollfd` of which an event is asked for.
+fn polled(tid: i32, pointer: u64, count: u64) -> Option<Vec<i32>> {
+    const ENTRY: usize = 8;
+    let mut bytes = vec![0; ENTRY * usize::try_from(count).ok()?.min(MOST)];
+    let read = read_memory(tid, pointer, &mut bytes).ok()?;
+    let entries = bytes[..read].chunks_exact(ENTRY);
+    let asked = entries.filter(|entry| entry[4..6] != [0, 0]);
+    Some(asked.filter_map(|entry| Some(i32::from_ne_bytes(*entry.first_chunk()?))).collect())
+}
+
+/// Descriptors that are in one of the sets at `pointers`.
+fn selected(tid: i32, count: u64, pointers: &[u64]) -> Vec<i32> {
+    let count = usize::try_from(count & 0xffff_ffff).unwrap_or(0).min(MOST);
+    let mut fds = Vec::new();
+    for &pointer in pointers.iter().filter(|pointer| **pointer != 0) {
+        let mut bytes = vec![0; count.div_ceil(8)];
+        let read = read_memory(tid, pointer, &mut bytes).unwrap_or(0);
+        let is_in = |fd: &usize| bytes[..read].get(fd / 8).is_some_and(|b| b >> (fd % 8) & 1 != 0);
+        fds.extend((0..count).filter(is_in).filter_map(|fd| i32::try_from(fd).ok()));
+    }
+    fds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used_here(number: i64, args: [u64; 6]) -> Option<Use> {
+        used(std::process::id() as i32, number, &args)
+    }
+
+    #[test]
+    fn polls_that_ask_for_nothing_are_no_uses() {
+        // Descriptors 0 and 3, of which nothing and reading is asked for.
+        let entries: [u64; 2] = [0, 3 | 1 << 32];
+        let asked = used_here(libc::SYS_poll, [entries.as_ptr() as u64, 2, 0, 0, 0, 0]);
+        assert_eq!(asked, Some(Use::Reads("poll", vec![3])));
+        let set = [0b1001_u64];
+        let asked = used_here(libc::SYS_pselect6, [4, set.as_ptr() as u64, 0, 0, 0, 0]);
+        assert_eq!(asked, Some(Use::Reads("select", vec![0, 3])));
+        let asked = used_here(libc::SYS_pselect6, [3, set.as_ptr() as u64, 0, 0, 0, 0]);
+        assert_eq!(asked, Some(Use::Reads("select", vec![0])));
+    }
+
+    #[test]
+    fn questions_about_the_kind_are_no_uses() {
+        assert_eq!(used_here(libc::SYS_ioctl, [0, 0x5401, 0, 0, 0, 0]), None);
+        assert!(used_here(libc::SYS_ioctl, [0, 0x541b, 0, 0, 0, 0]).is_some());
+        assert_eq!(used_here(libc::SYS_fcntl, [0, libc::F_GETFL as u64, 0, 0, 0, 0]), None);
+        let copied = used_here(libc::SYS_fcntl, [5, libc::F_DUPFD as u64, 10, 0, 0, 0]);
+        assert_eq!(copied, Some(Use::Copies(5)));
+        assert_eq!(used_here(libc::SYS_fstat, [0; 6]), None);
+        let taken_out = [9, libc::EPOLL_CTL_DEL as u64, 0, 0, 0, 0];
+        assert_eq!(used_here(libc::SYS_epoll_ctl, taken_out), None);
+    }
+}

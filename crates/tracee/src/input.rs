@@ -1,0 +1,250 @@
+//! Standard input of a program that is run many times.
+//!
+//! What can be opened again is opened again for each run, at the place where the caller's descriptor stands:
+//! regular files (deleted ones too, through `/proc/self/fd/0`), block devices, and the devices of memory, such
+//! as /dev/zero. Each run has an open file description of its own; the caller's never moves.
+//!
+//! What can be read only once (a pipe, a socket) no run ever gets, so that none can take a byte of it. Its
+//! stand-in is an object of the same kind that has ended: `fstat`, `isatty` and `lseek` answer as they would for
+//! the real one, a read finds the end. The traced look ends a program that touches the stand-in
+//! (docs/decisions/033).
+//!
+//! Not the same as in the stand-in's original: its inode, owner and mode, the size of a pipe that was changed,
+//! the addresses of a socket, and flags (`O_APPEND`, `O_NONBLOCK`) of what is opened again: it is read-only.
+
+use crate::launch_error::LaunchError;
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where standard input comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// /dev/null.
+    Null,
+    /// A file, opened for each start.
+    File(#[serde(with = "crate::os_path")] PathBuf),
+    /// What this process has as standard input, opened again for each start.
+    Again {
+        /// The place in it.
+        at: u64,
+        /// A path to all of it, where there is one.
+        #[serde(with = "crate::os_path::optional")]
+        path: Option<PathBuf>,
+    },
+    /// The stand-in for what this process has, which can be read only once.
+    Ended(Once),
+    /// Whatever this process has.
+    Inherit,
+}
+
+/// What can be read only once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Once {
+    /// A pipe.
+    Pipe,
+    /// A socket that carries a stream.
+    Stream,
+    /// A socket that carries datagrams.
+    Datagrams,
+    /// A socket that carries packets in order.
+    Packets,
+}
+
+/// What this process has as standard input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standard {
+    /// Nothing that a program in an experiment reads: /dev/null, a terminal, or no descriptor.
+    Nothing,
+    /// Something that can be opened again.
+    Repeatable(Input),
+    /// Something that can be read only once.
+    Once(Once),
+    /// None of these: what it is.
+    Other(&'static str),
+}
+
+/// Standard input as a path that can be opened.
+const OWN: &str = "/proc/self/fd/0";
+
+/// Major number of the devices of memory, and the minor numbers of those that give the same at each open.
+const MEMORY: u32 = 1;
+const NULL: u32 = 3;
+const ENDLESS: [u32; 4] = [5, 7, 8, 9];
+
+impl Once {
+    /// What it is, in words.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::Pipe => "a pipe",
+            Self::Stream | Self::Datagrams | Self::Packets => "a socket",
+        }
+    }
+
+    fn of_socket(kind: SocketType) -> Option<Self> {
+        match kind {
+            SocketType::STREAM => Some(Self::Stream),
+            SocketType::DGRAM => Some(Self::Datagrams),
+            SocketType::SEQPACKET => Some(Self::Packets),
+            _ => None,
+        }
+    }
+
+    /// An object of this kind from which nothing can be read.
+    fn stand_in(self) -> Result<OwnedFd, LaunchError> {
+        let kind = match self {
+            Self::Pipe => {
+                let ends = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
+                return Ok(ends.0);
+            }
+            Self::Stream => SocketType::STREAM,
+            Self::Datagrams => SocketType::DGRAM,
+            Self::Packets => SocketType::SEQPACKET,
+        };
+        let failed = |call| move |e| LaunchError::errno(call, "an ended standard input", e);
+        let (end, _peer) =
+            rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+                .map_err(failed("socketpair"))?;
+        // A socket for datagrams does not see that its peer is gone.
+        rustix::net::shutdown(&end, Shutdown::Read).map_err(failed("shutdown"))?;
+        Ok(end)
+    }
+}
+
+impl Input {
+    /// The descriptor for one start; nothing where it is inherited.
+    pub(crate) fn open(&self) -> Result<Option<OwnedFd>, LaunchError> {
+        match self {
+            Self::Inherit => Ok(None),
+            Self::Null => open(Path::new("/dev/null")).map(Some),
+            Self::File(path) => open(path).map(Some),
+            Self::Ended(once) => once.stand_in().map(Some),
+            Self::Again { at, .. } => {
+                let file = open(Path::new(OWN))?;
+                match rustix::fs::seek(&file, SeekFrom::Start(*at)) {
+                    // A device without places.
+                    Ok(_) | Err(Errno::SPIPE) => Ok(Some(file)),
+                    Err(e) => Err(LaunchError::errno("lseek", "standard input, opened again", e)),
+                }
+            }
+        }
+    }
+
+    /// A path by which a start of the user's own has the same input.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Again { path, .. } => path.as_deref(),
+            Self::Null | Self::Ended(_) | Self::Inherit => None,
+        }
+    }
+
+    /// A path by which this process can open the file.
+    #[must_use]
+    pub fn place(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Again { .. } => Some(Path::new(OWN)),
+            Self::Null | Self::Ended(_) | Self::Inherit => None,
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|e| LaunchError::errno("open", path.to_string_lossy(), e))
+}
+
+impl Standard {
+    /// What this process has.
+    #[must_use]
+    pub fn own() -> Self {
+        Self::of(std::io::stdin().as_fd())
+    }
+
+    fn of(stdin: BorrowedFd<'_>) -> Self {
+        let Ok(stat) = rustix::fs::fstat(stdin) else { return Self::Nothing };
+        let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo => Self::Once(Once::Pipe),
+            FileType::Socket => rustix::net::sockopt::socket_type(stdin)
+                .ok()
+                .and_then(Once::of_socket)
+                .map_or(Self::Other("a socket of a rare kind"), Self::Once),
+            FileType::CharacterDevice if (major, minor) == (MEMORY, NULL) => Self::Nothing,
+            FileType::CharacterDevice if rustix::termios::isatty(stdin) => Self::Nothing,
+            FileType::CharacterDevice if major == MEMORY && ENDLESS.contains(&minor) => {
+                Self::again(stdin)
+            }
+            FileType::RegularFile | FileType::BlockDevice => Self::again(stdin),
+            FileType::Directory => Self::Other("a directory"),
+            _ => Self::Other("a device that may not give the same twice"),
+        }
+    }
+
+    fn again(stdin: BorrowedFd<'_>) -> Self {
+        let writes_only = |flags: OFlags| flags & OFlags::RWMODE == OFlags::WRONLY;
+        if rustix::fs::fcntl_getfl(stdin).is_ok_and(writes_only) {
+            return Self::Other("open for writing only");
+        }
+        let at = rustix::fs::seek(stdin, SeekFrom::Current(0)).unwrap_or(0);
+        let input = Input::Again { at, path: if at == 0 { own_path(stdin) } else { None } };
+        match input.open() {
+            Ok(_) => Self::Repeatable(input),
+            Err(_) => Self::Other("a file that this account cannot open again"),
+        }
+    }
+}
+
+/// The path of standard input, if it still leads there.
+fn own_path(stdin: BorrowedFd<'_>) -> Option<PathBuf> {
+    let path = std::fs::read_link(OWN).ok()?;
+    let (there, here) = (std::fs::metadata(&path).ok()?, rustix::fs::fstat(stdin).ok()?);
+    ((there.dev(), there.ino()) == (here.st_dev, here.st_ino)).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn kinds_are_told_apart() {
+        let of = |path: &str| Standard::of(File::open(path).unwrap().as_fd());
+        assert_eq!(of("/dev/null"), Standard::Nothing);
+        assert!(matches!(of("/"), Standard::Other("a directory")));
+        let (pipe, _end) = pagewise_kernel::pipe::pipe().unwrap();
+        assert_eq!(Standard::of(pipe.as_fd()), Standard::Once(Once::Pipe));
+        for (kind, once) in [
+            (SocketType::STREAM, Once::Stream),
+            (SocketType::DGRAM, Once::Datagrams),
+            (SocketType::SEQPACKET, Once::Packets),
+        ] {
+            let flags = SocketFlags::CLOEXEC;
+            let (one, _other) =
+                rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+            assert_eq!(Standard::of(one.as_fd()), Standard::Once(once));
+        }
+        let written = tempfile::NamedTempFile::new().unwrap();
+        let written = File::options().write(true).open(written.path()).unwrap();
+        assert_eq!(Standard::of(written.as_fd()), Standard::Other("open for writing only"));
+    }
+
+    #[test]
+    fn a_stand_in_has_ended_and_is_of_its_kind() {
+        for once in [Once::Pipe, Once::Stream, Once::Datagrams, Once::Packets] {
+            let stand_in = Input::Ended(once).open().unwrap().unwrap();
+            assert_eq!(rustix::io::read(&stand_in, &mut [0_u8; 8]), Ok(0), "{once:?}");
+            assert_eq!(Standard::of(stand_in.as_fd()), Standard::Once(once));
+        }
+    }
+}
