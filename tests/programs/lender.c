@@ -8,6 +8,7 @@
  * lender write BYTES drained    one buffer, written over once FIONREAD says that the pipe is empty
  * lender write BYTES socket     one buffer, spliced into a socket, written over once SIOCOUTQ says
  *                               that the other side has taken it
+ * lender write BYTES plain      by write(2), to anything
  * lender check BYTES            reads standard input, prints "WORDS words, WRONG wrong"
  *
  * With a reader that copies, each way is exact. Status: 0, 1 for words that are wrong or missing,
@@ -118,6 +119,21 @@ static void write_socket(size_t total, size_t size)
     }
 }
 
+static void write_plain(size_t total, size_t size)
+{
+    char *buffer = pages(size);
+    for (size_t done = 0; done < total; done += size) {
+        size_t count = total - done < size ? total - done : size;
+        fill((uint64_t *)buffer, count);
+        for (size_t at = 0; at < count;) {
+            ssize_t n = write(1, buffer + at, count - at);
+            if (n < 0 && errno != EINTR)
+                give_up("write");
+            at += n > 0 ? (size_t)n : 0;
+        }
+    }
+}
+
 static int check(size_t total)
 {
     static uint64_t words[1 << 14];
@@ -150,7 +166,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "check") == 0)
         return check(total);
     if (argc != 4 || strcmp(argv[1], "write") != 0) {
-        fprintf(stderr, "usage: lender write BYTES capacity|default|drained|socket | check BYTES\n");
+        fprintf(stderr, "usage: lender write BYTES capacity|default|drained|socket|plain | check BYTES\n");
         return 2;
     }
     if (strcmp(way, "default") == 0)
@@ -159,6 +175,8 @@ int main(int argc, char **argv)
         write_drained(total, 16 * page);
     else if (strcmp(way, "socket") == 0)
         write_socket(total, 8 * page);
+    else if (strcmp(way, "plain") == 0)
+        write_plain(total, 16 * page);
     else {
         int capacity = fcntl(1, F_GETPIPE_SZ);
         if (capacity < 0)

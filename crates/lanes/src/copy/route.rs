@@ -11,8 +11,8 @@
 //!
 //! Splicing a pipe straight into a file would be exact too: the file system copies while the slots
 //! are still taken (iter_file_splice_write in fs/splice.c). It is left out because it holds the
-//! pipe's lock for that long and takes twice as long as `read` and `write` (decision 30). Sockets
-//! are read only: an error that a splice has met there is not told a second time.
+//! pipe's lock for that long and takes twice as long as `read` and `write` (decision 30). A socket as
+//! a source is only read: an error that a splice has met there is not told a second time.
 //!
 //! Whether the kernel really allows a way is found by trying it.
 
@@ -71,8 +71,6 @@ fn freely(from: End, to: End, live: bool) -> &'static [Way] {
         (Regular | Device, Pipe) | (Pipe, Pipe | Socket | Device) if live => {
             &[Way::Splice, Way::ReadWrite]
         }
-        // Straight, the copy into the file's pages would hold the lock of the source's pipe.
-        (Pipe, Regular) if live => &[Way::Broker, Way::ReadWrite],
         _ => &[Way::ReadWrite],
     }
 }
@@ -127,7 +125,7 @@ mod tests {
             (Kind::Regular, Kind::Pipe),
             (Kind::Regular, Kind::Socket),
             (Kind::Pipe, Kind::Pipe),
-            (Kind::Pipe, Kind::Regular),
+            (Kind::Pipe, Kind::Socket),
         ] {
             assert_ne!(ways(end(from), end(to), LIVE, || true), [Way::ReadWrite]);
         }

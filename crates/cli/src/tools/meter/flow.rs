@@ -1,6 +1,6 @@
 //! Moving the data that `meter` measures, and the figures that the display reads meanwhile.
 //!
-//! Pages go by reference wherever the kernel allows it, as with pv, and neither of the user's pipes is
+//! Pages go by reference where a pipe is on either side, as with pv, and neither of the user's pipes is
 //! polled or asked for its content. The capacity of the pipe that is read from stays as it is, but with
 //! `--live`. Where the time on either side is to be told, and only there, it goes through a pipe of our
 //! own. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in our memory: read and write then.
@@ -11,7 +11,7 @@ use super::allowance::Allowance;
 use super::asked::{Asked, Unit};
 use super::control::Control;
 use super::gauge;
-use pagewise_lanes::{Copy, CopyError, Side, Step, Way};
+use pagewise_lanes::{Copy, CopyError, End, Kind, Side, Step, Way};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -195,12 +195,16 @@ impl Flow<'_> {
     }
 
     fn by_reference(&mut self, input: &File) -> Result<(), CopyError> {
+        let is_pipe = |end: &File| End::of(end).is_ok_and(|end| end.kind == Kind::Pipe);
+        let has_pipe = is_pipe(input) || is_pipe(self.output);
         while let Some(room) = self.room() {
             let tally = self.tally;
             let is_new = &self.control.is_new;
-            let mut copy = Copy::new(input, self.output).live().limit(room).until(is_new);
+            let mut copy = Copy::new(input, self.output).limit(room).until(is_new);
             if self.asked.live {
-                copy = copy.grow_source();
+                copy = copy.live().grow_source();
+            } else if has_pipe {
+                copy = copy.live();
             }
             if gauge::tells_sides(&self.asked) {
                 copy = copy.tell_sides();

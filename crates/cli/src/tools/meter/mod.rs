@@ -76,7 +76,8 @@ What is moved (as pv does, by reference; see below):
   -S, --stop-at-size       stop there      -L, --rate-limit RATE   (0: none)
   -B, --buffer-size BYTES  copy through a buffer of this size
   -C, --no-splice          copy: exact whatever the writer or the file does
-      --live               grow the pipe that is read from, too
+      --live               by reference from a file to a socket, too, and grow the
+                           pipe that is read from
   -E, --skip-errors        zeroes for what cannot be read; -EE tells of it
                            once in a file
   -Y, --sync               to the disk after each write
@@ -90,10 +91,10 @@ Others:
 Not offered of pv's options: -g -K -M -O -Q -U -X -Z -x; each is refused with
 what serves instead.
 
-Pages of a file or pipe go to the output by reference, as with pv. What changes
-in them before the reader takes them changes what it gets: a file that somebody
-writes, or memory that a program lends to the pipe and uses again. Where that can
-happen, use -C. --live is for pipes whose writers lend no memory.
+Pages of a file or pipe go into a pipe by reference, and those of a pipe into a
+socket, as with pv. What changes in them before the reader takes them changes what
+it gets: a file that somebody writes, or memory that a program lends to the pipe
+and uses again. Where that can happen, use -C. Use --live only where it cannot.
 
 Exit status: 0, or the sum of 1 (-R or -P could not be served, or signals not be
 handled), 2 (a file could not be opened), 4 (an input is the output), 8 (no file
