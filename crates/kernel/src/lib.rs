@@ -16,6 +16,7 @@ pub mod cached_file;
 pub mod cachestat;
 mod child;
 pub mod clock;
+pub mod closing;
 pub mod code_region;
 pub mod cpuid;
 pub mod dirs;

@@ -1,6 +1,6 @@
 //! Copies standard input to standard output by the engine, and says on request how.
 //!
-//! Usage: `copy [--live] [--copying] [--sides] [--keep] [--verbose] [BYTES]`; with BYTES no more
+//! Usage: `copy [--live] [--grow-source] [--sides] [--keep] [--verbose] [BYTES]`; with BYTES no more
 //! than that many.
 
 #![allow(clippy::print_stderr, reason = "a program for the command line")]
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     for argument in std::env::args().skip(1) {
         copy = match (&*argument, argument.parse()) {
             ("--live", _) => copy.live(),
-            ("--copying", _) => copy.copying(),
+            ("--grow-source", _) => copy.grow_source(),
             ("--sides", _) => copy.tell_sides(),
             ("--keep", _) => copy.keep_capacity(),
             ("--verbose", _) => {

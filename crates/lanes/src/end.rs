@@ -20,7 +20,9 @@ pub enum Kind {
     Socket,
     /// A terminal: a character device where a second read after the end asks the user again.
     Terminal,
-    /// Another character device, such as /dev/null, /dev/zero or /dev/urandom.
+    /// /dev/null, which drops what is written and has nothing to read.
+    Null,
+    /// Another character device, such as /dev/zero or /dev/urandom.
     Device,
     /// Anything else: block devices, directories, eventfd and the like.
     Other,
@@ -46,7 +48,7 @@ impl End {
     ///
     /// ```
     /// let null = std::fs::File::open("/dev/null")?;
-    /// assert_eq!(pagewise_lanes::End::of(&null)?.kind, pagewise_lanes::Kind::Device);
+    /// assert_eq!(pagewise_lanes::End::of(&null)?.kind, pagewise_lanes::Kind::Null);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
@@ -56,6 +58,7 @@ impl End {
             FileType::Fifo => Kind::Pipe,
             FileType::RegularFile => Kind::Regular,
             FileType::Socket => Kind::Socket,
+            FileType::CharacterDevice if stat.st_rdev == rustix::fs::makedev(1, 3) => Kind::Null,
             FileType::CharacterDevice if rustix::termios::isatty(fd) => Kind::Terminal,
             FileType::CharacterDevice => Kind::Device,
             _ => Kind::Other,
@@ -88,6 +91,7 @@ mod tests {
         assert_eq!(kind(&socket), Kind::Socket);
         assert_eq!(kind(&file), Kind::Regular);
         assert_eq!(kind(&std::fs::File::open("/dev/zero").unwrap()), Kind::Device);
+        assert_eq!(kind(&std::fs::File::open("/dev/null").unwrap()), Kind::Null);
         assert_eq!(kind(&std::fs::File::open("/proc/self/stat").unwrap()), Kind::Regular);
         assert_eq!(kind(&std::fs::File::open("/").unwrap()), Kind::Other);
     }

@@ -2,7 +2,8 @@
 //!
 //! [`copy()`] takes any two descriptors and moves everything from one to the other, exactly: no byte
 //! is lost, repeated or reordered, whichever way the kernel allows, and an error says which side it
-//! is of; [`Fan`] gives the same bytes to many. [`End`] tells what a descriptor is; the choice of the way rests on it and on trying, never
+//! is of; [`Fan`] gives the same bytes to many. Both are exact whatever the writer of the source does
+//! meanwhile, unless the caller asks for [`Copy::live`]. [`End`] tells what a descriptor is; the choice of the way rests on it and on trying, never
 //! on a kernel version.
 //!
 //! [`pipe`] has the ends of a pipe, to write to and read from, that grow it and wait well.
@@ -12,10 +13,7 @@
 //! [`mod@choose`] predicts what each way to read a file takes on this machine, and says which to take.
 //!
 //! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
-//! nothing prints. What a sink does with pages that it got by reference is not seen; therefore a
-//! file is copied into pipes and sockets unless the caller asks for [`Copy::live`]. What came through
-//! a pipe or socket is passed on by reference; [`Copy::copying`] is for a writer that changes what it
-//! handed over.
+//! nothing prints.
 
 #![deny(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! `pipe-tools`: the `cat` and `tee` of an unmodified pipeline are pagewise's own.
 //!
-//! Between two pipes GNU's tools copy each byte twice, `tee` once more for each output, in pieces
-//! that a pipe of 64 KiB keeps small. Ours hand bytes on by reference where both ends allow it,
-//! copy in larger pieces where they do not, and grow the pipes at their ends (docs/tools.md). The
-//! tree finds them because a directory of links stands in front of its PATH: nothing of the program
+//! A pipe of 64 KiB keeps the pieces of GNU's tools small: they sleep and wake for each. Ours grow the
+//! pipe that they write to, read files in larger pieces, and drop what goes into /dev/null without
+//! touching it. They are exact whatever the writer in front of them does: they copy, and leave the
+//! capacity of the pipe that they read (docs/tools.md). The tree finds them because a directory of links stands in front of its PATH: nothing of the program
 //! is changed, and what does not look in PATH runs what it ran before. Where the links lie, why no
 //! other user is trusted by it, and what a killed start leaves: `tracee::tool_links`.
 //!
@@ -13,7 +13,8 @@
 //! at 0 and nothing is kept. `pv` is left as it is: pagewise's meter refuses some of its options.
 //!
 //! Cost: a process of ours starts up to half a millisecond later than a C program; what a pipe holds
-//! beyond 64 KiB.
+//! beyond 64 KiB. A grown pipe stays so, which a later writer that lends pages and assumes 64 KiB
+//! without asking does not expect.
 
 use crate::registry::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
@@ -95,8 +96,8 @@ fn refusal(processes: &[ProcessSeen]) -> String {
     }
 }
 
-/// Share of time that ours could save at most: the copies that the tools make, and where they hold
-/// an end of a pipe all wake-ups.
+/// Share of time that ours could save at most: the copies that the tools make (larger pieces, or none
+/// into /dev/null), and where they hold an end of a pipe all wake-ups.
 fn ceiling(evidence: &Evidence<'_>, tools: &[&ProcessSeen], moved: Option<u64>) -> f64 {
     let sum = |bytes: Option<Bytes>| bytes.unwrap_or_default().0;
     let all = typical(&evidence.look.runs, |run| sum(run.read_bytes) + sum(run.written_bytes));
@@ -120,7 +121,7 @@ impl Remedy for PipeTools {
         "pipe-tools"
     }
     fn sentence(&self) -> &'static str {
-        "cat and tee inside the program are pagewise's: by reference, in large pieces"
+        "cat and tee inside the program are pagewise's: exact, with a larger pipe behind them"
     }
     fn parameters(&self) -> &'static str {
         "cat, tee, or both joined by + (default)"
@@ -179,8 +180,11 @@ impl Remedy for PipeTools {
             "processes that set PATH themselves, name a tool by its path, or become another user \
              run the system's"
                 .to_owned(),
-            "the pipes at the tools' ends hold up to 1 MiB, from the user's budget \
-             (fs.pipe-user-pages-soft)"
+            "what the tools pass on is exact: they copy, and leave the pipe that they read as it is"
+                .to_owned(),
+            "the pipes that the tools write to hold up to 1 MiB, from the user's budget \
+             (fs.pipe-user-pages-soft); a later writer to the same pipe that lends its pages \
+             (vmsplice) and assumes 64 KiB without asking would be inexact"
                 .to_owned(),
             "for every program of a shell: `pagewise links DIR` and DIR in front of PATH"
                 .to_owned(),

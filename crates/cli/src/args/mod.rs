@@ -115,7 +115,7 @@ pub(crate) enum Command {
     /// Copy files or standard input and show the progress, like pv
     #[command(disable_help_flag = true, after_help = METER_HELP)]
     Meter(Tool),
-    /// Copy standard input to files and standard output, like tee, by reference
+    /// Copy standard input to files and standard output, like tee
     #[command(disable_help_flag = true, after_help = TEE_HELP)]
     Tee(Tool),
     /// Put cat, meter and tee under their usual names into a directory

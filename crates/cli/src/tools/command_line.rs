@@ -1,6 +1,7 @@
 //! What the command lines of the tools share: the beginnings of long options, the words of
 //! `getopt_long(3)` for what is wrong (scripts compare them), and what help and version do.
 
+use super::files;
 use super::message::{reason, tell};
 use lexopt::Arg;
 use std::io::{self, Write};
@@ -46,8 +47,8 @@ impl Instead {
         })
     }
 
-    /// Does it; the exit status.
-    pub(super) fn serve(self, tool: &str, help: &str) -> ExitCode {
+    /// Does it; the exit status, which is `status` for bad usage.
+    pub(super) fn serve(self, tool: &str, help: &str, status: u8) -> ExitCode {
         match self {
             Self::Help => print(tool, help),
             Self::Version => {
@@ -56,14 +57,16 @@ impl Instead {
             Self::Wrong(what) => {
                 let next = format!("Try 'pagewise {tool} --help' for more information.");
                 tell(tool, &format!("{what}\n{next}"));
-                ExitCode::FAILURE
+                ExitCode::from(status)
             }
         }
     }
 }
 
 fn print(tool: &str, text: &str) -> ExitCode {
-    match io::stdout().write_all(text.as_bytes()) {
+    let mut out = io::stdout();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match printed.and_then(|()| files::close_standard_output(None)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tell(tool, &format!("write error: {}", reason(&error)));

@@ -5,7 +5,11 @@
 //! in C, although the Rust runtime has opened /dev/null in its place. A descriptor that somebody
 //! made non-blocking is waited for by `poll(2)` when it says EAGAIN, never before, and keeps its
 //! flags.
+//!
+//! Outputs are closed here, and the answer is heard: some file systems tell only then that what was
+//! written could not be stored. Of standard output both the duplicate and descriptor 1 are closed.
 
+use pagewise_kernel::closing;
 use pagewise_kernel::start::was_closed;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -16,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
 /// The name of standard input.
-const STANDARD: &str = "-";
+pub(super) const STANDARD: &str = "-";
 
 /// The files asked for, or standard input where none is named.
 pub(super) fn or_standard_input(files: Vec<OsString>) -> Vec<OsString> {
@@ -41,6 +45,21 @@ pub(super) fn standard_output() -> io::Result<File> {
 /// Opens a file for reading.
 pub(super) fn open(name: &OsStr) -> io::Result<File> {
     if name == STANDARD { standard_input() } else { File::open(name) }
+}
+
+/// Closes a file.
+pub(super) fn close(file: File) -> io::Result<()> {
+    Ok(closing::close(file)?)
+}
+
+/// Closes standard output, and with it the duplicate that was written to; as in C, one that is
+/// closed already is no error.
+pub(super) fn close_standard_output(duplicate: Option<File>) -> io::Result<()> {
+    let first = duplicate.map_or(Ok(()), close);
+    match closing::close_standard_output() {
+        Ok(()) | Err(Errno::BADF) => first,
+        Err(errno) => first.and(Err(errno.into())),
+    }
 }
 
 /// What is known of a file without opening it.

@@ -1,5 +1,5 @@
 //! `pagewise tee`: GNU tee's options, messages and exit statuses, over the fan-out of
-//! `pagewise-lanes`: what comes through a pipe is handed to all outputs by reference.
+//! `pagewise-lanes`.
 
 use super::command_line::{Completed, Instead, complete, in_full};
 use super::files;
@@ -20,6 +20,10 @@ Copy standard input to each FILE, and also to standard output.
 
   -a, --append              append to the given FILEs, do not overwrite
   -i, --ignore-interrupts   ignore interrupt signals
+      --live                pass pages of a pipe on by reference: faster, but
+                            the readers get what the memory that a program lent
+                            to the pipe holds when they read. Use it only where
+                            nobody changes that
   -p                        operate in a more appropriate MODE with pipes
       --output-error[=MODE] set behavior on write error, see MODE below
       --help                display this help and exit
@@ -41,7 +45,7 @@ Examples:
 ";
 
 /// The long options.
-const LONG: [&str; 5] = ["append", "ignore-interrupts", "output-error", "help", "version"];
+const LONG: [&str; 6] = ["append", "ignore-interrupts", "live", "output-error", "help", "version"];
 
 /// What a write error does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,6 +91,7 @@ impl Mode {
 struct Asked {
     append: bool,
     ignore_interrupts: bool,
+    live: bool,
     mode: Mode,
     files: Vec<OsString>,
 }
@@ -100,7 +105,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
             }
             fan_out(&asked)
         }
-        Err(instead) => instead.serve("tee", HELP),
+        Err(instead) => instead.serve("tee", HELP, 1),
     }
 }
 
@@ -113,6 +118,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
         match argument {
             Short('a') | Long("append") => asked.append = true,
             Short('i') | Long("ignore-interrupts") => asked.ignore_interrupts = true,
+            Long("live") => asked.live = true,
             Short('p') => asked.mode = Mode::WarnNopipe,
             Long("output-error") => {
                 asked.mode = match parser.optional_value() {
@@ -146,13 +152,13 @@ fn fan_out(asked: &Asked) -> ExitCode {
     }
     let mut all_well = true;
     let mut outputs = Vec::new();
-    // Where it was closed: not open for writing, so that the first byte, and none before it, gets
+    // The first is standard output. Where it was closed: not open for writing, so that the first byte, and none before it, gets
     // the same EBADF.
     match files::standard_output().or_else(|_closed| File::open("/dev/null")) {
         Ok(output) => outputs.push((output, "'standard output'".to_owned())),
         Err(error) => {
             tell("tee", &format!("'standard output': {}", reason(&error)));
-            all_well = false;
+            return ExitCode::FAILURE;
         }
     }
     for name in &asked.files {
@@ -169,12 +175,37 @@ fn fan_out(asked: &Asked) -> ExitCode {
             }
         }
     }
-    if pass(asked.mode, &outputs) && all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut failed = vec![false; outputs.len()];
+    all_well &= pass(asked, &outputs, &mut failed);
+    all_well &= close(outputs, &failed);
+    if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Moves everything to the outputs, which have names; whether it went without an error that
-/// counts.
-fn pass(mode: Mode, outputs: &[(File, String)]) -> bool {
+/// Closes all outputs, standard output last; whether none of them failed then. One that has failed
+/// before was told of.
+fn close(outputs: Vec<(File, String)>, failed: &[bool]) -> bool {
+    let mut all_well = true;
+    let mut outputs = outputs.into_iter().zip(failed);
+    let standard = outputs.next().map(|((file, _), _)| file);
+    for ((file, name), has_failed) in outputs {
+        if let Err(error) = files::close(file)
+            && !has_failed
+        {
+            tell("tee", &format!("{name}: {}", reason(&error)));
+            all_well = false;
+        }
+    }
+    if let Err(error) = files::close_standard_output(standard) {
+        tell("tee", &format!("write error: {}", reason(&error)));
+        all_well = false;
+    }
+    all_well
+}
+
+/// Moves everything to the outputs, which have names, and notes which of them have failed; whether
+/// it went without an error that counts.
+fn pass(asked: &Asked, outputs: &[(File, String)], failed: &mut [bool]) -> bool {
+    let mode = asked.mode;
     let input = match files::open("-".as_ref()) {
         Ok(input) => input,
         Err(error) => {
@@ -184,7 +215,10 @@ fn pass(mode: Mode, outputs: &[(File, String)]) -> bool {
     };
     let sinks: Vec<&File> = outputs.iter().map(|(file, _)| file).collect();
     let mut all_well = true;
-    let result = Fan::new(&input, &sinks).run(|sink, error: CopyError| {
+    let fan = Fan::new(&input, &sinks);
+    let fan = if asked.live { fan.live() } else { fan };
+    let result = fan.run(|sink, error: CopyError| {
+        failed[sink] = true;
         if mode.tells(error.errno) {
             tell("tee", &format!("{}: {}", outputs[sink].1, reason(&error.errno.into())));
             all_well = false;

@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
+mod closing;
 mod gnu;
+mod lent;
 mod limits;
 mod links;
 mod meter;
+mod pv;
 mod stand_ins;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -63,6 +66,18 @@ fn shell(line: &str, program: &str, place: &Path) -> Output {
     let mut command = Command::new("bash");
     command.args(["-c", &line.replace("TOOL", program)]);
     run(command, place, b"")
+}
+
+/// One of the small C programs, built in `place`; none without a C compiler.
+fn program(name: &str, place: &Path) -> Option<PathBuf> {
+    let source = format!("{}/../../tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let made = place.join(name);
+    let done = Command::new("cc").args(["-O2", "-o"]).arg(&made).arg(source).status();
+    if done.is_ok_and(|status| status.success()) {
+        return Some(made);
+    }
+    eprintln!("SKIP {name}: no C compiler (cc)");
+    None
 }
 
 /// Waits for something that must come, and gives up when it does not come for a minute.

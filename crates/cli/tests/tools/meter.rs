@@ -62,7 +62,7 @@ fn meter_ends_with_the_bits_of_pv() {
         Some(0)
     );
     assert_eq!(status("TOOL -q missing ."), Some(18));
-    assert_eq!(status("TOOL --no-such-option"), Some(1));
+    assert_eq!(status("TOOL --no-such-option"), Some(64));
     assert_eq!(status("TOOL -q -d 1:99999"), Some(2));
     assert_eq!(status("timeout -s INT 0.3 TOOL -q < /dev/zero > /dev/null"), Some(124));
 }

@@ -50,7 +50,8 @@ pub(crate) trait Calls {
     ) -> Result<usize, Errno>;
     /// A pipe of our own: reading end, writing end.
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno>;
-    /// Grows a pipe to `size`, or as near as the user's limits allow; the capacity it has then.
+    /// Grows a pipe to `size`, or as near as the user's limits allow, unless somebody has changed its
+    /// capacity before; the capacity it has then.
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno>;
     /// Waits until a descriptor that answered EAGAIN is ready.
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno>;
@@ -97,7 +98,7 @@ impl Calls for Kernel {
     }
 
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
-        crate::pipe::capacity::try_grow(pipe, size)
+        crate::pipe::capacity::grow_unset(pipe, size)
     }
 
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {

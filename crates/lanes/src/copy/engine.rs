@@ -1,12 +1,11 @@
 //! The loop of a copy: one way after the other until the end of the source or an error of a side.
 
 use super::calls::{Calls, Transfer};
-use super::doubt::Doubt;
 use super::memory::Memory;
 use super::outlet::Outlet;
 use super::polling::Polling;
 use super::route::Way;
-use super::{BUFFER, Copied, CopyError, PIPE, Side, Step};
+use super::{BUFFER, Copied, CopyError, PIPE, Side, Step, grow};
 use crate::end::{End, Kind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -27,7 +26,7 @@ enum Left {
     /// The source gave its end, or the limit is reached.
     Ended,
     /// The kernel does not allow it here, or something failed that the next way has to tell.
-    Refused(Option<Doubt>),
+    Refused,
 }
 
 /// A copy at work.
@@ -48,34 +47,32 @@ pub(super) struct Engine<'a, C, P> {
 }
 
 impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
-    /// A copy from a source that was looked at; `capacity` is that of its pipe, or 0.
+    /// A copy from a source that was looked at.
     pub(super) fn new(
-        calls: &'a C,
-        (from, source, capacity): (BorrowedFd<'a>, End, usize),
-        to: BorrowedFd<'a>,
+        (from, source): (BorrowedFd<'a>, End),
+        outlet: Outlet<'a, C>,
         progress: P,
     ) -> Self {
         Self {
             from,
             source: source.kind,
-            outlet: Outlet { calls, to, moved: 0 },
+            outlet,
             progress,
             buffer: BUFFER,
             limit: None,
             stop: None,
             is_timed: false,
-            polling: Polling::new(capacity),
+            polling: Polling::new(source.kind == Kind::Pipe),
         }
     }
 
     /// Tries the ways in order.
     pub(super) fn run(mut self, ways: &[Way]) -> Result<Copied, CopyError> {
         let mut last = Way::ReadWrite;
-        let mut doubt = None;
         for &way in ways {
             let before = self.outlet.moved;
             let left = match way {
-                Way::ReadWrite => self.by_read_write(doubt),
+                Way::ReadWrite => self.by_read_write(),
                 Way::Broker => self.by_broker(),
                 Way::Splice => self.by_one_call(way, Transfer::Splice),
                 Way::Sendfile => self.by_one_call(way, Transfer::Sendfile),
@@ -86,8 +83,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             }
             match left {
                 Left::Ended if self.is_really_over(way) => break,
-                Left::Ended => doubt = None,
-                Left::Refused(told) => doubt = told,
+                Left::Ended | Left::Refused => {}
             }
         }
         Ok(Copied { bytes: self.outlet.moved, way: last })
@@ -145,7 +141,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             match self.take(how, self.outlet.to, most) {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
-                    self.outlet.moved += n as u64;
+                    self.outlet.took(n);
                     self.tell(way, [None; 3]);
                     waited = false;
                 }
@@ -155,23 +151,23 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                     self.outlet.wait(self.outlet.to, PollFlags::OUT, Side::Sink)?;
                     waited = true;
                 }
-                Err(Errno::PIPE) => {
-                    return Err(self.outlet.error(Side::Sink, how.name(), Errno::PIPE));
+                // No source is a socket here, and a socket tells of a reset once.
+                Err(errno @ (Errno::PIPE | Errno::CONNRESET)) => {
+                    return Err(self.outlet.error(Side::Sink, how.name(), errno));
                 }
-                Err(errno) => return Ok(Left::Refused(Doubt::of_either(how, errno))),
+                Err(_) => return Ok(Left::Refused),
             }
         }
     }
 
-    /// Through a pipe of our own: an error of the first splice is the source's, one of the second
-    /// the sink's, and what is in the pipe is never lost.
+    /// Through a pipe of our own: what is in it is never lost.
     fn by_broker(&mut self) -> Result<Left, CopyError> {
         let calls = self.outlet.calls;
-        let Ok((reading, writing)) = calls.pipe() else { return Ok(Left::Refused(None)) };
-        let capacity = match calls.grow(writing.as_fd(), PIPE) {
-            Ok(capacity) if capacity >= LEAST => capacity,
-            Ok(_) | Err(_) => return Ok(Left::Refused(None)),
-        };
+        let Ok((reading, writing)) = calls.pipe() else { return Ok(Left::Refused) };
+        let capacity = grow(calls, writing.as_fd());
+        if capacity < LEAST {
+            return Ok(Left::Refused);
+        }
         loop {
             let most = self.room(capacity);
             if most == 0 {
@@ -185,19 +181,17 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                     let is_spliced = self.outlet.splice_all(&reading, n)?;
                     self.tell(Way::Broker, [start, middle, self.now()]);
                     if !is_spliced {
-                        return Ok(Left::Refused(None));
+                        return Ok(Left::Refused);
                     }
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => {
-                    return Ok(Left::Refused(Doubt::of_source(Transfer::Splice, errno)));
-                }
+                Err(_) => return Ok(Left::Refused),
             }
         }
     }
 
-    /// Through our memory. `doubt` is what the way before met: it is the error when nothing comes.
-    fn by_read_write(&mut self, mut doubt: Option<Doubt>) -> Result<Left, CopyError> {
+    /// Through our memory.
+    fn by_read_write(&mut self) -> Result<Left, CopyError> {
         let mut buffer = Memory::new(self.buffer);
         loop {
             let most = self.room(self.buffer);
@@ -207,9 +201,8 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             let start = self.now();
             let n = self.outlet.read(self.from, &mut buffer.bytes()[..most])?;
             if n == 0 {
-                return doubt.map_or(Ok(Left::Ended), |doubt| Err(doubt.error(self.outlet.moved)));
+                return Ok(Left::Ended);
             }
-            doubt = None;
             let middle = self.now();
             self.outlet.write_all(&buffer.bytes()[..n])?;
             self.tell(Way::ReadWrite, [start, middle, self.now()]);

@@ -1,18 +1,18 @@
-//! The same bytes to many sinks, by reference where the source is not a file.
+//! The same bytes to many sinks.
 //!
-//! What comes in is spliced into a pipe of our own, `tee(2)` gives each sink's share to a second
-//! one, and that is emptied into the sink: pages are counted and not copied. The second pipe is
+//! Each piece is read once and written to each sink, which is exact whatever the writer of the source
+//! does (`route`). With [`Fan::live`] pages of a pipe go by reference instead: what comes in is spliced
+//! into a pipe of our own, `tee(2)` gives each sink's share to a second one, and that is emptied into the sink: pages are counted and not copied. The second pipe is
 //! empty when `tee` is called and has as many slots as the first, so a share is whole; where it is
 //! not, or anything is refused, the bytes in our pipe are read and written by hand and so is the
-//! rest. Sinks are served in turn, and the slowest sets the pace, as in tee(1). The source is looked
-//! at a few times before it is slept for, as in a copy (`polling`).
+//! rest. The source is then looked at a few times before it is slept for, as in a copy (`polling`).
+//! Sinks are served in turn, and the slowest sets the pace, as in tee(1).
 
 use super::calls::{Calls, Kernel, Transfer};
-use super::doubt::Doubt;
 use super::memory::Memory;
 use super::outlet::Outlet;
 use super::polling::Polling;
-use super::{BUFFER, CopyError, PIPE, Side, grow};
+use super::{BUFFER, CopyError, Side, grow};
 use crate::end::{End, Kind};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,12 +41,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct Fan<'a> {
     from: BorrowedFd<'a>,
     to: Vec<BorrowedFd<'a>>,
+    live: bool,
 }
 
 impl<'a> Fan<'a> {
     /// From `from` to all of `to`.
     pub fn new(from: &'a impl AsFd, to: &'a [impl AsFd]) -> Self {
-        Self { from: from.as_fd(), to: to.iter().map(AsFd::as_fd).collect() }
+        Self { from: from.as_fd(), to: to.iter().map(AsFd::as_fd).collect(), live: false }
+    }
+
+    /// Passes what comes through a pipe on by reference, and grows that pipe.
+    ///
+    /// **Dangerous where its writer lends pages** (`vmsplice(2)`, `splice(2)`): what is written into
+    /// them until the readers have taken them is what the readers get.
+    #[must_use]
+    pub fn live(mut self) -> Self {
+        self.live = true;
+        self
     }
 
     /// Moves everything and gives the bytes that came in. A sink that fails is left out from then
@@ -70,19 +81,16 @@ impl<'a> Fan<'a> {
             errno,
             moved: 0,
         })?;
-        let polling = Polling::new(grow(calls, self.from, source.kind, PIPE));
-        for to in &self.to {
-            if let Ok(end) = End::of(to) {
-                grow(calls, *to, end.kind, PIPE);
-            }
-        }
-        let outlets = self.to.iter().map(|to| Some(Outlet { calls, to: *to, moved: 0 })).collect();
+        let is_pipe = |to| End::of(to).is_ok_and(|end| end.kind == Kind::Pipe);
+        let outlets = self.to.iter().map(|&to| Outlet { calls, to, moved: 0, grows: is_pipe(to) });
+        let outlets = outlets.map(Some).collect();
+        let polling = Polling::new(source.kind == Kind::Pipe);
         let mut spread = Spread { calls, from: self.from, polling, outlets, failed, moved: 0 };
-        let doubt = match source.kind {
-            Kind::Regular | Kind::Terminal | Kind::Other => None,
-            Kind::Pipe | Kind::Socket | Kind::Device => spread.by_reference()?,
-        };
-        spread.by_copying(doubt)
+        if self.live && source.kind == Kind::Pipe {
+            grow(calls, self.from);
+            spread.by_reference()?;
+        }
+        spread.by_copying()
     }
 }
 
@@ -112,37 +120,37 @@ enum Shared {
 impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
     /// Moves bytes through our pipes until the source's end or a refusal; [`Self::by_copying`]
     /// goes on from there.
-    fn by_reference(&mut self) -> Result<Option<Doubt>, CopyError> {
+    fn by_reference(&mut self) -> Result<(), CopyError> {
         let (Some((mut first, mut capacity)), Some((mut second, _))) = (self.pipe(), self.pipe())
         else {
-            return Ok(None);
+            return Ok(());
         };
         while self.outlets.iter().any(Option::is_some) {
             let (calls, from, to) = (self.calls, self.from, first.1.as_fd());
             let n = match self.polling.splice(|how| calls.transfer(how, from, to, capacity)) {
-                Ok(0) => return Ok(None),
+                Ok(0) => return Ok(()),
                 Ok(n) => n,
                 Err(Errno::INTR) => continue,
-                Err(errno) => return Ok(Doubt::of_source(Transfer::Splice, errno)),
+                Err(_) => return Ok(()),
             };
             self.moved += n as u64;
             match self.share(&first.0, &mut second, n)? {
                 Shared::Whole => {}
-                Shared::ByHand => return Ok(None),
+                Shared::ByHand => return Ok(()),
                 Shared::Stale => {
-                    let Some(fresh) = self.pipe() else { return Ok(None) };
+                    let Some(fresh) = self.pipe() else { return Ok(()) };
                     (first, capacity) = fresh;
                 }
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// A grown pipe of our own and its capacity.
     fn pipe(&self) -> Option<(Pipe, usize)> {
         let pipe = self.calls.pipe().ok()?;
-        let capacity = self.calls.grow(pipe.1.as_fd(), PIPE).ok()?;
-        Some((pipe, capacity))
+        let capacity = grow(self.calls, pipe.1.as_fd());
+        (capacity > 0).then_some((pipe, capacity))
     }
 
     /// Gives the `held` bytes of the first pipe to every sink: all but the last get a copy of the
@@ -203,7 +211,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
 
     /// What reads for all sinks together.
     fn reader(&self) -> Outlet<'a, C> {
-        Outlet { calls: self.calls, to: self.from, moved: self.moved }
+        Outlet { calls: self.calls, to: self.from, moved: self.moved, grows: false }
     }
 
     /// Lets one sink have something; one that fails is left out from then on. False when it
@@ -220,15 +228,13 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
     }
 
     /// Reads once and writes to each, until the source's end or until no sink is left.
-    /// `doubt` is what came before: it is the error when nothing comes.
-    fn by_copying(mut self, mut doubt: Option<Doubt>) -> Result<u64, CopyError> {
+    fn by_copying(mut self) -> Result<u64, CopyError> {
         let mut buffer = Memory::new(BUFFER);
         while self.outlets.iter().any(Option::is_some) {
             let n = self.reader().read(self.from, buffer.bytes())?;
             if n == 0 {
-                return doubt.map_or(Ok(self.moved), |doubt| Err(doubt.error(self.moved)));
+                return Ok(self.moved);
             }
-            doubt = None;
             self.moved += n as u64;
             for index in 0..self.outlets.len() {
                 self.serve(index, |outlet| outlet.write_all(&buffer.bytes()[..n]))?;

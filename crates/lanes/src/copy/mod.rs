@@ -1,5 +1,10 @@
 //! Copying everything from one descriptor to another, exactly, by the fastest safe way.
 //!
+//! Exact means: the sink gets what the source's reader would have got, whatever the writer of the
+//! source does meanwhile. So bytes pass through our memory wherever references could show a later
+//! change (`route`), and the capacity of a pipe that is read stays as it is, because a writer that
+//! lends its pages may count on it. [`Copy::live`] and [`Copy::grow_source`] give both up for speed.
+//!
 //! The ways of `route` are tried in order. A way that fails is left for the next one: all of them
 //! move both file positions by exactly the bytes they moved, so the next goes on where it stopped,
 //! and bytes that are already in a pipe of our own are first written out. `read` and `write` come
@@ -7,15 +12,14 @@
 //! than `read` is asked once more of `read`, as some files (those of /proc) only give their bytes
 //! to it; a terminal, where that would ask the user twice, is only ever read.
 //!
-//! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets; our own pipe, a pipe written
-//! to and a pipe read from are grown to
-//! [`PIPE`], or as near as the user's limits allow; [`Copy::keep_capacity`] leaves both ends as they
-//! are. For pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with
+//! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets. A pipe of our own, and one
+//! that more than 64 KiB were written to, is grown to [`PIPE`], or as near as the user's limits allow,
+//! unless somebody has changed its capacity before; [`Copy::keep_capacity`] leaves both ends as they
+//! are. For spliced pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with
 //! O_NONBLOCK is waited for and left as it was. Overhead before the first byte: two `fstat`, two
-//! `fcntl`, one or two calls to grow each pipe, and one `fstatfs` between files.
+//! `fcntl`, and one `fstatfs` between files; growing a pipe takes one to three calls later.
 
 mod calls;
-mod doubt;
 mod engine;
 mod fan;
 mod memory;
@@ -26,12 +30,14 @@ mod route;
 use crate::end::{End, Kind};
 use calls::{Calls, Kernel};
 use engine::Engine;
+use outlet::Outlet;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use fan::Fan;
+use route::Wanted;
 pub use route::Way;
 
 /// Bytes of the buffer between `read` and `write`.
@@ -118,11 +124,10 @@ pub struct Step {
 pub struct Copy<'a> {
     from: BorrowedFd<'a>,
     to: BorrowedFd<'a>,
-    live: bool,
+    wanted: Wanted,
     limit: Option<u64>,
-    grow: bool,
-    sides: bool,
-    copying: bool,
+    grows_source: bool,
+    grows_sink: bool,
     stop: Option<&'a AtomicBool>,
 }
 
@@ -132,23 +137,33 @@ impl<'a> Copy<'a> {
         Self {
             from: from.as_fd(),
             to: to.as_fd(),
-            live: false,
+            wanted: Wanted { live: false, sides: false },
             limit: None,
-            grow: true,
-            sides: false,
-            copying: false,
+            grows_source: false,
+            grows_sink: true,
             stop: None,
         }
     }
 
-    /// Hands a file's page cache to a pipe or socket by reference, without copying it.
+    /// Passes pages of a file or pipe on by reference, without copying them.
     ///
-    /// **Dangerous where the file can change**: until the reader takes them, the bytes in the pipe
-    /// or socket are the file's, and a later write, truncation or punched hole changes what the
-    /// reader gets.
+    /// **Dangerous where they can change.** Until the reader takes them, the bytes in the sink are
+    /// the file's own pages: a later write, truncation or punched hole changes what the reader gets.
+    /// So does a writer of the source's pipe that lends it pages (`vmsplice(2)`) and writes them over
+    /// once they have left that pipe.
     #[must_use]
     pub fn live(mut self) -> Self {
-        self.live = true;
+        self.wanted.live = true;
+        self
+    }
+
+    /// Grows the pipe that is read from, too.
+    ///
+    /// **Dangerous where its writer lends pages**: one that has asked for the capacity before writes
+    /// them over while they are still in the pipe.
+    #[must_use]
+    pub fn grow_source(mut self) -> Self {
+        self.grows_source = true;
         self
     }
 
@@ -182,15 +197,7 @@ impl<'a> Copy<'a> {
     /// Leaves the capacity of the pipes at both ends as it is.
     #[must_use]
     pub fn keep_capacity(mut self) -> Self {
-        self.grow = false;
-        self
-    }
-
-    /// Takes a copy of everything at once: for a source whose writer handed over pages by
-    /// reference (`vmsplice(2)`) and may change them before the sink's reader has them.
-    #[must_use]
-    pub fn copying(mut self) -> Self {
-        self.copying = true;
+        (self.grows_source, self.grows_sink) = (false, false);
         self
     }
 
@@ -198,7 +205,7 @@ impl<'a> Copy<'a> {
     /// ways that can tell: through a pipe of our own, or by read and write.
     #[must_use]
     pub fn tell_sides(mut self) -> Self {
-        self.sides = true;
+        self.wanted.sides = true;
         self
     }
 
@@ -225,19 +232,17 @@ impl<'a> Copy<'a> {
         let told = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
         let from = End::of(self.from).map_err(|e| told(Side::Source, e))?;
         let to = End::of(self.to).map_err(|e| told(Side::Sink, e))?;
-        let wanted = if self.grow { PIPE } else { 0 };
-        let capacity = grow(calls, self.from, from.kind, wanted);
-        grow(calls, self.to, to.kind, wanted);
-        let has_own_ranges = || calls.has_own_ranges(self.to);
-        let ways = match self.copying {
-            true => &[Way::ReadWrite][..],
-            false => route::ways(from, to, self.live, self.sides, has_own_ranges),
-        };
-        let mut engine = Engine::new(calls, (self.from, from, capacity), self.to, progress);
+        if self.grows_source && from.kind == Kind::Pipe {
+            grow(calls, self.from);
+        }
+        let grows = self.grows_sink && to.kind == Kind::Pipe;
+        let outlet = Outlet { calls, to: self.to, moved: 0, grows };
+        let ways = route::ways(from, to, self.wanted, || calls.has_own_ranges(self.to));
+        let mut engine = Engine::new((self.from, from), outlet, progress);
         engine.buffer = buffer(to.kind);
         engine.limit = self.limit;
         engine.stop = self.stop;
-        engine.is_timed = self.sides;
+        engine.is_timed = self.wanted.sides;
         engine.run(ways)
     }
 }
@@ -246,14 +251,14 @@ impl<'a> Copy<'a> {
 const fn buffer(to: Kind) -> usize {
     match to {
         Kind::Regular | Kind::Socket => LARGE_BUFFER,
-        Kind::Pipe | Kind::Terminal | Kind::Device | Kind::Other => BUFFER,
+        Kind::Pipe | Kind::Terminal | Kind::Null | Kind::Device | Kind::Other => BUFFER,
     }
 }
 
-/// Grows an end that is a pipe to `wanted` bytes, or as near as allowed; its capacity then, or 0. A
-/// pipe that stays small, or does not tell its capacity, is slower and nothing else.
-fn grow(calls: &impl Calls, end: BorrowedFd<'_>, kind: Kind, wanted: usize) -> usize {
-    if kind == Kind::Pipe { calls.grow(end, wanted).unwrap_or(0) } else { 0 }
+/// Grows a pipe to [`PIPE`], or as near as allowed; its capacity then, or 0. A pipe that stays small,
+/// or does not tell its capacity, is slower and nothing else.
+fn grow(calls: &impl Calls, pipe: BorrowedFd<'_>) -> usize {
+    calls.grow(pipe, PIPE).unwrap_or(0)
 }
 
 /// Copies everything from `from` to `to`.

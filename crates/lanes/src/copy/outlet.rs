@@ -3,22 +3,37 @@
 
 use super::calls::{Calls, Transfer};
 use super::memory::Memory;
-use super::{BUFFER, CopyError, Side};
+use super::{BUFFER, CopyError, Side, grow};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Bytes up to which a copy leaves the sink's pipe as it is: what a pipe holds by itself. A head
+/// that is written before another program takes over the pipe changes nothing for that.
+const SMALL: u64 = 64 * 1024;
 
 /// A sink and what it has taken.
 pub(super) struct Outlet<'a, C> {
     pub(super) calls: &'a C,
     pub(super) to: BorrowedFd<'a>,
     pub(super) moved: u64,
+    /// It is a pipe that is to be grown once more than [`SMALL`] bytes have gone into it.
+    pub(super) grows: bool,
 }
 
 impl<'a, C: Calls> Outlet<'a, C> {
     /// An error of this copy.
     pub(super) fn error(&self, side: Side, call: &'static str, errno: Errno) -> CopyError {
         CopyError { side, call, errno, moved: self.moved }
+    }
+
+    /// Counts `n` bytes that the sink has taken.
+    pub(super) fn took(&mut self, n: usize) {
+        self.moved += n as u64;
+        if self.grows && self.moved > SMALL {
+            self.grows = false;
+            grow(self.calls, self.to);
+        }
     }
 
     /// Moves `held` bytes from our pipe to the sink; false when that needed read and write, which
@@ -31,7 +46,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
         while held > 0 {
             match self.calls.transfer(Transfer::Splice, pipe.as_fd(), self.to, held) {
                 Ok(n) if n > 0 => {
-                    self.moved += n as u64;
+                    self.took(n);
                     held -= n;
                 }
                 Err(Errno::INTR) => {}
@@ -77,7 +92,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
             match self.calls.write(self.to, bytes) {
                 Ok(0) => return Err(self.error(Side::Sink, "write", Errno::NOSPC)),
                 Ok(n) => {
-                    self.moved += n as u64;
+                    self.took(n);
                     bytes = &bytes[n..];
                 }
                 Err(Errno::INTR) => {}

@@ -48,10 +48,10 @@ pub(super) struct Polling {
 }
 
 impl Polling {
-    /// Of a source whose pipe holds `capacity` bytes, or 0 for what is no pipe.
-    pub(super) fn new(capacity: usize) -> Self {
+    /// Of a source that is a pipe, or none.
+    pub(super) fn new(is_pipe: bool) -> Self {
         let (tries, patience) = (TRIES.0, PATIENCE.0);
-        Self { is_pipe: capacity > 0, last: None, is_on: false, tries, skips: 0, patience }
+        Self { is_pipe, last: None, is_on: false, tries, skips: 0, patience }
     }
 
     /// Moves some bytes by `call`, which is told by which kind of splice: one that does not wait,
@@ -125,7 +125,7 @@ mod tests {
 
     /// A flow that is looked for.
     fn on() -> Polling {
-        let mut polling = Polling::new(1 << 20);
+        let mut polling = Polling::new(true);
         polling.judge(8_192, CLOSE);
         assert!(polling.is_on);
         polling
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn close_pieces_at_a_high_rate_are_looked_for() {
-        let mut polling = Polling::new(1 << 20);
+        let mut polling = Polling::new(true);
         polling.judge(8_192, Duration::MAX);
         assert!(!polling.is_on);
         for (n, gap) in [(8_192, CLOSE), (128 << 10, 10 * CLOSE), (1 << 20, 100 * CLOSE)] {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pipe_is_never_looked_for() {
-        let mut none = Polling::new(0);
+        let mut none = Polling::new(false);
         for _ in 0..10 {
             assert_eq!(none.splice(|how| Ok(usize::from(how == Transfer::Splice))), Ok(1));
         }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn looks_in_vain_become_rare() {
-        let mut polling = Polling::new(1 << 20);
+        let mut polling = Polling::new(true);
         let mut looks = 0;
         for _ in 0..100_000 {
             if polling.is_on {

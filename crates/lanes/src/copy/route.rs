@@ -1,11 +1,20 @@
 //! Which ways a copy may take, best first: a pure function of its two ends.
 //!
-//! The pages of a regular file are its page cache: a later write, truncation or punched hole would
-//! change what a pipe or socket still holds, so a file is copied into those unless the caller asked
-//! for `live`. What is in a pipe or socket already is passed on by reference: data that was written
-//! there belongs to the kernel. Only a writer that put its own memory or a file there by reference
-//! (vmsplice, splice) and changes it afterwards is seen to do so for longer than without us;
-//! `copying` shields from that. Whether the kernel really allows a way is found by trying it.
+//! What is passed on by reference can change on its way. The pages of a regular file are its page
+//! cache: a later write, truncation or punched hole shows in them. The pages in a pipe or socket may
+//! be memory that its writer lent (vmsplice, splice): a writer that waits until they have left that
+//! pipe writes them over next. Only a copy that ends before the pages leave the source is exact
+//! whatever happens there, and that is `read`. `live` gives this up for speed.
+//!
+//! Bytes cannot show where nobody gets them: into /dev/null references are dropped. Between files
+//! `copy_file_range` is a copy, or shares extents that the next write to either file separates.
+//!
+//! Splicing a pipe straight into a file would be exact too: the file system copies while the slots
+//! are still taken (iter_file_splice_write in fs/splice.c). It is left out because it holds the
+//! pipe's lock for that long and takes twice as long as `read` and `write` (decision 30). A socket as
+//! a source is only read: an error that a splice has met there is not told a second time.
+//!
+//! Whether the kernel really allows a way is found by trying it.
 
 use crate::end::{End, Kind};
 
@@ -24,38 +33,44 @@ pub enum Way {
     ReadWrite,
 }
 
-/// The ways to try, in order; the last is always [`Way::ReadWrite`]. With `sides`, only ways that
-/// are calls of one side each. Between files `has_own_ranges` is asked of the sink: where its file system copies
-/// ranges page by page, larger pieces are faster.
-pub(crate) fn ways(
+/// What is wanted of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// By reference wherever that is faster.
+    pub(super) live: bool,
+    /// By calls of one side each.
+    pub(super) sides: bool,
+}
+
+/// The ways to try, in order; the last is always [`Way::ReadWrite`]. Between files
+/// `has_own_ranges` is asked of the sink: where its file system copies ranges page by page, larger
+/// pieces are faster.
+pub(super) fn ways(
     from: End,
     to: End,
-    live: bool,
-    sides: bool,
+    wanted: Wanted,
     has_own_ranges: impl FnOnce() -> bool,
 ) -> &'static [Way] {
-    match freely(from, to, live) {
-        [Way::Splice | Way::Sendfile, ..] if sides => &[Way::Broker, Way::ReadWrite],
-        [Way::FileRange, ..] if sides || !has_own_ranges() => &[Way::ReadWrite],
+    match freely(from, to, wanted.live) {
+        [Way::Splice | Way::Sendfile, ..] if wanted.sides => &[Way::Broker, Way::ReadWrite],
+        [Way::FileRange, ..] if wanted.sides || !has_own_ranges() => &[Way::ReadWrite],
         ways => ways,
     }
 }
 
 fn freely(from: End, to: End, live: bool) -> &'static [Way] {
-    use Kind::{Device, Pipe, Regular, Socket};
+    use Kind::{Device, Null, Pipe, Regular, Socket};
     if to.append {
         return &[Way::ReadWrite];
     }
     match (from.kind, to.kind) {
         (Regular, Regular) => &[Way::FileRange, Way::ReadWrite],
-        (Regular, Pipe) if live => &[Way::Splice, Way::ReadWrite],
+        (Pipe, Null) => &[Way::Splice, Way::ReadWrite],
+        (Regular | Device, Null) => &[Way::Broker, Way::ReadWrite],
         (Regular, Socket) if live => &[Way::Sendfile, Way::ReadWrite],
-        (Regular | Socket | Device, Device)
-        | (Socket, Regular | Socket)
-        // The copy into the file's pages would hold the lock of the source's pipe; its writer waits.
-        | (Pipe, Regular) => &[Way::Broker, Way::ReadWrite],
-        // The pages go back to where the writer takes its next ones from, or no byte is copied.
-        (Pipe, Pipe | Socket | Device) | (Socket | Device, Pipe) => &[Way::Splice, Way::ReadWrite],
+        (Regular | Device, Pipe) | (Pipe, Pipe | Socket | Device) if live => {
+            &[Way::Splice, Way::ReadWrite]
+        }
         _ => &[Way::ReadWrite],
     }
 }
@@ -64,59 +79,81 @@ fn freely(from: End, to: End, live: bool) -> &'static [Way] {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 6] =
-        [Kind::Pipe, Kind::Regular, Kind::Socket, Kind::Terminal, Kind::Device, Kind::Other];
+    const KINDS: [Kind; 7] = [
+        Kind::Pipe,
+        Kind::Regular,
+        Kind::Socket,
+        Kind::Terminal,
+        Kind::Null,
+        Kind::Device,
+        Kind::Other,
+    ];
+    const EXACT: Wanted = Wanted { live: false, sides: false };
+    const LIVE: Wanted = Wanted { live: true, sides: false };
+    const SIDES: Wanted = Wanted { live: true, sides: true };
 
     fn end(kind: Kind) -> End {
         End { kind, append: false }
     }
 
+    fn pairs() -> impl Iterator<Item = (Kind, Kind)> {
+        KINDS.into_iter().flat_map(|from| KINDS.map(|to| (from, to)))
+    }
+
     #[test]
     fn every_pair_ends_in_read_and_write() {
-        for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
-            for live in [false, true] {
-                assert_eq!(
-                    ways(end(from), end(to), live, !live, || true).last(),
-                    Some(&Way::ReadWrite)
-                );
+        for (from, to) in pairs() {
+            for wanted in [EXACT, LIVE, SIDES] {
+                let ways = ways(end(from), end(to), wanted, || true);
+                assert_eq!(ways.last(), Some(&Way::ReadWrite));
             }
         }
     }
 
     #[test]
-    fn a_file_goes_by_reference_only_when_asked() {
-        for to in [Kind::Pipe, Kind::Socket] {
-            assert_eq!(ways(end(Kind::Regular), end(to), false, false, || true), [Way::ReadWrite]);
-            assert_ne!(ways(end(Kind::Regular), end(to), true, false, || true), [Way::ReadWrite]);
+    fn references_are_passed_on_only_when_asked() {
+        for (from, to) in pairs() {
+            let ways = ways(end(from), end(to), EXACT, || true);
+            let exact = match (from, to) {
+                (_, Kind::Null) => &[Way::Splice, Way::Broker, Way::ReadWrite][..],
+                (Kind::Regular, Kind::Regular) => &[Way::FileRange, Way::ReadWrite],
+                _ => &[Way::ReadWrite],
+            };
+            assert!(ways.iter().all(|way| exact.contains(way)), "{from:?} to {to:?}: {ways:?}");
+        }
+        for (from, to) in [
+            (Kind::Regular, Kind::Pipe),
+            (Kind::Regular, Kind::Socket),
+            (Kind::Pipe, Kind::Pipe),
+            (Kind::Pipe, Kind::Socket),
+        ] {
+            assert_ne!(ways(end(from), end(to), LIVE, || true), [Way::ReadWrite]);
         }
     }
 
     #[test]
     fn sides_are_told_apart_only_by_calls_of_one_side() {
-        for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
-            let ways = ways(end(from), end(to), true, true, || true);
+        for (from, to) in pairs() {
+            let ways = ways(end(from), end(to), SIDES, || true);
             assert!(ways.iter().all(|way| matches!(way, Way::Broker | Way::ReadWrite)));
         }
     }
 
     #[test]
-    fn appending_and_terminals_are_never_spliced() {
+    fn appending_terminals_and_sockets_are_never_spliced() {
         for kind in KINDS {
-            assert_eq!(
-                ways(end(kind), End { kind: Kind::Regular, append: true }, true, false, || true),
-                [Way::ReadWrite]
-            );
-            assert_eq!(
-                ways(end(Kind::Terminal), end(kind), true, false, || true),
-                [Way::ReadWrite]
-            );
+            let log = End { kind: Kind::Regular, append: true };
+            assert_eq!(ways(end(kind), log, LIVE, || true), [Way::ReadWrite]);
+            for from in [Kind::Terminal, Kind::Socket] {
+                assert_eq!(ways(end(from), end(kind), LIVE, || true), [Way::ReadWrite]);
+            }
         }
     }
 
     #[test]
     fn only_between_files_it_matters_how_a_range_is_copied() {
-        for (from, to) in KINDS.iter().flat_map(|a| KINDS.map(|b| (*a, b))) {
-            let ways = |own: bool| ways(end(from), end(to), true, false, || own);
+        for (from, to) in pairs() {
+            let ways = |own: bool| ways(end(from), end(to), LIVE, || own);
             if (from, to) == (Kind::Regular, Kind::Regular) {
                 assert_eq!(ways(true), [Way::FileRange, Way::ReadWrite]);
                 assert_eq!(ways(false), [Way::ReadWrite]);

@@ -15,8 +15,18 @@ pub(crate) fn grow(pipe: impl AsFd, most: usize) -> usize {
     try_grow(pipe.as_fd(), most).unwrap_or(0)
 }
 
+/// Slots of a pipe of which nobody has changed the capacity.
+const SLOTS: usize = 16;
+
+/// As [`grow`], but a pipe whose capacity somebody has set stays as it is; an error for what is no
+/// pipe.
+pub(crate) fn grow_unset(pipe: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
+    let has = rustix::pipe::fcntl_getpipe_size(pipe)?;
+    if has == SLOTS * rustix::param::page_size() { try_grow(pipe, most) } else { Ok(has) }
+}
+
 /// As [`grow`], with the error for what is no pipe.
-pub(crate) fn try_grow(pipe: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
+fn try_grow(pipe: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
     let has = rustix::pipe::fcntl_getpipe_size(pipe)?;
     let got = sizes(most, has).find_map(|size| rustix::pipe::fcntl_setpipe_size(pipe, size).ok());
     Ok(got.unwrap_or(has))
@@ -46,6 +56,7 @@ mod tests {
         let (_reader, writer) = std::io::pipe().unwrap();
         assert_eq!(grow(&writer, 256 * KIB), 256 * KIB);
         assert_eq!(grow(&writer, 64 * KIB), 256 * KIB);
+        assert_eq!(grow_unset(writer.as_fd(), 1024 * KIB), Ok(256 * KIB));
         assert_eq!(grow(std::fs::File::open("/dev/null").unwrap(), 64 * KIB), 0);
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! What makes pipes slow is less the copying than the waiting: a pipe of 64 KiB is full after some
 //! 20 us, and then one side sleeps and the other must wake it, which between two processors costs
-//! longer than the copy. So an end grows its pipe as far as the user's limits allow
-//! ([`Options::capacity`]), and waits by [`Wait::Adaptive`]: it spins while the peer is about to
-//! act and sleeps while it is not. Data that does not change goes by reference
+//! longer than the copy. So a writer grows its pipe as far as the user's limits allow
+//! ([`Options::capacity`]), and both ends wait by [`Wait::Adaptive`]: it spins while the peer is about to
+//! act and sleeps while it is not. A reader never changes the capacity: its writer may lend pages
+//! and write them over by the capacity that it has seen. Data that does not change goes by reference
 //! ([`Writer::send`]), data that is given away too ([`Writer::give`]); everything else is copied.
 //!
 //! Any descriptor will do. What is no pipe gets ordinary calls, which sleep. Units are bytes. The
 //! flags of a descriptor are left as they are: one with O_NONBLOCK is waited for by `poll(2)`.
 //! Signals are told as std does (`ErrorKind::Interrupted` from single calls, repeated by
 //! `write_all` and the like), and so is a reader that is gone (`ErrorKind::BrokenPipe`). Making an end
-//! costs two `fstat` and `fcntl` calls, and one or two to grow the pipe.
+//! costs two `fstat` and `fcntl` calls, and one to three for the capacity of the pipe.
 //!
 //! An end does not see its peer: whether that copies, forwards or keeps what it gets, and on which
 //! processor it runs, is only guessed from waits.
@@ -116,8 +117,8 @@ impl Options {
         self
     }
 
-    /// Grows a pipe to `bytes`, or as near to that as the user's limits allow. No pipe is made
-    /// smaller, and 0 leaves every one as it is.
+    /// Has a writer grow its pipe to `bytes`, or as near to that as the user's limits allow. No pipe
+    /// is made smaller, and 0 leaves every one as it is.
     #[must_use]
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = bytes;
@@ -130,16 +131,16 @@ impl Options {
     ///
     /// What `fstat(2)` says of the descriptor.
     pub fn writer(self, fd: impl Into<OwnedFd>) -> io::Result<Writer> {
-        self.end(fd.into()).map(Writer::over)
+        self.end(fd.into(), self.capacity).map(Writer::over)
     }
 
-    /// An end that reads from `fd`.
+    /// An end that reads from `fd`; a pipe keeps its capacity.
     ///
     /// # Errors
     ///
     /// What `fstat(2)` says of the descriptor.
     pub fn reader(self, fd: impl Into<OwnedFd>) -> io::Result<Reader> {
-        self.end(fd.into()).map(Reader::over)
+        self.end(fd.into(), 0).map(Reader::over)
     }
 
     /// Both ends of a new pipe; they are not inherited by programs that are started.
@@ -154,10 +155,10 @@ impl Options {
         Ok((self.reader(reader)?, writer))
     }
 
-    fn end(self, fd: OwnedFd) -> io::Result<Base> {
+    fn end(self, fd: OwnedFd, least: usize) -> io::Result<Base> {
         let end = End::of(&fd)?;
         let is_pipe = end.kind == Kind::Pipe;
-        let capacity = if is_pipe { capacity::grow(&fd, self.capacity) } else { 0 };
+        let capacity = if is_pipe { capacity::grow(&fd, least) } else { 0 };
         let attempt = if is_pipe { Attempt::Flag } else { Attempt::Never };
         Ok(Base { fd, end, capacity, attempt, waiter: Waiter::new(self.wait) })
     }

@@ -1,6 +1,6 @@
 //! `pagewise cat`: GNU cat's options, messages and exit statuses, over the copy engine of
-//! `pagewise-lanes`: pipes are spliced, files are copied by the kernel or through a grown pipe, and
-//! only styled output passes byte by byte.
+//! `pagewise-lanes`: files are copied by the kernel where it can, everything else through our memory
+//! in large pieces and into a pipe that is grown; only styled output passes byte by byte.
 
 mod style;
 
@@ -31,9 +31,10 @@ standard input.
   -T, --show-tabs          display TAB characters as ^I
   -u                       (ignored)
   -v, --show-nonprinting   use ^ and M- notation, except for LFD and TAB
-      --live               hand files to a pipe by reference: faster, but what
-                           the reader gets changes with the file until it is
-                           read: only for files that nobody writes
+      --live               pass pages on by reference: faster, but the reader
+                           gets what a file, or the memory that a program lent
+                           to a pipe, holds when it reads. Use it only where
+                           nobody changes these
       --help               display this help and exit
       --version            output version information and exit
 
@@ -69,7 +70,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     restore_pipe_signal();
     match parse(arguments) {
         Ok(asked) => concatenate(&asked),
-        Err(instead) => instead.serve("cat", HELP),
+        Err(instead) => instead.serve("cat", HELP, 1),
     }
 }
 
@@ -112,30 +113,44 @@ fn concatenate(asked: &Asked) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let passed = all(asked, &output);
+    let closed = files::close_standard_output(Some(output));
+    for error in [passed.as_ref().err(), closed.as_ref().err()].into_iter().flatten() {
+        tell("cat", &format!("write error: {}", reason(error)));
+    }
+    if matches!(passed, Ok(true)) && closed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Passes all files on; whether each could be read, or the error of the output.
+fn all(asked: &Asked, output: &File) -> io::Result<bool> {
     let mut styled = Styled::new(asked.style);
     let mut all_well = true;
     for file in &asked.files {
-        match one(file, asked, &mut styled, &output) {
+        match one(file, asked, &mut styled, output) {
             Ok(()) => {}
             Err(Failed::Source(error)) => {
                 tell("cat", &format!("{}: {}", quoted(file), reason(&error)));
                 all_well = false;
             }
-            Err(Failed::Sink(error)) => return end_by_sink(&error),
+            Err(Failed::Close(error)) => {
+                tell("cat", &format!("closing standard input: {}", reason(&error)));
+                all_well = false;
+            }
+            Err(Failed::Sink(error)) => return Err(error),
         }
     }
     let mut held = Vec::new();
     styled.finish(&mut held);
-    if let Err(errno) = files::write_all(&output, &held) {
-        return end_by_sink(&errno.into());
-    }
-    if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    files::write_all(output, &held)?;
+    Ok(all_well)
 }
 
 /// A file that could not be passed on, by side.
 #[derive(Debug)]
 enum Failed {
     Source(io::Error),
+    /// Standard input could not be closed.
+    Close(io::Error),
     Sink(io::Error),
 }
 
@@ -153,12 +168,20 @@ fn one(name: &OsStr, asked: &Asked, styled: &mut Styled, output: &File) -> Resul
     refuse_own_output(&input, output)?;
     if asked.style.is_plain() {
         let copy = Copy::new(&input, output);
-        let copy = if asked.live { copy.live() } else { copy };
-        return Ok(copy.run().map(drop)?);
+        let copy = if asked.live { copy.live().grow_source() } else { copy };
+        copy.run()?;
+    } else {
+        style_all(&input, styled, output)?;
     }
+    let failed = if name == files::STANDARD { Failed::Close } else { Failed::Source };
+    files::close(input).map_err(failed)
+}
+
+/// Passes one file on as it is to be shown.
+fn style_all(input: &File, styled: &mut Styled, output: &File) -> Result<(), Failed> {
     let (mut chunk, mut out) = (vec![0; pagewise_lanes::copy::BUFFER], Vec::new());
     loop {
-        match files::read(&input, &mut chunk).map_err(|errno| Failed::Source(errno.into()))? {
+        match files::read(input, &mut chunk).map_err(|errno| Failed::Source(errno.into()))? {
             0 => return Ok(()),
             n => styled.show(&chunk[..n], &mut out),
         }
@@ -176,11 +199,6 @@ fn refuse_own_output(mut input: &File, output: &File) -> Result<(), Failed> {
         return Err(Failed::Source(io::Error::other("input file is output file")));
     }
     Ok(())
-}
-
-fn end_by_sink(error: &io::Error) -> ExitCode {
-    tell("cat", &format!("write error: {}", reason(error)));
-    ExitCode::FAILURE
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Sizes take pv's suffixes: K, M, G, T are powers of 1024 (of 1000 with `-k`), rates are bytes a
 //! second. Seconds may have a fraction.
 
-use super::super::command_line::Instead;
+use super::super::command_line::{Instead, in_full};
 use super::super::files;
 use super::value;
 use lexopt::prelude::{Long, Short, Value};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of pv that are not offered, and what serves instead.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: [(&str, &str); 9] = [
     ("query", "--json to a file gives the same figures"),
     ("direct-io", "it moves through pipes, which O_DIRECT does not speed up"),
     ("sparse", "cp --sparse=always makes sparse copies"),
@@ -20,10 +20,16 @@ const REFUSED: [(&str, &str); 10] = [
     ("store-and-forward", "use a temporary file"),
     ("error-skip-block", "--skip-errors skips by what can be read"),
     ("gauge", "--rate shows the same figure as a number"),
-    ("height", "lines are drawn where they are, whatever the height"),
     ("extra-display", "--json to a file serves other displays"),
     ("monitor", "put one meter before the command and one after it"),
 ];
+
+/// All long options.
+const LONG: &str = "progress timer eta fineta rate average-rate bytes buffer-percent last-written \
+    format name numeric json quiet bits si line-mode null interval average-rate-window wait \
+    delay-start width height force cursor bar-style stats size stop-at-size rate-limit buffer-size \
+    no-splice live skip-errors sync output watchfd remote pidfile help version query direct-io sparse \
+    discard store-and-forward error-skip-block gauge extra-display monitor";
 
 /// Most bytes of a buffer (`-B`).
 const LARGEST_BUFFER: usize = 1 << 30;
@@ -120,6 +126,8 @@ pub(super) struct Asked {
     pub(super) buffer: Option<usize>,
     /// Never splices (`-C`).
     pub(super) copies: bool,
+    /// Grows the pipe that is read from.
+    pub(super) live: bool,
     pub(super) skips_errors: bool,
     /// Tells of the first that is skipped in a file only (`-EE`).
     pub(super) tells_once: bool,
@@ -160,6 +168,7 @@ impl Default for Asked {
             rate_limit: None,
             buffer: None,
             copies: false,
+            live: false,
             skips_errors: false,
             tells_once: false,
             syncs: false,
@@ -218,7 +227,9 @@ pub(super) fn change(current: &Asked, arguments: Vec<OsString>) -> Result<Asked,
 fn read(mut asked: Asked, arguments: Vec<OsString>) -> Result<Asked, Instead> {
     let (mut size, mut rate, mut buffer) = (None, None, None);
     let mut parser = lexopt::Parser::from_args(arguments);
+    let known: Vec<&'static str> = LONG.split_whitespace().collect();
     while let Some(argument) = parser.next()? {
+        let argument = in_full(argument, &known)?;
         if shows(&argument, &mut asked) || switches(&argument, &mut asked) {
             continue;
         }
@@ -238,7 +249,8 @@ fn read(mut asked: Asked, arguments: Vec<OsString>) -> Result<Asked, Instead> {
     }
     // `-k` may come after the sizes that it changes.
     if let Some(text) = size {
-        asked.size = Some(value::size(&text, asked.is_decimal)?);
+        // As pv has it, none is not known.
+        asked.size = Some(value::size(&text, asked.is_decimal)?).filter(|size| *size > 0);
     }
     if let Some(text) = rate {
         // No rate is no limit.
@@ -264,19 +276,14 @@ fn finish(mut asked: Asked) -> Result<Asked, Instead> {
     if asked.last_written.is_some_and(|count| count > MOST_SHOWN) {
         return wrong("--last-written shows at most 1000 bytes");
     }
-    if asked.stops && asked.unit == Unit::Lines {
-        return wrong("--stop-at-size counts bytes and does not go with --line-mode");
-    }
-    if asked.stops && asked.size.is_none() {
-        return wrong("--stop-at-size needs --size");
-    }
     if asked.format.is_some() && matches!(asked.form, Form::Numeric | Form::Json) {
         return wrong("--format is for people: --json gives all figures by name");
     }
     if asked.watched.is_some() && !asked.files.is_empty() {
         return wrong("--watchfd takes no files");
     }
-    if asked.shown.is_nothing() && asked.form != Form::Numeric {
+    let shows_bytes = asked.last_written.is_some();
+    if asked.shown.is_nothing() && !shows_bytes && asked.form != Form::Numeric {
         asked.shown = Shown::usual();
     }
     if asked.watched.is_none() {
@@ -317,6 +324,7 @@ fn switches(argument: &lexopt::Arg<'_>, asked: &mut Asked) -> bool {
         Short('c') | Long("cursor") => asked.has_place = true,
         Short('v') | Long("stats") => asked.stats = true,
         Short('C') | Long("no-splice") => asked.copies = true,
+        Long("live") => asked.live = true,
         Short('E') | Long("skip-errors") => {
             (asked.tells_once, asked.skips_errors) = (asked.skips_errors, true);
         }
@@ -371,6 +379,8 @@ fn takes_value(name: &str, parser: &mut lexopt::Parser, asked: &mut Asked) -> Re
         "delay-start" => asked.delay = value::seconds(name, &text()?)?,
         "average-rate-window" => asked.window = value::seconds(name, &text()?)?,
         "width" => asked.width = Some(value::number(name, &text()?)?),
+        // Lines are drawn where they are, however high the terminal is.
+        "height" => drop(value::number::<u16>(name, &text()?)?),
         "bar-style" => asked.bar = value::bar(&text()?)?,
         "output" => asked.output = Some(text()?.into()),
         "pidfile" => asked.pid_file = Some(text()?.into()),
@@ -402,6 +412,8 @@ mod tests {
         let only = parsed(&["-b"]).unwrap().shown;
         assert!(only.bytes && !only.bar && !only.timer);
         assert_eq!(parsed(&["-n"]).unwrap().shown, Shown::default());
+        assert_eq!(parsed(&["-A", "9"]).unwrap().shown, Shown::default());
+        assert_eq!(parsed(&["--by"]).unwrap().shown, only);
     }
 
     #[test]
@@ -414,8 +426,7 @@ mod tests {
 
     #[test]
     fn what_belongs_together_is_checked() {
-        assert!(wrong(&["-S"]).contains("--size"));
-        assert!(wrong(&["-S", "-l", "-s", "9"]).contains("counts bytes"));
+        assert_eq!(parsed(&["-S", "-H", "24"]).unwrap().size, None);
         assert!(wrong(&["-B", "100T"]).contains("at most 1G"));
         assert!(wrong(&["-A", "70000"]).contains("at most"));
         assert!(wrong(&["-B", "0"]).contains("above 0"));

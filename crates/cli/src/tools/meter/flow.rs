@@ -1,8 +1,9 @@
 //! Moving the data that `meter` measures, and the figures that the display reads meanwhile.
 //!
-//! Whatever can be spliced is, and neither of the user's pipes is polled or asked for its content.
-//! Where the time on either side is to be told, and only there, it goes through a pipe of our own.
-//! Lines, `-A`, `-B` and `-C` need the bytes in our memory: read and write then.
+//! Pages go by reference where a pipe is on either side, as with pv, and neither of the user's pipes is
+//! polled or asked for its content. The capacity of the pipe that is read from stays as it is, but with
+//! `--live`. Where the time on either side is to be told, and only there, it goes through a pipe of our
+//! own. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in our memory: read and write then.
 
 use super::super::files;
 use super::super::message::{quoted, reason, tell};
@@ -10,7 +11,7 @@ use super::allowance::Allowance;
 use super::asked::{Asked, Unit};
 use super::control::Control;
 use super::gauge;
-use pagewise_lanes::{Copy, CopyError, Side, Step, Way};
+use pagewise_lanes::{Copy, CopyError, End, Kind, Side, Step, Way};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 pub(super) const NOT_OPENED: u8 = 2;
 /// An input is the output.
 pub(super) const IS_OUTPUT: u8 = 4;
+/// No file could be opened at all.
+const NONE_OPENED: u8 = 8;
 /// Moving data failed.
 pub(super) const NOT_MOVED: u8 = 16;
 /// A signal ended it.
@@ -70,15 +73,18 @@ impl Tally {
 pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     let asked = control.asked();
     let allowance = asked.rate_limit.map(|rate| Allowance::new(rate, 0));
-    let files = asked.files.clone();
-    let mut flow = Flow { control, asked, output, tally, allowance, has_told: false, bits: 0 };
-    for name in &files {
+    let names = asked.files.clone();
+    let (has_told, has_opened, bits) = (false, false, 0);
+    let mut flow = Flow { control, asked, output, tally, allowance, has_told, has_opened, bits };
+    for name in &names {
         if !flow.one(name) {
             break;
         }
     }
     tally.is_over.store(true, Relaxed);
-    flow.bits
+    // As pv has it, not for standard input.
+    let has_none = !flow.has_opened && names.iter().all(|name| name != files::STANDARD);
+    if has_none { flow.bits | NONE_OPENED } else { flow.bits }
 }
 
 /// The inputs on their way.
@@ -91,6 +97,7 @@ struct Flow<'a> {
     allowance: Option<Allowance>,
     /// No more is told of what cannot be read in this input.
     has_told: bool,
+    has_opened: bool,
     bits: u8,
 }
 
@@ -105,6 +112,7 @@ impl Flow<'_> {
                 return true;
             }
         };
+        self.has_opened = true;
         if input.metadata().is_ok_and(|found| files::is_output(&found, self.output)) {
             tell("meter", &format!("{}: input file is output file", quoted(name)));
             self.bits |= IS_OUTPUT;
@@ -161,13 +169,17 @@ impl Flow<'_> {
         let needs_bytes = asked.unit == Unit::Lines
             || asked.last_written.is_some()
             || asked.copies
+            || asked.syncs
             || asked.buffer.is_some();
         if needs_bytes { self.by_hand(input) } else { self.by_reference(input) }
     }
 
-    /// Bytes that may be moved now; sleeps until there are some. None when all have been.
+    /// Bytes, or lines, that may be moved now; sleeps until there are some. None when all have been.
     fn room(&mut self) -> Option<u64> {
-        let moved = self.tally.bytes.load(Relaxed);
+        let moved = match self.asked.unit {
+            Unit::Lines => self.tally.lines.load(Relaxed),
+            Unit::Bytes | Unit::Bits => self.tally.bytes.load(Relaxed),
+        };
         if self.control.is_new.swap(false, Relaxed) {
             let before = std::mem::replace(&mut self.asked, self.control.asked());
             if before.rate_limit != self.asked.rate_limit {
@@ -183,10 +195,17 @@ impl Flow<'_> {
     }
 
     fn by_reference(&mut self, input: &File) -> Result<(), CopyError> {
+        let is_pipe = |end: &File| End::of(end).is_ok_and(|end| end.kind == Kind::Pipe);
+        let has_pipe = is_pipe(input) || is_pipe(self.output);
         while let Some(room) = self.room() {
-            let (tally, output, syncs) = (self.tally, self.output, self.asked.syncs);
+            let tally = self.tally;
             let is_new = &self.control.is_new;
-            let mut copy = Copy::new(input, output).limit(room).until(is_new);
+            let mut copy = Copy::new(input, self.output).limit(room).until(is_new);
+            if self.asked.live {
+                copy = copy.live().grow_source();
+            } else if has_pipe {
+                copy = copy.live();
+            }
             if gauge::tells_sides(&self.asked) {
                 copy = copy.tell_sides();
             }
@@ -195,9 +214,6 @@ impl Flow<'_> {
                 let Step { moved, way, source, sink } = step;
                 tally.add(moved - before, way, source, sink);
                 before = moved;
-                if syncs {
-                    sync(output);
-                }
             })?;
             if copied.bytes < room && !is_new.load(Relaxed) {
                 return Ok(());
@@ -210,33 +226,61 @@ impl Flow<'_> {
         let size = self.asked.buffer.unwrap_or(pagewise_lanes::copy::BUFFER);
         let mut buffer = vec![0; size];
         while let Some(room) = self.room() {
-            let most = usize::try_from(room).map_or(size, |room| room.min(size));
+            let most = match self.asked.unit {
+                // How many bytes a line has is seen only after reading.
+                Unit::Lines => size,
+                Unit::Bytes | Unit::Bits => usize::try_from(room).map_or(size, |n| n.min(size)),
+            };
             let start = Instant::now();
             let n = files::read(input, &mut buffer[..most])
                 .map_err(|errno| self.error(Side::Source, "read", errno))?;
             if n == 0 {
                 return Ok(());
             }
-            let middle = Instant::now();
-            self.write(&buffer[..n])?;
-            let (source, sink) = (middle - start, middle.elapsed());
-            self.tally.add(n as u64, Way::ReadWrite, source, sink);
-            self.account(&buffer[..n]);
+            let mut source = start.elapsed();
+            let mut rest = &buffer[..n];
+            while !rest.is_empty() {
+                let Some(room) = self.room() else { return Ok(()) };
+                let now;
+                (now, rest) = rest.split_at(self.fitting(rest, room));
+                let start = Instant::now();
+                self.write(now)?;
+                self.account(now, std::mem::take(&mut source), start.elapsed())?;
+            }
         }
         Ok(())
     }
 
-    fn account(&self, chunk: &[u8]) {
+    /// How many of the bytes hold no more than `room` bytes, or lines.
+    fn fitting(&self, bytes: &[u8], room: u64) -> usize {
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        if self.asked.unit != Unit::Lines {
+            return room.min(bytes.len());
+        }
+        let mut ends = bytes.iter().enumerate().filter(|(_, byte)| self.ends_line(**byte));
+        ends.nth(room - 1).map_or(bytes.len(), |(at, _)| at + 1)
+    }
+
+    fn ends_line(&self, byte: u8) -> bool {
+        byte == if self.asked.is_null_ended { 0 } else { b'\n' }
+    }
+
+    /// Counts what was written, and has it put on the disk with `-Y`.
+    fn account(&self, bytes: &[u8], source: Duration, sink: Duration) -> Result<(), CopyError> {
+        self.tally.add(bytes.len() as u64, Way::ReadWrite, source, sink);
         if self.asked.unit == Unit::Lines {
-            let end = if self.asked.is_null_ended { 0 } else { b'\n' };
-            let lines = chunk.iter().filter(|byte| **byte == end).count();
+            let lines = bytes.iter().filter(|byte| self.ends_line(**byte)).count();
             self.tally.lines.fetch_add(lines as u64, Relaxed);
         }
         if let Some(count) = self.asked.last_written {
-            self.tally.remember(chunk, count);
+            self.tally.remember(bytes, count);
         }
-        if self.asked.syncs {
-            sync(self.output);
+        match self.asked.syncs.then(|| rustix::fs::fdatasync(self.output)) {
+            Some(Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT))) => {
+                Err(self.error(Side::Sink, "fdatasync", errno))
+            }
+            // What is no file cannot be put on a disk.
+            _ => Ok(()),
         }
     }
 
@@ -247,9 +291,4 @@ impl Flow<'_> {
     fn write(&self, bytes: &[u8]) -> Result<(), CopyError> {
         files::write_all(self.output, bytes).map_err(|errno| self.error(Side::Sink, "write", errno))
     }
-}
-
-/// Has what was written put on the disk; what is no file cannot be.
-fn sync(output: &File) {
-    let _synced = rustix::fs::fdatasync(output);
 }

@@ -42,7 +42,7 @@ pub(super) fn line(asked: &Asked, moment: &Moment, width: usize) -> String {
 fn layout(asked: &Asked) -> String {
     let Shown { bytes, timer, rate, average, sides, bar, eta, finish } = asked.shown;
     let wanted = [
-        (asked.name.is_some(), "%N:"),
+        (asked.name.is_some(), "%N"),
         (bytes, "%b"),
         (sides, "%T"),
         (timer, "%t"),
@@ -145,12 +145,14 @@ fn text(asked: &Asked, moment: &Moment, part: &Part, room: Option<usize>) -> Str
             None => "{in --}".to_owned(),
         },
         Part::Figure('A') => readable(&moment.last_written, asked.last_written.unwrap_or(16)),
-        Part::Figure('N') => printable(asked.name.as_deref().unwrap_or_default()),
+        Part::Figure('N') => {
+            asked.name.as_deref().map_or(String::new(), |name| format!("{:>9}:", printable(name)))
+        }
         Part::Figure(_) => String::new(),
     }
 }
 
-/// Three digits and a unit, four columns and the unit wide.
+/// Three digits, or four before the next unit, as pv writes them: four columns and the unit wide.
 pub(super) fn amount(value: f64, asked: &Asked) -> String {
     let (value, unit) = match asked.unit {
         Unit::Bytes => (value, "B"),
@@ -161,22 +163,20 @@ pub(super) fn amount(value: f64, asked: &Asked) -> String {
     let base = if is_decimal { 1000.0 } else { 1024.0 };
     let mut scaled = value;
     let mut prefix = 0;
-    while scaled >= 999.5 && prefix < 6 {
+    while scaled >= base && prefix < 6 {
         scaled /= base;
         prefix += 1;
     }
-    let prefix = ["", "K", "M", "G", "T", "P", "E"][prefix];
-    let binary = if is_decimal || prefix.is_empty() { "" } else { "i" };
-    let decimals = if prefix.is_empty() {
-        0
-    } else if scaled < 9.995 {
-        2
-    } else if scaled < 99.95 {
-        1
-    } else {
-        0
+    let prefix = match is_decimal {
+        true => [" ", "k", "M", "G", "T", "P", "E"][prefix],
+        false => [" ", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][prefix],
     };
-    format!("{scaled:4.decimals$}{prefix}{binary}{unit}")
+    let number = match scaled {
+        small if small < 9.995 => format!("{small:.2}"),
+        middle if middle < 99.9 => format!("{middle:.1}"),
+        large => format!("{:4}", large as u64),
+    };
+    format!("{number}{prefix}{unit}")
 }
 
 /// Hours, minutes, seconds, with days where there are any.
@@ -217,7 +217,7 @@ fn finish(asked: &Asked, moment: &Moment) -> String {
 fn bar(asked: &Asked, moment: &Moment, room: usize) -> String {
     match share(asked, moment) {
         Some(share) => {
-            let tail = format!(" {:3.0}%", share * 100.0);
+            let tail = format!(" {:2}%", (share * 100.0) as u64);
             let inner = room.saturating_sub(tail.len() + 2);
             let body = body(asked.bar, share.min(1.0) * inner as f64, inner);
             format!("[{body}]{tail}")
@@ -237,24 +237,25 @@ fn bar(asked: &Asked, moment: &Moment, room: usize) -> String {
 /// `done` of `inner` columns, in the style asked for.
 fn body(style: Bar, done: f64, inner: usize) -> String {
     let filled = (done as usize).min(inner);
+    if style == Bar::Plain {
+        let head = filled.max(1).min(inner);
+        let shown = "=".repeat(head.saturating_sub(1)) + if head > 0 { ">" } else { "" };
+        return format!("{shown:inner$}");
+    }
     let parts = match style {
         Bar::Plain | Bar::Block => "",
         Bar::Granular => "▏▎▍▌▋▊▉",
         Bar::Shaded => "▒▓",
     };
     let (full, rest) = match style {
-        Bar::Plain => ("=", " "),
         Bar::Shaded => ("█", "░"),
-        Bar::Block | Bar::Granular => ("█", " "),
+        Bar::Plain | Bar::Block | Bar::Granular => ("█", " "),
     };
     let steps = parts.chars().count() + 1;
     let part = ((done - filled as f64) * steps as f64) as usize;
-    let edge = match (style, part.checked_sub(1)) {
+    let edge = match part.checked_sub(1) {
         _ if filled == inner => String::new(),
-        (Bar::Plain, _) => ">".to_owned(),
-        (_, part) => {
-            part.and_then(|part| parts.chars().nth(part)).map_or(rest.to_owned(), String::from)
-        }
+        part => part.and_then(|part| parts.chars().nth(part)).map_or(rest.into(), String::from),
     };
     let blank = inner - filled - edge.chars().count();
     format!("{}{edge}{}", full.repeat(filled), rest.repeat(blank))
@@ -304,26 +305,27 @@ mod tests {
             }
         }
         let text = line(&usual(Some(200 << 20)), &moment(100 << 20, 2), 60);
-        assert_eq!(text, " 100MiB 0:00:02 [50.0MiB/s] [======>      ]  50% ETA 0:00:02");
+        assert_eq!(text, " 100MiB 0:00:02 [50.0MiB/s] [======>       ] 50% ETA 0:00:02");
     }
 
     #[test]
     fn amounts_have_three_digits() {
         let asked = Asked::default();
         for (bytes, text) in [
-            (0.0, "   0B"),
-            (1023.0, "1.00KiB"),
+            (0.0, "0.00 B"),
+            (99.0, "99.0 B"),
+            (1023.0, "1023 B"),
             (1024.0, "1.00KiB"),
             (10.0 * 1024.0, "10.0KiB"),
             (1024.0 * 1024.0 * 999.0, " 999MiB"),
-            (1024.0 * 1024.0 * 1023.9, "1.00GiB"),
+            (1024.0 * 1024.0 * 1023.9, "1023MiB"),
         ] {
             assert_eq!(amount(bytes, &asked), text);
         }
         let lines = Asked { unit: Unit::Lines, ..Asked::default() };
         assert_eq!(amount(2_500_000.0, &lines), "2.50M");
         let bits = Asked { unit: Unit::Bits, is_decimal: true, ..Asked::default() };
-        assert_eq!(amount(1_000.0, &bits), "8.00Kb");
+        assert_eq!(amount(1_000.0, &bits), "8.00kb");
     }
 
     #[test]
@@ -348,7 +350,7 @@ mod tests {
             ..Asked::default()
         };
         let now = Moment { last_written: b"ab\ncdefg".to_vec(), ..moment(2048, 1) };
-        assert_eq!(line(&asked, &now, 80), "i?n|2.00KiB|cdefg|100%|%q|%{nothing}");
+        assert_eq!(line(&asked, &now, 80), "      i?n:|2.00KiB|cdefg|100%|%q|%{nothing}");
     }
 
     #[test]
@@ -361,7 +363,8 @@ mod tests {
 
     #[test]
     fn bars_show_parts_of_a_column() {
-        assert_eq!(body(Bar::Plain, 2.9, 4), "==> ");
+        assert_eq!(body(Bar::Plain, 3.0, 4), "==> ");
+        assert_eq!(body(Bar::Plain, 4.0, 4), "===>");
         assert_eq!(body(Bar::Block, 2.9, 4), "██  ");
         assert_eq!(body(Bar::Granular, 2.5, 4), "██▌ ");
         assert_eq!(body(Bar::Granular, 2.1, 4), "██  ");

@@ -23,7 +23,7 @@ use asked::{Asked, Form, Unit};
 use control::Control;
 use cost::Cost;
 use draw::{Display, Figures, GLANCE};
-use flow::{NOT_OPENED, Tally};
+use flow::{NOT_MOVED, NOT_OPENED, Tally};
 use pagewise_kernel::start::ignored;
 use std::ffi::OsString;
 use std::fs::File;
@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 
 /// Exit bit of pv: something that was asked for beside the transfer could not be done.
 const NOT_DONE: u8 = 1;
+
+/// Exit bit of pv: the command line is wrong.
+const WRONG_USAGE: u8 = 64;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -68,26 +71,34 @@ How it is shown:
   -u, --bar-style STYLE    plain, block, granular, shaded
   -v, --stats              at the end: spread of the rate, CPU time and wake-ups
                            for each GiB, share by reference, which side waits
-What is moved:
+What is moved (as pv does, by reference; see below):
   -s, --size SIZE          size expected; @PATH: size of a file or directory
   -S, --stop-at-size       stop there      -L, --rate-limit RATE   (0: none)
   -B, --buffer-size BYTES  copy through a buffer of this size
-  -C, --no-splice          copy
+  -C, --no-splice          copy: exact whatever the writer or the file does
+      --live               by reference from a file to a socket, too, and grow the
+                           pipe that is read from
   -E, --skip-errors        zeroes for what cannot be read; -EE tells of it
                            once in a file
   -Y, --sync               to the disk after each write
   -o, --output FILE        instead of standard output
 Others:
+  -H, --height NUM         taken, and of no effect
   -d, --watchfd PID[:FD]   show how far another process is in a file
   -R, --remote PID         have that meter go on with these options instead
   -P, --pidfile FILE       our process id, while we run
 
-Not offered of pv's options: -g -H -K -M -O -Q -U -X -Z -x; each is refused
-with what serves instead.
+Not offered of pv's options: -g -K -M -O -Q -U -X -Z -x; each is refused with
+what serves instead.
+
+Pages of a file or pipe go into a pipe by reference, and those of a pipe into a
+socket, as with pv. What changes in them before the reader takes them changes what
+it gets: a file that somebody writes, or memory that a program lends to the pipe
+and uses again. Where that can happen, use -C. Use --live only where it cannot.
 
 Exit status: 0, or the sum of 1 (-R or -P could not be served, or signals not be
-handled), 2 (a file could not be opened), 4 (an input is the output), 16 (moving
-failed), 32 (a signal ended it).
+handled), 2 (a file could not be opened), 4 (an input is the output), 8 (no file
+could be opened at all), 16 (moving failed), 32 (a signal ended it), 64 (wrong usage).
 
 Examples:
   pagewise meter big.tar | tar x
@@ -102,7 +113,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match asked::parse(arguments.clone()) {
         Ok(Asked { remote: Some(pid), .. }) => control_other(pid, &arguments),
         Ok(asked) => measure(&asked),
-        Err(instead) => instead.serve("meter", HELP),
+        Err(instead) => instead.serve("meter", HELP, WRONG_USAGE),
     }
 }
 
@@ -194,18 +205,27 @@ fn transfer(asked: &Asked) -> u8 {
     let _listens = remote::listen(Arc::clone(&control));
     let (tally, start) = (Tally::default(), Instant::now());
     let mut display = Display::new(&control, start);
-    let bits = std::thread::scope(|scope| {
+    let mut bits = std::thread::scope(|scope| {
         let shown = scope.spawn(|| show(&control, &tally, &mut display));
         let bits = flow::run(&control, &output, &tally);
         shown.thread().unpark();
         if shown.join().is_err() { bits | NOT_DONE } else { bits }
     });
+    if let Err(error) = close(output, control.asked().output.is_some()) {
+        tell("meter", &format!("write error: {}", reason(&error)));
+        bits |= NOT_MOVED;
+    }
     if control.asked().stats {
         let cost = Cost::now(&tally).summary(start.elapsed());
         // A summary that nobody sees is no reason to fail.
         let _told = io::stderr().write_all((display.statistics() + &cost).as_bytes());
     }
     bits
+}
+
+/// Closes the output; a file of our own, or standard output.
+fn close(output: File, is_own: bool) -> io::Result<()> {
+    if is_own { files::close(output) } else { files::close_standard_output(Some(output)) }
 }
 
 /// Whether one of the inputs is the output.
