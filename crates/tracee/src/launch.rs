@@ -10,7 +10,7 @@
 use crate::child::{self, Prepared, SignalState, Step};
 use crate::drain::Drain;
 use crate::environment::{self, Variables};
-pub use crate::launch_error::LaunchError;
+pub use crate::launch_error::{LaunchError, Survivor};
 use crate::program::{self, Program};
 use crate::{read_ahead, tool_links, wait};
 use pagewise_model::plan::Settings;

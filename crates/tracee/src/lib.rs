@@ -11,7 +11,9 @@
 )]
 
 mod child;
+mod child_ends;
 pub mod collapse;
+mod descendants;
 mod descriptors;
 mod drain;
 pub mod elf;
