@@ -86,7 +86,7 @@ pub struct Launch {
     pub own_session: bool,
     /// Kill the tree after this long.
     pub timeout_ns: Option<Nanos>,
-    /// Kill the tree when its memory that belongs to no file exceeds this.
+    /// Kill the tree when its memory that the kernel cannot drop exceeds this.
     pub memory_limit_bytes: Option<Bytes>,
     /// What is recorded.
     pub observe: Observe,

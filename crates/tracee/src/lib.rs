@@ -19,6 +19,7 @@ mod drain;
 pub mod elf;
 pub mod environment;
 pub mod glibc;
+mod holdings;
 pub mod inject;
 pub mod launch;
 mod launch_error;

@@ -112,12 +112,12 @@ fn run_once(
     let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings.tools)?;
     let huge_before = HugeCounts::now();
+    let mut limits = Limits::of(launch);
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
     let helpers: HashSet<i32> = running.helpers().into_iter().chain(recording.pid()).collect();
     let tree = Tree::new(running.pid(), helpers.iter().copied());
     let except = Except { helpers, unreaped: Some(running.pid()) };
-    let mut limits = Limits::of(launch);
     let mut beside = Beside { running: &running, tree, except: &except, ends: &ends, stop };
     let end = beside.supervise(&mut watchers, &mut limits);
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
