@@ -11,7 +11,7 @@ use crate::child::{self, Prepared, SignalState, Step};
 use crate::drain::Drain;
 use crate::environment::{self, Variables};
 pub use crate::input::{Input, Once, Standard};
-pub use crate::launch_error::LaunchError;
+pub use crate::launch_error::{LaunchError, Survivor};
 use crate::program::{self, Program};
 use crate::{read_ahead, tool_links, wait};
 use pagewise_model::plan::Settings;
@@ -75,7 +75,7 @@ pub struct Launch {
     pub own_session: bool,
     /// Kill the tree after this long.
     pub timeout_ns: Option<Nanos>,
-    /// Kill the tree when its memory that belongs to no file exceeds this.
+    /// Kill the tree when its memory that the kernel cannot drop exceeds this.
     pub memory_limit_bytes: Option<Bytes>,
     /// What is recorded.
     pub observe: Observe,

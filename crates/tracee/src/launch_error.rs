@@ -1,6 +1,7 @@
 //! Why a program could not be started, with the exit code that `env(1)` and shells give for it.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io;
 
 /// A program could not be started.
@@ -59,13 +60,17 @@ pub enum LaunchError {
         /// Which text.
         what: String,
     },
-    /// Processes of it outlive SIGKILL: they hang in the kernel.
-    #[error("{alive} process(es) of `{program}` are still alive 10 s after SIGKILL")]
+    /// Processes of it outlive SIGKILL.
+    #[error(
+        "`{program}` left {} that SIGKILL did not end within 10 s: {}; end what hangs, then start again",
+        counted(alive.len()),
+        named(alive)
+    )]
     Unkillable {
         /// As the user typed it.
         program: String,
-        /// How many.
-        alive: u32,
+        /// Which.
+        alive: Vec<Survivor>,
     },
     /// A system call failed.
     #[error("{call} {subject}: {}", io::Error::from_raw_os_error(*.errno))]
@@ -77,6 +82,45 @@ pub enum LaunchError {
         /// Its error number.
         errno: i32,
     },
+}
+
+/// A process that SIGKILL did not end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survivor {
+    /// Its id.
+    pub pid: i32,
+    /// Name of its main thread.
+    pub name: String,
+    /// Its state, as in `/proc/PID/stat`.
+    pub state: char,
+    /// It belongs to another user, who alone can end it.
+    pub foreign: bool,
+}
+
+impl fmt::Display for Survivor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.state {
+            _ if self.foreign => "it belongs to another user",
+            'D' => "it waits in the kernel",
+            _ => "it goes on",
+        };
+        write!(f, "{} `{}` ({why}, state {})", self.pid, self.name, self.state)
+    }
+}
+
+/// So many processes, as words.
+pub(crate) fn counted(processes: usize) -> String {
+    if processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") }
+}
+
+/// The first of them, and how many more there are.
+pub(crate) fn named(alive: &[Survivor]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<String> = alive.iter().take(SHOWN).map(ToString::to_string).collect();
+    match alive.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 impl LaunchError {

@@ -11,12 +11,15 @@
 )]
 
 mod child;
+mod child_ends;
 pub mod collapse;
+mod descendants;
 mod descriptors;
 mod drain;
 pub mod elf;
 pub mod environment;
 pub mod glibc;
+mod holdings;
 pub mod inject;
 mod input;
 pub mod launch;

@@ -3,6 +3,7 @@
 //! Time is exact to a wake-up; memory is looked at every 100 ms, more rarely where a look takes
 //! long (`memory`).
 
+use crate::holdings::Holdings;
 use crate::launch::Launch;
 use crate::memory;
 use crate::tree::Tree;
@@ -39,15 +40,18 @@ impl fmt::Display for Limit {
 pub(crate) struct Limits {
     time: Option<Nanos>,
     memory: Option<Bytes>,
+    holdings: Holdings,
     next_memory_check: Nanos,
     broken: Option<Limit>,
 }
 
 impl Limits {
-    pub(crate) const fn of(launch: &Launch) -> Self {
+    /// For a program that starts now.
+    pub(crate) fn of(launch: &Launch) -> Self {
         Self {
             time: launch.timeout_ns,
             memory: launch.memory_limit_bytes,
+            holdings: Holdings::from_now(),
             next_memory_check: MEMORY_CHECK,
             broken: None,
         }
@@ -81,7 +85,7 @@ impl Limits {
         {
             let begin = Instant::now();
             tree.refresh();
-            if memory::exceeds(tree.pids(), most.0) {
+            if memory::exceeds(tree.pids(), &mut self.holdings, most.0) {
                 self.broken = Some(Limit::Memory(most));
             }
             let rest = Nanos(Nanos::from(begin.elapsed()).0.saturating_mul(REST));

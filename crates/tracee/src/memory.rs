@@ -7,15 +7,23 @@
 //! among those that map them. Pages of files are not counted: the kernel can drop them.
 //!
 //! Cost: about 30 us a process; a confirmation walks the page tables, some 10 ms for each GiB in
-//! small pages, and delays faults meanwhile. Not seen: files in tmpfs that nobody maps, pages of
-//! hugetlbfs, page tables.
+//! small pages, and delays faults meanwhile. What is held without being mapped comes on top
+//! (`holdings`). Not seen: pages of hugetlbfs, page tables, and what `holdings` does not see.
 
+use crate::holdings::Holdings;
 use pagewise_kernel::proc::{self, status};
 
-/// Whether the processes `pids` together hold more than `most` bytes.
-pub(crate) fn exceeds(pids: &[i32], most: u64) -> bool {
+/// Whether the processes `pids` together hold more than `most` bytes, mapped or not.
+pub(crate) fn exceeds(pids: &[i32], holdings: &mut Holdings, most: u64) -> bool {
     let sum = |of: fn(i32) -> u64| pids.iter().fold(0_u64, |sum, pid| sum.saturating_add(of(*pid)));
-    sum(counted) > most && sum(confirmed) > most
+    let mapped = sum(counted);
+    let files = holdings.look(pids);
+    let pipes = holdings.in_pipes(most.saturating_sub(mapped.saturating_add(files)));
+    let is_suspect = mapped.saturating_add(files).saturating_add(pipes) > most;
+    is_suspect && {
+        let sure = sum(confirmed).saturating_add(pipes);
+        sure > most || sure.saturating_add(holdings.unmapped(pids)) > most
+    }
 }
 
 /// Resident memory of `pid` that belongs to no file, shared or not; 0 when it is gone.

@@ -2,19 +2,22 @@
 //! and at the end it is said what the run used.
 //!
 //! The loop sleeps in `poll(2)` on the program's pidfd until the program ends, somebody wants to
-//! stop it, or the next watcher or limit is due; there are no other wake-ups of ours. After the
+//! stop it, the next watcher or limit is due, or a process that was left to us has ended and is to be
+//! reaped; there are no other wake-ups of ours. After the
 //! start-up a watcher rests for twenty times the CPU time its look took, however soon it wants to look
 //! again. Wall time runs from the byte that lets the program go to the pidfd's event; `exec` lies
 //! inside.
 //!
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
+use crate::child_ends::ChildEnds;
+use crate::descendants::{self, Except, Killed};
 use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::limits::{Limit, Limits};
 use crate::perf::Observers;
 use crate::recorder::Recording;
 use crate::tool_links::Starts;
-use crate::tree::{self, Killed, Tree};
+use crate::tree::Tree;
 use crate::wait;
 use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
 use pagewise_kernel::affinity;
@@ -48,7 +51,7 @@ pub struct Finished {
     /// The file of the tools that its settings put in front of PATH was opened meanwhile, as the
     /// kernel says; false without such tools.
     pub tools_started: bool,
-    /// Processes it left behind, which were killed.
+    /// Processes of it, the program itself left out, that were alive at its end and were killed.
     pub leftovers_killed: u32,
     /// CPUs it was allowed on when it ended, as the kernel says; empty where that is not known.
     pub cpus_at_end: Vec<u32>,
@@ -75,54 +78,64 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Runs `launch` to its end. `make` gives the watcher for each watch of its settings; the run
-/// stops early when `stop` becomes readable.
+/// Runs `launch`, an experiment, to its end. `make` gives the watcher for each watch of its settings;
+/// the run stops early when `stop` becomes readable.
 ///
-/// In an experiment (`own_session`) this process becomes a subreaper, and at the end every
-/// descendant of this process that `Launch` did not name a helper is killed.
+/// This process becomes a subreaper. It must have no other children, for at the end every descendant
+/// of it is killed.
 ///
 /// # Errors
-/// [`LaunchError`] when the program could not be started or waited for.
+/// [`LaunchError`] when the program could not be started or waited for, or when something of it is
+/// still alive.
 pub fn run(
     launch: &Launch,
     make: MakeWatcher<'_>,
     stop: Option<BorrowedFd<'_>>,
 ) -> Result<Outcome, LaunchError> {
-    if launch.own_session {
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-            .map_err(|e| LaunchError::errno("prctl(PR_SET_CHILD_SUBREAPER)", "this process", e))?;
-    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|e| LaunchError::errno("prctl(PR_SET_CHILD_SUBREAPER)", "this process", e))?;
+    let outcome = run_once(launch, make, stop)?;
+    // The helpers are gone now: nobody may be left.
+    descendants::end_all(&Except::default()).check(launch.shown())?;
+    Ok(outcome)
+}
+
+fn run_once(
+    launch: &Launch,
+    make: MakeWatcher<'_>,
+    stop: Option<BorrowedFd<'_>>,
+) -> Result<Outcome, LaunchError> {
+    let ends = ChildEnds::watch()?;
     let child = launch::spawn(launch, &[])?;
     let mut watchers = watchers(launch, &child, make);
     let observers = Observers::attach(child.pid(), &launch.observe);
     let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings.tools)?;
     let huge_before = HugeCounts::now();
+    let mut limits = Limits::of(launch);
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
-    let helpers = running.helpers().into_iter().chain(recording.pid());
-    let mut tree = Tree::new(running.pid(), helpers);
-    let mut limits = Limits::of(launch);
-    let end = supervise(&running, &mut tree, &mut watchers, &mut limits, stop);
-    if !matches!(end, End::Seen(_)) {
-        kill(&running, &mut tree).check(launch.shown())?;
-    }
+    let helpers: HashSet<i32> = running.helpers().into_iter().chain(recording.pid()).collect();
+    let tree = Tree::new(running.pid(), helpers.iter().copied());
+    let except = Except { helpers, unreaped: Some(running.pid()) };
+    let mut beside = Beside { running: &running, tree, except: &except, ends: &ends, stop };
+    let end = beside.supervise(&mut watchers, &mut limits);
+    let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
+    let Killed { killed, alive } = descendants::end_all(&except);
+    Killed { killed, alive }.check(launch.shown())?;
     let wall = match end {
         End::Seen(wall) => wall,
-        End::Late => running.started().elapsed().into(),
+        End::Limit => running.started().elapsed().into(),
         End::Told => {
             let _killed = wait::reap(running.pid());
             return Ok(Outcome::Stopped);
         }
     };
-    let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
-    let leftovers = launch.own_session.then(|| tree.kill_leftovers());
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
     let usage = wait::usage(running.pid(), wall, running.io())?;
     let huge = HugeCounts::now().since(huge_before);
-    leftovers.map_or(Ok(()), |left| left.check(launch.shown()))?;
     for drain in std::mem::take(&mut running.drains) {
-        supervisor_ns += if launch.own_session { drain.finish(stop) } else { drain.stop() };
+        supervisor_ns += drain.finish(stop);
     }
     let observed = observers.finish();
     Ok(Outcome::Finished(Box::new(Finished {
@@ -133,7 +146,7 @@ pub fn run(
         huge_faults: huge.faults,
         huge_file_maps: huge.file_maps,
         tools_started: starts.seen()?,
-        leftovers_killed: leftovers.map_or(0, |left| left.killed),
+        leftovers_killed: killed,
         cpus_at_end,
         timed_out: matches!(limits.broken(), Some(Limit::Time(_))),
         over_memory: matches!(limits.broken(), Some(Limit::Memory(_))),
@@ -224,61 +237,52 @@ pub(crate) fn tick(
 enum End {
     /// It ended, after so long.
     Seen(Nanos),
-    /// It was killed for a broken limit and has not ended for so long.
-    Late,
+    /// It broke a limit.
+    Limit,
     /// Something arrived on the descriptor that stops it.
     Told,
 }
 
-/// Waits for the end of the program, until `stop` becomes readable.
-fn supervise(
-    running: &Running,
-    tree: &mut Tree,
-    watchers: &mut [Scheduled],
-    limits: &mut Limits,
-    stop: Option<BorrowedFd<'_>>,
-) -> End {
-    let since_start = || Nanos::from(running.started().elapsed());
-    let clocks = Clocks { since_start: &since_start, cpu: &pagewise_kernel::clock::thread_cpu };
-    let mut give_up = None;
-    loop {
-        let watch_due = tick(watchers, tree, &clocks);
-        if limits.look(tree, since_start()) {
-            tree.kill();
-            give_up = Some(since_start() + Nanos::from(tree::KILL_PATIENCE));
-        }
-        let due = [watch_due, limits.due(), give_up].into_iter().flatten().min();
-        let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
-        let mut fds = vec![PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
-        fds.extend(stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        sleep(&mut fds, timeout);
-        let wall = since_start();
-        let is_ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        if is_ready(0) {
-            return End::Seen(wall);
-        }
-        if is_ready(1) {
-            return End::Told;
-        }
-        if give_up.is_some_and(|at| wall >= at) {
-            return End::Late;
-        }
-    }
+/// What a run is supervised by.
+struct Beside<'a> {
+    running: &'a Running,
+    tree: Tree,
+    except: &'a Except,
+    ends: &'a ChildEnds,
+    stop: Option<BorrowedFd<'a>>,
 }
 
-/// Kills the whole tree and waits for the end of the program, but not for ever. What has ended is
-/// still to be reaped.
-fn kill(running: &Running, tree: &mut Tree) -> Killed {
-    let mut done = tree.kill();
-    let mut fds = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
-    sleep(&mut fds, Some(Nanos::from(tree::KILL_PATIENCE)));
-    let [ended] = fds;
-    if ended.revents().is_empty() {
-        done.alive += 1;
-    } else {
-        done.killed += 1;
+impl Beside<'_> {
+    /// Waits for the end of the program, until a limit is broken or `stop` becomes readable.
+    fn supervise(&mut self, watchers: &mut [Scheduled], limits: &mut Limits) -> End {
+        let running = self.running;
+        let since_start = || Nanos::from(running.started().elapsed());
+        let clocks = Clocks { since_start: &since_start, cpu: &pagewise_kernel::clock::thread_cpu };
+        loop {
+            let watch_due = tick(watchers, &mut self.tree, &clocks);
+            if limits.look(&mut self.tree, since_start()) {
+                return End::Limit;
+            }
+            let due = [watch_due, limits.due()].into_iter().flatten().min();
+            let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
+            let fds = [Some(running.pidfd()), Some(self.ends.fd()), self.stop].into_iter().flatten();
+            let mut fds: Vec<_> =
+                fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            sleep(&mut fds, timeout);
+            let wall = since_start();
+            let is_ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+            if is_ready(0) {
+                return End::Seen(wall);
+            }
+            if is_ready(2) {
+                return End::Told;
+            }
+            if is_ready(1) {
+                self.ends.take();
+                descendants::reap_ended(self.except);
+            }
+        }
     }
-    done
 }
 
 /// Sleeps until a descriptor is ready, the time is up or a signal came.

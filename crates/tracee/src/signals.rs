@@ -66,6 +66,18 @@ impl Sent {
     }
 }
 
+/// A descriptor that the signals of `set`, which are blocked, are read from.
+pub(crate) fn descriptor(set: &libc::sigset_t) -> io::Result<OwnedFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: reads a live sigset_t and makes a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, ptr::from_ref(set), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Signals that arrive as data while this lives; the mask of before comes back at its end.
 #[derive(Debug)]
 pub(crate) struct Caught {
@@ -88,16 +100,10 @@ impl Caught {
         }
         // SAFETY: reads a live sigset_t; what the mask was is in `before`.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
-        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        // SAFETY: reads a live sigset_t and makes a new descriptor.
-        let fd = unsafe { libc::signalfd(-1, &raw const set, flags) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
+        let fd = descriptor(&set).map_err(|error| {
             restore(&before);
-            return Err(LaunchError::call("signalfd", "the signals to pass on", &error));
-        }
-        // SAFETY: the descriptor was just made and is nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            LaunchError::call("signalfd", "the signals to pass on", &error)
+        })?;
         Ok(Self { fd, before, witness: Witness::start().ok(), kept: Vec::new(), due: None })
     }
 
@@ -197,7 +203,7 @@ pub(crate) fn park(tid: i32, program: i32) -> Result<(), SysError> {
     Ok(())
 }
 
-fn restore(state: &SignalState) {
+pub(crate) fn restore(state: &SignalState) {
     // SAFETY: reads a live sigset_t; the present mask is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
 }

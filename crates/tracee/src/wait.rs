@@ -17,6 +17,48 @@ pub fn kill(pid: i32, signal: i32) {
     let _gone = unsafe { libc::kill(pid, signal) };
 }
 
+/// Whether this account may send signals to `pid`; one that is gone needs none.
+pub(crate) fn may_signal(pid: i32) -> bool {
+    let pid = rustix::process::Pid::from_raw(pid);
+    !pid.is_some_and(|pid| {
+        rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::PERM)
+    })
+}
+
+/// Kills our unreaped child `pid` and, in one step, the group it leads, where it leads one. Its id, and
+/// so the group's, cannot be another's before it is reaped.
+pub(crate) fn kill_child_and_group(pid: i32) {
+    // 0 and -1 would stand for our own group and for everybody.
+    if pid > 1 {
+        kill(pid, libc::SIGKILL);
+        // SAFETY: kill has no memory preconditions; the group is led by a child of ours.
+        let _none = unsafe { libc::kill(-pid, libc::SIGKILL) };
+    }
+}
+
+/// Whether the kernel says that this process has no child at all, ended or not.
+pub(crate) fn has_no_child() -> bool {
+    matches!(peek(libc::P_ALL, 0), Err(error) if error.raw_os_error() == Some(libc::ECHILD))
+}
+
+/// Whether our child `pid` has ended; it stays to be reaped.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    matches!(peek(libc::P_PID, pid.unsigned_abs()), Ok(true))
+}
+
+/// Whether a child has an end to tell.
+fn peek(kind: libc::idtype_t, id: libc::id_t) -> io::Result<bool> {
+    // SAFETY: a siginfo_t is plain integers, for which all zeroes is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: writes into the live `info`.
+    let done = unsafe { libc::waitid(kind, id, &raw mut info, flags) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
+}
+
 /// Ties the life of this forked process to that of `parent`, which may be gone already: then
 /// `ESRCH`. Async-signal-safe.
 pub(crate) fn die_with(parent: u32) -> Result<(), rustix::io::Errno> {
@@ -46,10 +88,12 @@ pub(crate) fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
     collect(pid, 0).and_then(|done| done.ok_or_else(|| io::Error::from(io::ErrorKind::WouldBlock)))
 }
 
-/// Removes our child `pid` if it has ended. Of one that is traced by us its stops are told as well.
-pub(crate) fn reap_if_ended(pid: i32) -> bool {
-    let is_end = |status| libc::WIFEXITED(status) || libc::WIFSIGNALED(status);
-    matches!(collect(pid, libc::WNOHANG), Ok(Some((status, _))) if is_end(status))
+/// Removes our child `pid` if it has ended, and says how. Of one that is traced by us its stops are
+/// told as well, and are no end.
+pub(crate) fn reap_if_ended(pid: i32) -> Option<Ended> {
+    let is_end = |status: &i32| libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
+    let (status, _) = collect(pid, libc::WNOHANG | libc::__WALL).ok()??;
+    Some(status).filter(is_end).map(ended)
 }
 
 fn collect(pid: i32, flags: i32) -> io::Result<Option<(i32, libc::rusage)>> {
@@ -156,9 +200,9 @@ mod tests {
             assert!(start.elapsed() < std::time::Duration::from_secs(20), "it does not stop");
             std::thread::yield_now();
         }
-        assert!(!reap_if_ended(pid));
+        assert_eq!(reap_if_ended(pid), None);
         child.kill().unwrap();
-        while !reap_if_ended(pid) {
+        while reap_if_ended(pid).is_none() {
             assert!(start.elapsed() < std::time::Duration::from_secs(20), "it does not end");
             std::thread::yield_now();
         }

@@ -74,7 +74,7 @@ fn the_supervisors_death_ends_everything_and_is_reported() {
     let mut text = String::new();
     out.read_to_string(&mut text).unwrap();
     assert!(child.wait().unwrap().success());
-    assert!(text.starts_with("died signal: 9"), "{text}");
+    assert!(text.starts_with("died killed by signal 9"), "{text}");
     assert!(!pids.iter().any(|pid| alive(*pid)), "{text}");
 }
 

@@ -8,6 +8,7 @@
 pub mod buddyinfo;
 pub mod cpuinfo;
 pub mod fd;
+pub mod held;
 pub mod holders;
 pub mod io;
 pub mod maps;

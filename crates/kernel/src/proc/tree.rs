@@ -8,9 +8,11 @@
 //! Cost: about 15 us per process on the machine for a full scan; [`Scanner`] reads only those that
 //! it has not seen before and then costs about 1 us each.
 
-use super::{fields, number, pid_path, read_bytes, stat};
+use super::{fields, number, own_pid, pid_path, read_bytes, stat};
 use crate::error::SysError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 
 /// Direct children of process `pid`.
 pub fn children(pid: i32) -> Result<Vec<i32>, SysError> {
@@ -59,6 +61,48 @@ fn listed_children(pid: i32) -> Result<Vec<i32>, SysError> {
         found.extend(fields(&text).filter_map(number::<i32>));
     }
     Ok(found)
+}
+
+/// The children of this process, listed again and again: ended ones too, until they are reaped.
+///
+/// A child leaves the list when it is reaped and never before, so while nobody reaps, the list is
+/// complete and each id in it is that child's. The files stay open between two listings.
+#[derive(Debug, Default)]
+pub struct OwnChildren {
+    files: Vec<File>,
+}
+
+impl OwnChildren {
+    /// The children now, those that came last at the end.
+    pub fn list(&mut self) -> Result<Vec<i32>, SysError> {
+        if self.files.is_empty() {
+            match Self::open() {
+                Err(e) if e.errno() == Some(libc::ENOENT) => return children(own_pid()),
+                files => self.files = files?,
+            }
+        }
+        let mut found = Vec::new();
+        for mut file in &self.files {
+            let fail = |e| SysError::new("read", "/proc/self/task/*/children", e);
+            let mut text = Vec::new();
+            file.seek(SeekFrom::Start(0)).map_err(fail)?;
+            file.read_to_end(&mut text).map_err(fail)?;
+            found.extend(fields(&text).filter_map(number::<i32>));
+        }
+        if found.is_empty() {
+            // Threads may have come or gone: the next listing asks for them.
+            self.files.clear();
+        }
+        Ok(found)
+    }
+
+    fn open() -> Result<Vec<File>, SysError> {
+        let open = |tid: i32| {
+            let path = format!("/proc/self/task/{tid}/children");
+            File::open(&path).map_err(|e| SysError::new("open", path, e))
+        };
+        threads(own_pid())?.into_iter().map(open).collect()
+    }
 }
 
 /// Every thread of process `pid` at this moment.

@@ -2,56 +2,51 @@
 
 use super::wire;
 use super::{Conditioned, Request, Response, SuperviseError};
-use crate::launch::Launch;
+use crate::launch::{Launch, LaunchError};
 use crate::run::{self, Finished};
-use crate::tree::{self, Tree};
-use crate::wait;
-use pagewise_kernel::proc;
 use pagewise_model::look::Traced;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsStr;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often the interrupt check is asked when no signal interrupts the wait.
 const CHECK_EVERY: Nanos = Nanos::millis(250);
 
-/// How long a supervisor that was told to go may take to kill what it started.
-const GO_PATIENCE: Duration = Duration::from_secs(12);
+/// How long supervisor and guard, once told to go, may take to end what was started.
+const GO_PATIENCE: Duration = Duration::from_secs(22);
 
-/// A supervisor of ours. Dropping it ends it and all it started.
+/// A supervisor of ours and its guard. Dropping it ends them and all they started.
 #[derive(Debug)]
 pub struct Supervisor {
     socket: Option<UnixStream>,
+    /// The guard.
     child: Child,
-    /// Children this process had before: none of the supervisor's.
-    others: Vec<i32>,
+    pid: i32,
 }
 
 impl Supervisor {
-    /// Starts `exe args... FD`, which must call [`super::serve`] with that descriptor. This
-    /// process becomes a subreaper, to inherit what a killed supervisor leaves.
+    /// Starts `exe args... FD`, which must call [`super::serve`] with that descriptor.
     ///
     /// # Errors
     /// [`SuperviseError::Start`] with the reason.
     pub fn start(exe: &Path, args: &[&str]) -> Result<Self, SuperviseError> {
         let failed = |what: &str, e: io::Error| SuperviseError::Start(format!("{what}: {e}"));
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-            .map_err(|e| failed("prctl(PR_SET_CHILD_SUBREAPER)", e.into()))?;
-        let mut tree = Tree::new(0, []);
-        tree.refresh();
         let (ours, child) =
             start_beside(exe, args).map_err(|e| failed(&exe.to_string_lossy(), e))?;
-        let others = tree.pids().to_vec();
-        let mut supervisor = Self { socket: Some(ours), child, others };
+        let mut supervisor = Self { socket: Some(ours), child, pid: 0 };
         match supervisor.ask(&Request::Ping, &|| false) {
-            Ok(Response::Pong) => Ok(supervisor),
+            Ok(Response::Pong { pid }) => {
+                supervisor.pid = pid;
+                Ok(supervisor)
+            }
             Ok(other) => Err(SuperviseError::OutOfPlace(format!("{other:?}"))),
             Err(error) => Err(SuperviseError::Start(error.to_string())),
         }
@@ -59,9 +54,8 @@ impl Supervisor {
 
     /// Process id of the supervisor.
     #[must_use]
-    pub fn pid(&self) -> i32 {
-        // Process ids of Linux are below 2^22.
-        i32::try_from(self.child.id()).unwrap_or(0)
+    pub const fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// Runs `launch` to its end. `interrupted` is asked after each signal and four times a second;
@@ -124,51 +118,42 @@ impl Supervisor {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Response, SuperviseError> {
         let Some(socket) = &self.socket else {
-            return Err(SuperviseError::Died { how: "earlier".into(), killed: 0, alive: 0 });
+            return Err(SuperviseError::Lost { how: "earlier".into() });
         };
         match converse(socket, request, interrupted) {
+            Ok(Some((Response::Orphaned { how, killed, alive }, _))) => {
+                self.bury();
+                Err(SuperviseError::Died { how, killed, alive })
+            }
+            // That something is left counts for more than that the user wanted to stop.
+            Ok(Some((Response::Failed(error @ LaunchError::Unkillable { .. }), true))) => {
+                Err(SuperviseError::Launch(error))
+            }
             Ok(Some((_, true))) => Err(SuperviseError::Interrupted),
             Ok(Some((response, false))) => Ok(response),
-            Ok(None) => Err(self.bury()),
-            Err(error) if wire::is_end(&error) => Err(self.bury()),
+            Ok(None) => Err(SuperviseError::Lost { how: self.bury() }),
+            Err(error) if wire::is_end(&error) => Err(SuperviseError::Lost { how: self.bury() }),
             Err(error) => Err(SuperviseError::OutOfPlace(error.to_string())),
         }
     }
 
-    /// After the supervisor's death: kills what it left to us.
-    fn bury(&mut self) -> SuperviseError {
+    /// After the guard's last word: how it ended.
+    fn bury(&mut self) -> String {
         self.socket = None;
-        let how = match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        };
-        let left = tree::kill_own_descendants(&self.spared());
-        SuperviseError::Died { how, killed: left.killed, alive: left.alive }
-    }
-
-    /// Children of this process that never were the supervisor's.
-    fn spared(&self) -> Vec<i32> {
-        let helper = |pid: &i32| proc::tree::descendants(*pid).unwrap_or_default();
-        let below: Vec<i32> = self.others.iter().flat_map(helper).collect();
-        self.others.iter().copied().chain(below).collect()
+        self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if self.socket.take().is_none() {
-            return;
-        }
-        // The closed socket tells it to go.
-        let deadline = Instant::now() + GO_PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > deadline {
-                wait::kill(self.pid(), libc::SIGKILL);
-                let _gone = self.child.wait();
-                tree::kill_own_descendants(&self.spared());
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        let Some(socket) = self.socket.take() else { return };
+        // The end of our side tells the supervisor to go; the end of theirs, that both have gone.
+        let ending = socket.shutdown(Shutdown::Write);
+        let ending = ending.and_then(|()| socket.set_read_timeout(Some(GO_PATIENCE)));
+        match ending.and_then(|()| io::copy(&mut &socket, &mut io::sink())) {
+            Ok(_) => drop(self.child.wait()),
+            // They go on ending what hangs; nobody waits for that.
+            Err(_) => drop(self.child.try_wait()),
         }
     }
 }
@@ -204,7 +189,11 @@ fn converse(
     request: &Request,
     interrupted: &dyn Fn() -> bool,
 ) -> io::Result<Option<(Response, bool)>> {
-    wire::send(socket, request)?;
+    match wire::send(socket, request) {
+        // The guard's last word may be there to be read.
+        Err(error) if !wire::is_end(&error) => return Err(error),
+        _ => {}
+    }
     let mut stopping = false;
     loop {
         if !stopping && interrupted() {

@@ -8,8 +8,7 @@
 //! The two speak length-prefixed JSON over a socket pair, one request at a time; while one runs,
 //! the front may send [`Request::Stop`]. The supervisor has its own session and ignores SIGINT,
 //! SIGTERM, SIGHUP and SIGQUIT: only the front decides. When the supervisor itself is killed, its
-//! programs die with it (`PR_SET_PDEATHSIG`), what they started is adopted by the front, also a
-//! subreaper, and killed there.
+//! programs die with it (`PR_SET_PDEATHSIG`), and its guard ends what they started (`guard`).
 //!
 //! How a traced run is recorded is not known here: whoever starts the supervisor gives it a
 //! [`TakeLook`], as it gives it a maker of watchers.
@@ -18,6 +17,7 @@
 
 mod condition;
 pub(crate) mod front;
+mod guard;
 pub(crate) mod server;
 mod traced;
 pub(crate) mod wire;
@@ -26,7 +26,8 @@ pub use front::Supervisor;
 pub use server::serve;
 pub use traced::TakeLook;
 
-use crate::launch::{Launch, LaunchError};
+use crate::launch::{Launch, LaunchError, Survivor};
+use crate::launch_error::named;
 use crate::run::Finished;
 use pagewise_model::look::{SideEffect, Traced};
 use pagewise_model::units::{Bytes, Nanos};
@@ -82,8 +83,20 @@ pub enum Response {
     Unsendable(String),
     /// Stopped by request; nothing of it is left.
     Stopped,
-    /// Alive.
-    Pong,
+    /// Alive, as this process.
+    Pong {
+        /// Its id.
+        pid: i32,
+    },
+    /// By the guard: the supervisor has ended before its time, and so has what it left.
+    Orphaned {
+        /// Its exit status or signal.
+        how: String,
+        /// Processes of it that were killed.
+        killed: u32,
+        /// Processes that SIGKILL did not end.
+        alive: Vec<Survivor>,
+    },
 }
 
 /// What touching fresh memory took.
@@ -123,15 +136,23 @@ pub enum SuperviseError {
     /// The supervisor is gone; what it had started has been killed.
     #[error(
         "the supervisor ended unexpectedly ({how}); {killed} of its processes were still alive and have been killed{}",
-        still_alive(*.alive)
+        still_alive(alive)
     )]
     Died {
         /// Its exit status or signal.
         how: String,
-        /// Processes killed by the front.
+        /// Processes killed by the guard.
         killed: u32,
         /// Processes that SIGKILL did not end.
-        alive: u32,
+        alive: Vec<Survivor>,
+    },
+    /// The supervisor and its guard are gone.
+    #[error(
+        "the supervisor and its guard ended unexpectedly ({how}); processes that the program started may be alive: end them before the next start"
+    )]
+    Lost {
+        /// Exit status or signal of the guard.
+        how: String,
     },
     /// The answer was too much to be sent.
     #[error("the supervisor cannot answer: {0}")]
@@ -141,6 +162,6 @@ pub enum SuperviseError {
     OutOfPlace(String),
 }
 
-fn still_alive(alive: u32) -> String {
-    if alive == 0 { String::new() } else { format!(", {alive} do not end") }
+fn still_alive(alive: &[Survivor]) -> String {
+    if alive.is_empty() { String::new() } else { format!("; these do not end: {}", named(alive)) }
 }

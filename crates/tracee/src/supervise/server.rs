@@ -1,13 +1,16 @@
 //! The supervisor's side: serves requests until the front is gone.
 
 use super::condition;
+use super::guard::{self, Part};
 use super::traced::{self, TakeLook};
 use super::wire;
 use super::{Request, Response};
+use crate::descendants::{self, Except};
+use crate::launch_error::{counted, named};
 use crate::run::{self, Outcome};
-use crate::tree;
 use crate::watcher::MakeWatcher;
 use pagewise_kernel::SysError;
+use pagewise_kernel::proc::own_pid;
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -18,24 +21,28 @@ const IGNORED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQ
 /// Serves the front at the other end of socket `fd`, a descriptor number this process was started
 /// with and that nothing else in it uses. Returns when the front is gone and nothing that was
 /// started here is left alive. `make` makes the watchers of a run, `look` records a traced run.
+/// The process, which must have one thread and no children, becomes two (`guard`); this returns in both.
 ///
 /// # Errors
 /// When `fd` is no socket, or this process cannot become a subreaper.
 pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(), SysError> {
     let socket = adopt(fd)?;
     leave_signals_to_front();
+    let part = guard::split()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| SysError::new("prctl(PR_SET_CHILD_SUBREAPER)", "the supervisor", e))?;
-    let served = talk(&socket, make, look);
-    let left = tree::kill_own_descendants(&[]);
-    served.map_err(|e| SysError::new("recv", "the front's socket", e))?;
-    match left.alive {
-        0 => Ok(()),
-        alive => {
-            let subject = format!("{alive} process(es) that do not end");
-            Err(SysError::new("kill", subject, rustix::io::Errno::TIMEDOUT))
-        }
+    if let Part::Guard(supervisor) = part {
+        guard::serve(supervisor, &socket);
+        return Ok(());
     }
+    let served = talk(&socket, make, look);
+    let left = descendants::end_all(&Except::default());
+    served.map_err(|e| SysError::new("recv", "the front's socket", e))?;
+    if left.alive.is_empty() {
+        return Ok(());
+    }
+    let subject = format!("{} that SIGKILL did not end: {}", counted(left.alive.len()), named(&left.alive));
+    Err(SysError::new("kill", subject, rustix::io::Errno::TIMEDOUT))
 }
 
 /// Ignores what a terminal or a service manager sends.
@@ -78,7 +85,7 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::R
                     Err(error) => Response::Failed(error),
                 }
             }
-            Request::Ping => Response::Pong,
+            Request::Ping => Response::Pong { pid: own_pid() },
             Request::Stop => continue,
         };
         match answer(socket, &response, is_traced) {

@@ -6,11 +6,11 @@
 //! that broke a limit is no look, but the reason names what the program had done by then.
 
 use super::{Response, SuperviseError};
+use crate::descendants::{self, Except};
 use crate::launch::Launch;
 use crate::limits::{Limit, Limits};
 use crate::run;
-use crate::tree::{self, Tree};
-use crate::wait;
+use crate::tree::Tree;
 use pagewise_model::look::{SideEffect, Traced, told};
 use pagewise_model::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
@@ -47,7 +47,7 @@ pub(super) fn run(
         drop(tell);
         (result, listener.join().unwrap_or(None))
     });
-    if let Err(error) = tree::kill_own_descendants(&[]).check(launch.shown()) {
+    if let Err(error) = descendants::end_all(&Except::default()).check(launch.shown()) {
         return Response::Failed(error);
     }
     match (why, result) {
@@ -102,8 +102,7 @@ fn listen(socket: &UnixStream, done: &OwnedFd, mut limits: Limits) -> Option<Why
         }
     };
     loop {
-        tree.refresh();
-        tree.pids().iter().filter(|pid| **pid > 0).for_each(|pid| wait::kill(*pid, libc::SIGKILL));
+        descendants::kill_beside_a_reaper();
         let mut fds = [PollFd::new(done, PollFlags::IN)];
         run::sleep(&mut fds, Some(KILL_EVERY));
         if fds.iter().any(|fd| !fd.revents().is_empty()) {

@@ -1,0 +1,52 @@
+//! Ends of children as they happen, on a descriptor (`signalfd(2)` of SIGCHLD).
+//!
+//! A subreaper is given the orphans of its tree and must reap them as `init` would: an ended process
+//! keeps its id, and the machine has few. We wake up only when a child of ours has ended.
+
+use crate::child::SignalState;
+use crate::launch_error::LaunchError;
+use crate::signals;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// SIGCHLD is blocked in this thread while this lives. Programs start with nothing blocked.
+#[derive(Debug)]
+pub(crate) struct ChildEnds {
+    fd: OwnedFd,
+    before: SignalState,
+}
+
+impl ChildEnds {
+    pub(crate) fn watch() -> Result<Self, LaunchError> {
+        let mut set = SignalState::clean().mask;
+        // SAFETY: `set` is a live sigset_t of ours.
+        unsafe { libc::sigaddset(&raw mut set, libc::SIGCHLD) };
+        let mut before = SignalState::clean();
+        let now = &raw mut before.mask;
+        // SAFETY: reads the live `set` and writes the mask of before into another one.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, now) };
+        match signals::descriptor(&set) {
+            Ok(fd) => Ok(Self { fd, before }),
+            Err(error) => {
+                signals::restore(&before);
+                Err(LaunchError::call("signalfd", "the ends of children", &error))
+            }
+        }
+    }
+
+    /// Readable when a child has ended since the last [`ChildEnds::take`].
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Empties the descriptor. One signal stands for any number of ends.
+    pub(crate) fn take(&self) {
+        let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+        while rustix::io::read(&self.fd, &mut info).is_ok_and(|len| len > 0) {}
+    }
+}
+
+impl Drop for ChildEnds {
+    fn drop(&mut self) {
+        signals::restore(&self.before);
+    }
+}
