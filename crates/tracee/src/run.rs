@@ -265,7 +265,8 @@ impl Beside<'_> {
             }
             let due = [watch_due, limits.due()].into_iter().flatten().min();
             let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
-            let fds = [Some(running.pidfd()), Some(self.ends.fd()), self.stop].into_iter().flatten();
+            let fds =
+                [Some(running.pidfd()), Some(self.ends.fd()), self.stop].into_iter().flatten();
             let mut fds: Vec<_> =
                 fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             sleep(&mut fds, timeout);

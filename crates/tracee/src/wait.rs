@@ -20,9 +20,7 @@ pub fn kill(pid: i32, signal: i32) {
 /// Whether this account may send signals to `pid`; one that is gone needs none.
 pub(crate) fn may_signal(pid: i32) -> bool {
     let pid = rustix::process::Pid::from_raw(pid);
-    !pid.is_some_and(|pid| {
-        rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::PERM)
-    })
+    !pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::PERM))
 }
 
 /// Kills our unreaped child `pid` and, in one step, the group it leads, where it leads one. Its id, and

@@ -101,7 +101,10 @@ fn remove_stale(parent: &Path) {
 /// was left before it had one: it goes only if it is empty, and then its maker takes another name.
 fn remove_unless_owned(path: &Path) {
     let mut options = File::options();
-    let lock = options.write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path.join(LOCK));
+    let lock = options
+        .write(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path.join(LOCK));
     let _stays = match lock {
         Ok(lock) if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() => {
             fs::remove_dir_all(path)

@@ -84,8 +84,8 @@ pub fn allocated(path: &Path, meant: FileId) -> Option<Bytes> {
 pub fn memory_devices(pid: i32) -> Result<HashSet<Device>, SysError> {
     let mut devices = tmpfs_devices(&read_bytes(pid_path(pid, "mountinfo"))?);
     let fail = |call| move |e| SysError::new(call, "a memfd", e);
-    let own = rustix::fs::memfd_create(c"pagewise", MemfdFlags::CLOEXEC)
-        .map_err(fail("memfd_create"))?;
+    let own =
+        rustix::fs::memfd_create(c"pagewise", MemfdFlags::CLOEXEC).map_err(fail("memfd_create"))?;
     let own = rustix::fs::fstat(&own).map_err(fail("fstat"))?;
     devices.insert((rustix::fs::major(own.st_dev), rustix::fs::minor(own.st_dev)));
     Ok(devices)

@@ -41,7 +41,8 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(),
     if left.alive.is_empty() {
         return Ok(());
     }
-    let subject = format!("{} that SIGKILL did not end: {}", counted(left.alive.len()), named(&left.alive));
+    let subject =
+        format!("{} that SIGKILL did not end: {}", counted(left.alive.len()), named(&left.alive));
     Err(SysError::new("kill", subject, rustix::io::Errno::TIMEDOUT))
 }
 

@@ -34,7 +34,11 @@ impl Runs for Fake {
             return Err(SuperviseError::Interrupted);
         }
         if text == self.dead_at {
-            return Err(SuperviseError::Died { how: "signal 9".into(), killed: 0, alive: Vec::new() });
+            return Err(SuperviseError::Died {
+                how: "signal 9".into(),
+                killed: 0,
+                alive: Vec::new(),
+            });
         }
         let status = Command::new(&launch.argv[0]).args(&launch.argv[1..]).status().unwrap();
         Ok(finished(Ended::Exited(status.code().unwrap())))
