@@ -6,6 +6,7 @@ use crate::trace::calls::{self, Kind};
 use crate::trace::churn;
 use crate::trace::thread::Pending;
 use pagewise_tracee::ptrace::{Regs, request};
+use pagewise_tracee::wait;
 
 impl Engine {
     /// An entry or an exit of a call of a process that stops at each; an exit for the others.
@@ -59,6 +60,10 @@ impl Engine {
         match self.descriptors.uses_input(tid, thread.pid, number, &args) {
             None => Ok(()),
             Some(call) => {
+                // The reader is stopped and goes last: nobody lives to see its end of a pipe close.
+                let own = thread.pid;
+                let others = self.images.keys().filter(|pid| **pid != own);
+                others.for_each(|pid| wait::kill(*pid, libc::SIGKILL));
                 let effects = std::mem::take(&mut self.effects).into_found();
                 Err(TraceError::UsesInput { call: call.to_owned(), effects })
             }
