@@ -106,8 +106,8 @@ impl Engine {
         loop {
             let stepping = self.sampler.as_ref().is_some_and(Sampler::is_active);
             match request::wait(-1, !stepping) {
-                Ok(Some((tid, stop))) => {
-                    self.handle(tid, stop)?;
+                Ok(Some(first)) => {
+                    self.handle_with_others(first)?;
                     alert_until = Instant::now() + ALERT;
                 }
                 Ok(None) => {
@@ -162,6 +162,16 @@ impl Engine {
             descriptor_kinds: self.kinds,
             ended,
         })
+    }
+
+    /// Serves a stop and the others that have come. The kernel looks through the threads in one
+    /// order: were each let go as it is found, the last ones of a busy program would never be.
+    fn handle_with_others(&mut self, first: (i32, Stop)) -> Result<(), TraceError> {
+        let mut found = vec![first];
+        while let Ok(Some(other)) = request::wait(-1, false) {
+            found.push(other);
+        }
+        found.into_iter().try_for_each(|(tid, stop)| self.handle(tid, stop))
     }
 
     fn handle(&mut self, tid: i32, stop: Stop) -> Result<(), TraceError> {

@@ -4,7 +4,7 @@
 //! Whoever has seized a thread must wait for its end: a zombie that nobody waits for holds up its
 //! whole program. Two ways see to it. One thread of a program is held through `inject::Held` alone.
 //! A tree that is traced from its first exec on is served by a thread of ours until nothing is left
-//! to wait for ([`request::wait_any_stop`]), and that thread ends.
+//! to wait for ([`request::wait_stops`]), and that thread ends.
 //!
 //! Only `PTRACE_SEIZE` is used, never `PTRACE_ATTACH`: it sends no SIGSTOP, so that nothing is
 //! left behind when the tracer dies. All requests must come from the thread that seized. A stop

@@ -333,25 +333,32 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
     Ok(Some(Stop::Exited(0)))
 }
 
-/// The next stop or end of any thread that the calling one has seized, with that thread; `None` when
-/// there is none left. Ends are treated as by [`poll_stop`]; another thread of ours may take that of
-/// its child first.
+/// The stops and ends that have come of threads that the calling one has seized, with these threads;
+/// waits for the first, and gives none when nothing is seized any more. Ends are treated as by
+/// [`poll_stop`]; another thread of ours may take that of its child first.
+///
+/// All that have come, because the kernel looks through the threads in one order: whoever goes on with
+/// each as it is found never gets to the last ones of a busy program.
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn wait_any_stop() -> Result<Option<(i32, Stop)>, SysError> {
+pub fn wait_stops() -> Result<Vec<(i32, Stop)>, SysError> {
+    let mut found = Vec::new();
     loop {
-        match find_any_stop(0) {
-            Ok(Some(found)) => return Ok(Some(found)),
-            Ok(None) => {}
-            Err(error) if error.errno() == Some(libc::ECHILD) => return Ok(None),
+        match find_any_stop(if found.is_empty() { 0 } else { libc::WNOHANG }) {
+            // The end of a child of ours is left to others, and so found again.
+            Ok(Some(next)) if next.1.is_end() && found.contains(&next) => return Ok(found),
+            Ok(Some(next)) => found.push(next),
+            Ok(None) if found.is_empty() => {}
+            Ok(None) => return Ok(found),
+            Err(error) if error.errno() == Some(libc::ECHILD) => return Ok(found),
             Err(error) => return Err(error),
         }
     }
 }
 
 /// The stop or the end of any thread that the calling one has seized, if one has come. See
-/// [`wait_any_stop`].
+/// [`wait_stops`].
 ///
 /// # Errors
 /// ECHILD when nothing is seized.

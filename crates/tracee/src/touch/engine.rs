@@ -71,18 +71,23 @@ impl Engine {
 
     /// Serves the tree until its last thread has ended. See [`super::serve`].
     pub(super) fn serve(&mut self, reaped: &Receiver<()>) -> Result<(), SysError> {
-        while let Some((tid, stop)) = request::wait_any_stop()? {
-            if tid == self.root && stop.is_end() {
-                if std::mem::replace(&mut self.root_is_over, true) {
-                    // Nobody takes it: nobody is left to wait for the others either.
-                    return Ok(());
-                }
-                // Its status and usage are for whoever started it. Gone or told: it is reaped.
-                let _told = reaped.recv();
+        loop {
+            let found = request::wait_stops()?;
+            if found.is_empty() {
+                return Ok(());
             }
-            self.handle(tid, stop);
+            for (tid, stop) in found {
+                if tid == self.root && stop.is_end() {
+                    if std::mem::replace(&mut self.root_is_over, true) {
+                        // Nobody takes it: nobody is left to wait for the others either.
+                        return Ok(());
+                    }
+                    // Its status and usage are for whoever started it. Gone or told: it is reaped.
+                    let _told = reaped.recv();
+                }
+                self.handle(tid, stop);
+            }
         }
-        Ok(())
     }
 
     fn handle(&mut self, tid: i32, stop: Stop) {

@@ -144,13 +144,17 @@ impl Follower {
     /// Serves stops until the program has ended; what it leaves behind is let go with this thread.
     fn serve(mut self) -> Result<Self, SysError> {
         while self.threads.values().any(|thread| thread.pid == self.root) {
-            match request::wait_any_stop()? {
-                Some((tid, stop)) if stop.is_end() => {
+            let found = request::wait_stops()?;
+            if found.is_empty() {
+                break;
+            }
+            for (tid, stop) in found {
+                if stop.is_end() {
                     self.threads.remove(&tid);
+                } else {
+                    // A thread that is killed while it is served tells its end by itself.
+                    drop(self.stopped(tid, stop));
                 }
-                // A thread that is killed while it is served tells its end by itself.
-                Some((tid, stop)) => drop(self.stopped(tid, stop)),
-                None => break,
             }
         }
         Ok(self)
