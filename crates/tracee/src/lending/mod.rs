@@ -6,7 +6,7 @@
 //! bytes of later pages. splice(2) does the same with pages of files.
 //!
 //! The answer comes from the files that a process executes code from: its program and every library
-//! that is mapped when it is asked ([`file`]). A file is read once, 1 ms per 2 to 5 MB, and
+//! that is mapped when it is asked ([`file`]). A file is read once, 1 to 2 ms for each MB, and
 //! remembered for the run by device, inode, size and change time; asking again takes 50 to 100 us.
 //!
 //! Not seen: a number of a call that is data (an interpreter's script, `syscall` of Perl), code made
