@@ -76,8 +76,8 @@ What is moved (as pv does, by reference; see below):
   -S, --stop-at-size       stop there      -L, --rate-limit RATE   (0: none)
   -B, --buffer-size BYTES  copy through a buffer of this size
   -C, --no-splice          copy: exact whatever the writer or the file does
-      --live               by reference from a file to a socket, too, and grow the
-                           pipe that is read from
+      --live               pass files to sockets by reference, too, and grow
+                           the pipe that is read
   -E, --skip-errors        zeroes for what cannot be read; -EE tells of it
                            once in a file
   -Y, --sync               to the disk after each write
