@@ -92,13 +92,15 @@ Not offered of pv's options: -g -K -M -O -Q -U -X -Z -x; each is refused with
 what serves instead.
 
 Pages of a file or pipe go into a pipe by reference, and those of a pipe into a
-socket, as with pv. What changes in them before the reader takes them changes what
-it gets: a file that somebody writes, or memory that a program lends to the pipe
-and uses again. Where that can happen, use -C. Use --live only where it cannot.
+socket, as with pv. What changes in them before the reader takes them changes
+what it gets: a file that somebody writes, or memory that a program lends to the
+pipe and uses again. Where that can happen, use -C. Use --live only where it
+cannot.
 
 Exit status: 0, or the sum of 1 (-R or -P could not be served, or signals not be
 handled), 2 (a file could not be opened), 4 (an input is the output), 8 (no file
-could be opened at all), 16 (moving failed), 32 (a signal ended it), 64 (wrong usage).
+could be opened at all), 16 (moving failed), 32 (a signal ended it), 64 (wrong
+usage).
 
 Examples:
   pagewise meter big.tar | tar x
