@@ -39,9 +39,10 @@ static int is(const char *name) {
     return strcmp(kind, name) == 0;
 }
 
-/* Two stacks a chain, used by turns: a link's parent may still be on the other one. */
+/* The stacks of a chain, used by turns: earlier links may still be on theirs. */
+#define STACKS 64
 struct stacks {
-    char of[2][16384];
+    char of[STACKS][16384];
 };
 
 static int link_in_memory(void *chain);
@@ -52,7 +53,8 @@ static struct chain {
 } *chains;
 
 static void next_in_memory(struct chain *chain) {
-    char *top = chain->stacks->of[chain->turn ^= 1] + sizeof chain->stacks->of[0];
+    chain->turn = (chain->turn + 1) % STACKS;
+    char *top = chain->stacks->of[chain->turn] + sizeof chain->stacks->of[0];
     while (clone(link_in_memory, top, CLONE_VM | CLONE_PARENT | SIGCHLD, chain) < 0 && now() < end)
         usleep(100);
 }
@@ -123,6 +125,8 @@ int main(int count, char **word) {
     end = now() + atof(word[3]);
     links = mmap(0, sizeof *links, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     chains = calloc(chains_wanted, sizeof *chains);
+    /* Links made with CLONE_PARENT are children of this process: none may stay a zombie and hold its id. */
+    signal(SIGCHLD, SIG_IGN);
     if (is("deaf")) {
         sigset_t all;
         sigfillset(&all);
