@@ -72,13 +72,19 @@ fn plain(fd: OwnedFd, close: Close) -> Sink {
     Sink { fd, keeps: false, close }
 }
 
-/// Everything until the end; EIO is the end of a terminal nobody has open any more.
+/// Everything until the end. A terminal that nobody has open any more answers EIO. The kernel may give that
+/// answer once while bytes still wait (drivers/tty/n_tty.c): the end is the second in a row.
 fn read_all(from: OwnedFd) -> Vec<u8> {
-    let (mut all, mut buffer) = (Vec::new(), vec![0; 65_536]);
+    let (mut all, mut buffer, mut is_ending) = (Vec::new(), vec![0; 65_536], false);
     loop {
         match rustix::io::read(&from, &mut buffer) {
-            Ok(0) | Err(Errno::IO) => return all,
-            Ok(n) => all.extend_from_slice(&buffer[..n]),
+            Ok(0) => return all,
+            Ok(n) => {
+                all.extend_from_slice(&buffer[..n]);
+                is_ending = false;
+            }
+            Err(Errno::IO) if is_ending => return all,
+            Err(Errno::IO) => is_ending = true,
             Err(Errno::INTR) => {}
             Err(other) => panic!("read: {other}"),
         }
