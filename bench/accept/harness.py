@@ -450,10 +450,15 @@ def interleaved(first, second, pairs, seed):
 
 
 def main(body):
-    """Runs a script's body: its own end, `Unfit` as skipped (status 3), signals as exits."""
+    """Runs a script's body: its own end, `Unfit` as skipped (status 3), signals as exits.
+
+    Runs are saved in a scratch directory: those of the user stay in their list.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        sys.exit(body())
+        with scratch() as state:
+            os.environ["XDG_STATE_HOME"] = str(state)
+            sys.exit(body())
     except Unfit as reason:
         print(f"SKIP {Path(sys.argv[0]).resolve().parent.name}: {reason}")
         sys.exit(3)
