@@ -455,6 +455,8 @@ def main(body):
     Runs are saved in a scratch directory: those of the user stay in their list.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A shell starts background jobs with SIGINT ignored, and programs below would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with scratch() as state:
             os.environ["XDG_STATE_HOME"] = str(state)
