@@ -4,7 +4,7 @@
 //! copied KiB costs here and now. Each price has its own file under `prices/`, which says what is
 //! inside the clock. The timed loops work on real kernel objects of the ordinary kind (on-demand
 //! mappings, default pipes, cached files), because the prices must predict programs that know
-//! nothing of them. [`Canary`] and [`register_canary`] watch the machine between runs.
+//! nothing of them.
 //!
 //! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
 //! [`pin`] measures what it costs to find and hold pages of a process.
@@ -17,7 +17,6 @@
 //! `spawn` starts `true`, and that the ladder and the readings start their own program as the ends
 //! of a pipe and as readers. `unsafe` is confined to `kernels/`.
 
-pub mod canary;
 mod company;
 mod cost;
 mod cycle;
@@ -40,7 +39,6 @@ mod session;
 mod stream;
 pub mod walk;
 
-pub use canary::{Canary, register_canary};
 pub use company::{Company, Progress};
 pub use cost::Cost;
 pub use error::PriceError;

@@ -29,7 +29,7 @@ use crate::walk::Walks;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// Which command made the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct OutputCheck {
 }
 
 /// How a session ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// At least one remedy is proven.
@@ -87,7 +87,17 @@ pub enum Outcome {
         /// Arms to keep, best first.
         keep: Vec<String>,
     },
-    /// Tried, nothing worth keeping.
+    /// No remedy is proven, but at least one is likely.
+    Likely {
+        /// These arms, best first.
+        arms: Vec<String>,
+    },
+    /// None of the arms gains more than this.
+    NoGain {
+        /// The share of time, 0.02 to 0.05.
+        above_share: f64,
+    },
+    /// Tried, nothing worth keeping: what was not refused is slower.
     NothingKept,
     /// The ceiling is below what is worth trying, or no remedy fits.
     NothingToGain {
@@ -293,7 +303,7 @@ mod tests {
         assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
         let newer = run.to_json().replace(&format!("\"schema\": {SCHEMA}"), "\"schema\": 99");
         assert!(matches!(Run::from_json(newer.as_bytes()), Err(RunError::Newer { found: 99 })));
-        for found in [1, 2] {
+        for found in [1, 2, 3] {
             let older = newer.replace("99", &found.to_string());
             let error = Run::from_json(older.as_bytes()).unwrap_err();
             assert!(matches!(error, RunError::Older { found: f } if f == found), "{error}");

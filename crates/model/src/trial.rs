@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// One timed run of one arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Name of the arm; the control's second run in a block is `A'`.
+    /// Name of the arm.
     pub arm: String,
     /// What the run used.
     pub usage: Usage,
@@ -25,7 +25,7 @@ pub struct Point {
     pub supervisor_ns: Nanos,
 }
 
-/// One block: each arm once, the control twice, in random order.
+/// One block: each arm that still raced and the control, equally often, in random order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// Points in the order they were run.
@@ -34,66 +34,59 @@ pub struct Block {
     pub weather: Weather,
     /// Why the block does not count, if it does not.
     pub dropped: Option<String>,
-    /// That the host interfered, if it did; where it did in many blocks they count all the same.
-    #[serde(default)]
-    pub host: Option<String>,
 }
 
-/// Covariates of a block.
+/// What the machine did during a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Weather {
-    /// Register-only loop before and after, each relative to the session's median (1.0 = as usual).
-    pub canary_ratio: Vec<f64>,
-    /// A memory-bound loop, same form.
-    pub memory_canary_ratio: Vec<f64>,
     /// CPU time stolen by the hypervisor during the block.
     pub steal_ns: Nanos,
     /// Share (0..1) of the block in which some task waited for a CPU (pressure stall information).
     pub cpu_pressure_share: Option<f64>,
     /// The same for memory.
     pub memory_pressure_share: Option<f64>,
-    /// System time per fault above the session's price, summed over the block's runs.
-    pub host_ns: Nanos,
-    /// Host time by arm, in the order of `points`.
+    /// Host time of each point, in their order: system time beyond what its faults cost at the
+    /// session's price.
     pub host_by_point_ns: Vec<Nanos>,
 }
 
-/// The four words of a verdict.
+/// The word of a verdict, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
-    /// Proven better: keep it.
+    /// A gain is proven: keep it.
     Keep,
-    /// Proven worse, or it changes the output.
+    /// A gain over 1% is at least 90% sure, the choice among the arms included.
+    Likely,
+    /// A gain above a share that is named is ruled out.
+    NoGain,
+    /// A loss is proven.
+    Slower,
+    /// It changes the output, or does not run as the control does.
     Reject,
-    /// Proven within 2% either way.
-    Equivalent,
-    /// Neither proven.
+    /// None of these.
     CannotTell,
-    /// Tried in screening only.
-    NotProven,
+    /// It was not run.
+    NotTried,
 }
 
-impl Word {
-    /// As shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Keep => "keep",
-            Self::Reject => "reject",
-            Self::Equivalent => "equivalent within 2%",
-            Self::CannotTell => "cannot tell",
-            Self::NotProven => "screened, not proven",
-        }
-    }
+/// A time ratio (arm / control; below 1 is faster) with the ends of its 95% interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The estimate.
+    pub ratio: f64,
+    /// Lower end.
+    pub ratio_low: f64,
+    /// Upper end.
+    pub ratio_high: f64,
 }
 
 /// The effect of an arm against the control, as time ratios (arm / control; below 1 is faster).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Hodges-Lehmann estimate of the ratio.
+    /// Estimate of the ratio: mean of the logarithms, block by block.
     pub ratio: f64,
-    /// Lower end of its 95% interval.
+    /// Lower end of its 95% interval, which holds whenever the experiment is stopped.
     pub ratio_low: f64,
     /// Upper end.
     pub ratio_high: f64,
@@ -102,32 +95,18 @@ pub struct Effect {
     pub repeat_low: f64,
     /// Upper end.
     pub repeat_high: f64,
-    /// Exact one-sided p that the arm is faster (naming runs at random within blocks).
-    pub p_faster: f64,
-    /// The same that it is slower.
-    pub p_slower: f64,
-    /// Ratio A'/A of the control against itself in the same blocks (Hodges-Lehmann).
-    pub control_ratio: f64,
-    /// Two-sided p of that.
-    pub control_p: f64,
-    /// Blocks that counted.
-    pub blocks: u32,
-    /// The same with the blocks counted that were dropped because of the host, if there were any.
-    #[serde(default)]
-    pub with_host: Option<AllBlocks>,
-}
-
-/// The effect in all blocks that the CPU's speed did not spoil, as the machine is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AllBlocks {
-    /// Hodges-Lehmann estimate of the ratio.
-    pub ratio: f64,
-    /// Lower end of its 95% interval.
-    pub ratio_low: f64,
-    /// Upper end.
-    pub ratio_high: f64,
-    /// How many blocks.
-    pub blocks: u32,
+    /// Evidence (an e-value) against no gain, the choice among the arms included.
+    pub evidence_of_gain: f64,
+    /// The same against a gain of 1% at most.
+    pub evidence_of_worth: f64,
+    /// How sure a gain over 1% is: one less the reciprocal of its evidence, at least 0.
+    pub sure_share: f64,
+    /// Runs of the arm.
+    pub runs: u32,
+    /// Runs of the control beside them.
+    pub control_runs: u32,
+    /// The same with the host's time taken off each run, where that differs between the two.
+    pub without_host: Option<Ratio>,
 }
 
 /// The verdict on one arm.
@@ -139,8 +118,14 @@ pub struct Verdict {
     pub word: Word,
     /// Why, in one sentence.
     pub why: String,
-    /// The effect on wall time; absent when there are no blocks.
+    /// The effect on wall time; absent when there are no runs.
     pub effect: Option<Effect>,
+    /// The least share (of 2, 3, 4 and 5%) that it does not gain, where one is ruled out.
+    pub no_gain_above_share: Option<f64>,
+    /// The least of these that it does not lose.
+    pub no_loss_above_share: Option<f64>,
+    /// Time that would settle an open verdict, if evidence goes on growing as it did.
+    pub settled_by_ns: Option<Nanos>,
     /// Median ratio of CPU time, arm / control.
     pub cpu_ratio: Option<f64>,
     /// Median peak memory of the arm minus that of the control, bytes.
@@ -151,41 +136,41 @@ pub struct Verdict {
     pub supervisor_ns: Nanos,
 }
 
-/// The design of a confirmation, announced before it starts.
+/// What an experiment set out with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Design {
     /// Seed of the random orders.
     pub seed: u64,
-    /// Time budget for all experiments.
+    /// Time for the whole session.
     pub budget_ns: Nanos,
-    /// Arms that were screened.
-    pub screened: Vec<String>,
-    /// Arms that were confirmed.
-    pub confirmed: Vec<String>,
-    /// Blocks that fit the budget.
-    pub blocks: u32,
-    /// Smallest gain (share of time) that these blocks can prove with 80% power, from the spread seen.
-    pub smallest_provable_share: Option<f64>,
-    /// Budget that proving a gain of 10% would need.
-    pub budget_for_10_percent_ns: Option<Nanos>,
+    /// What the arms are measured against.
+    pub control: String,
+    /// The arms, combinations included.
+    pub arms: Vec<String>,
 }
 
 /// A whole experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Its design.
+    /// What it set out with.
     pub design: Design,
-    /// Screening runs.
-    pub screening: Vec<Point>,
-    /// Confirmation blocks, dropped ones included.
+    /// Its blocks, unfinished ones included.
     pub blocks: Vec<Block>,
-    /// A verdict for each arm tried.
+    /// A verdict for each arm.
     pub verdicts: Vec<Verdict>,
-    /// Things the reader must know (two modes, interrupted, gates).
+    /// Things the reader must know (two speeds, interrupted).
     pub warnings: Vec<String>,
-    /// Ended by the user before the planned blocks were done.
+    /// Ended by the user.
     pub interrupted: bool,
     /// Why the control could not be measured to the end, if so: nothing is decided then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
+}
+
+impl Experiment {
+    /// Points of one arm in the blocks that count.
+    pub fn points_of<'a>(&'a self, arm: &'a str) -> impl Iterator<Item = &'a Point> {
+        let counting = self.blocks.iter().filter(|block| block.dropped.is_none());
+        counting.flat_map(|block| &block.points).filter(move |point| point.arm == arm)
+    }
 }

@@ -78,10 +78,7 @@ pub(crate) fn untried_section(run: &Run, style: &Style) -> String {
 /// Why a remedy that fits has no verdict. All that fit are arms, unless the user named others.
 fn passed(run: &Run, candidate: &Candidate) -> &'static str {
     let Some(experiment) = &run.experiment else { return "nothing was tried" };
-    let planned = |dose: &Dose| {
-        let mut arms = experiment.design.screened.iter().chain(&experiment.design.confirmed);
-        arms.any(|arm| *arm == dose.spec())
-    };
+    let planned = |dose: &Dose| experiment.design.arms.contains(&dose.spec());
     if candidate.doses.iter().any(planned) {
         "no run of it counted"
     } else {

@@ -11,7 +11,7 @@ const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,pe
 minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
-/// All timed points of a run: the plain runs of the look, screening, blocks; or the repeats,
+/// All timed points of a run: the plain runs of the look, the blocks of the race; or the repeats,
 /// mappings or processes of a bench.
 #[must_use]
 pub fn csv(run: &Run) -> String {
@@ -25,14 +25,10 @@ pub fn csv(run: &Run) -> String {
     let Some(experiment) = &run.experiment else {
         return out;
     };
-    for (i, point) in experiment.screening.iter().enumerate() {
-        let lead = ["screening", "", &i.to_string(), &point.arm, ""];
-        push(&mut out, lead, &point.usage, Some(point));
-    }
     for (n, block) in experiment.blocks.iter().enumerate() {
         let dropped = block.dropped.as_deref().unwrap_or("");
         for (i, point) in block.points.iter().enumerate() {
-            let lead = ["confirmation", &n.to_string(), &i.to_string(), &point.arm, dropped];
+            let lead = ["race", &n.to_string(), &i.to_string(), &point.arm, dropped];
             push(&mut out, lead, &point.usage, Some(point));
         }
     }

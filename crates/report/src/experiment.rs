@@ -1,58 +1,49 @@
-//! The plan of an experiment and its verdicts. The first row of the table is the reference, each
-//! other row says how much less or more than it.
+//! What an experiment tried. The first row of the table is the reference, each other row says how much
+//! less or more than it.
 
-use crate::number::{change, counted, interval, p_value, percent, signed_bytes};
+use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use pagewise_model::trial::{Block, Design, Experiment, Point, Verdict, Word};
+use crate::text::escape;
+use pagewise_model::trial::{Effect, Experiment, Ratio, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 
 /// From this width on CPU and memory have columns of their own.
 const ROOMY: usize = 76;
 
-/// The plan, announced before it starts.
-#[must_use]
-pub fn design_section(design: &Design, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.heading("plan");
-    page.item("budget", &format!("{} for all experiments", design.budget_ns));
-    for (label, arms) in [("screened", &design.screened), ("confirmed", &design.confirmed)] {
-        let text = if arms.is_empty() { "none".to_owned() } else { arms.join(", ") };
-        page.item(label, &text);
-    }
-    let blocks = counted(design.blocks.into(), "block", "blocks");
-    page.item(
-        "blocks",
-        &format!("{blocks} of plain, plain again and each arm; random order, seed {}", design.seed),
-    );
-    let provable = design.smallest_provable_share.map_or_else(
-        || "not known: too few runs to see the spread".to_owned(),
-        |share| format!("a gain of {} or more, with 80% power", percent(share)),
-    );
-    page.item("can prove", &provable);
-    let ten = design.budget_for_10_percent_ns.map_or_else(
-        || "not known: too few runs to see the spread".to_owned(),
-        |ns| format!("a budget of {ns}"),
-    );
-    page.item("10% needs", &ten);
-    page.finish()
-}
-
-/// How a verdict is shown in a narrow column; between two commands (`ab`) nothing is kept.
-/// A verdict in a word, `ab` where the run was one.
-pub(crate) fn short_word(verdict: &Verdict, ab: bool) -> (&'static str, Tone) {
-    let slower = verdict.effect.as_ref().is_some_and(|e| e.ratio_low > 1.0);
-    match verdict.word {
+/// A verdict in a word or some, `ab` where the run was one.
+pub(crate) fn short_word(verdict: &Verdict, ab: bool) -> (String, Tone) {
+    let above = |share: f64| format!("above {}", whole_percent(share));
+    let (word, tone) = match verdict.word {
         Word::Keep if ab => ("faster", Tone::Good),
         Word::Keep => ("keep", Tone::Good),
-        Word::Reject if ab && slower => ("slower", Tone::Bad),
+        Word::Likely if ab => ("likely faster", Tone::Good),
+        Word::Likely => ("likely", Tone::Good),
+        Word::Slower => ("slower", Tone::Bad),
         Word::Reject => ("reject", Tone::Bad),
-        Word::Equivalent => ("equivalent", Tone::Plain),
         Word::CannotTell => ("cannot tell", Tone::Warn),
-        Word::NotProven => ("not proven", Tone::Warn),
-    }
+        Word::NotTried => ("not tried", Tone::Warn),
+        Word::NoGain => {
+            let gain = verdict.no_gain_above_share.unwrap_or(0.0);
+            let text = match verdict.no_loss_above_share {
+                Some(loss) if ab => format!("no difference {}", above(gain.max(loss))),
+                _ => format!("no gain {}", above(gain)),
+            };
+            return (text, Tone::Plain);
+        }
+    };
+    (word.to_owned(), tone)
+}
+
+/// What an arm's runs showed of its time: `48% less time (46..50%)`.
+pub(crate) fn time_phrase(effect: &Effect) -> String {
+    let change = match change(effect.ratio) {
+        none if none == "no change" => "no change in time".to_owned(),
+        some => format!("{some} time"),
+    };
+    format!("{change} ({})", interval(effect.ratio, effect.ratio_low, effect.ratio_high))
 }
 
 /// Every arm that was tried, with the reason of its verdict under it; in the words of `ab` where
@@ -64,10 +55,7 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool, style: &Style) ->
     if experiment.verdicts.is_empty() {
         page.para("no arm has a verdict", 2, Tone::Plain);
     }
-    page.para(&blocks_text(experiment), 2, Tone::Faint);
-    if let Some(text) = control_text(experiment) {
-        page.para(&text, 2, Tone::Faint);
-    }
+    page.para(&runs_text(experiment), 2, Tone::Faint);
     for warning in &experiment.warnings {
         page.bullet(warning, Tone::Warn);
     }
@@ -80,7 +68,7 @@ fn arms_table(experiment: &Experiment, ab: bool, style: &Style) -> String {
     if roomy {
         columns.extend([("CPU", Align::Decimal), ("memory", Align::Decimal)]);
     }
-    columns.extend([("p", Align::Decimal), ("blocks", Align::Right), ("verdict", Align::Left)]);
+    columns.extend([("runs", Align::Right), ("verdict", Align::Left)]);
     let mut table = Table::new(&columns);
     if let Some(cells) = control_row(experiment, roomy) {
         table.row(cells);
@@ -91,10 +79,7 @@ fn arms_table(experiment: &Experiment, ab: bool, style: &Style) -> String {
             let text = format!("CPU {}; memory {}", cpu(verdict), memory(verdict));
             under.para(&text, 6, Tone::Plain);
         }
-        under.para(&verdict.why, 6, Tone::Faint);
-        if let Some(text) = with_host(verdict) {
-            under.para(&text, 6, Tone::Faint);
-        }
+        under.para(&reason(verdict), 6, Tone::Faint);
         table.row_with(verdict_row(verdict, roomy, ab), under.finish());
     }
     table.render(style)
@@ -108,29 +93,35 @@ fn verdict_row(verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {
             row.push(Cell::new(change(e.ratio), tone));
             row.push(interval(e.ratio, e.ratio_low, e.ratio_high).into());
         }
-        None => row.extend(["no blocks".into(), "".into()]),
+        None => row.extend(["no runs".into(), "".into()]),
     }
     if roomy {
         row.extend([cpu(verdict).into(), memory(verdict).into()]);
     }
-    match &verdict.effect {
-        Some(e) => {
-            let p = if e.ratio <= 1.0 { e.p_faster } else { e.p_slower };
-            row.extend([p_value(p).into(), e.blocks.to_string().into()]);
-        }
-        None => row.extend(["".into(), "none".into()]),
-    }
+    row.push(verdict.effect.as_ref().map_or_else(String::new, |e| e.runs.to_string()).into());
     row.push(Cell::new(word, tone));
     row
 }
 
-/// The effect with the blocks counted that were dropped because of the host.
-pub(crate) fn with_host(verdict: &Verdict) -> Option<String> {
-    let all = verdict.effect.as_ref()?.with_host.as_ref()?;
-    let range = interval(all.ratio, all.ratio_low, all.ratio_high);
-    let blocks = counted(all.blocks.into(), "block", "blocks");
-    let change = change(all.ratio);
-    Some(format!("with the host's blocks counted: {change} (95% interval {range}), {blocks}"))
+/// The reason of a verdict, with what its interval says of a later day.
+pub(crate) fn reason(verdict: &Verdict) -> String {
+    let mut text = verdict.why.clone();
+    let Some(effect) = &verdict.effect else { return text };
+    if verdict.word == Word::Likely {
+        text.push_str(&format!("; {} sure", percent(effect.sure_share)));
+    }
+    if matches!(verdict.word, Word::Keep | Word::Likely) {
+        let later = interval(effect.ratio, effect.repeat_low, effect.repeat_high);
+        text.push_str(&format!("; a later repeat: {later}"));
+    }
+    if let Some(settled) = verdict.settled_by_ns {
+        text.push_str(&format!("; about {settled} more would settle it"));
+    }
+    if let Some(free) = &effect.without_host {
+        let range = interval(free.ratio, free.ratio_low, free.ratio_high);
+        text.push_str(&format!("; without the host's time: {} ({range})", change(free.ratio)));
+    }
+    text
 }
 
 fn cpu(verdict: &Verdict) -> String {
@@ -141,20 +132,9 @@ fn memory(verdict: &Verdict) -> String {
     verdict.peak_rss_change_bytes.map_or_else(|| "no data".to_owned(), signed_bytes)
 }
 
-/// Points of the control in the blocks that count: whatever no verdict is about.
-fn control_points(experiment: &Experiment) -> Vec<&Point> {
-    let is_arm = |name: &str| {
-        experiment.verdicts.iter().any(|v| v.arm == name)
-            || experiment.design.confirmed.iter().any(|arm| arm == name)
-    };
-    let counting = experiment.blocks.iter().filter(|b| b.dropped.is_none());
-    counting.flat_map(|b| &b.points).filter(|p| !is_arm(&p.arm)).collect()
-}
-
 fn control_row(experiment: &Experiment, roomy: bool) -> Option<Vec<Cell>> {
-    let points = control_points(experiment);
-    let name = points.iter().map(|p| p.arm.as_str()).find(|name| !name.ends_with('\''))?;
-    let runs: Vec<Usage> = points.iter().map(|p| p.usage.clone()).collect();
+    let name = experiment.design.control.as_str();
+    let runs: Vec<Usage> = experiment.points_of(name).map(|p| p.usage.clone()).collect();
     let median = |of| crate::look::median(&runs, of);
     let mut row: Vec<Cell> =
         vec![name.into(), Nanos(median(|u| u.wall_ns.0)?).to_string().into(), "".into()];
@@ -162,50 +142,43 @@ fn control_row(experiment: &Experiment, roomy: bool) -> Option<Vec<Cell>> {
         row.push(Nanos(median(|u| u.cpu_ns().0)?).to_string().into());
         row.push(Bytes(median(|u| u.peak_rss_bytes.0)?).to_string().into());
     }
-    let blocks = experiment.blocks.iter().filter(|b| b.dropped.is_none()).count();
-    row.extend(["".into(), blocks.to_string().into(), "reference".into()]);
+    row.extend([runs.len().to_string().into(), "reference".into()]);
     Some(row)
 }
 
-/// Reasons without their figures ("... by 8%", "... for 5% of a run"), and how often each.
-fn kinds<'a>(reasons: &[&'a str]) -> Vec<(&'a str, usize)> {
-    let mut found: Vec<(&str, usize)> = Vec::new();
-    for reason in reasons {
-        let figure = [" by ", " for "].iter().filter_map(|word| reason.rfind(word)).max();
-        let kind = &reason[..figure.unwrap_or(reason.len())];
-        match found.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, count)) => *count += 1,
-            None => found.push((kind, 1)),
-        }
-    }
-    found
-}
-
-fn blocks_text(experiment: &Experiment) -> String {
-    let planned = experiment.design.blocks;
-    let ran = experiment.blocks.len() as u64;
-    let mut text = format!("{} of {planned} planned", counted(ran, "block", "blocks"));
-    let dropped: Vec<&str> =
-        experiment.blocks.iter().filter_map(|b: &Block| b.dropped.as_deref()).collect();
-    if !dropped.is_empty() {
-        let reasons: Vec<String> =
-            kinds(&dropped).into_iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
-        text.push_str(&format!(", {} dropped ({})", dropped.len(), reasons.join("; ")));
-    }
-    let kept = experiment.blocks.iter().filter(|b| b.dropped.is_none() && b.host.is_some());
-    match kept.count() {
-        0 => {}
-        kept => text.push_str(&format!(", {kept} counted though the host interfered")),
-    }
-    if experiment.interrupted {
-        text.push_str("; interrupted before the rest");
+fn runs_text(experiment: &Experiment) -> String {
+    let design = &experiment.design;
+    let runs: usize = experiment.blocks.iter().map(|block| block.points.len()).sum();
+    let unfinished = experiment.blocks.iter().filter(|block| block.dropped.is_some());
+    let mut text = format!(
+        "{} in {}, in random order (seed {}); budget of the session {}",
+        counted(runs as u64, "run", "runs"),
+        counted(experiment.blocks.len() as u64, "block", "blocks"),
+        design.seed,
+        design.budget_ns
+    );
+    if unfinished.count() > 0 {
+        text.push_str("; the last block was not finished and does not count");
     }
     text
 }
 
-/// The reference against itself: what the machine's noise alone looks like.
-fn control_text(experiment: &Experiment) -> Option<String> {
-    let effect = experiment.verdicts.iter().find_map(|v| v.effect.as_ref())?;
-    let (change, p) = (change(effect.control_ratio), p_value(effect.control_p));
-    Some(format!("the reference against itself: {change} (p {p})"))
+/// A race while it runs: what runs now and the time left, and a line for each arm with its interval.
+#[must_use]
+pub fn race_lines(
+    runs: u32,
+    left: Nanos,
+    arm: &str,
+    standings: &[(String, Ratio)],
+    style: &Style,
+) -> String {
+    let arm = escape(arm);
+    let width = style.columns();
+    let fit = |line: String| line.chars().take(width.saturating_sub(2)).collect::<String>();
+    let mut lines = vec![fit(format!("{}, {left} left, running {arm}", counted(runs.into(), "run", "runs")))];
+    lines.extend(standings.iter().map(|(name, at)| {
+        let range = interval(at.ratio, at.ratio_low, at.ratio_high);
+        fit(format!("  {:<28} {:>10} ({range})", escape(name), change(at.ratio)))
+    }));
+    lines.join("\n")
 }

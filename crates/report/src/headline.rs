@@ -1,12 +1,13 @@
 //! The verdict in one sentence: the first thing a reader sees.
 
 use crate::bench::Bench;
-use crate::number::{change, counted, interval, percent, times_as_fast};
+use crate::experiment::{short_word, time_phrase};
+use crate::number::{counted, percent, times_as_fast, whole_percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Effect, Verdict, Word};
+use pagewise_model::trial::{Verdict, Word};
 
 /// How a warning begins that says why a session ended before it had an outcome.
 pub const ENDED_EARLY: &str = "the session ended early: ";
@@ -17,6 +18,10 @@ pub fn outcome_line(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Proven { keep } if keep.is_empty() => "proven, but no arm is named".to_owned(),
         Outcome::Proven { keep } => format!("keep {}", keep.join(", ")),
+        Outcome::Likely { arms } => format!("likely {}", arms.join(", ")),
+        Outcome::NoGain { above_share } => {
+            format!("no gain above {}", whole_percent(*above_share))
+        }
         Outcome::NothingKept => "tried, nothing worth keeping".to_owned(),
         Outcome::NothingToGain { why } => format!("nothing to gain here: {why}"),
         Outcome::AdviceOnly => "advice only, nothing tried".to_owned(),
@@ -50,7 +55,7 @@ fn of<T>(report: Option<&T>, say: impl Fn(&T) -> String) -> String {
 pub(crate) fn headline_section(run: &Run, style: &Style) -> String {
     let mut page = Page::new(style);
     let tone = match &run.outcome {
-        Some(Outcome::Proven { .. }) => Tone::Good,
+        Some(Outcome::Proven { .. } | Outcome::Likely { .. }) => Tone::Good,
         Some(Outcome::CannotTell { .. } | Outcome::Interrupted) => Tone::Warn,
         _ => Tone::Strong,
     };
@@ -101,13 +106,28 @@ fn verdicts(run: &Run) -> &[Verdict] {
 }
 
 fn tune_headline(run: &Run) -> String {
+    let named = |arms: &[String]| {
+        let first = arms.first()?;
+        verdicts(run).iter().find(|v| v.arm == *first).map(sentence)
+    };
     match &run.outcome {
-        Some(Outcome::Proven { keep }) => {
-            let best = keep.first().and_then(|k| verdicts(run).iter().find(|v| &v.arm == k));
-            match (best, &run.outcome) {
-                (Some(verdict), _) => verdict_sentence(verdict, verdict.word.label()),
-                (None, Some(outcome)) => outcome_line(outcome),
-                (None, None) => String::new(),
+        Some(outcome @ (Outcome::Proven { keep: arms } | Outcome::Likely { arms })) => {
+            named(arms).unwrap_or_else(|| outcome_line(outcome))
+        }
+        Some(outcome @ Outcome::NoGain { .. }) => {
+            let tried = counted(verdicts(run).len() as u64, "arm", "arms");
+            match best(verdicts(run)) {
+                Some((arm, time)) => {
+                    format!("{}: the best of {tried}, {arm}, has {time}", outcome_line(outcome))
+                }
+                None => outcome_line(outcome),
+            }
+        }
+        Some(Outcome::CannotTell { why }) => {
+            let halted = run.experiment.as_ref().is_some_and(|e| e.halted.is_some());
+            match best(verdicts(run)).filter(|_| !halted) {
+                Some((arm, time)) => format!("cannot tell: {arm} has {time} so far"),
+                None => format!("cannot tell: {why}"),
             }
         }
         Some(Outcome::NothingKept) => nothing_kept(verdicts(run)),
@@ -118,49 +138,39 @@ fn tune_headline(run: &Run) -> String {
     }
 }
 
+/// The arm with the least time that was not refused, and that time.
+fn best(verdicts: &[Verdict]) -> Option<(&str, String)> {
+    let ran = verdicts.iter().filter(|v| v.word != Word::Reject);
+    let timed = ran.filter_map(|v| Some((v.arm.as_str(), v.effect.as_ref()?)));
+    let best = timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))?;
+    Some((best.0, time_phrase(best.1)))
+}
+
 /// Why a session has no outcome, as it was told.
 fn unfinished(run: &Run) -> String {
     let told = run.warnings.iter().rev().find_map(|text| text.strip_prefix(ENDED_EARLY));
     format!("unfinished: {}", told.unwrap_or("no outcome was recorded"))
 }
 
-fn verdict_sentence(verdict: &Verdict, word: &str) -> String {
-    match &verdict.effect {
-        Some(effect) => format!("{}: {}, {word}", verdict.arm, effect_phrase(effect)),
-        None => format!("{}: {word}: {}", verdict.arm, verdict.why),
-    }
-}
-
-fn effect_phrase(e: &Effect) -> String {
-    let change = match change(e.ratio) {
-        none if none == "no change" => "no change in time".to_owned(),
-        some => format!("{some} time"),
+/// `keep heap-huge: 48% less time (46..50%), 1.94 times as fast`.
+fn sentence(verdict: &Verdict) -> String {
+    let (word, _) = short_word(verdict, false);
+    let Some(effect) = &verdict.effect else {
+        return format!("{word} {}: {}", verdict.arm, verdict.why);
     };
-    let interval = format!(
-        "95% interval {}; a later repeat {}",
-        interval(e.ratio, e.ratio_low, e.ratio_high),
-        interval(e.ratio, e.repeat_low, e.repeat_high)
-    );
-    if e.ratio < 0.995 {
-        format!("{} ({change}; {interval})", times_as_fast(e.ratio))
-    } else {
-        format!("{change} ({interval})")
-    }
+    let time = time_phrase(effect);
+    let end = match verdict.word {
+        Word::Likely => format!("{} sure", percent(effect.sure_share)),
+        _ => times_as_fast(effect.ratio),
+    };
+    format!("{word} {}: {time}, {end}", verdict.arm)
 }
 
 fn nothing_kept(verdicts: &[Verdict]) -> String {
     let tried = counted(verdicts.len() as u64, "arm", "arms");
-    let of_arm = |v: &&Verdict| v.effect.as_ref().map_or(f64::INFINITY, |e| e.ratio);
-    let best = verdicts
-        .iter()
-        .filter(|v| v.effect.is_some())
-        .min_by(|a, b| of_arm(a).total_cmp(&of_arm(b)));
-    match best {
-        Some(best) => {
-            let sentence = verdict_sentence(best, best.word.label());
-            format!("nothing worth keeping; the best of {tried} was {sentence}")
-        }
-        None => format!("nothing worth keeping; {tried} tried, none beyond screening"),
+    match best(verdicts) {
+        Some((arm, time)) => format!("nothing worth keeping; the best of {tried}, {arm}, has {time}"),
+        None => format!("nothing worth keeping; {tried} tried, and all were refused"),
     }
 }
 
@@ -179,27 +189,29 @@ fn advice(run: &Run) -> String {
 }
 
 fn interrupted(run: &Run) -> String {
-    let proven = verdicts(run).iter().find(|v| v.word == Word::Keep);
-    match proven {
-        Some(verdict) => {
-            format!("interrupted, yet {}", verdict_sentence(verdict, verdict.word.label()))
-        }
-        None => "interrupted: nothing was proven by then".to_owned(),
+    let of = |word: Word| verdicts(run).iter().find(|v| v.word == word);
+    match of(Word::Keep).or_else(|| of(Word::Likely)) {
+        Some(verdict) => format!("interrupted, yet {}", sentence(verdict)),
+        None => match best(verdicts(run)) {
+            Some((arm, time)) => format!("interrupted: {arm} has {time} so far"),
+            None => "interrupted: no arm was run by then".to_owned(),
+        },
     }
 }
 
 fn ab_headline(run: &Run) -> String {
-    let Some(verdict) = verdicts(run).first() else {
+    let all = verdicts(run);
+    if all.is_empty() {
         return run.outcome.as_ref().map_or("no comparison was made".to_owned(), outcome_line);
+    }
+    let of = |verdict: &Verdict| {
+        let (word, _) = short_word(verdict, true);
+        match &verdict.effect {
+            Some(effect) => format!("{}: {}, {word}", verdict.arm, time_phrase(effect)),
+            None => format!("{}: {word}: {}", verdict.arm, verdict.why),
+        }
     };
-    let slower = verdict.effect.as_ref().is_some_and(|e| e.ratio_low > 1.0);
-    let word = match verdict.word {
-        Word::Keep => "proven faster",
-        Word::Reject if slower => "proven slower",
-        Word::Reject => "rejected",
-        other => other.label(),
-    };
-    let sentence = verdict_sentence(verdict, word);
+    let sentence = all.iter().map(of).collect::<Vec<_>>().join("; ");
     match &run.outcome {
         Some(Outcome::Interrupted) => format!("interrupted; {sentence}"),
         _ => sentence,

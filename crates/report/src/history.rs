@@ -8,7 +8,7 @@ use crate::table::{Align, Table};
 use pagewise_model::run::{Outcome, Run, RunKind};
 
 /// What `history` shows of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RunHead {
     /// Its name.
     pub id: String,

@@ -64,7 +64,7 @@ pub use compare::compare;
 pub use csv::csv;
 pub use diagnosis::diagnosis_section;
 pub use doctor::doctor_section;
-pub use experiment::design_section;
+pub use experiment::race_lines;
 pub use fold::link_script;
 pub use headline::{ENDED_EARLY, headline, outcome_line};
 pub use history::{RunHead, history_table};

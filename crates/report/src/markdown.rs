@@ -1,9 +1,9 @@
 //! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
-use crate::experiment::{short_word, with_host};
+use crate::experiment::{reason, short_word};
 use crate::headline::{headline, without};
-use crate::number::{change, interval, p_value, percent, signed_bytes};
+use crate::number::{change, interval, percent, signed_bytes};
 use crate::shell::start_line;
 use crate::text::escape;
 use pagewise_model::diagnosis::{Basis, Diagnosis};
@@ -89,8 +89,8 @@ fn costs(diagnosis: &Diagnosis) -> String {
 
 fn arms(experiment: &Experiment, ab: bool) -> String {
     let mut out = String::from(
-        "| arm | time | 95% interval | a later repeat | CPU | memory | p | blocks | verdict |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|---|\n",
+        "| arm | time | 95% interval | a later repeat | CPU | memory | runs | verdict |\n\
+         |---|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for verdict in &experiment.verdicts {
         out.push_str(&arm(verdict, ab));
@@ -101,16 +101,14 @@ fn arms(experiment: &Experiment, ab: bool) -> String {
 
 fn arm(v: &Verdict, ab: bool) -> String {
     let missing = || "no data".to_owned();
-    let (time, range, repeat, p, blocks) = v.effect.as_ref().map_or_else(
-        || (missing(), missing(), missing(), missing(), missing()),
+    let (time, range, repeat, runs) = v.effect.as_ref().map_or_else(
+        || (missing(), missing(), missing(), missing()),
         |e| {
-            let p = if e.ratio <= 1.0 { e.p_faster } else { e.p_slower };
             let range = interval(e.ratio, e.ratio_low, e.ratio_high);
             let repeat = interval(e.ratio, e.repeat_low, e.repeat_high);
-            (change(e.ratio), range, repeat, p_value(p), e.blocks.to_string())
+            (change(e.ratio), range, repeat, e.runs.to_string())
         },
     );
-    let host = with_host(v).map_or_else(String::new, |text| format!("; {text}"));
     let cells = [
         v.arm.clone(),
         time,
@@ -118,9 +116,8 @@ fn arm(v: &Verdict, ab: bool) -> String {
         repeat,
         v.cpu_ratio.map_or_else(missing, change),
         v.peak_rss_change_bytes.map_or_else(missing, signed_bytes),
-        p,
-        blocks,
-        format!("{}: {}{host}", short_word(v, ab).0, v.why),
+        runs,
+        format!("{}: {}", short_word(v, ab).0, reason(v)),
     ];
     format!("| {} |\n", cells.map(|c| inline(&c)).join(" | "))
 }

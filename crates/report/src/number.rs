@@ -132,18 +132,10 @@ pub(crate) fn ratio_text(ratio: f64, interval: &Fact<(f64, f64)>) -> String {
     }
 }
 
-/// A probability: four decimals where they matter, three where not.
+/// A share that is a whole number of percent: `2%`.
 #[must_use]
-pub fn p_value(p: f64) -> String {
-    if !(0.0..=1.0).contains(&p) {
-        UNKNOWN.to_owned()
-    } else if p < 0.0001 {
-        "<0.0001".to_owned()
-    } else if p < 0.01 {
-        format!("{p:.4}")
-    } else {
-        format!("{p:.3}")
-    }
+pub(crate) fn whole_percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
 }
 
 /// A count in groups of three digits: `262,144`.

@@ -13,7 +13,7 @@ use crate::page::Page;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::{
-    design_section, diagnosis_section, look_section, machine_line, output_section, profile_section,
+    diagnosis_section, look_section, machine_line, output_section, profile_section,
     receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
@@ -95,9 +95,6 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     }
     if let Some(look) = &run.look {
         page.section(&look_section(look, style));
-    }
-    if let Some(experiment) = &run.experiment {
-        page.section(&design_section(&experiment.design, style));
     }
     if let Some(machine) = &run.machine {
         page.section(&machine_line(machine, style));

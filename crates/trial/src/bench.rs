@@ -2,7 +2,7 @@
 
 use crate::plan::Arm;
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Design, Point};
+use pagewise_model::trial::{Point, Ratio};
 
 /// Name of an arm, unique within an experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,15 +29,6 @@ pub enum RunFailure {
     Interrupted,
 }
 
-/// Times of two fixed loops, as taken before and after each block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Canary {
-    /// Of a loop in registers only: moves with the CPU's speed and with stolen time.
-    pub register_ns: Nanos,
-    /// Of a loop bound by memory: moves with neighbours, too.
-    pub memory_ns: Nanos,
-}
-
 /// Totals since boot; the engine takes differences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WeatherMark {
@@ -49,28 +40,17 @@ pub struct WeatherMark {
     pub memory_stall_ns: Option<Nanos>,
 }
 
-/// Part of an experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Two runs of each arm.
-    Screening,
-    /// Fresh blocks.
-    Confirmation,
-}
-
 /// How far the experiment is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// Which part.
-    pub stage: Stage,
-    /// Runs (screening) or blocks (confirmation) done.
-    pub done: u32,
-    /// Of how many.
-    pub total: u32,
-    /// Budget left.
+    /// Runs done in blocks.
+    pub runs: u32,
+    /// Time left.
     pub left_ns: Nanos,
     /// The arm about to run.
     pub arm: ArmId,
+    /// Where each arm that ran stands after the last whole block, best first.
+    pub standings: Vec<(String, Ratio)>,
 }
 
 /// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
@@ -82,9 +62,6 @@ pub trait Bench {
     /// # Errors
     /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
     fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure>;
-
-    /// Times the two fixed loops.
-    fn canary(&mut self) -> Canary;
 
     /// Reads the totals.
     fn weather(&mut self) -> WeatherMark;
@@ -98,16 +75,20 @@ pub trait Bench {
     /// Told before each run.
     fn progress(&mut self, progress: &Progress);
 
-    /// Told once, before the first block of the confirmation.
-    fn announce(&mut self, design: &Design);
-
     /// System time of a run beyond what its faults cost at the session's price: the time the
     /// host took to give memory back.
     fn host_ns(&mut self, point: &Point) -> Nanos;
 
-    /// The arm that does what both do, if they go together.
+    /// The arm that does what all of these do, if they go together.
     ///
     /// # Errors
     /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
-    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<Arm>, RunFailure>;
+    fn combine(&mut self, arms: &[&ArmId]) -> Result<Option<Arm>, RunFailure>;
+
+    /// Holds what an arm puts out against the control's, before a gain of it is told; why it is
+    /// rejected, if it differs.
+    ///
+    /// # Errors
+    /// [`RunFailure`] when it could not be compared.
+    fn vouch(&mut self, arm: &ArmId) -> Result<Option<String>, RunFailure>;
 }

@@ -1,31 +1,26 @@
 //! Runs one point at a time and watches for what ends an experiment or an arm: failures, other
-//! exit statuses, the user, the end of the budget.
+//! exit statuses, the user, the end of the time.
 
-use crate::bench::{ArmId, Bench, Progress, RunFailure, Stage};
+use crate::bench::{ArmId, Bench, Progress, RunFailure};
 use crate::plan::Plan;
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_model::trial::Point;
+use pagewise_model::trial::{Point, Ratio};
 use pagewise_model::usage::Ended;
 use std::collections::HashMap;
+
+/// The time may be overrun by this part of the whole budget, where a block is to be finished.
+const OVERRUN: u64 = 10;
 
 /// Why an experiment ends early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Halt {
     /// The user asked.
     Interrupted,
-    /// The budget is used up.
+    /// The time is over.
     Budget,
     /// The control cannot be measured, or nothing can, and why.
     Control(String),
-}
-
-/// Tally of the stage, for progress.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tally {
-    pub(crate) stage: Stage,
-    pub(crate) done: u32,
-    pub(crate) total: u32,
 }
 
 /// What a failure that is not the arm's makes of the experiment.
@@ -44,6 +39,11 @@ pub(crate) struct Runner<'a, B: Bench> {
     pub(crate) rng: Rng,
     /// Arms that failed, with the reason.
     pub(crate) failed: HashMap<ArmId, String>,
+    /// Where the arms stand, as is shown.
+    pub(crate) standings: Vec<(String, Ratio)>,
+    runs: u32,
+    /// Clock time of the runs of each arm, start and reaping included: sum and number.
+    clock: HashMap<ArmId, (u64, u64)>,
     started: Nanos,
     expected: Option<Ended>,
     pending: Vec<(ArmId, Ended)>,
@@ -55,6 +55,9 @@ impl<'a, B: Bench> Runner<'a, B> {
             started: bench.now(),
             rng: Rng::new(plan.seed),
             failed: HashMap::new(),
+            standings: Vec::new(),
+            runs: 0,
+            clock: HashMap::new(),
             expected: None,
             pending: Vec::new(),
             bench,
@@ -62,34 +65,44 @@ impl<'a, B: Bench> Runner<'a, B> {
         }
     }
 
-    pub(crate) fn spent_ns(&self) -> u64 {
-        self.bench.now().0.saturating_sub(self.started.0)
+    /// Time left before `overrun` beyond the time is used up as well.
+    fn left(&self, overrun: u64) -> u64 {
+        let spent = self.bench.now().0.saturating_sub(self.started.0);
+        self.plan.left.0.saturating_add(overrun).saturating_sub(spent)
     }
 
-    /// Time that may still be used: the budget and a tenth of it.
-    pub(crate) fn allowance_ns(&self) -> u64 {
-        let limit = self.plan.budget.0.saturating_add(self.plan.budget.0 / 10);
-        limit.saturating_sub(self.spent_ns())
+    pub(crate) fn left_ns(&self) -> u64 {
+        self.left(0)
     }
 
-    /// Stops for the user and at the end of the allowance.
+    /// Stops for the user and when the time and a tenth of the budget are over.
     pub(crate) fn check(&self) -> Result<(), Halt> {
         if self.bench.interrupted() {
             return Err(Halt::Interrupted);
         }
-        if self.allowance_ns() == 0 { Err(Halt::Budget) } else { Ok(()) }
+        if self.left(self.plan.budget.0 / OVERRUN) == 0 { Err(Halt::Budget) } else { Ok(()) }
+    }
+
+    /// Usual time from a run of `arm` to the next run.
+    pub(crate) fn cost_ns(&self, arm: &ArmId) -> u64 {
+        let known = self.clock.get(arm).or_else(|| self.clock.get(&self.plan.control));
+        known.map_or(self.plan.run_ns.0, |(sum, runs)| sum / runs)
     }
 
     /// One run of `arm`; `None` when the arm failed, now or earlier.
-    pub(crate) fn point(&mut self, arm: &ArmId, tally: Tally) -> Result<Option<Point>, Halt> {
+    pub(crate) fn point(&mut self, arm: &ArmId) -> Result<Option<Point>, Halt> {
         if self.failed.contains_key(arm) {
             return Ok(None);
         }
         self.check()?;
-        let left = self.plan.budget.0.saturating_sub(self.spent_ns());
-        let Tally { stage, done, total } = tally;
-        let progress = Progress { stage, done, total, left_ns: Nanos(left), arm: arm.clone() };
+        let progress = Progress {
+            runs: self.runs,
+            left_ns: Nanos(self.left_ns()),
+            arm: arm.clone(),
+            standings: self.standings.clone(),
+        };
         self.bench.progress(&progress);
+        let before = self.bench.now();
         let is_control = *arm == self.plan.control;
         match self.bench.run(arm) {
             Err(failure @ (RunFailure::Interrupted | RunFailure::Broken(_))) => Err(ours(failure)),
@@ -101,6 +114,10 @@ impl<'a, B: Bench> Runner<'a, B> {
                 Ok(None)
             }
             Ok(point) => {
+                self.runs += 1;
+                let took = self.bench.now().0.saturating_sub(before.0);
+                let (sum, runs) = self.clock.entry(arm.clone()).or_default();
+                (*sum, *runs) = (*sum + took, *runs + 1);
                 self.check_ending(arm, is_control, point.usage.ended)?;
                 let point = Point { arm: arm.0.clone(), ..point };
                 Ok((!self.failed.contains_key(arm)).then_some(point))

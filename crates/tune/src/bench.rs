@@ -7,20 +7,20 @@
 use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
-use crate::output::Baseline;
+use crate::output::{Baseline, NoBaseline};
 use crate::request::Request;
+use crate::session::ranked;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, World};
-use pagewise_judge::stats::pooled_sd;
 use pagewise_model::Nanos;
 use pagewise_model::look::Look;
 use pagewise_model::plan::Dose;
 use pagewise_model::price::Prices;
-use pagewise_model::run::OutputCheck;
-use pagewise_model::trial::{Design, Experiment, Point};
+use pagewise_model::run::{Outcome, OutputCheck};
+use pagewise_model::trial::{Block, Experiment, Point, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_trial as trial;
-use pagewise_trial::{ArmId, Bench, Canary, Kind, Plan, Progress, RunFailure, WeatherMark};
+use pagewise_trial::{ArmId, Bench, Goal, Plan, Progress, RunFailure, WeatherMark};
 use std::collections::{BTreeSet, HashMap};
 
 /// What an experiment starts from.
@@ -28,8 +28,8 @@ use std::collections::{BTreeSet, HashMap};
 pub struct Setup<'a> {
     /// What the user asked for.
     pub request: &'a Request,
-    /// Whether all arms go to confirmation at once.
-    pub kind: Kind,
+    /// When it has its answer.
+    pub goal: Goal,
     /// The control.
     pub plain: Arm,
     /// The arms.
@@ -44,13 +44,35 @@ pub struct Setup<'a> {
     pub limits: Limits,
     /// Prices of the session.
     pub prices: Option<&'a Prices>,
-    /// What plain runs put out; arms that are combined later are held against it.
-    pub base: Option<&'a Baseline>,
-    /// Output checks made so far; more are added.
-    pub checks: Vec<OutputCheck>,
-    /// So many pairs of the control and the arms, whatever time that takes; without it what the budget
-    /// holds.
-    pub pairs: Option<u32>,
+    /// Whether an arm's output has to be the control's.
+    pub outputs: Outputs,
+    /// When the session began, by the clock of the world: the budget is the whole session's.
+    pub since: Nanos,
+    /// Blocks of the session that this one continues.
+    pub earlier: Vec<Block>,
+}
+
+/// How outputs are dealt with.
+#[derive(Debug)]
+pub enum Outputs {
+    /// They may differ.
+    Free,
+    /// An arm that is likely to gain is held against plain runs, which are made when the first one is.
+    Equal {
+        /// What plain runs put out, once it is known.
+        base: Option<Baseline>,
+        /// Comparisons made so far; more are added.
+        checks: Vec<OutputCheck>,
+    },
+}
+
+impl Outputs {
+    fn check_of(&self, arm: &str) -> Option<&OutputCheck> {
+        match self {
+            Self::Free => None,
+            Self::Equal { checks, .. } => checks.iter().find(|check| check.arm == arm),
+        }
+    }
 }
 
 /// What an experiment leaves.
@@ -62,25 +84,13 @@ pub struct Tried {
     pub doses: Vec<(String, Vec<Dose>)>,
     /// All output checks.
     pub checks: Vec<OutputCheck>,
+    /// Why the outputs of plain runs could not be compared, where that was tried.
+    pub incomparable: Option<NoBaseline>,
 }
 
-/// Says that the budget holds no confirmation, if so: before anything is run for it.
-///
-/// # Errors
-/// [`Stop::Budget`].
-pub fn afford(request: &Request, kind: Kind, arms: usize, cost: Nanos) -> Result<(), Stop> {
-    let budget = budget(request, cost);
-    let screened = if kind == Kind::Screened { arms.max(1) } else { 1 };
-    let least = trial::least_budget(u32::try_from(screened).unwrap_or(u32::MAX), cost);
-    if budget >= least {
-        return Ok(());
-    }
-    Err(Stop::Budget(format!(
-        "{budget} holds no confirmation of {arms} arm(s) with runs of {cost}; at least {least} needed"
-    )))
-}
-
-fn budget(request: &Request, cost: Nanos) -> Nanos {
+/// The budget of a session whose runs cost this.
+#[must_use]
+pub fn budget(request: &Request, cost: Nanos) -> Nanos {
     request.budget.unwrap_or_else(|| trial::default_budget(cost))
 }
 
@@ -101,10 +111,7 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
     let all = huge_files(&setup.arms);
     setup.plain = beside(&setup.plain, &all);
     setup.arms = setup.arms.iter().map(|arm| beside(arm, &all)).collect();
-    let plan = plan(&setup);
-    let logs = plan.look_wall_ns.iter().map(|wall| (wall.0.max(1) as f64).ln()).collect();
-    let deviation = pooled_sd(&[logs]);
-    world.tell(&Event::Design(&trial::forecast(&plan, setup.cost_ns, deviation)));
+    let plan = plan(&setup, world.now());
     let guest = world.machine().hypervisor.is_some();
     let mut bench = WorldBench {
         expectation: Expectation::of(setup.look, setup.prices, guest),
@@ -114,27 +121,37 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
         world,
         cold: 0,
         unconditioned: 0,
+        incomparable: None,
     };
     let mut experiment = trial::run(&mut bench, &plan);
     experiment.warnings.extend(bench.warnings());
-    let Setup { arms, doses, checks, .. } = bench.setup;
+    let incomparable = bench.incomparable.take();
+    let Setup { arms, doses, outputs, .. } = bench.setup;
+    let checks = match outputs {
+        Outputs::Free => Vec::new(),
+        Outputs::Equal { checks, .. } => checks,
+    };
     let names = arms.into_iter().map(|arm| arm.name);
-    Tried { experiment, doses: names.zip(doses).filter(|(_, d)| !d.is_empty()).collect(), checks }
+    let doses = names.zip(doses).filter(|(_, d)| !d.is_empty()).collect();
+    Tried { experiment, doses, checks, incomparable }
 }
 
-fn plan(setup: &Setup<'_>) -> Plan {
-    let look_wall_ns: Vec<Nanos> = setup.look.runs.iter().map(|u| u.wall_ns).collect();
+fn plan(setup: &Setup<'_>, now: Nanos) -> Plan {
+    let budget = budget(setup.request, setup.cost_ns);
+    let spent = now.0.saturating_sub(setup.since.0);
     Plan {
-        kind: setup.kind,
+        goal: setup.goal,
         control: ArmId(setup.plain.name.clone()),
-        arms: setup.arms.iter().map(|arm| planned(arm, &setup.checks)).collect(),
-        budget: match setup.pairs {
-            Some(pairs) => room_for(pairs, setup.cost_ns),
-            None => budget(setup.request, setup.cost_ns),
+        arms: setup.arms.iter().map(|arm| planned(arm, &setup.outputs)).collect(),
+        budget,
+        left: match setup.goal {
+            Goal::Pairs(pairs) => room_for(pairs, setup.cost_ns),
+            _ => Nanos(budget.0.saturating_sub(spent)),
         },
+        run_ns: setup.cost_ns,
+        vouch_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) { 3 } else { 0 },
         seed: setup.request.seed,
-        look_wall_ns,
-        blocks: setup.pairs,
+        earlier: setup.earlier.clone(),
     }
 }
 
@@ -145,14 +162,18 @@ fn room_for(pairs: u32, cost: Nanos) -> Nanos {
     Nanos(cost.0.saturating_mul(RUNS * u64::from(pairs))) + Nanos::secs(60)
 }
 
-fn planned(arm: &Arm, checks: &[OutputCheck]) -> trial::Arm {
-    let unequal = checks.iter().find(|c| c.arm == arm.name && !c.equal);
+fn planned(arm: &Arm, outputs: &Outputs) -> trial::Arm {
     trial::Arm {
         id: ArmId(arm.name.clone()),
         counted: !arm.mechanism.is_empty(),
-        barred: unequal
-            .map(|check| format!("its output is not the control's: {}", check.notes.join("; "))),
+        barred: outputs.check_of(&arm.name).and_then(differs),
     }
+}
+
+/// Why an arm with this check is rejected, if it is.
+fn differs(check: &OutputCheck) -> Option<String> {
+    (!check.equal)
+        .then(|| format!("its output is not the control's: {}", check.notes.join("; ")))
 }
 
 /// The limits of an arm: one with a command of its own may need more memory than the program does.
@@ -194,6 +215,7 @@ struct WorldBench<'a, 'w> {
     world: &'w mut dyn World,
     cold: u32,
     unconditioned: u32,
+    incomparable: Option<NoBaseline>,
 }
 
 impl WorldBench<'_, '_> {
@@ -278,10 +300,6 @@ impl Bench for WorldBench<'_, '_> {
         })
     }
 
-    fn canary(&mut self) -> Canary {
-        self.world.canary()
-    }
-
     fn weather(&mut self) -> WeatherMark {
         self.world.weather()
     }
@@ -298,10 +316,6 @@ impl Bench for WorldBench<'_, '_> {
         self.world.tell(&Event::Progress(progress));
     }
 
-    fn announce(&mut self, design: &Design) {
-        self.world.tell(&Event::Design(design));
-    }
-
     fn host_ns(&mut self, point: &Point) -> Nanos {
         match self.others.get(&point.arm) {
             Some(runs) => self.expectation.host_ns_of_other(&point.usage, runs),
@@ -309,20 +323,99 @@ impl Bench for WorldBench<'_, '_> {
         }
     }
 
-    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<trial::Arm>, RunFailure> {
-        let doses = self.doses(first).zip(self.doses(second));
-        let Some(both) = doses.and_then(|(a, b)| choose::combine(a, b)) else { return Ok(None) };
+    fn combine(&mut self, arms: &[&ArmId]) -> Result<Option<trial::Arm>, RunFailure> {
+        let doses: Option<Vec<&Vec<Dose>>> = arms.iter().map(|arm| self.doses(arm)).collect();
+        let Some(together) = doses.and_then(|doses| choose::combine(&doses)) else {
+            return Ok(None);
+        };
         let all = huge_files(&self.setup.arms);
-        let arm = beside(&choose::arm(self.setup.request, &both), &all);
-        if let Some(base) = self.setup.base {
-            let limits = &self.setup.limits;
-            let check = check(self.world, base, &arm, limits).map_err(Stop::into_failure)?;
-            self.setup.checks.push(check);
-        }
-        let planned = planned(&arm, &self.setup.checks);
+        let arm = beside(&choose::arm(self.setup.request, &together), &all);
+        let planned = planned(&arm, &self.setup.outputs);
         self.setup.arms.push(arm);
-        self.setup.doses.push(both);
+        self.setup.doses.push(together);
         Ok(Some(planned))
+    }
+
+    fn vouch(&mut self, id: &ArmId) -> Result<Option<String>, RunFailure> {
+        let arm = self.arm(id).cloned();
+        let arm = arm.ok_or_else(|| RunFailure::Failed(format!("no arm `{id}`")))?;
+        if let Some(check) = self.setup.outputs.check_of(&arm.name) {
+            return Ok(differs(check));
+        }
+        let (limits, plain) = (self.setup.limits, self.setup.plain.clone());
+        let Outputs::Equal { base, checks } = &mut self.setup.outputs else { return Ok(None) };
+        let base = match base {
+            Some(base) => base,
+            None => match baseline(self.world, &plain, &limits, self.setup.look) {
+                Ok((found, check)) => {
+                    checks.push(check);
+                    base.insert(found)
+                }
+                Err(NoBaseline::Run(Stop::Interrupted)) => return Err(RunFailure::Interrupted),
+                Err(why) => {
+                    let told = why.to_string();
+                    self.incomparable = Some(why);
+                    return Err(RunFailure::Broken(told));
+                }
+            },
+        };
+        let check = check(self.world, base, &arm, &limits).map_err(Stop::into_failure)?;
+        let why = differs(&check);
+        checks.push(check);
+        Ok(why)
+    }
+}
+
+/// What two plain runs put out, and in what they differ.
+///
+/// # Errors
+/// Why nothing can be held against them.
+pub(crate) fn baseline(
+    world: &mut dyn World,
+    plain: &Arm,
+    limits: &Limits,
+    look: &Look,
+) -> Result<(Baseline, OutputCheck), NoBaseline> {
+    let first = world.captured(plain, limits)?;
+    let second = world.captured(plain, limits)?;
+    if let Some(why) = [&first, &second].into_iter().find_map(|r| look::not_kept(r, &look.runs)) {
+        return Err(NoBaseline::NotKept(why));
+    }
+    let base = Baseline::of(&first, &second)?;
+    let notes = base.exceptions();
+    let check = OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes };
+    Ok((base, check))
+}
+
+/// How an experiment ended.
+pub(crate) fn outcome(experiment: &Experiment) -> Outcome {
+    if experiment.interrupted {
+        return Outcome::Interrupted;
+    }
+    if let Some(why) = &experiment.halted {
+        return Outcome::CannotTell { why: why.clone() };
+    }
+    let named = |word| -> Vec<String> {
+        ranked(experiment, word).into_iter().map(|verdict| verdict.arm.clone()).collect()
+    };
+    let (keep, arms) = (named(Word::Keep), named(Word::Likely));
+    if !keep.is_empty() {
+        return Outcome::Proven { keep };
+    }
+    if !arms.is_empty() {
+        return Outcome::Likely { arms };
+    }
+    let open = |v: &&Verdict| matches!(v.word, Word::CannotTell | Word::NotTried);
+    let ratio = |v: &Verdict| v.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
+    let best = experiment.verdicts.iter().filter(open).min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    if let Some(best) = best {
+        return Outcome::CannotTell { why: format!("{}: {}", best.arm, best.why) };
+    }
+    let little = experiment.verdicts.iter().filter(|v| v.word == Word::NoGain);
+    let ruled_out = little.filter_map(|v| v.no_gain_above_share);
+    match ruled_out.max_by(f64::total_cmp) {
+        Some(above_share) => Outcome::NoGain { above_share },
+        None => Outcome::NothingKept,
     }
 }
 

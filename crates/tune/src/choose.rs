@@ -61,12 +61,19 @@ pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
     }
 }
 
-/// Two sets of doses together, unless both are doses of one remedy or of two that conflict.
+/// Sets of doses together, unless two are doses of one remedy or of two that conflict.
 /// Nothing is to be combined with an arm that has no doses.
 #[must_use]
-pub fn combine(a: &[Dose], b: &[Dose]) -> Option<Vec<Dose>> {
-    let apart = a.iter().any(|x| b.iter().any(|y| conflict(&x.remedy, &y.remedy)));
-    (!apart && !a.is_empty() && !b.is_empty()).then(|| a.iter().chain(b).cloned().collect())
+pub fn combine(sets: &[&Vec<Dose>]) -> Option<Vec<Dose>> {
+    let mut together: Vec<Dose> = Vec::new();
+    for set in sets {
+        let apart = set.iter().any(|x| together.iter().any(|y| conflict(&x.remedy, &y.remedy)));
+        if apart || set.is_empty() {
+            return None;
+        }
+        together.extend(set.iter().cloned());
+    }
+    Some(together)
 }
 
 fn conflict(a: &str, b: &str) -> bool {
@@ -85,11 +92,11 @@ mod tests {
 
     #[test]
     fn only_what_goes_together_is_combined() {
-        let both = combine(&dose("heap-huge"), &dose("place")).unwrap();
+        let both = combine(&[&dose("heap-huge"), &dose("place")]).unwrap();
         assert_eq!(name(&both), "heap-huge+place");
-        assert_eq!(combine(&dose("place"), &dose("place")), None);
-        assert_eq!(combine(&dose("heap-huge"), &dose("heap-small")), None);
-        assert_eq!(combine(&dose("heap-small"), &dose("heap-huge")), None);
-        assert_eq!(combine(&dose("place"), &[]), None);
+        assert_eq!(combine(&[&dose("place"), &dose("place")]), None);
+        assert_eq!(combine(&[&dose("heap-huge"), &dose("heap-small")]), None);
+        assert_eq!(combine(&[&dose("heap-small"), &dose("heap-huge")]), None);
+        assert_eq!(combine(&[&dose("place"), &Vec::new()]), None);
     }
 }

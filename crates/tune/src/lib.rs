@@ -1,11 +1,12 @@
-//! The session of the main job: look, diagnose, choose, screen, confirm, receipt.
+//! The session of the main job: look, diagnose, choose, race, receipt.
 //!
 //! [`session::Session`] is a state machine over [`world::World`], the few things that reach
 //! outside: run the program, read the clock, tell the user. [`live::Live`] is the real world;
 //! tests replay a recorded one, so every path of a session runs without a program, a clock or a
-//! kernel. `pagewise ab` is the same engine with two commands ([`pair`]).
+//! kernel. `pagewise ab` is the same engine with commands of the user's ([`ab`]).
 #![forbid(unsafe_code)]
 
+pub mod ab;
 pub mod bench;
 pub mod choose;
 mod expectation;
@@ -15,7 +16,6 @@ mod folios;
 pub mod live;
 mod look;
 pub mod output;
-pub mod pair;
 pub mod request;
 pub mod scratch;
 pub mod session;

@@ -24,7 +24,7 @@ use pagewise_remedy::warmth::{self, TextNow};
 use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
-use pagewise_trial::{Canary, WeatherMark};
+use pagewise_trial::WeatherMark;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,6 @@ pub struct Live<'a> {
     runs: Box<dyn Runs>,
     recording: faults::Commands,
     scratch: Scratch,
-    canary: pagewise_measure::Canary,
     keeper: Keeper,
     folios: Folios,
     reserved: Option<Reservation>,
@@ -137,14 +136,12 @@ impl<'a> Live<'a> {
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
     ) -> Self {
-        let canary = pagewise_measure::Canary::new();
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         Self {
             request,
             runs,
             recording,
             scratch,
-            canary,
             keeper: Keeper::new(room),
             folios: Folios::default(),
             reserved: None,
@@ -425,13 +422,6 @@ impl World for Live<'_> {
 
     fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
         files.iter().map(warmth::text_now).collect()
-    }
-
-    fn canary(&mut self) -> Canary {
-        Canary {
-            register_ns: pagewise_measure::register_canary(),
-            memory_ns: self.canary.memory_canary(),
-        }
     }
 
     fn weather(&mut self) -> WeatherMark {

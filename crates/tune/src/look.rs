@@ -6,12 +6,10 @@ use crate::output::Captured;
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Limits, PLAIN, Timed, Timing, World};
-use pagewise_model::look::{Look, Traced};
+use pagewise_model::look::{Look, Samples, Traced, WalkCounts};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 
-/// Plain timed runs of the look: two, for the spread.
-const RUNS: usize = 2;
 /// Memory touched and freed before a run beyond the program's peak: as much again, within bounds.
 /// Freed pages merge with their neighbours and the program takes others than those just touched:
 /// what is in place must be well more than it needs. See
@@ -40,35 +38,50 @@ const KEPT_SLACK: Bytes = Bytes::kib(256);
 pub(crate) struct Plain {
     /// Their usage.
     pub(crate) runs: Vec<Usage>,
+    /// Samples of the first of them.
+    pub(crate) samples: Fact<Samples>,
+    /// Page walks of the first of them.
+    pub(crate) walks: Fact<WalkCounts>,
     /// Typical time from one run to the next: preparation, conditioning and cleanup included.
     pub(crate) cost_ns: Nanos,
     /// Most processes that one left behind.
     pub(crate) leftovers: u32,
 }
 
-/// Times the program as it is.
+/// Times the program as it is: an observed run and, where `enough` says at its cost and the time then
+/// that there is room for it, one that nothing observes.
 pub(crate) fn time(
     world: &mut dyn World,
     arm: &Arm,
     ignore_failure: bool,
     limits: Limits,
+    enough: impl Fn(Nanos, Nanos) -> bool,
 ) -> Result<Plain, Stop> {
-    let (mut runs, mut costs, mut leftovers) = (Vec::new(), Vec::new(), 0);
-    for _ in 0..RUNS {
+    let before = world.now();
+    let timing = Timing { fresh: Bytes(0), observed: true, limits };
+    let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
+    let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0));
+    let mut leftovers = first.leftovers;
+    let mut runs = vec![first.usage];
+    if enough(cost_ns, world.now()) {
         let before = world.now();
         let timing = Timing { fresh: conditioned(&runs), observed: false, limits };
-        let timed: Timed = world.timed(arm, &timing)?;
-        costs.push(world.now().0.saturating_sub(before.0));
-        let ended = timed.usage.ended;
-        if !ended.success() && !ignore_failure {
-            let name = (arm.name != PLAIN).then(|| arm.name.clone());
-            return Err(Stop::Failed { arm: name, ended, said: String::new() });
-        }
-        leftovers = leftovers.max(timed.leftovers);
-        runs.push(timed.usage);
+        let second = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
+        cost_ns = Nanos(world.now().0.saturating_sub(before.0));
+        leftovers = leftovers.max(second.leftovers);
+        runs.push(second.usage);
     }
-    let cost_ns = Nanos(costs.iter().sum::<u64>() / RUNS as u64);
-    Ok(Plain { runs, cost_ns, leftovers })
+    Ok(Plain { runs, samples: first.samples, walks: first.walks, cost_ns, leftovers })
+}
+
+/// A run that ended as it should.
+fn sound(run: Timed, arm: &Arm, ignore_failure: bool) -> Result<Timed, Stop> {
+    let ended = run.usage.ended;
+    if ended.success() || ignore_failure {
+        return Ok(run);
+    }
+    let name = (arm.name != PLAIN).then(|| arm.name.clone());
+    Err(Stop::Failed { arm: name, ended, said: String::new() })
 }
 
 /// Whether the program may be run again, by the traced look and the last line it said there; what is to be

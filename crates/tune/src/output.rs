@@ -50,8 +50,14 @@ impl Captured {
 }
 
 /// Why plain runs give nothing to hold others against.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum NoBaseline {
+    /// One could not be made.
+    #[error(transparent)]
+    Run(#[from] Stop),
+    /// The output of one was not kept whole.
+    #[error("{0}")]
+    NotKept(String),
     /// Two plain runs do not even end alike.
     #[error("two plain runs end differently: {0} and {1}")]
     Endings(Ended, Ended),
@@ -71,9 +77,10 @@ impl NoBaseline {
     ///
     /// # Errors
     /// The stop.
-    pub(crate) fn outcome(&self) -> Result<Outcome, Stop> {
+    pub(crate) fn outcome(self) -> Result<Outcome, Stop> {
         match self {
-            Self::Endings(..) => Ok(Outcome::CannotTell { why: self.to_string() }),
+            Self::Run(stop) => Err(stop),
+            Self::Endings(..) | Self::NotKept(_) => Ok(Outcome::CannotTell { why: self.to_string() }),
             Self::Missing { .. } => Err(Stop::Output(self.to_string())),
         }
     }
@@ -177,7 +184,7 @@ impl Baseline {
         let pairs = first.streams.iter().zip(&second.streams);
         let rules = pairs
             .map(|((name, a), (_, b))| Ok((name.clone(), rule(name, a, b)?)))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, NoBaseline>>()?;
         Ok(Self { ended: first.ended, rules })
     }
 

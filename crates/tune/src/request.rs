@@ -8,7 +8,6 @@ use pagewise_model::run::{Run, RunKind};
 use pagewise_remedy::receipt::{Here, Start};
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::Input;
-use pagewise_trial::CONTROL_AGAIN;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -67,9 +66,6 @@ pub struct Request {
 pub fn unfit_name<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if name.trim().is_empty() {
         return Some("a name is empty".to_owned());
-    }
-    if name == CONTROL_AGAIN {
-        return Some(format!("`{name}` is the name of the control's second run in a block"));
     }
     let twice = others.into_iter().any(|other| other == name);
     twice.then(|| format!("two arms have the name `{name}`"))

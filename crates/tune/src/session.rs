@@ -3,7 +3,7 @@
 //! Each [`Step`] reads what the steps before it left in the [`Run`], asks the world for one thing,
 //! and names the next step. A run that is cut short at any step is still a valid saved run.
 
-use crate::bench;
+use crate::bench::{self, Outputs};
 use crate::choose;
 use crate::look;
 use crate::output::Baseline;
@@ -13,15 +13,18 @@ use crate::world::{Arm, Event, Limits, Timing, World};
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::plan::{Dose, Receipt};
-use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
-use pagewise_trial::Kind;
+use pagewise_trial::Goal;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+
+/// A further run for the look alone is made where the budget still holds so many.
+const CHEAP_RUNS: u64 = 20;
 
 /// Where a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +39,9 @@ pub enum Step {
     Diagnose,
     /// Remedies that fit.
     Choose,
-    /// Outputs of plain runs and of each arm.
+    /// Outputs of plain runs, where files of the user's are among them.
     Compare,
-    /// Screening and confirmation.
+    /// The race.
     Try,
     /// The receipt.
     Keep,
@@ -54,6 +57,8 @@ pub struct Session<'a> {
     traced: Option<Fact<Traced>>,
     doses: Vec<Vec<Dose>>,
     base: Option<Baseline>,
+    /// When it began, by the world's clock.
+    since: Nanos,
     /// Time from one plain run to the next.
     cost_ns: Nanos,
     limits: Limits,
@@ -70,6 +75,7 @@ impl<'a> Session<'a> {
             traced: None,
             doses: Vec::new(),
             base: None,
+            since: Nanos(0),
             cost_ns: Nanos(0),
             limits: Limits::default(),
         }
@@ -77,7 +83,7 @@ impl<'a> Session<'a> {
 
     /// Runs to the end. What is known is in the run whatever happens; an early end is told apart.
     pub fn run(mut self, world: &mut dyn World) -> (Run, Option<Stop>) {
-        let start = world.now();
+        self.since = world.now();
         let mut step = Step::Price;
         let mut stop = None;
         while step != Step::Done {
@@ -92,7 +98,7 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        self.run.took_ns = Nanos(world.now().0.saturating_sub(start.0));
+        self.run.took_ns = Nanos(world.now().0.saturating_sub(self.since.0));
         (self.run, stop)
     }
 
@@ -133,18 +139,26 @@ impl<'a> Session<'a> {
         let plain = Arm::plain(self.request);
         let traced = self.traced.take().unwrap_or_else(|| Fact::missing("not taken"));
         let limits = look::first_limits(&traced);
-        let timed = look::time(world, &plain, self.request.ignore_failure, limits)?;
+        let enough = |cost: Nanos, now: Nanos| {
+            let spent = now.0.saturating_sub(self.since.0);
+            let left = bench::budget(self.request, cost).0.saturating_sub(spent);
+            cost.0.saturating_mul(CHEAP_RUNS) <= left
+        };
+        let timed = look::time(world, &plain, self.request.ignore_failure, limits, enough)?;
         if timed.leftovers > 0 {
             self.run.warnings.push(format!(
                 "it left up to {} process(es) behind, which were killed at its end: their work is not in these figures",
                 timed.leftovers
             ));
         }
-        let fresh = look::conditioned(&timed.runs);
-        let observed = world.timed(&plain, &Timing { fresh, observed: true, limits })?;
-        let (samples, walks) = (observed.samples, observed.walks);
-        let faults = self.record(&timed.runs, &Timing { fresh, observed: false, limits }, world)?;
-        let look = Look { runs: timed.runs, traced, samples, walks, faults };
+        let timing = Timing { fresh: look::conditioned(&timed.runs), observed: false, limits };
+        let faults = if enough(timed.cost_ns, world.now()) {
+            self.record(&timed.runs, &timing, world)?
+        } else {
+            Fact::missing("the budget has no room for a run of its own")
+        };
+        let look =
+            Look { runs: timed.runs, traced, samples: timed.samples, walks: timed.walks, faults };
         self.cost_ns = timed.cost_ns;
         self.limits = look::limits(&look);
         self.run.look = Some(look);
@@ -221,38 +235,25 @@ impl<'a> Session<'a> {
         (!costs.is_empty()).then(|| costs.join(" and "))
     }
 
-    /// Runs two plain commands and each arm untimed, and compares what they put out.
+    /// Compares the outputs of two plain runs where the user named files: a wrong name is told before
+    /// anything is tried. Otherwise that waits for the first arm that is likely to gain.
     fn compare(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
-        let arms = self.arms();
-        bench::afford(self.request, Kind::Screened, arms.len(), self.cost_ns)?;
+        let (Some(look), false) = (&self.run.look, self.request.outputs.is_empty()) else {
+            return Ok(Step::Try);
+        };
         world.tell(&Event::Stage("comparing outputs"));
         let plain = Arm::plain(self.request);
-        let first = world.captured(&plain, &self.limits)?;
-        let second = world.captured(&plain, &self.limits)?;
-        let seen = self.run.look.as_ref().map_or(&[][..], |look| &look.runs);
-        if let Some(why) = [&first, &second].into_iter().find_map(|r| look::not_kept(r, seen)) {
-            self.run.outcome = Some(Outcome::CannotTell { why });
-            return Ok(Step::Done);
-        }
-        let base = match Baseline::of(&first, &second) {
-            Ok(base) => base,
+        match bench::baseline(world, &plain, &self.limits, look) {
+            Ok((base, check)) => {
+                self.base = Some(base);
+                self.run.output_checks.push(check);
+                Ok(Step::Try)
+            }
             Err(why) => {
                 self.run.outcome = Some(why.outcome()?);
-                return Ok(Step::Done);
+                Ok(Step::Done)
             }
-        };
-        let exceptions = base.exceptions();
-        self.run.output_checks.push(OutputCheck {
-            arm: plain.name.clone(),
-            equal: exceptions.is_empty(),
-            notes: exceptions,
-        });
-        for arm in arms {
-            let check = bench::check(world, &base, &arm, &self.limits)?;
-            self.run.output_checks.push(check);
         }
-        self.base = Some(base);
-        Ok(Step::Try)
     }
 
     /// All arms: the chosen doses and the user's own.
@@ -266,7 +267,7 @@ impl<'a> Session<'a> {
         let own = self.request.own_arms.iter().map(|_| Vec::new());
         let setup = bench::Setup {
             request: self.request,
-            kind: Kind::Screened,
+            goal: Goal::Gain,
             plain: Arm::plain(self.request),
             arms: self.arms(),
             doses: self.doses.iter().cloned().chain(own).collect(),
@@ -274,21 +275,25 @@ impl<'a> Session<'a> {
             cost_ns: self.cost_ns,
             limits: self.limits,
             prices: self.run.prices.as_ref(),
-            base: self.base.as_ref(),
-            checks: std::mem::take(&mut self.run.output_checks),
-            pairs: None,
+            outputs: Outputs::Equal {
+                base: self.base.take(),
+                checks: std::mem::take(&mut self.run.output_checks),
+            },
+            since: self.since,
+            earlier: Vec::new(),
         };
         let tried = bench::experiment(setup, world);
         self.run.warnings.extend(self.refilled());
-        let interrupted = tried.experiment.interrupted;
         self.run.output_checks = tried.checks;
         self.run.doses = tried.doses;
         self.run.experiment = Some(tried.experiment);
-        if interrupted {
-            self.run.outcome = Some(Outcome::Interrupted);
-            return Ok(Step::Done);
+        match tried.incomparable {
+            Some(why) => {
+                self.run.outcome = Some(why.outcome()?);
+                Ok(Step::Done)
+            }
+            None => Ok(Step::Keep),
         }
-        Ok(Step::Keep)
     }
 
     /// The files whose page cache was changed between runs, if there were any.
@@ -303,24 +308,14 @@ impl<'a> Session<'a> {
 
     fn keep(&mut self) -> Step {
         let Some(experiment) = &self.run.experiment else { return Step::Done };
-        if let Some(why) = &experiment.halted {
-            self.run.outcome = Some(Outcome::CannotTell { why: why.clone() });
-            return Step::Done;
-        }
-        let mut kept: Vec<&Verdict> =
-            experiment.verdicts.iter().filter(|v| v.word == Word::Keep).collect();
-        let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(1.0, |e| e.ratio);
-        kept.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-        self.run.outcome = Some(if kept.is_empty() {
-            match undecided(&experiment.verdicts) {
-                Some(why) => Outcome::CannotTell { why },
-                None => Outcome::NothingKept,
-            }
-        } else {
-            self.run.receipt = kept.iter().find_map(|verdict| self.receipt(&verdict.arm));
-            self.run.warnings.extend(self.beyond_ceiling(&kept));
-            Outcome::Proven { keep: kept.iter().map(|verdict| verdict.arm.clone()).collect() }
-        });
+        let outcome = bench::outcome(experiment);
+        let gaining = ranked(experiment, Word::Keep);
+        let best = gaining.first().copied().or(ranked(experiment, Word::Likely).first().copied());
+        let receipt = best.and_then(|verdict| self.receipt(&verdict.arm));
+        let beyond = self.beyond_ceiling(&gaining);
+        self.run.receipt = receipt;
+        self.run.warnings.extend(beyond);
+        self.run.outcome = Some(outcome);
         Step::Done
     }
 
@@ -358,10 +353,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Why nothing can be said, when not one arm came to a decision.
-fn undecided(verdicts: &[Verdict]) -> Option<String> {
-    let open = |v: &&Verdict| matches!(v.word, Word::CannotTell | Word::NotProven);
-    let first = verdicts.iter().find(|v| v.word == Word::CannotTell).or(verdicts.first())?;
-    (verdicts.iter().filter(open).count() == verdicts.len())
-        .then(|| format!("{}: {}", first.arm, first.why))
+/// The verdicts of one word, the largest gain first.
+pub(crate) fn ranked(experiment: &Experiment, word: Word) -> Vec<&Verdict> {
+    let mut all: Vec<&Verdict> = experiment.verdicts.iter().filter(|v| v.word == word).collect();
+    let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(1.0, |e| e.ratio);
+    all.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    all
 }

@@ -75,9 +75,6 @@ pub enum Stop {
     /// What the program puts out cannot be compared.
     #[error("cannot compare the output of a plain run: {0}")]
     Output(String),
-    /// The budget cannot hold a confirmation.
-    #[error("budget too small: {0}")]
-    Budget(String),
     /// Files that an arm needs in huge folios cannot be brought into them.
     #[error("not on huge pages: {0}")]
     NotHuge(String),

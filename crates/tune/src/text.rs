@@ -8,11 +8,10 @@
 //!
 //! Which files those are the traced look says, the files of children among them, unless they are named.
 
-use crate::bench::{self, Setup};
+use crate::ab;
+use crate::bench::{self, Outputs, Setup};
 use crate::choose;
 use crate::look;
-use crate::output::Baseline;
-use crate::pair;
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Timing, World};
@@ -26,7 +25,7 @@ use pagewise_model::text_trial::{FileInArms, LeftFile, OFF, ON, TextTrial};
 use pagewise_model::trial::Experiment;
 use pagewise_remedy::code_files;
 use pagewise_remedy::warmth::TextNow;
-use pagewise_trial::Kind;
+use pagewise_trial::Goal;
 
 /// The remedy.
 const REMEDY: &str = "text-huge";
@@ -55,7 +54,7 @@ impl Subject<'_> {
     /// Runs the experiment. What is known is in the run whatever happens.
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
         let run = self.request.empty_run(RunKind::Bench, &self.request.command);
-        pair::filled(run, world, |run, world| self.fill(run, world))
+        ab::filled(run, world, |run, world| self.fill(run, world))
     }
 
     fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
@@ -103,17 +102,16 @@ impl Subject<'_> {
     ) -> Result<(), Stop> {
         world.tell(&Event::Stage("timed look"));
         let limits = look::first_limits(&traced);
-        let timed = look::time(world, &arms.off, self.request.ignore_failure, limits)?;
+        let timed =
+            look::time(world, &arms.off, self.request.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);
         let timing = Timing { fresh: look::conditioned(&timed.runs), observed: true, limits };
-        let observed = world.timed(&arms.off, &timing)?;
         let faults = Fact::missing("not part of a trial of code on huge pages");
-        let (samples, off_walks) = (observed.samples, observed.walks);
+        let (samples, off_walks) = (timed.samples, timed.walks);
         let look = Look { runs: timed.runs, traced, samples, walks: off_walks.clone(), faults };
         let limits = look::limits(&look);
         world.tell(&Event::Stage("comparing outputs"));
-        let first = world.captured(&arms.off, &limits)?;
-        let base = match Baseline::of(&first, &world.captured(&arms.off, &limits)?) {
+        let (base, _) = match bench::baseline(world, &arms.off, &limits, &look) {
             Ok(base) => base,
             Err(why) => {
                 run.outcome = Some(why.outcome()?);
@@ -132,7 +130,7 @@ impl Subject<'_> {
         run.text_trial = Some(TextTrial { pairs, files, left, off_walks, on_walks });
         let setup = Setup {
             request: self.request,
-            kind: Kind::Direct,
+            goal: Goal::Pairs(self.pairs),
             plain: arms.off.clone(),
             arms: vec![arms.on.clone()],
             doses: vec![vec![arms.dose.clone()]],
@@ -140,9 +138,9 @@ impl Subject<'_> {
             cost_ns: timed.cost_ns,
             limits,
             prices: run.prices.as_ref(),
-            base: Some(&base),
-            checks: vec![check],
-            pairs: Some(self.pairs),
+            outputs: Outputs::Equal { base: Some(base), checks: vec![check] },
+            since: world.now(),
+            earlier: Vec::new(),
         };
         let tried = bench::experiment(setup, world);
         run.output_checks = tried.checks;
@@ -153,7 +151,7 @@ impl Subject<'_> {
 
     /// What the experiment says, with the receipt of what it proves.
     fn conclude(&self, run: &mut Run, experiment: Experiment, dose: &Dose) {
-        let outcome = pair::outcome(&experiment);
+        let outcome = bench::outcome(&experiment);
         if matches!(outcome, Outcome::Proven { .. }) {
             let doses = std::slice::from_ref(dose);
             run.receipt = Some(pagewise_remedy::receipt::write(doses, &self.request.start()));

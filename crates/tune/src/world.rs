@@ -9,12 +9,11 @@ use pagewise_model::plan::{HugeFile, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::run::Run;
-use pagewise_model::trial::Design;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Mechanism;
 use pagewise_remedy::warmth::TextNow;
-use pagewise_trial::{Canary, Progress, WeatherMark};
+use pagewise_trial::{Progress, WeatherMark};
 use std::ffi::OsString;
 
 /// Name of the program as it is, in reports and among the arms.
@@ -129,8 +128,6 @@ pub enum Event<'a> {
     Stage(&'a str),
     /// Diagnosis and choice are made: the run as it is now.
     Chosen(&'a Run),
-    /// The experiment is about to start.
-    Design(&'a Design),
     /// How far the experiment is.
     Progress(&'a Progress),
 }
@@ -169,8 +166,6 @@ pub trait World {
     fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop>;
     /// How much of the text of each of these files is on huge pages in a program that starts now.
     fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow>;
-    /// Register-only and memory-bound loops of fixed work.
-    fn canary(&mut self) -> Canary;
     /// Weather now.
     fn weather(&mut self) -> WeatherMark;
     /// The clock.

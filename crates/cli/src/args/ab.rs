@@ -4,27 +4,51 @@ use super::ExperimentArgs;
 use clap::Args;
 use std::ffi::OsString;
 
+/// A share of time, given in percent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Percent(pub(crate) f64);
+
+impl std::str::FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
+        let valid = number.ok().filter(|percent| (0.0..=1000.0).contains(percent));
+        valid.map(|percent| Self(percent / 100.0)).ok_or_else(|| "it needs a percentage such as 5%".to_owned())
+    }
+}
+
 /// `pagewise ab`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   pagewise ab -- gzip -k f --- zstd -k f
   pagewise ab --name old --name new --fail-if-slower -- ./old --- ./new
+  pagewise ab --fail-if-slower-than 5% -- ./old --- ./new
+  pagewise ab --scan N=1,2,4,8 -- xz -kf -T{N} big.txt
 
-Exit codes: 0 a verdict, 1 with --fail-if-slower: the second is proven slower,
-or ends otherwise than the first; 2 usage or failure, 3 cannot tell
-or another experiment runs, 126 cannot be executed, 127 not found,
-130 interrupted.")]
+Each command is judged against the first.
+
+Exit codes: 0 a verdict, 1 with --fail-if-slower: a command is proven slower,
+or ends otherwise than the first; with --fail-if-slower-than: its whole interval
+lies beyond; 2 usage or failure, 3 cannot tell or another experiment runs,
+126 cannot be executed, 127 not found, 130 interrupted.")]
 pub(crate) struct Ab {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,
-    /// Names of the two commands, in order
+    /// Names of the commands, in order
     #[arg(long = "name", value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Exit with 1 when the second command is proven slower or is rejected
+    /// Exit with 1 when a command is proven slower than the first or is rejected
     #[arg(long)]
     pub(crate) fail_if_slower: bool,
-    /// CMD1 --- CMD2
+    /// Exit with 0 when each command's whole interval lies below so much more time than the first's
+    #[arg(long, value_name = "PERCENT", conflicts_with = "fail_if_slower")]
+    pub(crate) fail_if_slower_than: Option<Percent>,
+    /// One command with each of these values in the place of {NAME}, the first as reference
+    #[arg(long, value_name = "NAME=VALUES")]
+    pub(crate) scan: Option<String>,
+    /// CMD1 --- CMD2 [--- CMD3 ...]
     #[arg(last = true, value_name = "CMD1 --- CMD2")]
     pub(crate) commands: Vec<OsString>,
 }

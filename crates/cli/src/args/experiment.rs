@@ -18,7 +18,8 @@ pub(crate) enum StdoutKind {
 /// Options that every experiment takes.
 #[derive(Debug, Args)]
 pub(crate) struct ExperimentArgs {
-    /// Time for all runs, such as 90s or 5m [default: the larger of 60 s and 100 runs]
+    /// Time for the whole session, such as 90s or 5m [default: until the answer is clear, at most
+    /// the larger of 60 s and 40 runs]
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<Nanos>,
     /// Read the program's standard input from FILE

@@ -2,87 +2,157 @@
 
 use super::experiment::{self, Display};
 use crate::args::Ab;
-use crate::failure::Failure;
-use pagewise_model::run::Run;
-use pagewise_model::trial::Word;
+use crate::failure::{Failure, UNFIT};
+use pagewise_model::run::{Outcome, Run};
+use pagewise_model::trial::{Verdict, Word};
 use pagewise_tracee::launch::Launch;
+use pagewise_trial::Goal;
+use pagewise_tune::ab::Comparison;
 use pagewise_tune::live::Live;
-use pagewise_tune::pair::Pair;
-use pagewise_tune::request::unfit_name;
+use pagewise_tune::request::{OwnArm, unfit_name};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// What stands between the two commands.
+/// What stands between commands.
 const BETWEEN: &str = "---";
+/// How commands are given.
+const HELP: &str = "pagewise ab -- CMD1 --- CMD2, or pagewise ab --scan N=1,2,4 -- CMD --threads {N}";
 
-/// Sets two commands against each other.
+/// Sets commands against the first of them.
 pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
-    let (first, second) = split(&args.commands)?;
-    let names = names(&args.names)?;
-    let request = experiment::request(&args.experiment, first, false)?;
-    Launch::experiment(second.clone()).check()?;
+    let mut commands = match &args.scan {
+        Some(scan) => scanned(scan, &args.commands)?,
+        None => split(&args.commands)?,
+    };
+    name(&mut commands, &args.names)?;
+    let first = commands.remove(0);
+    let request = experiment::request(&args.experiment, first.command, false)?;
+    for other in &commands {
+        Launch::experiment(other.command.clone()).check()?;
+    }
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;
     let display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = experiment::own_exe()?;
-    let (first_name, second_name) = names;
-    let pair = Pair { request: &request, first_name, second_name, second };
+    let limit = args.fail_if_slower_than.map(|limit| limit.0);
+    let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
+    let comparison =
+        Comparison { request: &request, first_name: first.name, others: commands, goal };
     let recording = super::touch::commands(&exe);
     let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
     let (run, end) = match world {
-        Ok(mut world) => pair.run(&mut world),
+        Ok(mut world) => comparison.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),
     };
     display.finish();
-    let slower = args.fail_if_slower && is_slower(&run);
+    let own = exit(&run, args.fail_if_slower, limit);
     let code = experiment::conclude(run, end, &args.experiment)?;
-    Ok(if slower { ExitCode::from(1) } else { code })
+    Ok(own.map_or(code, ExitCode::from))
 }
 
-fn is_slower(run: &Run) -> bool {
-    let verdict = run.experiment.as_ref().and_then(|e| e.verdicts.first());
-    verdict.is_some_and(|v| fails(v.word, v.effect.as_ref().map(|e| e.ratio)))
-}
-
-/// Proven slower, or refused before times could be compared: it ended or wrote otherwise.
-fn fails(word: Word, ratio: Option<f64>) -> bool {
-    word == Word::Reject && ratio.is_none_or(|ratio| ratio > 1.0)
-}
-
-fn split(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>), Failure> {
-    let bad = |why: &str| Failure::usage(why).with_help("pagewise ab -- CMD1 --- CMD2");
-    let mut parts = words.split(|w| w == BETWEEN);
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(first), Some(second), None) if !first.is_empty() && !second.is_empty() => {
-            Ok((first.to_vec(), second.to_vec()))
-        }
-        (_, _, Some(_)) => Err(bad("more than two commands")),
-        _ => Err(bad("two commands are needed, with --- between them")),
+/// The exit status that the options ask for: 1 where an arm is slower than it may be, or was refused
+/// before times could be compared; with a limit 3 where its interval reaches beyond it, and 0 where none does.
+fn exit(run: &Run, if_slower: bool, limit: Option<f64>) -> Option<u8> {
+    if matches!(run.outcome, Some(Outcome::Interrupted)) || !(if_slower || limit.is_some()) {
+        return None;
+    }
+    let verdicts = &run.experiment.as_ref()?.verdicts;
+    let is_refused = |v: &Verdict| v.word == Word::Reject;
+    let beyond = |v: &Verdict, limit: f64| v.effect.as_ref().map(|e| (e.ratio_low > 1.0 + limit, e.ratio_high > 1.0 + limit));
+    match limit {
+        _ if verdicts.iter().any(is_refused) => Some(1),
+        None => verdicts.iter().any(|v| v.word == Word::Slower).then_some(1),
+        Some(limit) if verdicts.iter().any(|v| beyond(v, limit).is_some_and(|b| b.0)) => Some(1),
+        Some(limit) if verdicts.iter().all(|v| beyond(v, limit).is_some_and(|b| !b.1)) => Some(0),
+        Some(_) => Some(UNFIT),
     }
 }
 
-fn names(given: &[String]) -> Result<(String, String), Failure> {
-    match given {
-        [] => Ok(("first".to_owned(), "second".to_owned())),
-        [a, b] => {
-            let why = unfit_name(a, []).or_else(|| unfit_name(b, [a.as_str()]));
-            why.map_or_else(|| Ok((a.clone(), b.clone())), |why| Err(Failure::usage(why)))
-        }
-        _ => Err(Failure::usage("--name is given twice, with two different names, or not at all")),
+fn split(words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
+    let commands = words.split(|w| w == BETWEEN);
+    let arms: Vec<OwnArm> =
+        commands.map(|c| OwnArm { name: String::new(), command: c.to_vec() }).collect();
+    if arms.len() < 2 || arms.iter().any(|arm| arm.command.is_empty()) {
+        let why = "two commands or more are needed, with --- between them";
+        return Err(Failure::usage(why).with_help(HELP));
     }
+    Ok(arms)
+}
+
+/// The command with each of the values of `NAME=VALUE,VALUE...` where it says `{NAME}`.
+fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
+    let bad = |why: &str| Failure::usage(format!("--scan `{scan}`: {why}")).with_help(HELP);
+    let (name, values) = scan.split_once('=').ok_or_else(|| bad("it needs NAME=VALUE,VALUE"))?;
+    let values: Vec<&str> = values.split(',').collect();
+    if name.is_empty() || values.len() < 2 || values.iter().any(|value| value.is_empty()) {
+        return Err(bad("it needs a name and two values or more"));
+    }
+    let place = format!("{{{name}}}");
+    let is_used = |word: &OsString| word.to_str().is_some_and(|word| word.contains(&place));
+    if !words.iter().any(is_used) {
+        return Err(bad(&format!("the command does not say {place}")));
+    }
+    let with = |value: &str| {
+        let replaced = |word: &OsString| match word.to_str() {
+            Some(text) => text.replace(&place, value).into(),
+            None => word.clone(),
+        };
+        let command = words.iter().map(replaced).collect();
+        OwnArm { name: format!("{name}={value}"), command }
+    };
+    Ok(values.into_iter().map(with).collect())
+}
+
+/// Gives the commands their names: those that the user gave, those of the scan, or their places.
+fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), Failure> {
+    const PLACES: [&str; 4] = ["first", "second", "third", "fourth"];
+    if !given.is_empty() && given.len() != commands.len() {
+        let why = format!("--name is given {} times for {} commands", given.len(), commands.len());
+        return Err(Failure::usage(why).with_help("name all commands or none"));
+    }
+    for (at, arm) in commands.iter_mut().enumerate() {
+        if let Some(name) = given.get(at) {
+            arm.name.clone_from(name);
+        } else if arm.name.is_empty() {
+            arm.name = PLACES.get(at).map_or_else(|| (at + 1).to_string(), |p| (*p).to_owned());
+        }
+    }
+    for (at, arm) in commands.iter().enumerate() {
+        let others = commands[..at].iter().map(|other| other.name.as_str());
+        if let Some(why) = unfit_name(&arm.name, others) {
+            return Err(Failure::usage(why));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
     #[test]
-    fn a_second_command_that_fails_is_no_pass() {
-        assert!(fails(Word::Reject, Some(1.2)));
-        assert!(fails(Word::Reject, None));
-        assert!(!fails(Word::Reject, Some(0.8)));
-        assert!(!fails(Word::Keep, Some(0.8)));
-        assert!(!fails(Word::CannotTell, None));
+    fn a_scan_puts_each_value_in_its_place() {
+        let arms = scanned("n=1,8", &words("prog -j{n} x")).unwrap();
+        let shown: Vec<(&str, Vec<OsString>)> =
+            arms.iter().map(|arm| (arm.name.as_str(), arm.command.clone())).collect();
+        assert_eq!(shown, [("n=1", words("prog -j1 x")), ("n=8", words("prog -j8 x"))]);
+        for bad in ["n", "n=1", "n=1,", "=1,2", "m=1,2"] {
+            assert!(scanned(bad, &words("prog -j{n}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn all_commands_have_names_of_their_own() {
+        let mut arms = split(&words("a --- b --- c")).unwrap();
+        name(&mut arms, &[]).unwrap();
+        assert_eq!(arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["first", "second", "third"]);
+        let same = ["x", "x", "y"].map(str::to_owned);
+        assert!(name(&mut arms, &same).is_err() && name(&mut arms, &same[..2]).is_err());
+        assert!(split(&words("a ---")).is_err() && split(&words("a")).is_err());
     }
 }

@@ -202,7 +202,7 @@ impl Display {
         let target =
             if draw { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }
         Self { bar, announce: !quiet }
@@ -215,19 +215,12 @@ impl Display {
                 &run.candidates,
                 &terminal::error_style(),
             )),
-            Event::Design(design) => {
-                self.say(&pagewise_report::design_section(design, &terminal::error_style()));
-            }
-            Event::Progress(p) => self.show(&format!(
-                "{}: {} of {}, {} left, running {}",
-                match p.stage {
-                    pagewise_trial::Stage::Screening => "screening",
-                    pagewise_trial::Stage::Confirmation => "confirmation",
-                },
-                p.done,
-                p.total,
-                p.left_ns,
-                pagewise_report::text::escape(&p.arm.0)
+            Event::Progress(progress) => self.show(&pagewise_report::race_lines(
+                progress.runs,
+                progress.left_ns,
+                &progress.arm.0,
+                &progress.standings,
+                &terminal::error_style(),
             )),
         }
     }

@@ -75,7 +75,7 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     let opinion = second_opinion::Opinion { samples: &samples, recording_ns };
     let mut disagreements = opinion.disagreements(&costs, run.cpu_ns());
     disagreements.extend(said);
-    let not_in_ceiling = not_seen(look, prices);
+    let not_in_ceiling = not_seen(look);
     Diagnosis { costs, ceiling_share, not_in_ceiling, host_share, kernel_time, disagreements }
 }
 
@@ -91,13 +91,9 @@ fn not_run() -> Diagnosis {
 }
 
 /// Costs of which nothing is known, not even that they are small.
-fn not_seen(look: &Look, prices: &Prices) -> Vec<String> {
+fn not_seen(look: &Look) -> Vec<String> {
     let has_bytes = look.runs.iter().all(|run| run.read_bytes.is_some());
-    let costs = [
-        (has_bytes, "copies"),
-        (translation::is_seen(look, prices), CostKind::AddressTranslation.label()),
-    ];
-    costs.iter().filter(|(seen, _)| !seen).map(|(_, name)| (*name).to_owned()).collect()
+    (!has_bytes).then(|| "copies".to_owned()).into_iter().collect()
 }
 
 fn total(estimates: &[Estimate]) -> f64 {

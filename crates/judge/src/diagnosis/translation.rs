@@ -10,6 +10,7 @@
 //! huge pages (the price list's chase) in a set as large as all memory that is not on huge pages,
 //! and larger by what other data displaces ([`Jumps::equivalent`]). Loads that do not depend on each
 //! other overlap and cost less, and smaller sets do as well: an experiment with huge pages settles it.
+//! Where neither was seen, user CPU time is the bound.
 //! Not in the bound: what the first-level TLB misses and the second-level one has, some cycles each.
 
 use super::Estimate;
@@ -31,9 +32,35 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Es
     if let Some(walks) = look.walks.known() {
         return counted(walks, run);
     }
-    let (pattern, footprint) = seen(look)?;
+    let curve = Curve::of(&prices.chase);
+    let Some((pattern, footprint)) = seen(look).filter(|_| !curve.0.is_empty()) else {
+        return by_user_time(Bytes(peak(look)), run, &curve);
+    };
     let set = Bytes(peak(look).saturating_sub(pattern.jump_huge_bytes.0));
-    bound(footprint, &Jumps::of(pattern), set, run, &Curve::of(&prices.chase))
+    bound(footprint, &Jumps::of(pattern), set, run, &curve)
+}
+
+/// The bound where the pages it uses were not seen: all of its user time goes into loads that are slower
+/// on base pages.
+fn by_user_time(set: Bytes, run: &Typical, curve: &Curve) -> Option<Estimate> {
+    if set.0 <= ALWAYS_REACHED.0 {
+        return None;
+    }
+    let share = if curve.0.is_empty() {
+        1.0
+    } else {
+        curve.reach()?;
+        curve.0.iter().map(|(_, base, huge)| 1.0 - huge / base).fold(0.0, f64::max)
+    };
+    Some(Estimate {
+        kind: CostKind::AddressTranslation,
+        ns: share * run.user_ns,
+        basis: Basis::UpperBound,
+        evidence: format!(
+            "{:.0}% of its user time, as the pages it uses were not seen; settled by the heap-huge arm",
+            share * 100.0
+        ),
+    })
 }
 
 /// How a program comes from page to page.
@@ -81,17 +108,6 @@ fn seen(look: &Look) -> Option<(&AccessPattern, &Footprint)> {
 /// Peak memory of the largest process.
 fn peak(look: &Look) -> u64 {
     look.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0)
-}
-
-/// Whether the cost is known or bounded: by counters, by the pages used, or because all of the
-/// program's memory is within the TLB's reach.
-pub(super) fn is_seen(look: &Look, prices: &Prices) -> bool {
-    let curve = Curve::of(&prices.chase);
-    let is_never_slower = !curve.0.is_empty() && curve.reach().is_none();
-    if look.walks.known().is_some() || is_never_slower || peak(look) <= ALWAYS_REACHED.0 {
-        return true;
-    }
-    curve.reach().is_some() && seen(look).is_some()
 }
 
 fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {

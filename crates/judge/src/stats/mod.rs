@@ -1,5 +1,5 @@
 //! The statistics of an experiment: a seeded generator, a pooled spread, the exact signed-rank
-//! test, the randomisation test within blocks, the Hodges-Lehmann estimate with its exact interval,
+//! test, the Hodges-Lehmann estimate with its exact interval,
 //! and a test for two modes.
 //!
 //! Everything works on plain `f64` values, in practice logarithms of time ratios, one per block.
@@ -7,7 +7,6 @@
 //! that return `Option` return `None`. Nothing assumes normal noise: run times are skewed and
 //! heavy-tailed (Maricq et al., OSDI 2018), so ranks are used throughout.
 
-mod aligned_rank;
 mod modes;
 mod ratio;
 mod rng;
@@ -15,12 +14,9 @@ mod signed_rank;
 mod spread;
 mod walsh;
 
-pub(crate) use aligned_rank::deviations_below;
-pub use aligned_rank::{AlignedRank, BlockLogs, aligned_rank};
 pub use modes::{Modes, find_two_modes};
 pub(crate) use ratio::paired_ratio;
 pub use rng::Rng;
-pub(crate) use signed_rank::normal_upper_tail;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};
 pub use spread::pooled_sd;
-pub use walsh::{Shift, hodges_lehmann, kth_walsh_average, lower_bound, shift};
+pub use walsh::{Shift, hodges_lehmann, kth_walsh_average, shift};

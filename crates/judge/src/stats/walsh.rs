@@ -46,15 +46,6 @@ pub fn shift(values: &[f64]) -> Option<Shift> {
     })
 }
 
-/// Lower end of the one-sided interval that leaves out `tail` (0.05 for 95%); `None` when there
-/// are too few values for it.
-#[must_use]
-pub fn lower_bound(values: &[f64], tail: f64) -> Option<f64> {
-    let sorted = sort_finite(values)?;
-    let outside = lower_tail_count(sorted.len(), tail)?;
-    Some(kth_walsh_average(&sorted, outside + 1))
-}
-
 fn sort_finite(values: &[f64]) -> Option<Vec<f64>> {
     if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
         return None;
@@ -151,7 +142,6 @@ mod tests {
             assert!(p_at(found.low - 1e-9) <= 0.05 && p_at(found.low + 1e-9) > 0.05);
             assert!(p_at(found.high + 1e-9) <= 0.05 && p_at(found.high - 1e-9) > 0.05);
             assert!(found.low <= found.estimate && found.estimate <= found.high);
-            assert!(lower_bound(&values, 0.05).unwrap() >= found.low);
         }
     }
 

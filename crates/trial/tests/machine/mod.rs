@@ -3,10 +3,10 @@
 use crate::arm;
 use pagewise_judge::stats::Rng;
 use pagewise_model::constructed;
-use pagewise_model::trial::{Design, Point};
+use pagewise_model::trial::Point;
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_trial::{Arm, ArmId, Bench, Canary, Progress, RunFailure, Stage, WeatherMark};
+use pagewise_trial::{Arm, ArmId, Bench, Progress, RunFailure, WeatherMark};
 
 /// A machine and a program of which everything is known.
 #[derive(Clone)]
@@ -33,8 +33,10 @@ pub(crate) struct Machine {
     pub(crate) broken: Vec<&'static str>,
     /// From this run on our own machinery fails.
     pub(crate) breaks_at: usize,
-    /// What becomes of the combination: a failure, or the reason that bars it.
-    pub(crate) together: Result<Option<String>, RunFailure>,
+    /// What becomes of the combination.
+    pub(crate) together: Result<(), RunFailure>,
+    /// Arms whose output differs from the control's.
+    pub(crate) differing: Vec<&'static str>,
     /// Counter readings by arm, in its own runs and in the control's.
     pub(crate) counters: Vec<(&'static str, u64, u64)>,
     /// Host time by arm, and the share of its runs that are hit. It adds to their time.
@@ -43,10 +45,11 @@ pub(crate) struct Machine {
     pub(crate) hit: Nanos,
     /// The user interrupts after so many runs.
     pub(crate) patience: usize,
-    /// All runs take so much longer once screening is over.
+    /// All runs take so much longer after the first ten.
     pub(crate) slump: f64,
     pub(crate) order: Vec<String>,
-    pub(crate) announced: Option<Design>,
+    /// Arms whose output was compared.
+    pub(crate) vouched: Vec<String>,
 }
 
 impl Machine {
@@ -64,14 +67,15 @@ impl Machine {
             statuses: vec![],
             broken: vec![],
             breaks_at: usize::MAX,
-            together: Ok(None),
+            together: Ok(()),
+            differing: vec![],
             counters: vec![],
             host: vec![],
             hit: Nanos(0),
             patience: usize::MAX,
             slump: 1.0,
             order: vec![],
-            announced: None,
+            vouched: vec![],
         }
     }
 
@@ -112,7 +116,7 @@ impl Bench for Machine {
             + second.unwrap_or(0.0)
             + self.sd * (self.noise)(&mut self.rng)
             + self.drift * hours;
-        let slump = if self.announced.is_some() { self.slump } else { 1.0 };
+        let slump = if self.order.len() > 10 { self.slump } else { 1.0 };
         let (host, often) = of(&self.host, name).unwrap_or_default();
         self.hit = if self.rng.uniform() < often { host } else { Nanos(0) };
         let wall = Nanos::from_f64(self.run_ns * log.exp() * self.slowness() * slump) + self.hit;
@@ -128,15 +132,6 @@ impl Bench for Machine {
             supervisor_ns: Nanos(1000),
         })
     }
-    fn canary(&mut self) -> Canary {
-        let time = |noise: f64, slow: f64| Nanos::from_f64(1e6 * (1.0 + noise) * slow);
-        let (register, memory) = (0.003 * self.rng.normal(), 0.1 * self.rng.normal());
-        self.clock_ns += 2_000_000;
-        Canary {
-            register_ns: time(register, self.slowness()),
-            memory_ns: time(memory, self.slowness()),
-        }
-    }
     fn weather(&mut self) -> WeatherMark {
         WeatherMark { steal_ns: Nanos(self.clock_ns / 100), ..WeatherMark::default() }
     }
@@ -147,22 +142,25 @@ impl Bench for Machine {
         self.order.len() >= self.patience
     }
     fn progress(&mut self, progress: &Progress) {
-        assert!(progress.done < progress.total);
-        assert_eq!(progress.stage == Stage::Confirmation, self.announced.is_some());
-    }
-    fn announce(&mut self, design: &Design) {
-        assert!(self.announced.replace(design.clone()).is_none(), "announced twice");
+        for (arm, at) in &progress.standings {
+            assert!(at.ratio_low <= at.ratio && at.ratio <= at.ratio_high, "{arm}: {at:?}");
+        }
     }
     fn host_ns(&mut self, _: &Point) -> Nanos {
         self.hit
     }
-    fn combine(&mut self, first: &ArmId, second: &ArmId) -> Result<Option<Arm>, RunFailure> {
-        let both = |a: &str, b: &str| (first.0 == a && second.0 == b).then_some(());
-        let together = both("b", "c").or(both("c", "b")).map(|()| arm("b+c"));
-        match (self.together.clone(), together) {
-            (Err(failure), Some(_)) => Err(failure),
-            (Ok(barred), Some(arm)) => Ok(Some(Arm { barred, ..arm })),
-            (_, None) => Ok(None),
+    fn combine(&mut self, arms: &[&ArmId]) -> Result<Option<Arm>, RunFailure> {
+        let mut names: Vec<&str> = arms.iter().map(|arm| arm.0.as_str()).collect();
+        names.sort_unstable();
+        if names != ["b", "c"] {
+            return Ok(None);
         }
+        self.together.clone().map(|()| Some(arm("b+c")))
+    }
+    fn vouch(&mut self, arm: &ArmId) -> Result<Option<String>, RunFailure> {
+        assert!(!self.vouched.contains(&arm.0), "compared twice");
+        self.vouched.push(arm.0.clone());
+        let differs = self.differing.contains(&arm.0.as_str());
+        Ok(differs.then(|| "its output is not the control's".to_owned()))
     }
 }

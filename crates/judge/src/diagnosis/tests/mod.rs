@@ -365,22 +365,7 @@ fn nothing_and_next_to_nothing_give_finite_numbers() {
 #[test]
 fn what_was_not_seen_is_not_in_the_ceiling_and_named() {
     let mut run = usage(1000, 900, 10);
-    run.peak_rss_bytes = Bytes::mib(512);
-    let large = look(run.clone(), vec![process(1)]);
-    assert_eq!(judge(&large).not_in_ceiling, ["address translation"]);
-    let seen = with_pattern(large.clone(), 0, Bytes::mib(512), Bytes(0));
-    assert!(judge(&seen).not_in_ceiling.is_empty());
-    let mut unfollowed = seen.clone();
-    if let Fact::Known(traced) = &mut unfollowed.traced {
-        traced.footprint = Fact::missing("no accessed bits");
-    }
-    assert_eq!(judge(&unfollowed).not_in_ceiling, ["address translation"]);
-    run.peak_rss_bytes = Bytes::mib(1);
     assert!(judge(&look(run.clone(), vec![process(1)])).not_in_ceiling.is_empty());
     run.read_bytes = None;
     assert_eq!(judge(&look(run, vec![process(1)])).not_in_ceiling, ["copies"]);
-    let unpriced = Prices { chase: Vec::new(), ..prices() };
-    let small = look(usage(1000, 900, 10), vec![process(1)]);
-    assert!(diagnose(&small, &unpriced, &machine()).not_in_ceiling.is_empty());
-    assert_eq!(diagnose(&seen, &unpriced, &machine()).not_in_ceiling, ["address translation"]);
 }

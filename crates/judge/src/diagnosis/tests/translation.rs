@@ -83,8 +83,23 @@ fn huge_pages_that_are_no_faster_give_no_bound() {
         point.huge_ns = Fact::Known(exactly(point.base_ns.median * 1.2));
     }
     assert!(diagnose(&look, &prices, &machine()).costs.is_empty());
-    prices.chase.clear();
-    assert!(diagnose(&look, &prices, &machine()).costs.is_empty());
+}
+
+#[test]
+fn where_pages_were_not_seen_user_time_is_the_bound() {
+    let mut run = usage(1000, 900, 10);
+    run.peak_rss_bytes = Bytes::gib(1);
+    let unseen = look(run.clone(), vec![process(1)]);
+    let bounded = ns(&judge(&unseen), CostKind::AddressTranslation);
+    assert!(bounded > 90_000_000 && bounded < 900_000_000, "{bounded}");
+    let unpriced = Prices { chase: Vec::new(), ..prices() };
+    let whole = diagnose(&unseen, &unpriced, &machine());
+    assert_eq!(ns(&whole, CostKind::AddressTranslation), 900_000_000);
+    run.peak_rss_bytes = Bytes::mib(1);
+    let small = look(run, vec![process(1)]);
+    assert_eq!(ns(&diagnose(&small, &unpriced, &machine()), CostKind::AddressTranslation), 0);
+    let asleep = usage(1000, 1, 1);
+    assert!(judge(&look(asleep, vec![process(1)])).ceiling_share < 0.02);
 }
 
 #[test]

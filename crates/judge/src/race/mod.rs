@@ -1,0 +1,345 @@
+//! The race: what the runs of several arms beside one control show, at every moment.
+//!
+//! Runs come in *blocks*: each arm that still races and the control, equally often, in random order.
+//! Values are logarithms of run times. The strength of what they show is an *e-value*: where a claim is
+//! true, its evidence is 1 on average however often it is looked at, so it passes 50 in at most one of
+//! 50 experiments (Ville 1939; Ramdas et al., "Game-theoretic statistics and safe anytime-valid
+//! inference", 2023). A race may therefore be watched, stopped at the best moment and continued later.
+//!
+//! The evidence on an arm is the mean of two e-values. [`randomised`] rests on nothing but the random
+//! order within blocks: drift, heavy tails and two speeds do not harm it. [`normal`] takes noise for
+//! normal, is stronger in few runs and is capped at what few runs can show of two speeds.
+//!
+//! That the best of several arms was picked is paid for by closed testing: its evidence counts as the
+//! least mean over all sets of arms that hold it ([`Race::selected`]).
+//!
+//! Not seen: an error that favours one arm in every block alike.
+
+mod interval;
+mod normal;
+mod randomised;
+mod verdict;
+
+pub use verdict::{Costs, Findings, REPEAT_RUNS, without_effect};
+
+/// Least gain that is worth keeping, as a share of the control's time.
+pub const LEAST_GAIN: f64 = 0.01;
+/// Gains that a race can rule out; the least of them ends it.
+pub const RULED_OUT: [f64; 4] = [0.02, 0.03, 0.04, 0.05];
+/// Evidence against no gain at all from which a gain is proven.
+pub const PROVEN: f64 = 50.0;
+/// Evidence against [`LEAST_GAIN`] that proof needs besides.
+pub const WORTH: f64 = 20.0;
+/// Evidence against [`LEAST_GAIN`] from which a gain is likely.
+pub const LIKELY: f64 = 10.0;
+/// An arm stays in the race while it is within so many standard errors of the leader.
+const REACH: f64 = 1.6;
+/// Noise before any run was seen: variance of the logarithm of a time, and the runs it counts for.
+const USUAL_VARIANCE: f64 = 0.04 * 0.04;
+const USUAL_RUNS: f64 = 4.0;
+
+/// What is held against an arm: its gain as a share of the control's time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Claim {
+    /// It gains no more than this.
+    GainAtMost(f64),
+    /// It gains no less than this.
+    GainAtLeast(f64),
+}
+
+impl Claim {
+    /// The claims that decide a race; evidence against them is kept up with every block.
+    const WATCHED: [Self; 8] = [
+        Self::GainAtMost(0.0),
+        Self::GainAtMost(LEAST_GAIN),
+        Self::GainAtLeast(0.0),
+        Self::GainAtLeast(-LEAST_GAIN),
+        Self::GainAtLeast(RULED_OUT[0]),
+        Self::GainAtLeast(RULED_OUT[1]),
+        Self::GainAtLeast(RULED_OUT[2]),
+        Self::GainAtLeast(RULED_OUT[3]),
+    ];
+
+    fn limit(self) -> Limit {
+        match self {
+            Self::GainAtMost(share) => Limit { sign: -1.0, log_ratio: (-share).ln_1p() },
+            Self::GainAtLeast(share) => Limit { sign: 1.0, log_ratio: (-share).ln_1p() },
+        }
+    }
+}
+
+/// A claim about the logarithm of an arm's time ratio: at least this (`sign` -1) or at most this (1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Limit {
+    sign: f64,
+    log_ratio: f64,
+}
+
+/// The runs of one arm in one block with the control's.
+#[derive(Debug, Clone, PartialEq)]
+struct Runs {
+    control: Vec<f64>,
+    arm: Vec<f64>,
+}
+
+/// One block of a race.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Heat {
+    /// Logarithms of the control's times.
+    pub control: Vec<f64>,
+    /// The same of each arm that ran, by its number.
+    pub arms: Vec<(usize, Vec<f64>)>,
+}
+
+/// Sums over the blocks of one arm.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Totals {
+    blocks: u32,
+    arm_runs: u32,
+    control_runs: u32,
+    /// Sum of block weights, n1 n2 / (n1 + n2), and of weight times difference, difference squared.
+    weight: f64,
+    first: f64,
+    second: f64,
+    /// Squares within arm and control, block by block.
+    within: f64,
+}
+
+impl Totals {
+    fn add(&mut self, runs: &Runs) {
+        let (arm, control) = (runs.arm.len() as f64, runs.control.len() as f64);
+        let weight = arm * control / (arm + control);
+        let (arm_mean, arm_squares) = mean_and_squares(&runs.arm);
+        let (control_mean, control_squares) = mean_and_squares(&runs.control);
+        let difference = arm_mean - control_mean;
+        self.blocks += 1;
+        self.arm_runs += u32::try_from(runs.arm.len()).unwrap_or(u32::MAX);
+        self.control_runs += u32::try_from(runs.control.len()).unwrap_or(u32::MAX);
+        self.weight += weight;
+        self.first += weight * difference;
+        self.second += weight * difference * difference;
+        self.within += arm_squares + control_squares;
+    }
+
+    /// Mean difference of the logarithms, arm less control.
+    fn difference(&self) -> f64 {
+        self.first / self.weight
+    }
+
+    /// Squares that the difference leaves.
+    fn residual(&self) -> f64 {
+        (self.second - self.first * self.first / self.weight).max(0.0) + self.within
+    }
+
+    /// Runs less one mean for each block and the difference.
+    fn freedom(&self) -> f64 {
+        f64::from(self.arm_runs + self.control_runs) - f64::from(self.blocks) - 1.0
+    }
+
+    /// Variance of a run, drawn towards the usual one.
+    fn variance(&self) -> f64 {
+        (USUAL_RUNS * USUAL_VARIANCE + self.residual()) / (USUAL_RUNS + self.freedom())
+    }
+
+    fn standard_error(&self) -> f64 {
+        (self.variance() / self.weight).sqrt()
+    }
+}
+
+fn mean_and_squares(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    (mean, values.iter().map(|value| (value - mean).powi(2)).sum())
+}
+
+/// One arm's course.
+#[derive(Debug, Clone, Default)]
+struct Course {
+    runs: Vec<Runs>,
+    totals: Totals,
+    /// Logarithms of the randomised e-values, in the order of [`Claim::WATCHED`].
+    randomised: [f64; Claim::WATCHED.len()],
+}
+
+impl Course {
+    fn add(&mut self, runs: Runs) {
+        for (sum, claim) in self.randomised.iter_mut().zip(Claim::WATCHED) {
+            *sum += randomised::of_block(&runs, claim.limit(), &self.totals).ln();
+        }
+        self.totals.add(&runs);
+        self.runs.push(runs);
+    }
+
+    fn evidence(&self, claim: Claim) -> f64 {
+        match Claim::WATCHED.iter().position(|watched| *watched == claim) {
+            Some(at) => self.evidence_with(claim.limit(), self.randomised[at]),
+            None => self.against(claim.limit()),
+        }
+    }
+
+    /// Evidence against any limit, from the first block on.
+    fn against(&self, limit: Limit) -> f64 {
+        let mut before = Totals::default();
+        let mut log = 0.0;
+        for runs in &self.runs {
+            log += randomised::of_block(runs, limit, &before).ln();
+            before.add(runs);
+        }
+        self.evidence_with(limit, log)
+    }
+
+    fn evidence_with(&self, limit: Limit, log_randomised: f64) -> f64 {
+        f64::midpoint(log_randomised.exp(), normal::evidence(&self.totals, limit))
+    }
+}
+
+/// Where an arm stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Standing {
+    /// Time ratio, arm / control.
+    pub ratio: f64,
+    /// Standard error of its logarithm.
+    pub error: f64,
+    /// Deviation of the logarithm of one run's time.
+    pub deviation: f64,
+    /// Runs of the arm.
+    pub runs: u32,
+    /// Runs of the control in the same blocks.
+    pub control_runs: u32,
+}
+
+/// A race of numbered arms.
+#[derive(Debug, Clone, Default)]
+pub struct Race {
+    arms: Vec<Course>,
+}
+
+impl Race {
+    /// A race of so many arms, before any run.
+    #[must_use]
+    pub fn new(arms: usize) -> Self {
+        Self { arms: vec![Course::default(); arms] }
+    }
+
+    /// One more arm; its number.
+    pub fn join(&mut self) -> usize {
+        self.arms.push(Course::default());
+        self.arms.len() - 1
+    }
+
+    /// Takes a block in. Without a run of the control it shows nothing.
+    pub fn add(&mut self, heat: &Heat) {
+        for (arm, times) in &heat.arms {
+            if let (Some(course), false) =
+                (self.arms.get_mut(*arm), times.is_empty() || heat.control.is_empty())
+            {
+                course.add(Runs { control: heat.control.clone(), arm: times.clone() });
+            }
+        }
+    }
+
+    fn course(&self, arm: usize) -> Option<&Course> {
+        self.arms.get(arm).filter(|course| !course.runs.is_empty())
+    }
+
+    /// Where an arm stands; nowhere before its first block.
+    #[must_use]
+    pub fn standing(&self, arm: usize) -> Option<Standing> {
+        let totals = self.course(arm)?.totals;
+        Some(Standing {
+            ratio: totals.difference().exp(),
+            error: totals.standard_error(),
+            deviation: totals.variance().sqrt(),
+            runs: totals.arm_runs,
+            control_runs: totals.control_runs,
+        })
+    }
+
+    /// Evidence against a claim about one arm that was named before the race; 1 before any run.
+    #[must_use]
+    pub fn evidence(&self, arm: usize, claim: Claim) -> f64 {
+        self.course(arm).map_or(1.0, |course| course.evidence(claim))
+    }
+
+    /// Evidence against a claim about an arm that was picked by what the race showed.
+    #[must_use]
+    pub fn selected(&self, arm: usize, claim: Claim) -> f64 {
+        let own = self.evidence(arm, claim);
+        let raced = (0..self.arms.len()).filter(|other| *other != arm);
+        let mut others: Vec<f64> =
+            raced.filter_map(|other| Some(self.course(other)?.evidence(claim))).collect();
+        others.sort_by(f64::total_cmp);
+        let (mut sum, mut least) = (own, own);
+        for (other, size) in others.iter().zip(2..) {
+            sum += other;
+            least = least.min(sum / f64::from(size));
+        }
+        least
+    }
+
+    /// The gain is proven.
+    #[must_use]
+    pub fn is_proven(&self, arm: usize) -> bool {
+        self.selected(arm, Claim::GainAtMost(0.0)) >= PROVEN
+            && self.selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= WORTH
+    }
+
+    /// The gain is likely.
+    #[must_use]
+    pub fn is_likely(&self, arm: usize) -> bool {
+        self.selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= LIKELY
+    }
+
+    /// The loss is proven.
+    #[must_use]
+    pub fn is_slower(&self, arm: usize) -> bool {
+        self.evidence(arm, Claim::GainAtLeast(0.0)) >= PROVEN
+            && self.evidence(arm, Claim::GainAtLeast(-LEAST_GAIN)) >= WORTH
+    }
+
+    /// The least of [`RULED_OUT`] that the arm does not gain.
+    #[must_use]
+    pub fn no_gain_above(&self, arm: usize) -> Option<f64> {
+        let out = |share: &f64| self.evidence(arm, Claim::GainAtLeast(*share)) >= PROVEN;
+        RULED_OUT.into_iter().find(out)
+    }
+
+    /// The least of [`RULED_OUT`] that the arm does not lose.
+    #[must_use]
+    pub fn no_loss_above(&self, arm: usize) -> Option<f64> {
+        let out = |share: &f64| self.evidence(arm, Claim::GainAtMost(-share)) >= PROVEN;
+        RULED_OUT.into_iter().find(out)
+    }
+
+    /// The interval of the arm's time lies on one side of a loss of this share.
+    #[must_use]
+    pub fn is_loss_bounded(&self, arm: usize, share: f64) -> bool {
+        let sides = [Claim::GainAtMost(-share), Claim::GainAtLeast(-share)];
+        sides.into_iter().any(|claim| self.evidence(arm, claim) >= interval::RULES_OUT)
+    }
+
+    /// Of `arms`, those that may still be the best: not yet run, or near the leader.
+    #[must_use]
+    pub fn contenders(&self, arms: &[usize]) -> Vec<usize> {
+        let total = |arm: usize| self.course(arm).map(|course| course.totals);
+        let leader = arms
+            .iter()
+            .filter_map(|arm| total(*arm))
+            .min_by(|a, b| a.difference().total_cmp(&b.difference()));
+        let is_near = |arm: &usize| match (total(*arm), leader) {
+            (Some(own), Some(leader)) => {
+                let error = own.standard_error().hypot(leader.standard_error());
+                own.difference() - leader.difference() <= REACH * error
+            }
+            _ => true,
+        };
+        arms.iter().copied().filter(is_near).collect()
+    }
+
+    /// The arm with the least time, of those that ran.
+    #[must_use]
+    pub fn leader(&self, arms: &[usize]) -> Option<usize> {
+        let time = |arm: &usize| self.course(*arm).map(|course| course.totals.difference());
+        let ran = arms.iter().filter_map(|arm| Some((*arm, time(arm)?)));
+        ran.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(arm, _)| arm)
+    }
+}

@@ -1,0 +1,203 @@
+//! The word on one arm, and the sentence that gives its reason.
+//!
+//! *keep* needs all of: evidence of 50 against no gain and of 20 against a gain of 1% at most, both for an
+//! arm that was picked among several; evidence of 20 against no gain with the host's time taken off each
+//! run; the mechanism's counter moved in two of three runs of the arm and not in the control's
+//! (docs/decisions/008). *likely* is evidence of 10 against a gain of 1% at most, with the counter.
+//! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 50 against a
+//! gain of N. What is left is *cannot tell*, with the interval.
+
+use super::{Claim, LEAST_GAIN, PROVEN, Race, WORTH};
+use crate::mechanism::Mechanism;
+use pagewise_model::trial::{Effect, Ratio, Verdict, Word};
+use pagewise_model::{Bytes, Nanos};
+
+/// Deviation of the true effect, as a logarithm of the time ratio, from one session to another on
+/// the same machine: memory lies elsewhere, the host has other guests. From repeats of receipts
+/// within hours (`bench/accept/01-tune/drift`, docs/decisions/010).
+const DRIFT: f64 = 0.020;
+/// The part of it that grows with the effect, as a share of its logarithm.
+const DRIFT_SHARE: f64 = 0.05;
+/// Runs of either side in the later repeat whose outcome is foretold.
+pub const REPEAT_RUNS: f64 = 20.0;
+/// Deviations within which 95% of a normal distribution lie.
+const NORMAL_95: f64 = 1.96;
+/// The host's time is shown apart where the two sides differ in it by this share of the time.
+const HOST_SHOWN: f64 = 0.01;
+/// Evidence is written down up to this: more says nothing and does not fit every number format.
+const MOST_EVIDENCE: f64 = 1e9;
+
+/// All that the verdict on one arm rests on.
+#[derive(Debug)]
+pub struct Findings<'a> {
+    /// The race by wall time.
+    pub race: &'a Race,
+    /// The same with the host's time taken off each run.
+    pub without_host: &'a Race,
+    /// The arm's number.
+    pub arm: usize,
+    /// The counter of the mechanism.
+    pub mechanism: Mechanism,
+    /// Mean host time of a run of the arm, as a share of the control's median wall time.
+    pub host_share_arm: f64,
+    /// The same of the control.
+    pub host_share_control: f64,
+    /// Time from one run to the next.
+    pub run_ns: f64,
+}
+
+/// What the arm costs beside time, as shown with the verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Costs {
+    /// Median ratio of CPU time.
+    pub cpu_ratio: Option<f64>,
+    /// Median peak memory, arm minus control.
+    pub peak_rss_change_bytes: Option<i64>,
+    /// Median peak memory of the control.
+    pub control_peak_rss_bytes: Option<Bytes>,
+    /// Median CPU time of our supervisor beside a run of the arm.
+    pub supervisor_ns: Nanos,
+}
+
+/// A verdict that rests on no comparison of times.
+#[must_use]
+pub fn without_effect(arm: &str, word: Word, why: String, costs: Costs) -> Verdict {
+    Verdict {
+        arm: arm.to_owned(),
+        word,
+        why,
+        effect: None,
+        no_gain_above_share: None,
+        no_loss_above_share: None,
+        settled_by_ns: None,
+        cpu_ratio: costs.cpu_ratio,
+        peak_rss_change_bytes: costs.peak_rss_change_bytes,
+        control_peak_rss_bytes: costs.control_peak_rss_bytes,
+        supervisor_ns: costs.supervisor_ns,
+    }
+}
+
+impl Findings<'_> {
+    /// The verdict on the arm named `name`.
+    #[must_use]
+    pub fn judge(&self, name: &str, costs: Costs) -> Verdict {
+        let Some(effect) = self.effect() else {
+            let why = "no block with a run of it was finished".to_owned();
+            return without_effect(name, Word::NotTried, why, costs);
+        };
+        let (word, why) = self.decide();
+        let open = matches!(word, Word::Likely | Word::CannotTell);
+        Verdict {
+            no_gain_above_share: self.race.no_gain_above(self.arm),
+            no_loss_above_share: self.race.no_loss_above(self.arm),
+            settled_by_ns: Some(&effect).filter(|_| open).and_then(|effect| self.settled_by(effect)),
+            effect: Some(effect),
+            ..without_effect(name, word, why, costs)
+        }
+    }
+
+    fn effect(&self) -> Option<Effect> {
+        let standing = self.race.standing(self.arm)?;
+        let (low, high) = self.race.interval(self.arm)?;
+        let log = standing.ratio.ln();
+        let drift = DRIFT.hypot(DRIFT_SHARE * log);
+        let own = standing.deviation * (2.0 / REPEAT_RUNS).sqrt();
+        let later = NORMAL_95 * own.hypot(drift);
+        let selected = |share| self.race.selected(self.arm, Claim::GainAtMost(share));
+        let worth = selected(LEAST_GAIN);
+        let host_differs = (self.host_share_arm - self.host_share_control).abs() > HOST_SHOWN;
+        Some(Effect {
+            ratio: standing.ratio,
+            ratio_low: low,
+            ratio_high: high,
+            repeat_low: (log - (log - low.ln()).hypot(later)).exp(),
+            repeat_high: (log + (high.ln() - log).hypot(later)).exp(),
+            evidence_of_gain: selected(0.0).min(MOST_EVIDENCE),
+            evidence_of_worth: worth.min(MOST_EVIDENCE),
+            sure_share: (1.0 - 1.0 / worth).max(0.0),
+            runs: standing.runs,
+            control_runs: standing.control_runs,
+            without_host: host_differs.then(|| self.host_free()).flatten(),
+        })
+    }
+
+    fn host_free(&self) -> Option<Ratio> {
+        let (low, high) = self.without_host.interval(self.arm)?;
+        let ratio = self.without_host.standing(self.arm)?.ratio;
+        Some(Ratio { ratio, ratio_low: low, ratio_high: high })
+    }
+
+    fn decide(&self) -> (Word, String) {
+        if self.race.is_likely(self.arm) {
+            return self.faster();
+        }
+        if self.race.is_slower(self.arm) {
+            return match self.host_made(Claim::GainAtLeast(0.0)) {
+                Some(why) => (Word::CannotTell, why),
+                None => (Word::Slower, "a loss over 1% is proven".to_owned()),
+            };
+        }
+        match self.race.no_gain_above(self.arm) {
+            Some(share) => {
+                (Word::NoGain, format!("a gain above {:.0}% is ruled out", share * 100.0))
+            }
+            None => {
+                (Word::CannotTell, "neither a gain over 1% nor none is shown by now".to_owned())
+            }
+        }
+    }
+
+    fn faster(&self) -> (Word, String) {
+        if let Mechanism::Counter { arm, control } = &self.mechanism
+            && !self.mechanism.moved()
+        {
+            let why = format!(
+                "faster, but its counter does not show why: it stood out in {} of its {} runs, and was up to {} in \
+                 the control's",
+                self.mechanism.held(),
+                arm.len(),
+                control.iter().max().unwrap_or(&0)
+            );
+            return (Word::CannotTell, why);
+        }
+        let counter = self.mechanism.describe();
+        if !self.race.is_proven(self.arm) {
+            return (Word::Likely, format!("a gain over 1% is likely{counter}"));
+        }
+        match self.host_made(Claim::GainAtMost(0.0)) {
+            Some(why) => (Word::CannotTell, why),
+            None => (Word::Keep, format!("a gain over 1% is proven{counter}")),
+        }
+    }
+
+    /// The sentence for an effect that is not proven without the host's time.
+    fn host_made(&self, claim: Claim) -> Option<String> {
+        (self.without_host.evidence(self.arm, claim) < WORTH).then(|| {
+            format!(
+                "the host could have made the difference: memory it gave back late took {} of the control's time and \
+                 {} of the arm's",
+                percent(self.host_share_control),
+                percent(self.host_share_arm)
+            )
+        })
+    }
+
+    /// The time in which evidence that goes on growing as it did would prove the gain.
+    fn settled_by(&self, effect: &Effect) -> Option<Nanos> {
+        // Below this what was seen may be chance altogether.
+        const LEAST_GROWTH: f64 = 0.5;
+        let [gain, worth] = [effect.evidence_of_gain.ln(), effect.evidence_of_worth.ln()];
+        if worth < LEAST_GROWTH {
+            return None;
+        }
+        let times = (PROVEN.ln() / gain).max(WORTH.ln() / worth).max(1.0);
+        let runs = f64::from(effect.runs + effect.control_runs);
+        Some(Nanos::from_f64((times - 1.0) * runs * self.run_ns))
+    }
+}
+
+/// A share as a percentage with one decimal and without a negative zero.
+fn percent(share: f64) -> String {
+    let rounded = (share * 1000.0).round() / 10.0;
+    format!("{:.1}%", if rounded == 0.0 { 0.0 } else { rounded })
+}

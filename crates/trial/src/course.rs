@@ -1,0 +1,383 @@
+//! The course of an experiment: which arms run next, until the answer is clear or the time is over.
+
+use crate::bench::{ArmId, Bench, RunFailure, WeatherMark};
+use crate::evidence;
+use crate::plan::{Arm, Goal, Plan};
+use crate::runner::{Halt, Runner, ours};
+use pagewise_judge::race::{Claim, Findings, LEAST_GAIN, RULED_OUT, Race};
+use pagewise_model::Nanos;
+use pagewise_model::trial::{Block, Design, Experiment, Ratio, Verdict, Weather, Word};
+
+/// Runs of each in a block while several arms race.
+const FEW: u32 = 2;
+/// Runs of each in a block with one arm: more runs in a block show more.
+const MANY: u32 = 4;
+/// An arm is admitted where the time holds this many runs of it and as many of the control.
+const LEAST_RUNS: u64 = 4;
+/// Of so many arms that gain most, combinations are tried.
+const COMBINED: usize = 3;
+/// Evidence of a gain worth having from which time for comparing outputs is kept.
+const NEAR: f64 = 2.0;
+/// The reason of a block that was not finished.
+const NOT_FINISHED: &str = "not finished";
+/// Why an arm was not run.
+const NO_ROOM: &str = "the budget had no room for it";
+
+/// Runs the whole experiment. Whatever goes wrong on the way becomes a verdict or a warning:
+/// what was measured is never lost.
+pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> Experiment {
+    let mut course = Course::new(Runner::new(bench, plan));
+    let halt = course.go().err();
+    course.conclude(halt)
+}
+
+struct Course<'a, B: Bench> {
+    runner: Runner<'a, B>,
+    /// The arms by their numbers in the race.
+    arms: Vec<Arm>,
+    /// Arms whose output was held against the control's.
+    vouched: Vec<usize>,
+    race: Race,
+    without_host: Race,
+    blocks: Vec<Block>,
+    has_combined: bool,
+}
+
+/// A block to be run: these arms, each so often.
+struct Next {
+    arms: Vec<usize>,
+    each: u32,
+}
+
+impl<'a, B: Bench> Course<'a, B> {
+    fn new(runner: Runner<'a, B>) -> Self {
+        let arms = runner.plan.arms.clone();
+        let race = Race::new(arms.len());
+        let mut course = Self {
+            without_host: race.clone(),
+            race,
+            arms,
+            vouched: Vec::new(),
+            blocks: Vec::new(),
+            has_combined: !runner.plan.earlier.is_empty(),
+            runner,
+        };
+        for block in &course.runner.plan.earlier {
+            course.take(block.clone());
+        }
+        course
+    }
+
+    /// Races until the answer is clear; what halts it before.
+    fn go(&mut self) -> Result<(), Halt> {
+        while !self.is_decided() {
+            self.runner.check()?;
+            let next = self.next().ok_or(Halt::Budget)?;
+            let (block, ended) = self.run_block(&next);
+            if !block.points.is_empty() {
+                self.take(block);
+            }
+            ended?;
+            self.vouch()?;
+            self.combine()?;
+            self.runner.standings = self.standings();
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, block: Block) {
+        if block.dropped.is_none() {
+            let [wall, free] = evidence::heats(&block, &self.runner.plan.control, &self.arms);
+            self.race.add(&wall);
+            self.without_host.add(&free);
+        }
+        self.blocks.push(block);
+    }
+
+    /// Arms that run and may be run again.
+    fn sound(&self) -> Vec<usize> {
+        let is_sound =
+            |arm: &Arm| arm.barred.is_none() && !self.runner.failed.contains_key(&arm.id);
+        (0..self.arms.len()).filter(|at| is_sound(&self.arms[*at])).collect()
+    }
+
+    /// Those of them about which the question is open.
+    fn open(&self) -> Vec<usize> {
+        let least = |ruled_out: Option<f64>| ruled_out.is_some_and(|share| share <= RULED_OUT[0]);
+        let is_open = |arm: &usize| {
+            let no_gain = least(self.race.no_gain_above(*arm));
+            match self.runner.plan.goal {
+                Goal::Gain => !no_gain,
+                Goal::Difference => {
+                    let no_difference = no_gain && least(self.race.no_loss_above(*arm));
+                    !(self.is_kept(*arm) || self.race.is_slower(*arm) || no_difference)
+                }
+                Goal::LossAtMost(share) => !self.race.is_loss_bounded(*arm, share),
+                Goal::Pairs(pairs) => {
+                    self.race.standing(*arm).is_none_or(|standing| standing.runs < pairs)
+                }
+            }
+        };
+        self.sound().into_iter().filter(is_open).collect()
+    }
+
+    fn is_kept(&self, arm: usize) -> bool {
+        self.race.is_proven(arm) && self.verdict_of(arm).word == Word::Keep
+    }
+
+    fn is_decided(&self) -> bool {
+        let open = self.open();
+        let best = self.race.leader(&self.sound());
+        open.is_empty()
+            || self.runner.plan.goal == Goal::Gain && best.is_some_and(|arm| self.is_kept(arm))
+    }
+
+    /// What runs next, as far as the time holds it.
+    fn next(&self) -> Option<Next> {
+        let open = self.open();
+        let Goal::Gain = self.runner.plan.goal else {
+            let each = match self.runner.plan.goal {
+                Goal::Pairs(pairs) => {
+                    let runs = |arm: &usize| self.race.standing(*arm).map_or(0, |s| s.runs);
+                    let done = open.iter().map(runs).min().unwrap_or(0);
+                    (pairs - done).min(FEW)
+                }
+                _ => MANY,
+            };
+            return self.fitting(vec![Next { arms: open, each }]);
+        };
+        let mut racing = self.race.contenders(&open);
+        if self.blocks.is_empty() {
+            racing.truncate(self.room());
+        } else {
+            racing.retain(|arm| self.race.standing(*arm).is_some() || self.has_room_for_one());
+        }
+        let leader = self.race.leader(&open).or(racing.first().copied());
+        let mut ways = Vec::new();
+        if racing.len() == 1 {
+            ways.push(Next { arms: racing.clone(), each: MANY });
+        }
+        ways.push(Next { arms: racing, each: FEW });
+        for each in [FEW, 1] {
+            ways.extend(leader.map(|arm| Next { arms: vec![arm], each }));
+        }
+        self.fitting(ways)
+    }
+
+    /// The first of these that has arms and fits the time, less what is kept for comparing outputs.
+    fn fitting(&self, ways: Vec<Next>) -> Option<Next> {
+        let reserve = if self.is_gain_near() { self.runner.plan.vouch_runs } else { 0 };
+        let control = self.runner.cost_ns(&self.runner.plan.control);
+        let left = self.runner.left_ns().saturating_sub(u64::from(reserve) * control);
+        let cost = |next: &Next| {
+            let arms: u64 = next.arms.iter().map(|arm| self.runner.cost_ns(&self.arms[*arm].id)).sum();
+            u64::from(next.each) * (control + arms)
+        };
+        let is_free = matches!(self.runner.plan.goal, Goal::Pairs(_));
+        ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
+    }
+
+    /// The best arm may soon be told to gain, and no output was compared yet.
+    fn is_gain_near(&self) -> bool {
+        let worth = |arm| self.race.selected(arm, Claim::GainAtMost(LEAST_GAIN));
+        self.vouched.is_empty() && self.race.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR)
+    }
+
+    /// How many arms the time holds with the control, [`LEAST_RUNS`] of each.
+    fn room(&self) -> usize {
+        let runs = self.runner.left_ns() / self.runner.cost_ns(&self.runner.plan.control).max(1);
+        usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX).saturating_sub(1).max(1)
+    }
+
+    fn has_room_for_one(&self) -> bool {
+        self.room() > 1
+    }
+
+    fn run_block(&mut self, next: &Next) -> (Block, Result<(), Halt>) {
+        let control = std::iter::once(self.runner.plan.control.clone());
+        let arms = next.arms.iter().map(|arm| self.arms[*arm].id.clone());
+        let ids: Vec<ArmId> = control.chain(arms).collect();
+        let mut order: Vec<ArmId> = (0..next.each).flat_map(|_| ids.iter().cloned()).collect();
+        self.runner.rng.shuffle(&mut order);
+        let mut block = Block { points: vec![], weather: Weather::default(), dropped: None };
+        let mark = self.runner.bench.weather();
+        let begun = self.runner.bench.now();
+        let mut ended = Ok(());
+        for id in order {
+            match self.runner.point(&id) {
+                Ok(Some(point)) => {
+                    block.weather.host_by_point_ns.push(self.runner.bench.host_ns(&point));
+                    block.points.push(point);
+                }
+                Ok(None) => {}
+                Err(halt) => {
+                    block.dropped = Some(NOT_FINISHED.to_owned());
+                    ended = Err(halt);
+                    break;
+                }
+            }
+        }
+        let elapsed = self.runner.bench.now().0.saturating_sub(begun.0);
+        let after = self.runner.bench.weather();
+        describe_weather(&mut block.weather, mark, after, elapsed);
+        (block, ended)
+    }
+
+    /// Has the outputs of arms compared that are likely to gain.
+    fn vouch(&mut self) -> Result<(), Halt> {
+        for arm in self.sound() {
+            if self.vouched.contains(&arm) || !self.race.is_likely(arm) {
+                continue;
+            }
+            match self.runner.bench.vouch(&self.arms[arm].id) {
+                Ok(why) => self.arms[arm].barred = why,
+                Err(RunFailure::Failed(why)) => {
+                    self.arms[arm].barred = Some(format!("its output could not be compared: {why}"));
+                }
+                Err(other) => return Err(ours(other)),
+            }
+            self.vouched.push(arm);
+        }
+        Ok(())
+    }
+
+    /// Lets combinations of the arms that gain most join, once each arm has run.
+    fn combine(&mut self) -> Result<(), Halt> {
+        if self.has_combined || self.runner.plan.goal != Goal::Gain {
+            return Ok(());
+        }
+        self.has_combined = true;
+        let mut gaining: Vec<(f64, usize)> = self
+            .sound()
+            .into_iter()
+            .filter_map(|arm| {
+                let standing = self.race.standing(arm)?;
+                let gain = -standing.ratio.ln();
+                (gain > LEAST_GAIN.max(standing.error)).then_some((gain, arm))
+            })
+            .collect();
+        gaining.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let best: Vec<usize> = gaining.into_iter().take(COMBINED).map(|(_, arm)| arm).collect();
+        for sets in subsets(&best) {
+            let ids: Vec<&ArmId> = sets.iter().map(|arm| &self.arms[*arm].id).collect();
+            match self.runner.bench.combine(&ids) {
+                Ok(Some(arm)) => {
+                    self.arms.push(arm);
+                    self.race.join();
+                    self.without_host.join();
+                }
+                Ok(None) | Err(RunFailure::Failed(_)) => {}
+                Err(other) => return Err(ours(other)),
+            }
+        }
+        Ok(())
+    }
+
+    fn standings(&self) -> Vec<(String, Ratio)> {
+        let of = |arm: usize| {
+            let ratio = self.race.standing(arm)?.ratio;
+            let (ratio_low, ratio_high) = self.race.interval(arm)?;
+            Some((self.arms[arm].id.0.clone(), Ratio { ratio, ratio_low, ratio_high }))
+        };
+        let mut all: Vec<(String, Ratio)> = self.sound().into_iter().filter_map(of).collect();
+        all.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+        all
+    }
+
+    /// The verdict by the times and counters alone.
+    fn verdict_of(&self, arm: usize) -> Verdict {
+        let (own, control) = (&self.arms[arm], &self.runner.plan.control);
+        let arms = evidence::points(&self.blocks, &own.id, &own.id);
+        let controls = evidence::points(&self.blocks, control, &own.id);
+        let costs = evidence::costs(&arms, &controls);
+        let run_ns = f64::midpoint(
+            self.runner.cost_ns(&own.id) as f64,
+            self.runner.cost_ns(control) as f64,
+        );
+        let findings = Findings {
+            race: &self.race,
+            without_host: &self.without_host,
+            arm,
+            mechanism: evidence::mechanism(own, &arms, &controls),
+            host_share_arm: evidence::host_share(&arms, &controls),
+            host_share_control: evidence::host_share(&controls, &controls),
+            run_ns,
+        };
+        findings.judge(&own.id.0, costs)
+    }
+
+    fn verdict(&self, arm: usize, halt: Option<&Halt>) -> Verdict {
+        let verdict = self.verdict_of(arm);
+        let refused = |word, why: &String| {
+            Verdict { word, why: why.clone(), settled_by_ns: None, ..verdict.clone() }
+        };
+        let own = &self.arms[arm];
+        if let Some(why) = &own.barred {
+            return refused(Word::Reject, why);
+        }
+        // Where the control or the machinery failed, an arm's failure may have the same cause.
+        if let Some(Halt::Control(why)) = halt {
+            return refused(Word::CannotTell, why);
+        }
+        if let Some(why) = self.runner.failed.get(&own.id) {
+            return refused(Word::Reject, why);
+        }
+        match verdict.word {
+            Word::NotTried => refused(Word::NotTried, &NO_ROOM.to_owned()),
+            Word::Keep | Word::Likely if !self.vouched.contains(&arm) => {
+                let why = format!("{}; its output was not yet compared", verdict.why);
+                refused(Word::CannotTell, &why)
+            }
+            _ => verdict,
+        }
+    }
+
+    fn conclude(self, halt: Option<Halt>) -> Experiment {
+        let plan = self.runner.plan;
+        let verdicts: Vec<Verdict> =
+            (0..self.arms.len()).map(|arm| self.verdict(arm, halt.as_ref())).collect();
+        let names = std::iter::once(&plan.control).chain(self.arms.iter().map(|arm| &arm.id));
+        let mut warnings = evidence::mode_warnings(&self.blocks, names);
+        let halted = match &halt {
+            Some(Halt::Interrupted) => {
+                warnings.push("stopped by the user".to_owned());
+                None
+            }
+            Some(Halt::Control(why)) => {
+                warnings.push(why.clone());
+                Some(why.clone())
+            }
+            Some(Halt::Budget) | None => None,
+        };
+        Experiment {
+            design: Design {
+                seed: plan.seed,
+                budget_ns: plan.budget,
+                control: plan.control.0.clone(),
+                arms: self.arms.iter().map(|arm| arm.id.0.clone()).collect(),
+            },
+            blocks: self.blocks,
+            verdicts,
+            warnings,
+            interrupted: halt == Some(Halt::Interrupted),
+            halted,
+        }
+    }
+}
+
+/// All sets of two and more of up to three arms.
+fn subsets(arms: &[usize]) -> Vec<Vec<usize>> {
+    let pairs = arms.iter().enumerate().flat_map(|(at, first)| {
+        arms[at + 1..].iter().map(move |second| vec![*first, *second])
+    });
+    pairs.chain((arms.len() == COMBINED).then(|| arms.to_vec())).collect()
+}
+
+fn describe_weather(weather: &mut Weather, from: WeatherMark, to: WeatherMark, elapsed: u64) {
+    let share = |from: Option<Nanos>, to: Option<Nanos>| {
+        Some(to?.0.saturating_sub(from?.0) as f64 / elapsed.max(1) as f64)
+    };
+    weather.steal_ns = Nanos(to.steal_ns.0.saturating_sub(from.steal_ns.0));
+    weather.cpu_pressure_share = share(from.cpu_stall_ns, to.cpu_stall_ns);
+    weather.memory_pressure_share = share(from.memory_stall_ns, to.memory_stall_ns);
+}

@@ -1,0 +1,114 @@
+//! `ab`: commands against the first of them, through the same engine.
+
+use crate::bench::{self, Outputs, Setup};
+use crate::look;
+use crate::output::{Baseline, Captured};
+use crate::request::{OwnArm, Request};
+use crate::stop::Stop;
+use crate::world::{Arm, Event, Limits, World};
+use pagewise_model::look::Look;
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::{Fact, Nanos};
+use pagewise_trial::Goal;
+use std::ffi::OsString;
+
+/// Commands to set against each other.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    /// Conditions; its command is the first.
+    pub request: &'a Request,
+    /// Name of the first.
+    pub first_name: String,
+    /// The others, each judged against the first.
+    pub others: Vec<OwnArm>,
+    /// When it has its answer.
+    pub goal: Goal,
+}
+
+impl Comparison<'_> {
+    /// Runs the experiment. What is known is in the run whatever happens.
+    pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
+        let others = self.others.iter().map(|other| &other.command);
+        let all: Vec<&[OsString]> =
+            std::iter::once(&self.request.command).chain(others).map(Vec::as_slice).collect();
+        let run = self.request.empty_run(RunKind::Ab, &all.join(&OsString::from("---")));
+        filled(run, world, |run, world| self.fill(run, world))
+    }
+
+    fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
+        let request = self.request;
+        let since = world.now();
+        let machine = world.machine();
+        if machine.hypervisor.is_some() {
+            world.tell(&Event::Stage("unit prices of this machine"));
+            run.prices = Some(world.prices()?);
+        }
+        run.machine = Some(machine);
+        world.tell(&Event::Stage("first runs"));
+        let plain = Arm::unchanged(&self.first_name, &request.command);
+        let first = self.captured(&plain, world)?;
+        // Two commands may well put out different things: that is told, not held against them.
+        let base = Baseline::of(&first, &first).map_err(|why| Stop::Output(why.to_string()))?;
+        let (mut slowest, mut arms) = (first.wall_ns, Vec::new());
+        for other in &self.others {
+            let arm = Arm::own(other);
+            let captured = self.captured(&arm, world)?;
+            run.output_checks.push(base.check(&arm.name, &captured));
+            slowest = slowest.max(captured.wall_ns);
+            arms.push(arm);
+        }
+        let limits = Limits { time: Some(look::longest(slowest.0)), memory: None };
+        let timed = look::time(world, &plain, request.ignore_failure, limits, |_, _| false)?;
+        let not_asked = || "not part of a comparison of commands".to_owned();
+        let look = Look {
+            runs: timed.runs,
+            traced: Fact::Missing(not_asked()),
+            samples: Fact::Missing(not_asked()),
+            walks: Fact::Missing(not_asked()),
+            faults: Fact::Missing(not_asked()),
+        };
+        let setup = Setup {
+            request,
+            goal: self.goal,
+            plain,
+            doses: vec![Vec::new(); arms.len()],
+            arms,
+            look: &look,
+            cost_ns: timed.cost_ns,
+            limits,
+            prices: run.prices.as_ref(),
+            outputs: Outputs::Free,
+            since,
+            earlier: Vec::new(),
+        };
+        let tried = bench::experiment(setup, world);
+        run.look = Some(look);
+        run.outcome = Some(bench::outcome(&tried.experiment));
+        run.experiment = Some(tried.experiment);
+        Ok(())
+    }
+
+    /// An untimed run of one of them, of which nothing is known yet that would limit it.
+    fn captured(&self, arm: &Arm, world: &mut dyn World) -> Result<Captured, Stop> {
+        let run = world.captured(arm, &Limits::default())?;
+        if run.ended.success() || self.request.ignore_failure {
+            return Ok(run);
+        }
+        Err(Stop::Failed { arm: Some(arm.name.clone()), ended: run.ended, said: run.said })
+    }
+}
+
+/// A run that `fill` has filled as far as it came, with the time that took, and why it ended early.
+pub(crate) fn filled(
+    mut run: Run,
+    world: &mut dyn World,
+    fill: impl FnOnce(&mut Run, &mut dyn World) -> Result<(), Stop>,
+) -> (Run, Option<Stop>) {
+    let start = world.now();
+    let stop = fill(&mut run, world).err();
+    if matches!(stop, Some(Stop::Interrupted)) {
+        run.outcome = Some(Outcome::Interrupted);
+    }
+    run.took_ns = Nanos(world.now().0.saturating_sub(start.0));
+    (run, stop)
+}
