@@ -275,12 +275,15 @@ impl Run {
         #[derive(Deserialize)]
         struct Head {
             schema: u32,
+            experiment: Option<serde::de::IgnoredAny>,
         }
         let head: Head = serde_json::from_slice(text)?;
         if head.schema > SCHEMA {
             return Err(RunError::Newer { found: head.schema });
         }
-        if head.schema < SCHEMA {
+        // Schema 4 changed the experiment alone.
+        let is_readable = head.schema == 3 && head.experiment.is_none();
+        if head.schema < SCHEMA && !is_readable {
             return Err(RunError::Older { found: head.schema });
         }
         Ok(serde_json::from_slice(text)?)
@@ -303,12 +306,21 @@ mod tests {
         assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
         let newer = run.to_json().replace(&format!("\"schema\": {SCHEMA}"), "\"schema\": 99");
         assert!(matches!(Run::from_json(newer.as_bytes()), Err(RunError::Newer { found: 99 })));
-        for found in [1, 2, 3] {
+        for found in [1, 2] {
             let older = newer.replace("99", &found.to_string());
             let error = Run::from_json(older.as_bytes()).unwrap_err();
             assert!(matches!(error, RunError::Older { found: f } if f == found), "{error}");
             assert!(error.to_string().contains("run the command again"), "{error}");
         }
         assert!(matches!(Run::from_json(b"{}"), Err(RunError::Form(_))));
+    }
+
+    #[test]
+    fn runs_of_schema_3_without_an_experiment_are_read() {
+        let run = Run::new(RunKind::Profile, "x".into(), 1, vec!["true".into()]);
+        let former = run.to_json().replace(&format!("\"schema\": {SCHEMA}"), "\"schema\": 3");
+        assert!(Run::from_json(former.as_bytes()).is_ok());
+        let tried = former.replace("\"experiment\": null", "\"experiment\": {}");
+        assert!(matches!(Run::from_json(tried.as_bytes()), Err(RunError::Older { found: 3 })));
     }
 }

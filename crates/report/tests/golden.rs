@@ -5,7 +5,7 @@
 mod support;
 
 use pagewise_model::run::{Outcome, RunKind};
-use pagewise_model::trial::{AllBlocks, Word};
+use pagewise_model::trial::{Ratio, Word};
 use pagewise_report::{
     RunHead, Style, compare, csv, history_table, look_section, markdown, render,
 };
@@ -42,7 +42,7 @@ fn a_slower_second_command() {
 #[test]
 fn a_slower_second_command_for_a_pull_request() {
     let text = markdown(&slower_ab());
-    assert!(text.contains("| slower: slower in 9 of 9 blocks |"), "{text}");
+    assert!(text.contains("| slower: a loss over 1% is proven |"), "{text}");
     let mut faster = slower_ab();
     faster.experiment.as_mut().unwrap().verdicts[0].word = Word::Keep;
     assert!(markdown(&faster).contains("| faster: "));
@@ -58,8 +58,7 @@ fn a_remedy_that_fits_and_has_no_verdict_says_why() {
     };
     assert!(said(&run).contains("but no run of it counted"), "{}", said(&run));
     let design = &mut run.experiment.as_mut().unwrap().design;
-    design.screened = vec!["heap-huge".into()];
-    design.confirmed = vec!["heap-huge".into()];
+    design.arms = vec!["heap-huge".into()];
     assert!(said(&run).contains("but it was left out by --only"), "{}", said(&run));
     run.experiment = None;
     assert!(said(&run).contains("but nothing was tried"), "{}", said(&run));
@@ -91,16 +90,11 @@ fn nothing_to_gain() {
 }
 
 #[test]
-fn interrupted_with_every_block_dropped() {
+fn interrupted_before_the_first_block_was_finished() {
     let mut run = run(RunKind::Tune, Some(Outcome::Interrupted));
-    let mut all =
-        experiment(vec![verdict("heap-huge", Word::CannotTell, "no block counted", None)]);
-    for block in &mut all.blocks {
-        block.dropped = Some("the canary was 9% slow".into());
-    }
+    let mut all = experiment(vec![verdict("heap-huge", Word::NotTried, "no run counted", None)]);
+    all.blocks.drain(..2);
     all.interrupted = true;
-    all.design.smallest_provable_share = None;
-    all.design.budget_for_10_percent_ns = None;
     run.experiment = Some(all);
     check("interrupted", &render(&run, &PLAIN));
 }
@@ -135,45 +129,48 @@ fn the_history() {
 }
 
 #[test]
-fn blocks_of_the_host_are_told_whether_they_count_or_not() {
-    let mut dropped = proven();
-    let experiment = dropped.experiment.as_mut().unwrap();
-    experiment.blocks[1].host = Some("the host interfered for 8% of a run".into());
-    let all = AllBlocks { ratio: 0.53, ratio_low: 0.5, ratio_high: 0.6, blocks: 10 };
-    experiment.verdicts[0].effect.as_mut().unwrap().with_host = Some(all);
-    let mut counted = dropped.clone();
-    let line = "with the host's blocks counted: 47% less (95% interval 40..50%), 10 blocks";
-    assert!(render(&dropped, &PLAIN).contains(line), "{}", render(&dropped, &PLAIN));
-    assert!(markdown(&dropped).contains(line));
-    let experiment = counted.experiment.as_mut().unwrap();
-    experiment.blocks[1].dropped = None;
-    let text = render(&counted, &PLAIN);
-    assert!(
-        text.contains("3 blocks of 10 planned, 1 counted though the host interfered"),
-        "{text}"
-    );
+fn the_time_of_the_host_is_told_where_it_differs() {
+    let mut run = proven();
+    let effect = run.experiment.as_mut().unwrap().verdicts[0].effect.as_mut().unwrap();
+    effect.without_host = Some(Ratio { ratio: 0.53, ratio_low: 0.5, ratio_high: 0.6 });
+    let line = "without the host's time: 47% less (40..50%)";
+    let text = render(&run, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(line), "{text}");
+    assert!(markdown(&run).contains(line));
 }
 
 #[test]
-fn headlines_of_every_direction() {
-    let headline = |ratio: f64, low, high, word| {
-        let mut run = run(RunKind::Tune, Some(Outcome::NothingKept));
-        let verdict = verdict("place", word, "", Some(effect(ratio, low, high)));
+fn headlines_of_every_outcome_fit_a_line() {
+    let headline = |ratio: f64, low, high, word, outcome| {
+        let mut run = run(RunKind::Tune, Some(outcome));
+        let verdict = verdict("place", word, "why", Some(effect(ratio, low, high)));
         run.experiment = Some(experiment(vec![verdict]));
+        let text = pagewise_report::headline(&run);
+        assert!(text.len() <= 80, "{text}");
+        text
+    };
+    let arms = || vec!["place".to_owned()];
+    assert_eq!(
+        headline(0.996, 0.982, 1.01, Word::NoGain, Outcome::NoGain { above_share: 0.02 }),
+        "no gain above 2%: the best of 1 arm, place, has 0.4% less time (-1.0..1.8%)"
+    );
+    assert_eq!(
+        headline(1.1, 0.9, 1.3, Word::CannotTell, Outcome::CannotTell { why: "x".into() }),
+        "cannot tell: place has 10% more time (-10..30%) so far"
+    );
+    assert_eq!(
+        headline(0.95, 0.9, 0.99, Word::Likely, Outcome::Likely { arms: arms() }),
+        "likely place: 5.0% less time (1.0..10.0%), 95% sure"
+    );
+    assert_eq!(
+        pagewise_report::headline(&proven()),
+        "keep heap-huge: 48% less time (46..50%), 1.94 times as fast"
+    );
+    let halted = |why: &str| {
+        let mut run = proven();
+        run.outcome = Some(Outcome::CannotTell { why: why.into() });
+        run.experiment.as_mut().unwrap().halted = Some(why.into());
         pagewise_report::headline(&run)
     };
-    assert_eq!(
-        headline(0.996, 0.982, 1.01, Word::Equivalent),
-        "nothing worth keeping; the best of 1 arm was place: 0.4% less time \
-         (95% interval -1.0..1.8%; a later repeat -3.0..3.8%), equivalent within 2%"
-    );
-    assert_eq!(
-        headline(1.1, 0.9, 1.3, Word::CannotTell),
-        "nothing worth keeping; the best of 1 arm was place: 10% more time \
-         (95% interval -10..30%; a later repeat -12..32%), cannot tell"
-    );
-    assert!(pagewise_report::headline(&proven()).starts_with(
-        "heap-huge: 1.94 times as fast (48% less time; 95% interval 46..50%; \
-             a later repeat 44..52%), keep"
-    ));
+    assert_eq!(halted("the control failed"), "cannot tell: the control failed");
 }

@@ -132,6 +132,8 @@ prop_compose! {
             Just(Some(Outcome::Interrupted)),
             any_text().prop_map(|why| Some(Outcome::CannotTell { why })),
             any_text().prop_map(|arm| Some(Outcome::Proven { keep: vec![arm] })),
+            any_text().prop_map(|arm| Some(Outcome::Likely { arms: vec![arm] })),
+            any_share().prop_map(|above_share| Some(Outcome::NoGain { above_share })),
         ],
     ) -> Run {
         let mut run = proven();
@@ -151,7 +153,7 @@ prop_compose! {
         let usage = &mut run.look.as_mut().unwrap().runs[0];
         (usage.wall_ns, usage.minor_faults, usage.peak_rss_bytes) = (Nanos(0), n, Bytes(n));
         let effect = effect(shares[3], shares[4], shares[5]);
-        let mut verdict = verdict(&texts[6], Word::NotProven, &texts[7], Some(effect));
+        let mut verdict = verdict(&texts[6], Word::CannotTell, &texts[7], Some(effect));
         verdict.cpu_ratio = Some(shares[6]);
         verdict.peak_rss_change_bytes = Some(change);
         run.experiment.as_mut().unwrap().verdicts.push(verdict);

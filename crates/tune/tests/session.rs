@@ -56,7 +56,7 @@ fn a_heap_that_loses_is_not_kept() {
     let mut world = Fake { huge_factor: 1.1, ..Fake::default() };
     let (run, _) = run(&request(), &mut world);
     assert_eq!(run.outcome, Some(Outcome::NothingKept));
-    assert!(run.receipt.is_none());
+    assert!(run.receipt.is_none() && world.captured == 0, "no output had to be compared");
 }
 
 #[test]
@@ -67,13 +67,13 @@ fn a_gain_whose_mechanism_did_not_move_is_not_kept() {
 }
 
 #[test]
-fn an_arm_that_changes_the_output_is_rejected_unmeasured() {
+fn a_gain_that_changes_the_output_is_rejected() {
     let mut world = Fake { huge_factor: 0.6, huge_output: "other\n", ..Fake::default() };
     let (run, _) = run(&request(), &mut world);
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
-    assert_eq!(verdict.word, Word::Reject);
+    assert!(verdict.word == Word::Reject && verdict.why.contains("output"), "{verdict:?}");
     assert!(run.output_checks.iter().any(|c| !c.equal && c.arm == "heap-huge=glibc"));
-    assert_eq!(world.timed_runs("heap-huge=glibc"), 0);
+    assert!(run.receipt.is_none());
 }
 
 #[test]
@@ -105,15 +105,12 @@ fn a_program_without_page_costs_is_left_alone() {
 }
 
 #[test]
-fn what_could_not_be_seen_is_not_nothing_to_gain() {
+fn what_could_not_be_seen_is_raced() {
     let anon = Bytes::mib(64);
     let mut world = Fake { faults: 40, anon, priced_chase: false, ..Fake::default() };
     let (run, stop) = run(&request(), &mut world);
     assert!(stop.is_none());
-    match run.outcome {
-        Some(Outcome::CannotTell { why }) => assert!(why.contains("address translation"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    assert!(run.experiment.is_some(), "{:?}", run.outcome);
 }
 
 #[test]
@@ -137,16 +134,21 @@ fn a_program_that_fails_is_named_with_what_it_said() {
 }
 
 #[test]
-fn a_budget_that_holds_no_proof_says_what_would() {
-    let mut world = Fake::default();
-    let (_, stop) = run(&Request { budget: Some(Nanos::secs(1)), ..request() }, &mut world);
-    let text = stop.expect("a stop").to_string();
-    assert!(text.starts_with("budget too small") && text.contains("at least"), "{text}");
+fn no_budget_is_too_small_for_an_answer() {
+    for seconds in [1, 2, 3, 5, 60] {
+        let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
+        let budget = Nanos::secs(seconds);
+        let (run, stop) = run(&Request { budget: Some(budget), ..request() }, &mut world);
+        assert!(stop.is_none() && run.outcome.is_some(), "{seconds}: {stop:?}");
+        assert!(run.diagnosis.is_some(), "{seconds}");
+        let longest = Nanos::millis(600);
+        assert!(run.took_ns <= budget + Nanos(budget.0 / 10) + longest, "{seconds}: {}", run.took_ns);
+    }
 }
 
 #[test]
 fn an_interruption_keeps_what_is_known_and_proves_nothing() {
-    let mut world = Fake { huge_factor: 0.6, interrupt_after: 18, ..Fake::default() };
+    let mut world = Fake { huge_factor: 0.6, interrupt_after: 6, ..Fake::default() };
     let (run, _) = run(&request(), &mut world);
     assert_eq!(run.outcome, Some(Outcome::Interrupted));
     assert!(run.diagnosis.is_some() && run.receipt.is_none());
@@ -172,15 +174,14 @@ fn own(name: &str, program: &str) -> OwnArm {
 
 #[test]
 fn our_own_failures_prove_nothing() {
-    let mut world =
-        Fake { huge_factor: 0.6, huge_output: "other\n", breaks_after: 10, ..Fake::default() };
+    let mut world = Fake { huge_factor: 0.6, breaks_after: 6, ..Fake::default() };
     let request = Request { own_arms: vec![own("mine", "prog2")], ..request() };
     let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
     assert!(why.contains("no more processes"), "{why}");
     let words: Vec<Word> = run.experiment.unwrap().verdicts.iter().map(|v| v.word).collect();
-    assert_eq!(words, [Word::Reject, Word::CannotTell], "one was rejected for its output before");
+    assert_eq!(words, [Word::CannotTell; 2]);
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn an_arm_that_cannot_run_is_told_and_the_others_go_on() {
     let verdicts = run.experiment.unwrap().verdicts;
     let mine = verdicts.iter().find(|v| v.arm == "mine").unwrap();
     assert!(mine.word == Word::Reject && mine.why.contains("./nosuch"), "{mine:?}");
-    assert_eq!(world.timed_runs("mine"), 0);
+    assert_eq!(world.timed_runs("mine"), 1);
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn an_arm_may_take_a_quarter_more_than_the_program() {
 #[test]
 fn a_named_file_that_no_run_writes_is_an_error() {
     let mut world = Fake { file_missing: Some("is not there"), ..Fake::default() };
-    let (run, stop) = run(&request(), &mut world);
+    let (run, stop) = run(&Request { outputs: vec!["x".into()], ..request() }, &mut world);
     let stop = stop.expect("a stop");
     assert!(matches!(stop, Stop::Output(_)) && stop.help().is_some());
     assert!(stop.to_string().ends_with("file `x` is not there"), "{stop}");
@@ -231,12 +232,13 @@ fn a_named_file_that_no_run_writes_is_an_error() {
 
 #[test]
 fn a_kept_output_that_changes_the_ending_tells_nothing() {
-    let mut world = Fake { captured_ended: Some(Ended::Exited(1)), ..Fake::default() };
+    let ended = Some(Ended::Exited(1));
+    let mut world = Fake { captured_ended: ended, huge_factor: 0.6, ..Fake::default() };
     let (run, stop) = run(&request(), &mut world);
     assert!(stop.is_none());
     let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
     assert!(why.contains("could not be kept") && why.contains("exit status 1"), "{why}");
-    assert!(run.experiment.is_none());
+    assert!(run.receipt.is_none());
 }
 
 #[test]
@@ -255,18 +257,10 @@ fn what_a_run_leaves_behind_is_told() {
 }
 
 #[test]
-fn a_budget_too_small_is_known_before_outputs_are_compared() {
-    let mut world = Fake::default();
-    let (_, stop) = run(&Request { budget: Some(Nanos::secs(1)), ..request() }, &mut world);
-    assert!(matches!(stop, Some(Stop::Budget(_))), "{stop:?}");
-    assert_eq!(world.captured, 0);
-}
-
-#[test]
 fn own_arms_alone_are_tried_where_page_costs_are_small() {
     let mut world = Fake { faults: 40, anon: Bytes::kib(64), ..Fake::default() };
     let (run, _) = run(&Request { own_arms: vec![own("mine", "p2")], ..request() }, &mut world);
-    let arms: Vec<String> = run.experiment.unwrap().design.screened;
+    let arms: Vec<String> = run.experiment.unwrap().design.arms;
     assert_eq!(arms, ["mine"]);
 }
 
@@ -275,7 +269,7 @@ fn names_of_own_arms_are_told_apart() {
     let unfit = |arms: Vec<OwnArm>| Request { own_arms: arms, ..request() }.unfit_arm();
     assert_eq!(unfit(vec![own("a", "x"), own("b", "x")]), None);
     assert!(unfit(vec![own("a", "x"), own("a", "y")]).unwrap().contains("two arms"));
-    for name in ["plain", "A'", "heap-huge", "a+b", " ", ""] {
+    for name in ["plain", "heap-huge", "a+b", " ", ""] {
         assert!(unfit(vec![own(name, "x")]).is_some(), "{name}");
     }
     assert!(unfit(vec![own("a", "")]).is_some());
@@ -285,8 +279,8 @@ fn names_of_own_arms_are_told_apart() {
 fn the_receipt_of_an_own_arm_is_its_command() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
     let (run, _) = run(&Request { own_arms: vec![own("mine", "fast")], ..request() }, &mut world);
-    let keep = ["mine", "heap-huge=glibc"].map(str::to_owned).to_vec();
-    assert_eq!(run.outcome, Some(Outcome::Proven { keep }));
+    let keep = vec!["mine".to_owned()];
+    assert_eq!(run.outcome, Some(Outcome::Proven { keep }), "it ends with the best");
     assert_eq!(run.receipt.unwrap().command, "fast 'an arg'");
     let names: Vec<String> = run.experiment.unwrap().verdicts.into_iter().map(|v| v.arm).collect();
     assert_eq!(names, ["heap-huge=glibc", "mine"], "nothing is combined with an own arm");

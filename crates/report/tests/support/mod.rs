@@ -244,12 +244,12 @@ pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> Effect {
         ratio_high: high,
         repeat_low: low - 0.02,
         repeat_high: high + 0.02,
-        p_faster: if ratio < 1.0 { 0.002 } else { 0.9 },
-        p_slower: if ratio < 1.0 { 0.99 } else { 0.004 },
-        control_ratio: 1.002,
-        control_p: 0.7,
-        blocks: 9,
-        with_host: None,
+        evidence_of_gain: if ratio < 1.0 { 4000.0 } else { 0.1 },
+        evidence_of_worth: if ratio < 1.0 { 20.0 } else { 0.1 },
+        sure_share: if ratio < 1.0 { 0.95 } else { 0.0 },
+        runs: 9,
+        control_runs: 11,
+        without_host: None,
     }
 }
 
@@ -258,6 +258,9 @@ pub(crate) fn verdict(arm: &str, word: Word, why: &str, effect: Option<Effect>) 
         arm: arm.into(),
         word,
         why: why.into(),
+        no_gain_above_share: (word == Word::NoGain).then_some(0.02),
+        no_loss_above_share: (word == Word::NoGain).then_some(0.03),
+        settled_by_ns: (word == Word::Likely).then_some(Nanos::secs(40)),
         cpu_ratio: effect.as_ref().map(|e| e.ratio + 0.03),
         peak_rss_change_bytes: effect.as_ref().map(|_| 12 << 20),
         control_peak_rss_bytes: effect.as_ref().map(|_| Bytes::gib(1)),
@@ -279,10 +282,9 @@ pub(crate) fn point(arm: &str, wall_ms: u64) -> Point {
 
 pub(crate) fn block(dropped: Option<&str>) -> Block {
     Block {
-        points: vec![point("plain", 1000), point("plain'", 1010), point("heap-huge", 520)],
+        points: vec![point("plain", 1000), point("plain", 1010), point("heap-huge", 520)],
         weather: Weather::default(),
         dropped: dropped.map(Into::into),
-        host: None,
     }
 }
 
@@ -290,19 +292,15 @@ pub(crate) fn design() -> Design {
     Design {
         seed: 42,
         budget_ns: Nanos::secs(60),
-        screened: vec!["heap-huge".into(), "malloc-keep".into()],
-        confirmed: vec!["heap-huge".into()],
-        blocks: 10,
-        smallest_provable_share: Some(0.041),
-        budget_for_10_percent_ns: Some(Nanos::secs(34)),
+        control: "plain".into(),
+        arms: vec!["heap-huge".into(), "malloc-keep".into()],
     }
 }
 
 pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
     Experiment {
         design: design(),
-        screening: vec![point("malloc-keep", 1005)],
-        blocks: vec![block(None), block(Some("the host took memory back")), block(None)],
+        blocks: vec![block(None), block(None), block(Some("not finished"))],
         verdicts,
         warnings: vec![],
         interrupted: false,
@@ -352,10 +350,10 @@ pub(crate) fn proven() -> Run {
         verdict(
             "heap-huge",
             Word::Keep,
-            "faster in 9 of 9 blocks",
+            "a gain over 1% is proven; its counter stood out in each of its runs",
             Some(effect(0.516, 0.498, 0.541)),
         ),
-        verdict("malloc-keep", Word::NotProven, "no gain in two screening runs", None),
+        verdict("malloc-keep", Word::NotTried, "the budget had no room for it", None),
     ]));
     run.output_checks = vec![OutputCheck { arm: "heap-huge".into(), equal: true, notes: vec![] }];
     run.receipt = Some(receipt());
@@ -367,17 +365,16 @@ pub(crate) fn slower_ab() -> Run {
     let mut run = run(RunKind::Ab, Some(Outcome::NothingKept));
     let mut all = experiment(vec![verdict(
         "second",
-        Word::Reject,
-        "slower in 9 of 9 blocks",
+        Word::Slower,
+        "a loss over 1% is proven",
         Some(effect(1.2, 1.18, 1.22)),
     )]);
-    all.design.screened = vec![];
     for point in all.blocks.iter_mut().flat_map(|b| &mut b.points) {
         if point.arm == "heap-huge" {
             point.arm = "second".into();
         }
     }
-    all.design.confirmed = vec!["second".into()];
+    all.design.arms = vec!["second".into()];
     run.experiment = Some(all);
     run
 }

@@ -11,7 +11,7 @@ use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use pagewise_remedy::receipt::Here;
 use pagewise_remedy::warmth::TextNow;
 use pagewise_tracee::launch::{Input, LaunchError};
-use pagewise_trial::{Canary, WeatherMark};
+use pagewise_trial::WeatherMark;
 use pagewise_tune::output::{Captured, Stream};
 use pagewise_tune::world::{Arm, Event, Limits, Timed, Timing, World};
 use pagewise_tune::{Request, StdoutTo, Stop};
@@ -153,6 +153,12 @@ impl Fake {
     fn pass(&self, ns: u64) {
         self.clock.set(self.clock.get() + ns);
     }
+    fn find(arm: &Arm) -> Result<(), Stop> {
+        if arm.command.first().is_none_or(|program| program != "./nosuch") {
+            return Ok(());
+        }
+        Err(Stop::Launch(LaunchError::NotFound { program: "./nosuch".to_owned() }))
+    }
     fn check(&self) -> Result<(), Stop> {
         if self.interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
     }
@@ -249,6 +255,7 @@ impl World for Fake {
         if self.timed.len() > self.breaks_after {
             return Err(Stop::Broken("no more processes".into()));
         }
+        Self::find(arm)?;
         if self.hangs == Some(arm.name.as_str()) {
             return Err(Stop::TooLong(timing.limits.time.expect("arms have a limit")));
         }
@@ -305,10 +312,7 @@ impl World for Fake {
         self.check()?;
         self.captured += 1;
         self.is_warm = !arm.settings.huge_files.is_empty();
-        if arm.command.first().is_some_and(|program| program == "./nosuch") {
-            let program = "./nosuch".to_owned();
-            return Err(Stop::Launch(LaunchError::NotFound { program }));
-        }
+        Self::find(arm)?;
         let text = if Self::is_huge(arm) { self.huge_output } else { "out\n" };
         let stream = Stream::read(text.as_bytes()).expect("memory can be read");
         let mut streams = vec![("standard output".into(), Ok(stream))];
@@ -322,10 +326,6 @@ impl World for Fake {
             written: Some(Bytes(4)),
             wall_ns: Nanos::millis(500),
         })
-    }
-
-    fn canary(&mut self) -> Canary {
-        Canary { register_ns: Nanos::millis(4), memory_ns: Nanos::millis(4) }
     }
 
     fn weather(&mut self) -> WeatherMark {
