@@ -175,7 +175,8 @@ pub fn race_lines(
     let arm = escape(arm);
     let width = style.columns();
     let fit = |line: String| line.chars().take(width.saturating_sub(2)).collect::<String>();
-    let mut lines = vec![fit(format!("{}, {left} left, running {arm}", counted(runs.into(), "run", "runs")))];
+    let mut lines =
+        vec![fit(format!("{}, {left} left, running {arm}", counted(runs.into(), "run", "runs")))];
     lines.extend(standings.iter().map(|(name, at)| {
         let range = interval(at.ratio, at.ratio_low, at.ratio_high);
         fit(format!("  {:<28} {:>10} ({range})", escape(name), change(at.ratio)))

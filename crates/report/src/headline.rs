@@ -169,7 +169,9 @@ fn sentence(verdict: &Verdict) -> String {
 fn nothing_kept(verdicts: &[Verdict]) -> String {
     let tried = counted(verdicts.len() as u64, "arm", "arms");
     match best(verdicts) {
-        Some((arm, time)) => format!("nothing worth keeping; the best of {tried}, {arm}, has {time}"),
+        Some((arm, time)) => {
+            format!("nothing worth keeping; the best of {tried}, {arm}, has {time}")
+        }
         None => format!("nothing worth keeping; {tried} tried, and all were refused"),
     }
 }

@@ -170,7 +170,8 @@ impl<'a, B: Bench> Course<'a, B> {
         let control = self.runner.cost_ns(&self.runner.plan.control);
         let left = self.runner.left_ns().saturating_sub(u64::from(reserve) * control);
         let cost = |next: &Next| {
-            let arms: u64 = next.arms.iter().map(|arm| self.runner.cost_ns(&self.arms[*arm].id)).sum();
+            let arms: u64 =
+                next.arms.iter().map(|arm| self.runner.cost_ns(&self.arms[*arm].id)).sum();
             u64::from(next.each) * (control + arms)
         };
         let is_free = matches!(self.runner.plan.goal, Goal::Pairs(_));
@@ -180,7 +181,8 @@ impl<'a, B: Bench> Course<'a, B> {
     /// The best arm may soon be told to gain, and no output was compared yet.
     fn is_gain_near(&self) -> bool {
         let worth = |arm| self.race.selected(arm, Claim::GainAtMost(LEAST_GAIN));
-        self.vouched.is_empty() && self.race.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR)
+        self.vouched.is_empty()
+            && self.race.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR)
     }
 
     /// How many arms the time holds with the control, [`LEAST_RUNS`] of each.
@@ -232,7 +234,8 @@ impl<'a, B: Bench> Course<'a, B> {
             match self.runner.bench.vouch(&self.arms[arm].id) {
                 Ok(why) => self.arms[arm].barred = why,
                 Err(RunFailure::Failed(why)) => {
-                    self.arms[arm].barred = Some(format!("its output could not be compared: {why}"));
+                    self.arms[arm].barred =
+                        Some(format!("its output could not be compared: {why}"));
                 }
                 Err(other) => return Err(ours(other)),
             }
@@ -290,10 +293,8 @@ impl<'a, B: Bench> Course<'a, B> {
         let arms = evidence::points(&self.blocks, &own.id, &own.id);
         let controls = evidence::points(&self.blocks, control, &own.id);
         let costs = evidence::costs(&arms, &controls);
-        let run_ns = f64::midpoint(
-            self.runner.cost_ns(&own.id) as f64,
-            self.runner.cost_ns(control) as f64,
-        );
+        let run_ns =
+            f64::midpoint(self.runner.cost_ns(&own.id) as f64, self.runner.cost_ns(control) as f64);
         let findings = Findings {
             race: &self.race,
             without_host: &self.without_host,
@@ -308,8 +309,11 @@ impl<'a, B: Bench> Course<'a, B> {
 
     fn verdict(&self, arm: usize, halt: Option<&Halt>) -> Verdict {
         let verdict = self.verdict_of(arm);
-        let refused = |word, why: &String| {
-            Verdict { word, why: why.clone(), settled_by_ns: None, ..verdict.clone() }
+        let refused = |word, why: &String| Verdict {
+            word,
+            why: why.clone(),
+            settled_by_ns: None,
+            ..verdict.clone()
         };
         let own = &self.arms[arm];
         if let Some(why) = &own.barred {
@@ -367,9 +371,10 @@ impl<'a, B: Bench> Course<'a, B> {
 
 /// All sets of two and more of up to three arms.
 fn subsets(arms: &[usize]) -> Vec<Vec<usize>> {
-    let pairs = arms.iter().enumerate().flat_map(|(at, first)| {
-        arms[at + 1..].iter().map(move |second| vec![*first, *second])
-    });
+    let pairs = arms
+        .iter()
+        .enumerate()
+        .flat_map(|(at, first)| arms[at + 1..].iter().map(move |second| vec![*first, *second]));
     pairs.chain((arms.len() == COMBINED).then(|| arms.to_vec())).collect()
 }
 

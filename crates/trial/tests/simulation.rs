@@ -124,7 +124,8 @@ fn a_limit_of_loss_is_decided_soon() {
     let within = |effect: f64| {
         let mut machine = Machine::new(3, Nanos::millis(200), 0.03);
         machine.effects = vec![("b", effect.ln_1p())];
-        let experiment = run(&mut machine, &Plan { goal: Goal::LossAtMost(0.05), ..plan(&["b"], 3) });
+        let experiment =
+            run(&mut machine, &Plan { goal: Goal::LossAtMost(0.05), ..plan(&["b"], 3) });
         let high = of(&experiment, "b").effect.as_ref().unwrap().ratio_high;
         assert!(runs(&experiment) < 100, "{}", runs(&experiment));
         high <= 1.05
@@ -200,7 +201,10 @@ fn an_experiment_goes_on_from_its_blocks() {
     let second = run(&mut machine, &Plan { earlier: earlier.clone(), ..plan(&["b"], 6) });
     assert_eq!(word(&second, "b"), Word::Keep);
     assert_eq!(second.blocks[..earlier.len()], earlier);
-    assert!(of(&second, "b").effect.as_ref().unwrap().runs > of(&first, "b").effect.as_ref().unwrap().runs);
+    assert!(
+        of(&second, "b").effect.as_ref().unwrap().runs
+            > of(&first, "b").effect.as_ref().unwrap().runs
+    );
 }
 
 #[test]

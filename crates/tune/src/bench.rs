@@ -172,8 +172,7 @@ fn planned(arm: &Arm, outputs: &Outputs) -> trial::Arm {
 
 /// Why an arm with this check is rejected, if it is.
 fn differs(check: &OutputCheck) -> Option<String> {
-    (!check.equal)
-        .then(|| format!("its output is not the control's: {}", check.notes.join("; ")))
+    (!check.equal).then(|| format!("its output is not the control's: {}", check.notes.join("; ")))
 }
 
 /// The limits of an arm: one with a command of its own may need more memory than the program does.

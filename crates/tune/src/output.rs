@@ -80,7 +80,9 @@ impl NoBaseline {
     pub(crate) fn outcome(self) -> Result<Outcome, Stop> {
         match self {
             Self::Run(stop) => Err(stop),
-            Self::Endings(..) | Self::NotKept(_) => Ok(Outcome::CannotTell { why: self.to_string() }),
+            Self::Endings(..) | Self::NotKept(_) => {
+                Ok(Outcome::CannotTell { why: self.to_string() })
+            }
             Self::Missing { .. } => Err(Stop::Output(self.to_string())),
         }
     }

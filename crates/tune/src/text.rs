@@ -102,8 +102,7 @@ impl Subject<'_> {
     ) -> Result<(), Stop> {
         world.tell(&Event::Stage("timed look"));
         let limits = look::first_limits(&traced);
-        let timed =
-            look::time(world, &arms.off, self.request.ignore_failure, limits, |_, _| true)?;
+        let timed = look::time(world, &arms.off, self.request.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);
         let timing = Timing { fresh: look::conditioned(&timed.runs), observed: true, limits };
         let faults = Fact::missing("not part of a trial of code on huge pages");

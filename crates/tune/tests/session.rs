@@ -142,7 +142,11 @@ fn no_budget_is_too_small_for_an_answer() {
         assert!(stop.is_none() && run.outcome.is_some(), "{seconds}: {stop:?}");
         assert!(run.diagnosis.is_some(), "{seconds}");
         let longest = Nanos::millis(600);
-        assert!(run.took_ns <= budget + Nanos(budget.0 / 10) + longest, "{seconds}: {}", run.took_ns);
+        assert!(
+            run.took_ns <= budget + Nanos(budget.0 / 10) + longest,
+            "{seconds}: {}",
+            run.took_ns
+        );
     }
 }
 

@@ -14,7 +14,9 @@ impl std::str::FromStr for Percent {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
         let valid = number.ok().filter(|percent| (0.0..=1000.0).contains(percent));
-        valid.map(|percent| Self(percent / 100.0)).ok_or_else(|| "it needs a percentage such as 5%".to_owned())
+        valid
+            .map(|percent| Self(percent / 100.0))
+            .ok_or_else(|| "it needs a percentage such as 5%".to_owned())
     }
 }
 

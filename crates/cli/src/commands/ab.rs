@@ -16,7 +16,8 @@ use std::process::ExitCode;
 /// What stands between commands.
 const BETWEEN: &str = "---";
 /// How commands are given.
-const HELP: &str = "pagewise ab -- CMD1 --- CMD2, or pagewise ab --scan N=1,2,4 -- CMD --threads {N}";
+const HELP: &str =
+    "pagewise ab -- CMD1 --- CMD2, or pagewise ab --scan N=1,2,4 -- CMD --threads {N}";
 
 /// Sets commands against the first of them.
 pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
@@ -59,7 +60,9 @@ fn exit(run: &Run, if_slower: bool, limit: Option<f64>) -> Option<u8> {
     }
     let verdicts = &run.experiment.as_ref()?.verdicts;
     let is_refused = |v: &Verdict| v.word == Word::Reject;
-    let beyond = |v: &Verdict, limit: f64| v.effect.as_ref().map(|e| (e.ratio_low > 1.0 + limit, e.ratio_high > 1.0 + limit));
+    let beyond = |v: &Verdict, limit: f64| {
+        v.effect.as_ref().map(|e| (e.ratio_low > 1.0 + limit, e.ratio_high > 1.0 + limit))
+    };
     match limit {
         _ if verdicts.iter().any(is_refused) => Some(1),
         None => verdicts.iter().any(|v| v.word == Word::Slower).then_some(1),
@@ -150,7 +153,10 @@ mod tests {
     fn all_commands_have_names_of_their_own() {
         let mut arms = split(&words("a --- b --- c")).unwrap();
         name(&mut arms, &[]).unwrap();
-        assert_eq!(arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["first", "second", "third"]);
+        assert_eq!(
+            arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(),
+            ["first", "second", "third"]
+        );
         let same = ["x", "x", "y"].map(str::to_owned);
         assert!(name(&mut arms, &same).is_err() && name(&mut arms, &same[..2]).is_err());
         assert!(split(&words("a ---")).is_err() && split(&words("a")).is_err());

@@ -24,9 +24,7 @@ impl Race {
 /// The end on the side of smaller (`side` -1) or larger ratios (1).
 fn end(course: &Course, side: f64) -> f64 {
     // A ratio on that side is ruled out by runs that lie on the other side of it.
-    let is_out = |log_ratio: f64| {
-        course.against(Limit { sign: -side, log_ratio }) >= RULES_OUT
-    };
+    let is_out = |log_ratio: f64| course.against(Limit { sign: -side, log_ratio }) >= RULES_OUT;
     let from = course.totals.difference();
     let (mut inside, mut step) = (from, FIRST_STEP * course.totals.standard_error());
     let mut outside = from + side * step;

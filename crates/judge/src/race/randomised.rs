@@ -24,8 +24,7 @@ const LEAST_SCATTER: f64 = 1e-5;
 /// The e-value of a block; `before` is what earlier blocks showed.
 pub(super) fn of_block(runs: &Runs, limit: Limit, before: &Totals) -> f64 {
     let own = runs.arm.iter().map(|value| limit.sign * (value - limit.log_ratio));
-    let values: Vec<f64> =
-        own.chain(runs.control.iter().map(|value| limit.sign * value)).collect();
+    let values: Vec<f64> = own.chain(runs.control.iter().map(|value| limit.sign * value)).collect();
     let (mean, squares) = super::mean_and_squares(&values);
     let centred: Vec<f64> = values.iter().map(|value| value - mean).collect();
     let high = centred.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -41,9 +40,8 @@ pub(super) fn of_block(runs: &Runs, limit: Limit, before: &Totals) -> f64 {
     let variance = before.variance().max(LEAST_SCATTER * LEAST_SCATTER);
     let beyond = limit.sign * (before.difference() - limit.log_ratio);
     let error = before.standard_error();
-    let guesses = BETS.iter().map(|(errors, share)| {
-        share * value((beyond + errors * error) / variance)
-    });
+    let guesses =
+        BETS.iter().map(|(errors, share)| share * value((beyond + errors * error) / variance));
     guesses.sum::<f64>() + CAREFUL_SHARE * value(0.5 / variance.sqrt())
 }
 

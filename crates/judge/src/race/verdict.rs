@@ -90,7 +90,9 @@ impl Findings<'_> {
         Verdict {
             no_gain_above_share: self.race.no_gain_above(self.arm),
             no_loss_above_share: self.race.no_loss_above(self.arm),
-            settled_by_ns: Some(&effect).filter(|_| open).and_then(|effect| self.settled_by(effect)),
+            settled_by_ns: Some(&effect)
+                .filter(|_| open)
+                .and_then(|effect| self.settled_by(effect)),
             effect: Some(effect),
             ..without_effect(name, word, why, costs)
         }
