@@ -1,6 +1,6 @@
 //! The engine on a simulated machine whose truth is known: heavy-tailed noise, drift, stolen
-//! time, two speeds, a user who interrupts. Nothing here waits: the clock is a number. The figures for
-//! thousands of sessions are those of `bench/accept/10-null`.
+//! time, two speeds, a user who interrupts. Nothing here waits: the clock is a number. The figures of
+//! decision 38 take a minute: `cargo test --release -p pagewise-trial -- --ignored --nocapture`.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -57,17 +57,18 @@ fn two_modes(rng: &mut Rng) -> f64 {
     (slow + 0.1 * rng.normal()) / (0.21f64 + 0.01).sqrt()
 }
 
+type Draw = fn(&mut Rng) -> f64;
+const NOISES: [(&str, Draw); 4] = [
+    ("normal", Rng::normal),
+    ("heavy tails", Rng::heavy_tailed),
+    ("exponential", |rng| rng.exponential() - 1.0),
+    ("two modes", two_modes),
+];
+
 #[test]
 fn arms_that_do_nothing_are_hardly_ever_kept() {
-    type Draw = fn(&mut Rng) -> f64;
-    let noises: [(&str, Draw); 4] = [
-        ("normal", Rng::normal),
-        ("heavy tails", Rng::heavy_tailed),
-        ("exponential", |rng| rng.exponential() - 1.0),
-        ("two modes", two_modes),
-    ];
     let (mut keeps, mut likely, mut slower) = (0, 0, 0);
-    for (name, noise) in noises {
+    for (name, noise) in NOISES {
         for seed in 0..60 {
             let mut machine = Machine::new(seed, Nanos::millis(600), 0.03 * (1 + seed % 4) as f64);
             (machine.noise, machine.steal_every_ns) = (noise, Nanos::secs(8).0);
@@ -318,4 +319,51 @@ fn two_speeds_are_told() {
     let experiment = run(&mut machine, &plan(&["b"], 1));
     let told = experiment.warnings.iter().any(|w| w.starts_with("b runs at two speeds"));
     assert!(told, "{:?}", experiment.warnings);
+}
+
+#[test]
+#[ignore = "takes a minute in a release build: the figures of decision 38"]
+fn figures() {
+    for (arms, gain, sd) in [
+        (7, 0.2_f64, 0.03),
+        (7, 0.1, 0.03),
+        (1, 0.1, 0.03),
+        (7, 0.1, 0.06),
+        (1, 0.05, 0.06),
+        (7, 0.05, 0.06),
+    ] {
+        let (mut all, mut kept, mut covered) = (Vec::new(), 0, 0);
+        for seed in 0..200 {
+            let mut machine = Machine::new(seed, Nanos::millis(200), sd);
+            (machine.noise, machine.drift) = (Rng::normal, 0.0);
+            machine.effects = vec![("b", (-gain).ln_1p())];
+            let experiment = run(&mut machine, &plan(&SEVEN[..arms], seed));
+            all.push(runs(&experiment));
+            kept += u32::from(word(&experiment, "b") == Word::Keep);
+            let effect = of(&experiment, "b").effect.as_ref().unwrap();
+            let truth = 1.0 - gain;
+            covered += u32::from(effect.ratio_low <= truth && truth <= effect.ratio_high);
+        }
+        all.sort_unstable();
+        println!(
+            "{arms} arms, {gain} at sd {sd}: runs {} (9 in 10: {}), kept {kept}, covered {covered} of 200",
+            all[100], all[180]
+        );
+    }
+    for (name, noise) in NOISES {
+        for (arms, sd) in [(7, 0.03), (7, 0.1), (1, 0.15)] {
+            let (mut keeps, mut likely, mut slower) = (0, 0, 0);
+            for seed in 0..1000 {
+                let mut machine = Machine::new(seed, Nanos::millis(400), sd);
+                machine.noise = noise;
+                let experiment = run(&mut machine, &plan(&SEVEN[..arms], seed));
+                keeps += u32::from(has(&experiment, Word::Keep));
+                likely += u32::from(has(&experiment, Word::Likely));
+                slower += u32::from(has(&experiment, Word::Slower));
+            }
+            println!(
+                "{name}, {arms} arms that do nothing, sd {sd}: kept {keeps}, likely {likely}, slower {slower} of 1000"
+            );
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The statistics of an experiment: a seeded generator, a pooled spread, the exact signed-rank
+//! The statistics of an experiment: a seeded generator, the exact signed-rank
 //! test, the Hodges-Lehmann estimate with its exact interval,
 //! and a test for two modes.
 //!
@@ -11,12 +11,10 @@ mod modes;
 mod ratio;
 mod rng;
 mod signed_rank;
-mod spread;
 mod walsh;
 
 pub use modes::{Modes, find_two_modes};
 pub(crate) use ratio::paired_ratio;
 pub use rng::Rng;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};
-pub use spread::pooled_sd;
 pub use walsh::{Shift, hodges_lehmann, kth_walsh_average, shift};
