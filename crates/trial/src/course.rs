@@ -136,15 +136,16 @@ impl<'a, B: Bench> Course<'a, B> {
     fn next(&self) -> Option<Next> {
         let open = self.open();
         let Goal::Gain = self.runner.plan.goal else {
-            let each = match self.runner.plan.goal {
+            let sizes = match self.runner.plan.goal {
                 Goal::Pairs(pairs) => {
                     let runs = |arm: &usize| self.race.standing(*arm).map_or(0, |s| s.runs);
                     let done = open.iter().map(runs).min().unwrap_or(0);
-                    (pairs - done).min(FEW)
+                    vec![(pairs - done).min(FEW)]
                 }
-                _ => MANY,
+                _ => vec![MANY, FEW, 1],
             };
-            return self.fitting(vec![Next { arms: open, each }]);
+            let ways = sizes.into_iter().map(|each| Next { arms: open.clone(), each });
+            return self.fitting(ways.collect());
         };
         let mut racing = self.race.contenders(&open);
         if self.blocks.is_empty() {

@@ -175,6 +175,9 @@ fn where_time_is_short_the_first_arm_is_run_all_the_same() {
     let experiment = run(&mut machine, &short);
     assert!(of(&experiment, "b").effect.is_some());
     assert_eq!(word(&experiment, "h"), Word::NotTried);
+    let pair = Plan { goal: Goal::Difference, left: Nanos::secs(20), ..short.clone() };
+    let pair = Plan { arms: vec![arm("b")], ..pair };
+    assert!(of(&run(&mut machine.clone(), &pair), "b").effect.is_some());
     let none = run(&mut machine.clone(), &Plan { left: Nanos::secs(5), ..short });
     assert!(none.blocks.is_empty() && word(&none, "b") == Word::NotTried);
 }
