@@ -38,7 +38,7 @@ pub struct LeftFile {
 /// The two arms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextTrial {
-    /// Pairs asked for: a run of on beside two of off.
+    /// Pairs asked for: a run of on and one of off.
     pub pairs: u32,
     /// Files that are brought on huge pages.
     pub files: Vec<FileInArms>,

@@ -151,7 +151,7 @@ impl<'a, B: Bench> Course<'a, B> {
         if self.blocks.is_empty() {
             racing.truncate(self.room());
         } else {
-            racing.retain(|arm| self.race.standing(*arm).is_some() || self.has_room_for_one());
+            racing.retain(|arm| self.race.standing(*arm).is_some() || self.room() > 1);
         }
         let leader = self.race.leader(&open).or(racing.first().copied());
         let mut ways = Vec::new();
@@ -190,10 +190,6 @@ impl<'a, B: Bench> Course<'a, B> {
     fn room(&self) -> usize {
         let runs = self.runner.left_ns() / self.runner.cost_ns(&self.runner.plan.control).max(1);
         usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX).saturating_sub(1).max(1)
-    }
-
-    fn has_room_for_one(&self) -> bool {
-        self.room() > 1
     }
 
     fn run_block(&mut self, next: &Next) -> (Block, Result<(), Halt>) {

@@ -79,7 +79,6 @@ impl Comparison<'_> {
             prices: run.prices.as_ref(),
             outputs: Outputs::Free,
             since,
-            earlier: Vec::new(),
         };
         let tried = bench::experiment(setup, world);
         run.look = Some(look);

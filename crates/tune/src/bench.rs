@@ -9,7 +9,6 @@ use crate::expectation::{Expectation, Work};
 use crate::look;
 use crate::output::{Baseline, NoBaseline};
 use crate::request::Request;
-use crate::session::ranked;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, World};
 use pagewise_model::Nanos;
@@ -17,7 +16,7 @@ use pagewise_model::look::Look;
 use pagewise_model::plan::Dose;
 use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, OutputCheck};
-use pagewise_model::trial::{Block, Experiment, Point, Verdict, Word};
+use pagewise_model::trial::{Experiment, Point, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_trial as trial;
 use pagewise_trial::{ArmId, Bench, Goal, Plan, Progress, RunFailure, WeatherMark};
@@ -48,8 +47,6 @@ pub struct Setup<'a> {
     pub outputs: Outputs,
     /// When the session began, by the clock of the world: the budget is the whole session's.
     pub since: Nanos,
-    /// Blocks of the session that this one continues.
-    pub earlier: Vec<Block>,
 }
 
 /// How outputs are dealt with.
@@ -151,7 +148,7 @@ fn plan(setup: &Setup<'_>, now: Nanos) -> Plan {
         run_ns: setup.cost_ns,
         vouch_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) { 3 } else { 0 },
         seed: setup.request.seed,
-        earlier: setup.earlier.clone(),
+        earlier: Vec::new(),
     }
 }
 
@@ -384,6 +381,14 @@ pub(crate) fn baseline(
     let notes = base.exceptions();
     let check = OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes };
     Ok((base, check))
+}
+
+/// The verdicts of one word, the largest gain first.
+pub(crate) fn ranked(experiment: &Experiment, word: Word) -> Vec<&Verdict> {
+    let mut all: Vec<&Verdict> = experiment.verdicts.iter().filter(|v| v.word == word).collect();
+    let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(1.0, |e| e.ratio);
+    all.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    all
 }
 
 /// How an experiment ended.

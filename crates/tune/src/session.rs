@@ -3,7 +3,7 @@
 //! Each [`Step`] reads what the steps before it left in the [`Run`], asks the world for one thing,
 //! and names the next step. A run that is cut short at any step is still a valid saved run.
 
-use crate::bench::{self, Outputs};
+use crate::bench::{self, Outputs, ranked};
 use crate::choose;
 use crate::look;
 use crate::output::Baseline;
@@ -14,7 +14,7 @@ use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Experiment, Verdict, Word};
+use pagewise_model::trial::{Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
@@ -280,7 +280,6 @@ impl<'a> Session<'a> {
                 checks: std::mem::take(&mut self.run.output_checks),
             },
             since: self.since,
-            earlier: Vec::new(),
         };
         let tried = bench::experiment(setup, world);
         self.run.warnings.extend(self.refilled());
@@ -351,12 +350,4 @@ impl<'a> Session<'a> {
         let undo = "start it with the command it had before".to_owned();
         Some(Receipt { command, undo, ..Receipt::default() })
     }
-}
-
-/// The verdicts of one word, the largest gain first.
-pub(crate) fn ranked(experiment: &Experiment, word: Word) -> Vec<&Verdict> {
-    let mut all: Vec<&Verdict> = experiment.verdicts.iter().filter(|v| v.word == word).collect();
-    let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(1.0, |e| e.ratio);
-    all.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-    all
 }

@@ -139,7 +139,6 @@ impl Subject<'_> {
             prices: run.prices.as_ref(),
             outputs: Outputs::Equal { base: Some(base), checks: vec![check] },
             since: world.now(),
-            earlier: Vec::new(),
         };
         let tried = bench::experiment(setup, world);
         run.output_checks = tried.checks;

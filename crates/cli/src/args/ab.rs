@@ -32,8 +32,8 @@ Examples:
 Each command is judged against the first.
 
 Exit codes: 0 a verdict, 1 with --fail-if-slower: a command is proven slower,
-or ends otherwise than the first; with --fail-if-slower-than: its whole interval
-lies beyond; 2 usage or failure, 3 cannot tell or another experiment runs,
+or ends otherwise than the first; with --fail-if-slower-than: one takes more
+than that; 2 usage or failure, 3 cannot tell or another experiment runs,
 126 cannot be executed, 127 not found, 130 interrupted.")]
 pub(crate) struct Ab {
     #[command(flatten)]
@@ -44,7 +44,8 @@ pub(crate) struct Ab {
     /// Exit with 1 when a command is proven slower than the first or is rejected
     #[arg(long)]
     pub(crate) fail_if_slower: bool,
-    /// Exit with 0 when each command's whole interval lies below so much more time than the first's
+    /// Exit with 0 only if every command is shown to take less than this much more time than the first,
+    /// with 1 if one takes more, with 3 if that cannot be told
     #[arg(long, value_name = "PERCENT", conflicts_with = "fail_if_slower")]
     pub(crate) fail_if_slower_than: Option<Percent>,
     /// One command with each of these values in the place of {NAME}, the first as reference

@@ -13,9 +13,9 @@ Examples:
   pagewise tune --prepare 'rm -rf out' -- make -C src
   pagewise tune --arm 'tuned=./job --threads 1' -- ./job
 
-Each arm is run in random order beside two plain runs; a gain is kept only when
-it is proven against both, moved its own kernel counter and left the output as
-it was.
+Arms race in random order beside the plain program, until the answer is clear or
+the budget is over. A gain is kept only when it is proven, moved its own kernel
+counter and left the output as it was.
 
 Exit codes: 0 done, 2 usage or failure, 3 cannot tell or another experiment
 runs, 126 cannot be executed, 127 not found, 130 interrupted: what is known by

@@ -3,7 +3,7 @@
 use super::experiment::{self, Display};
 use crate::args::Ab;
 use crate::failure::{Failure, UNFIT};
-use pagewise_model::run::{Outcome, Run};
+use pagewise_model::run::Outcome;
 use pagewise_model::trial::{Verdict, Word};
 use pagewise_tracee::launch::Launch;
 use pagewise_trial::Goal;
@@ -47,18 +47,19 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
         Err(stop) => return Err(experiment::failure(&stop)),
     };
     display.finish();
-    let own = exit(&run, args.fail_if_slower, limit);
+    let interrupted = matches!(run.outcome, Some(Outcome::Interrupted));
+    let judged = run
+        .experiment
+        .as_ref()
+        .filter(|_| !interrupted && (args.fail_if_slower || limit.is_some()));
+    let own = judged.and_then(|experiment| exit(&experiment.verdicts, limit));
     let code = experiment::conclude(run, end, &args.experiment)?;
     Ok(own.map_or(code, ExitCode::from))
 }
 
 /// The exit status that the options ask for: 1 where an arm is slower than it may be, or was refused
 /// before times could be compared; with a limit 3 where its interval reaches beyond it, and 0 where none does.
-fn exit(run: &Run, if_slower: bool, limit: Option<f64>) -> Option<u8> {
-    if matches!(run.outcome, Some(Outcome::Interrupted)) || !(if_slower || limit.is_some()) {
-        return None;
-    }
-    let verdicts = &run.experiment.as_ref()?.verdicts;
+fn exit(verdicts: &[Verdict], limit: Option<f64>) -> Option<u8> {
     let is_refused = |v: &Verdict| v.word == Word::Reject;
     let beyond = |v: &Verdict, limit: f64| {
         v.effect.as_ref().map(|e| (e.ratio_low > 1.0 + limit, e.ratio_high > 1.0 + limit))
@@ -147,6 +148,40 @@ mod tests {
         for bad in ["n", "n=1", "n=1,", "=1,2", "m=1,2"] {
             assert!(scanned(bad, &words("prog -j{n}")).is_err(), "{bad}");
         }
+    }
+
+    fn verdict(word: &str, ratios: Option<[f64; 3]>) -> Verdict {
+        let effect = ratios.map(|[low, ratio, high]| {
+            serde_json::json!({
+                "ratio": ratio, "ratio_low": low, "ratio_high": high, "repeat_low": low, "repeat_high": high,
+                "evidence_of_gain": 1.0, "evidence_of_worth": 1.0, "sure_share": 0.0, "runs": 4, "control_runs": 4,
+            })
+        });
+        let verdict = serde_json::json!({
+            "arm": "b", "word": word, "why": "", "effect": effect, "supervisor_ns": 0,
+        });
+        serde_json::from_value(verdict).unwrap()
+    }
+
+    #[test]
+    fn a_second_command_that_fails_is_no_pass() {
+        let code = |word, ratios| exit(&[verdict(word, ratios)], None);
+        assert_eq!(code("slower", Some([1.1, 1.2, 1.3])), Some(1));
+        assert_eq!(code("reject", None), Some(1));
+        assert_eq!(code("keep", Some([0.7, 0.8, 0.9])), None);
+        assert_eq!(code("cannot_tell", None), None);
+    }
+
+    #[test]
+    fn a_limit_passes_only_what_lies_below_it() {
+        let code = |word, ratios| {
+            exit(&[verdict("keep", Some([0.7, 0.8, 0.9])), verdict(word, ratios)], Some(0.05))
+        };
+        assert_eq!(code("cannot_tell", Some([0.98, 1.0, 1.04])), Some(0));
+        assert_eq!(code("slower", Some([1.06, 1.1, 1.2])), Some(1));
+        assert_eq!(code("slower", Some([1.02, 1.1, 1.2])), Some(UNFIT));
+        assert_eq!(code("not_tried", None), Some(UNFIT));
+        assert_eq!(code("reject", Some([0.7, 0.8, 0.9])), Some(1));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{Course, Limit, Race};
 pub(super) const RULES_OUT: f64 = 40.0;
 /// Steps outwards are this many standard errors at first, and grow.
 const FIRST_STEP: f64 = 2.0;
-/// So often the end of the interval is halved in.
+/// The end of the interval is found by bisection in this many steps.
 const HALVINGS: u32 = 12;
 /// Beyond this logarithm of the ratio an interval is open.
 const WIDEST: f64 = 5.0;

@@ -20,7 +20,7 @@ mod normal;
 mod randomised;
 mod verdict;
 
-pub use verdict::{Costs, Findings, REPEAT_RUNS, without_effect};
+pub use verdict::{Costs, Findings};
 
 /// Least gain that is worth keeping, as a share of the control's time.
 pub const LEAST_GAIN: f64 = 0.01;

@@ -19,7 +19,7 @@ const DRIFT: f64 = 0.020;
 /// The part of it that grows with the effect, as a share of its logarithm.
 const DRIFT_SHARE: f64 = 0.05;
 /// Runs of either side in the later repeat whose outcome is foretold.
-pub const REPEAT_RUNS: f64 = 20.0;
+const REPEAT_RUNS: f64 = 20.0;
 /// Deviations within which 95% of a normal distribution lie.
 const NORMAL_95: f64 = 1.96;
 /// The host's time is shown apart where the two sides differ in it by this share of the time.
@@ -60,8 +60,7 @@ pub struct Costs {
 }
 
 /// A verdict that rests on no comparison of times.
-#[must_use]
-pub fn without_effect(arm: &str, word: Word, why: String, costs: Costs) -> Verdict {
+fn without_effect(arm: &str, word: Word, why: String, costs: Costs) -> Verdict {
     Verdict {
         arm: arm.to_owned(),
         word,
@@ -143,9 +142,10 @@ impl Findings<'_> {
             Some(share) => {
                 (Word::NoGain, format!("a gain above {:.0}% is ruled out", share * 100.0))
             }
-            None => {
-                (Word::CannotTell, "neither a gain over 1% nor none is shown by now".to_owned())
-            }
+            None => (
+                Word::CannotTell,
+                "there are too few runs yet to prove a gain over 1% or to rule one out".to_owned(),
+            ),
         }
     }
 

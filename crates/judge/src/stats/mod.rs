@@ -1,6 +1,5 @@
-//! The statistics of an experiment: a seeded generator, the exact signed-rank
-//! test, the Hodges-Lehmann estimate with its exact interval,
-//! and a test for two modes.
+//! The statistics of measurements: a seeded generator, the exact signed-rank test, the Hodges-Lehmann
+//! estimate with its exact interval, and a test for two modes.
 //!
 //! Everything works on plain `f64` values, in practice logarithms of time ratios, one per block.
 //! Values that are not finite are the caller's to exclude; where one slips through, functions

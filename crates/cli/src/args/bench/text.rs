@@ -88,8 +88,7 @@ pub(crate) struct BenchText {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With a command")]
 pub(crate) struct ProgramArgs {
-    /// Pairs to run, each on once and off twice [default: 24, so that 20 are left
-    /// where a host spoils some]
+    /// Pairs to run, each on once and off once [default: 24]
     #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(8..=1000))]
     pub(crate) pairs: Option<u32>,
     /// Files of its code, joined by : [default: those that a traced run maps]
