@@ -15,6 +15,7 @@ pub mod cache;
 pub mod capability;
 pub mod choice;
 pub mod collapse;
+pub mod conditions;
 #[cfg(any(test, feature = "constructed"))]
 pub mod constructed;
 pub mod diagnosis;

@@ -7,6 +7,7 @@
 use crate::cache::CacheReport;
 use crate::capability::Checkup;
 use crate::choice::Choice;
+use crate::conditions::Conditions;
 use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
 use crate::file::Readings;
@@ -197,6 +198,9 @@ pub struct Run {
     /// The arms of `bench text -- COMMAND`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_trial: Option<TextTrial>,
+    /// How the runs of `tune` were made; absent where it cannot be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -261,6 +265,7 @@ impl Run {
             pins: None,
             jumps: None,
             text_trial: None,
+            conditions: None,
             outcome: None,
             warnings: Vec::new(),
         }

@@ -71,7 +71,7 @@ pub use history::{RunHead, history_table};
 pub use look::{look_section, machine_line};
 pub use markdown::markdown;
 pub use profile::{graph_section, profile_section};
-pub use receipt::{output_section, receipt_section};
+pub use receipt::{continue_section, output_section, receipt_section};
 pub use run::render;
 pub use shell::{command_line, quote, quote_bytes, start_line};
 pub use style::Style;

@@ -3,14 +3,16 @@
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use pagewise_model::plan::Receipt;
-use pagewise_model::run::OutputCheck;
+use pagewise_model::Nanos;
+use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
+use pagewise_model::trial::Word;
 
 /// The receipt: its lines are exact, whatever the width, so that they can be copied.
 #[must_use]
-pub fn receipt_section(receipt: &Receipt, style: &Style) -> String {
+pub fn receipt_section(receipt: &Receipt, is_proven: bool, style: &Style) -> String {
     let mut page = Page::new(style);
     if !receipt.command.is_empty() {
-        page.heading("to keep it");
+        page.heading(if is_proven { "to keep it" } else { "to use it (likely, not proven)" });
         page.exact(&receipt.command);
     }
     exact_lines(&mut page, "or by the environment alone", &receipt.environment);
@@ -35,6 +37,31 @@ fn exact_lines(page: &mut Page<'_>, heading: &str, lines: &[String]) {
             page.exact(line);
         }
     }
+}
+
+/// The line that goes on with a session whose question is open.
+#[must_use]
+pub fn continue_section(run: &Run, style: &Style) -> String {
+    let mut page = Page::new(style);
+    let is_open = matches!(
+        run.outcome,
+        Some(Outcome::Likely { .. } | Outcome::CannotTell { .. } | Outcome::Interrupted)
+    );
+    let can_continue = run.kind == RunKind::Tune && run.conditions.is_some() && !run.id.is_empty();
+    let Some(experiment) = run.experiment.as_ref().filter(|e| {
+        is_open && can_continue && e.halted.is_none() && !e.verdicts.is_empty()
+    }) else {
+        return page.finish();
+    };
+    let settled = |word: Word| {
+        let of_word = experiment.verdicts.iter().filter(move |verdict| verdict.word == word);
+        of_word.filter_map(|verdict| verdict.settled_by_ns).min()
+    };
+    let known = settled(Word::Likely).or_else(|| settled(Word::CannotTell));
+    page.heading(if known.is_some() { "to settle it" } else { "to go on" });
+    let seconds = known.unwrap_or(experiment.design.budget_ns).0.div_ceil(Nanos::secs(1).0);
+    page.exact(&format!("pagewise tune --continue {} --budget {seconds}s", run.id));
+    page.finish()
 }
 
 /// Output of each arm against a plain run.

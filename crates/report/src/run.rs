@@ -13,7 +13,7 @@ use crate::page::Page;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::{
-    diagnosis_section, look_section, machine_line, output_section, profile_section,
+    continue_section, diagnosis_section, look_section, machine_line, output_section, profile_section,
     receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
@@ -91,8 +91,10 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     }
     page.section(&output_section(&run.output_checks, style));
     if let Some(receipt) = &run.receipt {
-        page.section(&receipt_section(receipt, style));
+        let is_proven = !matches!(run.outcome, Some(Outcome::Likely { .. }));
+        page.section(&receipt_section(receipt, is_proven, style));
     }
+    page.section(&continue_section(run, style));
     if let Some(look) = &run.look {
         page.section(&look_section(look, style));
     }

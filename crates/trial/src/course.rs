@@ -70,6 +70,8 @@ impl<'a, B: Bench> Course<'a, B> {
 
     /// Races until the answer is clear; what halts it before.
     fn go(&mut self) -> Result<(), Halt> {
+        // What an earlier session found likely.
+        self.vouch()?;
         while !self.is_decided() {
             self.runner.check()?;
             let next = self.next().ok_or(Halt::Budget)?;

@@ -53,7 +53,8 @@ impl<'a, B: Bench> Runner<'a, B> {
     pub(crate) fn new(bench: &'a mut B, plan: &'a Plan) -> Self {
         Self {
             started: bench.now(),
-            rng: Rng::new(plan.seed),
+            // A session that is continued gets other orders than it had, with the same seed too.
+            rng: Rng::new(plan.seed.wrapping_add(plan.earlier.len() as u64)),
             failed: HashMap::new(),
             standings: Vec::new(),
             runs: 0,

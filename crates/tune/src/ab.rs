@@ -78,6 +78,7 @@ impl Comparison<'_> {
             limits,
             prices: run.prices.as_ref(),
             outputs: Outputs::Free,
+            earlier: None,
             since,
         };
         let tried = bench::experiment(setup, world);

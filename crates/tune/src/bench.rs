@@ -45,6 +45,8 @@ pub struct Setup<'a> {
     pub prices: Option<&'a Prices>,
     /// Whether an arm's output has to be the control's.
     pub outputs: Outputs,
+    /// What an earlier session found that this one continues.
+    pub earlier: Option<Experiment>,
     /// When the session began, by the clock of the world: the budget is the whole session's.
     pub since: Nanos,
 }
@@ -108,7 +110,8 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
     let all = huge_files(&setup.arms);
     setup.plain = beside(&setup.plain, &all);
     setup.arms = setup.arms.iter().map(|arm| beside(arm, &all)).collect();
-    let plan = plan(&setup, world.now());
+    let earlier = setup.earlier.take();
+    let plan = plan(&setup, earlier, world.now());
     let guest = world.machine().hypervisor.is_some();
     let mut bench = WorldBench {
         expectation: Expectation::of(setup.look, setup.prices, guest),
@@ -133,13 +136,21 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
     Tried { experiment, doses, checks, incomparable }
 }
 
-fn plan(setup: &Setup<'_>, now: Nanos) -> Plan {
+fn plan(setup: &Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
     let budget = budget(setup.request, setup.cost_ns);
     let spent = now.0.saturating_sub(setup.since.0);
+    let (blocks, verdicts) = earlier.map_or_else(Default::default, |e| (e.blocks, e.verdicts));
+    let rejected = |arm: &Arm| {
+        verdicts.iter().find(|v| v.arm == arm.name && v.word == Word::Reject).map(|v| v.why.clone())
+    };
+    let with_earlier = |arm: &Arm| {
+        let planned = planned(arm, &setup.outputs);
+        trial::Arm { barred: planned.barred.or_else(|| rejected(arm)), ..planned }
+    };
     Plan {
         goal: setup.goal,
         control: ArmId(setup.plain.name.clone()),
-        arms: setup.arms.iter().map(|arm| planned(arm, &setup.outputs)).collect(),
+        arms: setup.arms.iter().map(with_earlier).collect(),
         budget,
         left: match setup.goal {
             Goal::Pairs(pairs) => room_for(pairs, setup.cost_ns),
@@ -148,7 +159,7 @@ fn plan(setup: &Setup<'_>, now: Nanos) -> Plan {
         run_ns: setup.cost_ns,
         vouch_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) { 3 } else { 0 },
         seed: setup.request.seed,
-        earlier: Vec::new(),
+        earlier: blocks,
     }
 }
 

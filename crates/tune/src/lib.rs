@@ -9,6 +9,7 @@
 pub mod ab;
 pub mod bench;
 pub mod choose;
+pub mod conditions;
 mod expectation;
 pub mod faults;
 mod files;

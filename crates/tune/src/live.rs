@@ -1,6 +1,7 @@
 //! The real world of a session: programs run below the supervising process, prices come from
 //! `measure`, weather from /proc.
 
+use crate::conditions;
 use crate::faults;
 use crate::files::{self, Mark};
 use crate::folios::Folios;
@@ -25,7 +26,6 @@ use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
 use pagewise_trial::WeatherMark;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -258,7 +258,7 @@ impl<'a> Live<'a> {
         let scratch = [self.scratch.path().to_owned()];
         match self.runs.traced(launch, &scratch, &|| interrupted() || late()) {
             Ok(traced) => {
-                self.keep_warm(&traced);
+                self.keep_warm(Some(&traced));
                 Ok(Fact::Known(traced))
             }
             Err(SuperviseError::Trace(why)) => Ok(Fact::Missing(why)),
@@ -275,11 +275,8 @@ impl<'a> Live<'a> {
 
     /// Keeps the program's files in the page cache until the session ends: its executables, its
     /// input, and every argument that names a file.
-    fn keep_warm(&mut self, traced: &Traced) {
-        let seen = traced.processes.iter().flat_map(|p| std::iter::once(&p.exe).chain(&p.args));
-        let mut paths: BTreeSet<PathBuf> = seen.map(PathBuf::from).collect();
-        paths.extend(self.request.command.iter().map(PathBuf::from));
-        paths.extend(self.request.input.place().map(Path::to_owned));
+    fn keep_warm(&mut self, traced: Option<&Traced>) {
+        let paths = conditions::paths(self.request, traced);
         for path in paths.iter().take(MOST_KEPT) {
             self.keeper.hold(path);
         }
@@ -345,6 +342,10 @@ impl World for Live<'_> {
         let launch = Launch { stderr: Sink::File(stderr.clone()), ..plain };
         let traced = self.around(|live| live.look(&launch))?;
         Ok((traced, files::last_line(&stderr)))
+    }
+
+    fn seen(&mut self, traced: &Fact<Traced>) {
+        self.keep_warm(traced.known());
     }
 
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {

@@ -5,6 +5,7 @@
 
 use crate::bench::{self, Outputs, ranked};
 use crate::choose;
+use crate::conditions;
 use crate::look;
 use crate::output::Baseline;
 use crate::request::Request;
@@ -14,7 +15,7 @@ use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
@@ -29,6 +30,8 @@ const CHEAP_RUNS: u64 = 20;
 /// Where a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
+    /// What a session had seen that is continued.
+    Resume,
     /// Machine and prices.
     Price,
     /// The traced look: is it safe to run again, and what does it do?
@@ -57,6 +60,9 @@ pub struct Session<'a> {
     traced: Option<Fact<Traced>>,
     doses: Vec<Vec<Dose>>,
     base: Option<Baseline>,
+    /// The experiment that this session continues.
+    earlier: Option<Experiment>,
+    first: Step,
     /// When it began, by the world's clock.
     since: Nanos,
     /// Time from one plain run to the next.
@@ -75,16 +81,44 @@ impl<'a> Session<'a> {
             traced: None,
             doses: Vec::new(),
             base: None,
+            earlier: None,
+            first: Step::Price,
             since: Nanos(0),
             cost_ns: Nanos(0),
             limits: Limits::default(),
         }
     }
 
+    /// A session that goes on where a saved one stopped: with its look, its arms and all its runs. The
+    /// caller has seen to it that they can be compared with runs of now ([`conditions::changed`]).
+    #[must_use]
+    pub fn continued(request: &'a Request, saved: Run) -> Self {
+        let mut session = Self::new(request);
+        let own = |name: &str| request.own_arms.iter().any(|arm| arm.name == name);
+        let doses = saved.doses.iter().filter(|(name, _)| !own(name));
+        session.doses = doses.map(|(_, doses)| doses.clone()).collect();
+        if let Some(look) = &saved.look {
+            session.cost_ns = look.runs.last().map_or(Nanos(0), |run| run.wall_ns);
+            session.limits = look::limits(look);
+        }
+        session.run = Run {
+            id: session.run.id,
+            started_unix_ns: session.run.started_unix_ns,
+            outcome: None,
+            receipt: None,
+            experiment: None,
+            warnings: Vec::new(),
+            ..saved
+        };
+        session.earlier = saved.experiment;
+        session.first = Step::Resume;
+        session
+    }
+
     /// Runs to the end. What is known is in the run whatever happens; an early end is told apart.
     pub fn run(mut self, world: &mut dyn World) -> (Run, Option<Stop>) {
         self.since = world.now();
-        let mut step = Step::Price;
+        let mut step = self.first;
         let mut stop = None;
         while step != Step::Done {
             match self.advance(step, world) {
@@ -98,6 +132,7 @@ impl<'a> Session<'a> {
                 }
             }
         }
+        self.run.conditions = conditions::of(self.request, &self.run);
         self.run.took_ns = Nanos(world.now().0.saturating_sub(self.since.0));
         (self.run, stop)
     }
@@ -107,6 +142,7 @@ impl<'a> Session<'a> {
             return Err(Stop::Interrupted);
         }
         match step {
+            Step::Resume => Ok(self.resume(world)),
             Step::Price => self.price(world),
             Step::Trace => self.trace(world),
             Step::Time => self.time(world),
@@ -117,6 +153,13 @@ impl<'a> Session<'a> {
             Step::Keep => Ok(self.keep()),
             Step::Done => Ok(Step::Done),
         }
+    }
+
+    fn resume(&self, world: &mut dyn World) -> Step {
+        if let Some(look) = &self.run.look {
+            world.seen(&look.traced);
+        }
+        Step::Try
     }
 
     fn price(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
@@ -279,6 +322,7 @@ impl<'a> Session<'a> {
                 base: self.base.take(),
                 checks: std::mem::take(&mut self.run.output_checks),
             },
+            earlier: self.earlier.take(),
             since: self.since,
         };
         let tried = bench::experiment(setup, world);

@@ -138,6 +138,7 @@ impl Subject<'_> {
             limits,
             prices: run.prices.as_ref(),
             outputs: Outputs::Equal { base: Some(base), checks: vec![check] },
+            earlier: None,
             since: world.now(),
         };
         let tried = bench::experiment(setup, world);

@@ -148,6 +148,8 @@ pub trait World {
     /// # Errors
     /// When the program cannot be started or the user interrupts.
     fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop>;
+    /// A session is continued that had this look.
+    fn seen(&mut self, traced: &Fact<Traced>);
     /// One timed run, right after `--prepare` and the conditioning of memory.
     ///
     /// # Errors

@@ -12,10 +12,12 @@ Examples:
   pagewise tune --input data.json -- jq .name
   pagewise tune --prepare 'rm -rf out' -- make -C src
   pagewise tune --arm 'tuned=./job --threads 1' -- ./job
+  pagewise tune --continue 1793000000000-4711-job --budget 60s
 
 Arms race in random order beside the plain program, until the answer is clear or
 the budget is over. A gain is kept only when it is proven, moved its own kernel
-counter and left the output as it was.
+counter and left the output as it was. --continue adds runs to a saved session;
+it is refused when the program, its input or the machine has changed.
 
 Exit codes: 0 done, 2 usage or failure, 3 cannot tell or another experiment
 runs, 126 cannot be executed, 127 not found, 130 interrupted: what is known by
@@ -36,6 +38,16 @@ pub(crate) struct Tune {
     /// One more arm: a command of yours to set against the plain one (repeatable)
     #[arg(long = "arm", value_name = "NAME=CMD")]
     pub(crate) arms: Vec<String>,
+    /// Go on where a saved session stopped: an identifier from `pagewise history`, or a file
+    #[arg(
+        long = "continue",
+        value_name = "RUN",
+        conflicts_with_all = [
+            "input", "stdout", "outputs", "rerun_safe", "prepare", "cleanup", "ignore_failure",
+            "advise", "only", "arms", "command",
+        ]
+    )]
+    pub(crate) earlier: Option<String>,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

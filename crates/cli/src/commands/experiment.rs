@@ -65,6 +65,15 @@ pub(super) fn request(
         return Err(Failure::usage("no command given").with_help("put it after --"));
     }
     let input = input(args.input.as_deref(), is_traced)?;
+    request_of(args, command, input)
+}
+
+/// The same for a program whose standard input is known.
+pub(super) fn request_of(
+    args: &ExperimentArgs,
+    command: Vec<OsString>,
+    input: Input,
+) -> Result<Request, Failure> {
     // Before seconds are spent on prices.
     Launch::experiment(command.clone()).check()?;
     let (started_unix_ns, id) = identity(&command);

@@ -1,11 +1,14 @@
 //! `pagewise tune`
 
 use super::experiment::{self, Display};
-use crate::args::Tune;
+use crate::args::{ExperimentArgs, Tune};
 use crate::failure::Failure;
+use crate::store;
+use pagewise_model::conditions::Conditions;
+use pagewise_model::run::{Run, RunKind, StdoutTo};
 use pagewise_remedy::reservation::Permit;
-use pagewise_tracee::launch::Launch;
-use pagewise_tune::Request;
+use pagewise_tracee::launch::{Input, Launch};
+use pagewise_tune::{Request, conditions};
 use pagewise_tune::live::Live;
 use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
@@ -16,13 +19,13 @@ const ARM_HELP: &str = "--arm 'name=env GLIBC_TUNABLES=... ./program'";
 
 /// Diagnoses, tries, proves and prints the receipt.
 pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
-    let mut request = experiment::request(&args.experiment, args.command, true)?;
-    request.advise = args.advise;
-    request.own_arms = args.arms.iter().map(|arm| own_arm(arm)).collect::<Result<_, _>>()?;
-    refuse_arms(&request)?;
-    if let Some(list) = &args.only {
-        request.only = Some(super::run::doses(list, &request.command)?);
-    }
+    let (mut request, earlier) = match &args.earlier {
+        Some(which) => {
+            let (request, saved) = continued(which, &args.experiment)?;
+            (request, Some(saved))
+        }
+        None => (fresh(&args)?, None),
+    };
     let _lock = experiment::lock()?;
     if args.system {
         let refused = |why| Failure::unfit(why).with_help("without --system nothing is changed");
@@ -35,11 +38,67 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     let recording = super::touch::commands(&exe);
     let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
     let (run, end) = match world {
-        Ok(mut world) => Session::new(&request).run(&mut world),
+        Ok(mut world) => {
+            let session = match earlier {
+                Some(saved) => Session::continued(&request, saved),
+                None => Session::new(&request),
+            };
+            session.run(&mut world)
+        }
         Err(stop) => return Err(experiment::failure(&stop)),
     };
     display.finish();
     experiment::conclude(run, end, &args.experiment)
+}
+
+/// The request that the command line describes.
+fn fresh(args: &Tune) -> Result<Request, Failure> {
+    let mut request = experiment::request(&args.experiment, args.command.clone(), true)?;
+    request.advise = args.advise;
+    request.own_arms = args.arms.iter().map(|arm| own_arm(arm)).collect::<Result<_, _>>()?;
+    refuse_arms(&request)?;
+    if let Some(list) = &args.only {
+        request.only = Some(super::run::doses(list, &request.command)?);
+    }
+    Ok(request)
+}
+
+/// The request of a saved session, and the session; refused where runs of now could not be set beside
+/// its own.
+fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failure> {
+    let saved = store::load(Some(which))?;
+    let refused = |why: &str| {
+        Failure::usage(format!("cannot continue `{which}`: {why}"))
+            .with_help("start a new session: pagewise tune -- CMD")
+    };
+    let is_halted = saved.experiment.as_ref().is_none_or(|e| e.halted.is_some());
+    if saved.kind != RunKind::Tune || is_halted || saved.look.is_none() {
+        return Err(refused("it is no session of `tune` that tried anything"));
+    }
+    let Some(then) = saved.conditions.clone() else {
+        return Err(refused("its command or its input cannot be given again as it was"));
+    };
+    std::env::set_current_dir(&then.directory)
+        .map_err(|e| refused(&format!("its directory `{}`: {e}", then.directory)))?;
+    if saved.environment != experiment::environment() {
+        return Err(refused("variables such as GLIBC_TUNABLES were set otherwise"));
+    }
+    let words = |words: &[String]| words.iter().map(Into::into).collect();
+    let mut request = experiment::request_of(args, words(&saved.command), Input::Null)?;
+    let machine = pagewise_kernel::machine::machine();
+    if let Some(why) = conditions::changed(&saved, &then, &machine, &request.here.program) {
+        return Err(refused(&why));
+    }
+    let Conditions { outputs, prepare, cleanup, ignore_failure, own_arms, .. } = then;
+    request.input = saved.input.as_ref().map_or(Input::Null, |file| Input::File(file.into()));
+    request.stdout = saved.stdout.unwrap_or(StdoutTo::Null);
+    request.outputs = outputs.into_iter().map(Into::into).collect();
+    (request.prepare, request.cleanup) = (prepare, cleanup);
+    request.ignore_failure = ignore_failure;
+    let arms = own_arms.into_iter();
+    request.own_arms =
+        arms.map(|(name, command)| OwnArm { name, command: words(&command) }).collect();
+    Ok((request, saved))
 }
 
 /// Arms that cannot be told apart or not be run, before seconds are spent on prices.

@@ -21,6 +21,9 @@ const MOST: usize = 16 * PIPE;
 /// calls than reading and writing.
 const LEAST: usize = BUFFER / 4;
 
+/// Bytes of the buffer that are used at first; more once eight times as many have moved.
+const FIRST: usize = BUFFER / 2;
+
 /// How a way ended.
 enum Left {
     /// The source gave its end, or the limit is reached.
@@ -190,11 +193,12 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         }
     }
 
-    /// Through our memory.
+    /// Through our memory. Each page of the buffer costs a fault, so a short input uses few of them.
     fn by_read_write(&mut self) -> Result<Left, CopyError> {
         let mut buffer = Memory::new(self.buffer);
+        let mut used = FIRST;
         loop {
-            let most = self.room(self.buffer);
+            let most = self.room(used);
             if most == 0 {
                 return Ok(Left::Ended);
             }
@@ -205,6 +209,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             }
             let middle = self.now();
             self.outlet.write_all(&buffer.bytes()[..n])?;
+            used = used.max(usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX)).min(self.buffer);
             self.tell(Way::ReadWrite, [start, middle, self.now()]);
         }
     }

@@ -248,6 +248,8 @@ impl World for Fake {
         Ok((Fact::Known(traced), "no such table: t".into()))
     }
 
+    fn seen(&mut self, _: &Fact<Traced>) {}
+
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
         self.check()?;
         self.timed.push(arm.name.clone());

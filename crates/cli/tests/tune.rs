@@ -1,0 +1,47 @@
+//! `tune --continue`: a saved session goes on, and is refused once its files have changed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says when it skips"
+)]
+
+#[allow(dead_code, reason = "tests of single commands use the rest")]
+mod helper;
+
+use helper::{Place, experiment, only_turn, said};
+use pagewise_model::run::Run;
+use std::fs;
+
+#[test]
+fn a_session_goes_on_until_its_input_changes() {
+    let _turn = only_turn();
+    let place = Place::new();
+    fs::write(place.path().join("data"), "one\n").unwrap();
+    let first = || {
+        let arm = "same=sh -c 'sleep 0.01; cat data'";
+        let mut command = place.pagewise(&["tune", "--json", "--budget", "6s", "--seed", "7"]);
+        command.args(["--arm", arm, "--only", "place=one"]);
+        command.args(["--", "sh", "-c", "sleep 0.01; cat data", "data"]);
+        command.current_dir(place.path());
+        command
+    };
+    let Some(done) = experiment(first) else { return };
+    let saved = Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let blocks = saved.experiment.unwrap().blocks;
+    assert!(!blocks.is_empty());
+
+    let again = ["tune", "--json", "--continue", &saved.id, "--budget", "1s", "--seed", "7"];
+    let Some(done) = experiment(|| place.pagewise(&again)) else { return };
+    let more = Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    assert!(more.id != saved.id && more.command == saved.command);
+    let all = more.experiment.unwrap();
+    assert_eq!(all.blocks[..blocks.len()], blocks[..]);
+    let arms: Vec<&str> = all.design.arms.iter().map(String::as_str).collect();
+    assert_eq!(arms, ["place=one", "same"]);
+
+    fs::write(place.path().join("data"), "two\n").unwrap();
+    let Some(refused) = experiment(|| place.pagewise(&again)) else { return };
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused.stderr).contains("data` was changed"), "{}", said(&refused.stderr));
+}

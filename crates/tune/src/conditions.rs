@@ -1,0 +1,117 @@
+//! What a session depends on: saved with it, and held against the present before it is continued.
+//!
+//! Not seen: files that the program opens without naming them in its arguments, and variables of the
+//! environment other than those that a saved run lists.
+
+use crate::request::{OwnArm, Request};
+use pagewise_model::conditions::{Conditions, FileMark};
+use pagewise_model::look::Traced;
+use pagewise_model::machine::Machine;
+use pagewise_model::run::Run;
+use pagewise_tracee::launch::Input;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Paths that may be files of the program: its executables, its input and each argument.
+pub(crate) fn paths(request: &Request, traced: Option<&Traced>) -> BTreeSet<PathBuf> {
+    let processes = traced.into_iter().flat_map(|traced| &traced.processes);
+    let seen = processes.flat_map(|p| std::iter::once(&p.exe).chain(&p.args));
+    let mut paths: BTreeSet<PathBuf> = seen.map(PathBuf::from).collect();
+    paths.extend(request.command.iter().map(PathBuf::from));
+    paths.extend(request.input.place().map(Path::to_owned));
+    paths
+}
+
+/// The conditions of a session that has run; none where it cannot be continued, because a word of
+/// it is not UTF-8 or its input has no path.
+pub(crate) fn of(request: &Request, run: &Run) -> Option<Conditions> {
+    if request.command.iter().any(|word| word.to_str().is_none()) {
+        return None;
+    }
+    match request.input {
+        Input::Null | Input::Ended(_) => {}
+        _ => {
+            request.input.path()?.to_str()?;
+        }
+    }
+    let traced = run.look.as_ref().and_then(|look| look.traced.known());
+    let mut paths = paths(request, traced);
+    paths.insert(request.here.program.clone());
+    let files: BTreeSet<PathBuf> =
+        paths.iter().filter_map(|path| path.canonicalize().ok()).filter(|p| p.is_file()).collect();
+    let started = i128::from(run.started_unix_ns);
+    let files = files.iter().filter_map(|path| mark(path));
+    Some(Conditions {
+        directory: text(request.here.directory.as_os_str())?,
+        outputs: request.outputs.iter().map(|path| text(path.as_os_str())).collect::<Option<_>>()?,
+        prepare: request.prepare.clone(),
+        cleanup: request.cleanup.clone(),
+        ignore_failure: request.ignore_failure,
+        own_arms: request.own_arms.iter().map(own_arm).collect::<Option<_>>()?,
+        files: files.filter(|mark| mark.modified_unix_ns < started).collect(),
+    })
+}
+
+fn text(word: &OsStr) -> Option<String> {
+    word.to_str().map(str::to_owned)
+}
+
+fn own_arm(arm: &OwnArm) -> Option<(String, Vec<String>)> {
+    let words = arm.command.iter().map(|word: &OsString| text(word));
+    Some((arm.name.clone(), words.collect::<Option<_>>()?))
+}
+
+fn mark(path: &Path) -> Option<FileMark> {
+    let there = std::fs::metadata(path).ok()?;
+    Some(FileMark {
+        path: text(path.as_os_str())?,
+        bytes: there.size(),
+        modified_unix_ns: i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec()),
+        device: there.dev(),
+        inode: there.ino(),
+    })
+}
+
+/// Why runs now could not be set beside those of a saved session, if so. `program` is the file that its
+/// command starts now.
+#[must_use]
+pub fn changed(
+    run: &Run,
+    conditions: &Conditions,
+    now: &Machine,
+    program: &Path,
+) -> Option<String> {
+    if let Some(then) = &run.machine {
+        let texts = [
+            ("kernel", &then.kernel, &now.kernel),
+            ("processor", &then.cpu_model, &now.cpu_model),
+        ];
+        for (what, then, now) in texts {
+            if then != now {
+                return Some(format!("the {what} was {then} and is {now}"));
+            }
+        }
+        if then.cpus != now.cpus {
+            return Some("it may run on other CPUs now".to_owned());
+        }
+        if then.thp_enabled != now.thp_enabled {
+            return Some("transparent_hugepage/enabled was changed".to_owned());
+        }
+        if then.uid != now.uid {
+            return Some(format!("it was run by user {} and you are {}", then.uid, now.uid));
+        }
+    }
+    let program = program.canonicalize().ok();
+    let is_known = |path: &PathBuf| conditions.files.iter().any(|f| Path::new(&f.path) == path);
+    if !program.as_ref().is_some_and(is_known) {
+        let shown = run.command.first().map_or("", String::as_str);
+        return Some(format!("`{shown}` is another file now"));
+    }
+    let other = conditions.files.iter().find(|was| mark(Path::new(&was.path)).as_ref() != Some(was));
+    other.map(|file| format!("`{}` was changed", file.path))
+}
+
+#[cfg(test)]
+mod tests;
