@@ -16,7 +16,7 @@ from pathlib import Path
 import harness
 
 HERE = Path(__file__).resolve().parent
-TUNE = HERE.parent / "01-tune"
+TUNE = HERE.parent / "10-answers"
 SECONDS = 1.5
 # Seconds that work beside a trial may take: longer than any trial does.
 LIMIT = 600

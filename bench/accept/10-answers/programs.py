@@ -1,10 +1,12 @@
-"""The twelve programs of programs.tsv and the environment in which they run."""
+"""The thirty programs of programs.tsv and the environment in which they run."""
 
 import os
 import shlex
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+INPUTS = HERE.parents[2] / "target" / "accept" / "inputs"
+SAVED = HERE.parents[2] / "target" / "accept" / "10-answers"
 
 
 def rows():

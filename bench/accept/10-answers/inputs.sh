@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Makes every input of the twelve programs, always the same ones.
+# Makes every input of the thirty programs, always the same ones.
 set -euo pipefail
 
 usage() {
     cat <<'HELP'
 usage: inputs.sh DIR
 
-Makes in DIR (about 1.4 GiB, 1-2 minutes on two cores):
+Makes in DIR (about 500 MiB, 1-2 minutes on two cores):
   heavy.cpp       the translation unit beside this script
   mixed.bin       14 MiB of text, repeats, counters and noise (xz at its default level)
   text.txt        80 MiB of log-like lines in no order (sort)
   text.gz         the same, gzip -6 without name and time (pipeline)
-  big.txt         960 MiB: text.txt twelve times (count)
-  records.json    40 MiB, one array of records (jq)
-  joins.sql       inserts and joins (sqlite3), dictionary.py (python3)
-  table_walk_go   static Go program, table_walk_c   static glibc program
+  text-8m.txt     its first 8 MiB (mawk, gzip)
+  records.json    40 MiB, one array of records (jq, json.tool), records-4m.json of 4 MiB
+  *.sql *.py      beside this script
+  unit.c units.c  C of 900 and of 7,200 functions, lib.rs   Rust of 400
   link.rsp        120 objects of 900 functions each with debug information (g++ as linker)
   history/        git repository of 2,500 commits, by git fast-import
 What a missing tool would make is left out and named on a line that starts with SKIP.
@@ -36,24 +36,16 @@ for tool in cc as gzip awk python3; do
 done
 export LC_ALL=C PATH="/usr/bin:/bin:$PATH"
 
-cp "$here/heavy.cpp" "$here/joins.sql" "$here/dictionary.py" .
+cp "$here"/*.cpp "$here"/*.sql "$here"/*.py .
 cc -O2 -o generate "$here/generate.c"
 ./generate mixed 14680064 >mixed.bin
 ./generate text 83886080 >text.txt
+head -c 8388608 text.txt >text-8m.txt
 ./generate json 41943040 >records.json
+./generate json 4194304 >records-4m.json
 gzip -6 -n -c text.txt >text.gz
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do cat text.txt; done >big.txt
-cc -O2 -static -o table_walk_c "$root/tests/programs/table_walk.c" ||
-    echo "SKIP table-c: no static C library (apt: libc6-dev)"
-if command -v go >/dev/null; then
-    CGO_ENABLED=0 GO111MODULE=off GOFLAGS='' GOCACHE="$PWD/go-cache" \
-        go build -o table_walk_go "$root/tests/programs/table_walk.go"
-    rm -rf go-cache
-else
-    echo "SKIP table-go: no Go compiler (apt: golang-go)"
-fi
 
-make_object() {
+make_unit() {
     awk -v unit="$1" -v units=120 -v functions=900 'BEGIN {
         for (f = 0; f < functions; f++) {
             printf "struct r%d_%d { long a; double b; char name[%d]; };\n", unit, f, f % 40 + 8
@@ -65,13 +57,23 @@ make_object() {
             printf "  return r ? r->a + x : (long)\"text %d of unit %d\"[x & 7];\n}\n", f, unit
         }
         if (unit == 0) print "int main(void) { return 0; }"
-    }' >"unit$1.c"
+    }'
+}
+make_object() {
+    make_unit "$1" >"unit$1.c"
     cc -g -O0 -ffunction-sections -w -c "unit$1.c" -o "unit$1.o"
     rm "unit$1.c"
 }
-export -f make_object
+export -f make_unit make_object
 seq 0 119 | xargs -P "$(nproc)" -I{} bash -c 'make_object {}'
 seq -f 'unit%.0f.o' 0 119 >link.rsp
+make_unit 1 >unit.c
+for unit in $(seq 1 8); do make_unit "$unit"; done >units.c
+awk 'BEGIN {
+    print "#![crate_type = \"lib\"]\nuse std::collections::BTreeMap;"
+    for (f = 0; f < 400; f++)
+        printf "pub fn f%d(m: &mut BTreeMap<u32, String>, x: u32) -> usize { m.insert(x %% %d, format!(\"{x} {}\", %d)); m.values().map(|s| s.len()).sum() }\n", f, f + 1, f
+}' >lib.rs
 
 if command -v git >/dev/null; then
     rm -rf history
