@@ -27,13 +27,15 @@ fn a_session_goes_on_until_its_input_changes() {
         command
     };
     let Some(done) = experiment(first) else { return };
-    let saved = Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let saved =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let blocks = saved.experiment.unwrap().blocks;
     assert!(!blocks.is_empty());
 
     let again = ["tune", "--json", "--continue", &saved.id, "--budget", "1s", "--seed", "7"];
     let Some(done) = experiment(|| place.pagewise(&again)) else { return };
-    let more = Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let more =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     assert!(more.id != saved.id && more.command == saved.command);
     let all = more.experiment.unwrap();
     assert_eq!(all.blocks[..blocks.len()], blocks[..]);

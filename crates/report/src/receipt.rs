@@ -2,8 +2,8 @@
 
 use crate::page::Page;
 use crate::style::{Style, Tone};
-use pagewise_model::plan::Receipt;
 use pagewise_model::Nanos;
+use pagewise_model::plan::Receipt;
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
 use pagewise_model::trial::Word;
 
@@ -48,9 +48,11 @@ pub fn continue_section(run: &Run, style: &Style) -> String {
         Some(Outcome::Likely { .. } | Outcome::CannotTell { .. } | Outcome::Interrupted)
     );
     let can_continue = run.kind == RunKind::Tune && run.conditions.is_some() && !run.id.is_empty();
-    let Some(experiment) = run.experiment.as_ref().filter(|e| {
-        is_open && can_continue && e.halted.is_none() && !e.verdicts.is_empty()
-    }) else {
+    let Some(experiment) = run
+        .experiment
+        .as_ref()
+        .filter(|e| is_open && can_continue && e.halted.is_none() && !e.verdicts.is_empty())
+    else {
         return page.finish();
     };
     let settled = |word: Word| {

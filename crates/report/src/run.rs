@@ -13,8 +13,8 @@ use crate::page::Page;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::{
-    continue_section, diagnosis_section, look_section, machine_line, output_section, profile_section,
-    receipt_section, text_trial_section,
+    continue_section, diagnosis_section, look_section, machine_line, output_section,
+    profile_section, receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
 

@@ -45,7 +45,11 @@ pub(crate) fn of(request: &Request, run: &Run) -> Option<Conditions> {
     let files = files.iter().filter_map(|path| mark(path));
     Some(Conditions {
         directory: text(request.here.directory.as_os_str())?,
-        outputs: request.outputs.iter().map(|path| text(path.as_os_str())).collect::<Option<_>>()?,
+        outputs: request
+            .outputs
+            .iter()
+            .map(|path| text(path.as_os_str()))
+            .collect::<Option<_>>()?,
         prepare: request.prepare.clone(),
         cleanup: request.cleanup.clone(),
         ignore_failure: request.ignore_failure,
@@ -68,7 +72,8 @@ fn mark(path: &Path) -> Option<FileMark> {
     Some(FileMark {
         path: text(path.as_os_str())?,
         bytes: there.size(),
-        modified_unix_ns: i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec()),
+        modified_unix_ns: i128::from(there.mtime()) * 1_000_000_000
+            + i128::from(there.mtime_nsec()),
         device: there.dev(),
         inode: there.ino(),
     })
@@ -84,10 +89,8 @@ pub fn changed(
     program: &Path,
 ) -> Option<String> {
     if let Some(then) = &run.machine {
-        let texts = [
-            ("kernel", &then.kernel, &now.kernel),
-            ("processor", &then.cpu_model, &now.cpu_model),
-        ];
+        let texts =
+            [("kernel", &then.kernel, &now.kernel), ("processor", &then.cpu_model, &now.cpu_model)];
         for (what, then, now) in texts {
             if then != now {
                 return Some(format!("the {what} was {then} and is {now}"));
@@ -109,7 +112,8 @@ pub fn changed(
         let shown = run.command.first().map_or("", String::as_str);
         return Some(format!("`{shown}` is another file now"));
     }
-    let other = conditions.files.iter().find(|was| mark(Path::new(&was.path)).as_ref() != Some(was));
+    let other =
+        conditions.files.iter().find(|was| mark(Path::new(&was.path)).as_ref() != Some(was));
     other.map(|file| format!("`{}` was changed", file.path))
 }
 

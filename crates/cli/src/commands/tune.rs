@@ -8,10 +8,10 @@ use pagewise_model::conditions::Conditions;
 use pagewise_model::run::{Run, RunKind, StdoutTo};
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::{Input, Launch};
-use pagewise_tune::{Request, conditions};
 use pagewise_tune::live::Live;
 use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
+use pagewise_tune::{Request, conditions};
 use std::process::ExitCode;
 
 /// How an arm is given.

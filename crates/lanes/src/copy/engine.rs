@@ -209,7 +209,9 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             }
             let middle = self.now();
             self.outlet.write_all(&buffer.bytes()[..n])?;
-            used = used.max(usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX)).min(self.buffer);
+            used = used
+                .max(usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX))
+                .min(self.buffer);
             self.tell(Way::ReadWrite, [start, middle, self.now()]);
         }
     }

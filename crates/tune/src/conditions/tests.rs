@@ -50,7 +50,8 @@ fn another_file_is_told() {
     assert_eq!(told(&other).unwrap(), "`prog` is another file now");
     assert_eq!(told(&directory.path().join("none")).unwrap(), "`prog` is another file now");
     // Replaced by one of the same size and time.
-    let times = fs::FileTimes::new().set_modified(fs::metadata(&program).unwrap().modified().unwrap());
+    let times =
+        fs::FileTimes::new().set_modified(fs::metadata(&program).unwrap().modified().unwrap());
     fs::rename(&program, directory.path().join("former")).unwrap();
     fs::write(&program, "#!/bin/sh\n").unwrap();
     fs::File::options().write(true).open(&program).unwrap().set_times(times).unwrap();
