@@ -27,7 +27,6 @@ case "${1:-}" in
     '') usage >&2; exit 2 ;;
 esac
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../../.." && pwd)
 mkdir -p "$1"
 cd "$1"
 [ -e complete ] && exit 0
