@@ -14,7 +14,6 @@ import math
 import mmap
 import os
 import random
-import resource
 import shutil
 import signal
 import statistics
@@ -330,20 +329,6 @@ def timed(argv, **options):
     seconds = time.perf_counter() - start
     if status != 0:
         raise Unfit(f"{argv[0]} ended with status {status}")
-    return seconds
-
-
-class Seconds(float):
-    """Wall time of a run that also knows the system time of it."""
-
-    system = 0.0
-
-
-def timed_with_system(argv, **options):
-    """`timed`, with the system time of the run and its children."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime
-    seconds = Seconds(timed(argv, **options))
-    seconds.system = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime - before
     return seconds
 
 

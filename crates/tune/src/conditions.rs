@@ -79,7 +79,7 @@ fn mark(path: &Path) -> Option<FileMark> {
     })
 }
 
-/// Why runs now could not be set beside those of a saved session, if so. `program` is the file that its
+/// Why runs made now cannot be compared with those of a saved session, if so. `program` is the file that its
 /// command starts now.
 #[must_use]
 pub fn changed(
@@ -97,13 +97,13 @@ pub fn changed(
             }
         }
         if then.cpus != now.cpus {
-            return Some("it may run on other CPUs now".to_owned());
+            return Some("the CPUs that it may use have changed".to_owned());
         }
         if then.thp_enabled != now.thp_enabled {
-            return Some("transparent_hugepage/enabled was changed".to_owned());
+            return Some("transparent_hugepage/enabled has changed".to_owned());
         }
         if then.uid != now.uid {
-            return Some(format!("it was run by user {} and you are {}", then.uid, now.uid));
+            return Some(format!("user {} ran it, and you are user {}", then.uid, now.uid));
         }
     }
     let program = program.canonicalize().ok();

@@ -30,8 +30,6 @@ const CHEAP_RUNS: u64 = 20;
 /// Where a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// What a session had seen that is continued.
-    Resume,
     /// Machine and prices.
     Price,
     /// The traced look: is it safe to run again, and what does it do?
@@ -62,7 +60,6 @@ pub struct Session<'a> {
     base: Option<Baseline>,
     /// The experiment that this session continues.
     earlier: Option<Experiment>,
-    first: Step,
     /// When it began, by the world's clock.
     since: Nanos,
     /// Time from one plain run to the next.
@@ -82,21 +79,18 @@ impl<'a> Session<'a> {
             doses: Vec::new(),
             base: None,
             earlier: None,
-            first: Step::Price,
             since: Nanos(0),
             cost_ns: Nanos(0),
             limits: Limits::default(),
         }
     }
 
-    /// A session that goes on where a saved one stopped: with its look, its arms and all its runs. The
-    /// caller has seen to it that they can be compared with runs of now ([`conditions::changed`]).
+    /// A session that goes on where a saved one stopped: with its look, its arms and all its runs. Check
+    /// first with [`conditions::changed`] that they can be compared with runs made now.
     #[must_use]
     pub fn continued(request: &'a Request, saved: Run) -> Self {
         let mut session = Self::new(request);
-        let own = |name: &str| request.own_arms.iter().any(|arm| arm.name == name);
-        let doses = saved.doses.iter().filter(|(name, _)| !own(name));
-        session.doses = doses.map(|(_, doses)| doses.clone()).collect();
+        session.doses = saved.doses.iter().map(|(_, doses)| doses.clone()).collect();
         if let Some(look) = &saved.look {
             session.cost_ns = look.runs.last().map_or(Nanos(0), |run| run.wall_ns);
             session.limits = look::limits(look);
@@ -111,14 +105,19 @@ impl<'a> Session<'a> {
             ..saved
         };
         session.earlier = saved.experiment;
-        session.first = Step::Resume;
         session
     }
 
     /// Runs to the end. What is known is in the run whatever happens; an early end is told apart.
     pub fn run(mut self, world: &mut dyn World) -> (Run, Option<Stop>) {
         self.since = world.now();
-        let mut step = self.first;
+        let mut step = match (&self.earlier, &self.run.look) {
+            (Some(_), Some(look)) => {
+                world.seen(&look.traced);
+                Step::Try
+            }
+            _ => Step::Price,
+        };
         let mut stop = None;
         while step != Step::Done {
             match self.advance(step, world) {
@@ -132,7 +131,9 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        self.run.conditions = conditions::of(self.request, &self.run);
+        if self.run.experiment.is_some() {
+            self.run.conditions = conditions::of(self.request, &self.run);
+        }
         self.run.took_ns = Nanos(world.now().0.saturating_sub(self.since.0));
         (self.run, stop)
     }
@@ -142,7 +143,6 @@ impl<'a> Session<'a> {
             return Err(Stop::Interrupted);
         }
         match step {
-            Step::Resume => Ok(self.resume(world)),
             Step::Price => self.price(world),
             Step::Trace => self.trace(world),
             Step::Time => self.time(world),
@@ -153,13 +153,6 @@ impl<'a> Session<'a> {
             Step::Keep => Ok(self.keep()),
             Step::Done => Ok(Step::Done),
         }
-    }
-
-    fn resume(&self, world: &mut dyn World) -> Step {
-        if let Some(look) = &self.run.look {
-            world.seen(&look.traced);
-        }
-        Step::Try
     }
 
     fn price(&mut self, world: &mut dyn World) -> Result<Step, Stop> {

@@ -63,7 +63,7 @@ fn fresh(args: &Tune) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// The request of a saved session, and the session; refused where runs of now could not be set beside
+/// The request of a saved session, and the session. Refused where runs made now cannot be compared with
 /// its own.
 fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failure> {
     let saved = store::load(Some(which))?;
@@ -73,15 +73,15 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     };
     let is_halted = saved.experiment.as_ref().is_none_or(|e| e.halted.is_some());
     if saved.kind != RunKind::Tune || is_halted || saved.look.is_none() {
-        return Err(refused("it is no session of `tune` that tried anything"));
+        return Err(refused("it is not a `tune` session that tried an arm"));
     }
     let Some(then) = saved.conditions.clone() else {
-        return Err(refused("its command or its input cannot be given again as it was"));
+        return Err(refused("its command or its input cannot be repeated exactly"));
     };
     std::env::set_current_dir(&then.directory)
         .map_err(|e| refused(&format!("its directory `{}`: {e}", then.directory)))?;
     if saved.environment != experiment::environment() {
-        return Err(refused("variables such as GLIBC_TUNABLES were set otherwise"));
+        return Err(refused("variables such as GLIBC_TUNABLES have other values now"));
     }
     let words = |words: &[String]| words.iter().map(Into::into).collect();
     let mut request = experiment::request_of(args, words(&saved.command), Input::Null)?;
