@@ -132,8 +132,14 @@ fn a_file_in_small_folios_is_all_on_huge_pages_afterwards_and_gone_when_evicted(
     assert_eq!((mapped_huge(&path), after.huge_bytes), (SIZE, Fact::Known(SIZE)));
     assert!(after.slots.0.iter().all(|slot| *slot == Slot::Huge));
     assert_eq!(std::fs::read(&path).unwrap(), content(), "not a byte has changed");
-    let (again, code) = cache(&place, "huge", &path);
-    assert_eq!((code, again.outcome), (Some(0), Some(CacheOutcome::Already)));
+    // The kernel may take a page of the cache back at any time: then it is brought there again.
+    let again = (0..5).map(|_| cache(&place, "huge", &path)).find(|(again, code)| {
+        let is_whole = again.before.huge_bytes == Fact::Known(SIZE);
+        let outcome = if is_whole { CacheOutcome::Already } else { CacheOutcome::Done };
+        assert_eq!((*code, again.outcome.clone()), (Some(0), Some(outcome)), "{again:?}");
+        is_whole
+    });
+    assert!(again.is_some(), "nothing was left where it was");
     let (evicted, code) = cache(&place, "evict", &path);
     assert_eq!((code, evicted.outcome), (Some(0), Some(CacheOutcome::Done)));
     assert_eq!(evicted.after.unwrap().cached_bytes, Fact::Known(Bytes(0)));

@@ -26,6 +26,7 @@ use crate::text::TextReport;
 use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
 use crate::units::Nanos;
+use crate::usage::Usage;
 use crate::walk::Walks;
 use serde::{Deserialize, Serialize};
 
@@ -268,6 +269,17 @@ impl Run {
             conditions: None,
             outcome: None,
             warnings: Vec::new(),
+        }
+    }
+
+    /// Runs of the program as it is: those of the experiment where there was one, else those of the look.
+    #[must_use]
+    pub fn plain_runs(&self) -> Vec<Usage> {
+        let raced = self.experiment.iter().flat_map(|e| e.points_of(&e.design.control));
+        let raced: Vec<Usage> = raced.map(|point| point.usage.clone()).collect();
+        match &self.look {
+            Some(look) if raced.is_empty() => look.runs.clone(),
+            _ => raced,
         }
     }
 

@@ -1,20 +1,21 @@
 //! Two saved runs side by side. The first line says whether the machines are the same: times of
-//! different machines say nothing about the programs.
+//! different machines say nothing about the programs. Plain runs are those of the experiment, where
+//! one was made.
 
 use crate::headline::headline;
 use crate::look::median;
-use crate::number::{change, count, percent};
+use crate::number::{change, count, interval, percent};
 use crate::page::Page;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use pagewise_model::look::Look;
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
+use pagewise_model::trial::Ratio;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 
-/// A figure of the look: its name, the value in one run, how it is shown.
+/// A figure of plain runs: its name, the value in one run, how it is shown.
 type Figure = (&'static str, fn(&Usage) -> u64, fn(u64) -> String);
 
 const FIGURES: [Figure; 6] = [
@@ -26,9 +27,9 @@ const FIGURES: [Figure; 6] = [
     ("major faults", |u| u.major_faults, count),
 ];
 
-/// Run `b` against run `a`.
+/// Run `b` against run `a`; `time` is the change of the time of plain runs, where there are enough.
 #[must_use]
-pub fn compare(a: &Run, b: &Run, style: &Style) -> String {
+pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
     let mut page = Page::new(style);
     let (text, tone) = machines(a.machine.as_ref(), b.machine.as_ref());
     page.para(&text, 0, tone);
@@ -50,7 +51,7 @@ pub fn compare(a: &Run, b: &Run, style: &Style) -> String {
         page.para(&format!("{}: {}", run.id, headline(run)), 0, Tone::Strong);
         page.single(&start_line(run), 2, Tone::Faint);
     }
-    page.section(&figures(a, b, style));
+    page.section(&figures(a, b, time, style));
     page.section(&costs(a, b, style));
     page.finish()
 }
@@ -111,9 +112,8 @@ fn differences(a: &Machine, b: &Machine) -> Vec<String> {
     all
 }
 
-fn figures(a: &Run, b: &Run, style: &Style) -> String {
-    let runs = |run: &Run| run.look.as_ref().map(|l: &Look| l.runs.clone()).unwrap_or_default();
-    let (runs_a, runs_b) = (runs(a), runs(b));
+fn figures(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
+    let (runs_a, runs_b) = (a.plain_runs(), b.plain_runs());
     let mut table = Table::new(&[
         ("plain runs", Align::Left),
         ("first", Align::Right),
@@ -132,7 +132,26 @@ fn figures(a: &Run, b: &Run, style: &Style) -> String {
         };
         table.row(vec![name.into(), shown(x), shown(y), ratio.into()]);
     }
-    table.render(style)
+    let mut page = Page::new(style);
+    page.append(&table.render(style));
+    page.para(&time_text(time, runs_a.len(), runs_b.len()), 0, Tone::Plain);
+    page.finish()
+}
+
+/// Whether the time changed from one session to the other.
+fn time_text(time: Option<&Ratio>, first: usize, second: usize) -> String {
+    let runs = format!("{first} and {second} plain runs");
+    let Some(time) = time else {
+        return format!("{runs}: too few to tell whether the time changed");
+    };
+    let range = interval(time.ratio, time.ratio_low, time.ratio_high);
+    let is_open = time.ratio_low <= 1.0 && 1.0 <= time.ratio_high;
+    let told = if is_open { "cannot tell whether the time changed: " } else { "" };
+    format!(
+        "{told}{} time (95%: {range}), by the means of {runs}; machines drift between sessions, and \
+         the interval allows for that",
+        change(time.ratio)
+    )
 }
 
 fn costs(a: &Run, b: &Run, style: &Style) -> String {

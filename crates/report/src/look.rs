@@ -27,15 +27,15 @@ pub fn machine_line(machine: &Machine, style: &Style) -> String {
     page.finish()
 }
 
-/// What the look saw.
+/// What the look saw, with the figures of all plain runs.
 #[must_use]
-pub fn look_section(look: &Look, style: &Style) -> String {
+pub fn look_section(look: &Look, plain: &[Usage], style: &Style) -> String {
     let mut page = Page::new(style);
     page.heading("the program as it is");
-    if look.runs.is_empty() {
+    if plain.is_empty() {
         page.item("time", "no plain run was made");
     } else {
-        usage_items(&look.runs, &mut page);
+        usage_items(plain, &mut page);
     }
     match &look.traced {
         Fact::Known(traced) => traced_items(traced, &mut page),

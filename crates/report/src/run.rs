@@ -96,7 +96,7 @@ fn examined(run: &Run, page: &mut Page<'_>) {
     }
     page.section(&continue_section(run, style));
     if let Some(look) = &run.look {
-        page.section(&look_section(look, style));
+        page.section(&look_section(look, &run.plain_runs(), style));
     }
     if let Some(machine) = &run.machine {
         page.section(&machine_line(machine, style));

@@ -71,7 +71,8 @@ fn the_checkup() {
 
 #[test]
 fn the_program_as_it_is() {
-    check("look", &look_section(&traced_look(), &PLAIN));
+    let look = traced_look();
+    check("look", &look_section(&look, &look.runs, &PLAIN));
 }
 
 #[test]
@@ -107,18 +108,23 @@ fn two_runs_of_different_machines() {
         machine.kernel = "6.1.0-test".into();
     }
     b.look.as_mut().unwrap().runs.truncate(1);
-    check("compare", &compare(&a, &b, &PLAIN));
-    assert!(compare(&a, &a, &PLAIN).starts_with("same machine\n"));
+    let change = Ratio { ratio: 0.8, ratio_low: 0.75, ratio_high: 0.85 };
+    check("compare", &compare(&a, &b, Some(&change), &PLAIN));
+    let open = Ratio { ratio_high: 1.02, ..change.clone() };
+    let text = compare(&a, &b, Some(&open), &PLAIN);
+    assert!(text.contains("cannot tell whether the time changed: 20% less"), "{text}");
+    assert!(compare(&a, &b, None, &PLAIN).contains("too few to tell"));
+    assert!(compare(&a, &a, None, &PLAIN).starts_with("same machine\n"));
     b.environment = vec![("GLIBC_TUNABLES".into(), "x=1".into())];
     b.input = Some("in put".into());
-    let text = compare(&a, &b, &PLAIN);
+    let text = compare(&a, &b, Some(&change), &PLAIN);
     assert!(text.contains("environments differ: GLIBC_TUNABLES not set / x=1"), "{text}");
     assert!(
         text.contains("input differs") && text.contains("./walk --size 1G < 'in put'"),
         "{text}"
     );
     b.machine = None;
-    assert!(compare(&a, &b, &PLAIN).starts_with("cannot tell whether"));
+    assert!(compare(&a, &b, Some(&change), &PLAIN).starts_with("cannot tell whether"));
 }
 
 #[test]

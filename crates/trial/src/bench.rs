@@ -41,16 +41,23 @@ pub struct WeatherMark {
 }
 
 /// How far the experiment is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+#[derive(Clone, Copy)]
+pub struct Progress<'a> {
     /// Runs done in blocks.
     pub runs: u32,
     /// Time left.
     pub left_ns: Nanos,
     /// The arm about to run.
-    pub arm: ArmId,
-    /// Where each arm that ran stands after the last whole block, best first.
-    pub standings: Vec<(String, Ratio)>,
+    pub arm: &'a ArmId,
+    /// Where each arm that ran stands after the last whole block, best first. Its intervals take
+    /// time: for who shows them.
+    pub standings: &'a dyn Fn() -> Vec<(String, Ratio)>,
+}
+
+impl std::fmt::Debug for Progress<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Progress").field("runs", &self.runs).finish_non_exhaustive()
+    }
 }
 
 /// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
@@ -73,7 +80,7 @@ pub trait Bench {
     fn interrupted(&self) -> bool;
 
     /// Told before each run.
-    fn progress(&mut self, progress: &Progress);
+    fn progress(&mut self, progress: &Progress<'_>);
 
     /// System time of a run beyond what its faults cost at the session's price: the time the
     /// host took to give memory back.

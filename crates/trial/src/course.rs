@@ -82,7 +82,6 @@ impl<'a, B: Bench> Course<'a, B> {
             ended?;
             self.vouch()?;
             self.combine()?;
-            self.runner.standings = self.standings();
         }
         Ok(())
     }
@@ -204,10 +203,13 @@ impl<'a, B: Bench> Course<'a, B> {
         let mark = self.runner.bench.weather();
         let begun = self.runner.bench.now();
         let mut ended = Ok(());
+        let sound = self.sound();
+        let Self { race, arms, runner, .. } = self;
+        let standings = || standings(race, arms, &sound);
         for id in order {
-            match self.runner.point(&id) {
+            match runner.point(&id, &standings) {
                 Ok(Some(point)) => {
-                    block.weather.host_by_point_ns.push(self.runner.bench.host_ns(&point));
+                    block.weather.host_by_point_ns.push(runner.bench.host_ns(&point));
                     block.points.push(point);
                 }
                 Ok(None) => {}
@@ -218,8 +220,8 @@ impl<'a, B: Bench> Course<'a, B> {
                 }
             }
         }
-        let elapsed = self.runner.bench.now().0.saturating_sub(begun.0);
-        let after = self.runner.bench.weather();
+        let elapsed = runner.bench.now().0.saturating_sub(begun.0);
+        let after = runner.bench.weather();
         describe_weather(&mut block.weather, mark, after, elapsed);
         (block, ended)
     }
@@ -273,17 +275,6 @@ impl<'a, B: Bench> Course<'a, B> {
             }
         }
         Ok(())
-    }
-
-    fn standings(&self) -> Vec<(String, Ratio)> {
-        let of = |arm: usize| {
-            let ratio = self.race.standing(arm)?.ratio;
-            let (ratio_low, ratio_high) = self.race.interval(arm)?;
-            Some((self.arms[arm].id.0.clone(), Ratio { ratio, ratio_low, ratio_high }))
-        };
-        let mut all: Vec<(String, Ratio)> = self.sound().into_iter().filter_map(of).collect();
-        all.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-        all
     }
 
     /// The verdict by the times and counters alone.
@@ -366,6 +357,18 @@ impl<'a, B: Bench> Course<'a, B> {
             halted,
         }
     }
+}
+
+/// Where the arms of these numbers stand, best first.
+fn standings(race: &Race, arms: &[Arm], shown: &[usize]) -> Vec<(String, Ratio)> {
+    let of = |arm: &usize| {
+        let ratio = race.standing(*arm)?.ratio;
+        let (ratio_low, ratio_high) = race.interval(*arm)?;
+        Some((arms[*arm].id.0.clone(), Ratio { ratio, ratio_low, ratio_high }))
+    };
+    let mut all: Vec<(String, Ratio)> = shown.iter().filter_map(of).collect();
+    all.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    all
 }
 
 /// All sets of two and more of up to three arms.

@@ -39,8 +39,6 @@ pub(crate) struct Runner<'a, B: Bench> {
     pub(crate) rng: Rng,
     /// Arms that failed, with the reason.
     pub(crate) failed: HashMap<ArmId, String>,
-    /// Where the arms stand, as is shown.
-    pub(crate) standings: Vec<(String, Ratio)>,
     runs: u32,
     /// Clock time of the runs of each arm, start and reaping included: sum and number.
     clock: HashMap<ArmId, (u64, u64)>,
@@ -56,7 +54,6 @@ impl<'a, B: Bench> Runner<'a, B> {
             // A session that is continued gets other orders than it had, with the same seed too.
             rng: Rng::new(plan.seed.wrapping_add(plan.earlier.len() as u64)),
             failed: HashMap::new(),
-            standings: Vec::new(),
             runs: 0,
             clock: HashMap::new(),
             expected: None,
@@ -90,18 +87,18 @@ impl<'a, B: Bench> Runner<'a, B> {
         known.map_or(self.plan.run_ns.0, |(sum, runs)| sum / runs)
     }
 
-    /// One run of `arm`; `None` when the arm failed, now or earlier.
-    pub(crate) fn point(&mut self, arm: &ArmId) -> Result<Option<Point>, Halt> {
+    /// One run of `arm`; `None` when the arm failed, now or earlier. `standings` is for who watches.
+    pub(crate) fn point(
+        &mut self,
+        arm: &ArmId,
+        standings: &dyn Fn() -> Vec<(String, Ratio)>,
+    ) -> Result<Option<Point>, Halt> {
         if self.failed.contains_key(arm) {
             return Ok(None);
         }
         self.check()?;
-        let progress = Progress {
-            runs: self.runs,
-            left_ns: Nanos(self.left_ns()),
-            arm: arm.clone(),
-            standings: self.standings.clone(),
-        };
+        let left_ns = Nanos(self.left_ns());
+        let progress = Progress { runs: self.runs, left_ns, arm, standings };
         self.bench.progress(&progress);
         let before = self.bench.now();
         let is_control = *arm == self.plan.control;

@@ -7,7 +7,7 @@
 use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
-use crate::output::{Baseline, NoBaseline};
+use crate::output::{Baseline, Captured, NoBaseline};
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, World};
@@ -157,7 +157,7 @@ fn plan(setup: &Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
             _ => Nanos(budget.0.saturating_sub(spent)),
         },
         run_ns: setup.cost_ns,
-        vouch_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) { 3 } else { 0 },
+        vouch_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) { 2 } else { 0 },
         seed: setup.request.seed,
         earlier: blocks,
     }
@@ -188,29 +188,25 @@ fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
     Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
 }
 
-/// Runs an arm untimed and holds what it puts out against plain runs. An arm that cannot run is
-/// unequal, for the reason that is told.
+/// What an arm puts out in an untimed run. An arm that cannot run is unequal, for the reason that
+/// is told.
 ///
 /// # Errors
 /// What is not the arm's own failure.
-pub fn check(
+pub(crate) fn put_out(
     world: &mut dyn World,
-    base: &Baseline,
     arm: &Arm,
     limits: &Limits,
-) -> Result<OutputCheck, Stop> {
-    match world.captured(arm, &limits_of(arm, limits)) {
-        Ok(run) => Ok(base.check(&arm.name, &run)),
-        Err(stop) => match stop.into_failure() {
-            RunFailure::Interrupted => Err(Stop::Interrupted),
-            RunFailure::Broken(why) => Err(Stop::Broken(why)),
-            RunFailure::Failed(why) => Ok(OutputCheck {
-                arm: arm.name.clone(),
-                equal: false,
-                notes: vec![format!("there is none ({why})")],
-            }),
-        },
-    }
+) -> Result<Result<Captured, OutputCheck>, Stop> {
+    world.captured(arm, &limits_of(arm, limits)).map(Ok).or_else(|stop| match stop.into_failure() {
+        RunFailure::Interrupted => Err(Stop::Interrupted),
+        RunFailure::Broken(why) => Err(Stop::Broken(why)),
+        RunFailure::Failed(why) => Ok(Err(OutputCheck {
+            arm: arm.name.clone(),
+            equal: false,
+            notes: vec![format!("there is none ({why})")],
+        })),
+    })
 }
 
 struct WorldBench<'a, 'w> {
@@ -319,7 +315,7 @@ impl Bench for WorldBench<'_, '_> {
         self.world.interrupted()
     }
 
-    fn progress(&mut self, progress: &Progress) {
+    fn progress(&mut self, progress: &Progress<'_>) {
         self.world.tell(&Event::Progress(progress));
     }
 
@@ -351,26 +347,68 @@ impl Bench for WorldBench<'_, '_> {
         }
         let (limits, plain) = (self.setup.limits, self.setup.plain.clone());
         let Outputs::Equal { base, checks } = &mut self.setup.outputs else { return Ok(None) };
-        let base = match base {
-            Some(base) => base,
-            None => match baseline(self.world, &plain, &limits, self.setup.look) {
-                Ok((found, check)) => {
-                    checks.push(check);
-                    base.insert(found)
-                }
-                Err(NoBaseline::Run(Stop::Interrupted)) => return Err(RunFailure::Interrupted),
-                Err(why) => {
-                    let told = why.to_string();
-                    self.incomparable = Some(why);
-                    return Err(RunFailure::Broken(told));
-                }
-            },
-        };
-        let check = check(self.world, base, &arm, &limits).map_err(Stop::into_failure)?;
-        let why = differs(&check);
-        checks.push(check);
-        Ok(why)
+        let run = put_out(self.world, &arm, &limits).map_err(Stop::into_failure)?;
+        let held = run.map_or_else(Ok, |run| {
+            against_plain(self.world, base, checks, &plain, &limits, self.setup.look, |base| {
+                base.check(&arm.name, &run)
+            })
+        });
+        match held {
+            Ok(check) => {
+                let why = differs(&check);
+                checks.push(check);
+                Ok(why)
+            }
+            Err(NoBaseline::Run(Stop::Interrupted)) => Err(RunFailure::Interrupted),
+            Err(why) => {
+                let told = why.to_string();
+                self.incomparable = Some(why);
+                Err(RunFailure::Broken(told))
+            }
+        }
     }
+}
+
+/// Holds an arm's output, by `check`, against one plain run, and where it differs against two: what
+/// differs between these differs by itself.
+fn against_plain(
+    world: &mut dyn World,
+    base: &mut Option<Baseline>,
+    checks: &mut Vec<OutputCheck>,
+    plain: &Arm,
+    limits: &Limits,
+    look: &Look,
+    check: impl Fn(&Baseline) -> OutputCheck,
+) -> Result<OutputCheck, NoBaseline> {
+    let base = match base {
+        Some(base) => base,
+        None => base.insert(Baseline::of_one(kept(world, plain, limits, look)?)?),
+    };
+    let found = check(base);
+    let Some(first) = base.only_run().filter(|_| !found.equal) else { return Ok(found) };
+    *base = Baseline::of(first, &kept(world, plain, limits, look)?)?;
+    checks.push(by_itself(base, plain));
+    Ok(check(base))
+}
+
+/// What a plain run put out, kept whole.
+fn kept(
+    world: &mut dyn World,
+    plain: &Arm,
+    limits: &Limits,
+    look: &Look,
+) -> Result<Captured, NoBaseline> {
+    let run = world.captured(plain, limits)?;
+    match look::not_kept(&run, &look.runs) {
+        Some(why) => Err(NoBaseline::NotKept(why)),
+        None => Ok(run),
+    }
+}
+
+/// In what plain runs differ.
+fn by_itself(base: &Baseline, plain: &Arm) -> OutputCheck {
+    let notes = base.exceptions();
+    OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes }
 }
 
 /// What two plain runs put out, and in what they differ.
@@ -383,14 +421,9 @@ pub(crate) fn baseline(
     limits: &Limits,
     look: &Look,
 ) -> Result<(Baseline, OutputCheck), NoBaseline> {
-    let first = world.captured(plain, limits)?;
-    let second = world.captured(plain, limits)?;
-    if let Some(why) = [&first, &second].into_iter().find_map(|r| look::not_kept(r, &look.runs)) {
-        return Err(NoBaseline::NotKept(why));
-    }
-    let base = Baseline::of(&first, &second)?;
-    let notes = base.exceptions();
-    let check = OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes };
+    let first = kept(world, plain, limits, look)?;
+    let base = Baseline::of(&first, &kept(world, plain, limits, look)?)?;
+    let check = by_itself(&base, plain);
     Ok((base, check))
 }
 

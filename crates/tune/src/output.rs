@@ -1,8 +1,9 @@
 //! Are the outputs of two runs the same?
 //!
-//! Two plain runs are compared first. What differs between them differs by itself (a time stamp,
-//! a temporary name, the order of threads) and cannot be held against a remedy: it is left out,
-//! and that is said. Everything else must be equal in the run with the remedy. Streams are read
+//! A run with a remedy that puts out what one plain run did is equal. Otherwise a second plain run is
+//! made. What differs between the two differs by itself (a time stamp, a temporary name, the order of
+//! threads) and cannot be held against a remedy: it is left out, and that is said. Everything else
+//! must be equal. Streams are read
 //! once and kept as hashes: one of the whole, one for each line, and one that does not depend on
 //! the order of lines.
 //!
@@ -167,14 +168,29 @@ enum Rule {
     LeftOut(&'static str),
 }
 
-/// What two plain runs have in common.
+/// What plain runs have in common.
 #[derive(Debug, Clone)]
 pub struct Baseline {
     ended: Ended,
     rules: Vec<(String, Rule)>,
+    /// The only run so far.
+    only: Option<Captured>,
 }
 
 impl Baseline {
+    /// From one plain run: what differs from it may differ by itself.
+    ///
+    /// # Errors
+    /// [`NoBaseline`].
+    pub fn of_one(run: Captured) -> Result<Self, NoBaseline> {
+        Ok(Self { only: Some(run.clone()), ..Self::of(&run, &run)? })
+    }
+
+    /// The run it was made of, where it is only one.
+    pub(crate) fn only_run(&self) -> Option<&Captured> {
+        self.only.as_ref()
+    }
+
     /// From two plain runs.
     ///
     /// # Errors
@@ -187,7 +203,7 @@ impl Baseline {
         let rules = pairs
             .map(|((name, a), (_, b))| Ok((name.clone(), rule(name, a, b)?)))
             .collect::<Result<_, NoBaseline>>()?;
-        Ok(Self { ended: first.ended, rules })
+        Ok(Self { ended: first.ended, rules, only: None })
     }
 
     /// What is left out of the comparison, a sentence for each stream.

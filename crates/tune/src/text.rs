@@ -117,7 +117,8 @@ impl Subject<'_> {
                 return Ok(());
             }
         };
-        let check = bench::check(world, &base, &arms.on, &limits)?;
+        let check = bench::put_out(world, &arms.on, &limits)?
+            .map_or_else(|none| none, |run| base.check(&arms.on.name, &run));
         let on_text = world.text_on_huge_pages(&arms.files);
         let on_walks = match &off_walks {
             Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.walks,

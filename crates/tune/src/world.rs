@@ -129,7 +129,7 @@ pub enum Event<'a> {
     /// Diagnosis and choice are made: the run as it is now.
     Chosen(&'a Run),
     /// How far the experiment is.
-    Progress(&'a Progress),
+    Progress(&'a Progress<'a>),
 }
 
 /// What reaches outside.

@@ -33,7 +33,7 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     }
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;
-    let display = Display::new(args.experiment.quiet);
+    let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = experiment::own_exe()?;
     let limit = args.fail_if_slower_than.map(|limit| limit.0);

@@ -3,12 +3,16 @@
 use crate::args::Compare;
 use crate::failure::Failure;
 use crate::{store, terminal};
+use pagewise_judge::race::between_sessions;
+use pagewise_model::run::Run;
 use std::process::ExitCode;
 
 /// Sets two saved runs side by side.
 pub(super) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let first = store::load(Some(&args.first))?;
     let second = store::load(Some(&args.second))?;
-    terminal::print(&pagewise_report::compare(&first, &second, &terminal::style()))?;
+    let times = |run: &Run| run.plain_runs().iter().map(|usage| usage.wall_ns).collect::<Vec<_>>();
+    let time = between_sessions(&times(&first), &times(&second));
+    terminal::print(&pagewise_report::compare(&first, &second, time.as_ref(), &terminal::style()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Environment variables that bear on page costs; a saved run holds these and no others.
 const LISTED: [&str; 6] = [
@@ -199,10 +199,15 @@ pub(super) fn own_exe() -> Result<std::path::PathBuf, Failure> {
     std::env::current_exe().map_err(|e| Failure::usage(format!("cannot find this program: {e}")))
 }
 
+/// The race is shown anew after this time.
+const GLANCE: Duration = Duration::from_millis(250);
+
 /// Progress on standard error, when that is a terminal.
 pub(super) struct Display {
     bar: ProgressBar,
     announce: bool,
+    /// When the race was last shown.
+    shown: Instant,
 }
 
 impl Display {
@@ -214,23 +219,28 @@ impl Display {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }
-        Self { bar, announce: !quiet }
+        Self { bar, announce: !quiet, shown: Instant::now() }
     }
 
-    pub(super) fn tell(&self, event: &Event<'_>) {
+    pub(super) fn tell(&mut self, event: &Event<'_>) {
         match event {
             Event::Stage(stage) => self.show(stage),
             Event::Chosen(run) => self.say(&pagewise_report::candidates_section(
                 &run.candidates,
                 &terminal::error_style(),
             )),
-            Event::Progress(progress) => self.show(&pagewise_report::race_lines(
-                progress.runs,
-                progress.left_ns,
-                &progress.arm.0,
-                &progress.standings,
-                &terminal::error_style(),
-            )),
+            // Not more often than it is drawn: the intervals take time.
+            Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
+            Event::Progress(progress) => {
+                self.shown = Instant::now();
+                self.show(&pagewise_report::race_lines(
+                    progress.runs,
+                    progress.left_ns,
+                    &progress.arm.0,
+                    &(progress.standings)(),
+                    &terminal::error_style(),
+                ));
+            }
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
         request.system = Some(Permit::obtain().map_err(refused)?);
     }
     let stop = experiment::stop_flag()?;
-    let display = Display::new(args.experiment.quiet);
+    let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = experiment::own_exe()?;
     let recording = super::touch::commands(&exe);

@@ -18,8 +18,10 @@
 mod interval;
 mod normal;
 mod randomised;
+mod sessions;
 mod verdict;
 
+pub use sessions::between_sessions;
 pub use verdict::{Costs, Findings};
 
 /// Least gain that is worth keeping, as a share of the control's time.
@@ -35,8 +37,8 @@ pub const LIKELY: f64 = 10.0;
 /// An arm stays in the race while it is within so many standard errors of the leader.
 const REACH: f64 = 1.6;
 /// Noise before any run was seen: variance of the logarithm of a time, and the runs it counts for.
-const USUAL_VARIANCE: f64 = 0.04 * 0.04;
-const USUAL_RUNS: f64 = 4.0;
+const USUAL_VARIANCE: f64 = 0.02 * 0.02;
+const USUAL_RUNS: f64 = 2.0;
 
 /// What is held against an arm: its gain as a share of the control's time.
 #[derive(Debug, Clone, Copy, PartialEq)]

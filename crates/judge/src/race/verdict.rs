@@ -21,11 +21,16 @@ const DRIFT_SHARE: f64 = 0.05;
 /// Runs of either side in the later repeat whose outcome is foretold.
 const REPEAT_RUNS: f64 = 20.0;
 /// Deviations within which 95% of a normal distribution lie.
-const NORMAL_95: f64 = 1.96;
+pub(super) const NORMAL_95: f64 = 1.96;
 /// The host's time is shown apart where the two sides differ in it by this share of the time.
 const HOST_SHOWN: f64 = 0.01;
 /// Evidence is written down up to this: more says nothing and does not fit every number format.
 const MOST_EVIDENCE: f64 = 1e9;
+
+/// Deviation of an effect of this logarithm from one session to another.
+pub(super) fn drift(log: f64) -> f64 {
+    DRIFT.hypot(DRIFT_SHARE * log)
+}
 
 /// All that the verdict on one arm rests on.
 #[derive(Debug)]
@@ -101,9 +106,8 @@ impl Findings<'_> {
         let standing = self.race.standing(self.arm)?;
         let (low, high) = self.race.interval(self.arm)?;
         let log = standing.ratio.ln();
-        let drift = DRIFT.hypot(DRIFT_SHARE * log);
         let own = standing.deviation * (2.0 / REPEAT_RUNS).sqrt();
-        let later = NORMAL_95 * own.hypot(drift);
+        let later = NORMAL_95 * own.hypot(drift(log));
         let selected = |share| self.race.selected(self.arm, Claim::GainAtMost(share));
         let worth = selected(LEAST_GAIN);
         let host_differs = (self.host_share_arm - self.host_share_control).abs() > HOST_SHOWN;

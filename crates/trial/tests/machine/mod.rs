@@ -141,8 +141,8 @@ impl Bench for Machine {
     fn interrupted(&self) -> bool {
         self.order.len() >= self.patience
     }
-    fn progress(&mut self, progress: &Progress) {
-        for (arm, at) in &progress.standings {
+    fn progress(&mut self, progress: &Progress<'_>) {
+        for (arm, at) in (progress.standings)() {
             assert!(at.ratio_low <= at.ratio && at.ratio <= at.ratio_high, "{arm}: {at:?}");
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     let files = files(args)?;
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;
-    let display = Display::new(args.result.quiet);
+    let mut display = Display::new(args.result.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = experiment::own_exe()?;
     let recording = crate::commands::touch::commands(&exe);
