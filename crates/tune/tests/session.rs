@@ -4,7 +4,7 @@ mod support;
 
 use pagewise_model::look::SideEffect;
 use pagewise_model::run::Outcome;
-use pagewise_model::trial::Word;
+use pagewise_model::trial::{Block, Word};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::Input;
@@ -293,20 +293,22 @@ fn the_receipt_of_an_own_arm_is_its_command() {
 #[test]
 fn a_session_goes_on_where_it_stopped() {
     let request = Request { budget: Some(Nanos::secs(7)), ..request() };
-    let mut world = Fake { huge_factor: 0.97, ..Fake::default() };
+    let mut world = Fake { huge_factor: 0.98, ..Fake::default() };
     let (first, _) = run(&request, &mut world);
     let blocks = first.experiment.as_ref().unwrap().blocks.clone();
     assert!(!blocks.is_empty() && !matches!(first.outcome, Some(Outcome::Proven { .. })));
 
     let more = Request { budget: Some(Nanos::secs(120)), id: "second".into(), ..request };
-    let looks = world.all_runs() - blocks.iter().map(|b| b.points.len() as u32).sum::<u32>();
+    let looks = |world: &Fake, blocks: &[Block]| {
+        let points: u32 = blocks.iter().map(|b| b.points.len() as u32).sum();
+        world.all_runs() - world.captured - points
+    };
+    let looked = looks(&world, &blocks);
     let (second, stop) = Session::continued(&more, first).run(&mut world);
     assert!(stop.is_none() && second.id == "second", "{stop:?}");
     let experiment = second.experiment.as_ref().unwrap();
     assert_eq!(experiment.blocks[..blocks.len()], blocks[..]);
     assert_eq!(second.outcome, Some(Outcome::Proven { keep: vec!["heap-huge=glibc".into()] }));
     assert!(second.receipt.is_some());
-    let points: u32 = experiment.blocks.iter().map(|b| b.points.len() as u32).sum();
-    let compared = world.captured;
-    assert_eq!(world.all_runs() - points - compared, looks - compared, "no second look");
+    assert_eq!(looks(&world, &experiment.blocks), looked, "no second look");
 }
