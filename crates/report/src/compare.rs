@@ -146,9 +146,9 @@ fn time_text(time: Option<&Ratio>, first: usize, second: usize) -> String {
     };
     let range = interval(time.ratio, time.ratio_low, time.ratio_high);
     let is_open = time.ratio_low <= 1.0 && 1.0 <= time.ratio_high;
-    let told = if is_open { "cannot tell whether the time changed: " } else { "" };
+    let doubt = if is_open { "cannot tell whether the time changed: " } else { "" };
     format!(
-        "{told}{} time (95%: {range}), by the means of {runs}; machines drift between sessions, and \
+        "{doubt}{} time (95%: {range}), by the means of {runs}; machines drift between sessions, and \
          the interval allows for that",
         change(time.ratio)
     )

@@ -1,6 +1,6 @@
 //! The engine on a simulated machine whose truth is known: heavy-tailed noise, drift, stolen
 //! time, two speeds, a user who interrupts. Nothing here waits: the clock is a number. The figures of
-//! decision 38 take a minute: `cargo test --release -p pagewise-trial -- --ignored --nocapture`.
+//! decision 38 take minutes: `cargo test --release -p pagewise-trial figures -- --ignored --nocapture`.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -8,6 +8,7 @@
 )]
 
 mod machine;
+mod recorded;
 
 use machine::Machine;
 use pagewise_judge::stats::Rng;

@@ -188,8 +188,7 @@ fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
     Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
 }
 
-/// What an arm puts out in an untimed run. An arm that cannot run is unequal, for the reason that
-/// is told.
+/// What an arm puts out in an untimed run. An arm that cannot run is unequal; the check says why.
 ///
 /// # Errors
 /// What is not the arm's own failure.
@@ -361,16 +360,16 @@ impl Bench for WorldBench<'_, '_> {
             }
             Err(NoBaseline::Run(Stop::Interrupted)) => Err(RunFailure::Interrupted),
             Err(why) => {
-                let told = why.to_string();
+                let failure = RunFailure::Broken(why.to_string());
                 self.incomparable = Some(why);
-                Err(RunFailure::Broken(told))
+                Err(failure)
             }
         }
     }
 }
 
-/// Holds an arm's output, by `check`, against one plain run, and where it differs against two: what
-/// differs between these differs by itself.
+/// Compares an arm's output, by `check`, with one plain run. Where they differ, it is compared with what
+/// two plain runs have in common.
 fn against_plain(
     world: &mut dyn World,
     base: &mut Option<Baseline>,

@@ -2,10 +2,9 @@
 //!
 //! A run with a remedy that puts out what one plain run did is equal. Otherwise a second plain run is
 //! made. What differs between the two differs by itself (a time stamp, a temporary name, the order of
-//! threads) and cannot be held against a remedy: it is left out, and that is said. Everything else
-//! must be equal. Streams are read
-//! once and kept as hashes: one of the whole, one for each line, and one that does not depend on
-//! the order of lines.
+//! threads) and cannot be held against a remedy: it is left out, and a note names it. Everything else
+//! must be equal. Streams are read once and kept as hashes: one of the whole, one for each line, and
+//! one that does not depend on the order of lines.
 //!
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 

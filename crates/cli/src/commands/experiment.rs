@@ -199,7 +199,7 @@ pub(super) fn own_exe() -> Result<std::path::PathBuf, Failure> {
     std::env::current_exe().map_err(|e| Failure::usage(format!("cannot find this program: {e}")))
 }
 
-/// The race is shown anew after this time.
+/// The race is drawn at most once in this time.
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// Progress on standard error, when that is a terminal.
@@ -229,7 +229,7 @@ impl Display {
                 &run.candidates,
                 &terminal::error_style(),
             )),
-            // Not more often than it is drawn: the intervals take time.
+            // The intervals take time, so they are computed only to be drawn.
             Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
             Event::Progress(progress) => {
                 self.shown = Instant::now();

@@ -140,12 +140,17 @@ impl Totals {
 
     /// Variance of a run, drawn towards the usual one.
     fn variance(&self) -> f64 {
-        (USUAL_RUNS * USUAL_VARIANCE + self.residual()) / (USUAL_RUNS + self.freedom())
+        shrunk(self.residual(), self.freedom())
     }
 
     fn standard_error(&self) -> f64 {
         (self.variance() / self.weight).sqrt()
     }
+}
+
+/// Variance of a run from squares of so much freedom, drawn towards the usual one.
+fn shrunk(squares: f64, freedom: f64) -> f64 {
+    (USUAL_RUNS * USUAL_VARIANCE + squares) / (USUAL_RUNS + freedom)
 }
 
 fn mean_and_squares(values: &[f64]) -> (f64, f64) {

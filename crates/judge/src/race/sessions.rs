@@ -1,7 +1,7 @@
 //! Plain runs of two sessions: how the program's time changed from one to the other.
 
 use super::verdict::{NORMAL_95, drift};
-use super::{USUAL_RUNS, USUAL_VARIANCE, mean_and_squares};
+use super::{mean_and_squares, shrunk};
 use pagewise_model::Nanos;
 use pagewise_model::trial::Ratio;
 
@@ -12,18 +12,16 @@ pub fn between_sessions(first: &[Nanos], second: &[Nanos]) -> Option<Ratio> {
     if first.len() < 2 || second.len() < 2 {
         return None;
     }
-    let logs = |times: &[Nanos]| -> Vec<f64> {
-        times.iter().map(|time| (time.0.max(1) as f64).ln()).collect()
+    // Mean of the logarithms, and its variance.
+    let typical = |times: &[Nanos]| {
+        let logs: Vec<f64> = times.iter().map(|time| (time.0.max(1) as f64).ln()).collect();
+        let (mean, squares) = mean_and_squares(&logs);
+        let runs = logs.len() as f64;
+        (mean, shrunk(squares, runs - 1.0) / runs)
     };
-    let (first_mean, first_squares) = mean_and_squares(&logs(first));
-    let (second_mean, second_squares) = mean_and_squares(&logs(second));
-    let error = |squares: f64, runs: usize| {
-        let runs = runs as f64;
-        (USUAL_RUNS * USUAL_VARIANCE + squares) / (USUAL_RUNS + runs - 1.0) / runs
-    };
-    let noise = error(first_squares, first.len()) + error(second_squares, second.len());
-    let change = second_mean - first_mean;
-    let half = NORMAL_95 * noise.sqrt().hypot(drift(change));
+    let (before, after) = (typical(first), typical(second));
+    let change = after.0 - before.0;
+    let half = NORMAL_95 * (before.1 + after.1).sqrt().hypot(drift(change));
     Some(Ratio {
         ratio: change.exp(),
         ratio_low: (change - half).exp(),
@@ -40,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_beyond_noise_and_drift_is_told_from_none() {
+    fn a_change_beyond_noise_and_drift_is_seen() {
         let before = runs(&[100, 101, 99, 100, 102, 98]);
         let after = runs(&[80, 81, 79, 80, 82, 78]);
         let change = between_sessions(&before, &after).unwrap();

@@ -1,25 +1,17 @@
 //! Sessions on recorded noise: the run times of programs that nothing changed (bench/accept/10-null).
 //! A session begins anywhere in a recording and takes one time after the other, so that drift, two
 //! speeds and disturbances come as they came. The figures take minutes:
-//! `cargo test --release -p pagewise-trial --test recorded -- --ignored --nocapture`.
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a simulation shows its figures, and a missing recording is a failure"
-)]
+//! `cargo test --release -p pagewise-trial --test simulation recorded -- --ignored --nocapture`.
 
+use crate::machine::Machine;
+use crate::{SEVEN, has, plan};
 use pagewise_judge::stats::Rng;
-use pagewise_model::constructed;
-use pagewise_model::trial::{Experiment, Point, Word};
-use pagewise_model::usage::Usage;
-use pagewise_model::{Bytes, Nanos};
-use pagewise_trial::{Arm, ArmId, Bench, Goal, Plan, Progress, RunFailure, WeatherMark, run};
+use pagewise_model::Nanos;
+use pagewise_model::trial::{Experiment, Word};
+use pagewise_trial::{Plan, RunFailure, run};
 use std::path::Path;
 
 const KINDS: [&str; 5] = ["count", "objects", "compiler", "pipes", "neighbour"];
-const SEVEN: [&str; 7] = ["b", "c", "d", "e", "f", "g", "h"];
-/// Time between two runs.
-const BETWEEN: u64 = 50_000_000;
 
 /// Run times in nanoseconds, as they were recorded.
 fn recording(kind: &str) -> Vec<f64> {
@@ -29,101 +21,43 @@ fn recording(kind: &str) -> Vec<f64> {
     lines.map(|line| line.parse().unwrap()).collect()
 }
 
-/// A machine that plays a recording. Its end is joined to its beginning.
-struct Player<'a> {
-    times: &'a [f64],
-    at: usize,
-    clock: u64,
-    /// Time ratio of the first arm; the others change nothing.
-    ratio: f64,
-}
-
-impl Bench for Player<'_> {
-    fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure> {
-        let ratio = if arm.0 == SEVEN[0] { self.ratio } else { 1.0 };
-        let wall = Nanos::from_f64(self.times[self.at % self.times.len()] * ratio);
-        self.at += 1;
-        self.clock += wall.0 + BETWEEN;
-        let usage = Usage {
-            wall_ns: wall,
-            user_ns: wall,
-            peak_rss_bytes: Bytes::mib(10),
-            ..constructed::usage()
-        };
-        Ok(Point {
-            arm: String::new(),
-            usage,
-            mechanism: None,
-            idle_mechanisms: vec![],
-            huge_faults: 0,
-            supervisor_ns: Nanos(0),
-        })
-    }
-    fn weather(&mut self) -> WeatherMark {
-        WeatherMark::default()
-    }
-    fn now(&self) -> Nanos {
-        Nanos(self.clock)
-    }
-    fn interrupted(&self) -> bool {
-        false
-    }
-    fn progress(&mut self, _: &Progress<'_>) {}
-    fn host_ns(&mut self, _: &Point) -> Nanos {
-        Nanos(0)
-    }
-    fn combine(&mut self, _: &[&ArmId]) -> Result<Option<Arm>, RunFailure> {
-        Ok(None)
-    }
-    fn vouch(&mut self, _: &ArmId) -> Result<Option<String>, RunFailure> {
-        Ok(None)
-    }
-}
-
-fn plan(budget: Nanos, seed: u64) -> Plan {
-    let arm = |name: &&str| Arm { id: ArmId((*name).to_owned()), counted: false, barred: None };
-    Plan {
-        goal: Goal::Gain,
-        control: ArmId("A".to_owned()),
-        arms: SEVEN.iter().map(arm).collect(),
-        budget,
-        left: budget,
-        run_ns: Nanos::millis(200),
-        vouch_runs: 0,
-        seed,
-        earlier: vec![],
-    }
-}
-
-/// A session of `budget`, continued `more` times or until an arm is told to gain.
+/// A session of `budget`, continued `more` times or until it keeps an arm. `ratio` is the time ratio of
+/// the first arm; the others change nothing.
 fn session(times: &[f64], ratio: f64, budget: Nanos, more: u32, seed: u64) -> Experiment {
     let at = Rng::new(!seed).below(times.len() as u64) as usize;
-    let mut player = Player { times, at, clock: 1, ratio };
-    let mut plan = plan(budget, seed);
-    let mut experiment = run(&mut player, &plan);
+    let mut recording = times.to_vec();
+    recording.rotate_left(at);
+    let mut machine = Machine {
+        recording,
+        is_watched: false,
+        drift: 0.0,
+        between_ns: Nanos::millis(50).0,
+        effects: vec![(SEVEN[0], ratio.ln())],
+        together: Err(RunFailure::Failed("left out".to_owned())),
+        ..Machine::new(seed, Nanos(0), 0.0)
+    };
+    let mut plan = Plan { budget, left: budget, vouch_runs: 0, ..plan(&SEVEN, seed) };
+    let mut experiment = run(&mut machine, &plan);
     for _ in 0..more {
-        if told(&experiment, Word::Keep) {
+        if has(&experiment, Word::Keep) {
             break;
         }
         plan.earlier = std::mem::take(&mut experiment.blocks);
-        experiment = run(&mut player, &plan);
+        machine.vouched.clear();
+        experiment = run(&mut machine, &plan);
     }
     experiment
 }
 
-fn told(experiment: &Experiment, word: Word) -> bool {
-    experiment.verdicts.iter().any(|verdict| verdict.word == word)
-}
-
-/// Sessions that tell a gain where there is none, proven and likely, and how many were made.
+/// Sessions that report a gain where there is none: proven, and likely.
 fn false_answers(kind: &str, budget: Nanos, more: u32, sessions: u64) -> (u32, u32) {
     let times = recording(kind);
     let (mut keeps, mut likely) = (0, 0);
     for seed in 0..sessions {
         let experiment = session(&times, 1.0, budget, more, seed);
-        let is_kept = told(&experiment, Word::Keep);
+        let is_kept = has(&experiment, Word::Keep);
         keeps += u32::from(is_kept);
-        likely += u32::from(!is_kept && told(&experiment, Word::Likely));
+        likely += u32::from(!is_kept && has(&experiment, Word::Likely));
     }
     println!(
         "{kind}, {budget}, continued {more} times: kept {keeps}, likely {likely} of {sessions}"
@@ -132,7 +66,7 @@ fn false_answers(kind: &str, budget: Nanos, more: u32, sessions: u64) -> (u32, u
 }
 
 #[test]
-fn few_sessions_tell_a_gain_where_there_is_none() {
+fn few_sessions_report_a_gain_where_there_is_none() {
     for kind in KINDS {
         let (keeps, likely) = false_answers(kind, Nanos::secs(20), 0, 60);
         assert!(keeps <= 4 && likely <= 10, "{kind}: {keeps} {likely}");
