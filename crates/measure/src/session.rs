@@ -26,7 +26,7 @@ use crate::prices::{
 use crate::prior::{self, MachineKey};
 use crate::sample::{Probe, Series, Stop};
 use pagewise_kernel::region::Pages;
-use pagewise_kernel::{affinity, limits, machine, page_size};
+use pagewise_kernel::{affinity, dirs, limits, machine, page_size};
 use pagewise_model::price::{ChasePoint, Prices};
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::path::{Path, PathBuf};
@@ -47,13 +47,22 @@ const MOST_ROUNDS: u32 = 31;
 /// What a calibration may do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Time for the prices of the session (2 s serve well); the chase, where it is not cached,
+    /// Time for the prices of the session (1 to 2 s serve well); the chase, where it is not cached,
     /// comes on top.
     pub budget_ns: Nanos,
     /// File that keeps the slow prices; its directory also holds the scratch file.
     pub cache: Option<PathBuf>,
     /// Take the slow prices anew even if they are cached.
     pub fresh: bool,
+}
+
+impl Options {
+    /// Prices in so much time, with the slow ones kept in the user's cache directory.
+    #[must_use]
+    pub fn cached(budget_ns: Nanos) -> Self {
+        let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
+        Self { budget_ns, cache, fresh: false }
+    }
 }
 
 /// Measures the prices of this machine, until `interrupted` says that the caller wants no more.

@@ -12,7 +12,7 @@ use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
-use pagewise_kernel::{clock, dirs, limits};
+use pagewise_kernel::{clock, limits};
 use pagewise_measure::{Options, PriceError};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::Machine;
@@ -327,9 +327,7 @@ impl World for Live<'_> {
     }
 
     fn prices(&mut self) -> Result<Prices, Stop> {
-        let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
-        let options = Options { budget_ns: PRICING, cache, fresh: false };
-        let priced = pagewise_measure::calibrate(&options, &raised(&self.stop));
+        let priced = pagewise_measure::calibrate(&Options::cached(PRICING), &raised(&self.stop));
         priced.map_err(|error| match error {
             PriceError::Interrupted => Stop::Interrupted,
             other => Stop::Broken(other.to_string()),

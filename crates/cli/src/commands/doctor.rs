@@ -5,7 +5,7 @@ use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::activity::{self, Release};
-use pagewise_kernel::{clock, dirs, kallsyms};
+use pagewise_kernel::{clock, kallsyms};
 use pagewise_lanes::probe::{Sink, Truth, truths};
 use pagewise_measure::Options;
 use pagewise_model::capability::Trait;
@@ -26,8 +26,7 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     run.machine = Some(checkup.machine.clone());
     run.checkup = Some(checkup);
     if args.prices {
-        let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
-        let options = Options { budget_ns: Nanos::secs(2), cache, fresh: true };
+        let options = Options { fresh: true, ..Options::cached(Nanos::secs(2)) };
         let prices = pagewise_measure::calibrate(&options, &|| false);
         run.prices = Some(prices.map_err(|e| Failure::usage(e.to_string()))?);
     }

@@ -8,7 +8,7 @@ use crate::args::Profile;
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_judge::profile::Facts;
-use pagewise_kernel::{clock, dirs, kallsyms};
+use pagewise_kernel::{clock, kallsyms};
 use pagewise_measure::Options;
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::fault::FaultReport;
@@ -47,8 +47,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
-    let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
-    let options = Options { budget_ns: Nanos::secs(2), cache, fresh: false };
+    let options = Options::cached(Nanos::secs(2));
     let prices = pagewise_measure::calibrate(&options, &|| false)
         .map_err(|e| Failure::usage(e.to_string()))?;
     let finished = passthrough::observe_through(&launch)?;

@@ -6,7 +6,7 @@ use crate::args::BenchPipe;
 use crate::commands::experiment::own_exe;
 use crate::failure::Failure;
 use pagewise_judge::ladder::Known;
-use pagewise_kernel::{dirs, page_size, topology};
+use pagewise_kernel::{page_size, topology};
 use pagewise_measure::ladder::{self, Cost, Launcher, Plan};
 use pagewise_measure::{Options, Progress};
 use pagewise_model::ladder::{Ladder, Point, ReferencePrices};
@@ -75,9 +75,7 @@ fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
 /// The prices that explain the ladder. It is measured without them where they cannot be had.
 fn prices(conduct: &Conduct, warnings: &mut Vec<String>) -> Option<Prices> {
     conduct.show("prices");
-    let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
-    let options = Options { budget_ns: PRICES, cache, fresh: false };
-    match pagewise_measure::calibrate(&options, &|| conduct.is_stopped()) {
+    match pagewise_measure::calibrate(&Options::cached(PRICES), &|| conduct.is_stopped()) {
         Ok(prices) => Some(prices),
         Err(error) => {
             warnings.push(format!("without prices nothing is explained: {error}"));
