@@ -6,6 +6,11 @@
 //! writes. Not for secrets, and not fair among all orders: what is needed is that neighbours in the
 //! cycle are far apart and that no prefetcher finds a rule.
 
+use crate::kernels::list::{Links, List};
+use pagewise_kernel::region::Region;
+
+/// Bytes of a cache line; two of them are one on some machines, which this order does not use.
+const LINE: usize = 64;
 /// Multiplier of the order, odd.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -50,9 +55,22 @@ impl Cycle {
     }
 }
 
+/// Makes one cycle of all lines of `region`, whose length is a power of two of lines.
+pub(crate) fn link_lines(region: Region) -> List {
+    let lines = region.size().0 / LINE as u64;
+    let cycle = Cycle::new(lines.ilog2(), 0);
+    let mut links = Links::new(region);
+    for line in 0..lines {
+        links.link(line as usize * LINE, cycle.successor(line) as usize * LINE);
+    }
+    links.close()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_kernel::region::Pages;
+    use pagewise_model::Bytes;
 
     #[test]
     fn the_cycle_has_all_places() {
@@ -81,5 +99,19 @@ mod tests {
         let (one, other) = (Cycle::new(12, 1), Cycle::new(12, 2));
         let same = (0..4000).filter(|&place| one.successor(place) == other.successor(place));
         assert!(same.count() < 100);
+    }
+
+    #[test]
+    fn all_lines_of_a_region_are_linked() {
+        let region = Region::new(Bytes::mib(1), Pages::Base).expect("memory");
+        let lines = region.size().0 as usize / LINE;
+        let list = link_lines(region);
+        let mut seen = vec![false; lines];
+        let mut at = 0;
+        for _ in 0..lines {
+            assert!(!std::mem::replace(&mut seen[at / LINE], true), "short cycle");
+            at = list.walk(at, 1).expect("inside");
+        }
+        assert_eq!(at, 0);
     }
 }

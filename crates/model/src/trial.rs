@@ -107,6 +107,10 @@ pub struct Effect {
     pub control_runs: u32,
     /// The same with the host's time taken off each run, where that differs between the two.
     pub without_host: Option<Ratio>,
+    /// The same by plain times, where the times were corrected by what a load from memory cost during
+    /// each run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncorrected: Option<Ratio>,
 }
 
 /// The verdict on one arm.

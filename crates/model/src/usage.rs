@@ -72,6 +72,10 @@ pub struct Usage {
     pub write_calls: Option<u64>,
     /// Bytes fetched from a device (`read_bytes`).
     pub device_read_bytes: Option<Bytes>,
+    /// Time of one load from memory meanwhile, ns, as a thread of ours beside the run measured it; absent
+    /// where it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_ns: Option<f64>,
     /// How it ended.
     pub ended: Ended,
 }

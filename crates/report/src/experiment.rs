@@ -117,9 +117,15 @@ pub(crate) fn reason(verdict: &Verdict) -> String {
     if let Some(settled) = verdict.settled_by_ns {
         text.push_str(&format!("; about {settled} more would settle it"));
     }
-    if let Some(free) = &effect.without_host {
-        let range = interval(free.ratio, free.ratio_low, free.ratio_high);
-        text.push_str(&format!("; without the host's time: {} ({range})", change(free.ratio)));
+    let others = [
+        ("without the host's time", &effect.without_host),
+        ("not corrected for the speed of memory", &effect.uncorrected),
+    ];
+    for (what, ratio) in others {
+        if let Some(at) = ratio {
+            let range = interval(at.ratio, at.ratio_low, at.ratio_high);
+            text.push_str(&format!("; {what}: {} ({range})", change(at.ratio)));
+        }
     }
     text
 }

@@ -3,6 +3,7 @@
 use crate::bench::{ArmId, Bench, RunFailure, WeatherMark};
 use crate::evidence;
 use crate::plan::{Arm, Goal, Plan};
+use crate::races::Races;
 use crate::runner::{Halt, Runner, ours};
 use pagewise_judge::race::{Claim, Findings, LEAST_GAIN, RULED_OUT, Race};
 use pagewise_model::Nanos;
@@ -37,8 +38,7 @@ struct Course<'a, B: Bench> {
     arms: Vec<Arm>,
     /// Arms whose output was held against the control's.
     vouched: Vec<usize>,
-    race: Race,
-    without_host: Race,
+    races: Races,
     blocks: Vec<Block>,
     has_combined: bool,
 }
@@ -52,10 +52,8 @@ struct Next {
 impl<'a, B: Bench> Course<'a, B> {
     fn new(runner: Runner<'a, B>) -> Self {
         let arms = runner.plan.arms.clone();
-        let race = Race::new(arms.len());
         let mut course = Self {
-            without_host: race.clone(),
-            race,
+            races: Races::new(arms.len()),
             arms,
             vouched: Vec::new(),
             blocks: Vec::new(),
@@ -87,12 +85,8 @@ impl<'a, B: Bench> Course<'a, B> {
     }
 
     fn take(&mut self, block: Block) {
-        if block.dropped.is_none() {
-            let [wall, free] = evidence::heats(&block, &self.runner.plan.control, &self.arms);
-            self.race.add(&wall);
-            self.without_host.add(&free);
-        }
         self.blocks.push(block);
+        self.races.add(&self.blocks, &self.runner.plan.control, &self.arms);
     }
 
     /// Arms that run and may be run again.
@@ -106,16 +100,16 @@ impl<'a, B: Bench> Course<'a, B> {
     fn open(&self) -> Vec<usize> {
         let least = |ruled_out: Option<f64>| ruled_out.is_some_and(|share| share <= RULED_OUT[0]);
         let is_open = |arm: &usize| {
-            let no_gain = least(self.race.no_gain_above(*arm));
+            let no_gain = least(self.races.time.no_gain_above(*arm));
             match self.runner.plan.goal {
                 Goal::Gain => !no_gain,
                 Goal::Difference => {
-                    let no_difference = no_gain && least(self.race.no_loss_above(*arm));
-                    !(self.is_kept(*arm) || self.race.is_slower(*arm) || no_difference)
+                    let no_difference = no_gain && least(self.races.time.no_loss_above(*arm));
+                    !(self.is_kept(*arm) || self.races.time.is_slower(*arm) || no_difference)
                 }
-                Goal::LossAtMost(share) => !self.race.is_loss_bounded(*arm, share),
+                Goal::LossAtMost(share) => !self.races.time.is_loss_bounded(*arm, share),
                 Goal::Pairs(pairs) => {
-                    self.race.standing(*arm).is_none_or(|standing| standing.runs < pairs)
+                    self.races.time.standing(*arm).is_none_or(|standing| standing.runs < pairs)
                 }
             }
         };
@@ -123,12 +117,12 @@ impl<'a, B: Bench> Course<'a, B> {
     }
 
     fn is_kept(&self, arm: usize) -> bool {
-        self.race.is_proven(arm) && self.verdict_of(arm).word == Word::Keep
+        self.races.time.is_proven(arm) && self.verdict_of(arm).word == Word::Keep
     }
 
     fn is_decided(&self) -> bool {
         let open = self.open();
-        let best = self.race.leader(&self.sound());
+        let best = self.races.time.leader(&self.sound());
         open.is_empty()
             || self.runner.plan.goal == Goal::Gain && best.is_some_and(|arm| self.is_kept(arm))
     }
@@ -139,7 +133,7 @@ impl<'a, B: Bench> Course<'a, B> {
         let Goal::Gain = self.runner.plan.goal else {
             let sizes = match self.runner.plan.goal {
                 Goal::Pairs(pairs) => {
-                    let runs = |arm: &usize| self.race.standing(*arm).map_or(0, |s| s.runs);
+                    let runs = |arm: &usize| self.races.time.standing(*arm).map_or(0, |s| s.runs);
                     let done = open.iter().map(runs).min().unwrap_or(0);
                     vec![(pairs - done).min(FEW)]
                 }
@@ -148,13 +142,13 @@ impl<'a, B: Bench> Course<'a, B> {
             let ways = sizes.into_iter().map(|each| Next { arms: open.clone(), each });
             return self.fitting(ways.collect());
         };
-        let mut racing = self.race.contenders(&open);
+        let mut racing = self.races.time.contenders(&open);
         if self.blocks.is_empty() {
             racing.truncate(self.room());
         } else {
-            racing.retain(|arm| self.race.standing(*arm).is_some() || self.room() > 1);
+            racing.retain(|arm| self.races.time.standing(*arm).is_some() || self.room() > 1);
         }
-        let leader = self.race.leader(&open).or(racing.first().copied());
+        let leader = self.races.time.leader(&open).or(racing.first().copied());
         let mut ways = Vec::new();
         if racing.len() == 1 {
             ways.push(Next { arms: racing.clone(), each: MANY });
@@ -182,9 +176,9 @@ impl<'a, B: Bench> Course<'a, B> {
 
     /// The best arm may soon be told to gain, and no output was compared yet.
     fn is_gain_near(&self) -> bool {
-        let worth = |arm| self.race.selected(arm, Claim::GainAtMost(LEAST_GAIN));
+        let worth = |arm| self.races.time.selected(arm, Claim::GainAtMost(LEAST_GAIN));
         self.vouched.is_empty()
-            && self.race.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR)
+            && self.races.time.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR)
     }
 
     /// How many arms the time holds with the control, [`LEAST_RUNS`] of each.
@@ -204,8 +198,8 @@ impl<'a, B: Bench> Course<'a, B> {
         let begun = self.runner.bench.now();
         let mut ended = Ok(());
         let sound = self.sound();
-        let Self { race, arms, runner, .. } = self;
-        let standings = || standings(race, arms, &sound);
+        let Self { races, arms, runner, .. } = self;
+        let standings = || standings(&races.time, arms, &sound);
         for id in order {
             match runner.point(&id, &standings) {
                 Ok(Some(point)) => {
@@ -229,7 +223,7 @@ impl<'a, B: Bench> Course<'a, B> {
     /// Has the outputs of arms compared that are likely to gain.
     fn vouch(&mut self) -> Result<(), Halt> {
         for arm in self.sound() {
-            if self.vouched.contains(&arm) || !self.race.is_likely(arm) {
+            if self.vouched.contains(&arm) || !self.races.time.is_likely(arm) {
                 continue;
             }
             match self.runner.bench.vouch(&self.arms[arm].id) {
@@ -255,7 +249,7 @@ impl<'a, B: Bench> Course<'a, B> {
             .sound()
             .into_iter()
             .filter_map(|arm| {
-                let standing = self.race.standing(arm)?;
+                let standing = self.races.time.standing(arm)?;
                 let gain = -standing.ratio.ln();
                 (gain > LEAST_GAIN.max(standing.error)).then_some((gain, arm))
             })
@@ -267,8 +261,7 @@ impl<'a, B: Bench> Course<'a, B> {
             match self.runner.bench.combine(&ids) {
                 Ok(Some(arm)) => {
                     self.arms.push(arm);
-                    self.race.join();
-                    self.without_host.join();
+                    self.races.join();
                 }
                 Ok(None) | Err(RunFailure::Failed(_)) => {}
                 Err(other) => return Err(ours(other)),
@@ -286,8 +279,9 @@ impl<'a, B: Bench> Course<'a, B> {
         let run_ns =
             f64::midpoint(self.runner.cost_ns(&own.id) as f64, self.runner.cost_ns(control) as f64);
         let findings = Findings {
-            race: &self.race,
-            without_host: &self.without_host,
+            race: &self.races.time,
+            plain: self.races.plain(arm),
+            without_host: &self.races.without_host,
             arm,
             mechanism: evidence::mechanism(own, &arms, &controls),
             host_share_arm: evidence::host_share(&arms, &controls),

@@ -3,11 +3,12 @@
 use crate::bench::ArmId;
 use crate::plan::Arm;
 use pagewise_judge::mechanism::Mechanism;
-use pagewise_judge::race::{Costs, Heat};
+use pagewise_judge::race::{Costs, Heat, Slope};
 use pagewise_judge::stats::find_two_modes;
 use pagewise_model::Nanos;
 use pagewise_model::measured::median;
 use pagewise_model::trial::{Block, Point};
+use std::collections::BTreeMap;
 
 /// What the host's time may take from a run at most: a tree on several CPUs can have more of it
 /// than the run took.
@@ -29,26 +30,45 @@ pub(crate) fn points<'a>(blocks: &'a [Block], arm: &ArmId, beside: &ArmId) -> Ve
     counting.flat_map(hosted).filter(|(point, _)| point.arm == arm.0).collect()
 }
 
-/// A block as the race takes it, by wall time and with the host's time taken off; `arms` in the order of
-/// their numbers.
-pub(crate) fn heats(block: &Block, control: &ArmId, arms: &[Arm]) -> [Heat; 2] {
-    let of = |read: fn(Hosted<'_>) -> f64| {
-        let logs = |name: &str| -> Vec<f64> {
-            hosted(block).filter(|(point, _)| point.arm == name).map(read).collect()
-        };
-        Heat {
-            control: logs(&control.0),
-            arms: arms.iter().enumerate().map(|(at, arm)| (at, logs(&arm.id.0))).collect(),
-        }
+/// What is read of a run.
+pub(crate) type Reading<'a> = &'a dyn Fn(Hosted<'_>) -> f64;
+
+/// A block as a race takes it: `read` of its runs, of the control and of the arms of these numbers.
+pub(crate) fn heat(
+    block: &Block,
+    control: &ArmId,
+    arms: &[(usize, &Arm)],
+    read: Reading<'_>,
+) -> Heat {
+    let of = |name: &ArmId| -> Vec<f64> {
+        hosted(block).filter(|(point, _)| point.arm == name.0).map(read).collect()
     };
-    [of(|(point, _)| log_wall(point)), of(log_without_host)]
+    Heat { control: of(control), arms: arms.iter().map(|(at, arm)| (*at, of(&arm.id))).collect() }
 }
 
-fn log_wall(point: &Point) -> f64 {
+/// Learns from a block how runs go with the time of a load meanwhile, arm by arm.
+pub(crate) fn learn(slope: &mut Slope, block: &Block) {
+    let mut runs: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for point in &block.points {
+        runs.entry(&point.arm).or_default().push((log_load(point), log_wall(point)));
+    }
+    runs.values().for_each(|runs| slope.learn(runs));
+}
+
+/// The time of a load was measured beside each run.
+pub(crate) fn has_loads(block: &Block) -> bool {
+    block.points.iter().all(|point| point.usage.load_ns.is_some())
+}
+
+pub(crate) fn log_load(point: &Point) -> f64 {
+    point.usage.load_ns.unwrap_or(1.0).max(f64::MIN_POSITIVE).ln()
+}
+
+pub(crate) fn log_wall(point: &Point) -> f64 {
     (point.usage.wall_ns.0.max(1) as f64).ln()
 }
 
-fn log_without_host((point, host_ns): Hosted<'_>) -> f64 {
+pub(crate) fn log_without_host((point, host_ns): Hosted<'_>) -> f64 {
     let wall = point.usage.wall_ns.0.max(1) as f64;
     (wall - host_ns).max(wall * LEAST_LEFT).ln()
 }

@@ -17,6 +17,7 @@ mod bench;
 mod course;
 mod evidence;
 mod plan;
+mod races;
 mod runner;
 
 pub use bench::{ArmId, Bench, Progress, RunFailure, WeatherMark};

@@ -307,6 +307,46 @@ fn what_the_host_makes_is_no_gain() {
     assert!(wrong <= 2 && right >= 15, "{wrong} {right}");
 }
 
+/// A machine whose noise of 1% has more of 4% with it, which is memory's.
+fn with_memory(seed: u64, part: f64) -> Machine {
+    Machine { memory: Some(part), ..Machine::new(seed, Nanos::millis(600), 0.01) }
+}
+
+#[test]
+fn noise_of_memory_is_taken_off() {
+    let mean_width = |machine: fn(u64) -> Machine| {
+        let width = |seed| {
+            let pairs = Plan { goal: Goal::Pairs(16), ..plan(&["b"], seed) };
+            let effect = of(&run(&mut machine(seed), &pairs), "b").effect.clone().unwrap();
+            (effect.ratio_high / effect.ratio_low).ln()
+        };
+        (0..20).map(width).sum::<f64>() / 20.0
+    };
+    let corrected = mean_width(|seed| with_memory(seed, 0.4));
+    let plain = mean_width(|seed| Machine { sd: 0.026, memory: None, ..with_memory(seed, 0.0) });
+    let useless = mean_width(|seed| Machine { sd: 0.026, ..with_memory(seed, 0.0) });
+    println!("widths: {corrected} corrected, {plain} plain, {useless} where it does not help");
+    assert!(corrected < 0.7 * plain && useless < 1.05 * plain, "{corrected} {plain} {useless}");
+}
+
+#[test]
+fn an_arm_that_moves_memory_itself_gains_nothing_by_that() {
+    let (mut kept, mut found) = (0, 0);
+    for (seed, moved) in (0..60).map(|seed| (seed, [0.03, -0.03, 0.15][seed as usize % 3])) {
+        let verdict = |effect| {
+            let machine = with_memory(seed, 0.4);
+            let (loads, effects) = (vec![("b", moved)], vec![("b", effect)]);
+            let mut machine = Machine { loads, effects, ..machine };
+            let plan = Plan { goal: Goal::Difference, ..plan(&["b", "c"], seed) };
+            word(&run(&mut machine, &plan), "b")
+        };
+        kept += usize::from(matches!(verdict(0.0), Word::Keep | Word::Slower));
+        found += usize::from(verdict(-0.1) == Word::Keep);
+    }
+    println!("made by the correction {kept} of 60, found {found} of 60");
+    assert!(kept <= 2 && found >= 57, "{kept} {found}");
+}
+
 #[test]
 fn pairs_are_run_as_often_as_asked() {
     let mut machine = Machine::new(1, Nanos::millis(20), 0.02);

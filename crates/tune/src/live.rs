@@ -13,7 +13,7 @@ use crate::world::{Arm, Event, Limits, Timed, Timing, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, limits};
-use pagewise_measure::{Options, PriceError};
+use pagewise_measure::{Latency, Options, PriceError};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::HugeFile;
@@ -28,6 +28,7 @@ use pagewise_tracee::supervise::{SuperviseError, Supervisor};
 use pagewise_trial::WeatherMark;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -98,6 +99,8 @@ pub struct Live<'a> {
     keeper: Keeper,
     folios: Folios,
     reserved: Option<Reservation>,
+    /// Samples the speed of memory beside timed runs, where there is room for it.
+    latency: Option<Rc<Latency>>,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
@@ -145,6 +148,7 @@ impl<'a> Live<'a> {
             keeper: Keeper::new(room),
             folios: Folios::default(),
             reserved: None,
+            latency: Latency::start(room).ok().map(Rc::new),
             stop,
             listener,
         }
@@ -176,6 +180,15 @@ impl<'a> Live<'a> {
             return Err(Stop::TooLong(launch.timeout_ns.unwrap_or_default()));
         }
         Ok(finished)
+    }
+
+    /// A bounded run with the speed of memory sampled beside it.
+    fn beside_latency(&mut self, launch: &Launch) -> Result<Finished, Stop> {
+        let Some(latency) = self.latency.clone() else { return self.bounded(launch) };
+        let (done, load_ns) = latency.during(|| self.bounded(launch));
+        let mut done = done?;
+        done.usage.load_ns = load_ns;
+        Ok(done)
     }
 
     /// `work` with `--prepare` before it and `--cleanup` after it, which runs to its end whatever
@@ -354,7 +367,7 @@ impl World for Live<'_> {
             live.fill_pool(arm)?;
             let conditioned = live.condition(timing.fresh)?;
             let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
-            let done = live.bounded(&launch)?;
+            let done = live.beside_latency(&launch)?;
             Ok((look, conditioned, done, live.huge_slots(arm)))
         })?;
         // Whoever keeps the remedy pays for the look at each start.

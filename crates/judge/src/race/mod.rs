@@ -19,9 +19,11 @@ mod interval;
 mod normal;
 mod randomised;
 mod sessions;
+mod slope;
 mod verdict;
 
 pub use sessions::between_sessions;
+pub use slope::Slope;
 pub use verdict::{Costs, Findings};
 
 /// Least gain that is worth keeping, as a share of the control's time.

@@ -5,7 +5,8 @@
 //! run; the mechanism's counter moved in two of three runs of the arm and not in the control's
 //! (docs/decisions/008). *likely* is evidence of 10 against a gain of 1% at most, with the counter.
 //! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 50 against a
-//! gain of N. What is left is *cannot tell*, with the interval.
+//! gain of N. Where times are corrected by what memory cost meanwhile, a gain has to show in plain times,
+//! too, to be kept. What is left is *cannot tell*, with the interval.
 
 use super::{Claim, LEAST_GAIN, PROVEN, Race, WORTH};
 use crate::mechanism::Mechanism;
@@ -35,8 +36,10 @@ pub(super) fn drift(log: f64) -> f64 {
 /// All that the verdict on one arm rests on.
 #[derive(Debug)]
 pub struct Findings<'a> {
-    /// The race by wall time.
+    /// The race that decides: by wall time, corrected where that helps.
     pub race: &'a Race,
+    /// The race by plain wall time, where the arm's times are corrected.
+    pub plain: Option<&'a Race>,
     /// The same with the host's time taken off each run.
     pub without_host: &'a Race,
     /// The arm's number.
@@ -122,14 +125,14 @@ impl Findings<'_> {
             sure_share: (1.0 - 1.0 / worth).max(0.0),
             runs: standing.runs,
             control_runs: standing.control_runs,
-            without_host: host_differs.then(|| self.host_free()).flatten(),
+            without_host: host_differs.then(|| self.ratio(self.without_host)).flatten(),
+            uncorrected: self.plain.and_then(|plain| self.ratio(plain)),
         })
     }
 
-    fn host_free(&self) -> Option<Ratio> {
-        let (low, high) = self.without_host.interval(self.arm)?;
-        let ratio = self.without_host.standing(self.arm)?.ratio;
-        Some(Ratio { ratio, ratio_low: low, ratio_high: high })
+    fn ratio(&self, race: &Race) -> Option<Ratio> {
+        let (ratio_low, ratio_high) = race.interval(self.arm)?;
+        Some(Ratio { ratio: race.standing(self.arm)?.ratio, ratio_low, ratio_high })
     }
 
     fn decide(&self) -> (Word, String) {
@@ -169,6 +172,11 @@ impl Findings<'_> {
         let counter = self.mechanism.describe();
         if !self.race.is_proven(self.arm) {
             return (Word::Likely, format!("a gain over 1% is likely{counter}"));
+        }
+        let plain = self.plain.and_then(|race| race.standing(self.arm));
+        if plain.is_some_and(|standing| standing.ratio > 1.0 - LEAST_GAIN) {
+            let why = "a gain over 1% is likely, but plain times do not show it yet".to_owned();
+            return (Word::Likely, why);
         }
         match self.host_made(Claim::GainAtMost(0.0)) {
             Some(why) => (Word::CannotTell, why),

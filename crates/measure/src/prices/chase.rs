@@ -1,13 +1,13 @@
 //! Dependent random loads over growing sets, on base and on huge pages, ns per load.
 //!
-//! Each cache line of a set holds the address of the next; all lines form one cycle ([`Cycle`]), so the
+//! Each cache line of a set holds the address of the next; all lines form one cycle ([`crate::cycle`]), so the
 //! hardware can neither overlap nor foresee the loads. Each set is walked on fresh mappings,
 //! because placement in caches and memory is luck. The difference between base and huge pages is
 //! the upper bound of what address translation costs such a walk. Not seen: loads that overlap.
 
-use crate::cycle::Cycle;
+use crate::cycle::link_lines;
 use crate::error::PriceError;
-use crate::kernels::list::{Links, List};
+use crate::kernels::list::List;
 use crate::sample::{Stop, time};
 use pagewise_kernel::SysError;
 use pagewise_kernel::region::{Pages, Region};
@@ -16,8 +16,6 @@ use pagewise_model::{Bytes, Fact, Measured};
 
 /// Sets that are walked, memory allowing.
 const SETS: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
-/// Bytes of a cache line; two of them are one on some machines, which this order does not use.
-const LINE: usize = 64;
 /// Loads of one repeat.
 const STEPS: u64 = 40_000;
 /// Repeats, over all mappings of a set.
@@ -73,34 +71,4 @@ fn walk(set: Bytes, pages: Pages, stop: Stop<'_>) -> Result<Measured, PriceError
 /// Follows the cycle for one repeat; gives the place where it stops.
 fn follow(list: &List, start: usize) -> Result<usize, SysError> {
     list.walk(start, STEPS).ok_or_else(|| SysError::malformed("walk", "a set of lines"))
-}
-
-/// Makes one cycle of all lines of `region`, whose length is a power of two of lines.
-fn link_lines(region: Region) -> List {
-    let lines = region.size().0 / LINE as u64;
-    let cycle = Cycle::new(lines.ilog2(), 0);
-    let mut links = Links::new(region);
-    for line in 0..lines {
-        links.link(line as usize * LINE, cycle.successor(line) as usize * LINE);
-    }
-    links.close()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cycle_has_all_lines() {
-        let region = Region::new(Bytes::mib(1), Pages::Base).expect("memory");
-        let lines = region.size().0 as usize / LINE;
-        let list = link_lines(region);
-        let mut seen = vec![false; lines];
-        let mut at = 0;
-        for _ in 0..lines {
-            assert!(!std::mem::replace(&mut seen[at / LINE], true), "short cycle");
-            at = list.walk(at, 1).expect("inside");
-        }
-        assert_eq!(at, 0);
-    }
 }

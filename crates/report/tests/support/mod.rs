@@ -250,6 +250,7 @@ pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> Effect {
         runs: 9,
         control_runs: 11,
         without_host: None,
+        uncorrected: None,
     }
 }
 

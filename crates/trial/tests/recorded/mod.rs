@@ -8,22 +8,42 @@ use crate::{SEVEN, has, plan};
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Experiment, Word};
-use pagewise_trial::{Plan, RunFailure, run};
-use std::path::Path;
+use pagewise_trial::{Goal, Plan, RunFailure, run};
+use std::path::{Path, PathBuf};
 
 const KINDS: [&str; 5] = ["count", "objects", "compiler", "pipes", "neighbour"];
 
-/// Run times in nanoseconds, as they were recorded.
-fn recording(kind: &str) -> Vec<f64> {
-    let noise = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/accept/10-null/noise");
-    let text = std::fs::read_to_string(noise.join(kind).with_extension("txt")).unwrap();
+/// Run times in nanoseconds, as they were recorded, with those of a load meanwhile where they were.
+type Times = Vec<(f64, Option<f64>)>;
+
+/// Recordings of an acceptance script.
+fn noise(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/accept").join(of).join("noise")
+}
+
+fn read(file: &Path) -> Times {
+    let text = std::fs::read_to_string(file).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.parse().unwrap()).collect()
+    let figures = |line: &str| {
+        let mut figures = line.split_whitespace().map(|figure| figure.parse().unwrap());
+        (figures.next().unwrap(), figures.next())
+    };
+    lines.map(figures).collect()
+}
+
+fn recording(kind: &str) -> Times {
+    read(&noise("10-null").join(kind).with_extension("txt"))
 }
 
 /// A session of `budget`, continued `more` times or until it keeps an arm. `ratio` is the time ratio of
 /// the first arm; the others change nothing.
-fn session(times: &[f64], ratio: f64, budget: Nanos, more: u32, seed: u64) -> Experiment {
+fn session(
+    times: &[(f64, Option<f64>)],
+    ratio: f64,
+    budget: Nanos,
+    more: u32,
+    seed: u64,
+) -> Experiment {
     let at = Rng::new(!seed).below(times.len() as u64) as usize;
     let mut recording = times.to_vec();
     recording.rotate_left(at);
@@ -130,4 +150,48 @@ fn intervals() {
     println!("intervals: {held} of {sessions} hold the truth, for a later repeat {held_later}");
     println!("half-width: {median:.2} times that of a t interval on the same runs");
     assert!(f64::from(held_later) >= 0.93 * f64::from(sessions));
+}
+
+/// Deviations of what comparisons of equal runs give, corrected by the speed of memory and plain: eight
+/// runs of each from every place in a recording.
+fn deviations(times: &[(f64, Option<f64>)]) -> (f64, f64) {
+    let gains = (0..times.len()).map(|at| {
+        let mut recording = times.to_vec();
+        recording.rotate_left(at);
+        let seed = at as u64;
+        let mut machine = Machine {
+            recording,
+            is_watched: false,
+            drift: 0.0,
+            ..Machine::new(seed, Nanos(0), 0.0)
+        };
+        let experiment = run(&mut machine, &Plan { goal: Goal::Pairs(8), ..plan(&["b"], seed) });
+        let effect = experiment.verdicts[0].effect.clone().unwrap();
+        let plain = effect.uncorrected.map_or(effect.ratio, |plain| plain.ratio);
+        (effect.ratio.ln(), plain.ln())
+    });
+    let squares =
+        gains.fold((0.0, 0.0), |sum, (own, plain)| (sum.0 + own * own, sum.1 + plain * plain));
+    let count = times.len() as f64;
+    ((squares.0 / count).sqrt(), (squares.1 / count).sqrt())
+}
+
+#[test]
+#[ignore = "shows the figures of bench/accept/10-probe"]
+fn probe() {
+    let files = std::fs::read_dir(noise("10-probe")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    for file in files {
+        let times = read(&file);
+        let (corrected, plain) = deviations(&times);
+        println!(
+            "{}: {} runs, deviation of 8 against 8 {:.2}% plain, {:.2}% corrected: variance {:+.0}%",
+            file.file_stem().unwrap().to_string_lossy(),
+            times.len(),
+            100.0 * plain,
+            100.0 * corrected,
+            100.0 * ((corrected / plain).powi(2) - 1.0)
+        );
+    }
 }
