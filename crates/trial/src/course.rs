@@ -43,10 +43,19 @@ struct Course<'a, B: Bench> {
     has_combined: bool,
 }
 
-/// A block to be run: these arms, each so often.
+/// A block to be run: these arms, each so often, and the control.
 struct Next {
     arms: Vec<usize>,
     each: u32,
+    control: u32,
+}
+
+impl Next {
+    fn new(arms: Vec<usize>, each: u32) -> Self {
+        // The control stands in every comparison: the square root of the number of arms is best.
+        let control = (f64::from(each) * (arms.len() as f64).sqrt()).round() as u32;
+        Self { arms, each, control }
+    }
 }
 
 impl<'a, B: Bench> Course<'a, B> {
@@ -122,9 +131,16 @@ impl<'a, B: Bench> Course<'a, B> {
 
     fn is_decided(&self) -> bool {
         let open = self.open();
-        let best = self.races.time.leader(&self.sound());
+        let sound = self.sound();
+        // Combinations join late and have to run, too.
+        let waits = |arm: &usize| {
+            *arm >= self.runner.plan.arms.len() && self.races.time.standing(*arm).is_none()
+        };
+        let best = self.races.time.leader(&sound);
         open.is_empty()
-            || self.runner.plan.goal == Goal::Gain && best.is_some_and(|arm| self.is_kept(arm))
+            || self.runner.plan.goal == Goal::Gain
+                && !sound.iter().any(waits)
+                && best.is_some_and(|arm| self.is_kept(arm))
     }
 
     /// What runs next, as far as the time holds it.
@@ -139,7 +155,10 @@ impl<'a, B: Bench> Course<'a, B> {
                 }
                 _ => vec![MANY, FEW, 1],
             };
-            let ways = sizes.into_iter().map(|each| Next { arms: open.clone(), each });
+            let ways = sizes.into_iter().map(|each| {
+                let arms = open.clone();
+                Next { arms, each, control: each }
+            });
             return self.fitting(ways.collect());
         };
         let mut racing = self.races.time.contenders(&open);
@@ -150,12 +169,14 @@ impl<'a, B: Bench> Course<'a, B> {
         }
         let leader = self.races.time.leader(&open).or(racing.first().copied());
         let mut ways = Vec::new();
-        if racing.len() == 1 {
-            ways.push(Next { arms: racing.clone(), each: MANY });
-        }
-        ways.push(Next { arms: racing, each: FEW });
+        ways.push(match racing.len() {
+            1 => Next::new(racing.clone(), MANY),
+            3.. if self.blocks.is_empty() => Next::new(racing.clone(), 1),
+            _ => Next::new(racing.clone(), FEW),
+        });
+        ways.push(Next::new(racing, FEW));
         for each in [FEW, 1] {
-            ways.extend(leader.map(|arm| Next { arms: vec![arm], each }));
+            ways.extend(leader.map(|arm| Next::new(vec![arm], each)));
         }
         self.fitting(ways)
     }
@@ -168,7 +189,7 @@ impl<'a, B: Bench> Course<'a, B> {
         let cost = |next: &Next| {
             let arms: u64 =
                 next.arms.iter().map(|arm| self.runner.cost_ns(&self.arms[*arm].id)).sum();
-            u64::from(next.each) * (control + arms)
+            u64::from(next.control) * control + u64::from(next.each) * arms
         };
         let is_free = matches!(self.runner.plan.goal, Goal::Pairs(_));
         ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
@@ -188,10 +209,10 @@ impl<'a, B: Bench> Course<'a, B> {
     }
 
     fn run_block(&mut self, next: &Next) -> (Block, Result<(), Halt>) {
-        let control = std::iter::once(self.runner.plan.control.clone());
-        let arms = next.arms.iter().map(|arm| self.arms[*arm].id.clone());
-        let ids: Vec<ArmId> = control.chain(arms).collect();
-        let mut order: Vec<ArmId> = (0..next.each).flat_map(|_| ids.iter().cloned()).collect();
+        let control = (0..next.control).map(|_| self.runner.plan.control.clone());
+        let ids = next.arms.iter().map(|arm| &self.arms[*arm].id);
+        let arms = ids.flat_map(|id| (0..next.each).map(move |_| id.clone()));
+        let mut order: Vec<ArmId> = control.chain(arms).collect();
         self.runner.rng.shuffle(&mut order);
         let mut block = Block { points: vec![], weather: Weather::default(), dropped: None };
         let mark = self.runner.bench.weather();
@@ -239,9 +260,11 @@ impl<'a, B: Bench> Course<'a, B> {
         Ok(())
     }
 
-    /// Lets combinations of the arms that gain most join, once each arm has run.
+    /// Lets combinations of the arms that gain most join, once the best has run [`FEW`] times.
     fn combine(&mut self) -> Result<(), Halt> {
-        if self.has_combined || self.runner.plan.goal != Goal::Gain {
+        let leader = self.races.time.leader(&self.sound());
+        let ran = leader.and_then(|arm| Some(self.races.time.standing(arm)?.runs)).unwrap_or(0);
+        if self.has_combined || self.runner.plan.goal != Goal::Gain || ran < FEW {
             return Ok(());
         }
         self.has_combined = true;

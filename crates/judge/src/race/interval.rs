@@ -1,10 +1,8 @@
 //! The interval of an arm's time ratio: the ratios that its evidence does not rule out. It holds at
 //! whatever moment the race is stopped.
 
-use super::{Course, Limit, Race};
+use super::{Course, Limit, OUT, Race};
 
-/// Evidence that rules a ratio out; both sides together leave 95%.
-pub(super) const RULES_OUT: f64 = 40.0;
 /// Steps outwards are this many standard errors at first, and grow.
 const FIRST_STEP: f64 = 2.0;
 /// The end of the interval is found by bisection in this many steps.
@@ -24,7 +22,7 @@ impl Race {
 /// The end on the side of smaller (`side` -1) or larger ratios (1).
 fn end(course: &Course, side: f64) -> f64 {
     // A ratio on that side is ruled out by runs that lie on the other side of it.
-    let is_out = |log_ratio: f64| course.against(Limit { sign: -side, log_ratio }) >= RULES_OUT;
+    let is_out = |log_ratio: f64| course.against(Limit { sign: -side, log_ratio }) >= OUT;
     let from = course.totals.difference();
     let (mut inside, mut step) = (from, FIRST_STEP * course.totals.standard_error());
     let mut outside = from + side * step;

@@ -34,10 +34,14 @@ pub const RULED_OUT: [f64; 4] = [0.02, 0.03, 0.04, 0.05];
 pub const PROVEN: f64 = 50.0;
 /// Evidence against [`LEAST_GAIN`] that proof needs besides.
 pub const WORTH: f64 = 20.0;
-/// Evidence against [`LEAST_GAIN`] from which a gain is likely.
-pub const LIKELY: f64 = 10.0;
+/// Evidence against [`LEAST_GAIN`] from which a gain is likely: 9 to 1 for normal noise.
+pub const LIKELY: f64 = 9.0 * NORMAL_SHARE;
+/// Evidence against a ratio that rules it out.
+pub const OUT: f64 = 20.0;
 /// An arm stays in the race while it is within so many standard errors of the leader.
-const REACH: f64 = 1.6;
+const REACH: f64 = 1.1;
+/// Share of the evidence that takes noise for normal.
+const NORMAL_SHARE: f64 = 0.75;
 /// Noise before any run was seen: variance of the logarithm of a time, and the runs it counts for.
 const USUAL_VARIANCE: f64 = 0.02 * 0.02;
 const USUAL_RUNS: f64 = 2.0;
@@ -197,7 +201,8 @@ impl Course {
     }
 
     fn evidence_with(&self, limit: Limit, log_randomised: f64) -> f64 {
-        f64::midpoint(log_randomised.exp(), normal::evidence(&self.totals, limit))
+        NORMAL_SHARE * normal::evidence(&self.totals, limit)
+            + (1.0 - NORMAL_SHARE) * log_randomised.exp()
     }
 }
 
@@ -308,14 +313,14 @@ impl Race {
     /// The least of [`RULED_OUT`] that the arm does not gain.
     #[must_use]
     pub fn no_gain_above(&self, arm: usize) -> Option<f64> {
-        let out = |share: &f64| self.evidence(arm, Claim::GainAtLeast(*share)) >= PROVEN;
+        let out = |share: &f64| self.evidence(arm, Claim::GainAtLeast(*share)) >= OUT;
         RULED_OUT.into_iter().find(out)
     }
 
     /// The least of [`RULED_OUT`] that the arm does not lose.
     #[must_use]
     pub fn no_loss_above(&self, arm: usize) -> Option<f64> {
-        let out = |share: &f64| self.evidence(arm, Claim::GainAtMost(-share)) >= PROVEN;
+        let out = |share: &f64| self.evidence(arm, Claim::GainAtMost(-share)) >= OUT;
         RULED_OUT.into_iter().find(out)
     }
 
@@ -323,7 +328,7 @@ impl Race {
     #[must_use]
     pub fn is_loss_bounded(&self, arm: usize, share: f64) -> bool {
         let sides = [Claim::GainAtMost(-share), Claim::GainAtLeast(-share)];
-        sides.into_iter().any(|claim| self.evidence(arm, claim) >= interval::RULES_OUT)
+        sides.into_iter().any(|claim| self.evidence(arm, claim) >= OUT)
     }
 
     /// Of `arms`, those that may still be the best: not yet run, or near the leader.

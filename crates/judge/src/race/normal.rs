@@ -8,8 +8,10 @@
 
 use super::{Limit, Totals, USUAL_RUNS, USUAL_VARIANCE};
 
-/// Effects beyond the limit that are held against it, as shares of time.
+/// Effects beyond the limit that are held against it, as shares of time, each with the same weight.
 const EFFECTS: [f64; 5] = [0.02, 0.05, 0.10, 0.20, 0.40];
+/// Where the limit is not 0: weight of no effect at all, which is the usual truth.
+const NO_EFFECT: f64 = 0.5;
 /// The cap, as a multiple of the ways to deal the names.
 const CAP: f64 = 4.0;
 
@@ -19,11 +21,17 @@ pub(super) fn evidence(totals: &Totals, limit: Limit) -> f64 {
     let power = f64::midpoint(USUAL_RUNS + totals.freedom(), 1.0);
     let spread = |difference: f64| (squares + totals.weight * difference * difference).ln();
     let none = spread(beyond);
-    let factors = EFFECTS.iter().map(|share| {
-        let effect = if limit.sign < 0.0 { -(-share).ln_1p() } else { share.ln_1p() };
-        (power * (none - spread(beyond - effect))).exp()
+    let factor = |effect: f64| (power * (none - spread(beyond - effect))).exp();
+    let effects = EFFECTS.iter().map(|share| {
+        if limit.sign < 0.0 { -(-share).ln_1p() } else { share.ln_1p() }
     });
-    let mean = factors.sum::<f64>() / EFFECTS.len() as f64;
+    let some = effects.map(factor).sum::<f64>() / EFFECTS.len() as f64;
+    let no_effect = -limit.sign * limit.log_ratio;
+    let mean = if no_effect > 0.0 {
+        NO_EFFECT * factor(no_effect) + (1.0 - NO_EFFECT) * some
+    } else {
+        some
+    };
     mean.min(CAP * dealings(totals.arm_runs, totals.control_runs))
 }
 

@@ -8,7 +8,7 @@
 //! gain of N. Where times are corrected by what memory cost meanwhile, a gain has to show in plain times,
 //! too, to be kept. What is left is *cannot tell*, with the interval.
 
-use super::{Claim, LEAST_GAIN, PROVEN, Race, WORTH};
+use super::{Claim, LEAST_GAIN, NORMAL_SHARE, PROVEN, Race, WORTH};
 use crate::mechanism::Mechanism;
 use pagewise_model::trial::{Effect, Ratio, Verdict, Word};
 use pagewise_model::{Bytes, Nanos};
@@ -122,7 +122,7 @@ impl Findings<'_> {
             repeat_high: (log + (high.ln() - log).hypot(later)).exp(),
             evidence_of_gain: selected(0.0).min(MOST_EVIDENCE),
             evidence_of_worth: worth.min(MOST_EVIDENCE),
-            sure_share: (1.0 - 1.0 / worth).max(0.0),
+            sure_share: sure_share(worth),
             runs: standing.runs,
             control_runs: standing.control_runs,
             without_host: host_differs.then(|| self.ratio(self.without_host)).flatten(),
@@ -208,6 +208,12 @@ impl Findings<'_> {
         let runs = f64::from(effect.runs + effect.control_runs);
         Some(Nanos::from_f64((times - 1.0) * runs * self.run_ns))
     }
+}
+
+/// How sure a claim of this evidence is, if both sides were as likely before and noise is normal.
+fn sure_share(evidence: f64) -> f64 {
+    let odds = evidence / NORMAL_SHARE;
+    odds / (1.0 + odds)
 }
 
 /// A share as a percentage with one decimal and without a negative zero.

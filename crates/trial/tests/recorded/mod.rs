@@ -7,7 +7,8 @@ use crate::machine::Machine;
 use crate::{SEVEN, has, plan};
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Experiment, Word};
+use pagewise_judge::race::RULED_OUT;
+use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_trial::{Goal, Plan, RunFailure, run};
 use std::path::{Path, PathBuf};
 
@@ -85,6 +86,19 @@ fn false_answers(kind: &str, budget: Nanos, more: u32, sessions: u64) -> (u32, u
     (keeps, likely)
 }
 
+/// Sessions that rule out a gain of `share` where it is a little more.
+fn false_limits(kind: &str, share: f64, sessions: u64) -> u64 {
+    let times = recording(kind);
+    let is_wrong = |seed: &u64| {
+        let verdicts = session(&times, 0.999 - share, Nanos::secs(60), 0, *seed).verdicts;
+        let limit = |v: &Verdict| v.no_gain_above_share.is_some_and(|above| above <= share);
+        verdicts.iter().any(|v| v.arm == SEVEN[0] && limit(v))
+    };
+    let wrong = (0..sessions).filter(is_wrong).count() as u64;
+    println!("{kind}: a gain of {:.1}% ruled out in {wrong} of {sessions}", 100.0 * share + 0.1);
+    wrong
+}
+
 #[test]
 fn few_sessions_report_a_gain_where_there_is_none() {
     for kind in KINDS {
@@ -96,23 +110,20 @@ fn few_sessions_report_a_gain_where_there_is_none() {
 #[test]
 #[ignore = "takes minutes in a release build: bench/accept/10-null/run"]
 fn null_sessions() {
-    let mut is_sound = true;
-    for kind in KINDS {
-        for (budget, more) in [(60, 0), (12, 5)] {
-            let (keeps, likely) = false_answers(kind, Nanos::secs(budget), more, 10_000);
-            is_sound &= keeps <= 200 && likely <= 1000;
-        }
-        let times = recording(kind);
-        let is_wrong = |seed: &u64| {
-            // A gain of 5% and a little, which a session must not rule out.
-            let verdicts = session(&times, 0.949, Nanos::secs(60), 0, *seed).verdicts;
-            verdicts.iter().any(|v| v.arm == SEVEN[0] && v.no_gain_above_share.is_some())
-        };
-        let wrong = (0..2000).filter(is_wrong).count();
-        println!("{kind}: a gain of 5.1% ruled out in {wrong} of 2000");
-        is_sound &= wrong <= 40;
-    }
-    assert!(is_sound);
+    let sessions = std::env::var("SESSIONS").map_or(10_000, |count| count.parse().unwrap());
+    let is_sound = |kind: &str| {
+        let continued = [(60, 0), (12, 5)].map(|(budget, more)| {
+            let (keeps, likely) = false_answers(kind, Nanos::secs(budget), more, sessions);
+            u64::from(keeps) * 50 <= sessions && u64::from(likely) * 10 <= sessions
+        });
+        continued.into_iter().all(|sound| sound)
+            && RULED_OUT.into_iter().all(|share| false_limits(kind, share, sessions / 5) * 250 <= sessions)
+    };
+    let sound: Vec<bool> = std::thread::scope(|scope| {
+        let kinds = KINDS.map(|kind| scope.spawn(move || is_sound(kind)));
+        kinds.into_iter().map(|kind| kind.join().unwrap()).collect()
+    });
+    assert!(sound.into_iter().all(|sound| sound));
 }
 
 #[test]
