@@ -8,9 +8,12 @@
 use crate::bench::ArmId;
 use crate::evidence::{self, Reading};
 use crate::plan::Arm;
-use pagewise_judge::race::{Claim, Race, Slope, WORTH};
+use pagewise_judge::race::{Claim, Race, Slope};
 use pagewise_model::trial::{Block, Point};
 use std::collections::BTreeSet;
+
+/// Evidence from which an arm counts as moving memory: little, since only its correction is lost by it.
+const MOVES: f64 = 4.0;
 
 /// All that counting blocks leaves.
 #[derive(Debug, Default)]
@@ -53,7 +56,7 @@ impl Races {
         self.count(last, control, arms);
         let sides = [Claim::GainAtMost(0.0), Claim::GainAtLeast(0.0)];
         let moves =
-            |arm: &usize| sides.iter().any(|claim| self.load.evidence(*arm, *claim) >= WORTH);
+            |arm: &usize| sides.iter().any(|claim| self.load.evidence(*arm, *claim) >= MOVES);
         let found: BTreeSet<usize> = (0..arms.len()).filter(moves).collect();
         if !found.is_subset(&self.movers) {
             let movers = &self.movers | &found;
