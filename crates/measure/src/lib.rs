@@ -12,7 +12,7 @@
 //! [`jump`] measures what a jump through code costs, by size of the code and page.
 //! [`first_touch`] measures what a page costs until it can be used, under every way to get it.
 //! [`mod@file`] measures the ways to read a file, each in a fresh process.
-//! [`Latency`] samples what a load from memory costs while something else runs.
+//! [`Speeds`] samples how fast CPUs and memory are while something else runs.
 //!
 //! Everything works without privileges. Nothing here is asked of another process, save that
 //! `spawn` starts `true`, and that the ladder and the readings start their own program as the ends
@@ -30,7 +30,6 @@ pub mod jump;
 mod kernels;
 mod kinds;
 pub mod ladder;
-mod latency;
 pub mod pin;
 mod pinned;
 mod prices;
@@ -38,11 +37,12 @@ mod prior;
 mod room;
 mod sample;
 mod session;
+mod speed;
 mod stream;
 pub mod walk;
 
 pub use company::{Company, Progress};
 pub use cost::Cost;
 pub use error::PriceError;
-pub use latency::Latency;
 pub use session::{Options, calibrate, touch_pages};
+pub use speed::Speeds;

@@ -89,7 +89,7 @@ pub const fn usage() -> Usage {
         read_calls: None,
         write_calls: None,
         device_read_bytes: None,
-        load_ns: None,
+        speed: None,
         ended: Ended::Exited(0),
     }
 }

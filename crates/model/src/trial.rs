@@ -25,7 +25,7 @@ pub struct Point {
     pub supervisor_ns: Nanos,
 }
 
-/// One block: each arm that still raced and the control, equally often, in random order.
+/// One block: each arm that still raced, equally often, and the control, in random order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// Points in the order they were run.

@@ -4,6 +4,15 @@ use crate::measured::median;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+/// How fast CPU and memory were during a run, as threads of ours beside it sampled them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Time of one round of arithmetic in registers, ns.
+    pub round_ns: f64,
+    /// Time of one load from memory that needs the one before, ns.
+    pub load_ns: f64,
+}
+
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,10 +81,9 @@ pub struct Usage {
     pub write_calls: Option<u64>,
     /// Bytes fetched from a device (`read_bytes`).
     pub device_read_bytes: Option<Bytes>,
-    /// Time of one load from memory meanwhile, ns, as a thread of ours beside the run measured it; absent
-    /// where it was not measured.
+    /// How fast CPU and memory were meanwhile; absent where that was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_ns: Option<f64>,
+    pub speed: Option<Speed>,
     /// How it ended.
     pub ended: Ended,
 }

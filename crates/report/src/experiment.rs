@@ -119,7 +119,7 @@ pub(crate) fn reason(verdict: &Verdict) -> String {
     }
     let others = [
         ("without the host's time", &effect.without_host),
-        ("not corrected for the speed of memory", &effect.uncorrected),
+        ("not corrected for the speed of the machine", &effect.uncorrected),
     ];
     for (what, ratio) in others {
         if let Some(at) = ratio {

@@ -179,7 +179,7 @@ pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<Usage, L
         read_calls: io.map(|c| c.read_calls),
         write_calls: io.map(|c| c.write_calls),
         device_read_bytes: io.map(|c| c.storage_read),
-        load_ns: None,
+        speed: None,
         ended: ended(status),
     })
 }

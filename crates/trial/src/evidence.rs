@@ -3,7 +3,7 @@
 use crate::bench::ArmId;
 use crate::plan::Arm;
 use pagewise_judge::mechanism::Mechanism;
-use pagewise_judge::race::{Costs, Heat, Slope};
+use pagewise_judge::race::{Costs, Heat, Slopes, Speeds};
 use pagewise_judge::stats::find_two_modes;
 use pagewise_model::Nanos;
 use pagewise_model::measured::median;
@@ -46,22 +46,24 @@ pub(crate) fn heat(
     Heat { control: of(control), arms: arms.iter().map(|(at, arm)| (*at, of(&arm.id))).collect() }
 }
 
-/// Learns from a block how runs go with the time of a load meanwhile, arm by arm.
-pub(crate) fn learn(slope: &mut Slope, block: &Block) {
-    let mut runs: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+/// Learns from a block how runs go with the speeds meanwhile, arm by arm.
+pub(crate) fn learn(slopes: &mut Slopes, block: &Block) {
+    let mut runs: BTreeMap<&str, Vec<(Speeds, f64)>> = BTreeMap::new();
     for point in &block.points {
-        runs.entry(&point.arm).or_default().push((log_load(point), log_wall(point)));
+        runs.entry(&point.arm).or_default().push((log_speeds(point), log_wall(point)));
     }
-    runs.values().for_each(|runs| slope.learn(runs));
+    runs.values().for_each(|runs| slopes.learn(runs));
 }
 
-/// The time of a load was measured beside each run.
-pub(crate) fn has_loads(block: &Block) -> bool {
-    block.points.iter().all(|point| point.usage.load_ns.is_some())
+/// The speeds were sampled beside each run.
+pub(crate) fn has_speeds(block: &Block) -> bool {
+    block.points.iter().all(|point| point.usage.speed.is_some())
 }
 
-pub(crate) fn log_load(point: &Point) -> f64 {
-    point.usage.load_ns.unwrap_or(1.0).max(f64::MIN_POSITIVE).ln()
+/// Logarithms of what was sampled beside a run; zeros where nothing was.
+pub(crate) fn log_speeds(point: &Point) -> Speeds {
+    let log = |ns: f64| ns.max(f64::MIN_POSITIVE).ln();
+    point.usage.speed.map_or([0.0; 2], |speed| [log(speed.round_ns), log(speed.load_ns)])
 }
 
 pub(crate) fn log_wall(point: &Point) -> f64 {

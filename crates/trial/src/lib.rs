@@ -5,7 +5,7 @@
 //! [`Experiment`](pagewise_model::trial::Experiment) with a verdict on each arm.
 //!
 //! A point is one fresh run. Arms *race*: each block runs the control and every arm that may still be
-//! the best, equally often, in random order, and all runs count ([`pagewise_judge::race`]). The race
+//! the best, in random order, and all runs count ([`pagewise_judge::race`]). The race
 //! ends when the best arm is proven, when no arm can gain what is worth having, or when the time is over;
 //! it may be stopped at any moment and continued from its blocks.
 //!

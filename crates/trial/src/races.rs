@@ -1,18 +1,18 @@
 //! The races that the blocks of an experiment make, and the correction of times.
 //!
-//! Arms race by wall time, corrected by what a load from memory cost during each run as far as earlier
-//! blocks show that to matter ([`Slope`]). The race by plain time is kept beside it. An arm in whose runs
-//! loads take more or less time than in the control's moves memory itself: its times are not corrected,
-//! those of earlier blocks included.
+//! Arms race by wall time, corrected by how fast core and memory were during each run as far as earlier
+//! blocks show that to matter ([`Slopes`]). The race by plain time is kept beside it. An arm in whose runs
+//! core or memory are faster or slower than in the control's moves them itself: its times are not
+//! corrected, those of earlier blocks included.
 
 use crate::bench::ArmId;
 use crate::evidence::{self, Reading};
 use crate::plan::Arm;
-use pagewise_judge::race::{Claim, Race, Slope};
+use pagewise_judge::race::{Claim, Race, Slopes};
 use pagewise_model::trial::{Block, Point};
 use std::collections::BTreeSet;
 
-/// Evidence from which an arm counts as moving memory: little, since only its correction is lost by it.
+/// Evidence from which an arm counts as moving a speed: little, since only its correction is lost by it.
 const MOVES: f64 = 4.0;
 
 /// All that counting blocks leaves.
@@ -24,9 +24,9 @@ pub(crate) struct Races {
     plain: Race,
     /// By corrected time with the host's share taken off.
     pub(crate) without_host: Race,
-    /// By the time of a load.
-    load: Race,
-    slope: Slope,
+    /// By the time of a round of arithmetic and by that of a load.
+    speeds: [Race; 2],
+    slopes: Slopes,
     is_corrected: bool,
     /// Arms that are not corrected.
     movers: BTreeSet<usize>,
@@ -40,7 +40,8 @@ impl Races {
     }
 
     pub(crate) fn join(&mut self) {
-        for race in [&mut self.time, &mut self.plain, &mut self.without_host, &mut self.load] {
+        let times = [&mut self.time, &mut self.plain, &mut self.without_host];
+        for race in times.into_iter().chain(&mut self.speeds) {
             race.join();
         }
     }
@@ -50,13 +51,15 @@ impl Races {
         (self.is_corrected && !self.movers.contains(&arm)).then_some(&self.plain)
     }
 
-    /// Takes in the last of `blocks`. All of them are counted again when an arm turns out to move memory.
+    /// Takes in the last of `blocks`. All of them are counted again when an arm turns out to move a speed.
     pub(crate) fn add(&mut self, blocks: &[Block], control: &ArmId, arms: &[Arm]) {
         let Some(last) = blocks.last() else { return };
         self.count(last, control, arms);
         let sides = [Claim::GainAtMost(0.0), Claim::GainAtLeast(0.0)];
-        let moves =
-            |arm: &usize| sides.iter().any(|claim| self.load.evidence(*arm, *claim) >= MOVES);
+        let moves = |arm: &usize| {
+            let moved = |race: &Race| sides.iter().any(|side| race.evidence(*arm, *side) >= MOVES);
+            self.speeds.iter().any(moved)
+        };
         let found: BTreeSet<usize> = (0..arms.len()).filter(moves).collect();
         if !found.is_subset(&self.movers) {
             let movers = &self.movers | &found;
@@ -69,23 +72,28 @@ impl Races {
         if block.dropped.is_some() {
             return;
         }
-        let has_loads = evidence::has_loads(block);
-        let slope = if has_loads { self.slope.value() } else { 0.0 };
-        self.is_corrected |= slope > 0.0;
+        let has_speeds = evidence::has_speeds(block);
+        let slopes = if has_speeds { self.slopes.value() } else { [0.0; 2] };
+        self.is_corrected |= slopes != [0.0; 2];
         let (movers, others): (Vec<_>, Vec<_>) =
             arms.iter().enumerate().partition(|(at, _)| self.movers.contains(at));
-        for (arms, slope) in [(&others, slope), (&movers, 0.0)] {
+        for (arms, slopes) in [(&others, slopes), (&movers, [0.0; 2])] {
             let heat = |read: Reading<'_>| evidence::heat(block, control, arms, read);
-            let less = |point: &Point| slope * evidence::log_load(point);
+            let less = |point: &Point| {
+                let speeds = evidence::log_speeds(point);
+                slopes[0] * speeds[0] + slopes[1] * speeds[1]
+            };
             self.time.add(&heat(&|run| evidence::log_wall(run.0) - less(run.0)));
             self.without_host.add(&heat(&|run| evidence::log_without_host(run) - less(run.0)));
             self.plain.add(&heat(&|run| evidence::log_wall(run.0)));
-            if has_loads {
-                self.load.add(&heat(&|run| evidence::log_load(run.0)));
+            if has_speeds {
+                for (at, race) in self.speeds.iter_mut().enumerate() {
+                    race.add(&heat(&|run| evidence::log_speeds(run.0)[at]));
+                }
             }
         }
-        if has_loads {
-            evidence::learn(&mut self.slope, block);
+        if has_speeds {
+            evidence::learn(&mut self.slopes, block);
         }
     }
 }

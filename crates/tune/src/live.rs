@@ -13,7 +13,7 @@ use crate::world::{Arm, Event, Limits, Timed, Timing, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, limits};
-use pagewise_measure::{Latency, Options, PriceError};
+use pagewise_measure::{Options, PriceError, Speeds};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::HugeFile;
@@ -99,8 +99,8 @@ pub struct Live<'a> {
     keeper: Keeper,
     folios: Folios,
     reserved: Option<Reservation>,
-    /// Samples the speed of memory beside timed runs, where there is room for it.
-    latency: Option<Rc<Latency>>,
+    /// Samples the speed of CPUs and memory beside timed runs, where there is room for it.
+    speeds: Option<Rc<Speeds>>,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
@@ -148,7 +148,7 @@ impl<'a> Live<'a> {
             keeper: Keeper::new(room),
             folios: Folios::default(),
             reserved: None,
-            latency: Latency::start(room).ok().map(Rc::new),
+            speeds: Speeds::start(room).ok().map(Rc::new),
             stop,
             listener,
         }
@@ -182,12 +182,12 @@ impl<'a> Live<'a> {
         Ok(finished)
     }
 
-    /// A bounded run with the speed of memory sampled beside it.
-    fn beside_latency(&mut self, launch: &Launch) -> Result<Finished, Stop> {
-        let Some(latency) = self.latency.clone() else { return self.bounded(launch) };
-        let (done, load_ns) = latency.during(|| self.bounded(launch));
+    /// A bounded run with the speed of CPUs and memory sampled beside it.
+    fn with_speed(&mut self, launch: &Launch) -> Result<Finished, Stop> {
+        let Some(speeds) = self.speeds.clone() else { return self.bounded(launch) };
+        let (done, speed) = speeds.during(|| self.bounded(launch));
         let mut done = done?;
-        done.usage.load_ns = load_ns;
+        done.usage.speed = speed;
         Ok(done)
     }
 
@@ -367,7 +367,7 @@ impl World for Live<'_> {
             live.fill_pool(arm)?;
             let conditioned = live.condition(timing.fresh)?;
             let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
-            let done = live.beside_latency(&launch)?;
+            let done = live.with_speed(&launch)?;
             Ok((look, conditioned, done, live.huge_slots(arm)))
         })?;
         // Whoever keeps the remedy pays for the look at each start.

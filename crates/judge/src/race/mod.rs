@@ -1,12 +1,12 @@
 //! The race: what the runs of several arms beside one control show, at every moment.
 //!
-//! Runs come in *blocks*: each arm that still races and the control, equally often, in random order.
+//! Runs come in *blocks*: each arm that still races, equally often, and the control, in random order.
 //! Values are logarithms of run times. The strength of what they show is an *e-value*: where a claim is
 //! true, its evidence is 1 on average however often it is looked at, so it passes 50 in at most one of
 //! 50 experiments (Ville 1939; Ramdas et al., "Game-theoretic statistics and safe anytime-valid
 //! inference", 2023). A race may therefore be watched, stopped at the best moment and continued later.
 //!
-//! The evidence on an arm is the mean of two e-values. [`randomised`] rests on nothing but the random
+//! The evidence on an arm is the weighted mean of two e-values. [`randomised`] rests on nothing but the random
 //! order within blocks: drift, heavy tails and two speeds do not harm it. [`normal`] takes noise for
 //! normal, is stronger in few runs and is capped at what few runs can show of two speeds.
 //!
@@ -23,7 +23,7 @@ mod slope;
 mod verdict;
 
 pub use sessions::between_sessions;
-pub use slope::Slope;
+pub use slope::{Slopes, Speeds};
 pub use verdict::{Costs, Findings};
 
 /// Least gain that is worth keeping, as a share of the control's time.

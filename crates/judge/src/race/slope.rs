@@ -1,57 +1,92 @@
-//! How much of a run's time goes with what a load from memory cost meanwhile.
+//! How much of a run's time goes with how fast core and memory were meanwhile.
 //!
-//! Times are corrected by it: less the slope times the logarithm of the load's time. The slope rests on
+//! Times are corrected by it: less each slope times the logarithm of what was sampled. The slopes rest on
 //! earlier blocks alone, and on deviations of runs of one arm in one block from their mean: no effect of
-//! an arm gets into it, and where an arm does nothing, its corrected runs could still have changed names
+//! an arm gets into them, and where an arm does nothing, its corrected runs could still have changed names
 //! with the control's, which is all that evidence needs.
 //!
-//! It is drawn towards the usual slope, the more the fewer runs there are; and there is none as long as
-//! earlier blocks would have had no less noise with it.
+//! They are drawn towards the usual slopes, the more the fewer runs there are. Three models compete: no
+//! correction, the core's speed alone, and both. The one counts that would have left least noise in
+//! earlier blocks.
 
 use super::shrunk;
 
-/// Mean and deviation of slopes among programs.
-const USUAL_SLOPE: f64 = 0.2;
-const SLOPE_DEVIATION: f64 = 0.25;
+/// Logarithms of the time of a round of arithmetic and of a load, or slopes by them.
+pub type Speeds = [f64; 2];
 
-/// Sums over deviations: `x` of the logarithm of the load's time, `y` of that of the run's.
+/// Means and deviations of slopes among programs.
+const USUAL: Speeds = [0.4, 0.15];
+const DEVIATION: Speeds = [0.3, 0.25];
+const NONE: Speeds = [0.0; 2];
+
+/// Sums over deviations from the mean of an arm in a block: `x` of the logarithms of what was sampled, `y` of
+/// that of the run's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Slope {
-    xx: f64,
-    xy: f64,
+pub struct Slopes {
+    xx: [Speeds; 2],
+    xy: Speeds,
     yy: f64,
     freedom: f64,
-    /// Squares that were left with the slopes of the time.
-    left: f64,
+    /// Squares that the slopes of the time left: of both, and of the core's alone.
+    left: [f64; 2],
 }
 
-impl Slope {
-    /// The slope, from 0 to 1.
+impl Slopes {
+    /// The slopes, each from 0 to 1.
     #[must_use]
-    pub fn value(&self) -> f64 {
-        if self.left > self.yy { 0.0 } else { self.estimate() }
+    pub fn value(&self) -> Speeds {
+        let [both, core] = self.left;
+        if both <= core && both <= self.yy {
+            self.both()
+        } else if core <= self.yy {
+            self.core()
+        } else {
+            NONE
+        }
     }
 
-    fn estimate(&self) -> f64 {
+    /// How strongly each slope is drawn towards the usual one.
+    fn pull(&self) -> Speeds {
         let noise = shrunk(self.yy, self.freedom);
-        let pull = noise / (SLOPE_DEVIATION * SLOPE_DEVIATION);
-        ((self.xy + pull * USUAL_SLOPE) / (self.xx + pull)).clamp(0.0, 1.0)
+        DEVIATION.map(|deviation| noise / (deviation * deviation))
     }
 
-    /// Takes in runs of one arm in one block: logarithms of the load's time and of the run's.
-    pub fn learn(&mut self, runs: &[(f64, f64)]) {
+    fn core(&self) -> Speeds {
+        let pull = self.pull()[0];
+        let slope = (self.xy[0] + pull * USUAL[0]) / (self.xx[0][0] + pull);
+        [slope.clamp(0.0, 1.0), 0.0]
+    }
+
+    fn both(&self) -> Speeds {
+        let pull = self.pull();
+        let [a, b] = [self.xx[0][0] + pull[0], self.xx[1][1] + pull[1]];
+        let [x, y] = [self.xy[0] + pull[0] * USUAL[0], self.xy[1] + pull[1] * USUAL[1]];
+        let cross = self.xx[0][1];
+        // The pull keeps this above 0.
+        let determinant = a * b - cross * cross;
+        [(b * x - cross * y) / determinant, (a * y - cross * x) / determinant]
+            .map(|slope| slope.clamp(0.0, 1.0))
+    }
+
+    /// Takes in runs of one arm in one block: logarithms of what was sampled and of the run's time.
+    pub fn learn(&mut self, runs: &[(Speeds, f64)]) {
         if runs.len() < 2 {
             return;
         }
-        let slope = self.estimate();
+        let models = [self.both(), self.core()];
         let count = runs.len() as f64;
-        let mean_x = runs.iter().map(|(x, _)| x).sum::<f64>() / count;
-        let mean_y = runs.iter().map(|(_, y)| y).sum::<f64>() / count;
-        for (x, y) in runs.iter().map(|(x, y)| (x - mean_x, y - mean_y)) {
-            self.xx += x * x;
-            self.xy += x * y;
+        let mean = |of: &dyn Fn(&(Speeds, f64)) -> f64| runs.iter().map(of).sum::<f64>() / count;
+        let (core, load, time) = (mean(&|run| run.0[0]), mean(&|run| run.0[1]), mean(&|run| run.1));
+        for (speeds, log) in runs {
+            let (x, y) = ([speeds[0] - core, speeds[1] - load], log - time);
+            for (row, own) in self.xx.iter_mut().zip(x) {
+                row.iter_mut().zip(x).for_each(|(sum, other)| *sum += own * other);
+            }
+            self.xy.iter_mut().zip(x).for_each(|(sum, own)| *sum += own * y);
             self.yy += y * y;
-            self.left += (y - slope * x).powi(2);
+            for (left, slopes) in self.left.iter_mut().zip(models) {
+                *left += (y - slopes[0] * x[0] - slopes[1] * x[1]).powi(2);
+            }
         }
         self.freedom += count - 1.0;
     }
@@ -62,34 +97,39 @@ mod tests {
     use super::*;
     use crate::stats::Rng;
 
-    /// What is learnt from so many pairs of runs whose noise has this part of the load's.
-    fn learnt(part: f64, pairs: u32) -> f64 {
+    /// What is learnt from so many pairs of runs whose noise has these parts of core's and memory's.
+    fn learnt(parts: Speeds, pairs: u32) -> Speeds {
         let mut rng = Rng::new(5);
-        let mut slope = Slope::default();
+        let mut slopes = Slopes::default();
         for _ in 0..pairs {
             let mut run = || {
-                let x = 0.06 * rng.normal();
-                (x, part * x + 0.01 * rng.normal())
+                let core = 0.06 * rng.normal();
+                let x = [core, 0.5 * core + 0.06 * rng.normal()];
+                (x, parts[0] * x[0] + parts[1] * x[1] + 0.01 * rng.normal())
             };
             let runs = [run(), run()];
-            slope.learn(&runs);
+            slopes.learn(&runs);
         }
-        slope.value()
+        slopes.value()
     }
 
     #[test]
-    fn what_goes_with_memory_is_found_and_nothing_else() {
-        assert!((learnt(0.4, 0) - USUAL_SLOPE).abs() < 1e-12);
-        assert!(learnt(0.4, 4) > 0.25, "{}", learnt(0.4, 4));
-        assert!((learnt(0.4, 100) - 0.4).abs() < 0.05);
-        assert!(learnt(0.0, 100) < 0.02);
-        assert_eq!(learnt(-0.3, 100), 0.0);
+    fn what_goes_with_core_and_memory_is_found_and_nothing_else() {
+        let is_near = |found: Speeds, parts: Speeds, by: f64| {
+            let near = found.iter().zip(parts).all(|(found, part)| (found - part).abs() < by);
+            assert!(near, "{found:?} for {parts:?}");
+        };
+        is_near(learnt(NONE, 0), USUAL, 1e-9);
+        for parts in [[0.7, 0.4], [0.0, 0.4], [0.8, 0.0], NONE] {
+            is_near(learnt(parts, 100), parts, 0.06);
+        }
+        assert_eq!(learnt([-0.3, -0.3], 100), NONE);
     }
 
     #[test]
     fn one_run_says_nothing_of_noise() {
-        let mut slope = Slope::default();
-        slope.learn(&[(0.1, 0.3)]);
-        assert_eq!(slope, Slope::default());
+        let mut slopes = Slopes::default();
+        slopes.learn(&[([0.1, 0.1], 0.3)]);
+        assert_eq!(slopes, Slopes::default());
     }
 }

@@ -3,8 +3,8 @@
 //! *keep* needs all of: evidence of 50 against no gain and of 20 against a gain of 1% at most, both for an
 //! arm that was picked among several; evidence of 20 against no gain with the host's time taken off each
 //! run; the mechanism's counter moved in two of three runs of the arm and not in the control's
-//! (docs/decisions/008). *likely* is evidence of 10 against a gain of 1% at most, with the counter.
-//! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 50 against a
+//! (docs/decisions/008). *likely* is evidence of [`super::LIKELY`] against a gain of 1% at most, with the counter.
+//! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 20 against a
 //! gain of N. Where times are corrected by what memory cost meanwhile, a gain has to show in plain times,
 //! too, to be kept. What is left is *cannot tell*, with the interval.
 
@@ -142,7 +142,13 @@ impl Findings<'_> {
         if self.race.is_slower(self.arm) {
             return match self.host_made(Claim::GainAtLeast(0.0)) {
                 Some(why) => (Word::CannotTell, why),
-                None => (Word::Slower, "a loss over 1% is proven".to_owned()),
+                None if self.shows_plainly(Claim::GainAtLeast(0.0)) => {
+                    (Word::Slower, "a loss over 1% is proven".to_owned())
+                }
+                None => {
+                    let why = "a loss over 1% is likely, but plain times do not show it yet";
+                    (Word::CannotTell, why.to_owned())
+                }
             };
         }
         match self.race.no_gain_above(self.arm) {
@@ -173,8 +179,7 @@ impl Findings<'_> {
         if !self.race.is_proven(self.arm) {
             return (Word::Likely, format!("a gain over 1% is likely{counter}"));
         }
-        let plain = self.plain.and_then(|race| race.standing(self.arm));
-        if plain.is_some_and(|standing| standing.ratio > 1.0 - LEAST_GAIN) {
+        if !self.shows_plainly(Claim::GainAtMost(0.0)) {
             let why = "a gain over 1% is likely, but plain times do not show it yet".to_owned();
             return (Word::Likely, why);
         }
@@ -182,6 +187,11 @@ impl Findings<'_> {
             Some(why) => (Word::CannotTell, why),
             None => (Word::Keep, format!("a gain over 1% is proven{counter}")),
         }
+    }
+
+    /// Plain times speak against the claim too, where times are corrected.
+    fn shows_plainly(&self, claim: Claim) -> bool {
+        self.plain.is_none_or(|race| race.evidence(self.arm, claim) >= PLAINLY)
     }
 
     /// The sentence for an effect that is not proven without the host's time.
@@ -215,6 +225,9 @@ fn sure_share(evidence: f64) -> f64 {
     let odds = evidence / NORMAL_SHARE;
     odds / (1.0 + odds)
 }
+
+/// Evidence by plain times that a verdict by corrected times needs besides.
+const PLAINLY: f64 = 2.0;
 
 /// A share as a percentage with one decimal and without a negative zero.
 fn percent(share: f64) -> String {

@@ -6,6 +6,7 @@
 use super::{fields, lines, number, read_bytes};
 use crate::error::SysError;
 use pagewise_model::Nanos;
+use std::collections::BTreeMap;
 
 /// CPU time since boot, all CPUs together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,6 +55,24 @@ pub fn read() -> Result<CpuTimes, SysError> {
         .ok_or_else(|| SysError::malformed("read", path))
 }
 
+/// Time since boot in which each CPU worked for this machine.
+pub fn busy_by_cpu() -> Result<BTreeMap<u32, Nanos>, SysError> {
+    let text = read_bytes("/proc/stat")?;
+    Ok(parse_by_cpu(&text, rustix::param::clock_ticks_per_second()))
+}
+
+fn parse_by_cpu(text: &[u8], ticks_per_second: u64) -> BTreeMap<u32, Nanos> {
+    let of_line = |line| {
+        let mut all = fields(line);
+        let cpu = number(all.next()?.strip_prefix(b"cpu")?)?;
+        let ticks: Vec<u64> = all.map(number).collect::<Option<_>>()?;
+        let busy = [0, 1, 2, 5, 6].iter().filter_map(|&i| ticks.get(i));
+        let sum = busy.fold(0u64, |sum, ticks| sum.saturating_add(*ticks));
+        Some((cpu, crate::clock::ticks(sum, ticks_per_second)))
+    };
+    lines(text).filter_map(of_line).collect()
+}
+
 /// CPU time taken by the hypervisor since boot.
 pub fn steal() -> Result<Nanos, SysError> {
     read().map(|times| times.steal)
@@ -72,6 +91,9 @@ mod tests {
         assert_eq!(times.idle, Nanos::millis(10 * (217_949 + 592)));
         assert_eq!(parse(b"cpu  1 2\n", 100), None);
         assert_eq!(parse(b"cpu0 1 2 3 4\n", 100), None);
+        let text = b"cpu  5 0 0 9\ncpu0 1 2 3 40 50 6 7 8\ncpu12 0 0 1 9\ncpux 1 2 3 4\nintr 7\n";
+        let busy = BTreeMap::from([(0, Nanos::millis(190)), (12, Nanos::millis(10))]);
+        assert_eq!(parse_by_cpu(text, 100), busy);
     }
 
     proptest! {

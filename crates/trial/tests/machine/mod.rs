@@ -4,7 +4,7 @@ use crate::arm;
 use pagewise_judge::stats::Rng;
 use pagewise_model::constructed;
 use pagewise_model::trial::Point;
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::usage::{Ended, Speed, Usage};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_trial::{Arm, ArmId, Bench, Progress, RunFailure, WeatherMark};
 
@@ -15,20 +15,20 @@ pub(crate) struct Machine {
     pub(crate) clock_ns: u64,
     /// Usual time of the control.
     pub(crate) run_ns: f64,
-    /// Times of the control, with those of a load meanwhile where they were measured; taken in turn where
-    /// there are any, in place of the usual one.
-    pub(crate) recording: Vec<(f64, Option<f64>)>,
+    /// Times of the control, with the speeds meanwhile where they were sampled; taken in turn where there
+    /// are any, in place of the usual one.
+    pub(crate) recording: Vec<(f64, Option<Speed>)>,
     /// Time from one run to the next.
     pub(crate) between_ns: u64,
     /// Deviation of the logarithm of the time.
     pub(crate) sd: f64,
     /// Noise of mean 0 and deviation 1.
     pub(crate) noise: fn(&mut Rng) -> f64,
-    /// How the logarithm of the time goes with that of a load, which varies by 6%; none: no loads are
-    /// measured.
-    pub(crate) memory: Option<f64>,
-    /// Change of the logarithm of a load's time, by arm.
-    pub(crate) loads: Vec<(&'static str, f64)>,
+    /// How the logarithm of the time goes with those of a round of arithmetic and of a load, which vary by
+    /// 6% each; none: no speeds are sampled.
+    pub(crate) parts: Option<[f64; 2]>,
+    /// Changes of the logarithms of these two, by arm.
+    pub(crate) moved: Vec<(&'static str, [f64; 2])>,
     /// Slow-down per hour, as a logarithm.
     pub(crate) drift: f64,
     /// Stolen time comes every so often for 400 ms and slows all by a third; 0 for never.
@@ -74,8 +74,8 @@ impl Machine {
             between_ns: Nanos::millis(1).0,
             sd,
             noise: Rng::heavy_tailed,
-            memory: None,
-            loads: vec![],
+            parts: None,
+            moved: vec![],
             drift: 0.5,
             steal_every_ns: 0,
             effects: vec![],
@@ -130,25 +130,34 @@ impl Bench for Machine {
         let hours = (self.clock_ns - (1 << 40)) as f64 / 3.6e12;
         let second = of(&self.second_speeds, name).filter(|_| self.rng.below(2) == 0);
         let recorded = self.recording.iter().cycle().nth(self.order.len() - 1).copied();
-        let load = self.memory.map(|_| 0.06 * self.rng.normal());
+        let speeds = self.parts.map(|_| [0.06 * self.rng.normal(), 0.06 * self.rng.normal()]);
+        let by_speeds = match (self.parts, speeds) {
+            (Some(parts), Some(speeds)) => parts[0] * speeds[0] + parts[1] * speeds[1],
+            _ => 0.0,
+        };
         let log = of(&self.effects, name).unwrap_or(0.0)
-            + self.memory.unwrap_or(0.0) * load.unwrap_or(0.0)
+            + by_speeds
             + second.unwrap_or(0.0)
             + self.sd * (self.noise)(&mut self.rng)
             + self.drift * hours;
         let slump = if self.order.len() > 10 { self.slump } else { 1.0 };
         let (host, often) = of(&self.host, name).unwrap_or_default();
         self.hit = if self.rng.uniform() < often { host } else { Nanos(0) };
-        let (usual, recorded_ns) = recorded.unwrap_or((self.run_ns, None));
-        let moved = of(&self.loads, name).unwrap_or(0.0);
-        let load_ns = recorded_ns.or_else(|| load.map(|log| 200.0 * (log + moved).exp()));
+        let (usual, recorded_speed) = recorded.unwrap_or((self.run_ns, None));
+        let moved = of(&self.moved, name).unwrap_or_default();
+        let speed = recorded_speed.or_else(|| {
+            let [core, load] = speeds?;
+            let (round_ns, load_ns) =
+                (2.0 * (core + moved[0]).exp(), 200.0 * (load + moved[1]).exp());
+            Some(Speed { round_ns, load_ns })
+        });
         let wall = Nanos::from_f64(usual * log.exp() * self.slowness() * slump) + self.hit;
         self.clock_ns += wall.0 + self.between_ns;
         let own = self.counters.iter().find(|(counted, ..)| *counted == name);
         let idle = self.counters.iter().map(|(counted, _, idle)| ((*counted).to_owned(), *idle));
         Ok(Point {
             arm: String::new(),
-            usage: Usage { load_ns, ..usage(wall, of(&self.statuses, name).unwrap_or(0)) },
+            usage: Usage { speed, ..usage(wall, of(&self.statuses, name).unwrap_or(0)) },
             mechanism: own.map(|(_, moved, _)| *moved),
             idle_mechanisms: if name == "A" { idle.collect() } else { vec![] },
             huge_faults: 0,

@@ -5,17 +5,18 @@
 
 use crate::machine::Machine;
 use crate::{SEVEN, has, plan};
+use pagewise_judge::race::RULED_OUT;
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_judge::race::RULED_OUT;
 use pagewise_model::trial::{Experiment, Verdict, Word};
+use pagewise_model::usage::Speed;
 use pagewise_trial::{Goal, Plan, RunFailure, run};
 use std::path::{Path, PathBuf};
 
 const KINDS: [&str; 5] = ["count", "objects", "compiler", "pipes", "neighbour"];
 
-/// Run times in nanoseconds, as they were recorded, with those of a load meanwhile where they were.
-type Times = Vec<(f64, Option<f64>)>;
+/// Run times in nanoseconds, as they were recorded, with the speeds meanwhile where they were.
+type Times = Vec<(f64, Option<Speed>)>;
 
 /// Recordings of an acceptance script.
 fn noise(of: &str) -> PathBuf {
@@ -27,7 +28,9 @@ fn read(file: &Path) -> Times {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let figures = |line: &str| {
         let mut figures = line.split_whitespace().map(|figure| figure.parse().unwrap());
-        (figures.next().unwrap(), figures.next())
+        let wall = figures.next().unwrap();
+        let speed = figures.next().zip(figures.next());
+        (wall, speed.map(|(round_ns, load_ns)| Speed { round_ns, load_ns }))
     };
     lines.map(figures).collect()
 }
@@ -39,7 +42,7 @@ fn recording(kind: &str) -> Times {
 /// A session of `budget`, continued `more` times or until it keeps an arm. `ratio` is the time ratio of
 /// the first arm; the others change nothing.
 fn session(
-    times: &[(f64, Option<f64>)],
+    times: &[(f64, Option<Speed>)],
     ratio: f64,
     budget: Nanos,
     more: u32,
@@ -117,7 +120,9 @@ fn null_sessions() {
             u64::from(keeps) * 50 <= sessions && u64::from(likely) * 10 <= sessions
         });
         continued.into_iter().all(|sound| sound)
-            && RULED_OUT.into_iter().all(|share| false_limits(kind, share, sessions / 5) * 250 <= sessions)
+            && RULED_OUT
+                .into_iter()
+                .all(|share| false_limits(kind, share, sessions / 5) * 250 <= sessions)
     };
     let sound: Vec<bool> = std::thread::scope(|scope| {
         let kinds = KINDS.map(|kind| scope.spawn(move || is_sound(kind)));
@@ -163,9 +168,9 @@ fn intervals() {
     assert!(f64::from(held_later) >= 0.93 * f64::from(sessions));
 }
 
-/// Deviations of what comparisons of equal runs give, corrected by the speed of memory and plain: eight
+/// Deviations of what comparisons of equal runs give, corrected by the speeds and plain: eight
 /// runs of each from every place in a recording.
-fn deviations(times: &[(f64, Option<f64>)]) -> (f64, f64) {
+fn deviations(times: &[(f64, Option<Speed>)]) -> (f64, f64) {
     let gains = (0..times.len()).map(|at| {
         let mut recording = times.to_vec();
         recording.rotate_left(at);
