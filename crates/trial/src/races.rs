@@ -12,8 +12,8 @@ use pagewise_judge::race::{Claim, Race, Slopes};
 use pagewise_model::trial::{Block, Point};
 use std::collections::BTreeSet;
 
-/// Evidence from which an arm counts as moving a speed: little, since only its correction is lost by it.
-const MOVES: f64 = 4.0;
+/// Evidence from which an arm counts as moving a speed: two speeds and two sides are watched.
+const MOVES: f64 = 40.0;
 
 /// All that counting blocks leaves.
 #[derive(Debug, Default)]
