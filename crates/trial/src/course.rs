@@ -185,7 +185,7 @@ impl<'a, B: Bench> Course<'a, B> {
     fn fitting(&self, ways: Vec<Next>) -> Option<Next> {
         let reserve = if self.is_gain_near() { self.runner.plan.vouch_runs } else { 0 };
         let control = self.runner.cost_ns(&self.runner.plan.control);
-        let left = self.runner.left_ns().saturating_sub(u64::from(reserve) * control);
+        let left = self.runner.left_for_block().saturating_sub(u64::from(reserve) * control);
         let cost = |next: &Next| {
             let arms: u64 =
                 next.arms.iter().map(|arm| self.runner.cost_ns(&self.arms[*arm].id)).sum();

@@ -73,6 +73,11 @@ impl<'a, B: Bench> Runner<'a, B> {
         self.left(0)
     }
 
+    /// Time that a block may take: half of the overrun is for its estimate, half for a last block.
+    pub(crate) fn left_for_block(&self) -> u64 {
+        self.left(self.plan.budget.0 / (2 * OVERRUN))
+    }
+
     /// Stops for the user and when the time and a tenth of the budget are over.
     pub(crate) fn check(&self) -> Result<(), Halt> {
         if self.bench.interrupted() {

@@ -452,18 +452,19 @@ pub(crate) fn outcome(experiment: &Experiment) -> Outcome {
     if !arms.is_empty() {
         return Outcome::Likely { arms };
     }
-    let open = |v: &&Verdict| matches!(v.word, Word::CannotTell | Word::NotTried);
     let ratio = |v: &Verdict| v.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
-    let best = experiment.verdicts.iter().filter(open).min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-    if let Some(best) = best {
-        return Outcome::CannotTell { why: format!("{}: {}", best.arm, best.why) };
-    }
+    let best = |word: Word| {
+        let of_word = experiment.verdicts.iter().filter(move |v| v.word == word);
+        of_word.min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+    };
     let little = experiment.verdicts.iter().filter(|v| v.word == Word::NoGain);
-    let ruled_out = little.filter_map(|v| v.no_gain_above_share);
-    match ruled_out.max_by(f64::total_cmp) {
-        Some(above_share) => Outcome::NoGain { above_share },
-        None => Outcome::NothingKept,
+    let ruled_out = little.filter_map(|v| v.no_gain_above_share).max_by(f64::total_cmp);
+    // What the budget had no room for does not make an answer about the others void.
+    let untried = || best(Word::NotTried).filter(|_| ruled_out.is_none());
+    if let Some(open) = best(Word::CannotTell).or_else(untried) {
+        return Outcome::CannotTell { why: format!("{}: {}", open.arm, open.why) };
     }
+    ruled_out.map_or(Outcome::NothingKept, |above_share| Outcome::NoGain { above_share })
 }
 
 #[cfg(test)]

@@ -24,9 +24,11 @@ pub(crate) struct Machine {
     pub(crate) sd: f64,
     /// Noise of mean 0 and deviation 1.
     pub(crate) noise: fn(&mut Rng) -> f64,
-    /// How the logarithm of the time goes with those of a round of arithmetic and of a load, which vary by
-    /// 6% each; none: no speeds are sampled.
+    /// How the logarithm of the time goes with those of a round of arithmetic and of a load; none: no
+    /// speeds are sampled.
     pub(crate) parts: Option<[f64; 2]>,
+    /// Deviations of these two.
+    pub(crate) swings: [f64; 2],
     /// Changes of the logarithms of these two, by arm.
     pub(crate) moved: Vec<(&'static str, [f64; 2])>,
     /// Slow-down per hour, as a logarithm.
@@ -75,6 +77,7 @@ impl Machine {
             sd,
             noise: Rng::heavy_tailed,
             parts: None,
+            swings: [0.06; 2],
             moved: vec![],
             drift: 0.5,
             steal_every_ns: 0,
@@ -130,7 +133,7 @@ impl Bench for Machine {
         let hours = (self.clock_ns - (1 << 40)) as f64 / 3.6e12;
         let second = of(&self.second_speeds, name).filter(|_| self.rng.below(2) == 0);
         let recorded = self.recording.iter().cycle().nth(self.order.len() - 1).copied();
-        let speeds = self.parts.map(|_| [0.06 * self.rng.normal(), 0.06 * self.rng.normal()]);
+        let speeds = self.parts.map(|_| self.swings.map(|swing| swing * self.rng.normal()));
         let by_speeds = match (self.parts, speeds) {
             (Some(parts), Some(speeds)) => parts[0] * speeds[0] + parts[1] * speeds[1],
             _ => 0.0,
