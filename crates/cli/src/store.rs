@@ -128,16 +128,26 @@ fn read(path: &Path) -> Result<Run, Failure> {
     Run::from_json(&text).map_err(|e| Failure::usage(format!("`{}`: {e}", path.display())))
 }
 
-/// A run by identifier or file name; the newest one without either.
+/// The saved run of this number; the newest is 1.
+fn numbered(number: usize) -> Result<Run, Failure> {
+    let directory = directory()?;
+    let mut names = names(&directory);
+    names.sort();
+    let at = names.len().checked_sub(number).filter(|_| number > 0);
+    match at.and_then(|at| names.get(at)) {
+        Some(name) => read(&directory.join(format!("{name}.json"))),
+        None if names.is_empty() => {
+            Err(Failure::usage("no saved runs yet").with_help("pagewise tune -- CMD makes one"))
+        }
+        None => Err(Failure::usage(format!("no saved run {number}: there are {}", names.len()))
+            .with_help("pagewise history lists the saved runs")),
+    }
+}
+
+/// A run by its number, `last`, its identifier or its file; the newest one without any.
 pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
+    let Some(which) = which else { return numbered(1) };
     let directory = directory();
-    let Some(which) = which else {
-        let directory = directory?;
-        let newest = names(&directory).into_iter().max().ok_or_else(|| {
-            Failure::usage("no saved runs yet").with_help("pagewise tune -- CMD makes one")
-        })?;
-        return read(&directory.join(format!("{newest}.json")));
-    };
     if let Ok(directory) = &directory
         && !which.contains('/')
         && let known = directory.join(format!("{which}.json"))
@@ -148,19 +158,25 @@ pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
     if Path::new(which).exists() {
         return read(Path::new(which));
     }
+    let number = if which == "last" { Some(1) } else { which.parse().ok() };
+    if let Some(number) = number {
+        return numbered(number);
+    }
     directory?;
     Err(Failure::usage(format!("no saved run and no file `{which}`"))
         .with_help("pagewise history lists the saved runs"))
 }
 
-/// All saved runs that can be read, oldest first; the others are told as one line.
-pub(crate) fn all() -> Result<Vec<Run>, Failure> {
+/// All saved runs that can be read with their numbers, oldest first; the others are one line.
+pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
     let directory = directory()?;
     let mut names = names(&directory);
     names.sort();
     let found = names.len();
-    let runs: Vec<Run> =
-        names.iter().filter_map(|n| read(&directory.join(format!("{n}.json"))).ok()).collect();
+    let numbered = names.iter().zip((1..=found).rev());
+    let runs: Vec<(usize, Run)> = numbered
+        .filter_map(|(name, n)| Some((n, read(&directory.join(format!("{name}.json"))).ok()?)))
+        .collect();
     if runs.len() < found {
         Failure::usage(format!("{} saved run(s) cannot be read", found - runs.len()))
             .with_help(format!("pagewise show ID says why; they lie in {}", directory.display()))

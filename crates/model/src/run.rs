@@ -211,6 +211,9 @@ pub struct Run {
 /// Why a text is not a saved run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// Not JSON at all.
+    #[error("not a saved run: it is not JSON")]
+    NotJson,
     /// Not JSON of the right form.
     #[error("not a saved run: {0}")]
     Form(#[from] serde_json::Error),
@@ -294,7 +297,13 @@ impl Run {
             schema: u32,
             experiment: Option<serde::de::IgnoredAny>,
         }
-        let head: Head = serde_json::from_slice(text)?;
+        let head: Head = serde_json::from_slice(text).map_err(|e| {
+            if e.is_syntax() && (e.line(), e.column()) == (1, 1) {
+                RunError::NotJson
+            } else {
+                e.into()
+            }
+        })?;
         if head.schema > SCHEMA {
             return Err(RunError::Newer { found: head.schema });
         }

@@ -10,8 +10,8 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 /// What `history` shows of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHead {
-    /// Its name.
-    pub id: String,
+    /// Its place among all saved runs, counted from the newest, which is 1: `pagewise show N`.
+    pub number: usize,
     /// Start, nanoseconds since 1970.
     pub started_unix_ns: u64,
     /// Which command made it.
@@ -22,10 +22,12 @@ pub struct RunHead {
     pub outcome: Option<Outcome>,
 }
 
-impl From<&Run> for RunHead {
-    fn from(run: &Run) -> Self {
+impl RunHead {
+    /// The head of the run with this number.
+    #[must_use]
+    pub fn new(number: usize, run: &Run) -> Self {
         Self {
-            id: run.id.clone(),
+            number,
             started_unix_ns: run.started_unix_ns,
             kind: run.kind,
             command: run.command.clone(),
@@ -56,16 +58,16 @@ pub fn history_table(heads: &[RunHead], style: &Style) -> String {
         return "no saved runs\n".to_owned();
     }
     let mut table = Table::new(&[
-        ("run", Align::Left),
+        ("run", Align::Right),
         ("started (UTC)", Align::Left),
         ("kind", Align::Left),
-        ("command", Align::Name),
-        ("outcome", Align::Name),
+        ("command", Align::Text),
+        ("outcome", Align::Text),
     ]);
     for head in heads {
         let outcome = head.outcome.as_ref().map_or_else(String::new, outcome_line);
         table.row(vec![
-            head.id.as_str().into(),
+            head.number.to_string().into(),
             date(head.started_unix_ns).into(),
             kind_label(head.kind).into(),
             command_line(&head.command).into(),

@@ -1,10 +1,10 @@
 //! Tables of short cells: columns as wide as their content, numbers aligned at the decimal point.
 //!
-//! When the columns do not fit, the gaps shrink first, then columns marked as names are cut in the
-//! middle, then any column: a table is never wider than its style. Widths are terminal cells.
+//! When the columns do not fit, the gaps shrink first, then columns marked as names (cut in the middle) and
+//! as text (cut at the end), then any column: a table is never wider than its style. Widths are terminal cells.
 
 use crate::style::{Style, Tone};
-use crate::text::{cells, escape_for, shorten};
+use crate::text::{cells, cut_end, escape_for, shorten};
 
 /// Cells that a name keeps as long as other names can still shrink.
 const SHORTEST_NAME: usize = 6;
@@ -12,8 +12,10 @@ const SHORTEST_NAME: usize = 6;
 /// How the cells of a column line up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Left, and may be cut.
+    /// Left, and may be cut in its middle.
     Name,
+    /// Left, and may be cut at its end.
+    Text,
     Left,
     Right,
     /// At the end of the leading integer.
@@ -147,7 +149,7 @@ impl Table {
             return (widths, 2);
         }
         while total(&widths, 1) > room {
-            let name = |at: &usize| self.columns[*at].align == Align::Name;
+            let name = |at: &usize| matches!(self.columns[*at].align, Align::Name | Align::Text);
             let widest = |only: &dyn Fn(&usize) -> bool, least: usize| {
                 let all = (0..widths.len()).filter(only).filter(|&at| widths[at] > least);
                 all.max_by_key(|&at| widths[at])
@@ -164,7 +166,8 @@ impl Table {
         let mut out = String::from(" ");
         let mut blank = 1;
         for ((cell, column), &width) in row.iter().zip(&self.columns).zip(widths) {
-            let text = shorten(&cell.text, width, style.unicode);
+            let cut = if column.align == Align::Text { cut_end } else { shorten };
+            let text = cut(&cell.text, width, style.unicode);
             let pad = width.saturating_sub(cells(&text));
             let before =
                 if matches!(column.align, Align::Right | Align::Decimal) { pad } else { 0 };

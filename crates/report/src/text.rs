@@ -127,10 +127,20 @@ fn fitting_end(text: &str, width: usize) -> usize {
     start
 }
 
-/// `text` cut in the middle to at most `width` cells: both ends of a path or a command tell the
-/// most. The mark of the cut is `…`, or `...` without `unicode`.
+/// `text` cut in the middle to at most `width` cells: both ends of a path tell the most. The mark of
+/// the cut is `…`, or `...` without `unicode`.
 #[must_use]
 pub fn shorten(text: &str, width: usize, unicode: bool) -> String {
+    cut(text, width, unicode, |room| room / 2)
+}
+
+/// `text` cut at its end to at most `width` cells, with the mark of [`shorten`].
+pub(crate) fn cut_end(text: &str, width: usize, unicode: bool) -> String {
+    cut(text, width, unicode, |_| 0)
+}
+
+/// `tail` says how many of the cells beside the mark are for the end of the text.
+fn cut(text: &str, width: usize, unicode: bool, tail: fn(usize) -> usize) -> String {
     if cells(text) <= width {
         return text.to_owned();
     }
@@ -138,8 +148,8 @@ pub fn shorten(text: &str, width: usize, unicode: bool) -> String {
     let Some(room) = width.checked_sub(cells(mark)) else {
         return text[..fitting_start(text, width)].to_owned();
     };
-    let head = &text[..fitting_start(text, room.div_ceil(2))];
-    let tail = &text[fitting_end(text, room / 2)..];
+    let head = &text[..fitting_start(text, room - tail(room))];
+    let tail = &text[fitting_end(text, tail(room))..];
     format!("{head}{mark}{tail}")
 }
 
@@ -193,6 +203,8 @@ mod tests {
         assert_eq!(shorten("short", 9, true), "short");
         assert_eq!(shorten("漢字漢字", 5, true), "漢…字");
         assert_eq!(shorten("abcdef", 2, false), "ab");
+        assert_eq!(cut_end("sort --parallel=2 text", 9, true), "sort --p…");
+        assert_eq!(cut_end("sort --parallel=2 text", 9, false), "sort -...");
     }
 
     #[test]

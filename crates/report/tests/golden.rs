@@ -129,7 +129,8 @@ fn two_runs_of_different_machines() {
 
 #[test]
 fn the_history() {
-    let heads: Vec<RunHead> = [&proven(), &slower_ab(), &doctor()].map(RunHead::from).to_vec();
+    let heads = [(3, proven()), (2, slower_ab()), (1, doctor())];
+    let heads = heads.map(|(number, run)| RunHead::new(number, &run));
     check("history", &history_table(&heads, &PLAIN));
     assert_eq!(history_table(&[], &PLAIN), "no saved runs\n");
 }

@@ -235,9 +235,10 @@ pub(crate) struct Doctor {
 #[command(after_help = "\
 Examples:
   pagewise show                   the newest run
+  pagewise show 3                 run 3 of `pagewise history`
   pagewise show kept.json --markdown")]
 pub(crate) struct Show {
-    /// Identifier from `pagewise history`, or a file; the newest run without it
+    /// Number from `pagewise history`, `last`, an identifier, or a file; the newest run without it
     pub(crate) run: Option<String>,
     /// Print the saved form
     #[arg(long)]
@@ -254,11 +255,12 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  pagewise compare 2 last
   pagewise compare before.json after.json")]
 pub(crate) struct Compare {
-    /// Identifier or file of the first run
+    /// Number, identifier or file of the first run
     pub(crate) first: String,
-    /// Identifier or file of the second run
+    /// Number, identifier or file of the second run
     pub(crate) second: String,
 }
 
@@ -267,8 +269,15 @@ pub(crate) struct Compare {
 #[command(after_help = "\
 Examples:
   pagewise history
+  pagewise history --program sort --all
   pagewise history --json | jq -r .id")]
 pub(crate) struct History {
+    /// List only runs of this program, by its file name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) program: Option<String>,
+    /// List all runs, not only the newest 20
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print as JSON Lines
     #[arg(long)]
     pub(crate) json: bool,
