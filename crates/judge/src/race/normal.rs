@@ -22,9 +22,9 @@ pub(super) fn evidence(totals: &Totals, limit: Limit) -> f64 {
     let spread = |difference: f64| (squares + totals.weight * difference * difference).ln();
     let none = spread(beyond);
     let factor = |effect: f64| (power * (none - spread(beyond - effect))).exp();
-    let effects = EFFECTS.iter().map(|share| {
-        if limit.sign < 0.0 { -(-share).ln_1p() } else { share.ln_1p() }
-    });
+    let effects = EFFECTS
+        .iter()
+        .map(|share| if limit.sign < 0.0 { -(-share).ln_1p() } else { share.ln_1p() });
     let some = effects.map(factor).sum::<f64>() / EFFECTS.len() as f64;
     let no_effect = -limit.sign * limit.log_ratio;
     let mean = if no_effect > 0.0 {
