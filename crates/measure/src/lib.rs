@@ -18,12 +18,11 @@
 //! `spawn` starts `true`, and that the ladder and the readings start their own program as the ends
 //! of a pipe and as readers. `unsafe` is confined to `kernels/`.
 
-mod company;
-mod cost;
 mod cycle;
 mod error;
 pub mod file;
 pub mod first_touch;
+mod frame;
 mod gate;
 mod helper;
 pub mod jump;
@@ -32,17 +31,14 @@ mod kinds;
 pub mod ladder;
 mod latency;
 pub mod pin;
-mod pinned;
 mod prices;
 mod prior;
-mod room;
 mod sample;
 mod session;
 mod stream;
 pub mod walk;
 
-pub use company::{Company, Progress};
-pub use cost::Cost;
 pub use error::PriceError;
+pub use frame::{Callbacks, Cost, Progress};
 pub use latency::Latency;
 pub use session::{Options, calibrate, touch_pages};

@@ -5,9 +5,9 @@
 
 use crate::machine::Machine;
 use crate::{SEVEN, has, plan};
+use pagewise_judge::race::RULED_OUT;
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_judge::race::RULED_OUT;
 use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_trial::{Goal, Plan, RunFailure, run};
 use std::path::{Path, PathBuf};
@@ -117,7 +117,9 @@ fn null_sessions() {
             u64::from(keeps) * 50 <= sessions && u64::from(likely) * 10 <= sessions
         });
         continued.into_iter().all(|sound| sound)
-            && RULED_OUT.into_iter().all(|share| false_limits(kind, share, sessions / 5) * 250 <= sessions)
+            && RULED_OUT
+                .into_iter()
+                .all(|share| false_limits(kind, share, sessions / 5) * 250 <= sessions)
     };
     let sound: Vec<bool> = std::thread::scope(|scope| {
         let kinds = KINDS.map(|kind| scope.spawn(move || is_sound(kind)));
