@@ -1,29 +1,30 @@
 //! Where threads that measure together wait for each other.
 
 use crate::error::PriceError;
+use pagewise_kernel::SysError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The gate of so many threads. They look again and again, so that they begin together; one that ends
 /// early, or was never started, lets nobody wait for it.
 #[derive(Debug)]
-pub(crate) struct Gate {
+struct Gate {
     threads: usize,
     arrived: AtomicUsize,
     left: AtomicBool,
 }
 
 impl Gate {
-    pub(crate) const fn new(threads: usize) -> Self {
+    const fn new(threads: usize) -> Self {
         Self { threads, arrived: AtomicUsize::new(0), left: AtomicBool::new(false) }
     }
 
     /// One of the threads: dropped, it has left.
-    pub(crate) const fn enter(&self) -> AtGate<'_> {
+    const fn enter(&self) -> AtGate<'_> {
         AtGate(self)
     }
 
     /// Nobody waits any more for a thread that could not be started.
-    pub(crate) fn leave(&self) {
+    fn leave(&self) {
         self.left.store(true, Ordering::Release);
     }
 }
@@ -53,23 +54,38 @@ impl Drop for AtGate<'_> {
     }
 }
 
+/// What `work` gives on a thread for each of `parts`, which wait for each other at one gate.
+pub(crate) fn together<P: Send, T: Send>(
+    parts: Vec<P>,
+    work: impl Fn(P, &AtGate<'_>) -> Result<T, PriceError> + Sync,
+) -> Result<Vec<T>, PriceError> {
+    let gate = Gate::new(parts.len());
+    std::thread::scope(|scope| {
+        let (gate, work) = (&gate, &work);
+        let start = |part| {
+            let one = move || work(part, &gate.enter());
+            std::thread::Builder::new().spawn_scoped(scope, one).map_err(|error| {
+                gate.leave();
+                PriceError::from(SysError::new("clone", "a thread", error))
+            })
+        };
+        let working: Vec<_> = parts.into_iter().map(start).collect();
+        working.into_iter().map(|one| one?.join().map_err(|_| PriceError::ThreadLost)?).collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn all_pass_together_and_nobody_waits_for_one_that_left() {
-        let gate = Gate::new(2);
-        let both = std::thread::scope(|scope| {
-            let pass = || {
-                let at = gate.enter();
-                at.pass(1)?;
-                at.pass(2)
-            };
-            let other = scope.spawn(pass);
-            (pass().is_ok(), other.join().is_ok_and(|passed| passed.is_ok()))
+        let both = together(vec![3, 4], |part, at| {
+            at.pass(1)?;
+            at.pass(2)?;
+            Ok(part)
         });
-        assert_eq!(both, (true, true));
+        assert_eq!(both.ok(), Some(vec![3, 4]));
         let alone = Gate::new(2);
         drop(alone.enter());
         assert!(alone.enter().pass(1).is_err());

@@ -5,6 +5,7 @@
 //! none while a clock runs. Starting one costs some 3 ms. A process whose starter dies is ended by the
 //! kernel (`PR_SET_PDEATHSIG`); one whose [`Helper`] is dropped is killed and reaped.
 
+use crate::error::PriceError;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -151,32 +152,30 @@ impl<W> Drop for Helper<W> {
 /// How long to wait for processes.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
-    /// Until then.
-    pub(crate) deadline: Nanos,
-    /// Or until the caller wants no more.
-    pub(crate) stop: &'a dyn Fn() -> bool,
+    deadline: Nanos,
+    within: Nanos,
+    /// What it means that they are late.
+    late: &'static str,
+    stop: &'a dyn Fn() -> bool,
 }
 
-/// Why nobody was waited for any longer.
-#[derive(Debug)]
-pub(crate) enum WaitError {
-    /// The deadline passed.
-    Late,
-    /// The caller wants no more.
-    Interrupted,
-    /// poll(2) failed.
-    Sys(SysError),
+impl<'a> Patience<'a> {
+    /// From now on, until the caller wants no more.
+    pub(crate) fn begin(within: Nanos, late: &'static str, stop: &'a dyn Fn() -> bool) -> Self {
+        Self { deadline: clock::now() + within, within, late, stop }
+    }
 }
 
 /// Waits until there is something to be heard on one of `lines`, or its process has ended; its index.
-pub(crate) fn wait_any<W>(lines: &[&Line<W>], patience: Patience<'_>) -> Result<usize, WaitError> {
+pub(crate) fn wait_any<W>(lines: &[&Line<W>], patience: Patience<'_>) -> Result<usize, PriceError> {
     loop {
         if (patience.stop)() {
-            return Err(WaitError::Interrupted);
+            return Err(PriceError::Interrupted);
         }
         let left = Nanos(patience.deadline.0.saturating_sub(clock::now().0));
         if left == Nanos(0) {
-            return Err(WaitError::Late);
+            let (within, late) = (patience.within, patience.late);
+            return Err(PriceError::Unavailable(format!("stopped after {within}: {late}")));
         }
         let mut ready: Vec<PollFd<'_>> =
             lines.iter().map(|line| PollFd::new(*line, PollFlags::IN)).collect();
@@ -184,7 +183,7 @@ pub(crate) fn wait_any<W>(lines: &[&Line<W>], patience: Patience<'_>) -> Result<
         let most = Timespec::try_from(most).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         match poll(&mut ready, Some(&most)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(WaitError::Sys(SysError::new("poll", SUBJECT, e))),
+            Err(e) => return Err(SysError::new("poll", SUBJECT, e).into()),
         }
         if let Some(index) = ready.iter().position(|fd| !fd.revents().is_empty()) {
             return Ok(index);

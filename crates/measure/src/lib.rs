@@ -18,12 +18,11 @@
 //! `spawn` starts `true`, and that the ladder and the readings start their own program as the ends
 //! of a pipe and as readers. `unsafe` is confined to `kernels/`.
 
-mod company;
-mod cost;
 mod cycle;
 mod error;
 pub mod file;
 pub mod first_touch;
+mod frame;
 mod gate;
 mod helper;
 pub mod jump;
@@ -31,18 +30,15 @@ mod kernels;
 mod kinds;
 pub mod ladder;
 pub mod pin;
-mod pinned;
 mod prices;
 mod prior;
-mod room;
 mod sample;
 mod session;
 mod speed;
 mod stream;
 pub mod walk;
 
-pub use company::{Company, Progress};
-pub use cost::Cost;
 pub use error::PriceError;
+pub use frame::{Callbacks, Cost, Progress};
 pub use session::{Options, calibrate, touch_pages};
 pub use speed::Speeds;

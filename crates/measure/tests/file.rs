@@ -5,8 +5,8 @@
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_kernel::page_size;
-use pagewise_measure::Company;
-use pagewise_measure::file::{Asked, Launcher, Origin, Plan, run, serve_reader};
+use pagewise_measure::Callbacks;
+use pagewise_measure::file::{Launcher, Origin, Plan, Request, run, serve_reader};
 use pagewise_model::file::{Arm, Part, Point, Readings, Residency, Slip};
 use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Fact};
@@ -48,25 +48,25 @@ fn main() {
 }
 
 /// One warm process of every way over blocks of 16 KiB.
-fn asked() -> Asked {
-    Asked {
+fn request() -> Request {
+    Request {
         parts: vec![Part::Blocks],
         blocks: vec![Bytes::kib(16)],
         residencies: vec![Residency::Warm],
         repeats: 1,
-        ..Asked::usual(3)
+        ..Request::usual(3)
     }
 }
 
-fn read_from(origin: Origin, asked: Asked, stop: &(dyn Fn() -> bool + Sync)) -> Readings {
+fn read_from(origin: Origin, asked: Request, stop: &(dyn Fn() -> bool + Sync)) -> Readings {
     let plan = Plan::new(asked, origin.size(), true).unwrap();
     let content = origin.open(&|| false).unwrap();
     let launcher = Launcher { exe: std::env::current_exe().unwrap(), args: vec![READER.into()] };
-    let company = Company { shuffle: &mut |order| order.reverse(), stop, tell: &mut |_| {} };
-    run(&plan, &content, &launcher, company).unwrap()
+    let callbacks = Callbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
+    run(&plan, &content, &launcher, callbacks).unwrap()
 }
 
-fn read(asked: Asked) -> Readings {
+fn read(asked: Request) -> Readings {
     let origin = Origin::own(&std::env::temp_dir(), Some(SIZE), SIZE).unwrap();
     read_from(origin, asked, &|| false)
 }
@@ -90,7 +90,7 @@ fn missing(point: &Point) -> Option<&str> {
 
 fn every_way_reads_the_same() {
     let blocks = vec![Bytes(512), Bytes::kib(16), Bytes::kib(24), Bytes::mib(1)];
-    let readings = read(Asked { blocks, summed: true, ..asked() });
+    let readings = read(Request { blocks, summed: true, ..request() });
     assert_eq!(readings.points.len(), 4 * (15 + 14));
     for point in &readings.points {
         if let Some(why) = missing(point) {
@@ -127,7 +127,7 @@ fn paged(dir: &Path, size: Bytes) -> Origin {
 fn faults_are_those_of_the_pages() {
     let dir = tempfile::tempdir().unwrap();
     let arms = vec![Arm::Pread, Arm::Map, Arm::Place, Arm::PlacePopulate];
-    let readings = read_from(paged(dir.path(), SIZE), Asked { arms, ..asked() }, &|| false);
+    let readings = read_from(paged(dir.path(), SIZE), Request { arms, ..request() }, &|| false);
     let faults = |arm: Arm| {
         let of = readings.points.iter().filter(|point| point.cell.arm == arm);
         of.map(|point| point.samples[0].minor_faults).max().unwrap()
@@ -144,7 +144,7 @@ fn cold_is_proven() {
     let residencies = vec![Residency::Cold];
     let arms = vec![Arm::Pread, Arm::Direct, Arm::Uring, Arm::Map, Arm::MapRandom, Arm::Place];
     let cold_bytes = Bytes::mib(2);
-    let readings = read(Asked { residencies, arms, cold_bytes, ..asked() });
+    let readings = read(Request { residencies, arms, cold_bytes, ..request() });
     for point in &readings.points {
         let is_none = |why: &&str| why.contains("pages stay") || why.contains("`pread`");
         let none = point.refused.as_deref().filter(is_none).or_else(|| missing(point));
@@ -166,14 +166,14 @@ fn cold_is_proven() {
 }
 
 fn passes_are_timed_apart() {
-    let readings = read(Asked { parts: vec![Part::Passes], passes: 3, ..asked() });
+    let readings = read(Request { parts: vec![Part::Passes], passes: 3, ..request() });
     assert_eq!(readings.points.len(), 4);
     readings.points.iter().for_each(|point| is_exact(&readings, point));
     assert!(readings.points.iter().all(|point| point.samples[0].pass_ns.len() == 3));
 }
 
 fn fresh_memory_is_faulted_in() {
-    let readings = read(Asked { parts: vec![Part::Buffers], ..asked() });
+    let readings = read(Request { parts: vec![Part::Buffers], ..request() });
     assert_eq!(readings.points.len(), 16);
     let pages = SIZE.pages(page_size::base());
     for point in &readings.points {
@@ -188,14 +188,14 @@ fn fresh_memory_is_faulted_in() {
 }
 
 fn threads_share_the_blocks() {
-    let readings = read(Asked { parts: vec![Part::Threads], threads: vec![1, 3], ..asked() });
+    let readings = read(Request { parts: vec![Part::Threads], threads: vec![1, 3], ..request() });
     assert_eq!(readings.points.len(), 8);
     readings.points.iter().for_each(|point| is_exact(&readings, point));
 }
 
 fn errors_of_the_study_show_in_the_ledger() {
     let arms = vec![Arm::Read, Arm::Map, Arm::MapPopulate];
-    let readings = read(Asked { arms, slips: Slip::ALL.to_vec(), ..asked() });
+    let readings = read(Request { arms, slips: Slip::ALL.to_vec(), ..request() });
     for point in &readings.points {
         let found = point.samples[0].ledger;
         let asked = readings.asked(&point.cell).unwrap();
@@ -221,7 +221,7 @@ fn a_shortened_file_ends_its_reader_alone() {
         let origin = Origin::given(&path, Bytes::kib(16)).unwrap();
         // Minutes of work, unless it ends.
         let asked =
-            Asked { parts: vec![Part::Passes], arms: vec![arm], passes: 1_000_000, ..asked() };
+            Request { parts: vec![Part::Passes], arms: vec![arm], passes: 1_000_000, ..request() };
         let shortening = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(500));
             file.set_len(Bytes::mib(1).0)
@@ -238,7 +238,7 @@ fn a_file_of_others_is_read() {
     let own = std::env::current_exe().unwrap();
     let origin = Origin::given(&own, Bytes::kib(16)).unwrap();
     let arms = vec![Arm::Read, Arm::PlacePopulate];
-    let readings = read_from(origin, Asked { arms, ..asked() }, &|| false);
+    let readings = read_from(origin, Request { arms, ..request() }, &|| false);
     readings.points.iter().for_each(|point| is_exact(&readings, point));
     assert_eq!(readings.source.path.as_deref(), own.to_str());
     let pages = readings.source.size_bytes.pages(page_size::base());
@@ -249,7 +249,7 @@ fn an_interrupt_ends_it() {
     let asked_for = AtomicU32::new(0);
     let stop = || asked_for.fetch_add(1, Ordering::Relaxed) >= 40;
     let origin = Origin::own(&std::env::temp_dir(), Some(SIZE), SIZE).unwrap();
-    let readings = read_from(origin, Asked { repeats: 9, ..asked() }, &stop);
+    let readings = read_from(origin, Request { repeats: 9, ..request() }, &stop);
     let taken = readings.points.iter().filter(|p| !p.samples.is_empty()).count();
     assert!(taken > 0 && taken < readings.points.len(), "{taken}");
     let reasons: Vec<&str> = readings.points.iter().filter_map(|p| p.refused.as_deref()).collect();

@@ -2,14 +2,14 @@
 //! read ahead maps nothing, and whoever wants no more gets what there is.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a test program")]
 
-use pagewise_measure::Company;
-use pagewise_measure::first_touch::{Asked, Plan, run};
+use pagewise_measure::Callbacks;
+use pagewise_measure::first_touch::{Plan, Request, run};
 use pagewise_model::first_touch::{FirstTouch, Part, Point, Way};
 use pagewise_model::{Bytes, Fact};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-fn asked(only: &[&str]) -> Asked {
-    Asked {
+fn request(only: &[&str]) -> Request {
+    Request {
         only: only.iter().map(|word| (*word).to_owned()).collect(),
         size: Some(Bytes::mib(4)),
         threads: 2,
@@ -20,9 +20,9 @@ fn asked(only: &[&str]) -> Asked {
 }
 
 fn touch(only: &[&str], stop: &(dyn Fn() -> bool + Sync)) -> FirstTouch {
-    let plan = Plan::new(asked(only)).unwrap();
-    let company = Company { shuffle: &mut |order| order.reverse(), stop, tell: &mut |_| {} };
-    run(&plan, company)
+    let plan = Plan::new(request(only)).unwrap();
+    let callbacks = Callbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
+    run(&plan, callbacks)
 }
 
 fn all_of(only: &[&str]) -> FirstTouch {

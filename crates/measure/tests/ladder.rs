@@ -4,7 +4,7 @@
 //! Runs itself as the ends of the pipes, with one argument.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_measure::Company;
+use pagewise_measure::Callbacks;
 use pagewise_measure::ladder::{Launcher, Plan, run, serve_end};
 use pagewise_model::ladder::{
     Consumption, Ladder, Pages, Placement, Point, Reader, Rung, Wait, Writer,
@@ -58,8 +58,8 @@ fn measure(
     let plan =
         Plan { points, repeats: 1, bytes: Some(bytes), repeat_ns: Nanos(0), seed: 0, sweep: false };
     let launcher = Launcher { exe: std::env::current_exe().unwrap(), args: vec![END.into()] };
-    let company = Company { shuffle: &mut |order| order.reverse(), stop, tell: &mut |_| {} };
-    run(&plan, &launcher, company).unwrap()
+    let callbacks = Callbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
+    run(&plan, &launcher, callbacks).unwrap()
 }
 
 fn measure_all(points: Vec<(Rung, Consumption)>) -> Vec<Point> {

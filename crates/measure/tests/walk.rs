@@ -2,14 +2,14 @@
 //! or a reason, and whoever wants no more gets what there is.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
-use pagewise_measure::Company;
-use pagewise_measure::walk::{Asked, Parts, Plan, run};
+use pagewise_measure::Callbacks;
+use pagewise_measure::walk::{Parts, Plan, Request, run};
 use pagewise_model::walk::{Order, PageKind, Path, Walks};
 use pagewise_model::{Bytes, Fact, PageSize};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-fn asked(parts: Parts) -> Asked {
-    Asked {
+fn request(parts: Parts) -> Request {
+    Request {
         parts,
         kinds: PageKind::ALL.to_vec(),
         orders: vec![Order::Random, Order::Sequential],
@@ -23,15 +23,15 @@ fn asked(parts: Parts) -> Asked {
 }
 
 fn walk(plan: &Plan, stop: &(dyn Fn() -> bool + Sync)) -> Walks {
-    let company = Company { shuffle: &mut |order| order.reverse(), stop, tell: &mut |_| {} };
-    run(plan, company)
+    let callbacks = Callbacks { shuffle: &mut |order| order.reverse(), stop, show: &mut |_| {} };
+    run(plan, callbacks)
 }
 
 const LISTS: Parts = Parts { lists: true, lines: false, bandwidth: false };
 
 #[test]
 fn every_sample_is_on_pages_that_the_kernel_has_shown() {
-    let plan = Plan::new(asked(LISTS)).unwrap();
+    let plan = Plan::new(request(LISTS)).unwrap();
     let walks = walk(&plan, &|| false);
     let sizes = [walks.base_page_bytes, walks.huge_page_bytes, walks.huge_page_bytes];
     let missing: Vec<PageKind> = walks.unavailable.iter().map(|u| u.pages).collect();
@@ -56,7 +56,7 @@ fn every_sample_is_on_pages_that_the_kernel_has_shown() {
 #[test]
 fn lines_are_walked_beside_packed_ones() {
     let parts = Parts { lists: false, lines: true, bandwidth: true };
-    let only_base = Asked { kinds: vec![PageKind::Base], repeats: 1, ..asked(parts) };
+    let only_base = Request { kinds: vec![PageKind::Base], repeats: 1, ..request(parts) };
     let walks = walk(&Plan::new(only_base).unwrap(), &|| false);
     let packed = walks.curve(Path::PACKED, PageKind::Base);
     assert!(packed.len() > 30, "{}", packed.len());
@@ -72,7 +72,7 @@ fn lines_are_walked_beside_packed_ones() {
 
 #[test]
 fn an_interrupt_leaves_what_is_known() {
-    let plan = Plan::new(asked(LISTS)).unwrap();
+    let plan = Plan::new(request(LISTS)).unwrap();
     let left = AtomicU32::new(200);
     let stop =
         || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err();

@@ -12,7 +12,6 @@ use crate::pool::HugePool;
 use crate::profile::ProfiledStack;
 use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{Ended, Usage};
-use crate::walk::Order;
 
 /// A machine of two CPUs that is no guest and gives huge pages on request, seen by no root.
 #[must_use]
@@ -100,18 +99,7 @@ pub const CHECKSUM: u64 = 7;
 /// A warm pass over 64 MiB in order, in blocks of 16 KiB.
 #[must_use]
 pub const fn cell(arm: Arm) -> Cell {
-    Cell {
-        part: Part::Blocks,
-        arm,
-        block_bytes: Bytes::kib(16),
-        order: Order::Sequential,
-        residency: Residency::Warm,
-        passes: 1,
-        fresh: false,
-        offset_bytes: Bytes(0),
-        threads: 1,
-        span_bytes: Bytes::mib(64),
-    }
+    Cell::plain(Part::Blocks, arm, Bytes::kib(16), Bytes::mib(64))
 }
 
 /// A cell with so many processes that did what they were asked for, in `pass` for each pass and a

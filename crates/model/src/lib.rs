@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod bench;
 pub mod cache;
 pub mod capability;
 pub mod choice;

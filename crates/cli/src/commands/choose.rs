@@ -1,7 +1,7 @@
 //! `pagewise choose`
 
 use super::bench::file::{no_file, open, read_all};
-use super::bench::{Conduct, once_each};
+use super::bench::{Control, once_each};
 use super::cache::{looked, show};
 use super::experiment::{INTERRUPTED, identity, lock};
 use crate::args::Choose;
@@ -91,7 +91,7 @@ fn unplanned(error: &PriceError) -> Failure {
 /// What measures, while nobody else does.
 struct Bench {
     _lock: ExperimentLock,
-    conduct: Conduct,
+    control: Control,
     started_unix_ns: u64,
     quiet: bool,
 }
@@ -100,8 +100,8 @@ impl Bench {
     fn new(args: &Choose) -> Result<Self, Failure> {
         let (started_unix_ns, _) = identity(&[]);
         let seed = args.seed.unwrap_or(started_unix_ns);
-        let (lock, conduct) = (lock()?, Conduct::new(seed, args.quiet)?);
-        Ok(Self { _lock: lock, conduct, started_unix_ns, quiet: args.quiet })
+        let (lock, control) = (lock()?, Control::new(seed, args.quiet)?);
+        Ok(Self { _lock: lock, control, started_unix_ns, quiet: args.quiet })
     }
 
     fn announce(&self, text: &str) {
@@ -112,8 +112,8 @@ impl Bench {
 
     /// Fails when the user wants no more.
     fn check(&self) -> Result<(), Failure> {
-        if self.conduct.is_stopped() {
-            self.conduct.finish();
+        if self.control.is_stopped() {
+            self.control.finish();
             return Err(Failure::usage("interrupted before it was known").with_code(INTERRUPTED));
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Bench {
             }
             self.check()?;
         }
-        self.conduct.finish();
+        self.control.finish();
         let took_ns = Nanos(clock::now().0.saturating_sub(began.0));
         let occasion = Occasion { key: place.key.clone(), unix_ns: self.started_unix_ns, took_ns };
         let calibration = calibrate(&sittings, occasion)
@@ -163,15 +163,15 @@ impl Bench {
         end: Nanos,
     ) -> Result<Vec<Sitting>, Failure> {
         let origin = calibration_file(&place.directory, folios).map_err(|error| no_file(&error))?;
-        let plans = Plan::calibration(self.conduct.seed, folios, origin.size());
+        let plans = Plan::calibration(self.control.seed, folios, origin.size());
         let plans = plans.map_err(|error| unplanned(&error))?;
-        let Some(content) = open(&self.conduct, origin)? else { return Ok(Vec::new()) };
+        let Some(content) = open(&self.control, origin)? else { return Ok(Vec::new()) };
         if folios == FolioClass::Huge && !lies_huge(&content) {
             return Ok(Vec::new());
         }
         let read = |plan: Plan| {
             let plan = plan.within(Nanos(end.0.saturating_sub(clock::now().0)));
-            Ok(Sitting { folios, readings: read_all(&self.conduct, &plan, &content)? })
+            Ok(Sitting { folios, readings: read_all(&self.control, &plan, &content)? })
         };
         plans.into_iter().map(read).collect()
     }
@@ -180,18 +180,18 @@ impl Bench {
     fn trials(&self, args: &Choose, choice: &Choice) -> Result<Vec<Trial>, Failure> {
         let origin = Origin::given(&args.file, args.block).map_err(|error| no_file(&error))?;
         let arms: Vec<Arm> = choice.forecasts.iter().map(|forecast| forecast.arm).collect();
-        let (seed, size) = (self.conduct.seed, origin.size());
+        let (seed, size) = (self.control.seed, origin.size());
         let plan = Plan::situation(seed, &arms, &choice.demand, size, args.repeats);
         let plan = plan.map_err(|error| unplanned(&error))?;
         let cost = plan.cost();
         self.announce(&format!(
             "{} ways, {} fresh processes, about {}, at most {}",
-            cost.cells, cost.processes, cost.about_ns, cost.cap_ns
+            cost.points, cost.samples, cost.about_ns, cost.cap_ns
         ));
-        let Some(content) = open(&self.conduct, origin)? else { return Ok(Vec::new()) };
-        let readings = read_all(&self.conduct, &plan, &content)?;
+        let Some(content) = open(&self.control, origin)? else { return Ok(Vec::new()) };
+        let readings = read_all(&self.control, &plan, &content)?;
         self.check()?;
-        self.conduct.finish();
+        self.control.finish();
         Ok(trials(&readings))
     }
 }

@@ -10,31 +10,30 @@
 //!
 //! [`Pace`]: pagewise_model::file::Pace
 
+use super::Found;
 use super::prices::{Line, Prices};
 use pagewise_model::Bytes;
-use pagewise_model::file::{
-    Account, Arm, Cell, Point, Readings, Refusal, Residency, Sample, Work, WorkPart,
-};
+use pagewise_model::file::{Account, Arm, Cell, Point, Residency, Sample, Work, WorkPart};
 use pagewise_model::measured::median;
 use pagewise_model::walk::Order;
 
-/// All accounts; none without prices.
-pub(super) fn accounts(readings: &Readings, refusals: &[Refusal]) -> Vec<Account> {
-    let page = readings.base_page_bytes.bytes();
-    let is_whole = |at: usize| !refusals.iter().any(|refusal| refusal.point == at);
-    let explained = readings.points.iter().enumerate();
-    let explained = explained.filter(|(at, point)| point.cell.threads == 1 && is_whole(*at));
-    let priced = |(at, point): (usize, &Point)| {
-        let prices = Prices::of(readings, point.cell.block_bytes)?;
-        account(at, point, &prices, page)
-    };
-    explained.filter_map(priced).collect()
+impl Found<'_> {
+    /// All accounts; none without prices.
+    pub(super) fn accounts(&self) -> Vec<Account> {
+        let page = self.readings.base_page_bytes.bytes();
+        let all = self.readings.points.iter().enumerate();
+        let explained = all.filter(|(at, p)| p.cell.threads == 1 && self.is_whole(*at));
+        let priced = |(at, point): (usize, &Point)| {
+            let prices = Prices::of(self.readings, point.cell.block_bytes)?;
+            account(at, point, &prices, page)
+        };
+        explained.filter_map(priced).collect()
+    }
 }
 
 fn account(at: usize, point: &Point, prices: &Prices, page: u64) -> Option<Account> {
     let cell = &point.cell;
-    let of =
-        |pick: fn(&Sample) -> f64| median(&point.samples.iter().map(pick).collect::<Vec<f64>>());
+    let of = |pick: fn(&Sample) -> f64| median(&point.series(pick).values());
     let median_ns = of(|s| s.total_ns().0 as f64)?;
     let told_ns = match cell.residency {
         Residency::Warm => point.pace.as_ref()?.total_ns().0 as f64,

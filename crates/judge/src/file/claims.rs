@@ -5,12 +5,12 @@
 //! warm. Its clock did not see the unmapping, and since its last change not the mapping either; here both
 //! are counted.
 
+use super::Found;
 use pagewise_model::Bytes;
+use pagewise_model::bench::{Answer, Claim};
 use pagewise_model::file::{
-    Account, Arm, Cell, CopyWay, Part, Point, Ratio, Readings, Refusal, Residency, Sample, Slip,
-    Work,
+    Account, Arm, Cell, CopyWay, Part, Point, Ratio, Refusal, Residency, Sample, Slip, Work,
 };
-use pagewise_model::ladder::{Answer, Claim};
 use pagewise_model::walk::Order;
 
 /// It found a mapping so many times as fast as calls.
@@ -24,42 +24,29 @@ const EXPLAINED: (f64, f64) = (0.82, 0.96);
 /// A pass as fast as another.
 const SAME: f64 = 0.05;
 
-/// What the claims are looked up in.
-pub(super) struct Found<'a> {
-    pub(super) readings: &'a Readings,
-    pub(super) refusals: &'a [Refusal],
-    pub(super) ratios: &'a [Ratio],
-    pub(super) accounts: &'a [Account],
-}
-
-/// All claims for which there are cells.
-pub(super) fn claims(found: &Found<'_>) -> Vec<Claim> {
-    let all = [
-        found.faster(),
-        found.mapping(),
-        found.copying(),
-        found.explained(),
-        found.populating(),
-        found.again(),
-        found.vectors(),
-    ];
-    all.into_iter().flatten().chain(found.slips()).collect()
-}
-
-fn answer(holds: bool) -> Answer {
-    if holds { Answer::Confirmed } else { Answer::Refuted }
-}
-
 impl Found<'_> {
+    /// All claims for which there are cells.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        let all = [
+            self.faster(),
+            self.mapping(),
+            self.copying(),
+            self.explained(),
+            self.populating(),
+            self.again(),
+            self.vectors(),
+        ];
+        all.into_iter().flatten().chain(self.slips()).collect()
+    }
+
     /// The largest of the study's blocks that was read warm and in order by this way.
     fn usual(&self, arm: Arm) -> Option<(usize, &Point)> {
-        let of = self.readings.part(Part::Blocks).filter(|(at, point)| {
+        let of = self.whole(Part::Blocks).filter(|(_, point)| {
             let cell = &point.cell;
             cell.arm == arm
                 && cell.order == Order::Sequential
                 && cell.residency == Residency::Warm
                 && !point.samples.is_empty()
-                && !self.refusals.iter().any(|refusal| refusal.point == *at)
         });
         of.max_by_key(|(_, point)| point.cell.block_bytes)
     }
@@ -79,59 +66,55 @@ impl Found<'_> {
             self.ratios.iter().filter(of).map(|ratio| 1.0 / ratio.ratio).collect();
         let least = times.iter().copied().reduce(f64::min)?;
         let most = times.iter().copied().reduce(f64::max)?;
-        Some(Claim {
-            claim: "a mapping with a copy is 2 to 6 times as fast as read() on a cached file"
-                .to_owned(),
-            answer: answer(least >= FASTER.0 && most <= FASTER.1),
-            why: format!(
+        Some(Claim::new(
+            "a mapping with a copy is 2 to 6 times as fast as read() on a cached file",
+            Answer::of(least >= FASTER.0 && most <= FASTER.1),
+            format!(
                 "here {least:.2} to {most:.2} times (cells: {}), from opening to closing; the study's clock \
                  saw no unmapping, and its loop over the mapping once ended half way",
                 times.len()
             ),
-        })
+        ))
     }
 
     fn mapping(&self) -> Option<Claim> {
         let account = self.account(Arm::Map)?;
         let share = account.share(&[Work::Faults, Work::Populate]);
         let unmapping = account.share(&[Work::Unmap, Work::Open]);
-        Some(Claim {
-            claim: "mapping pages is 36% of the time of a mapping with a copy".to_owned(),
-            answer: answer((share - MAPPING).abs() <= NEAR),
-            why: format!(
+        Some(Claim::new(
+            "mapping pages is 36% of the time of a mapping with a copy",
+            Answer::of((share - MAPPING).abs() <= NEAR),
+            format!(
                 "here {:.0}%, and {:.0}% more for unmapping and opening, which the study did not count",
                 100.0 * share,
                 100.0 * unmapping
             ),
-        })
+        ))
     }
 
     fn copying(&self) -> Option<Claim> {
         let account = self.account(Arm::Read)?;
         let [copy, entry, lookup] = [Work::KernelCopy, Work::Entry, Work::Lookup]
             .map(|work| 100.0 * account.share(&[work]));
-        Some(Claim {
-            claim:
-                "read() spends 60% on the copy, 15% on crossing into the kernel, 6 to 8% on lookup"
-                    .to_owned(),
-            answer: answer((copy / 100.0 - COPY).abs() <= NEAR),
-            why: format!("here {copy:.0}%, {entry:.0}% and {lookup:.0}%"),
-        })
+        Some(Claim::new(
+            "read() spends 60% on the copy, 15% on crossing into the kernel, 6 to 8% on lookup",
+            Answer::of((copy / 100.0 - COPY).abs() <= NEAR),
+            format!("here {copy:.0}%, {entry:.0}% and {lookup:.0}%"),
+        ))
     }
 
     fn explained(&self) -> Option<Claim> {
         let share = |arm| self.account(arm).map(Account::explained_share);
         let (read, mapped) = (share(Arm::Read)?, share(Arm::Map)?);
-        Some(Claim {
-            claim: "82% of the time of read() and 96% of that of a mapping can be explained"
-                .to_owned(),
-            answer: answer(read >= EXPLAINED.0 && mapped >= EXPLAINED.1),
-            why: format!(
+        Some(Claim::new(
+            "82% of the time of read() and 96% of that of a mapping can be explained",
+            Answer::of(read >= EXPLAINED.0 && mapped >= EXPLAINED.1),
+            format!(
                 "here {:.0}% and {:.0}%, by counts times prices that were taken before",
                 100.0 * read,
                 100.0 * mapped
             ),
-        })
+        ))
     }
 
     fn populating(&self) -> Option<Claim> {
@@ -142,37 +125,33 @@ impl Found<'_> {
         let inner: fn(&Sample) -> f64 = |s| s.use_ns().0 as f64;
         let (plain, populated) = (ms(Arm::Map, all)?, ms(Arm::MapPopulate, all)?);
         let (plain_loop, populated_loop) = (ms(Arm::Map, inner)?, ms(Arm::MapPopulate, inner)?);
-        Some(Claim {
-            claim: "MAP_POPULATE takes the price of mapping away".to_owned(),
-            answer: answer(populated < plain * (1.0 - MAPPING + NEAR)),
-            why: format!(
+        Some(Claim::new(
+            "MAP_POPULATE takes the price of mapping away",
+            Answer::of(populated < plain * (1.0 - MAPPING + NEAR)),
+            format!(
                 "the loop goes from {plain_loop:.0} to {populated_loop:.0} ms for each GiB, the whole from \
                  {plain:.0} to {populated:.0}: the set-up pays for it"
             ),
-        })
+        ))
     }
 
     /// The long run: later passes.
     fn again(&self) -> Option<Claim> {
         let passes = |arm| {
-            let (_, point) = self.readings.part(Part::Passes).find(|(at, point)| {
-                point.cell.arm == arm && !self.refusals.iter().any(|refusal| refusal.point == *at)
-            })?;
+            let (_, point) = self.whole(Part::Passes).find(|(_, p)| p.cell.arm == arm)?;
             let last = (point.cell.passes as usize).checked_sub(1).filter(|last| *last > 0)?;
             Some((point.pass_gib_per_s(0)?.median, point.pass_gib_per_s(last)?.median))
         };
         let (read, mapped) = (passes(Arm::Read)?, passes(Arm::Map)?);
         let is_flat = (read.1 / read.0 - 1.0).abs() <= SAME;
-        Some(Claim {
-            claim:
-                "over the same file again and again a mapping becomes all copy, and read() stays"
-                    .to_owned(),
-            answer: answer(is_flat && mapped.1 > mapped.0 * (1.0 + SAME)),
-            why: format!(
+        Some(Claim::new(
+            "over the same file again and again a mapping becomes all copy, and read() stays",
+            Answer::of(is_flat && mapped.1 > mapped.0 * (1.0 + SAME)),
+            format!(
                 "first pass and last: the mapping {:.1} and {:.1} GiB/s, read() {:.1} and {:.1}",
                 mapped.0, mapped.1, read.0, read.1
             ),
-        })
+        ))
     }
 
     /// The kernel's copy against one by vector registers, and what the kernel would pay for them.
@@ -192,15 +171,14 @@ impl Found<'_> {
         } else {
             "that is never earned back".to_owned()
         };
-        Some(Claim {
-            claim: "a copy by vector registers is faster than the kernel's, which would have to save them"
-                .to_owned(),
-            answer: answer(is_faster),
-            why: format!(
+        Some(Claim::new(
+            "a copy by vector registers is faster than the kernel's, which would have to save them",
+            Answer::of(is_faster),
+            format!(
                 "to a page's beginning {name} copies {vector:.1} GiB/s, the kernel {kernel:.1}; saving and \
                  restoring {state} of registers takes {save:.0} ns: {pays}"
             ),
-        })
+        ))
     }
 
     /// What each error that was repeated would show.
@@ -213,15 +191,15 @@ impl Found<'_> {
             let refusal = self.refusals.iter().find(changed)?;
             let point = self.readings.points.get(refusal.point)?;
             let rate = point.rate_gib_per_s()?.median;
-            Some(Claim {
-                claim: format!(
+            Some(Claim::new(
+                format!(
                     "with the error {}: {} gives {rate:.1} GiB/s",
                     slip.label(),
                     point.cell.arm.name()
                 ),
-                answer: Answer::Refuted,
-                why: refusal.why.clone(),
-            })
+                Answer::Refuted,
+                refusal.why.clone(),
+            ))
         };
         self.readings.slips.iter().filter_map(slip).collect()
     }

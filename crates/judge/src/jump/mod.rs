@@ -9,23 +9,25 @@
 //! Not seen: what of a translation is hidden because the processor fetches ahead or has the decoded
 //! instructions, so that a knee that is not there speaks against no claim.
 
-mod advice;
-
+use crate::stats::is_below;
+use crate::walk::Judged;
 use crate::walk::claims::Claimed;
-use crate::walk::extra::{Curve, Step};
-use crate::walk::knees;
-use crate::walk::ratios::Judged;
+use crate::walk::knees::{Curve, find};
 use pagewise_model::Bytes;
+use pagewise_model::bench::{PageKind, Series};
 use pagewise_model::jump::{Judgement, Jumps, Order, Point, Ratio};
-use pagewise_model::walk::{Knee, PageKind};
+use pagewise_model::walk::{Knee, Steadiness};
+
+/// From this gain on huge pages are worth asking for.
+const WORTH: f64 = 0.97;
 
 /// All conclusions from `jumps`.
 #[must_use]
 pub fn judge(jumps: &Jumps) -> Judgement {
-    let ratios = all_ratios(jumps);
+    let ratios = ratios(jumps);
     let curves: Vec<Curve> =
         [PageKind::Base, PageKind::Thp].into_iter().filter_map(|kind| curve(jumps, kind)).collect();
-    let knees: Vec<Knee> = curves.iter().flat_map(knees::find).collect();
+    let knees: Vec<Knee> = curves.iter().flat_map(find).collect();
     let claimed = |page| jumps.serving_code(page).collect::<Vec<_>>();
     let claims = Claimed {
         unit: "jump",
@@ -34,28 +36,26 @@ pub fn judge(jumps: &Jumps) -> Judgement {
         by_page: &claimed,
     }
     .beside(&curves, &knees);
-    let advice = advice::advice(jumps, &ratios, &knees);
+    let advice = advice(jumps, &ratios, &knees);
     Judgement { ratios, knees, claims, advice }
 }
 
 /// Larger pages against base pages, by order and size.
-fn all_ratios(jumps: &Jumps) -> Vec<Ratio> {
-    let larger = PageKind::ALL.into_iter().filter(|kind| *kind != PageKind::Base);
-    let larger: Vec<PageKind> = larger.collect();
+fn ratios(jumps: &Jumps) -> Vec<Ratio> {
     let mut found = Vec::new();
     for order in Order::ALL {
         for base in jumps.curve(order, PageKind::Base, jumps.dense()) {
-            let on =
-                |kind: &PageKind| ratio(base, jumps.find(order, *kind, jumps.dense(), base.jumps)?);
-            found.extend(larger.iter().filter_map(on));
+            let on = |kind| jumps.find(order, kind, jumps.dense(), base.jumps);
+            let larger = PageKind::LARGER.map(on).into_iter().flatten();
+            found.extend(larger.filter_map(|larger| ratio(base, larger)));
         }
     }
     found
 }
 
 fn ratio(base: &Point, larger: &Point) -> Option<Ratio> {
-    let logs: Vec<f64> = paired_ns(larger, base).map(|(ns, base_ns)| (ns / base_ns).ln()).collect();
     let samples = [base, larger].into_iter().flat_map(|p| &p.samples);
+    let logs = larger.jump_times().log_ratios(&base.jump_times());
     let Judged { ratio, interval, steadiness } =
         Judged::of(&logs, samples.map(|s| s.within_share))?;
     let (order, pages, set_bytes) = (base.order, larger.pages, base.set_bytes());
@@ -73,33 +73,98 @@ fn curve(jumps: &Jumps, pages: PageKind) -> Option<Curve> {
         p.order == Order::Changing && p.pages == pages && is_apart
     };
     let apart_bytes = jumps.points.iter().find(own)?.apart_bytes;
-    let few = jumps.curve(Order::Changing, PageKind::Thp, jumps.dense());
-    let step = |point: &Point| {
-        let reference = few.iter().find(|p| p.jumps == point.jumps)?;
-        let extra: Vec<f64> = paired_ns(point, reference).map(|(ns, few_ns)| ns - few_ns).collect();
-        Step::of(point.jumps, &extra, point.jump_ns()?.median)
+    let of = |pages, apart| -> Vec<(u64, Series)> {
+        let curve = jumps.curve(Order::Changing, pages, apart).into_iter();
+        curve.map(|p| (p.jumps, p.jump_times())).collect()
     };
-    let apart = jumps.curve(Order::Changing, pages, apart_bytes);
-    let fastest = few.iter().filter_map(|p| p.jump_ns()).map(|ns| ns.median).reduce(f64::min);
-    Some(Curve {
-        pages,
-        apart_bytes,
-        steps: apart.into_iter().filter_map(step).collect(),
-        fastest_ns: fastest.unwrap_or(0.0),
-    })
+    let few = of(PageKind::Thp, jumps.dense());
+    Some(Curve::of((pages, apart_bytes), &of(pages, apart_bytes), &few))
 }
 
-/// Times of a jump in the repeats that both points have.
-fn paired_ns(point: &Point, other: &Point) -> impl Iterator<Item = (f64, f64)> {
-    point.samples.iter().filter_map(|s| {
-        let o = other.samples.iter().find(|o| o.repeat == s.repeat)?;
-        Some((s.jump_ns, o.jump_ns))
-    })
+/// Three sentences, each a reason where nothing is known.
+fn advice(jumps: &Jumps, ratios: &[Ratio], knees: &[Knee]) -> Vec<String> {
+    vec![page_advice(ratios), together(jumps, knees), foreseen(ratios)]
 }
 
-/// The size of so many base pages.
-fn size_of(jumps: &Jumps, pages: u64) -> Bytes {
-    Bytes(pages.saturating_mul(jumps.base_page_bytes.bytes()))
+/// The proven gains in one order, the largest first.
+fn gains(ratios: &[Ratio], order: Order) -> Vec<&Ratio> {
+    let is_gain = |r: &&Ratio| r.order == order && is_below(&r.interval, WORTH);
+    let mut gains: Vec<&Ratio> = ratios.iter().filter(is_gain).collect();
+    gains.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    gains
+}
+
+fn page_advice(ratios: &[Ratio]) -> String {
+    if ratios.is_empty() {
+        return "No code was run on two kinds of pages, so nothing is said about them.".to_owned();
+    }
+    let gains = gains(ratios, Order::Changing);
+    let Some(best) = gains.first() else {
+        let unsteady = ratios.iter().any(|r| r.steadiness != Steadiness::Steady);
+        let rest = if unsteady { "; where figures differ, placement or others decide" } else { "" };
+        return format!(
+            "Do not expect huge pages for code to make jumps faster here: at no size is a gain of 3% \
+             proven where nothing foresees them{rest}."
+        );
+    };
+    let first = gains.iter().map(|r| r.set_bytes).min().unwrap_or_default();
+    format!(
+        "Put code that is used together on huge pages from {first} on (pagewise text warm): with {} a \
+         jump that nothing foresees takes {:.0}% less.",
+        best.set_bytes,
+        (1.0 - best.ratio) * 100.0
+    )
+}
+
+fn together(jumps: &Jumps, knees: &[Knee]) -> String {
+    let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
+    let (Some(first), Some(last)) = (base.first(), base.last()) else {
+        return "No number of base pages was found beyond which each jump costs more: how much code is \
+                used together is a matter of caches and predictors here."
+            .to_owned();
+    };
+    let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
+    let reach = |knee: &Knee| {
+        format!(
+            "{} base pages ({})",
+            knee.about_pages,
+            Bytes(knee.about_pages.saturating_mul(jumps.dense().0))
+        )
+    };
+    let more = if base.len() > 1 {
+        format!(", and beyond {} {} more again", reach(last), cost(last))
+    } else {
+        String::new()
+    };
+    format!(
+        "Keep the code that is used together on at most {}: beyond, a jump to another page costs {} \
+         more{more}.",
+        reach(first),
+        cost(first)
+    )
+}
+
+fn foreseen(ratios: &[Ratio]) -> String {
+    let best = |order| gains(ratios, order).first().map(|r| (1.0 - r.ratio) * 100.0);
+    let ask = "ask for a program itself by pagewise bench text -- COMMAND";
+    match (best(Order::Changing), best(Order::Repeated)) {
+        (Some(changing), Some(repeated)) => format!(
+            "Expect between {:.0}% and {:.0}% of the time of jumps at most, by how well they are \
+             foreseen; {ask}.",
+            repeated.min(changing),
+            repeated.max(changing)
+        ),
+        (Some(changing), None) => format!(
+            "Expect nothing where jumps are foreseen and up to {changing:.0}% of their time where \
+             they are not; {ask}."
+        ),
+        (None, Some(repeated)) => {
+            format!("Expect up to {repeated:.0}% of the time of jumps that are foreseen; {ask}.")
+        }
+        (None, None) => {
+            format!("Do not conclude from generated code that no program gains; {ask}.")
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,12 +10,16 @@
 //! end that spins waits as well, for as long as it measured. In runs saved before spins and the
 //! ends' own code were timed, spins are calls at a price, and own code is CPU time in user mode, of
 //! which spins take a part.
+//!
+//! Slots and bytes that come out of another core's caches cost more. Each way has two prices for that: of ends
+//! that never leave their CPUs, and of ends that have slept before each piece, whose caches are colder. In
+//! between counts by how many calls were slept for. A price that is less than the noise counts as nothing where
+//! the other is known.
 
-use super::distance;
 use super::prices::{UnitPrices, known};
 use pagewise_model::ladder::{
-    Account, Consumption, EndUsage, Part, PartBasis, Placement, Point, Reader, Sample, Wait, Work,
-    Writer,
+    Account, ApartPrices, Consumption, EndUsage, Part, PartBasis, Placement, Point, Reader, Sample,
+    Wait, Work, Writer,
 };
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
@@ -27,7 +31,7 @@ pub(super) struct Counts {
     /// CPU time of both ends, nanoseconds.
     pub(super) cpu: f64,
     user: f64,
-    pub(super) slots: f64,
+    slots: f64,
     /// Calls that moved bytes, or slept until they could.
     calls: f64,
     pub(super) spins: f64,
@@ -72,7 +76,7 @@ impl Counts {
     }
 
     /// Share of the calls that an end slept for.
-    pub(super) fn share_slept_for(&self) -> f64 {
+    fn share_slept_for(&self) -> f64 {
         (self.switches / self.calls.max(1.0)).min(1.0)
     }
 
@@ -88,22 +92,57 @@ fn per_gib(count: u64, bytes: Bytes) -> Option<f64> {
 }
 
 /// Both ends have one CPU between them.
-pub(super) fn on_one_cpu(point: &Point) -> bool {
+fn on_one_cpu(point: &Point) -> bool {
     match (point.writer_cpu, point.reader_cpu) {
         (Some(writer), Some(reader)) => writer == reader,
         _ => point.rung.placement == Placement::SameCore,
     }
 }
 
-/// Parts so far.
-pub(super) struct Ledger {
+/// The account of `point`, which is number `at`; `None` without usable repeats.
+pub(super) fn account(
+    at: usize,
+    point: &Point,
+    prices: &UnitPrices,
+    base: PageSize,
+) -> Option<Account> {
+    let counts = Counts::of(point)?;
+    let is_huge = point.page_bytes.known().is_some_and(|page| page.bytes() > base.bytes());
+    let (parts, not_priced) = (Vec::new(), Vec::new());
+    let mut bill = Bill { point, counts, prices, is_huge, parts, not_priced };
+    bill.enter_copies();
+    bill.enter_pages();
+    bill.enter_distance();
+    bill.enter_calls();
+    let fault = if is_huge { prices.fault_huge } else { prices.fault_base };
+    bill.priced(Work::Faults, bill.counts.faults, "faults", fault);
+    bill.enter_own();
+    bill.enter_sleep();
+    let explained = bill.explained();
+    Some(Account {
+        point: at,
+        per_gib_ns: bill.counts.total,
+        parts: bill.parts,
+        unexplained_per_gib_ns: bill.counts.total - explained,
+        not_priced: bill.not_priced,
+        samples: Fact::missing("no kernel samples were taken of this point"),
+        disagreements: Vec::new(),
+    })
+}
+
+/// An account under way.
+struct Bill<'a> {
+    point: &'a Point,
+    counts: Counts,
+    prices: &'a UnitPrices,
+    is_huge: bool,
     parts: Vec<Part>,
     not_priced: Vec<Work>,
 }
 
-impl Ledger {
+impl Bill<'_> {
     /// `count` things at `price` each; without a price the kind is named.
-    pub(super) fn priced(&mut self, work: Work, count: f64, what: &str, price: Option<f64>) {
+    fn priced(&mut self, work: Work, count: f64, what: &str, price: Option<f64>) {
         if count <= 0.0 {
             return;
         }
@@ -128,172 +167,161 @@ impl Ledger {
             self.parts.push(Part { work, per_gib_ns, basis, evidence });
         }
     }
-}
 
-/// The account of `point`, which is number `at`; `None` without usable repeats.
-pub(super) fn account(
-    at: usize,
-    point: &Point,
-    prices: &UnitPrices,
-    base: PageSize,
-) -> Option<Account> {
-    let counts = Counts::of(point)?;
-    let mut ledger = Ledger { parts: Vec::new(), not_priced: Vec::new() };
-    enter_copies(&mut ledger, point, &counts, prices, base);
-    enter_pages(&mut ledger, point, &counts, prices, base);
-    distance::enter(&mut ledger, point, &counts, prices, base);
-    enter_calls(&mut ledger, point, &counts, prices);
-    enter_faults(&mut ledger, point, &counts, prices, base);
-    enter_own(&mut ledger, &counts);
-    enter_sleep(&mut ledger, point, &counts, prices);
-    let explained = ledger.explained();
-    Some(Account {
-        point: at,
-        per_gib_ns: counts.total,
-        parts: ledger.parts,
-        unexplained_per_gib_ns: counts.total - explained,
-        not_priced: ledger.not_priced,
-        samples: Fact::missing("no kernel samples were taken of this point"),
-        disagreements: Vec::new(),
-    })
-}
-
-fn enter_copies(
-    ledger: &mut Ledger,
-    point: &Point,
-    counts: &Counts,
-    prices: &UnitPrices,
-    base: PageSize,
-) {
-    let copied = copies_in(point.rung.writer);
-    let (into, mut out) = (f64::from(u8::from(copied)), f64::from(u8::from(point.reader.copies())));
-    let onward = match point.consumption {
-        Consumption::ForwardedFile => 1.0,
-        // A splice to a socket goes by reference; what was read is copied once more.
-        Consumption::ForwardedSocket => out,
-        Consumption::Untouched | Consumption::Touched => 0.0,
-    };
-    let reference = &prices.reference;
-    let lent = of_pages(point, base, &reference.read_base_ns, &reference.read_huge_ns);
-    if let Some(read) = lent.filter(|_| point.reader.copies() && !copied) {
-        ledger.priced(Work::Copy, counts.slots, "pages read", Some(read));
-        out = 0.0;
+    /// The price of a slot on the pages of the point.
+    fn of_pages(&self, of_base: &Fact<f64>, of_huge: &Fact<f64>) -> Option<f64> {
+        known(if self.is_huge { of_huge } else { of_base })
     }
-    ledger.priced(Work::Copy, into + out + onward, "GiB", prices.copy_gib);
-}
 
-/// The price of a slot on the pages of a point.
-fn of_pages(
-    point: &Point,
-    base: PageSize,
-    of_base: &Fact<f64>,
-    of_huge: &Fact<f64>,
-) -> Option<f64> {
-    known(if is_huge(point, base) { of_huge } else { of_base })
-}
+    fn enter_copies(&mut self) {
+        let (point, reference) = (self.point, &self.prices.reference);
+        let copied = copies_in(point.rung.writer);
+        let (into, mut out) =
+            (f64::from(u8::from(copied)), f64::from(u8::from(point.reader.copies())));
+        let onward = match point.consumption {
+            Consumption::ForwardedFile => 1.0,
+            // A splice to a socket goes by reference; what was read is copied once more.
+            Consumption::ForwardedSocket => out,
+            Consumption::Untouched | Consumption::Touched => 0.0,
+        };
+        let lent = self.of_pages(&reference.read_base_ns, &reference.read_huge_ns);
+        if let Some(read) = lent.filter(|_| point.reader.copies() && !copied) {
+            self.priced(Work::Copy, self.counts.slots, "pages read", Some(read));
+            out = 0.0;
+        }
+        self.priced(Work::Copy, into + out + onward, "GiB", self.prices.copy_gib);
+    }
 
-pub(super) fn copies_in(writer: Writer) -> bool {
-    matches!(writer, Writer::Write | Writer::IoUring)
-}
+    fn enter_pages(&mut self) {
+        let (reference, slots) = (&self.prices.reference, self.counts.slots);
+        match self.point.rung.writer {
+            Writer::Write | Writer::IoUring => {
+                return self.priced(Work::PageAllocation, slots, "pages", self.prices.page);
+            }
+            Writer::Vmsplice | Writer::GiveDropped => {
+                let pin = self.of_pages(&reference.pin_base_ns, &reference.pin_huge_ns);
+                self.priced(Work::Pinning, slots, "pages", pin);
+            }
+            Writer::SpliceFrozen => {
+                let find = self.of_pages(&reference.cache_base_ns, &reference.cache_huge_ns);
+                self.priced(Work::Pinning, slots, "pages", find);
+            }
+            Writer::TeeSeed => {}
+        }
+        // A seed pipe's slots are filled twice: in the copy of the seed and in the pipe itself.
+        let times = if self.point.rung.writer == Writer::TeeSeed { 2.0 } else { 1.0 };
+        self.priced(Work::Slots, times * slots, "slots", known(&reference.slot_ns));
+    }
 
-fn enter_pages(
-    ledger: &mut Ledger,
-    point: &Point,
-    counts: &Counts,
-    prices: &UnitPrices,
-    base: PageSize,
-) {
-    let reference = &prices.reference;
-    let pick = |of_base, of_huge| of_pages(point, base, of_base, of_huge);
-    match point.rung.writer {
-        Writer::Write | Writer::IoUring => {
-            ledger.priced(Work::PageAllocation, counts.slots, "pages", prices.page);
+    /// What it costs more that the ends are on two cores.
+    fn enter_distance(&mut self) {
+        let point = self.point;
+        if on_one_cpu(point) {
             return;
         }
-        Writer::Vmsplice | Writer::GiveDropped => {
-            let pin = pick(&reference.pin_base_ns, &reference.pin_huge_ns);
-            ledger.priced(Work::Pinning, counts.slots, "pages", pin);
-        }
-        Writer::SpliceFrozen => {
-            let find = pick(&reference.cache_base_ns, &reference.cache_huge_ns);
-            ledger.priced(Work::Pinning, counts.slots, "pages", find);
-        }
-        Writer::TeeSeed => {}
-    }
-    // A seed pipe's slots are filled twice: in the copy of the seed and in the pipe itself.
-    let times = if point.rung.writer == Writer::TeeSeed { 2.0 } else { 1.0 };
-    ledger.priced(Work::Slots, times * counts.slots, "slots", known(&reference.slot_ns));
-}
-
-pub(super) fn is_huge(point: &Point, base: PageSize) -> bool {
-    point.page_bytes.known().is_some_and(|page| page.bytes() > base.bytes())
-}
-
-fn enter_calls(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &UnitPrices) {
-    let forwarding = matches!(
-        (point.consumption, point.reader),
-        (Consumption::ForwardedSocket | Consumption::ForwardedFile, Reader::Read)
-    );
-    let polls = match point.rung.wait {
-        Wait::Poll | Wait::BusyPoll => counts.calls,
-        Wait::Block | Wait::Busy | Wait::Adaptive => 0.0,
-    };
-    ledger.priced(Work::Entry, counts.calls + polls, "calls", prices.entry);
-    ledger.priced(Work::Locks, counts.calls, "calls", prices.lock);
-    match counts.spun() {
-        Some(spun) => ledger.accounted(Work::Waiting, spun, "time spun"),
-        None => {
-            let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
-            ledger.priced(Work::Waiting, counts.spins, "calls in vain", spin);
+        let (writer, reads) = (point.rung.writer, point.reader.copies());
+        // Lent bytes that are the same each time stay in both caches.
+        let is_new = point.consumption == Consumption::Touched
+            && !writer.sends_constant()
+            && !copies_in(writer);
+        let read = match is_new {
+            true => self.apart_of_pages(|p| (&p.renewed_base_ns, &p.renewed_huge_ns)),
+            false => self.apart_of_pages(|p| (&p.read_base_ns, &p.read_huge_ns)),
+        };
+        let read = read.filter(|_| reads);
+        let slot = match writer {
+            Writer::Write | Writer::IoUring if reads => self.apart(|p| &p.copied_ns),
+            Writer::Write | Writer::IoUring | Writer::TeeSeed => self.apart(|p| &p.slot_ns),
+            Writer::Vmsplice | Writer::GiveDropped => {
+                read.or_else(|| self.apart_of_pages(|p| (&p.pin_base_ns, &p.pin_huge_ns)))
+            }
+            Writer::SpliceFrozen => self.apart_of_pages(|p| (&p.cache_base_ns, &p.cache_huge_ns)),
+        };
+        self.priced(Work::CacheTransfer, self.counts.slots, "slots", slot);
+        if is_new && read.is_none() {
+            self.priced(Work::CacheTransfer, 1.0, "GiB", self.prices.cross_gib);
         }
     }
-    if forwarding {
-        // What the far side of a copying forwarder costs beyond the copy has no price.
-        ledger.priced(Work::PageAllocation, counts.slots, "pages", None);
+
+    /// A price of ends apart, between those that never sleep and those that always do.
+    fn apart(&self, price: impl Fn(&ApartPrices) -> &Fact<f64>) -> Option<f64> {
+        let awake = known(price(&self.prices.reference.apart));
+        match known(price(&self.prices.reference.asleep)) {
+            Some(asleep) => {
+                let awake = awake.unwrap_or(0.0);
+                Some(awake + self.counts.share_slept_for() * (asleep - awake))
+            }
+            None => awake,
+        }
+    }
+
+    fn apart_of_pages(
+        &self,
+        prices: impl Fn(&ApartPrices) -> (&Fact<f64>, &Fact<f64>),
+    ) -> Option<f64> {
+        self.apart(|apart| if self.is_huge { prices(apart).1 } else { prices(apart).0 })
+    }
+
+    fn enter_calls(&mut self) {
+        let (point, prices, calls) = (self.point, self.prices, self.counts.calls);
+        let polls = match point.rung.wait {
+            Wait::Poll | Wait::BusyPoll => calls,
+            Wait::Block | Wait::Busy | Wait::Adaptive => 0.0,
+        };
+        self.priced(Work::Entry, calls + polls, "calls", prices.entry);
+        self.priced(Work::Locks, calls, "calls", prices.lock);
+        match self.counts.spun() {
+            Some(spun) => self.accounted(Work::Waiting, spun, "time spun"),
+            None => {
+                let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
+                self.priced(Work::Waiting, self.counts.spins, "calls in vain", spin);
+            }
+        }
+        if matches!(
+            (point.consumption, point.reader),
+            (Consumption::ForwardedSocket | Consumption::ForwardedFile, Reader::Read)
+        ) {
+            // What the far side of a copying forwarder costs beyond the copy has no price.
+            self.priced(Work::PageAllocation, self.counts.slots, "pages", None);
+        }
+    }
+
+    fn enter_sleep(&mut self) {
+        let (asleep, switches) = (self.counts.asleep(), self.counts.switches);
+        if on_one_cpu(self.point) {
+            self.priced(Work::Wakeups, switches, "wake-ups", self.prices.wakeup_same);
+            return self.accounted(Work::Waiting, asleep, "neither end on the CPU");
+        }
+        let Some(price) = self.prices.wakeup_cross.filter(|_| switches > 0.0) else {
+            self.priced(Work::Wakeups, switches, "wake-ups", None);
+            return self.accounted(Work::Waiting, asleep, "off the CPU");
+        };
+        // What a wake-up takes longer than its CPU time is sleep. One on a single CPU is CPU time alone.
+        let cpu = self.prices.wakeup_cpu.or(self.prices.wakeup_same).unwrap_or(0.0).min(price);
+        let awake = (switches * cpu).min((self.counts.cpu - self.explained()).max(0.0));
+        let slept = (switches * (price - cpu)).min(asleep);
+        self.priced(Work::Wakeups, switches, "wake-ups", Some(price));
+        if let Some(part) = self.parts.last_mut().filter(|p| awake + slept < p.per_gib_ns) {
+            part.per_gib_ns = awake + slept;
+            part.evidence.push_str("; capped by the time asleep and the CPU time left");
+        }
+        self.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
+    }
+
+    /// The ends' own code; faults that it took are there already.
+    fn enter_own(&mut self) {
+        let Some(own) = self.counts.own else {
+            return self.accounted(Work::User, self.counts.user, "CPU time in user mode");
+        };
+        let faults = self.parts.iter().filter(|part| part.work == Work::Faults);
+        let faults: f64 = faults.map(|part| part.per_gib_ns).sum();
+        self.accounted(Work::User, own - faults, "time in the ends' own code, less its faults");
     }
 }
 
-fn enter_faults(
-    ledger: &mut Ledger,
-    point: &Point,
-    counts: &Counts,
-    prices: &UnitPrices,
-    base: PageSize,
-) {
-    let price = if is_huge(point, base) { prices.fault_huge } else { prices.fault_base };
-    ledger.priced(Work::Faults, counts.faults, "faults", price);
-}
-
-fn enter_sleep(ledger: &mut Ledger, point: &Point, counts: &Counts, prices: &UnitPrices) {
-    let asleep = counts.asleep();
-    if on_one_cpu(point) {
-        ledger.priced(Work::Wakeups, counts.switches, "wake-ups", prices.wakeup_same);
-        return ledger.accounted(Work::Waiting, asleep, "neither end on the CPU");
-    }
-    let Some(price) = prices.wakeup_cross.filter(|_| counts.switches > 0.0) else {
-        ledger.priced(Work::Wakeups, counts.switches, "wake-ups", None);
-        return ledger.accounted(Work::Waiting, asleep, "off the CPU");
-    };
-    // What a wake-up takes longer than its CPU time is sleep. One on a single CPU is CPU time alone.
-    let cpu = prices.wakeup_cpu.or(prices.wakeup_same).unwrap_or(0.0).min(price);
-    let awake = (counts.switches * cpu).min((counts.cpu - ledger.explained()).max(0.0));
-    let slept = (counts.switches * (price - cpu)).min(asleep);
-    ledger.priced(Work::Wakeups, counts.switches, "wake-ups", Some(price));
-    if let Some(part) = ledger.parts.last_mut().filter(|p| awake + slept < p.per_gib_ns) {
-        part.per_gib_ns = awake + slept;
-        part.evidence.push_str("; capped by the time asleep and the CPU time left");
-    }
-    ledger.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
-}
-
-/// The ends' own code; faults that it took are there already.
-fn enter_own(ledger: &mut Ledger, counts: &Counts) {
-    let Some(own) = counts.own else {
-        return ledger.accounted(Work::User, counts.user, "CPU time in user mode");
-    };
-    let faults = ledger.parts.iter().filter(|part| part.work == Work::Faults);
-    let faults: f64 = faults.map(|part| part.per_gib_ns).sum();
-    ledger.accounted(Work::User, own - faults, "time in the ends' own code, less its faults");
+/// Whether bytes are copied into the pipe.
+pub(super) fn copies_in(writer: Writer) -> bool {
+    matches!(writer, Writer::Write | Writer::IoUring)
 }
 
 /// `262144`, `0.50`: a count for each GiB.

@@ -8,11 +8,11 @@
 //! A ratio is confirmed when this machine's is within a quarter of it, refuted when its interval (or,
 //! with few repeats, the ratio itself at twice that distance) lies outside; else nobody can tell.
 
-use super::compare::compare;
+use super::compare;
 use super::sizes::{Grid, grids};
+use pagewise_model::bench::{Answer, Claim};
 use pagewise_model::ladder::{
-    Answer, Claim, Comparison, Consumption, Ladder, Pace, Pages, Placement, Point, Reader, Wait,
-    Writer,
+    Comparison, Consumption, Ladder, Pace, Pages, Placement, Point, Reader, Wait, Writer,
 };
 use pagewise_model::measured::Measured;
 use pagewise_model::{Bytes, Fact};
@@ -114,11 +114,8 @@ fn order(here: &[Option<&Point>]) -> Claim {
         format!("{} {seen} ({} there)", rung.name, rung.gib_per_s)
     });
     let figures: Vec<String> = figures.collect();
-    Claim {
-        claim: "each of the five rungs is faster than the one before".to_owned(),
-        answer,
-        why: format!("{} GiB/s", figures.join(", ")),
-    }
+    let claim = "each of the five rungs is faster than the one before";
+    Claim::new(claim, answer, format!("{} GiB/s", figures.join(", ")))
 }
 
 fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
@@ -127,8 +124,7 @@ fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
     let claim = format!("{} gives {there:.1} times the rate of {}", to.name, from.name);
     let compared = before.zip(point).and_then(|(a, b)| Some((compare(a, b)?, a, b)));
     let Some((comparison, a, b)) = compared else {
-        let why = "this ladder lacks one of the two".to_owned();
-        return Claim { claim, answer: Answer::CannotTell, why };
+        return Claim::new(claim, Answer::CannotTell, "this ladder lacks one of the two");
     };
     let range = match &comparison.interval {
         Fact::Known((low, high)) => format!(" (95% interval {low:.2} to {high:.2})"),
@@ -140,7 +136,7 @@ fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
         rate_text(b),
         rate_text(a)
     );
-    Claim { claim, answer: same_ratio(&comparison, there), why }
+    Claim::new(claim, same_ratio(&comparison, there), why)
 }
 
 fn same_ratio(here: &Comparison, there: f64) -> Answer {
@@ -157,17 +153,17 @@ fn same_ratio(here: &Comparison, there: f64) -> Answer {
 }
 
 fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
-    let claim = "buffer and pipe size hardly matter".to_owned();
+    let claim = "buffer and pipe size hardly matter";
     let all = grids(ladder);
     let spread = |grid: &Grid<'_>| Some(grid.best()?.1 / grid.worst()?.1);
     let widest =
         all.iter().filter_map(|g| Some((g, spread(g)?))).max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((grid, ratio)) = widest else {
-        let why = "no technique was measured with several sizes: try --sweep".to_owned();
-        return Claim { claim, answer: Answer::CannotTell, why };
+        let why = "no technique was measured with several sizes: try --sweep";
+        return Claim::new(claim, Answer::CannotTell, why);
     };
     let (Some((best, top)), Some((worst, bottom))) = (grid.best(), grid.worst()) else {
-        return Claim { claim, answer: Answer::CannotTell, why: "no figures".to_owned() };
+        return Claim::new(claim, Answer::CannotTell, "no figures");
     };
     let proven = compare(worst, best).is_some_and(|c| c.pace == Pace::Faster);
     let answer = match ratio {
@@ -186,22 +182,20 @@ fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
         sizes(best),
         all.len()
     );
-    Claim { claim, answer, why }
+    Claim::new(claim, answer, why)
 }
 
 fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
     let claim = match consumption {
         Consumption::Untouched => "the speed of memory is the ceiling, by reference",
         _ => "the speed of memory is the ceiling, for bytes that are touched",
-    }
-    .to_owned();
+    };
     let rates = ladder.points.iter().filter(|p| p.consumption == consumption);
     let best =
         rates.filter_map(|p| Some((p, p.rate()?))).max_by(|a, b| a.1.median.total_cmp(&b.1.median));
     let yardstick = ladder.yardsticks.read_gib_per_s.known();
     let (Some((point, rate)), Some(memory)) = (best, yardstick) else {
-        let why = "no point or no yardstick to compare".to_owned();
-        return Claim { claim, answer: Answer::CannotTell, why };
+        return Claim::new(claim, Answer::CannotTell, "no point or no yardstick to compare");
     };
     let why = format!(
         "best {} GiB/s ({}), one core reads memory at {}",
@@ -209,7 +203,7 @@ fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
         point.rung.name,
         figure(memory.median)
     );
-    Claim { claim, answer: ceiling(&rate, memory), why }
+    Claim::new(claim, ceiling(&rate, memory), why)
 }
 
 /// Above the yardstick in every repeat it is no ceiling; well below it, something else is.

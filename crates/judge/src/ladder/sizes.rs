@@ -6,7 +6,7 @@
 //! itself, beside the buffer it came from, so at most half of that cache. The rule that applies is
 //! named, and whether the grid bears it out; the grid decides.
 
-use super::compare::compare;
+use super::compare;
 use pagewise_model::ladder::{Advice, Consumption, Ladder, Pace, Point};
 use pagewise_model::{Bytes, Fact};
 

@@ -5,15 +5,20 @@ use pagewise_model::Fact;
 use pagewise_model::measured::median;
 
 /// The ratio that the logarithms of all pairs show, with its exact 95% interval: the Hodges-Lehmann
-/// estimate, or the median where there are too few pairs for an interval. `None` without pairs, or when
-/// one is not finite.
-pub(crate) fn paired_ratio(logs: &[f64]) -> Option<(f64, Fact<(f64, f64)>)> {
+/// estimate, or the median where there are too few pairs for an interval, which says of what (`pairs`).
+/// `None` without pairs, or when one is not finite.
+pub(crate) fn paired_ratio(logs: &[f64], pairs: &str) -> Option<(f64, Fact<(f64, f64)>)> {
     let (estimate, interval) = match shift(logs) {
         Some(s) => (s.estimate, Fact::Known((s.low.exp(), s.high.exp()))),
-        None => (median(logs)?, Fact::missing("fewer than 6 mappings of both")),
+        None => (median(logs)?, Fact::missing(format!("fewer than 6 {pairs}"))),
     };
     let ratio = estimate.exp();
     ratio.is_finite().then_some((ratio, interval))
+}
+
+/// Whether a ratio with this interval is proven to be below `limit`.
+pub(crate) fn is_below(interval: &Fact<(f64, f64)>, limit: f64) -> bool {
+    interval.known().is_some_and(|(_, high)| *high < limit)
 }
 
 #[cfg(test)]
@@ -23,11 +28,12 @@ mod tests {
     #[test]
     fn few_pairs_have_no_interval_and_many_have() {
         let logs = [0.5_f64.ln(), 0.4_f64.ln(), 0.6_f64.ln()];
-        let (ratio, interval) = paired_ratio(&logs).unwrap();
-        assert!((ratio - 0.5).abs() < 1e-12 && interval.reason().is_some());
-        let (ratio, interval) = paired_ratio(&[2.0_f64.ln(); 8]).unwrap();
+        let (ratio, interval) = paired_ratio(&logs, "of both").unwrap();
+        assert!((ratio - 0.5).abs() < 1e-12);
+        assert_eq!(interval.reason(), Some("fewer than 6 of both"));
+        let (ratio, interval) = paired_ratio(&[2.0_f64.ln(); 8], "of both").unwrap();
         let (low, high) = *interval.known().unwrap();
         assert!([ratio, low, high].iter().all(|r| (r - 2.0).abs() < 1e-12));
-        assert!(paired_ratio(&[]).is_none() && paired_ratio(&[f64::NAN; 9]).is_none());
+        assert!(paired_ratio(&[], "").is_none() && paired_ratio(&[f64::NAN; 9], "").is_none());
     }
 }

@@ -5,10 +5,9 @@
 //! readings are tried. What no walk could reach (so many huge pages are more memory than may be taken)
 //! cannot be told. Of the fetching of code neither what lacks a knee: not all of it needs a translation.
 
-use super::extra::Curve;
-use super::knees;
-use pagewise_model::ladder::{Answer, Claim};
-use pagewise_model::walk::{ClaimedTlb, Knee, PageKind};
+use super::knees::{self, Curve};
+use pagewise_model::bench::{Answer, Claim, PageKind};
+use pagewise_model::walk::{ClaimedTlb, Knee};
 use pagewise_model::{Bytes, PageSize};
 
 /// A knee this far from the claimed number, either way, is at it.
@@ -102,7 +101,7 @@ impl Found<'_> {
         } else {
             (Answer::Refuted, self.elsewhere())
         };
-        Claim { claim, answer, why }
+        Claim::new(claim, answer, why)
     }
 
     fn told(&self, knee: &Knee) -> String {
@@ -128,8 +127,7 @@ impl Found<'_> {
     fn nothing_claimed(&self, page: PageSize) -> Claim {
         let why =
             if self.knees.is_empty() { "no knee was found".to_owned() } else { self.elsewhere() };
-        let claim = format!("nothing is claimed for {page} pages");
-        Claim { claim, answer: Answer::CannotTell, why }
+        Claim::new(format!("nothing is claimed for {page} pages"), Answer::CannotTell, why)
     }
 }
 

@@ -1,4 +1,7 @@
-//! Where a curve of translation costs begins to rise.
+//! What translation costs by the number of pages, and where that curve begins to rise.
+//!
+//! The cost is what a load (or a jump) takes on pages of its own beyond what it takes where as many lie on few
+//! pages, repeat by repeat.
 //!
 //! As long as a TLB holds the translation of every page, more pages cost no more: a plateau. A knee is
 //! where the cost leaves the plateau and stays above it. With a TLB that replaces the least recently
@@ -11,8 +14,75 @@
 //! A step is told from noise by two fifths of the fastest load (about two cycles) or four standard
 //! deviations, whichever is more.
 
-use super::extra::{Curve, Step};
+use pagewise_model::Bytes;
+use pagewise_model::bench::{PageKind, Series};
+use pagewise_model::measured::median;
 use pagewise_model::walk::Knee;
+
+/// The median of absolute deviations, as a standard deviation.
+const MAD_TO_SD: f64 = 1.4826;
+/// The deviation of a median of n values, as a multiple of theirs over the root of n.
+const OF_MEDIAN: f64 = 1.2533;
+
+/// One number of lines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) pages: u64,
+    /// Cost of translation for each load.
+    pub(crate) extra_ns: f64,
+    /// Standard deviation of that.
+    pub(crate) noise_ns: f64,
+    /// What it is at least in three of four repeats.
+    pub(crate) low_ns: f64,
+    /// Time of a load, all of it.
+    pub(crate) load_ns: f64,
+}
+
+impl Step {
+    /// From what translation cost in each repeat; none without repeats.
+    pub(crate) fn of(pages: u64, differences: &[f64], load_ns: f64) -> Option<Self> {
+        let extra_ns = median(differences)?;
+        let deviations: Vec<f64> = differences.iter().map(|d| (d - extra_ns).abs()).collect();
+        let sd = MAD_TO_SD * median(&deviations)?;
+        let noise_ns = OF_MEDIAN * sd / (differences.len() as f64).sqrt();
+        let low_ns = lower_quartile(differences);
+        Some(Self { pages, extra_ns, noise_ns, low_ns, load_ns })
+    }
+}
+
+/// Steps by growing number.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Curve {
+    pub(crate) pages: PageKind,
+    pub(crate) apart_bytes: Bytes,
+    pub(crate) steps: Vec<Step>,
+    /// Time of a load where nothing is missed.
+    pub(crate) fastest_ns: f64,
+}
+
+impl Curve {
+    /// From the times by number of pages: with a page each, and as many on few pages.
+    pub(crate) fn of(
+        (pages, apart_bytes): (PageKind, Bytes),
+        apart: &[(u64, Series)],
+        packed: &[(u64, Series)],
+    ) -> Self {
+        let step = |(count, times): &(u64, Series)| {
+            let (_, reference) = packed.iter().find(|(number, _)| number == count)?;
+            Step::of(*count, &times.less(reference).values(), times.measured()?.median)
+        };
+        let fastest = packed.iter().filter_map(|(_, times)| times.measured()).map(|m| m.median);
+        let fastest_ns = fastest.reduce(f64::min).unwrap_or(0.0);
+        Self { pages, apart_bytes, steps: apart.iter().filter_map(step).collect(), fastest_ns }
+    }
+}
+
+/// The value that at most a quarter of all are below; of few the smallest.
+fn lower_quartile(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 4).copied().unwrap_or(0.0)
+}
 
 /// A rise of less than this share of the fastest load is none.
 const LEAST_SHARE: f64 = 0.4;
@@ -90,7 +160,7 @@ pub(super) fn resolution_ns(curve: &Curve, pages: u64) -> f64 {
     let about = |step: &&Step| step.pages <= 2 * pages && 2 * step.pages >= pages;
     let all: Vec<f64> =
         curve.steps.iter().filter(about).map(|step| tolerance(step, least)).collect();
-    pagewise_model::measured::median(&all).unwrap_or(f64::INFINITY)
+    median(&all).unwrap_or(f64::INFINITY)
 }
 
 fn tolerance(step: &Step, least: f64) -> f64 {
@@ -111,7 +181,7 @@ fn plateau(steps: &[Step], from: usize, least: f64) -> Option<Plateau> {
 
 fn level(steps: &[Step]) -> f64 {
     let values: Vec<f64> = steps.iter().map(|step| step.extra_ns).collect();
-    pagewise_model::measured::median(&values).unwrap_or(0.0)
+    median(&values).unwrap_or(0.0)
 }
 
 fn highest(steps: &[Step]) -> f64 {

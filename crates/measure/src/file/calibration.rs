@@ -11,7 +11,7 @@
 //! none, that file is left out.
 
 use super::origin::{Content, Origin, OriginError};
-use super::plan::{Asked, Plan};
+use super::plan::{Plan, Request};
 use crate::error::PriceError;
 use pagewise_kernel::affinity;
 use pagewise_kernel::file_view::FileView;
@@ -54,8 +54,8 @@ impl Plan {
         let threads = u32::try_from(affinity::get(0)?.len()).unwrap_or(u32::MAX);
         let is_main = folios == FolioClass::Piece;
         let plan = |cells, repeats, cap| -> Result<Self, PriceError> {
-            let asked = Asked { parts: vec![Part::Prices], repeats, ..Asked::usual(seed) };
-            let mut plan = Self::of(asked, cells, size)?;
+            let request = Request { parts: vec![Part::Prices], repeats, ..Request::usual(seed) };
+            let mut plan = Self::of(request, cells, size)?;
             plan.cap = Some(cap);
             Ok(plan)
         };
@@ -87,8 +87,8 @@ impl Plan {
         let served = arms.iter().filter(|arm| arm.serves(demand.order, Residency::Warm));
         let whole = whole(size, demand.block_bytes);
         let cell = |arm: &Arm| Cell { threads: demand.threads, ..cell(*arm, demand, whole) };
-        let asked = Asked { parts: vec![Part::Blocks], repeats, ..Asked::usual(seed) };
-        Self::of(asked, served.map(cell).collect(), size)
+        let request = Request { parts: vec![Part::Blocks], repeats, ..Request::usual(seed) };
+        Self::of(request, served.map(cell).collect(), size)
     }
 }
 
@@ -181,18 +181,8 @@ const fn whole(span: Bytes, block: Bytes) -> Bytes {
 
 /// One thread, warm.
 const fn cell(arm: Arm, demand: &Demand, span_bytes: Bytes) -> Cell {
-    Cell {
-        part: Part::Prices,
-        arm,
-        block_bytes: demand.block_bytes,
-        order: demand.order,
-        residency: Residency::Warm,
-        passes: demand.passes,
-        fresh: false,
-        offset_bytes: Bytes(0),
-        threads: 1,
-        span_bytes,
-    }
+    let plain = Cell::plain(Part::Prices, arm, demand.block_bytes, span_bytes);
+    Cell { order: demand.order, passes: demand.passes, ..plain }
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Which cells are read.
 
-use super::plan::Asked;
+use super::plan::Request;
 use pagewise_model::file::{Arm, Cell, Part, Residency};
-use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, PageSize};
 
 /// The block around which passes, buffers and threads are looked at: the published study's largest.
@@ -15,14 +14,14 @@ const BUFFERS: [Arm; 2] = [Arm::Read, Arm::Map];
 const THREADS: [Arm; 4] = [Arm::Read, Arm::Pread, Arm::Map, Arm::Place];
 
 /// All cells over a file of `size` bytes, in the order in which they are shown.
-pub(super) fn cells(asked: &Asked, size: Bytes, page: PageSize) -> Vec<Cell> {
+pub(super) fn cells(request: &Request, size: Bytes, page: PageSize) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for part in &asked.parts {
+    for part in &request.parts {
         match part {
-            Part::Blocks => cells.extend(blocks(asked, size)),
-            Part::Passes => cells.extend(passes(asked, size)),
-            Part::Buffers => cells.extend(buffers(asked, size, page)),
-            Part::Threads => cells.extend(threads(asked, size)),
+            Part::Blocks => cells.extend(blocks(request, size)),
+            Part::Passes => cells.extend(passes(request, size)),
+            Part::Buffers => cells.extend(buffers(request, size, page)),
+            Part::Threads => cells.extend(threads(request, size)),
             Part::Copies | Part::Prices => {}
         }
     }
@@ -39,28 +38,23 @@ const fn span(size: Bytes, most: Bytes, block: Bytes) -> Bytes {
     }
 }
 
-fn blocks(asked: &Asked, size: Bytes) -> impl Iterator<Item = Cell> {
+fn blocks(request: &Request, size: Bytes) -> impl Iterator<Item = Cell> {
     let whole = move |residency, block_bytes| match residency {
         Residency::Warm => span(size, size, block_bytes),
-        Residency::Cold => span(size, asked.cold_bytes, block_bytes),
+        Residency::Cold => span(size, request.cold_bytes, block_bytes),
     };
     let cell = move |residency, order, block_bytes, arm| Cell {
-        part: Part::Blocks,
-        arm,
-        block_bytes,
         order,
         residency,
-        passes: 1,
-        fresh: false,
-        offset_bytes: Bytes(0),
-        threads: 1,
-        span_bytes: whole(residency, block_bytes),
+        ..Cell::plain(Part::Blocks, arm, block_bytes, whole(residency, block_bytes))
     };
     let mut all = Vec::new();
-    for residency in &asked.residencies {
-        for order in &asked.orders {
-            for arm in asked.arms.iter().filter(|arm| arm.serves(*order, *residency)) {
-                all.extend(asked.blocks.iter().map(|block| cell(*residency, *order, *block, *arm)));
+    for residency in &request.residencies {
+        for order in &request.orders {
+            for arm in request.arms.iter().filter(|arm| arm.serves(*order, *residency)) {
+                all.extend(
+                    request.blocks.iter().map(|block| cell(*residency, *order, *block, *arm)),
+                );
             }
         }
     }
@@ -68,51 +62,41 @@ fn blocks(asked: &Asked, size: Bytes) -> impl Iterator<Item = Cell> {
 }
 
 /// One cell in the middle: warm, in order, one pass.
-fn middle(asked: &Asked, size: Bytes, part: Part, arm: Arm) -> Cell {
+fn middle(request: &Request, size: Bytes, part: Part, arm: Arm) -> Cell {
     let distance = |block: &&Bytes| block.0.abs_diff(CENTRE.0);
-    let block_bytes = asked.blocks.iter().min_by_key(distance).copied().unwrap_or(CENTRE);
-    Cell {
-        part,
-        arm,
-        block_bytes,
-        order: Order::Sequential,
-        residency: Residency::Warm,
-        passes: 1,
-        fresh: false,
-        offset_bytes: Bytes(0),
-        threads: 1,
-        span_bytes: span(size, PART_SPAN, block_bytes),
-    }
+    let block_bytes = request.blocks.iter().min_by_key(distance).copied().unwrap_or(CENTRE);
+    Cell::plain(part, arm, block_bytes, span(size, PART_SPAN, block_bytes))
 }
 
 /// Those of `arms` that were asked for.
-fn of(asked: &Asked, arms: &[Arm]) -> Vec<Arm> {
-    arms.iter().copied().filter(|arm| asked.arms.contains(arm)).collect()
+fn of(request: &Request, arms: &[Arm]) -> Vec<Arm> {
+    arms.iter().copied().filter(|arm| request.arms.contains(arm)).collect()
 }
 
-fn passes(asked: &Asked, size: Bytes) -> impl Iterator<Item = Cell> {
-    let cell = move |arm| Cell { passes: asked.passes, ..middle(asked, size, Part::Passes, arm) };
-    of(asked, &PASSES).into_iter().map(cell)
+fn passes(request: &Request, size: Bytes) -> impl Iterator<Item = Cell> {
+    let cell =
+        move |arm| Cell { passes: request.passes, ..middle(request, size, Part::Passes, arm) };
+    of(request, &PASSES).into_iter().map(cell)
 }
 
 /// Four places within a page, in memory that is used again and in fresh memory.
-fn buffers(asked: &Asked, size: Bytes, page: PageSize) -> impl Iterator<Item = Cell> {
+fn buffers(request: &Request, size: Bytes, page: PageSize) -> impl Iterator<Item = Cell> {
     let offsets = [0, 16, 64, page.bytes() - 1].map(Bytes);
-    let ways = of(asked, &BUFFERS).into_iter().flat_map(|arm| [(arm, false), (arm, true)]);
+    let ways = of(request, &BUFFERS).into_iter().flat_map(|arm| [(arm, false), (arm, true)]);
     ways.flat_map(move |(arm, fresh)| {
         offsets.map(|offset_bytes| Cell {
             fresh,
             offset_bytes,
-            ..middle(asked, size, Part::Buffers, arm)
+            ..middle(request, size, Part::Buffers, arm)
         })
     })
 }
 
-fn threads(asked: &Asked, size: Bytes) -> impl Iterator<Item = Cell> {
-    of(asked, &THREADS).into_iter().flat_map(move |arm| {
-        asked.threads.iter().map(move |threads| Cell {
+fn threads(request: &Request, size: Bytes) -> impl Iterator<Item = Cell> {
+    of(request, &THREADS).into_iter().flat_map(move |arm| {
+        request.threads.iter().map(move |threads| Cell {
             threads: *threads,
-            ..middle(asked, size, Part::Threads, arm)
+            ..middle(request, size, Part::Threads, arm)
         })
     })
 }
@@ -121,17 +105,17 @@ fn threads(asked: &Asked, size: Bytes) -> impl Iterator<Item = Cell> {
 mod tests {
     use super::*;
 
-    fn asked() -> Asked {
-        Asked { threads: vec![1, 2], ..Asked::usual(3) }
+    fn request() -> Request {
+        Request { threads: vec![1, 2], ..Request::usual(3) }
     }
 
-    fn all(asked: &Asked, size: Bytes) -> Vec<Cell> {
-        cells(asked, size, PageSize::BASE_4K)
+    fn all(request: &Request, size: Bytes) -> Vec<Cell> {
+        cells(request, size, PageSize::BASE_4K)
     }
 
     #[test]
     fn the_usual_cells_are_those_of_the_study_and_more() {
-        let cells = all(&asked(), Bytes::gib(1));
+        let cells = all(&request(), Bytes::gib(1));
         let of = |part| cells.iter().filter(move |cell| cell.part == part).count();
         // Three blocks: all ways in order, all but readv at random; past the cache only cold ones.
         assert_eq!(of(Part::Blocks), 3 * (15 + 14 + 16 + 15));
@@ -144,7 +128,7 @@ mod tests {
 
     #[test]
     fn passes_are_whole_blocks_of_what_there_is() {
-        let own = Asked { blocks: vec![Bytes::kib(8), Bytes::mib(1)], ..asked() };
+        let own = Request { blocks: vec![Bytes::kib(8), Bytes::mib(1)], ..request() };
         let cells = all(&own, Bytes(20_000));
         assert!(cells.iter().all(|cell| cell.span_bytes == Bytes::kib(16)), "{cells:?}");
         assert!(cells.iter().all(|cell| cell.block_bytes == Bytes::kib(8)), "one is too large");
@@ -154,11 +138,11 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for() {
-        let some = Asked {
+        let some = Request {
             parts: vec![Part::Buffers, Part::Passes],
             arms: vec![Arm::Map, Arm::MapRandom],
             passes: 5,
-            ..asked()
+            ..request()
         };
         let cells = all(&some, Bytes::mib(64));
         assert_eq!(cells.len(), 8 + 1);

@@ -85,22 +85,11 @@ fn drawn(count: usize, seed: u64) -> Vec<u32> {
 mod tests {
     use super::*;
     use pagewise_model::Bytes;
-    use pagewise_model::file::{Arm, Part, Residency};
+    use pagewise_model::file::{Arm, Part};
     use std::collections::BTreeSet;
 
     fn cell(order: Order) -> Cell {
-        Cell {
-            part: Part::Blocks,
-            arm: Arm::Map,
-            block_bytes: Bytes(512),
-            order,
-            residency: Residency::Warm,
-            passes: 1,
-            fresh: false,
-            offset_bytes: Bytes(0),
-            threads: 1,
-            span_bytes: Bytes(512 * 1001),
-        }
+        Cell { order, ..Cell::plain(Part::Blocks, Arm::Map, Bytes(512), Bytes(512 * 1001)) }
     }
 
     fn taken(blocks: &Blocks, threads: usize) -> Vec<u64> {

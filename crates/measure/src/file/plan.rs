@@ -2,6 +2,7 @@
 
 use super::grid;
 use crate::error::PriceError;
+use crate::frame::Cost;
 use pagewise_kernel::{affinity, page_size};
 use pagewise_model::file::{Arm, Cell, Part, Residency, Slip};
 use pagewise_model::walk::Order;
@@ -27,7 +28,7 @@ const PRICES_SHARE: u64 = 4;
 
 /// What was asked for.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct Request {
     /// Which parts.
     pub parts: Vec<Part>,
     /// Ways to read.
@@ -56,7 +57,7 @@ pub struct Asked {
     pub seed: u64,
 }
 
-impl Asked {
+impl Request {
     /// The published study's cells, and the three parts around its middle.
     #[must_use]
     pub fn usual(seed: u64) -> Self {
@@ -95,7 +96,7 @@ impl Asked {
 /// A plan for this machine and a file.
 #[derive(Debug)]
 pub struct Plan {
-    pub(super) asked: Asked,
+    pub(super) request: Request,
     pub(super) cells: Vec<Cell>,
     pub(super) cpus: Vec<u32>,
     pub(super) page: PageSize,
@@ -105,51 +106,36 @@ pub struct Plan {
     pub(super) cap: Option<Nanos>,
 }
 
-/// What a plan takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
-    /// Cells.
-    pub cells: u64,
-    /// Processes that will be started.
-    pub processes: u64,
-    /// About how long it takes.
-    pub about_ns: Nanos,
-    /// When it is stopped, finished or not.
-    pub cap_ns: Nanos,
-    /// Size of the file, which is in memory while it is read warm.
-    pub file_bytes: Bytes,
-}
-
 impl Plan {
     /// What was asked for, over a file of `size` bytes, which is `written` before if it is our own.
     ///
     /// # Errors
     /// When nothing of it can be read here.
-    pub fn new(mut asked: Asked, size: Bytes, written: bool) -> Result<Self, PriceError> {
-        if asked.threads.is_empty() {
+    pub fn new(mut request: Request, size: Bytes, written: bool) -> Result<Self, PriceError> {
+        if request.threads.is_empty() {
             let cpus = affinity::get(0)?.len();
-            asked.threads = doubled(u32::try_from(cpus).unwrap_or(u32::MAX));
+            request.threads = doubled(u32::try_from(cpus).unwrap_or(u32::MAX));
         }
-        let cells = grid::cells(&asked, size, page_size::base());
-        if cells.is_empty() && !asked.parts.contains(&Part::Copies) {
+        let cells = grid::cells(&request, size, page_size::base());
+        if cells.is_empty() && !request.parts.contains(&Part::Copies) {
             let why = "none of the ways that were asked for serves these orders and parts";
             return Err(PriceError::Unavailable(format!("nothing to read: {why}")));
         }
-        let plan = Self::of(asked, cells, size)?;
+        let plan = Self::of(request, cells, size)?;
         Ok(Self { written, ..plan })
     }
 
     /// A plan of these cells.
-    pub(super) fn of(asked: Asked, cells: Vec<Cell>, size: Bytes) -> Result<Self, PriceError> {
+    pub(super) fn of(request: Request, cells: Vec<Cell>, size: Bytes) -> Result<Self, PriceError> {
         let cpus = affinity::get(0)?;
-        Ok(Self { asked, cells, cpus, page: page_size::base(), size, written: true, cap: None })
+        Ok(Self { request, cells, cpus, page: page_size::base(), size, written: true, cap: None })
     }
 
     /// Processes of one cell.
     pub(super) const fn repeats(&self, residency: Residency) -> u32 {
         match residency {
-            Residency::Warm => self.asked.repeats,
-            Residency::Cold => self.asked.repeats.div_ceil(2),
+            Residency::Warm => self.request.repeats,
+            Residency::Cold => self.request.repeats.div_ceil(2),
         }
     }
 
@@ -163,14 +149,14 @@ impl Plan {
         let about = Nanos(reading.saturating_add(writing));
         let patient =
             if about < USUAL { USUAL } else { Nanos(about.0.saturating_add(about.0 / 2)) };
-        let cap = if self.asked.quick { QUICK } else { patient };
-        let are_prices = self.asked.parts.contains(&Part::Prices);
+        let cap = if self.request.quick { QUICK } else { patient };
+        let are_prices = self.request.parts.contains(&Part::Prices);
         Cost {
-            cells: self.cells.len() as u64,
-            processes: self.cells.iter().map(times).sum(),
+            points: self.cells.len() as u64,
+            samples: self.cells.iter().map(times).sum(),
             about_ns: about,
             cap_ns: self.cap.unwrap_or(if are_prices { Nanos(cap.0 / PRICES_SHARE) } else { cap }),
-            file_bytes: self.size,
+            memory_bytes: self.size,
         }
     }
 
@@ -223,13 +209,13 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_it_takes() {
-        let plan = Plan::new(Asked::usual(1), Bytes::mib(512), true).expect("CPUs");
+        let plan = Plan::new(Request::usual(1), Bytes::mib(512), true).expect("CPUs");
         let cost = plan.cost();
-        assert_eq!((cost.file_bytes, cost.cells as usize), (Bytes::mib(512), plan.cells.len()));
-        assert!(cost.processes > 4 * cost.cells && cost.processes < 5 * cost.cells, "{cost:?}");
+        assert_eq!((cost.memory_bytes, cost.points as usize), (Bytes::mib(512), plan.cells.len()));
+        assert!(cost.samples > 4 * cost.points && cost.samples < 5 * cost.points, "{cost:?}");
         assert!(cost.about_ns > Nanos::secs(20) && cost.about_ns < cost.cap_ns, "{cost:?}");
         assert!(cost.cap_ns < Nanos::secs(120), "{cost:?}");
-        let short = Plan::new(Asked::short(1), Bytes::mib(128), true).expect("CPUs").cost();
+        let short = Plan::new(Request::short(1), Bytes::mib(128), true).expect("CPUs").cost();
         assert!(short.cap_ns < Nanos::secs(20) && short.about_ns < cost.about_ns, "{short:?}");
         let shares = [Residency::Warm, Residency::Cold].map(|residency| plan.share(residency));
         assert!(shares[0] > 0.0 && (shares[0] + shares[1] - 1.0).abs() < 1e-9, "{shares:?}");
@@ -237,11 +223,11 @@ mod tests {
 
     #[test]
     fn nothing_is_no_plan() {
-        let only = Asked {
+        let only = Request {
             parts: vec![Part::Blocks],
             arms: vec![Arm::Readv],
             orders: vec![Order::Random],
-            ..Asked::usual(1)
+            ..Request::usual(1)
         };
         let error = Plan::new(only, Bytes::mib(64), true).expect_err("nothing").to_string();
         assert!(error.contains("nothing to read"), "{error}");
@@ -255,7 +241,7 @@ mod tests {
 
     #[test]
     fn more_threads_than_cpus_share_them() {
-        let plan = Plan::new(Asked::usual(1), Bytes::mib(64), false).expect("CPUs");
+        let plan = Plan::new(Request::usual(1), Bytes::mib(64), false).expect("CPUs");
         let seats = plan.seats(9);
         assert_eq!(seats.len(), 9);
         assert!(seats.iter().all(|cpu| plan.cpus.contains(cpu)));

@@ -9,12 +9,12 @@
 //! class ([`Origin::folios`]): a huge page is mapped by one entry, and found by one lookup. `pagewise_judge::file`
 //! makes the prices out of them. Entering and leaving the kernel is measured by a call that does nothing else.
 
-use super::plan::{Asked, Plan};
+use super::plan::{Plan, Request};
 use crate::error::PriceError;
 use crate::prices::syscall::Syscall;
 use crate::sample::Series;
 use pagewise_kernel::affinity;
-use pagewise_model::file::{Arm, Cell, Part, Residency};
+use pagewise_model::file::{Arm, Cell, Part};
 use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Fact, Measured};
 
@@ -48,11 +48,11 @@ impl Plan {
     /// When there is no CPU to run on.
     pub fn prices(seed: u64, size: Bytes, quick: bool) -> Result<Self, PriceError> {
         let (usual, repeats) = match quick {
-            true => (Asked::short(seed), QUICK_REPEATS),
-            false => (Asked::usual(seed), REPEATS),
+            true => (Request::short(seed), QUICK_REPEATS),
+            false => (Request::usual(seed), REPEATS),
         };
-        let asked = Asked { parts: vec![Part::Prices], repeats, ..usual };
-        Self::of(asked, cells(size), size)
+        let request = Request { parts: vec![Part::Prices], repeats, ..usual };
+        Self::of(request, cells(size), size)
     }
 }
 
@@ -64,18 +64,12 @@ fn cells(size: Bytes) -> Vec<Cell> {
     ];
     let mut cells = Vec::new();
     for (order, span) in spans {
+        let whole = Bytes(span.0 / LARGEST.0 * LARGEST.0);
         for block_bytes in BLOCKS {
             let cell = |(arm, passes)| Cell {
-                part: Part::Prices,
-                arm,
-                block_bytes,
                 order,
-                residency: Residency::Warm,
                 passes,
-                fresh: false,
-                offset_bytes: Bytes(0),
-                threads: 1,
-                span_bytes: Bytes(span.0 / LARGEST.0 * LARGEST.0),
+                ..Cell::plain(Part::Prices, arm, block_bytes, whole)
             };
             cells.extend(WAYS.map(cell));
             if order == Order::Sequential && block_bytes == LARGEST {

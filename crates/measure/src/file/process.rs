@@ -2,9 +2,9 @@
 //! deadline.
 
 use super::state::Cache;
-use super::wire::{Done, Task, Word};
+use super::wire::{Task, Word};
 use crate::error::PriceError;
-use crate::helper::{Helper, Launcher, Patience, WaitError, wait_any};
+use crate::helper::{Helper, Launcher, Patience, wait_any};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use pagewise_model::file::{Pace, Proof, Residency, Sample};
@@ -37,7 +37,7 @@ pub(super) fn run(
     let file = file.map_err(PriceError::sys("fcntl F_DUPFD", "the file"))?;
     let mut helper: Helper<Word> = Helper::start(launcher, file, None)?;
     helper.line.say(&Word::Task(Box::new(task)))?;
-    let patience = Patience { deadline: clock::now() + STUCK, stop };
+    let patience = Patience::begin(STUCK, "it hangs", stop);
     match hear(&mut helper, patience)? {
         Word::Ready => {}
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
@@ -47,21 +47,20 @@ pub(super) fn run(
     let reached = cache.bring(residency)?;
     let before_ns = since(look);
     helper.line.say(&Word::Go)?;
-    let mut done = match hear(&mut helper, patience)? {
-        Word::Done(done) => done,
+    let (mut sample, pace) = match hear(&mut helper, patience)? {
+        Word::Done(done) => *done,
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
         _ => return Err(lost("it said something else than that it is done")),
     };
     let look = clock::now();
     let after_pages = cache.count()?;
-    let proof = Proof {
+    sample.proof = Proof {
         file_pages: cache.all(),
         before_pages: reached.pages,
         after_pages,
         took_ns: before_ns + since(look),
     };
-    let pace = done.pace.take();
-    Ok(Taken { sample: sample(*done, proof), pace, filled: reached.filled })
+    Ok(Taken { sample, pace, filled: reached.filled })
 }
 
 /// Whether a sample was read in the state that was asked for.
@@ -74,34 +73,12 @@ pub(super) fn is_proven(sample: &Sample, residency: Residency) -> bool {
     }
 }
 
-fn sample(done: Done, proof: Proof) -> Sample {
-    Sample {
-        repeat: 0,
-        place: 0,
-        set_up_ns: done.set_up_ns,
-        pass_ns: done.pass_ns,
-        tear_down_ns: done.tear_down_ns,
-        user_ns: done.user_ns,
-        sys_ns: done.sys_ns,
-        calls: done.calls,
-        minor_faults: done.minor_faults,
-        major_faults: done.major_faults,
-        device_bytes: done.device_bytes,
-        ledger: done.ledger,
-        proof,
-    }
-}
-
 fn since(begin: Nanos) -> Nanos {
     Nanos(clock::now().0.saturating_sub(begin.0))
 }
 
 fn hear(helper: &mut Helper<Word>, patience: Patience<'_>) -> Result<Word, PriceError> {
-    wait_any(&[&helper.line], patience).map_err(|error| match error {
-        WaitError::Interrupted => PriceError::Interrupted,
-        WaitError::Late => PriceError::Unavailable(format!("stopped after {STUCK}: it hangs")),
-        WaitError::Sys(error) => PriceError::Sys(error),
-    })?;
+    wait_any(&[&helper.line], patience)?;
     match helper.line.hear()? {
         Some(word) => Ok(word),
         None => Err(match helper.ended_by() {
@@ -117,4 +94,20 @@ fn hear(helper: &mut Helper<Word>, patience: Patience<'_>) -> Result<Word, Price
 
 fn lost(what: &'static str) -> PriceError {
     SysError::new("recv", "a process that reads", io::Error::other(what)).into()
+}
+
+/// A cell and a task for tests.
+#[cfg(test)]
+pub(super) mod example {
+    use crate::file::wire::Task;
+    use pagewise_model::Bytes;
+    use pagewise_model::file::{Arm, Cell, Part};
+
+    pub(in crate::file) fn cell(arm: Arm) -> Cell {
+        Cell::plain(Part::Blocks, arm, Bytes(512), Bytes(512 * 64))
+    }
+
+    pub(in crate::file) fn task(cell: Cell) -> Task {
+        Task { cell, slips: Vec::new(), summed: false, seed: 1, cpus: Vec::new() }
+    }
 }

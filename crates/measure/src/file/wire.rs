@@ -1,7 +1,6 @@
 //! What a bench and a process that reads for it tell each other.
 
-use pagewise_model::file::{Cell, Ledger, Pace, Slip};
-use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_model::file::{Cell, Pace, Sample, Slip};
 use serde::{Deserialize, Serialize};
 
 /// What a process is to do; the file is its standard output.
@@ -19,22 +18,8 @@ pub(super) struct Task {
     pub(super) cpus: Vec<u32>,
 }
 
-/// What a process has done.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Done {
-    pub(super) set_up_ns: Nanos,
-    pub(super) pass_ns: Vec<Nanos>,
-    pub(super) tear_down_ns: Nanos,
-    pub(super) user_ns: Nanos,
-    pub(super) sys_ns: Nanos,
-    pub(super) calls: u64,
-    pub(super) minor_faults: u64,
-    pub(super) major_faults: u64,
-    pub(super) device_bytes: Fact<Bytes>,
-    pub(super) ledger: Ledger,
-    /// Of one thread alone.
-    pub(super) pace: Option<Pace>,
-}
+/// What a process has done: a sample, its numbers and the proof still to be given; the pace of one thread alone.
+pub(super) type Done = (Sample, Option<Pace>);
 
 /// A message.
 #[derive(Debug, Clone, Serialize, Deserialize)]

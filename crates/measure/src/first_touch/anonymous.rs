@@ -10,20 +10,18 @@
 //! `thp_vma_suitable_orders`). So in each stretch of the next larger size a hole of the wanted size has the
 //! opposite advice, which makes it a mapping of its own: nothing larger fits between the holes.
 
-use super::spent::{Spent, spend};
-use super::taken::Taken;
+use super::spent::{Spent, Taken, spend, unmetered};
 use crate::error::PriceError;
-use crate::gate::Gate;
+use crate::gate::{self, AtGate};
 use crate::kernels::touch;
 use crate::kinds::Kinds;
 use crate::sample::Stop;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::{SysError, affinity, clock};
+use pagewise_model::bench::PageKind;
 use pagewise_model::first_touch::Way;
-use pagewise_model::walk::PageKind;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::mm::Advice;
-use std::thread::ScopedJoinHandle;
 
 /// What to make and how to touch it.
 #[derive(Debug, Clone)]
@@ -71,10 +69,6 @@ struct Worked {
     touch: Spent,
     /// Between the two.
     resident: Fact<Bytes>,
-}
-
-fn unmetered(errno: rustix::io::Errno) -> PriceError {
-    SysError::new("getrusage", "this thread", errno).into()
 }
 
 fn make(job: &Job) -> Result<Region, SysError> {
@@ -147,24 +141,8 @@ struct Share {
 /// All threads on their parts of `memory`.
 fn together(job: &Job, memory: &mut [u8]) -> Result<Worked, PriceError> {
     let each = memory.len() / job.cpus.len();
-    let gate = Gate::new(job.cpus.len());
-    let shares = std::thread::scope(|scope| {
-        let gate = &gate;
-        let start = |(part, cpu): (_, &u32)| {
-            let cpu = *cpu;
-            let work = move || work(job, part, cpu, gate);
-            std::thread::Builder::new().spawn_scoped(scope, work).map_err(|error| {
-                gate.leave();
-                PriceError::from(SysError::new("clone", "a thread", error))
-            })
-        };
-        let parts = memory.chunks_exact_mut(each.max(1));
-        let working: Vec<_> = parts.zip(&job.cpus).map(start).collect();
-        let end = |one: Result<ScopedJoinHandle<'_, Result<Share, PriceError>>, PriceError>| {
-            one?.join().map_err(|_| PriceError::ThreadLost)?
-        };
-        working.into_iter().map(end).collect::<Result<Vec<Share>, PriceError>>()
-    })?;
+    let parts = memory.chunks_exact_mut(each.max(1)).zip(job.cpus.iter().copied()).collect();
+    let shares = gate::together(parts, |(part, cpu), at| work(job, part, cpu, at))?;
     Ok(Worked {
         setup: join(shares.iter().map(|share| share.setup)),
         touch: join(shares.iter().map(|share| share.touch)),
@@ -185,8 +163,7 @@ fn join(shares: impl Iterator<Item = Spent>) -> Spent {
 }
 
 /// One of several threads.
-fn work(job: &Job, part: &mut [u8], cpu: u32, gate: &Gate) -> Result<Share, PriceError> {
-    let at = gate.enter();
+fn work(job: &Job, part: &mut [u8], cpu: u32, at: &AtGate<'_>) -> Result<Share, PriceError> {
     affinity::set(0, &[cpu])?;
     at.pass(1)?;
     let setup = match job.way {

@@ -5,8 +5,7 @@
 //! over a few pages, so that its own code, stack and tables are there, and once over all. It makes system
 //! calls only; its figures come back one by one.
 
-use super::spent::Spent;
-use super::taken::Taken;
+use super::spent::{Spent, Taken};
 use crate::error::PriceError;
 use pagewise_kernel::page_size;
 use pagewise_kernel::worker::Worker;
@@ -67,27 +66,41 @@ pub(super) fn start(
     small: usize,
     len: usize,
 ) -> Result<Worker, PriceError> {
-    let mut last = Cycle::default();
+    serve(move || {
+        cycle(small)?;
+        cycle(len).map(|last| last.figures())
+    })
+}
+
+/// A child that does `work` when it is asked to, and then tells its figures one by one.
+pub(super) fn serve<const N: usize>(
+    mut work: impl FnMut() -> Result<[u64; N], Errno>,
+) -> Result<Worker, PriceError> {
+    let mut last = [0; N];
     let serve = move |request| {
         if request == RUN {
-            cycle(small)?;
-            last = cycle(len)?;
+            last = work()?;
         }
         let figure = usize::try_from(request).ok().and_then(|nth| nth.checked_sub(1));
         // Exact: no figure is above 2^53, save the one that means none.
-        Ok(figure.and_then(|nth| last.figures().get(nth).copied()).unwrap_or(0) as f64)
+        Ok(figure.and_then(|nth| last.get(nth).copied()).unwrap_or(0) as f64)
     };
     Ok(Worker::start(serve)?)
 }
 
-/// The cycle over all, as the child went through it.
-pub(super) fn run(worker: &Worker) -> Result<Cycle, PriceError> {
+/// Has the child work; its figures.
+pub(super) fn figures<const N: usize>(worker: &Worker) -> Result<[u64; N], PriceError> {
     worker.ask(RUN)?;
-    let mut figures = [0; FIGURES];
+    let mut figures = [0; N];
     for (nth, figure) in (1..).zip(&mut figures) {
         *figure = worker.ask(nth)? as u64;
     }
-    Ok(Cycle::from_figures(figures))
+    Ok(figures)
+}
+
+/// The cycle over all, as the child went through it.
+pub(super) fn run(worker: &Worker) -> Result<Cycle, PriceError> {
+    figures(worker).map(Cycle::from_figures)
 }
 
 #[cfg(test)]

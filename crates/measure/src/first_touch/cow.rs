@@ -7,14 +7,13 @@
 
 use super::child::{self, Cycle};
 use super::present::Present;
-use super::spent::spend;
-use super::taken::Taken;
+use super::spent::{Taken, spend, unmetered};
 use crate::error::PriceError;
 use crate::kernels::touch;
 use crate::kinds::Kinds;
+use pagewise_kernel::page_size;
 use pagewise_kernel::region::Region;
-use pagewise_kernel::{SysError, page_size};
-use pagewise_model::walk::PageKind;
+use pagewise_model::bench::PageKind;
 use pagewise_model::{Bytes, Fact, PageSize};
 use rustix::io::Errno;
 
@@ -35,8 +34,7 @@ pub(super) fn take(kinds: Kinds, kind: PageKind, size: Bytes) -> Result<Taken, P
         let memory = if wanted == small { few.take() } else { all.take() };
         write_and_unmap(memory.ok_or(Errno::INVAL)?, &mut present)
     };
-    let (fork, worker) = spend(|| child::start(cycle, small, len))
-        .map_err(|errno| SysError::new("getrusage", "this thread", errno))?;
+    let (fork, worker) = spend(|| child::start(cycle, small, len)).map_err(unmetered)?;
     let mut cycle = child::run(&worker?)?;
     cycle.setup = fork;
     let page = copied_page(kinds, size, cycle.touch.faults);

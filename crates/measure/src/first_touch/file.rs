@@ -6,8 +6,7 @@
 
 use super::child::{self, Cycle};
 use super::present::Present;
-use super::spent::spend;
-use super::taken::Taken;
+use super::spent::{Taken, spend};
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
 use crate::prices::scratch;

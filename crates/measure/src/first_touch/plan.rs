@@ -3,13 +3,15 @@
 use super::pool::Pool;
 use super::split::Splits;
 use super::ways::{self, Sizes};
-use crate::cost::Cost;
 use crate::error::PriceError;
+use crate::frame::{self, Cost};
 use crate::kinds::Kinds;
-use pagewise_kernel::{affinity, limits};
-use pagewise_model::first_touch::{Point, Unavailable, Way};
+use pagewise_kernel::limits;
+use pagewise_model::first_touch::{FirstTouch, Point, Way};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
+/// Why there is nothing of a part.
+const NOT_ASKED: &str = "not asked for";
 /// The word for the splitting of a huge page.
 const SPLIT: &str = "split";
 /// The word for populating where memory is short.
@@ -37,7 +39,7 @@ const SPLITTING: Nanos = Nanos::millis(30);
 const START: Nanos = Nanos::millis(4);
 /// What was asked for.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct Request {
     /// Only these [`words`]; all where empty.
     pub only: Vec<String>,
     /// Size of each mapping, rounded up to whole huge pages for each thread; without it what is usual,
@@ -61,18 +63,14 @@ pub fn words() -> Vec<&'static str> {
     words
 }
 
-/// A plan for this machine.
+/// A plan for this machine: the result, still without samples.
 #[derive(Debug)]
 pub struct Plan {
-    pub(super) asked: Asked,
-    pub(super) size: Bytes,
-    pub(super) points: Vec<Point>,
-    pub(super) unavailable: Vec<Unavailable>,
+    pub(super) touches: FirstTouch,
+    only: Vec<String>,
     pub(super) kinds: Kinds,
     pub(super) sizes: Sizes,
     pub(super) pool: Pool,
-    pub(super) cpus: Vec<u32>,
-    pub(super) most: limits::MemoryLimit,
 }
 
 impl Plan {
@@ -80,30 +78,35 @@ impl Plan {
     ///
     /// # Errors
     /// When the machine does not tell what it has, or nothing is left to be measured.
-    pub fn new(asked: Asked) -> Result<Self, PriceError> {
+    pub fn new(request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
-        let cpus = affinity::get(0)?;
-        if cpus.is_empty() {
-            return Err(PriceError::Unavailable("there is no CPU to run on".to_owned()));
-        }
+        let cpus = frame::cpus()?;
         let most = limits::own_memory()?;
-        let threads = threads(cpus.len().min(asked.threads as usize));
+        let threads = threads(cpus.len().min(request.threads as usize));
         let unit = kinds.huge().bytes() * threads.last().copied().unwrap_or(1) as u64;
-        let usual = if asked.quick { QUICK_SIZE } else { SIZE };
-        let size = asked.size.unwrap_or_else(|| usual.min(Bytes(most.bytes.0 / SHARE)));
+        let usual = if request.quick { QUICK_SIZE } else { SIZE };
+        let size = request.size.unwrap_or_else(|| usual.min(Bytes(most.bytes.0 / SHARE)));
         let size = Bytes(size.0.max(1).checked_next_multiple_of(unit).unwrap_or(u64::MAX));
-        let sizes = Sizes::here(kinds);
-        let mut plan = Self {
-            asked,
-            size,
+        let touches = FirstTouch {
+            seed: request.seed,
+            repeats: request.repeats,
+            quick: request.quick,
+            cpus,
+            size_bytes: size,
+            most_bytes: most.bytes,
+            bound_by: most.bound_by,
+            base_page_bytes: kinds.base(),
+            huge_page_bytes: kinds.huge(),
             points: Vec::new(),
             unavailable: Vec::new(),
-            kinds,
-            sizes,
-            pool: Pool::here(kinds.huge()),
-            cpus,
-            most,
+            host: Vec::new(),
+            split: Fact::missing(NOT_ASKED),
+            shared_pool: Fact::missing("no file on hugetlbfs was touched"),
+            pressure: Fact::missing(NOT_ASKED),
+            judgement: None,
         };
+        let (sizes, pool) = (Sizes::here(kinds), Pool::here(kinds.huge()));
+        let mut plan = Self { touches, only: request.only, kinds, sizes, pool };
         plan.add_points(&threads);
         plan.check()?;
         Ok(plan)
@@ -111,25 +114,22 @@ impl Plan {
 
     /// Where everything runs that needs one CPU alone.
     pub(super) fn first_cpu(&self) -> u32 {
-        self.cpus.first().copied().unwrap_or(0)
+        self.touches.cpus.first().copied().unwrap_or(0)
     }
 
     fn add_points(&mut self, threads: &[usize]) {
         let sized: Vec<Way> = self.sizes.ways().collect();
         let (first, rest) = Way::ALL.split_at(2);
-        for way in first.iter().copied().chain(sized).chain(rest.iter().copied()) {
-            if !self.is_asked(way.word()) {
-                continue;
-            }
-            match ways::try_way(way, self.kinds, &self.sizes, &self.pool) {
-                Ok(()) => self.add_way(way, threads),
-                Err(missing) => self.unavailable.push(missing),
-            }
-        }
+        let all = first.iter().copied().chain(sized).chain(rest.iter().copied());
+        let wanted: Vec<Way> = all.filter(|way| self.is_asked(way.word())).collect();
+        let try_way = |way| ways::try_way(way, self.kinds, &self.sizes, &self.pool);
+        let (there, missing) = frame::available(&wanted, try_way);
+        self.touches.unavailable = missing;
+        there.into_iter().for_each(|way| self.add_way(way, threads));
     }
 
     fn is_asked(&self, word: &str) -> bool {
-        self.asked.only.is_empty() || self.asked.only.iter().any(|asked| asked == word)
+        self.only.is_empty() || self.only.iter().any(|asked| asked == word)
     }
 
     /// Whether a huge page is split.
@@ -139,7 +139,7 @@ impl Plan {
 
     /// Size of the file that is populated where memory is short; none where that was not asked for.
     pub(super) fn pressed(&self) -> Option<Bytes> {
-        let size = if self.asked.quick { QUICK_PRESSED } else { PRESSED };
+        let size = if self.touches.quick { QUICK_PRESSED } else { PRESSED };
         self.is_asked(PRESSURE).then_some(size)
     }
 
@@ -153,21 +153,21 @@ impl Plan {
         }
         let points = shapes.into_iter().map(|(every, threads)| self.point(way, every, threads));
         let points: Vec<Point> = points.collect();
-        self.points.extend(points);
+        self.touches.points.extend(points);
     }
 
     fn point(&self, way: Way, every_pages: u64, threads: usize) -> Point {
         let (base, huge) = (self.kinds.base(), self.kinds.huge());
         let mapped_bytes = match way {
-            way if way.is_pool() => self.pool.share_of(self.size),
-            Way::Userfaultfd => self.size.min(ANSWERED),
-            _ => self.size,
+            way if way.is_pool() => self.pool.share_of(self.size()),
+            Way::Userfaultfd => self.size().min(ANSWERED),
+            _ => self.size(),
         };
         let touchable = match way {
             Way::Mthp { page_bytes } => {
                 let holes = self.sizes.holes(page_bytes);
                 let used = holes.stretch.0 - holes.hole.0;
-                Bytes(self.size.0 / holes.stretch.0.max(1) * used)
+                Bytes(self.size().0 / holes.stretch.0.max(1) * used)
             }
             _ => mapped_bytes,
         };
@@ -187,18 +187,19 @@ impl Plan {
 
     /// Whether there is anything to do, and memory for it.
     fn check(&self) -> Result<(), PriceError> {
-        if self.points.is_empty() && !self.has_split() && self.pressed().is_none() {
-            let why = self.unavailable.first().map_or_else(
-                || "no way was asked for".to_owned(),
-                |missing| format!("{}: {}", missing.way.label(), missing.why),
-            );
-            return Err(PriceError::Unavailable(format!("nothing to measure: {why}")));
+        if self.touches.points.is_empty() && !self.has_split() && self.pressed().is_none() {
+            let missing = self.touches.unavailable.first().map(|m| (m.way.label(), &m.why));
+            let missing = missing.as_ref().map(|(way, why)| (way.as_str(), why.as_str()));
+            return Err(frame::nothing(missing, "no way was asked for"));
         }
         let cost = self.cost();
-        if cost.memory_bytes > self.most.bytes {
+        if cost.memory_bytes > self.touches.most_bytes {
             return Err(PriceError::Unavailable(format!(
                 "mappings of {} take {} with what goes before them, and only {} may be taken ({})",
-                self.size, cost.memory_bytes, self.most.bytes, self.most.bound_by
+                self.size(),
+                cost.memory_bytes,
+                self.touches.most_bytes,
+                self.touches.bound_by
             )));
         }
         Ok(())
@@ -207,44 +208,44 @@ impl Plan {
     /// Size of each mapping.
     #[must_use]
     pub const fn size(&self) -> Bytes {
-        self.size
+        self.touches.size_bytes
     }
 
     /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
-        let repeats = u64::from(self.asked.repeats);
+        let repeats = u64::from(self.touches.repeats);
         let splitting = if self.has_split() { SPLITTING } else { Nanos(0) };
         // Two passes over the file, each from the device and once more.
         let pages = self.pressed().unwrap_or_default().pages(self.kinds.base());
         let pressed = Nanos(pages.saturating_mul(4 * PAGE_NS));
-        let once = self.points.iter().fold(splitting, |sum, point| sum + self.time(point));
+        let once = self.touches.points.iter().fold(splitting, |sum, point| sum + self.time(point));
         let about = Nanos(once.0.saturating_mul(repeats)) + pressed;
-        let largest = self.points.iter().map(|point| self.before(point)).max();
+        let largest = self.touches.points.iter().map(|point| self.before(point)).max();
         let split = if self.has_split() { Splits::memory(self.kinds) } else { Bytes(0) };
-        let file = if self.needs_file() { self.size } else { Bytes(0) };
+        let file = if self.needs_file() { self.size() } else { Bytes(0) };
         let pressed = self.pressed().unwrap_or_default();
         let memory = (largest.unwrap_or_default().max(split) + file).max(pressed);
-        let (points, asked) = (self.points.len(), &self.asked);
-        Cost::of(points, asked.repeats, about, asked.quick).with_memory(memory)
+        let FirstTouch { points, repeats, quick, .. } = &self.touches;
+        Cost::of_mappings(points.len(), (*repeats, *quick), about, memory)
     }
 
     pub(super) fn needs_file(&self) -> bool {
-        self.points.iter().any(|point| point.way.is_file())
+        self.touches.points.iter().any(|point| point.way.is_file())
     }
 
     /// What is touched and freed before a mapping of this point is made.
     pub(super) fn before(&self, point: &Point) -> Bytes {
         let taken = match point.way {
             way if way.is_file() || way.is_pool() => 0,
-            Way::ForkCow | Way::ForkCowHuge => self.size.0.saturating_mul(2),
-            _ => self.size.0,
+            Way::ForkCow | Way::ForkCowHuge => self.size().0.saturating_mul(2),
+            _ => self.size().0,
         };
         Bytes((taken as f64 * BEFORE) as u64)
     }
 
     fn time(&self, point: &Point) -> Nanos {
-        let pages = (self.before(point) + self.size).pages(self.kinds.base());
+        let pages = (self.before(point) + self.size()).pages(self.kinds.base());
         let is_huge = matches!(point.way, Way::Thp | Way::ForkCowHuge) || point.way.is_pool();
         let each = if is_huge { PAGE_NS / 4 } else { PAGE_NS };
         Nanos(pages.saturating_mul(each)) + START
@@ -283,8 +284,8 @@ fn threads(cpus: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn asked(only: &[&str]) -> Asked {
-        Asked {
+    fn request(only: &[&str]) -> Request {
+        Request {
             only: only.iter().map(|word| (*word).to_owned()).collect(),
             size: Some(Bytes::mib(4)),
             threads: 1,
@@ -296,14 +297,15 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_it_takes() {
-        let plan = Plan::new(asked(&["on-demand", "map-populate"])).expect("base pages");
+        let plan = Plan::new(request(&["on-demand", "map-populate"])).expect("base pages");
         let cost = plan.cost();
-        assert_eq!((cost.points, cost.mappings), (3, 9));
+        assert_eq!((cost.points, cost.samples), (3, 9));
         assert!(cost.cap_ns > cost.about_ns && cost.memory_bytes > plan.size(), "{cost:?}");
-        let seldom = plan.points.iter().find(|p| p.every_pages == SELDOM).expect("the waste");
-        let pages = plan.size.pages(plan.kinds.base());
+        let seldom =
+            plan.touches.points.iter().find(|p| p.every_pages == SELDOM).expect("the waste");
+        let pages = plan.size().pages(plan.kinds.base());
         assert_eq!(seldom.used_pages, pages.div_ceil(SELDOM));
-        let quick = Plan::new(Asked { quick: true, ..asked(&[]) }).expect("base pages").cost();
+        let quick = Plan::new(Request { quick: true, ..request(&[]) }).expect("base pages").cost();
         assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
     }
 
@@ -311,10 +313,17 @@ mod tests {
     fn what_is_too_large_is_no_plan() {
         for size in [Bytes(1 << 50), Bytes(u64::MAX)] {
             let size = Some(size);
-            let error = Plan::new(Asked { size, ..asked(&["on-demand", "fork-cow", "mthp"]) });
+            let error = Plan::new(Request { size, ..request(&["on-demand", "fork-cow", "mthp"]) });
             let error = error.expect_err("too large").to_string();
             assert!(error.contains("may be taken"), "{error}");
         }
+    }
+
+    #[test]
+    fn who_wants_none_gets_the_reason() {
+        let plan = Plan::new(request(&["on-demand"])).expect("base pages");
+        assert_eq!(plan.touches.split.reason(), Some("not asked for"));
+        assert!(!plan.has_split() && plan.pressed().is_none());
     }
 
     #[test]

@@ -10,13 +10,13 @@
 //! Not seen: anonymous memory, of which nothing can be taken away without swap: the group's process would be
 //! killed. The device is part of these times.
 
+use super::child;
 use super::present::Present;
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
 use crate::kernels::usage::{Usage, process};
 use crate::prices::scratch;
 use pagewise_kernel::memory_group::MemoryGroup;
-use pagewise_kernel::worker::Worker;
 use pagewise_kernel::{SysError, cachestat, clock, page_size};
 use pagewise_model::first_touch::{Populated, Pressure};
 use pagewise_model::{Bytes, Nanos};
@@ -27,9 +27,6 @@ use std::fs::File;
 
 /// The group may hold one in so many of the file's bytes.
 const SHARE: u64 = 2;
-/// Requests to a child: to go through it, and its figures.
-const RUN: u64 = 0;
-const FIGURES: usize = 4;
 
 /// Both of them over a file of `size`.
 pub(super) fn measure(size: Bytes) -> Result<Pressure, PriceError> {
@@ -47,25 +44,14 @@ pub(super) fn measure(size: Bytes) -> Result<Pressure, PriceError> {
 fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<Populated, PriceError> {
     drop_cached(file)?;
     let mut present = Present::new();
-    let mut figures = [0_u64; FIGURES];
-    let worker = Worker::start(|request| {
-        if request == RUN {
-            if let Some(entrance) = group {
-                let door = rustix::fs::open(entrance, OFlags::WRONLY, Mode::empty())?;
-                rustix::io::write(&door, b"0")?;
-            }
-            figures = map_and_read(file, len, &mut present)?;
+    let worker = child::serve(|| {
+        if let Some(entrance) = group {
+            let door = rustix::fs::open(entrance, OFlags::WRONLY, Mode::empty())?;
+            rustix::io::write(&door, b"0")?;
         }
-        let nth = usize::try_from(request).ok().and_then(|nth| nth.checked_sub(1));
-        // Exact: no figure is above 2^53.
-        Ok(nth.and_then(|nth| figures.get(nth).copied()).unwrap_or_default() as f64)
+        map_and_read(file, len, &mut present)
     })?;
-    worker.ask(RUN)?;
-    let mut found = [0; FIGURES];
-    for (nth, figure) in (1..).zip(&mut found) {
-        *figure = worker.ask(nth)? as u64;
-    }
-    let [setup, pages, touch, major_faults] = found;
+    let [setup, pages, touch, major_faults] = child::figures(&worker)?;
     Ok(Populated {
         setup_ns: Nanos(setup),
         resident_bytes: Bytes(pages.saturating_mul(page_size::base().bytes())),
@@ -75,7 +61,7 @@ fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<Populated, 
 }
 
 /// Time of the mapping, pages mapped by it, time of reading each page, faults that waited meanwhile.
-fn map_and_read(file: &File, len: usize, present: &mut Present) -> Result<[u64; FIGURES], Errno> {
+fn map_and_read(file: &File, len: usize, present: &mut Present) -> Result<[u64; 4], Errno> {
     let begin = clock::now();
     let map = Mapping::populated_file(file, len)?;
     let mapped = clock::now();

@@ -3,9 +3,11 @@
 //! CPU time and faults are read outside the wall time (two system calls before and two after, about 1 us
 //! together). Nothing here allocates, so it serves children made by fork as well.
 
+use crate::error::PriceError;
 use crate::kernels::usage::thread_faults;
-use pagewise_kernel::clock;
-use pagewise_model::Nanos;
+use pagewise_kernel::{SysError, clock};
+use pagewise_model::first_touch::Sample;
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::io::Errno;
 
 /// Time and faults.
@@ -47,4 +49,39 @@ pub(super) fn spend<T>(work: impl FnOnce() -> T) -> Result<(Spent, T), Errno> {
         faults: thread_faults()?.saturating_sub(faults),
     };
     Ok((spent, result))
+}
+
+/// That this thread's own figures are not to be had.
+pub(super) fn unmetered(errno: Errno) -> PriceError {
+    SysError::new("getrusage", "this thread", errno).into()
+}
+
+/// The parts of one sample.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Taken {
+    pub(super) setup: Spent,
+    pub(super) touch: Spent,
+    pub(super) teardown: Spent,
+    /// What was mapped before the touches.
+    pub(super) resident: Fact<Bytes>,
+    /// The size of the pages.
+    pub(super) page: Fact<PageSize>,
+}
+
+impl Taken {
+    /// As it is saved: of this repeat, at this place of the order, with the size of its pages.
+    pub(super) fn sample(self, repeat: u32, place: u32) -> (Sample, Fact<PageSize>) {
+        let sample = Sample {
+            repeat,
+            place,
+            setup_ns: self.setup.wall,
+            touch_ns: self.touch.wall,
+            teardown_ns: self.teardown.wall,
+            cpu_ns: self.setup.cpu + self.touch.cpu + self.teardown.cpu,
+            setup_faults: self.setup.faults,
+            touch_faults: self.touch.faults,
+            resident_bytes: self.resident,
+        };
+        (sample, self.page)
+    }
 }

@@ -9,8 +9,8 @@ use crate::error::PriceError;
 use crate::kernels::touch;
 use crate::kinds::Kinds;
 use pagewise_kernel::region::Region;
+use pagewise_model::bench::PageKind;
 use pagewise_model::first_touch::Split;
-use pagewise_model::walk::PageKind;
 use pagewise_model::{Bytes, Fact, Measured};
 
 /// Huge pages of a repeat.
@@ -32,11 +32,6 @@ impl Splits {
     pub(super) fn new(kinds: Kinds) -> Self {
         let bytes = (Bytes(0), Bytes(0));
         Self { kinds, huge: Vec::new(), base: Vec::new(), bytes, refused: None }
-    }
-
-    /// None are wanted.
-    pub(super) fn refuse(&mut self, why: &str) {
-        self.refused = Some(why.to_owned());
     }
 
     /// Memory of a repeat.
@@ -118,13 +113,5 @@ mod tests {
             }
             Fact::Missing(why) => eprintln!("SKIP a_page_that_was_split_stays_split: {why}"),
         }
-    }
-
-    #[test]
-    fn who_wants_none_gets_the_reason() {
-        let mut splits = Splits::new(Kinds::here());
-        splits.refuse("not asked for");
-        splits.step();
-        assert_eq!(splits.finish().reason(), Some("not asked for"));
     }
 }

@@ -5,8 +5,7 @@
 //! wake-ups across CPUs. The kernel counts such a fault as a major one, so the pages that were filled in
 //! take the place of the count.
 
-use super::spent::spend;
-use super::taken::Taken;
+use super::spent::{Taken, spend, unmetered};
 use crate::error::PriceError;
 use crate::kernels::touch;
 use crate::kinds::Kinds;
@@ -14,7 +13,6 @@ use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::userfault::Missing;
 use pagewise_kernel::{SysError, affinity, clock};
 use pagewise_model::{Bytes, Fact, Nanos};
-use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The answering thread looks this often whether all is touched.
@@ -22,7 +20,6 @@ const PATIENCE: Nanos = Nanos::millis(5);
 
 /// Takes the sample on the calling thread, which is pinned to the first of `cpus`.
 pub(super) fn take(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<Taken, PriceError> {
-    let unmetered = |errno: Errno| SysError::new("getrusage", "this thread", errno);
     let make = || {
         let region = Region::new(size, Pages::Base)?;
         let missing = Missing::open()?;

@@ -7,8 +7,9 @@ use crate::error::PriceError;
 use crate::kinds::Kinds;
 use pagewise_kernel::thp::{self, SizeControl};
 use pagewise_kernel::userfault::Missing;
+use pagewise_model::bench::PageKind;
 use pagewise_model::first_touch::{Unavailable, Way};
-use pagewise_model::walk::{self, PageKind};
+use pagewise_model::walk;
 use pagewise_model::{Bytes, PageSize};
 
 /// The file that offers a size between base and huge.

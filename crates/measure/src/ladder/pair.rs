@@ -8,13 +8,16 @@
 use super::place::Seats;
 use super::wire::{Done, Role, Task, Word};
 use crate::error::PriceError;
-use crate::helper::{Helper, Launcher, Patience, WaitError, wait_any};
-use pagewise_kernel::{SysError, clock, pipe};
+use crate::helper::{Helper, Launcher, Patience, wait_any};
+use pagewise_kernel::{SysError, pipe};
 use pagewise_model::ladder::{Consumption, Rung, Sample};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::OwnedFd;
+
+/// What it means that a pair has not ended in time.
+const LATE: &str = "the two moved nothing more, or too slowly";
 
 /// What a pair is to do.
 #[derive(Debug, Clone, Copy)]
@@ -36,53 +39,20 @@ pub(super) struct Outcome {
     pub(super) seats: Seats,
 }
 
-/// Why a pair has no outcome.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum PairError {
-    /// The technique is not to be had here, or the two did not agree.
-    #[error("{0}")]
-    Refused(String),
-    /// The deadline passed.
-    #[error("stopped after {0}: the two moved nothing more, or too slowly")]
-    Late(Nanos),
-    /// The caller wants no more.
-    #[error("interrupted")]
-    Interrupted,
-    /// A process could not be started or heard.
-    #[error(transparent)]
-    Sys(#[from] SysError),
-}
-
-impl From<PriceError> for PairError {
-    fn from(error: PriceError) -> Self {
-        match error {
-            PriceError::Interrupted => Self::Interrupted,
-            PriceError::Sys(error) => Self::Sys(error),
-            other => Self::Refused(other.to_string()),
-        }
-    }
-}
-
-/// When to give up on a pair.
-#[derive(Clone, Copy)]
-pub(super) struct Limits<'a> {
-    pub(super) within: Nanos,
-    pub(super) stop: &'a dyn Fn() -> bool,
-}
-
 /// Runs one pair.
 pub(super) fn run(
     launcher: &Launcher,
     job: &Job<'_>,
-    limits: Limits<'_>,
-) -> Result<Outcome, PairError> {
+    (within, stop): (Nanos, &dyn Fn() -> bool),
+) -> Result<Outcome, PriceError> {
     let (read_end, write_end) = pipe::pipe()?;
     let pipe_bytes = match job.rung.pipe_bytes {
         Some(wanted) => pipe::set_capacity(&write_end, wanted)
-            .map_err(|error| PairError::Refused(error.to_string()))?,
+            .map_err(|error| PriceError::Unavailable(error.to_string()))?,
         None => pipe::capacity(&write_end)?,
     };
-    let mut crew = Crew { members: Vec::new(), deadline: clock::now() + limits.within, limits };
+    let patience = Patience::begin(within, LATE, stop);
+    let mut crew = Crew { members: Vec::new(), patience };
     let mut socket = None;
     if job.consumption == Consumption::ForwardedSocket {
         let (near, far) = stream_pair()?;
@@ -111,17 +81,19 @@ fn outcome(
     job: &Job<'_>,
     pipe_bytes: Bytes,
     done: Vec<(Role, Done)>,
-) -> Result<Outcome, PairError> {
+) -> Result<Outcome, PriceError> {
     for (role, done) in &done {
         if done.usage.bytes != job.bytes {
             let (moved, asked) = (done.usage.bytes.0, job.bytes.0);
             let who = role.label();
-            return Err(PairError::Refused(format!("the {who} moved {moved} of {asked} bytes")));
+            return Err(PriceError::Unavailable(format!(
+                "the {who} moved {moved} of {asked} bytes"
+            )));
         }
     }
     let of = |role: Role| done.iter().find(|(r, _)| *r == role).map(|(_, done)| done);
     let (Some(writer), Some(reader)) = (of(Role::Producer), of(Role::Consumer)) else {
-        return Err(PairError::Refused("an end gave no account".to_owned()));
+        return Err(PriceError::Unavailable("an end gave no account".to_owned()));
     };
     Ok(Outcome {
         sample: Sample {
@@ -149,8 +121,7 @@ struct Member {
 
 struct Crew<'a> {
     members: Vec<Member>,
-    deadline: Nanos,
-    limits: Limits<'a>,
+    patience: Patience<'a>,
 }
 
 impl Crew<'_> {
@@ -161,7 +132,7 @@ impl Crew<'_> {
         role: Role,
         end: OwnedFd,
         socket: Option<OwnedFd>,
-    ) -> Result<(), PairError> {
+    ) -> Result<(), PriceError> {
         let helper = Helper::start(launcher, end, socket)?;
         let cpus = match role {
             Role::Producer => job.seats.writer.into_iter().collect(),
@@ -181,12 +152,12 @@ impl Crew<'_> {
     }
 
     /// Waits until all are ready; gives the period of what the producer sends.
-    fn hear_ready(&self) -> Result<Option<u64>, PairError> {
+    fn hear_ready(&self) -> Result<Option<u64>, PriceError> {
         let mut known = None;
         for member in &self.members {
             match self.hear(member)? {
                 Word::Ready { period } => known = known.or(period),
-                Word::Refused(why) => return Err(PairError::Refused(why)),
+                Word::Refused(why) => return Err(PriceError::Unavailable(why)),
                 _ => return Err(lost(member.role)),
             }
         }
@@ -194,7 +165,7 @@ impl Crew<'_> {
     }
 
     /// Waits until all are done. Whichever fails ends the wait: the others may wait for it.
-    fn hear_done(&self) -> Result<Vec<(Role, Done)>, PairError> {
+    fn hear_done(&self) -> Result<Vec<(Role, Done)>, PriceError> {
         let mut done = Vec::with_capacity(self.members.len());
         let mut open: Vec<&Member> = self.members.iter().collect();
         while !open.is_empty() {
@@ -210,7 +181,7 @@ impl Crew<'_> {
     }
 
     /// The reason of a failure: where one end failed first, the other only saw its pipe break.
-    fn cause(&self, open: &[&Member], why: String) -> PairError {
+    fn cause(&self, open: &[&Member], why: String) -> PriceError {
         let others: Vec<String> = open
             .iter()
             .filter_map(|member| match member.helper.line.hear_now() {
@@ -218,27 +189,22 @@ impl Crew<'_> {
                 _ => None,
             })
             .collect();
-        PairError::Refused([vec![why], others].concat().join("; "))
+        PriceError::Unavailable([vec![why], others].concat().join("; "))
     }
 
-    fn hear(&self, member: &Member) -> Result<Word, PairError> {
+    fn hear(&self, member: &Member) -> Result<Word, PriceError> {
         self.wait_any(&[member])?;
         member.helper.line.hear()?.ok_or_else(|| lost(member.role))
     }
 
     /// Waits until one of `members` says something or ends; its index.
-    fn wait_any(&self, members: &[&Member]) -> Result<usize, PairError> {
+    fn wait_any(&self, members: &[&Member]) -> Result<usize, PriceError> {
         let lines: Vec<_> = members.iter().map(|member| &member.helper.line).collect();
-        let patience = Patience { deadline: self.deadline, stop: self.limits.stop };
-        wait_any(&lines, patience).map_err(|error| match error {
-            WaitError::Late => PairError::Late(self.limits.within),
-            WaitError::Interrupted => PairError::Interrupted,
-            WaitError::Sys(error) => PairError::Sys(error),
-        })
+        wait_any(&lines, self.patience)
     }
 }
 
-fn lost(role: Role) -> PairError {
+fn lost(role: Role) -> PriceError {
     let ended = io::Error::other("it ended without a word");
     SysError::new("recv", format!("the {}", role.label()), ended).into()
 }

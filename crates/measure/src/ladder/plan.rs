@@ -1,6 +1,8 @@
 //! What a ladder is to measure, and what that will take: told before anything is started.
 
-use pagewise_kernel::{SysError, limits, page_size};
+use crate::error::PriceError;
+use crate::frame::Cost;
+use pagewise_kernel::{limits, page_size};
 use pagewise_model::ladder::{Consumption, Rung};
 use pagewise_model::{Bytes, Nanos};
 
@@ -40,53 +42,24 @@ pub struct Plan {
     pub sweep: bool,
 }
 
-/// What a plan takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cost {
-    /// Pairs of processes that will be started.
-    pub pairs: u64,
-    /// About how long it takes.
-    pub about_ns: Nanos,
-    /// When it is stopped, finished or not.
-    pub cap_ns: Nanos,
-    /// Most memory taken at a time.
-    pub memory_bytes: Bytes,
-}
-
-/// Why a plan is not begun.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    /// It does not fit into what an experiment may take.
-    #[error("buffers of {wanted} are more than an experiment may take here ({allowed})")]
-    Memory {
-        /// What it would take.
-        wanted: Bytes,
-        /// What there is.
-        allowed: Bytes,
-    },
-    /// There is nothing to measure.
-    #[error("no points to measure")]
-    Empty,
-    /// The machine does not tell what it has.
-    #[error(transparent)]
-    Sys(#[from] SysError),
-}
-
 impl Plan {
     /// What it takes, if it may be begun.
     ///
     /// # Errors
     /// When there is nothing to measure, or not the memory for it.
-    pub fn cost(&self) -> Result<Cost, PlanError> {
+    pub fn cost(&self) -> Result<Cost, PriceError> {
         let largest = self.points.iter().map(|(rung, _)| rung.buffer_bytes).max();
-        let largest = largest.ok_or(PlanError::Empty)?;
+        let largest =
+            largest.ok_or_else(|| PriceError::Unavailable("no points to measure".to_owned()))?;
         // Two buffers of the producer, one of the consumer, each rounded up to huge pages.
         let rounded = largest.0.saturating_add(page_size::huge().bytes());
         let pair = Bytes(rounded.saturating_mul(3)) + OTHERWISE;
         let memory_bytes = pair.max(YARDSTICK_MEMORY);
         let allowed = limits::experiment_memory()?.bytes;
         if memory_bytes > allowed {
-            return Err(PlanError::Memory { wanted: memory_bytes, allowed });
+            return Err(PriceError::Unavailable(format!(
+                "buffers of {memory_bytes} are more than an experiment may take here ({allowed})"
+            )));
         }
         let points = self.points.len() as u64;
         let repeats = points * u64::from(self.repeats);
@@ -97,7 +70,7 @@ impl Plan {
             + points * (pilots.0 + START.0)
             + u64::from(self.repeats) * YARDSTICKS.0;
         let cap_ns = Nanos(about.saturating_mul(2)) + STUCK + STUCK;
-        Ok(Cost { pairs, about_ns: Nanos(about), cap_ns, memory_bytes })
+        Ok(Cost { points, samples: pairs, about_ns: Nanos(about), cap_ns, memory_bytes })
     }
 
     /// Bytes of the small repeat that goes before.

@@ -22,11 +22,12 @@
 
 use super::end::source::{self, Source};
 use super::end::waiter::Waiter;
-use super::end::{Trouble, length};
+use super::end::{failed, length};
 use super::place::Cpus;
 use super::turns::{CAPACITY, Filling, Loop, Other};
 use super::wire::{Role, Task};
 use super::{catalogue, sequence};
+use crate::error::PriceError;
 use crate::prices::wakeup::Wakeup;
 use pagewise_kernel::{SysError, affinity, page_size};
 use pagewise_model::ladder::{
@@ -47,7 +48,7 @@ pub fn reference_prices() -> ReferencePrices {
     let measuring = std::thread::scope(|scope| scope.spawn(measure).join());
     match measuring {
         Ok(Ok(prices)) => prices,
-        Ok(Err(trouble)) => ReferencePrices::missing(&trouble.to_string()),
+        Ok(Err(error)) => ReferencePrices::missing(&error.to_string()),
         Err(_) => ReferencePrices::missing("the measuring thread ended before its result"),
     }
 }
@@ -98,8 +99,8 @@ impl Lent {
     }
 }
 
-fn told(price: Result<f64, Trouble>) -> Result<f64, String> {
-    price.map_err(|trouble| trouble.to_string())
+fn told(price: Result<f64, PriceError>) -> Result<f64, String> {
+    price.map_err(|error| error.to_string())
 }
 
 /// A price with one thread and with a second one on another core, or why there is none.
@@ -113,7 +114,7 @@ struct Taken {
 impl Taken {
     fn with(
         other: &Result<u32, String>,
-        price: impl Fn(Option<Other>) -> Result<f64, Trouble>,
+        price: impl Fn(Option<Other>) -> Result<f64, PriceError>,
     ) -> Self {
         let apart = |sleeps| other.clone().and_then(|cpu| told(price(Some(Other { cpu, sleeps }))));
         Self { here: told(price(None)), apart: apart(false), asleep: apart(true) }
@@ -167,7 +168,7 @@ impl AllTaken {
     }
 }
 
-fn measure() -> Result<ReferencePrices, Trouble> {
+fn measure() -> Result<ReferencePrices, PriceError> {
     let cpus = Cpus::allowed();
     if let Some(cpu) = cpus.first() {
         affinity::set(0, &[cpu])?;
@@ -177,7 +178,7 @@ fn measure() -> Result<ReferencePrices, Trouble> {
     let all = AllTaken::with(&other);
     let alone = |way: &Taken| beyond(&way.here, &all.slot.here);
     Ok(ReferencePrices {
-        slot_ns: Fact::Known(all.slot.here.clone().map_err(Trouble::Unavailable)?),
+        slot_ns: Fact::Known(all.slot.here.clone().map_err(PriceError::Unavailable)?),
         pin_base_ns: alone(&all.pin_base),
         pin_huge_ns: alone(&all.pin_huge),
         cache_base_ns: alone(&all.cache_base),
@@ -209,25 +210,25 @@ fn hand_over(cpu: u32) -> Fact<f64> {
 }
 
 /// A slot without a search for its page, emptied by a thread on `other`, or by this one.
-fn by_tee(other: Option<Other>) -> Result<f64, Trouble> {
+fn by_tee(other: Option<Other>) -> Result<f64, PriceError> {
     let (target, seed) = (Loop::into_null(CAPACITY)?, Loop::into_null(CAPACITY)?);
     let page = length(Bytes(page_size::base().bytes()))?;
     let content = content(seed.capacity.min(target.capacity));
-    let len = rustix::io::write(&seed.writer, &content).map_err(Trouble::of("write"))?;
+    let len = rustix::io::write(&seed.writer, &content).map_err(failed("write"))?;
     target.price(other, |target| {
         let teed = rustix::pipe::tee(&seed.reader, &target.writer, len, SpliceFlags::NONBLOCK);
-        let bytes = teed.map_err(Trouble::of("tee"))?;
+        let bytes = teed.map_err(failed("tee"))?;
         Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
     })
 }
 
 /// A page that is written and read.
-fn by_copy(other: Option<Other>) -> Result<f64, Trouble> {
+fn by_copy(other: Option<Other>) -> Result<f64, PriceError> {
     let target = Loop::into_memory(CAPACITY)?;
     let page = length(Bytes(page_size::base().bytes()))?;
     let content = content(target.capacity);
     target.price(other, |target| {
-        let bytes = rustix::io::write(&target.writer, &content).map_err(Trouble::of("write"))?;
+        let bytes = rustix::io::write(&target.writer, &content).map_err(failed("write"))?;
         Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
     })
 }
@@ -239,7 +240,7 @@ fn content(len: usize) -> Vec<u8> {
 }
 
 /// A slot by `way`, whose memory must be on the pages that it says.
-fn by(way: Way, other: Option<Other>) -> Result<f64, Trouble> {
+fn by(way: Way, other: Option<Other>) -> Result<f64, PriceError> {
     let target = if way.is_read { Loop::into_memory(way.pipe) } else { Loop::into_null(way.pipe) }?;
     let writer = target.writer.try_clone().map_err(|e| SysError::new("dup", "a pipe", e))?;
     let rung = Rung {
@@ -257,8 +258,8 @@ fn by(way: Way, other: Option<Other>) -> Result<f64, Trouble> {
     let mut source: Source = source::prepare(writer, &task)?;
     match source.prove_page_size() {
         Fact::Known(size) if size == way.on => {}
-        Fact::Known(size) => return Err(Trouble::Unavailable(format!("on pages of {size}"))),
-        Fact::Missing(why) => return Err(Trouble::Unavailable(why)),
+        Fact::Known(size) => return Err(PriceError::Unavailable(format!("on pages of {size}"))),
+        Fact::Missing(why) => return Err(PriceError::Unavailable(why)),
     }
     let mut waiter = Waiter::new(Wait::Block);
     target.price(other, |target| {

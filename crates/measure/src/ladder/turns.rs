@@ -6,7 +6,8 @@
 //! thread that looks on spins on a number in memory, not on the pipe, or looks at it between naps, so
 //! that its CPU is idle for as long as that of an end that sleeps; none of that is timed.
 
-use super::end::{Trouble, length};
+use super::end::{failed, length};
+use crate::error::PriceError;
 use crate::sample::time_cpu;
 use pagewise_kernel::{SysError, affinity, pipe};
 use pagewise_model::measured::median;
@@ -63,21 +64,21 @@ impl Filling {
     }
 }
 
-type Filled = Result<Filling, Trouble>;
+type Filled = Result<Filling, PriceError>;
 
 impl Loop {
     /// Emptied by reference; the pipe is made to hold `capacity`, where it may.
-    pub(crate) fn into_null(capacity: Bytes) -> Result<Self, Trouble> {
+    pub(crate) fn into_null(capacity: Bytes) -> Result<Self, PriceError> {
         let null = File::options().write(true).open("/dev/null");
         Self::new(capacity, Out::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?))
     }
 
     /// Emptied by reading.
-    pub(super) fn into_memory(capacity: Bytes) -> Result<Self, Trouble> {
+    pub(super) fn into_memory(capacity: Bytes) -> Result<Self, PriceError> {
         Self::new(capacity, Out::Memory(Mutex::new(vec![0; READ])))
     }
 
-    fn new(capacity: Bytes, out: Out) -> Result<Self, Trouble> {
+    fn new(capacity: Bytes, out: Out) -> Result<Self, PriceError> {
         let (reader, writer) = pipe::pipe()?;
         // Beyond the user's limits it stays as large as it is.
         let held = pipe::set_capacity(&writer, capacity).or_else(|_| pipe::capacity(&writer))?;
@@ -85,22 +86,22 @@ impl Loop {
     }
 
     /// Empties the pipe of so many bytes; the CPU time that it took, in nanoseconds.
-    pub(crate) fn empty(&self, bytes: usize) -> Result<f64, Trouble> {
+    pub(crate) fn empty(&self, bytes: usize) -> Result<f64, PriceError> {
         let (ns, done) = time_cpu(|| self.take_out(bytes));
         done.map(|()| ns)
     }
 
-    fn take_out(&self, mut left: usize) -> Result<(), Trouble> {
+    fn take_out(&self, mut left: usize) -> Result<(), PriceError> {
         while left > 0 {
             left -= match &self.out {
                 Out::Null(null) => {
                     let now = SpliceFlags::NONBLOCK;
                     let moved = rustix::pipe::splice(&self.reader, None, null, None, left, now);
-                    moved.map_err(Trouble::of("splice"))?
+                    moved.map_err(failed("splice"))?
                 }
                 Out::Memory(into) => {
                     let mut into = into.lock().unwrap_or_else(PoisonError::into_inner);
-                    rustix::io::read(&self.reader, &mut into[..]).map_err(Trouble::of("read"))?
+                    rustix::io::read(&self.reader, &mut into[..]).map_err(failed("read"))?
                 }
             };
         }
@@ -113,7 +114,7 @@ impl Loop {
         &self,
         other: Option<Other>,
         mut fill: impl FnMut(&Self) -> Filled,
-    ) -> Result<f64, Trouble> {
+    ) -> Result<f64, PriceError> {
         let fill = || fill(self);
         match other {
             None => in_turn(fill, |bytes| self.empty(bytes)),
@@ -121,7 +122,7 @@ impl Loop {
         }
     }
 
-    fn price_apart(&self, other: Other, fill: impl FnMut() -> Filled) -> Result<f64, Trouble> {
+    fn price_apart(&self, other: Other, fill: impl FnMut() -> Filled) -> Result<f64, PriceError> {
         let baton = Baton { sleeps: other.sleeps, ..Baton::default() };
         std::thread::scope(|scope| {
             let emptying = scope.spawn(|| {
@@ -129,17 +130,17 @@ impl Loop {
                 baton.end();
                 done
             });
-            let ended = || Trouble::Unavailable("the other thread ended".to_owned());
+            let ended = || PriceError::Unavailable("the other thread ended".to_owned());
             let price = in_turn(fill, |bytes| baton.pass(bytes).ok_or_else(ended));
             baton.end();
             match emptying.join() {
                 Ok(done) => done.and(price),
-                Err(_) => Err(Trouble::Unavailable("the other thread panicked".to_owned())),
+                Err(_) => Err(PriceError::Unavailable("the other thread panicked".to_owned())),
             }
         })
     }
 
-    fn empty_on(&self, cpu: u32, baton: &Baton) -> Result<(), Trouble> {
+    fn empty_on(&self, cpu: u32, baton: &Baton) -> Result<(), PriceError> {
         affinity::set(0, &[cpu])?;
         while let Some(bytes) = baton.wait_for() {
             baton.give_back(self.empty(bytes)?);
@@ -152,8 +153,8 @@ impl Loop {
 /// `empty` tells what it took.
 fn in_turn(
     mut fill: impl FnMut() -> Filled,
-    mut empty: impl FnMut(usize) -> Result<f64, Trouble>,
-) -> Result<f64, Trouble> {
+    mut empty: impl FnMut(usize) -> Result<f64, PriceError>,
+) -> Result<f64, PriceError> {
     let mut values = Vec::with_capacity(REPEATS);
     for repeat in 0..=REPEATS {
         let (mut ns, mut slots) = (0.0, 0);
@@ -167,7 +168,7 @@ fn in_turn(
             values.push(ns / slots as f64);
         }
     }
-    median(&values).ok_or_else(|| Trouble::Unavailable("no slot was filled".to_owned()))
+    median(&values).ok_or_else(|| PriceError::Unavailable("no slot was filled".to_owned()))
 }
 
 /// Says whose turn it is.
@@ -235,7 +236,7 @@ mod tests {
 
     fn write(target: &Loop) -> Filled {
         let content = [7; 8192];
-        let bytes = rustix::io::write(&target.writer, &content).map_err(Trouble::of("write"))?;
+        let bytes = rustix::io::write(&target.writer, &content).map_err(failed("write"))?;
         Ok(Filling::of(bytes, 2))
     }
 
@@ -264,7 +265,7 @@ mod tests {
     fn an_error_of_either_side_ends_both() {
         let target = Loop::into_null(CAPACITY).unwrap();
         let cpu = Cpus::allowed().first().unwrap();
-        let refuse = |_: &Loop| Err(Trouble::Unavailable("no".to_owned()));
+        let refuse = |_: &Loop| Err(PriceError::Unavailable("no".to_owned()));
         let other = Some(Other { cpu, sleeps: false });
         assert_eq!(target.price(other, refuse).unwrap_err().to_string(), "no");
         // More is to be emptied than there is.

@@ -24,14 +24,6 @@ pub(super) struct Turn {
     pub(super) release_ns: f64,
 }
 
-impl std::ops::AddAssign for Turn {
-    fn add_assign(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.call_ns += other.call_ns;
-        self.release_ns += other.release_ns;
-    }
-}
-
 /// What a way needs beside the memory that is pinned.
 pub(super) enum Means {
     Lend { pipe: Loop, end: WriteEnd },
@@ -73,6 +65,23 @@ impl Means {
             }
             Way::GupTest => Self::Kernel(GupTest::open()?),
         })
+    }
+
+    /// So many turns.
+    pub(super) fn turns(
+        &mut self,
+        count: u64,
+        region: &Region,
+        size: usize,
+    ) -> Result<Turn, PriceError> {
+        let mut all = Turn::default();
+        for _ in 0..count {
+            let turn = self.turn(region, size)?;
+            all.calls += turn.calls;
+            all.call_ns += turn.call_ns;
+            all.release_ns += turn.release_ns;
+        }
+        Ok(all)
     }
 
     /// One turn over `region`, in pieces of `size`.

@@ -7,12 +7,11 @@
 //! (each thread touches its own buffers first, so they are near it).
 
 use crate::error::PriceError;
-use crate::gate::Gate;
+use crate::gate::{self, AtGate};
 use crate::stream::{Buffers, rate};
-use pagewise_kernel::{SysError, affinity, clock};
+use pagewise_kernel::{affinity, clock};
 use pagewise_model::walk::{Bandwidth, Rates};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
-use std::thread::ScopedJoinHandle;
 
 /// Most and least size of a buffer, and its unit.
 const LARGEST: Bytes = Bytes::mib(64);
@@ -105,24 +104,7 @@ fn rates(values: Values) -> Rates {
 
 /// The rates of one thread on each of `cpus`, all at work at the same time.
 fn together(cpus: &[u32], each: Bytes) -> Result<[f64; WORKS], PriceError> {
-    let gate = Gate::new(cpus.len());
-    let spans = std::thread::scope(|scope| {
-        let gate = &gate;
-        let start = |cpu: &u32| {
-            let cpu = *cpu;
-            let started =
-                std::thread::Builder::new().spawn_scoped(scope, move || work(cpu, each, gate));
-            started.map_err(|error| {
-                gate.leave();
-                PriceError::from(SysError::new("clone", "a thread", error))
-            })
-        };
-        let working: Vec<_> = cpus.iter().map(start).collect();
-        let end = |one: Result<ScopedJoinHandle<'_, Result<Spans, PriceError>>, PriceError>| {
-            one?.join().map_err(|_| PriceError::ThreadLost)?
-        };
-        working.into_iter().map(end).collect::<Result<Vec<Spans>, PriceError>>()
-    })?;
+    let spans = gate::together(cpus.to_vec(), |cpu, at| work(cpu, each, at))?;
     let bytes = Bytes(each.0 * PASSES * cpus.len() as u64);
     Ok(std::array::from_fn(|work| {
         let begin = spans.iter().map(|span| span[work].0.0).min().unwrap_or(0);
@@ -134,8 +116,7 @@ fn together(cpus: &[u32], each: Bytes) -> Result<[f64; WORKS], PriceError> {
 /// Beginning and end of each kind of work.
 type Spans = [(Nanos, Nanos); WORKS];
 
-fn work(cpu: u32, each: Bytes, gate: &Gate) -> Result<Spans, PriceError> {
-    let at = gate.enter();
+fn work(cpu: u32, each: Bytes, at: &AtGate<'_>) -> Result<Spans, PriceError> {
     affinity::set(0, &[cpu])?;
     let mut buffers = Buffers::new(each)?;
     let works: [fn(&mut Buffers); WORKS] =

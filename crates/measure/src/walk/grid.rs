@@ -1,8 +1,9 @@
 //! Which points are walked.
 
-use super::plan::Asked;
+use super::Request;
 use crate::kinds::Kinds;
-use pagewise_model::walk::{PageKind, Path, Point};
+use pagewise_model::bench::PageKind;
+use pagewise_model::walk::{Path, Point};
 use pagewise_model::{Bytes, PageSize};
 use std::collections::BTreeSet;
 
@@ -21,16 +22,16 @@ const BACKING: [u64; 5] = [64, 128, 256, 512, 1024];
 const FEWEST_ELEMENTS: u64 = 4;
 
 /// Lists over growing sets, each on every kind of page.
-pub(super) fn lists(asked: &Asked, kinds: Kinds, most: Bytes) -> Vec<Point> {
+pub(super) fn lists(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
     let mut points = Vec::new();
-    for &order in &asked.orders {
-        for &npad in &asked.npads {
+    for &order in &request.orders {
+        for &npad in &request.npads {
             let path = Path::List { order, npad };
-            for set in sets(asked.smallest, asked.largest) {
+            for set in sets(request.smallest, request.largest) {
                 let elements = set.0 / path.pitch().0;
                 let fits = |kind: &&PageKind| kinds.resident(**kind, set) <= most;
                 if elements >= FEWEST_ELEMENTS {
-                    let on = asked.kinds.iter().filter(fits);
+                    let on = request.kinds.iter().filter(fits);
                     points.extend(on.map(|kind| Point::new(path, *kind, elements)));
                 }
             }
@@ -52,10 +53,10 @@ pub(crate) const fn apart(base: PageSize) -> Bytes {
 }
 
 /// Lines by growing number: on base pages, on huge pages, and packed for comparison.
-pub(super) fn lines(asked: &Asked, kinds: Kinds, most: Bytes) -> Vec<Point> {
+pub(super) fn lines(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
     let within = |each: u64| most.0 / each.max(1);
-    let per_octave = if asked.quick { 4 } else { 8 };
-    let has = |kind| asked.kinds.contains(&kind);
+    let per_octave = if request.quick { 4 } else { 8 };
+    let has = |kind| request.kinds.contains(&kind);
     let (base, huge) = (kinds.base(), kinds.huge());
     let mut points = Vec::new();
     let mut add = |apart_bytes, kind, counts: &[u64]| {
@@ -69,7 +70,7 @@ pub(super) fn lines(asked: &Asked, kinds: Kinds, most: Bytes) -> Vec<Point> {
         counts.extend(on_base);
     }
     if has(PageKind::Thp) {
-        let most_huge = if asked.quick { MOST_HUGE_QUICK } else { MOST_HUGE };
+        let most_huge = if request.quick { MOST_HUGE_QUICK } else { MOST_HUGE };
         let on_huge = steps(FEWEST, most_huge.min(within(huge.bytes())), per_octave);
         add(Bytes(huge.bytes()), PageKind::Thp, &on_huge);
         let backing: Vec<u64> =
@@ -100,8 +101,8 @@ mod tests {
     use crate::walk::Parts;
     use pagewise_model::walk::Order;
 
-    fn asked(quick: bool) -> Asked {
-        Asked {
+    fn request(quick: bool) -> Request {
+        Request {
             parts: Parts::ALL,
             kinds: vec![PageKind::Base, PageKind::Thp],
             orders: vec![Order::Random, Order::Sequential],
@@ -117,10 +118,10 @@ mod tests {
     #[test]
     fn lists_are_all_that_was_asked_for_and_fits() {
         let kinds = Kinds::here();
-        let all = lists(&asked(false), kinds, Bytes::gib(4));
+        let all = lists(&request(false), kinds, Bytes::gib(4));
         assert_eq!(all.len(), 2 * 4 * 21 * 2);
         assert!(all.iter().all(|p| p.elements.is_power_of_two() && p.elements >= 4));
-        let small = lists(&asked(false), kinds, Bytes::mib(64));
+        let small = lists(&request(false), kinds, Bytes::mib(64));
         assert!(small.iter().all(|p| p.set_bytes() <= Bytes::mib(64)));
         assert_eq!(small.len(), 2 * 4 * 17 * 2);
     }
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn every_number_of_lines_has_its_packed_one() {
         for quick in [true, false] {
-            let points = lines(&asked(quick), Kinds::here(), Bytes::gib(2));
+            let points = lines(&request(quick), Kinds::here(), Bytes::gib(2));
             let packed: BTreeSet<u64> =
                 points.iter().filter(|p| p.path == Path::PACKED).map(|p| p.elements).collect();
             assert!(points.iter().all(|p| packed.contains(&p.elements)));

@@ -226,6 +226,23 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Read warm and in order, once, by one thread, into the same buffer.
+    #[must_use]
+    pub const fn plain(part: Part, arm: Arm, block_bytes: Bytes, span_bytes: Bytes) -> Self {
+        Self {
+            part,
+            arm,
+            block_bytes,
+            order: Order::Sequential,
+            residency: Residency::Warm,
+            passes: 1,
+            fresh: false,
+            offset_bytes: Bytes(0),
+            threads: 1,
+            span_bytes,
+        }
+    }
+
     /// Blocks of a pass.
     #[must_use]
     pub const fn blocks(&self) -> u64 {

@@ -17,6 +17,7 @@ pub use judgement::{Account, Judgement, Ratio, Refusal, Work, WorkPart};
 pub use pace::Pace;
 pub use sample::{Ledger, Proof, Sample, Truth};
 
+use crate::bench::Series;
 use crate::choice::FolioClass;
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
@@ -56,17 +57,20 @@ impl Point {
     #[must_use]
     pub fn rate_gib_per_s(&self) -> Option<Measured> {
         let bytes = self.cell.total_bytes();
-        let values: Vec<f64> =
-            self.samples.iter().map(|s| rate(bytes, s.total_ns().0 as f64)).collect();
-        Measured::of(&values)
+        self.series(|s| rate(bytes, s.total_ns().0 as f64)).measured()
+    }
+
+    /// A figure, process by process.
+    #[must_use]
+    pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
+        self.samples.iter().map(|s| (s.repeat, figure(s))).collect()
     }
 
     /// Milliseconds for each GiB of what `time` picks, median over the processes.
     #[must_use]
     pub fn ms_per_gib(&self, time: impl Fn(&Sample) -> f64) -> Option<f64> {
         let gib = self.cell.total_bytes().0 as f64 / Bytes::gib(1).0 as f64;
-        let values: Vec<f64> = self.samples.iter().map(|s| time(s) / 1e6 / gib).collect();
-        Measured::of(&values).map(|measured| measured.median)
+        self.series(|s| time(s) / 1e6 / gib).measured().map(|measured| measured.median)
     }
 
     /// GiB/s of the pass with this number, from 0, without set-up and tear-down.
@@ -167,18 +171,8 @@ mod tests {
     use crate::walk::Order;
 
     fn cell() -> Cell {
-        Cell {
-            part: Part::Blocks,
-            arm: Arm::Read,
-            block_bytes: Bytes::kib(4),
-            order: Order::Random,
-            residency: Residency::Warm,
-            passes: 2,
-            fresh: false,
-            offset_bytes: Bytes(0),
-            threads: 1,
-            span_bytes: Bytes::mib(512),
-        }
+        let plain = Cell::plain(Part::Blocks, Arm::Read, Bytes::kib(4), Bytes::mib(512));
+        Cell { order: Order::Random, passes: 2, ..plain }
     }
 
     fn sample(total_ms: u64) -> Sample {

@@ -46,7 +46,7 @@ pub struct Truth {
 }
 
 /// What the page cache held of the whole file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// Base pages of the file.
     pub file_pages: u64,

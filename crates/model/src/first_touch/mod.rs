@@ -6,12 +6,11 @@
 //! kernel counted meanwhile. Figures for people are nanoseconds for each base page used, so that ways on
 //! pages of different sizes compare. Machine and version stand in the saved run around it (`run::Run`).
 
-mod judgement;
 mod way;
 
-pub use judgement::{Judgement, Ratio};
 pub use way::Way;
 
+use crate::bench::{Claim, MissingWay, Series};
 use crate::measured::{Fact, Measured, median};
 use crate::units::{Bytes, Nanos, PageSize};
 use serde::{Deserialize, Serialize};
@@ -110,14 +109,19 @@ impl Point {
     /// Nanoseconds for each page used, over all mappings; none without samples.
     #[must_use]
     pub fn page_ns(&self, part: Part) -> Option<Measured> {
-        let each = |sample: &Sample| self.page_ns_of(sample, part);
-        Measured::of(&self.samples.iter().map(each).collect::<Vec<f64>>())
+        self.page_times(part).measured()
     }
 
     /// The same of one mapping.
     #[must_use]
     pub fn page_ns_of(&self, sample: &Sample, part: Part) -> f64 {
         sample.time(part).0 as f64 / self.used_pages.max(1) as f64
+    }
+
+    /// The same, mapping by mapping.
+    #[must_use]
+    pub fn page_times(&self, part: Part) -> Series {
+        self.samples.iter().map(|s| (s.repeat, self.page_ns_of(s, part))).collect()
     }
 
     /// CPU time of all threads for each page used.
@@ -182,15 +186,7 @@ fn median_count(counts: impl Iterator<Item = u64>) -> Option<u64> {
 }
 
 /// A way that was asked for and is not to be had.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unavailable {
-    /// Which.
-    pub way: Way,
-    /// What the kernel said.
-    pub why: String,
-    /// What would make it available.
-    pub next: String,
-}
+pub type Unavailable = MissingWay<Way>;
 
 /// What a first touch costs more where a virtual machine's host must back the memory anew. Such chunks
 /// are met while memory is touched and freed before the mappings that are timed.
@@ -325,6 +321,33 @@ impl FirstTouch {
     pub fn plain(&self, way: Way) -> Option<&Point> {
         self.find(way, 1, 1)
     }
+}
+
+/// One way against its baseline ([`Way::baseline`]), with as many threads, all of it together: making,
+/// touching, giving back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The way.
+    pub way: Way,
+    /// It used one base page in so many.
+    pub every_pages: u64,
+    /// So many threads touched.
+    pub threads: u32,
+    /// Time for each page used over that of the baseline; below 1 it is faster.
+    pub ratio: f64,
+    /// Its 95% interval; missing with fewer repeats than one needs.
+    pub interval: Fact<(f64, f64)>,
+}
+
+/// All conclusions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Every way against its baseline.
+    pub ratios: Vec<Ratio>,
+    /// What is said of these calls, and whether it holds here.
+    pub claims: Vec<Claim>,
+    /// What this machine should do: three sentences.
+    pub advice: Vec<String>,
 }
 
 #[cfg(test)]

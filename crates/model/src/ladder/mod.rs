@@ -22,6 +22,7 @@ pub use judgement::{
 pub use rung::{Buffers, Pages, Placement, Reader, Rung, Wait, Writer};
 pub use sample::{EndUsage, Sample};
 
+pub use crate::bench::{Answer, Claim};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, Nanos, PageSize};
 use serde::{Deserialize, Serialize};
@@ -143,29 +144,6 @@ impl Yardsticks {
         let rate = point.rate().filter(|_| point.consumption == Consumption::Touched);
         rate.zip(memory).is_some_and(|(rate, memory)| rate.median > memory)
     }
-}
-
-/// How the machine answers a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// It holds here.
-    Confirmed,
-    /// It does not hold here.
-    Refuted,
-    /// What was measured does not tell.
-    CannotTell,
-}
-
-/// A claim, set beside what this machine says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
-    /// The claim.
-    pub claim: String,
-    /// The answer.
-    pub answer: Answer,
-    /// The figures that the answer rests on.
-    pub why: String,
 }
 
 /// A measured ladder.

@@ -1,12 +1,12 @@
 //! `pagewise bench file`
 
-use super::sitting::{Conduct, Start};
+use super::session::{Control, Start};
 use super::{chosen, once_each};
 use crate::args::BenchFile;
 use crate::commands::experiment::own_exe;
 use crate::failure::Failure;
 use pagewise_kernel::dirs;
-use pagewise_measure::file::{self, Asked, Content, Launcher, Origin, OriginError, Plan};
+use pagewise_measure::file::{self, Content, Launcher, Origin, OriginError, Plan, Request};
 use pagewise_measure::{PriceError, Progress};
 use pagewise_model::choice::{BLOCK_UNIT, FolioClass, FolioPart, LARGEST_BLOCK};
 use pagewise_model::file::{Cell, Copies, Part, Point, Readings};
@@ -25,17 +25,17 @@ const ALIKE: f64 = 0.9;
 /// Reads, judges, keeps and shows.
 pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     let start = Start::new("file", &args.result)?;
-    let asked = asked(args, start.seed)?;
-    let origin = origin(args, &asked).map_err(|error| no_file(&error))?;
-    let mut sitting = start.sit()?;
-    let has_copies = asked.parts.contains(&Part::Copies);
-    let plan = Plan::new(asked, origin.size(), args.file.is_none()).map_err(unfit)?;
-    sitting.announce(&announcement(&plan, args.no_prices));
-    let (conduct, run) = (&sitting.conduct, &mut sitting.run);
+    let request = request(args, start.seed)?;
+    let origin = origin(args, &request).map_err(|error| no_file(&error))?;
+    let mut session = start.begin()?;
+    let has_copies = request.parts.contains(&Part::Copies);
+    let plan = Plan::new(request, origin.size(), args.file.is_none()).map_err(unfit)?;
+    session.announce(&announcement(&plan, args.no_prices));
+    let (control, run) = (&session.control, &mut session.run);
     let prices =
-        if args.no_prices { None } else { prices(args, &origin, conduct, &mut run.warnings) };
-    let copies = if has_copies { copies(args, conduct, &mut run.warnings) } else { None };
-    run.readings = read(conduct, &plan, origin)?;
+        if args.no_prices { None } else { prices(args, &origin, control, &mut run.warnings) };
+    let copies = if has_copies { copies(args, control, &mut run.warnings) } else { None };
+    run.readings = read(control, &plan, origin)?;
     if let Some(readings) = &mut run.readings {
         if let Some(prices) = prices {
             readings.entry_ns = prices.entry_ns;
@@ -47,14 +47,14 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     }
     let points = run.readings.iter().flat_map(|readings| &readings.points);
     let any = has_copies || points.into_iter().any(|point| !point.samples.is_empty());
-    sitting.conclude(any)
+    session.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
-fn asked(args: &BenchFile, seed: u64) -> Result<Asked, Failure> {
-    let usual = if args.quick { Asked::short(seed) } else { Asked::usual(seed) };
+fn request(args: &BenchFile, seed: u64) -> Result<Request, Failure> {
+    let usual = if args.quick { Request::short(seed) } else { Request::usual(seed) };
     check(&args.block)?;
-    Ok(Asked {
+    Ok(Request {
         parts: chosen(&args.only, usual.parts),
         arms: chosen(&args.arm, usual.arms),
         blocks: chosen(&args.block, usual.blocks),
@@ -83,9 +83,9 @@ fn check(blocks: &[Bytes]) -> Result<(), Failure> {
 }
 
 /// The file that was named, or one of our own.
-fn origin(args: &BenchFile, asked: &Asked) -> Result<Origin, OriginError> {
+fn origin(args: &BenchFile, request: &Request) -> Result<Origin, OriginError> {
     if let Some(path) = &args.file {
-        let largest = asked.blocks.iter().max().copied().unwrap_or(BLOCK_UNIT);
+        let largest = request.blocks.iter().max().copied().unwrap_or(BLOCK_UNIT);
         return Origin::given(path, largest);
     }
     Origin::own(&directory(args), args.size, if args.quick { QUICK } else { USUAL })
@@ -124,7 +124,7 @@ fn announcement(plan: &Plan, no_prices: bool) -> String {
     let prices = if no_prices { "" } else { "; prices first, some seconds" };
     format!(
         "{} cells, {} fresh processes, about {}, at most {}, over a file of {}{prices}",
-        cost.cells, cost.processes, cost.about_ns, cost.cap_ns, cost.file_bytes
+        cost.points, cost.samples, cost.about_ns, cost.cap_ns, cost.memory_bytes
     )
 }
 
@@ -141,10 +141,10 @@ struct Prices {
 fn prices(
     args: &BenchFile,
     subject: &Origin,
-    conduct: &Conduct,
+    control: &Control,
     warnings: &mut Vec<String>,
 ) -> Option<Prices> {
-    match priced(args, subject, conduct) {
+    match priced(args, subject, control) {
         Ok((most, prices)) => {
             if most.share < ALIKE {
                 let (percent, folios) = (100.0 * most.share, most.folios.label());
@@ -165,14 +165,14 @@ fn prices(
 fn priced(
     args: &BenchFile,
     subject: &Origin,
-    conduct: &Conduct,
+    control: &Control,
 ) -> Result<(FolioPart, Option<Prices>), Failure> {
     let most = subject.folios().map_err(|error| Failure::usage(error.to_string()))?;
     let directory = directory(args);
     let origin = Origin::own(&directory, None, file::price_file(subject.size()));
     let origin = origin.map_err(|error| no_file(&error))?.on(most.folios);
-    let plan = Plan::prices(conduct.seed, origin.size(), args.quick).map_err(unfit)?;
-    let Some(content) = open(conduct, origin)? else { return Ok((most, None)) };
+    let plan = Plan::prices(control.seed, origin.size(), args.quick).map_err(unfit)?;
+    let Some(content) = open(control, origin)? else { return Ok((most, None)) };
     if most.folios == FolioClass::Huge && !file::lies_huge(&content) {
         let place = directory.display();
         return Err(Failure::unfit(format!(
@@ -180,14 +180,14 @@ fn priced(
         )));
     }
     let entry_ns = file::entry_price();
-    let points = read_all(conduct, &plan, &content)?.points;
+    let points = read_all(control, &plan, &content)?.points;
     Ok((most, Some(Prices { entry_ns, points, folios: most.folios })))
 }
 
 /// The kernel's copy beside others, as far as it can be had.
-fn copies(args: &BenchFile, conduct: &Conduct, warnings: &mut Vec<String>) -> Option<Copies> {
-    conduct.show("copies");
-    match file::copies(&directory(args), &|| conduct.is_stopped()) {
+fn copies(args: &BenchFile, control: &Control, warnings: &mut Vec<String>) -> Option<Copies> {
+    control.show("copies");
+    match file::copies(&directory(args), &|| control.is_stopped()) {
         Ok(copies) => Some(copies),
         Err(error) => {
             warnings.push(format!("the kernel's copy is set beside no other: {error}"));
@@ -197,17 +197,17 @@ fn copies(args: &BenchFile, conduct: &Conduct, warnings: &mut Vec<String>) -> Op
 }
 
 /// Reads all cells of `plan`; nothing when the user wanted no more before the file was there.
-fn read(conduct: &Conduct, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
-    open(conduct, origin)?.map(|content| read_all(conduct, plan, &content)).transpose()
+fn read(control: &Control, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
+    open(control, origin)?.map(|content| read_all(control, plan, &content)).transpose()
 }
 
 /// The file, written if it is our own; nothing when the user wanted no more before it was there.
 pub(in crate::commands) fn open(
-    conduct: &Conduct,
+    control: &Control,
     origin: Origin,
 ) -> Result<Option<Content>, Failure> {
-    conduct.show("writing the file");
-    match origin.open(&|| conduct.is_stopped()) {
+    control.show("writing the file");
+    match origin.open(&|| control.is_stopped()) {
         Err(OriginError::Interrupted) => Ok(None),
         opened => opened.map(Some).map_err(|error| no_file(&error)),
     }
@@ -215,7 +215,7 @@ pub(in crate::commands) fn open(
 
 /// Reads all cells of `plan` out of `content`.
 pub(in crate::commands) fn read_all(
-    conduct: &Conduct,
+    control: &Control,
     plan: &Plan,
     content: &Content,
 ) -> Result<Readings, Failure> {
@@ -225,7 +225,7 @@ pub(in crate::commands) fn read_all(
         let (part, arm, state) = (cell.part.label(), cell.arm.label(), cell.residency.label());
         format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total)
     };
-    let read = conduct.measure(text, |company| file::run(plan, content, &launcher, company));
+    let read = control.measure(text, |callbacks| file::run(plan, content, &launcher, callbacks));
     read.map_err(|error| Failure::usage(error.to_string()))
 }
 
@@ -233,18 +233,14 @@ pub(in crate::commands) fn read_all(
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{BenchKind, Cli, Command};
-    use clap::Parser;
+    use crate::args::BenchKind;
+    use crate::commands::bench::typed;
     use pagewise_model::file::{Arm, Residency, Slip};
     use pagewise_model::walk::Order;
 
-    fn parse(words: &[&str]) -> Result<Asked, Failure> {
-        let line = ["pagewise", "bench", "file"].iter().chain(words);
-        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
-            panic!("not bench")
-        };
-        let BenchKind::File(args) = bench.what else { panic!("not file") };
-        asked(&args, 1)
+    fn parse(words: &[&str]) -> Result<Request, Failure> {
+        let BenchKind::File(args) = typed("file", words).unwrap() else { panic!("not file") };
+        request(&args, 1)
     }
 
     #[test]

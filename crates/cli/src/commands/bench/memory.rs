@@ -1,10 +1,10 @@
 //! `pagewise bench memory`
 
-use super::sitting::{Start, unfit};
+use super::session::{Start, unfit};
 use crate::args::BenchMemory;
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::first_touch::{self, Asked, Plan};
+use pagewise_measure::first_touch::{self, Plan, Request};
 use pagewise_model::first_touch::{FirstTouch, Point};
 use std::process::ExitCode;
 
@@ -15,20 +15,20 @@ const HELP: &str = "ask for a smaller --size or other ways; pagewise doctor says
 pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {
     let start = Start::new("memory", &args.result)?;
     let seed = start.seed;
-    let mut sitting = start.sit()?;
-    let plan = Plan::new(asked(args, seed)).map_err(|error| unfit(error, HELP))?;
-    sitting.announce(&announcement(&plan, args.repeats));
+    let mut session = start.begin()?;
+    let plan = Plan::new(request(args, seed)).map_err(|error| unfit(error, HELP))?;
+    session.announce(&announcement(&plan, args.repeats));
     let text = |p: &Progress<'_, Point>| format!("{} of {}: {}", p.done, p.total, p.point.label());
-    let mut touches = sitting.conduct.measure(text, |company| first_touch::run(&plan, company));
+    let mut touches = session.control.measure(text, |callbacks| first_touch::run(&plan, callbacks));
     touches.judgement = Some(pagewise_judge::first_touch::judge(&touches));
     let any = is_any(&touches);
-    sitting.run.first_touch = Some(touches);
-    sitting.conclude(any)
+    session.run.first_touch = Some(touches);
+    session.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
-fn asked(args: &BenchMemory, seed: u64) -> Asked {
-    Asked {
+fn request(args: &BenchMemory, seed: u64) -> Request {
+    Request {
         only: args.only.clone(),
         size: args.size,
         threads: args.threads.unwrap_or(u32::MAX),
@@ -46,7 +46,7 @@ fn announcement(plan: &Plan, repeats: u32) -> String {
          {} of memory",
         cost.points,
         plan.size(),
-        cost.mappings,
+        cost.samples,
         cost.about_ns,
         cost.cap_ns,
         cost.memory_bytes
@@ -63,15 +63,13 @@ fn is_any(touches: &FirstTouch) -> bool {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{BenchKind, Cli, Command};
-    use clap::Parser;
+    use crate::args::BenchKind;
+    use crate::commands::bench::typed;
     use pagewise_model::Bytes;
 
-    fn parse(words: &[&str]) -> Result<Asked, clap::Error> {
-        let line = ["pagewise", "bench", "memory"].iter().chain(words);
-        let Command::Bench(bench) = Cli::try_parse_from(line)?.command else { panic!("not bench") };
-        let BenchKind::Memory(args) = bench.what else { panic!("not memory") };
-        Ok(asked(&args, 1))
+    fn parse(words: &[&str]) -> Result<Request, clap::Error> {
+        let BenchKind::Memory(args) = typed("memory", words)? else { panic!("not memory") };
+        Ok(request(&args, 1))
     }
 
     #[test]

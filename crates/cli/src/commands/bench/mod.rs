@@ -5,14 +5,12 @@ mod memory;
 mod pin;
 mod pipe;
 mod program;
-mod result;
 mod rungs;
-mod samples;
-mod sitting;
+mod session;
 mod text;
 mod tlb;
 
-pub(super) use sitting::Conduct;
+pub(super) use session::Control;
 
 use crate::args::{Bench, BenchKind};
 use crate::failure::Failure;
@@ -57,5 +55,16 @@ fn chosen<W: Copy + Into<T>, T: Ord>(typed: &[W], usual: Vec<T>) -> Vec<T> {
         usual
     } else {
         once_each(typed.iter().map(|word| (*word).into()).collect())
+    }
+}
+
+/// What a command line of a bench is understood as.
+#[cfg(test)]
+fn typed(bench: &str, words: &[&str]) -> Result<BenchKind, clap::Error> {
+    use clap::Parser;
+    let start = ["pagewise", "bench", bench];
+    match crate::args::Cli::try_parse_from(start.iter().chain(words))?.command {
+        crate::args::Command::Bench(bench) => Ok(bench.what),
+        _ => panic!("not bench"),
     }
 }

@@ -1,14 +1,14 @@
 //! `pagewise bench pin`
 
-use super::sitting::{Start, unfit};
-use super::{chosen, once_each, result};
+use super::session::{Start, mappings, unfit};
+use super::{chosen, once_each};
 use crate::args::BenchPin;
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::pin::{self, Asked, Plan};
+use pagewise_measure::pin::{self, Plan, Request};
 use pagewise_model::Bytes;
+use pagewise_model::bench::PageKind;
 use pagewise_model::pin::{Point, Way};
-use pagewise_model::walk::PageKind;
 use std::process::ExitCode;
 
 /// Largest piece: more than any pipe of an ordinary user holds.
@@ -17,24 +17,24 @@ const LARGEST: Bytes = Bytes::mib(1);
 /// Measures, judges, keeps and shows.
 pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
     let start = Start::new("pin", &args.result)?;
-    let asked = asked(args, start.seed)?;
-    let mut sitting = start.sit()?;
+    let request = request(args, start.seed)?;
+    let mut session = start.begin()?;
     let help = "ask for another way or base pages; pagewise doctor says what there is";
-    let plan = Plan::new(asked).map_err(|error| unfit(error, help))?;
-    sitting.announce(&result::announcement(&plan.cost(), args.repeats));
+    let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
+    session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
         let (way, size, pages) = (p.point.way.label(), p.point.size_bytes, p.point.pages.name());
         format!("{} of {}: {way}, {size} on {pages}", p.done, p.total)
     };
-    let mut pins = sitting.conduct.measure(text, |company| pin::run(&plan, company));
+    let mut pins = session.control.measure(text, |callbacks| pin::run(&plan, callbacks));
     pins.judgement = Some(pagewise_judge::pin::judge(&pins));
     let any = pins.points.iter().any(|point| !point.samples.is_empty());
-    sitting.run.pins = Some(pins);
-    sitting.conclude(any)
+    session.run.pins = Some(pins);
+    session.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
-fn asked(args: &BenchPin, seed: u64) -> Result<Asked, Failure> {
+fn request(args: &BenchPin, seed: u64) -> Result<Request, Failure> {
     let ways = Way::ALL.into_iter().filter(|way| way.pins()).collect();
     let kinds = vec![PageKind::Base, PageKind::Thp, PageKind::Pool];
     let mut sizes = args.size.clone();
@@ -50,7 +50,7 @@ fn asked(args: &BenchPin, seed: u64) -> Result<Asked, Failure> {
             .with_help("powers of two from a page up to 1M"));
     }
     let (repeats, quick) = (args.repeats, args.quick);
-    Ok(Asked {
+    Ok(Request {
         ways: chosen(&args.only, ways),
         kinds: chosen(&args.pages, kinds),
         sizes: once_each(sizes),
@@ -64,16 +64,12 @@ fn asked(args: &BenchPin, seed: u64) -> Result<Asked, Failure> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{BenchKind, Cli, Command};
-    use clap::Parser;
+    use crate::args::BenchKind;
+    use crate::commands::bench::typed;
 
-    fn parse(words: &[&str]) -> Result<Asked, Failure> {
-        let line = ["pagewise", "bench", "pin"].iter().chain(words);
-        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
-            panic!("not bench")
-        };
-        let BenchKind::Pin(args) = bench.what else { panic!("not pin") };
-        asked(&args, 1)
+    fn parse(words: &[&str]) -> Result<Request, Failure> {
+        let BenchKind::Pin(args) = typed("pin", words).unwrap() else { panic!("not pin") };
+        request(&args, 1)
     }
 
     #[test]

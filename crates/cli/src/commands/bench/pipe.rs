@@ -1,18 +1,19 @@
 //! `pagewise bench pipe`
 
-use super::sitting::{Conduct, Start};
-use super::{rungs, samples};
+use super::rungs;
+use super::session::{Control, Start};
 use crate::args::BenchPipe;
 use crate::commands::experiment::own_exe;
 use crate::failure::Failure;
 use pagewise_judge::ladder::Known;
 use pagewise_kernel::{page_size, topology};
-use pagewise_measure::ladder::{self, Cost, Launcher, Plan};
-use pagewise_measure::{Options, Progress};
-use pagewise_model::ladder::{Ladder, Point, ReferencePrices};
+use pagewise_measure::ladder::{self, Launcher, Plan};
+use pagewise_measure::{Cost, Options, Progress};
+use pagewise_model::ladder::{Consumption, Ladder, Point, ReferencePrices};
 use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
 use pagewise_model::{Fact, Nanos};
+use pagewise_tracee::perf::Sampling;
 use std::process::ExitCode;
 
 /// The words that make this program an end of a pipe.
@@ -36,25 +37,25 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
         sweep: args.sweep,
     };
     let cost = plan.cost().map_err(|error| Failure::usage(error.to_string()))?;
-    let mut sitting = start.sit()?;
-    sitting.announce(&announcement(&plan, &cost, args.no_prices));
-    let (conduct, run) = (&sitting.conduct, &mut sitting.run);
+    let mut session = start.begin()?;
+    session.announce(&announcement(&plan, &cost, args.no_prices));
+    let (control, run) = (&session.control, &mut session.run);
     let reference = if args.no_prices {
         ReferencePrices::missing("not asked for")
     } else {
-        run.prices = prices(conduct, &mut run.warnings);
+        run.prices = prices(control, &mut run.warnings);
         ladder::reference_prices()
     };
-    let mut measured = measure(&plan, conduct)?;
+    let mut measured = measure(&plan, control)?;
     let mut taken = Vec::new();
     if args.samples {
-        let repeat = &mut |one: &Plan| measure(one, conduct);
-        taken = samples::take(&measured, &plan, repeat, &mut run.warnings)?;
+        let repeat = &mut |one: &Plan| measure(one, control);
+        taken = sample(&measured, &plan, repeat, &mut run.warnings)?;
     }
     conclude(&mut measured, run.prices.as_ref(), &reference, &taken);
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
     run.ladder = Some(measured);
-    sitting.conclude(any)
+    session.conclude(any)
 }
 
 /// What will be done, before it is.
@@ -65,7 +66,7 @@ fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
          of memory{prices}",
         plan.points.len(),
         plan.repeats,
-        cost.pairs,
+        cost.samples,
         cost.about_ns,
         cost.cap_ns,
         cost.memory_bytes
@@ -73,9 +74,9 @@ fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
 }
 
 /// The prices that explain the ladder. It is measured without them where they cannot be had.
-fn prices(conduct: &Conduct, warnings: &mut Vec<String>) -> Option<Prices> {
-    conduct.show("prices");
-    match pagewise_measure::calibrate(&Options::cached(PRICES), &|| conduct.is_stopped()) {
+fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
+    control.show("prices");
+    match pagewise_measure::calibrate(&Options::cached(PRICES), &|| control.is_stopped()) {
         Ok(prices) => Some(prices),
         Err(error) => {
             warnings.push(format!("without prices nothing is explained: {error}"));
@@ -84,13 +85,13 @@ fn prices(conduct: &Conduct, warnings: &mut Vec<String>) -> Option<Prices> {
     }
 }
 
-fn measure(plan: &Plan, conduct: &Conduct) -> Result<Ladder, Failure> {
+fn measure(plan: &Plan, control: &Control) -> Result<Ladder, Failure> {
     let launcher = Launcher { exe: own_exe()?, args: vec![PIPE_END.into()] };
     let text = |p: &Progress<'_, Point>| {
         let (rung, consumption) = (&p.point.rung.name, p.point.consumption.label());
         format!("{} of {}: {rung}, {consumption}", p.done, p.total)
     };
-    let measured = conduct.measure(text, |company| ladder::run(plan, &launcher, company));
+    let measured = control.measure(text, |callbacks| ladder::run(plan, &launcher, callbacks));
     measured.map_err(|error| Failure::usage(error.to_string()))
 }
 
@@ -105,4 +106,41 @@ fn conclude(
         Known { prices, reference, base_page: page_size::base(), l2_bytes: &l2_bytes, samples };
     measured.claims = pagewise_judge::ladder::claims(measured);
     measured.judgement = Some(pagewise_judge::ladder::judge(measured, &known));
+}
+
+/// Kernel samples over both processes of each rung by reference, by index of the point in `measured`. They are
+/// taken in runs of their own (`repeat` runs a plan): an observed repeat is no timed one. Where none may be taken,
+/// the reason is a warning.
+///
+/// The events are attached to this process and switched on by exec, so that they count in the ends of the pipe,
+/// which are its children, and not in what it does itself. One repeat of each rung, with the small one that goes
+/// before it.
+fn sample(
+    measured: &Ladder,
+    plan: &Plan,
+    repeat: &mut dyn FnMut(&Plan) -> Result<Ladder, Failure>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(usize, Samples)>, Failure> {
+    let mut taken = Vec::new();
+    for (at, point) in measured.points.iter().enumerate() {
+        if point.consumption != Consumption::Untouched || point.samples.is_empty() {
+            continue;
+        }
+        let points = vec![(point.rung.clone(), point.consumption)];
+        let one = Plan { points, repeats: 1, sweep: false, ..plan.clone() };
+        let sampling = match Sampling::attach(std::process::id().cast_signed()) {
+            Fact::Known(sampling) => sampling,
+            Fact::Missing(why) => {
+                warnings.push(format!("no kernel samples: {why}"));
+                return Ok(taken);
+            }
+        };
+        repeat(&one)?;
+        match sampling.finish() {
+            Fact::Known(samples) if samples.kernel_total() > 0 => taken.push((at, samples)),
+            Fact::Known(_) => warnings.push(format!("{}: no sample fell", point.rung.name)),
+            Fact::Missing(why) => warnings.push(format!("{}: {why}", point.rung.name)),
+        }
+    }
+    Ok(taken)
 }

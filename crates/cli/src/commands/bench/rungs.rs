@@ -115,16 +115,12 @@ fn wait(own: &OwnRung) -> Option<Wait> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{BenchKind, Cli, Command};
-    use clap::Parser;
+    use crate::args::BenchKind;
+    use crate::commands::bench::typed;
     use pagewise_model::ladder::Placement;
 
     fn parse(words: &[&str]) -> Result<Vec<(Rung, Consumption)>, Failure> {
-        let line = ["pagewise", "bench", "pipe"].iter().chain(words);
-        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
-            panic!("not bench")
-        };
-        let BenchKind::Pipe(args) = bench.what else { panic!("not pipe") };
+        let BenchKind::Pipe(args) = typed("pipe", words).unwrap() else { panic!("not pipe") };
         points(&args)
     }
 

@@ -1,14 +1,14 @@
 //! `pagewise bench text`: generated code on this machine, or with a command a program's own.
 
-use super::sitting::{Start, unfit};
-use super::{chosen, program, result};
+use super::session::{Start, mappings, unfit};
+use super::{chosen, program};
 use crate::args::{BenchText, CodePart};
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::jump::{self, Asked, Parts, Plan};
+use pagewise_measure::jump::{self, Parts, Plan, Request};
 use pagewise_model::Bytes;
+use pagewise_model::bench::PageKind;
 use pagewise_model::jump::{Order, Point};
-use pagewise_model::walk::PageKind;
 use std::process::ExitCode;
 
 /// Largest code: all of it is within reach of the arithmetic of its elements.
@@ -20,24 +20,24 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
         return program::run(args);
     }
     let start = Start::new("text", &args.result)?;
-    let asked = asked(args, start.seed)?;
-    let mut sitting = start.sit()?;
+    let request = request(args, start.seed)?;
+    let mut session = start.begin()?;
     let help = "ask for base pages or smaller code; pagewise doctor says what there is";
-    let plan = Plan::new(asked).map_err(|error| unfit(error, help))?;
-    sitting.announce(&result::announcement(&plan.cost(), args.repeats));
+    let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
+    session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
         let (jumps, pages) = (p.point.jumps, p.point.pages.name());
         format!("{} of {}: {jumps} jumps on {pages}, {}", p.done, p.total, p.point.order.label())
     };
-    let mut jumps = sitting.conduct.measure(text, |company| jump::run(&plan, company));
+    let mut jumps = session.control.measure(text, |callbacks| jump::run(&plan, callbacks));
     jumps.judgement = Some(pagewise_judge::jump::judge(&jumps));
     let any = jumps.points.iter().any(|point| !point.samples.is_empty());
-    sitting.run.jumps = Some(jumps);
-    sitting.conclude(any)
+    session.run.jumps = Some(jumps);
+    session.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
-fn asked(args: &BenchText, seed: u64) -> Result<Asked, Failure> {
+fn request(args: &BenchText, seed: u64) -> Result<Request, Failure> {
     let usual = if args.quick { Bytes::mib(64) } else { Bytes::mib(256) };
     let smallest = args.smallest.unwrap_or(Bytes::kib(64));
     let largest = args.largest.unwrap_or(usual.max(smallest));
@@ -52,7 +52,7 @@ fn asked(args: &BenchText, seed: u64) -> Result<Asked, Failure> {
     let part = |part| args.only.is_empty() || args.only.contains(&part);
     let parts = Parts { sizes: part(CodePart::Sizes), knees: part(CodePart::Knees) };
     let (repeats, quick) = (args.repeats, args.quick);
-    Ok(Asked {
+    Ok(Request {
         parts,
         kinds: chosen(&args.pages, vec![PageKind::Base, PageKind::Thp]),
         orders: chosen(&args.order, Order::ALL.to_vec()),
@@ -68,16 +68,12 @@ fn asked(args: &BenchText, seed: u64) -> Result<Asked, Failure> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{BenchKind, Cli, Command};
-    use clap::Parser;
+    use crate::args::BenchKind;
+    use crate::commands::bench::typed;
 
-    fn parse(words: &[&str]) -> Result<Asked, Failure> {
-        let line = ["pagewise", "bench", "text"].iter().chain(words);
-        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
-            panic!("not bench")
-        };
-        let BenchKind::Text(args) = bench.what else { panic!("not text") };
-        asked(&args, 1)
+    fn parse(words: &[&str]) -> Result<Request, Failure> {
+        let BenchKind::Text(args) = typed("text", words).unwrap() else { panic!("not text") };
+        request(&args, 1)
     }
 
     #[test]

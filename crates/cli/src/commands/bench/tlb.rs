@@ -1,13 +1,14 @@
 //! `pagewise bench tlb`
 
-use super::sitting::{Start, unfit};
-use super::{chosen, once_each, result};
+use super::session::{Start, mappings, unfit};
+use super::{chosen, once_each};
 use crate::args::{BenchTlb, WalkPart};
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::walk::{self, Asked, Parts, Plan};
+use pagewise_measure::walk::{self, Parts, Plan, Request};
 use pagewise_model::Bytes;
-use pagewise_model::walk::{Order, PageKind, Point, Walks};
+use pagewise_model::bench::PageKind;
+use pagewise_model::walk::{Order, Point, Walks};
 use std::process::ExitCode;
 
 /// Most words of padding: an element of 4 KiB.
@@ -16,23 +17,23 @@ const MOST_NPAD: u32 = 511;
 /// Walks, judges, keeps and shows.
 pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let start = Start::new("tlb", &args.result)?;
-    let asked = asked(args, start.seed)?;
-    let mut sitting = start.sit()?;
+    let request = request(args, start.seed)?;
+    let mut session = start.begin()?;
     let help = "ask for base pages or smaller sets; pagewise doctor says what there is";
-    let plan = Plan::new(asked).map_err(|error| unfit(error, help))?;
-    sitting.announce(&result::announcement(&plan.cost(), args.repeats));
+    let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
+    session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
         format!("{} of {}: {} on {}", p.done, p.total, p.point.set_bytes(), p.point.pages.name())
     };
-    let mut walks = sitting.conduct.measure(text, |company| walk::run(&plan, company));
+    let mut walks = session.control.measure(text, |callbacks| walk::run(&plan, callbacks));
     walks.judgement = Some(pagewise_judge::walk::judge(&walks));
     let any = is_any(&walks);
-    sitting.run.walks = Some(walks);
-    sitting.conclude(any)
+    session.run.walks = Some(walks);
+    session.conclude(any)
 }
 
 /// From what was typed to what is asked of the machine.
-fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
+fn request(args: &BenchTlb, seed: u64) -> Result<Request, Failure> {
     let or = |given: Vec<u32>, usual: &[u32]| if given.is_empty() { usual.to_vec() } else { given };
     let (npads, smallest, largest): (&[u32], Bytes, Bytes) = if args.quick {
         (&[7], Bytes::kib(4), Bytes::mib(64))
@@ -51,7 +52,7 @@ fn asked(args: &BenchTlb, seed: u64) -> Result<Asked, Failure> {
         bandwidth: part(WalkPart::Bandwidth),
     };
     let (repeats, quick) = (args.repeats, args.quick);
-    Ok(Asked {
+    Ok(Request {
         parts,
         kinds: chosen(&args.pages, PageKind::ALL.to_vec()),
         orders: chosen(&args.order, orders),
@@ -91,16 +92,12 @@ fn is_any(walks: &Walks) -> bool {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::args::{BenchKind, Cli, Command};
-    use clap::Parser;
+    use crate::args::BenchKind;
+    use crate::commands::bench::typed;
 
-    fn parse(words: &[&str]) -> Result<Asked, Failure> {
-        let line = ["pagewise", "bench", "tlb"].iter().chain(words);
-        let Command::Bench(bench) = Cli::try_parse_from(line).unwrap().command else {
-            panic!("not bench")
-        };
-        let BenchKind::Tlb(args) = bench.what else { panic!("not tlb") };
-        asked(&args, 1)
+    fn parse(words: &[&str]) -> Result<Request, Failure> {
+        let BenchKind::Tlb(args) = typed("tlb", words).unwrap() else { panic!("not tlb") };
+        request(&args, 1)
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn near(rung: Rung, consumption: Consumption, rate: f64) -> Point {
 fn what_a_machine_should_do_is_told_of_safe_ways_that_are_proven_faster() {
     let frozen = |wait| Rung { wait, ..rung("frozen", Writer::SpliceFrozen, Reader::Splice) };
     let lent = || rung("lent", Writer::Vmsplice, Reader::Splice);
-    let told = |points: Vec<Point>| sentences::sentences(&ladder(points));
+    let told = |points: Vec<Point>| sentences(&ladder(points));
     let all = told(vec![
         near(write_read(), Consumption::Touched, 2.0),
         near(frozen(Wait::Block), Consumption::Touched, 1.9),

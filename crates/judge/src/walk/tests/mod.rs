@@ -4,9 +4,8 @@
 mod claims;
 mod ratios;
 
-use super::extra::{Curve, Step};
 use super::judge;
-use super::knees::find;
+use super::knees::{Curve, Step, find};
 use crate::stats::Rng;
 use pagewise_model::walk::{
     Bandwidth, ClaimedTlb, Order, PageKind, Path, Point, Rates, Sample, TlbSide, Walks,

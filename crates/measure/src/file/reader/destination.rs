@@ -52,7 +52,7 @@ impl Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::example::{cell, task};
+    use crate::file::process::example::{cell, task};
     use pagewise_model::file::{Arm, Cell};
 
     #[test]

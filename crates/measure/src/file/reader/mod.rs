@@ -19,7 +19,7 @@ use opened::Opened;
 use pagewise_kernel::proc::{io as counters, own_pid, smaps};
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::{SysError, affinity, clock};
-use pagewise_model::file::{Arm, Pace, Slip};
+use pagewise_model::file::{Arm, Pace, Proof, Sample, Slip};
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
@@ -99,7 +99,9 @@ impl<'a> Crew<'a> {
         let times =
             self.timed(|task| early.map_or_else(|| Opened::new(&path, task, memory), Ok))?;
         let after = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
-        Ok(Done {
+        let sample = Sample {
+            repeat: 0,
+            place: 0,
             set_up_ns: times.set_up_ns,
             pass_ns: times.pass_ns,
             tear_down_ns: times.tear_down_ns,
@@ -110,8 +112,9 @@ impl<'a> Crew<'a> {
             major_faults: after.major_faults.saturating_sub(before.major_faults),
             device_bytes: difference(fetched, device_bytes()),
             ledger: Hand::account(&mut self.hands).ledger(mapped_before_bytes),
-            pace: (self.hands.len() == 1).then_some(times.pace),
-        })
+            proof: Proof::default(),
+        };
+        Ok((sample, (self.hands.len() == 1).then_some(times.pace)))
     }
 
     /// Opening, all passes, closing; on the wall, and on the CPU clock of this thread.

@@ -3,7 +3,8 @@
 
 use super::sink::Sink;
 use super::waiter::Waiter;
-use super::{Done, Meter, Task, Trouble, length, plain};
+use super::{Done, Meter, Task, length, plain};
+use crate::error::PriceError;
 use crate::ladder::sequence;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::ladder::{Consumption, EndUsage};
@@ -16,7 +17,7 @@ use std::os::fd::OwnedFd;
 const DRAIN: usize = 256 << 10;
 
 /// Takes what the task says.
-pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<Done, Trouble> {
+pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<Done, PriceError> {
     let touches = task.consumption == Consumption::Touched;
     let mut waiter = Waiter::new(task.rung.wait);
     let total = length(task.bytes)?;
@@ -52,13 +53,13 @@ pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<D
     })
 }
 
-fn ended_early(taken: usize, total: usize) -> Trouble {
+fn ended_early(taken: usize, total: usize) -> PriceError {
     let gone = io::Error::other(format!("the producer ended after {taken} of {total} bytes"));
     SysError::new("read", "the pipe", gone).into()
 }
 
 /// Empties the socket behind a forwarding consumer, and counts.
-pub(super) fn drain(socket: &OwnedFd, task: &Task) -> Result<Done, Trouble> {
+pub(super) fn drain(socket: &OwnedFd, task: &Task) -> Result<Done, PriceError> {
     let mut buffer = vec![0; DRAIN];
     let total = length(task.bytes)?;
     let mut taken = 0;

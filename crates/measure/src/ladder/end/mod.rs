@@ -6,7 +6,6 @@
 //! by the kernel (`PR_SET_PDEATHSIG`).
 
 mod consumer;
-mod producer;
 mod sink;
 pub(super) mod source;
 pub(super) mod waiter;
@@ -21,31 +20,9 @@ use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::io::Errno;
 use std::io;
 
-/// Why a process cannot do its task, in words for the result.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
-    /// A call failed.
-    #[error(transparent)]
-    Sys(#[from] SysError),
-    /// What was asked for is not to be had here.
-    #[error("{0}")]
-    Unavailable(String),
-}
-
-impl Trouble {
-    /// A maker of errors of one call, for `map_err`.
-    pub(super) fn of(call: &'static str) -> impl Fn(Errno) -> Self {
-        move |errno| Self::Sys(SysError::new(call, "a rung of the ladder", errno))
-    }
-}
-
-impl From<Trouble> for PriceError {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Sys(error) => Self::Sys(error),
-            Trouble::Unavailable(why) => Self::Unavailable(why),
-        }
-    }
+/// A maker of errors of one call, for `map_err`.
+pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
+    move |errno| SysError::new(call, "a rung of the ladder", errno).into()
 }
 
 /// Serves as a process of a ladder until its task is done.
@@ -61,12 +38,12 @@ pub fn serve_end() -> Result<(), SysError> {
     match serve(&line, &task) {
         Ok(Some(done)) => line.say(&Word::Done(Box::new(done))),
         Ok(None) => Ok(()),
-        Err(trouble) => line.say(&Word::Refused(format!("{}: {trouble}", task.role.label()))),
+        Err(error) => line.say(&Word::Refused(format!("{}: {error}", task.role.label()))),
     }
 }
 
 /// Does the task; nothing is told when the ladder has gone before the start.
-fn serve(line: &Line, task: &Task) -> Result<Option<Done>, Trouble> {
+fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     end_with_starter()?;
     if !task.cpus.is_empty() {
         affinity::set(0, &task.cpus)?;
@@ -77,7 +54,7 @@ fn serve(line: &Line, task: &Task) -> Result<Option<Done>, Trouble> {
             let mut source = source::prepare(pipe, task)?;
             let period = source.period();
             let Some(_) = begin(line, period)? else { return Ok(None) };
-            producer::run(&mut source, task).map(Some)
+            produce(&mut source, task).map(Some)
         }
         Role::Consumer => {
             let mut sink = sink::prepare(pipe, duplicate(io::stderr())?, task)?;
@@ -92,12 +69,39 @@ fn serve(line: &Line, task: &Task) -> Result<Option<Done>, Trouble> {
 }
 
 /// Tells that everything is at hand and waits for the word; none when it will not come.
-fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, Trouble> {
+fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, PriceError> {
     line.say(&Word::Ready { period })?;
     match line.hear()? {
         Some(Word::Go { period }) => Ok(Some(period)),
         _ => Ok(None),
     }
+}
+
+/// Sends what the task says. The page size is read afterwards, when all pages of the buffer have
+/// been used.
+fn produce(source: &mut source::Source, task: &Task) -> Result<Done, PriceError> {
+    let mut waiter = waiter::Waiter::new(task.rung.wait);
+    let total = length(task.bytes)?;
+    let (mut sent, mut slots) = (0, 0);
+    let meter = Meter::start()?;
+    let mut own = Nanos(0);
+    while sent < total {
+        own += source.turn()?;
+        let given = source.give(total - sent, &mut waiter)?;
+        (sent, slots) = (sent + given.bytes, slots + given.slots);
+    }
+    let (waited, lane) = (waiter.counts(), source.waits());
+    let counts = EndUsage {
+        bytes: Bytes(sent as u64),
+        slots,
+        spins: waited.spins + lane.spins,
+        spun_ns: waited.spun_ns.map(|spun| spun + Nanos::from(lane.spun)),
+        own_ns: Some(own),
+        blocks: waited.blocks + lane.sleeps,
+        ..waited
+    };
+    let usage = meter.stop(counts)?;
+    Ok(Done { page_bytes: source.prove_page_size(), ..plain(usage) })
 }
 
 /// What this process has used since it was made, with counts to be filled in.
@@ -106,12 +110,12 @@ struct Meter {
 }
 
 impl Meter {
-    fn start() -> Result<Self, Trouble> {
-        Ok(Self { before: usage::process().map_err(Trouble::of("getrusage"))? })
+    fn start() -> Result<Self, PriceError> {
+        Ok(Self { before: usage::process().map_err(failed("getrusage"))? })
     }
 
-    fn stop(&self, counts: EndUsage) -> Result<EndUsage, Trouble> {
-        let now = usage::process().map_err(Trouble::of("getrusage"))?;
+    fn stop(&self, counts: EndUsage) -> Result<EndUsage, PriceError> {
+        let now = usage::process().map_err(failed("getrusage"))?;
         let since = |now: Nanos, before: Nanos| Nanos(now.0.saturating_sub(before.0));
         let before = &self.before;
         Ok(EndUsage {
@@ -137,8 +141,8 @@ fn plain(usage: EndUsage) -> Done {
 }
 
 /// A size as a length in memory.
-pub(super) fn length(bytes: Bytes) -> Result<usize, Trouble> {
-    let too_large = || Trouble::Unavailable(format!("{bytes} do not fit this machine's memory"));
+pub(super) fn length(bytes: Bytes) -> Result<usize, PriceError> {
+    let too_large = || PriceError::Unavailable(format!("{bytes} do not fit this machine's memory"));
     usize::try_from(bytes.0).map_err(|_| too_large())
 }
 

@@ -5,7 +5,8 @@
 
 use super::source::{never_sleep, open_ring};
 use super::waiter::{HERE, Waiter};
-use super::{Task, Trouble, length};
+use super::{Task, failed, length};
+use crate::error::PriceError;
 use crate::kernels::lend::ReadEnd;
 use crate::kernels::ring::Ring;
 use crate::prices::scratch;
@@ -50,7 +51,7 @@ enum To {
 }
 
 /// Prepares what the task needs; `socket` is where a forwarding consumer writes.
-pub(super) fn prepare(pipe: OwnedFd, socket: OwnedFd, task: &Task) -> Result<Sink, Trouble> {
+pub(super) fn prepare(pipe: OwnedFd, socket: OwnedFd, task: &Task) -> Result<Sink, PriceError> {
     let rung = &task.rung;
     if matches!(rung.wait, Wait::Busy | Wait::BusyPoll) {
         never_sleep(&pipe)?;
@@ -60,7 +61,7 @@ pub(super) fn prepare(pipe: OwnedFd, socket: OwnedFd, task: &Task) -> Result<Sin
         ladder::Pages::Base => Pages::Base,
         ladder::Pages::Huge | ladder::Pages::HugeTlb => Pages::Huge,
     };
-    let buffer = || -> Result<Region, Trouble> {
+    let buffer = || -> Result<Region, PriceError> {
         let mut region = Region::new(rung.buffer_bytes, pages)?;
         region.populate()?;
         Ok(region)
@@ -80,19 +81,19 @@ pub(super) fn prepare(pipe: OwnedFd, socket: OwnedFd, task: &Task) -> Result<Sin
     Ok(Sink { way, to, len: length(rung.buffer_bytes)?, adaptive: rung.wait == Wait::Adaptive })
 }
 
-fn open_null() -> Result<File, Trouble> {
+fn open_null() -> Result<File, PriceError> {
     let null = File::options().write(true).open("/dev/null");
-    null.map_err(|e| Trouble::Unavailable(format!("open /dev/null: {e}")))
+    null.map_err(|e| PriceError::Unavailable(format!("open /dev/null: {e}")))
 }
 
-fn open_window() -> Result<File, Trouble> {
+fn open_window() -> Result<File, PriceError> {
     scratch::create_cached(&std::env::temp_dir(), length(WINDOW)?, scratch::BLOCK)
-        .map_err(|e| Trouble::Unavailable(e.to_string()))
+        .map_err(|e| PriceError::Unavailable(e.to_string()))
 }
 
 impl Sink {
     /// Takes at most `most` bytes by one call that moves any; 0 at the end.
-    pub(super) fn take(&mut self, most: usize, waiter: &mut Waiter) -> Result<usize, Trouble> {
+    pub(super) fn take(&mut self, most: usize, waiter: &mut Waiter) -> Result<usize, PriceError> {
         let len = most.min(self.len);
         let adaptive = self.adaptive;
         match &mut self.way {
@@ -119,7 +120,7 @@ impl Sink {
             }
             Way::Splice { pipe, moves } => splice(pipe, &mut self.to, len, *moves, waiter),
         }
-        .map_err(Trouble::of(self.way.call()))
+        .map_err(failed(self.way.call()))
     }
 
     /// The bytes that were taken last, where they were copied.
@@ -133,7 +134,7 @@ impl Sink {
     }
 
     /// Forwards the bytes that were taken last, where taking them has not done it.
-    pub(super) fn pass_on(&mut self, len: usize) -> Result<(), Trouble> {
+    pub(super) fn pass_on(&mut self, len: usize) -> Result<(), PriceError> {
         let bytes = match &self.way {
             Way::Read { buffer, .. } | Way::Out { buffer, .. } | Way::Ring { buffer, .. } => {
                 &buffer.as_slice()[..len]
@@ -149,7 +150,7 @@ impl Sink {
                 file.write_all_at(bytes, from)
             }
         };
-        written.map_err(|e| Trouble::Unavailable(format!("write: {e}")))
+        written.map_err(|e| PriceError::Unavailable(format!("write: {e}")))
     }
 }
 

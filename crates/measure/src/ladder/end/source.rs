@@ -7,7 +7,8 @@
 //! was never written would be the kernel's zero page, which costs nothing and is nobody's data.
 
 use super::waiter::{HERE, Waiter};
-use super::{Task, Trouble, length, region_pages};
+use super::{Task, failed, length, region_pages};
+use crate::error::PriceError;
 use crate::kernels::lend::WriteEnd;
 use crate::kernels::ring::Ring;
 use crate::ladder::sequence;
@@ -57,7 +58,7 @@ enum Way {
 }
 
 /// Prepares what the task needs.
-pub(in crate::ladder) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, Trouble> {
+pub(in crate::ladder) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, PriceError> {
     let rung = &task.rung;
     let busy = matches!(rung.wait, Wait::Busy | Wait::BusyPoll);
     if busy && rung.writer != Writer::GiveDropped {
@@ -71,13 +72,13 @@ pub(in crate::ladder) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, T
         source.fill_all()?;
     }
     if rung.check_huge && source.page_size().known().is_none_or(|&p| p < page_size::huge()) {
-        return Err(Trouble::Unavailable("the buffer is not on huge pages".to_owned()));
+        return Err(PriceError::Unavailable("the buffer is not on huge pages".to_owned()));
     }
     Ok(source)
 }
 
 /// The way with its memory, and the bytes of one turn.
-fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), Trouble> {
+fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), PriceError> {
     let len = length(rung.buffer_bytes)?;
     Ok(match rung.writer {
         Writer::Write => {
@@ -108,7 +109,7 @@ fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), Trouble> {
         }
         Writer::GiveDropped => {
             let pages = lane_pages(rung)?;
-            let content = Dropped::new(len, pages).map_err(Trouble::of("mmap"))?;
+            let content = Dropped::new(len, pages).map_err(failed("mmap"))?;
             let end = pipe_end::Options::new().capacity(0).wait(lane_wait(rung.wait)).writer(pipe);
             let end = end.map_err(|e| SysError::new("fstat", "an end of a pipe", e))?;
             (Way::Dropped { end, content }, len)
@@ -117,20 +118,20 @@ fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), Trouble> {
 }
 
 /// Makes calls on our end return instead of sleeping; the description is this pair's alone.
-pub(in crate::ladder) fn never_sleep(pipe: &OwnedFd) -> Result<(), Trouble> {
-    let flags = rustix::fs::fcntl_getfl(pipe).map_err(Trouble::of("fcntl F_GETFL"))?;
-    rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK).map_err(Trouble::of("fcntl F_SETFL"))
+pub(in crate::ladder) fn never_sleep(pipe: &OwnedFd) -> Result<(), PriceError> {
+    let flags = rustix::fs::fcntl_getfl(pipe).map_err(failed("fcntl F_GETFL"))?;
+    rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK).map_err(failed("fcntl F_SETFL"))
 }
 
 /// A queue for io_uring, or that there is none here.
-pub(in crate::ladder) fn open_ring() -> Result<Ring, Trouble> {
-    Ring::new().map_err(|e| Trouble::Unavailable(format!("io_uring_setup: {e}")))
+pub(in crate::ladder) fn open_ring() -> Result<Ring, PriceError> {
+    Ring::new().map_err(|e| PriceError::Unavailable(format!("io_uring_setup: {e}")))
 }
 
-fn memory(rung: &Rung) -> Result<Region, Trouble> {
+fn memory(rung: &Rung) -> Result<Region, PriceError> {
     let mut region =
         Region::new(rung.buffer_bytes, region_pages(rung)).map_err(|error| match rung.pages {
-            Pages::HugeTlb => Trouble::Unavailable(format!(
+            Pages::HugeTlb => PriceError::Unavailable(format!(
                 "{error}: no reserved huge page is free (vm.nr_hugepages)"
             )),
             _ => error.into(),
@@ -141,8 +142,8 @@ fn memory(rung: &Rung) -> Result<Region, Trouble> {
     Ok(region)
 }
 
-fn lane_pages(rung: &Rung) -> Result<buffer::Pages, Trouble> {
-    let refuse = |why: &str| Err(Trouble::Unavailable(why.to_owned()));
+fn lane_pages(rung: &Rung) -> Result<buffer::Pages, PriceError> {
+    let refuse = |why: &str| Err(PriceError::Unavailable(why.to_owned()));
     match rung.pages {
         _ if rung.lock => refuse("pages that are given away cannot be locked"),
         Pages::Base => Ok(buffer::Pages::Base),
@@ -161,15 +162,15 @@ const fn lane_wait(wait: Wait) -> pipe_end::Wait {
 }
 
 /// Content of the buffer's size, and of whole huge pages where those are asked for.
-fn freeze(rung: &Rung) -> Result<Frozen, Trouble> {
+fn freeze(rung: &Rung) -> Result<Frozen, PriceError> {
     let pages = lane_pages(rung)?;
     let unit = if pages == buffer::Pages::Huge { page_size::huge() } else { page_size::base() };
     let len = length(Bytes(rung.buffer_bytes.0.next_multiple_of(unit.bytes())))?;
     let content = Frozen::build(len, |space| sequence::fill(space, 0));
-    let content = content.map_err(Trouble::of("memfd_create"))?;
+    let content = content.map_err(failed("memfd_create"))?;
     match content.memfd() {
         Some(_) => Ok(content),
-        None => Err(Trouble::Unavailable("a sealed memfd is not allowed here".to_owned())),
+        None => Err(PriceError::Unavailable("a sealed memfd is not allowed here".to_owned())),
     }
 }
 
@@ -181,7 +182,7 @@ impl Source {
 
     /// Begins the next turn, when the last one is over: the other buffer, with new bytes. The time
     /// that they took.
-    pub(in crate::ladder) fn turn(&mut self) -> Result<Nanos, Trouble> {
+    pub(in crate::ladder) fn turn(&mut self) -> Result<Nanos, PriceError> {
         if self.at < self.len {
             return Ok(Nanos(0));
         }
@@ -203,7 +204,7 @@ impl Source {
         &mut self,
         most: usize,
         waiter: &mut Waiter,
-    ) -> Result<Given, Trouble> {
+    ) -> Result<Given, PriceError> {
         let (at, end) = (self.at, self.len.min(self.at.saturating_add(most)));
         let given = match &mut self.way {
             Way::Copy { pipe, buffer, adaptive } => {
@@ -231,7 +232,7 @@ impl Source {
             }
             Way::Frozen { pipe, content } => {
                 let Some(memfd) = content.memfd() else {
-                    return Err(Trouble::of("splice")(Errno::BADF));
+                    return Err(failed("splice")(Errno::BADF));
                 };
                 waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
                     let mut offset = at as u64;
@@ -244,7 +245,7 @@ impl Source {
                 waiter.count(|| give_away(content, writer, end - at))
             }
         };
-        let bytes = given.map_err(Trouble::of(self.way.call()))?;
+        let bytes = given.map_err(failed(self.way.call()))?;
         self.at += bytes;
         Ok(Given { bytes, slots: slots(at, bytes) })
     }
@@ -262,7 +263,7 @@ impl Source {
     pub(in crate::ladder) fn prove_page_size(&mut self) -> Fact<PageSize> {
         match self.touch_fresh() {
             Ok(()) => self.page_size(),
-            Err(trouble) => Fact::missing(trouble.to_string()),
+            Err(error) => Fact::missing(error.to_string()),
         }
     }
 
@@ -283,7 +284,7 @@ impl Source {
     }
 
     /// Fills every buffer before the start.
-    fn fill_all(&mut self) -> Result<(), Trouble> {
+    fn fill_all(&mut self) -> Result<(), PriceError> {
         if let Way::Lend { buffers, .. } = &mut self.way {
             for buffer in buffers {
                 sequence::fill(buffer.as_mut_slice(), 0);
@@ -293,7 +294,7 @@ impl Source {
     }
 
     /// Writes the part of the sequence that this turn sends.
-    fn fill(&mut self) -> Result<(), Trouble> {
+    fn fill(&mut self) -> Result<(), PriceError> {
         let (len, offset) = (self.len, if self.refills { self.sent } else { 0 });
         match &mut self.way {
             Way::Copy { buffer, .. } | Way::Ring { buffer, .. } => {
@@ -303,7 +304,7 @@ impl Source {
                 sequence::fill(lent_mut(buffers, *turn, len), offset);
             }
             Way::Dropped { content, .. } => {
-                let space = content.space(len).map_err(Trouble::of("madvise MADV_DONTNEED"))?;
+                let space = content.space(len).map_err(failed("madvise MADV_DONTNEED"))?;
                 sequence::fill(&mut space[..len], offset);
             }
             Way::Frozen { .. } | Way::Seed { .. } => {}
@@ -312,10 +313,10 @@ impl Source {
     }
 
     /// Makes the fresh pages of a dropped buffer real.
-    fn touch_fresh(&mut self) -> Result<(), Trouble> {
+    fn touch_fresh(&mut self) -> Result<(), PriceError> {
         let len = self.len;
         if let Way::Dropped { content, .. } = &mut self.way {
-            let space = content.space(len).map_err(Trouble::of("madvise MADV_DONTNEED"))?;
+            let space = content.space(len).map_err(failed("madvise MADV_DONTNEED"))?;
             for byte in space[..len].iter_mut().step_by(page_bytes()) {
                 *std::hint::black_box(byte) = 1;
             }
@@ -346,7 +347,7 @@ struct Seed {
 }
 
 impl Seed {
-    fn new(wanted: Bytes) -> Result<Self, Trouble> {
+    fn new(wanted: Bytes) -> Result<Self, PriceError> {
         let (kept, between) = (pipe::pipe()?, pipe::pipe()?);
         let grow = |end: &OwnedFd| match pipe::set_capacity(end, wanted) {
             Ok(held) => Ok(held),
@@ -356,9 +357,9 @@ impl Seed {
         let len = length(grow(&kept.1)?.min(grow(&between.1)?).min(wanted))?;
         let mut content = vec![0; len];
         sequence::fill(&mut content, 0);
-        let written = rustix::io::write(&kept.1, &content).map_err(Trouble::of("write"))?;
+        let written = rustix::io::write(&kept.1, &content).map_err(failed("write"))?;
         if written < len {
-            return Err(Trouble::Unavailable(format!("the seed took {written} of {len} bytes")));
+            return Err(PriceError::Unavailable(format!("the seed took {written} of {len} bytes")));
         }
         Ok(Self { kept, between, len, waiting: 0 })
     }

@@ -3,20 +3,20 @@
 //! What was typed is looked at before the machine's lock is taken, so that bad input never waits. From
 //! then on signals stop the measurement and not this program: what is known by then is kept and shown.
 
-use super::result;
 use crate::args::BenchResult;
 use crate::commands::experiment::{
     Display, INTERRUPTED, environment, identity, keep, lock, stop_flag,
 };
 use crate::failure::{Failure, UNFIT};
-use crate::terminal;
+use crate::{store, terminal};
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::lock::ExperimentLock;
 use pagewise_kernel::{clock, machine};
-use pagewise_measure::{Company, PriceError, Progress};
+use pagewise_measure::{Callbacks, Cost, PriceError, Progress};
 use pagewise_model::Nanos;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +31,8 @@ pub(super) struct Start<'a> {
     pub(super) seed: u64,
 }
 
-/// What a measurement is conducted with.
-pub(in crate::commands) struct Conduct {
+/// What a measurement is controlled by.
+pub(in crate::commands) struct Control {
     /// Of all orders.
     pub(in crate::commands) seed: u64,
     display: Display,
@@ -40,11 +40,11 @@ pub(in crate::commands) struct Conduct {
 }
 
 /// While nobody else measures here.
-pub(super) struct Sitting<'a> {
+pub(super) struct Session<'a> {
     out: &'a BenchResult,
     at: Nanos,
     _lock: ExperimentLock,
-    pub(super) conduct: Conduct,
+    pub(super) control: Control,
     /// The command line that was typed, on this machine, without results yet.
     pub(super) run: Run,
 }
@@ -54,25 +54,25 @@ impl<'a> Start<'a> {
     pub(super) fn new(name: &str, out: &'a BenchResult) -> Result<Self, Failure> {
         let at = clock::now();
         let (started_unix_ns, id) = identity(&[name.into()]);
-        result::check_chart(out.chart.as_deref())?;
+        check_chart(out.chart.as_deref())?;
         let seed = out.seed.unwrap_or(started_unix_ns);
         Ok(Self { out, at, started_unix_ns, id, seed })
     }
 
     /// Takes the lock.
-    pub(super) fn sit(self) -> Result<Sitting<'a>, Failure> {
+    pub(super) fn begin(self) -> Result<Session<'a>, Failure> {
         let Self { out, at, started_unix_ns, id, seed } = self;
         let lock = lock()?;
-        let conduct = Conduct::new(seed, out.quiet)?;
+        let control = Control::new(seed, out.quiet)?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started_unix_ns, &words);
         run.environment = environment();
         run.machine = Some(machine::machine());
-        Ok(Sitting { out, at, _lock: lock, conduct, run })
+        Ok(Session { out, at, _lock: lock, control, run })
     }
 }
 
-impl Conduct {
+impl Control {
     /// From now on signals stop the measurement.
     pub(in crate::commands) fn new(seed: u64, quiet: bool) -> Result<Self, Failure> {
         Ok(Self { seed, display: Display::new(quiet), stop: stop_flag()? })
@@ -97,18 +97,18 @@ impl Conduct {
     pub(in crate::commands) fn measure<P, T>(
         &self,
         text: impl Fn(&Progress<'_, P>) -> String,
-        work: impl FnOnce(Company<'_, P>) -> T,
+        work: impl FnOnce(Callbacks<'_, P>) -> T,
     ) -> T {
         let mut rng = Rng::new(self.seed);
-        work(Company {
+        work(Callbacks {
             shuffle: &mut |order| rng.shuffle(order),
             stop: &|| self.is_stopped(),
-            tell: &mut |progress| self.show(&text(progress)),
+            show: &mut |progress| self.show(&text(progress)),
         })
     }
 }
 
-impl Sitting<'_> {
+impl Session<'_> {
     /// Says what will be done, before it is.
     pub(super) fn announce(&self, text: &str) {
         if !self.out.quiet {
@@ -118,14 +118,14 @@ impl Sitting<'_> {
 
     /// Keeps and shows the run; `any` says whether anything was measured.
     pub(super) fn conclude(self, any: bool) -> Result<ExitCode, Failure> {
-        let Self { out, at, conduct, mut run, .. } = self;
-        conduct.finish();
-        if conduct.is_stopped() {
+        let Self { out, at, control, mut run, .. } = self;
+        control.finish();
+        if control.is_stopped() {
             run.outcome = Some(Outcome::Interrupted);
         }
         run.took_ns = Nanos(clock::now().0.saturating_sub(at.0));
         keep(&mut run);
-        result::show(&run, out)?;
+        show(&run, out)?;
         Ok(ExitCode::from(match (&run.outcome, any) {
             (Some(_), _) => INTERRUPTED,
             (None, true) => 0,
@@ -140,4 +140,56 @@ pub(super) fn unfit(error: PriceError, help: &str) -> Failure {
         PriceError::Unavailable(why) => Failure::unfit(why).with_help(help),
         other => Failure::usage(other.to_string()),
     }
+}
+
+/// What will be done in fresh mappings, before it is.
+pub(super) fn mappings(cost: &Cost, repeats: u32) -> String {
+    format!(
+        "{} points, {repeats} fresh mappings of each: {} mappings, about {}, at most {}, in at most \
+         {} of memory",
+        cost.points, cost.samples, cost.about_ns, cost.cap_ns, cost.memory_bytes
+    )
+}
+
+/// The kinds of drawing, by the end of the name.
+fn check_chart(file: Option<&Path>) -> Result<(), Failure> {
+    match file.map(|file| (file, extension(file))) {
+        None | Some((_, "svg" | "html")) => Ok(()),
+        Some((file, _)) => {
+            Err(Failure::usage(format!("--chart `{}` names no kind of drawing", file.display()))
+                .with_help("let it end in .svg or .html"))
+        }
+    }
+}
+
+fn extension(file: &Path) -> &str {
+    file.extension().and_then(|end| end.to_str()).unwrap_or_default()
+}
+
+/// Prints the result, then writes it wherever else it was asked for.
+fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
+    let text = if out.json {
+        run.to_json() + "\n"
+    } else {
+        pagewise_report::render(run, &terminal::style())
+    };
+    terminal::print(&text)?;
+    // The result is told first: what cannot be written is not lost.
+    if let Some(file) = &out.save {
+        store::write_whole(file, &run.to_json())?;
+    }
+    if let Some(file) = &out.csv {
+        store::write_whole(file, &pagewise_report::csv(run))?;
+    }
+    if let Some(file) = &out.chart
+        && let Some(drawn) = draw(run, file)
+    {
+        store::write_whole(file, &drawn)?;
+    }
+    Ok(())
+}
+
+/// The picture of a run, or one page with everything, by the end of the name.
+fn draw(run: &Run, file: &Path) -> Option<String> {
+    if extension(file) == "html" { pagewise_report::html(run) } else { pagewise_report::svg(run) }
 }

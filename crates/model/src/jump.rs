@@ -5,13 +5,10 @@
 //! [`Order`]. A [`Sample`] is one fresh mapping. Times are nanoseconds of CPU time for each jump. Machine
 //! and version stand in the saved run around it (`run::Run`).
 
-mod judgement;
-
-pub use judgement::{Judgement, Ratio};
-
+use crate::bench::{Claim, PageKind, Series};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
-use crate::walk::{ClaimedTlb, PageKind, Unavailable};
+use crate::walk::{ClaimedTlb, Knee, Steadiness, Unavailable};
 use serde::{Deserialize, Serialize};
 
 /// The order in which a chain goes through its elements, each once in a lap.
@@ -100,8 +97,13 @@ impl Point {
     /// Nanoseconds for each jump over all mappings; none without samples.
     #[must_use]
     pub fn jump_ns(&self) -> Option<Measured> {
-        let values: Vec<f64> = self.samples.iter().map(|s| s.jump_ns).collect();
-        Measured::of(&values)
+        self.jump_times().measured()
+    }
+
+    /// Nanoseconds for each jump, mapping by mapping.
+    #[must_use]
+    pub fn jump_times(&self) -> Series {
+        self.samples.iter().map(|s| (s.repeat, s.jump_ns)).collect()
     }
 
     /// Misses of the instruction TLB in a thousand instructions; none where they were not counted.
@@ -173,6 +175,36 @@ impl Jumps {
         let serves = move |t: &&ClaimedTlb| t.side.serves_code() && t.page_bytes.contains(&page);
         self.claimed.iter().filter(serves)
     }
+}
+
+/// Larger pages against base pages, for code of one size in one order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The order.
+    pub order: Order,
+    /// The larger pages.
+    pub pages: PageKind,
+    /// Size of the code.
+    pub set_bytes: Bytes,
+    /// Time of a jump over that on base pages; below 1 the larger pages are faster.
+    pub ratio: f64,
+    /// Its 95% interval; missing with fewer mappings than one needs.
+    pub interval: Fact<(f64, f64)>,
+    /// Whether the next run finds the same.
+    pub steadiness: Steadiness,
+}
+
+/// All conclusions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Larger pages against base pages, for every order and size with both.
+    pub ratios: Vec<Ratio>,
+    /// Where translations of code run out, by kind of page, smallest first.
+    pub knees: Vec<Knee>,
+    /// What the processor claims of its TLBs for code, set beside the knees.
+    pub claims: Vec<Claim>,
+    /// What this machine should do: three sentences.
+    pub advice: Vec<String>,
 }
 
 #[cfg(test)]

@@ -5,54 +5,11 @@
 //! mapping. Times are nanoseconds of CPU time for each load. [`Bandwidth`] is of the same minutes.
 //! Machine and version stand in the saved run around it (`run::Run`).
 
-mod judgement;
-
-pub use judgement::{Judgement, Knee, Ratio, Steadiness};
-
+pub use crate::bench::PageKind;
+use crate::bench::{Claim, Series};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
-
-/// The pages asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PageKind {
-    /// Base pages.
-    Base,
-    /// Transparent huge pages.
-    Thp,
-    /// Huge pages of the reserved pool, of the same size.
-    Pool,
-    /// The next larger pages of a reserved pool (1 GiB on x86-64).
-    Giant,
-}
-
-impl PageKind {
-    /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 4] = [Self::Base, Self::Thp, Self::Pool, Self::Giant];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Thp => "thp",
-            Self::Pool => "pool",
-            Self::Giant => "giant",
-        }
-    }
-
-    /// In a sentence.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Base => "base pages",
-            Self::Thp => "transparent huge pages",
-            Self::Pool => "huge pages of the pool",
-            Self::Giant => "giant pages of the pool",
-        }
-    }
-}
 
 /// The order in which a list goes through its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -161,8 +118,13 @@ impl Point {
     /// Nanoseconds for each load over all mappings; none without samples.
     #[must_use]
     pub fn load_ns(&self) -> Option<Measured> {
-        let values: Vec<f64> = self.samples.iter().map(|s| s.load_ns).collect();
-        Measured::of(&values)
+        self.loads().measured()
+    }
+
+    /// Nanoseconds for each load, mapping by mapping.
+    #[must_use]
+    pub fn loads(&self) -> Series {
+        self.samples.iter().map(|s| (s.repeat, s.load_ns)).collect()
     }
 }
 
@@ -356,6 +318,72 @@ impl Walks {
         lists.dedup();
         lists
     }
+}
+
+/// Whether a figure of one run is that of the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Steadiness {
+    /// It is.
+    Steady,
+    /// It differs from mapping to mapping and stays while a mapping does: which physical pages the
+    /// kernel gave decides (caches and TLBs choose their sets by address).
+    Placement,
+    /// It differs while the mapping stays: others use the same core, caches or memory.
+    Disturbed,
+}
+
+/// Larger pages against base pages, for one list over one set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The list.
+    pub path: Path,
+    /// The larger pages.
+    pub pages: PageKind,
+    /// The set.
+    pub set_bytes: Bytes,
+    /// Time of a load over that on base pages; below 1 the larger pages are faster.
+    pub ratio: f64,
+    /// Its 95% interval; missing with fewer mappings than one needs.
+    pub interval: Fact<(f64, f64)>,
+    /// Whether the next run finds the same.
+    pub steadiness: Steadiness,
+}
+
+/// Where a growing number of pages begins to cost more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Knee {
+    /// The pages.
+    pub pages: PageKind,
+    /// From one line to the next.
+    pub apart_bytes: Bytes,
+    /// The last number of pages that costs no more than fewer.
+    pub below_pages: u64,
+    /// The first that does.
+    pub above_pages: u64,
+    /// Where the rise begins, by its shape.
+    pub about_pages: u64,
+    /// Cost of translation for each load before the rise.
+    pub from_ns: f64,
+    /// And behind it.
+    pub to_ns: f64,
+}
+
+/// All conclusions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Larger pages against base pages, for every list and set with both.
+    pub ratios: Vec<Ratio>,
+    /// Where translations run out, by kind of page, smallest first.
+    pub knees: Vec<Knee>,
+    /// What the processor claims of its TLBs, set beside the knees.
+    pub claims: Vec<Claim>,
+    /// In a virtual machine: cost of translation on huge pages, as a share of that on base pages, where
+    /// both walk the same lines. Near 0 the host backs huge pages by huge pages; near 1 it backs them by
+    /// base pages, and the TLB holds those.
+    pub huge_translation_share: Fact<f64>,
+    /// What this machine should do: three sentences.
+    pub advice: Vec<String>,
 }
 
 #[cfg(test)]

@@ -5,13 +5,10 @@
 //! Times are nanoseconds of CPU time for each call. Machine and version stand in the saved run around it
 //! (`run::Run`).
 
-mod judgement;
-
-pub use judgement::{Judgement, Price, Ratio, Share};
-
+use crate::bench::{Claim, PageKind, Series};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
-use crate::walk::{self, PageKind};
+use crate::walk;
 use serde::{Deserialize, Serialize};
 
 /// A way to have memory pinned, or what the same costs without pinning.
@@ -135,30 +132,21 @@ impl Point {
         Self { way, pages, size_bytes, page_bytes, samples: Vec::new(), refused: None }
     }
 
-    /// Nanoseconds for a call in one repeat, release included; none where it was not measured.
-    #[must_use]
-    pub fn whole_ns_of(&self, repeat: u32) -> Option<f64> {
-        self.samples.iter().find(|sample| sample.repeat == repeat).map(Sample::whole_ns)
-    }
-
     /// Nanoseconds for each call over all mappings, release included; none without samples.
     #[must_use]
     pub fn whole_ns(&self) -> Option<Measured> {
-        let values: Vec<f64> = self.samples.iter().map(Sample::whole_ns).collect();
-        Measured::of(&values)
+        self.series(Sample::whole_ns).measured()
+    }
+
+    /// A figure, mapping by mapping.
+    #[must_use]
+    pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
+        self.samples.iter().map(|sample| (sample.repeat, figure(sample))).collect()
     }
 }
 
 /// A way that was asked for and is not to be had.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissingWay {
-    /// Which.
-    pub way: Way,
-    /// What the kernel said.
-    pub why: String,
-    /// What would make it available.
-    pub next: String,
-}
+pub type MissingWay = crate::bench::MissingWay<Way>;
 
 /// All measurements of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -205,14 +193,14 @@ impl Pins {
         curve
     }
 
-    /// What pinning and letting go of a piece cost in one repeat: the whole, less what the same costs
-    /// without; none where either was not measured.
+    /// What pinning and letting go of a piece cost, repeat by repeat: the whole, less what the same costs
+    /// without.
     #[must_use]
-    pub fn held_ns(&self, point: &Point, repeat: u32) -> Option<f64> {
-        let whole = point.whole_ns_of(repeat)?;
-        let Some(without) = point.way.without() else { return Some(whole) };
-        let other = self.find(without, without.pages(point.pages), point.size_bytes)?;
-        Some(whole - other.whole_ns_of(repeat)?)
+    pub fn held(&self, point: &Point) -> Series {
+        let whole = point.series(Sample::whole_ns);
+        let Some(without) = point.way.without() else { return whole };
+        let other = self.find(without, without.pages(point.pages), point.size_bytes);
+        other.map(|other| whole.less(&other.series(Sample::whole_ns))).unwrap_or_default()
     }
 
     /// Base pages of a piece.
@@ -220,6 +208,63 @@ impl Pins {
     pub const fn pages_of(&self, point: &Point) -> u64 {
         point.size_bytes.pages(self.base_page_bytes)
     }
+}
+
+/// What pinning costs by one way on one kind of page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// The way.
+    pub way: Way,
+    /// The pages.
+    pub pages: PageKind,
+    /// For each base page of a piece, pinned and let go: from the smallest size to the largest.
+    pub page_ns: Fact<Measured>,
+    /// For each call beside its pages.
+    pub call_ns: Fact<Measured>,
+}
+
+/// How much of a transfer through a pipe by vmsplice and splice is pinning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The pages.
+    pub pages: PageKind,
+    /// Bytes of a call.
+    pub size_bytes: Bytes,
+    /// Of the call of vmsplice.
+    pub of_call_share: Fact<f64>,
+    /// Of the call and of emptying the pipe together.
+    pub of_transfer_share: Fact<f64>,
+    /// Rate of the transfer by one thread that fills and empties in turn.
+    pub transfer_gib_per_s: Fact<Measured>,
+}
+
+/// Larger pages against base pages, by one way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The way.
+    pub way: Way,
+    /// The larger pages.
+    pub pages: PageKind,
+    /// What a call and its release take for each page, over the same on base pages; below 1 the larger
+    /// pages are cheaper.
+    pub ratio: f64,
+    /// Its 95% interval; missing with fewer repeats than one needs.
+    pub interval: Fact<(f64, f64)>,
+}
+
+/// All conclusions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Prices by way and kind of page.
+    pub prices: Vec<Price>,
+    /// Shares by kind of page and size.
+    pub shares: Vec<Share>,
+    /// Larger pages against base pages.
+    pub ratios: Vec<Ratio>,
+    /// Published figures, set beside this machine's.
+    pub claims: Vec<Claim>,
+    /// What this machine should do: three sentences.
+    pub advice: Vec<String>,
 }
 
 #[cfg(test)]
@@ -255,11 +300,10 @@ mod tests {
             missing_ways: Vec::new(),
             judgement: None,
         };
-        let held = |way| pins.held_ns(pins.find(way, PageKind::Thp, size).unwrap(), 3);
-        assert_eq!(held(Way::Vmsplice), Some(200.0));
-        assert_eq!(held(Way::Register), Some(910.0));
-        assert_eq!(held(Way::ReadOwn), None, "without the copy alone");
-        assert_eq!(pins.held_ns(&pins.points[0], 4), None);
+        let held = |way| pins.held(pins.find(way, PageKind::Thp, size).unwrap());
+        assert_eq!(held(Way::Vmsplice), [(3, 200.0)].into_iter().collect());
+        assert_eq!(held(Way::Register), [(3, 910.0)].into_iter().collect());
+        assert_eq!(held(Way::ReadOwn), Series::default(), "without the copy alone");
         assert_eq!(pins.pages_of(&pins.points[0]), 16);
         let text = serde_json::to_string(&pins).unwrap();
         assert_eq!(serde_json::from_str::<Pins>(&text).unwrap(), pins);
