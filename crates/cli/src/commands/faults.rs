@@ -6,8 +6,9 @@ pub(super) mod running;
 mod taken;
 mod working_set;
 
-use super::experiment::{environment, identity, keep, own_exe};
-use crate::args::{Faults, ListFormat};
+use super::experiment::{environment, identity, keep};
+use super::helper;
+use crate::args::{Faults, ListFormat, Part};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use asked::Asked;
@@ -26,8 +27,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use taken::Taken;
 
-/// The hidden command that is the recorder.
-pub(super) const RECORD: [&str; 1] = ["__record"];
 /// A budget is broken.
 const BROKEN: u8 = 1;
 
@@ -50,7 +49,7 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     let mut taken = Taken::new(args);
     let recorded = {
-        let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
+        let recorder = recorder()?;
         recorder::record_through(&launch, &recorder, wanted(args), &mut |names, faults| {
             taken.take(names, &faults);
         })
@@ -161,6 +160,11 @@ fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
         }
     }
     saved
+}
+
+/// A recorder of page faults.
+fn recorder() -> Result<Recorder, Failure> {
+    Recorder::start(helper::own_exe()?, &helper::words(Part::Record)).map_err(failure)
 }
 
 fn failure(error: RecordError) -> Failure {

@@ -8,16 +8,15 @@ use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::passthrough;
 use crate::perf::faults::{Before, Refusal};
 use crate::signals::Caught;
-use crate::supervise::front::start_beside;
-use crate::supervise::wire;
 use crate::wait;
+use pagewise_kernel::helper::{self, Session};
 use pagewise_model::Fact;
 use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names};
 use pagewise_model::usage::{Ended, Usage};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::process::{Child, Command};
 
 /// A recording that failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +51,10 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Start`].
     pub fn start(exe: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> Result<Self, RecordError> {
-        let (socket, child) = start_beside(exe, args).map_err(RecordError::Start)?;
+        let mut command = Command::new(exe);
+        command.args(args);
+        let started = helper::start(command, Session::Own);
+        let (socket, child) = started.map_err(RecordError::Start)?;
         Ok(Self { socket: Some(socket), child })
     }
 
@@ -70,7 +72,7 @@ impl Recorder {
     pub(super) fn begin(&self, request: &Request) -> Result<Before, RecordError> {
         let answer = || {
             let socket = self.socket()?;
-            wire::send(socket, request)?;
+            helper::send(socket, request)?;
             receive(socket)
         };
         match answer().map_err(RecordError::Start)? {
@@ -87,7 +89,7 @@ impl Recorder {
         take: &mut dyn FnMut(&Names, Vec<Fault>),
     ) -> io::Result<FaultReport> {
         let socket = self.socket()?;
-        wire::send(socket, &Request::Conclude(Box::new(ending)))?;
+        helper::send(socket, &Request::Conclude(Box::new(ending)))?;
         let (report, names) = match receive(socket)? {
             Response::Report { report, names } => (report, names),
             other => return Err(out_of_place(&other)),
@@ -111,7 +113,7 @@ impl Drop for Recorder {
 }
 
 fn receive(socket: &UnixStream) -> io::Result<Response> {
-    wire::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    helper::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 fn out_of_place(response: &Response) -> io::Error {

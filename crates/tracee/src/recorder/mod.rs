@@ -7,7 +7,7 @@
 //! touched. The recorder ends when the front at the other end of its socket is gone.
 //!
 //! What becomes of the events is not known here: whoever starts the recorder gives it a maker of
-//! [`Sink`]s. The two processes speak in the messages of `supervise::wire`.
+//! [`Sink`]s. The two processes speak as `pagewise_kernel::helper` says.
 //!
 //! Overhead beside what `perf::faults` says: one process, awake when a ring is a quarter full, ten times
 //! a second at the least, and every 5 ms with a program that makes its own code.

@@ -1,14 +1,14 @@
 //! `pagewise faults -p PID`
 
 use super::taken::Taken;
-use super::{RECORD, begin, conclude, failure, wanted};
+use super::{begin, conclude, failure, wanted};
 use crate::args::Faults;
-use crate::commands::experiment::{own_exe, stop_flag};
+use crate::commands::experiment::stop_flag;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::clock;
 use pagewise_model::fault::Budgets;
-use pagewise_tracee::recorder::{self, Recorder, Target, TargetError, Until};
+use pagewise_tracee::recorder::{self, Target, TargetError, Until};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
     let run = begin(&command);
     let mut taken = Taken::new(args);
     let report = {
-        let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
+        let recorder = super::recorder()?;
         let stop = stop_flag()?;
         let enough = || stop.load(Ordering::Relaxed);
         let begun =
