@@ -27,6 +27,7 @@ mod churn;
 mod groups;
 mod histogram;
 mod interned;
+mod mappings;
 mod open;
 mod outside;
 mod page_sizes;

@@ -1,9 +1,8 @@
 //! The end of an analysis: sums, names and the account.
 
-use super::address_space::Code;
 use super::callers::{self, Attribution};
 use super::interned::Interned;
-use super::sites;
+use super::sites::{self, Code};
 use super::stacks::Walked;
 use super::{Analysis, Close, Image, NO_ENDS};
 use pagewise_model::fault::{
