@@ -5,15 +5,16 @@
 
 use crate::args::{Helper, Part};
 use crate::failure::Failure;
-use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Options, Walk};
+use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Walk};
+use pagewise_kernel::page_size;
 use pagewise_measure::file::Launcher;
 use pagewise_measure::{PriceError, file, ladder, touch_pages};
 use pagewise_model::fault::event::{Event, FrameRegisters};
-use pagewise_model::fault::{Ending, SourceLine};
+use pagewise_model::fault::{Ending, Sees, SourceLine, Wanted};
 use pagewise_observe::faults::Images;
 use pagewise_observe::trace::look;
 use pagewise_remedy::watch;
-use pagewise_tracee::recorder::{self, Conclusion, Sees, Sink, Wanted};
+use pagewise_tracee::recorder::{self, Conclusion, Sink};
 use pagewise_tracee::supervise;
 use pagewise_tune::faults::Commands;
 use std::ffi::OsString;
@@ -109,20 +110,8 @@ impl Sink for Analysed {
 
 /// Analyses what is recorded.
 fn analysed(wanted: Wanted, sees: Sees) -> Box<dyn Sink> {
-    let options = Options {
-        page: pagewise_kernel::page_size::base(),
-        list: wanted.list,
-        sees_kernel: sees.kernel,
-        has_ends: sees.all_ends,
-        has_error_codes: sees.error_codes,
-        from_start: sees.from_start,
-        stacks: wanted.stacks,
-        names: wanted.names,
-        is_exact: wanted.exact,
-        calls: wanted.calls,
-    };
-    let code = Code(Images::new(wanted.debug_files));
-    Box::new(Analysed { analysis: Analysis::new(options), code })
+    let analysis = Analysis::new(page_size::base(), wanted, sees);
+    Box::new(Analysed { analysis, code: Code(Images::new(wanted.debug_files)) })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::{Conclusion, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
 use crate::perf::faults::FaultRings;
-use crate::run;
+use crate::wait;
 use pagewise_kernel::{SysError, helper};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Ending;
@@ -39,12 +39,8 @@ pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
 
 fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
     let (wanted, opened) = match helper::receive(socket)? {
-        Some(Request::Attach { pid, wanted }) => {
-            (wanted, FaultRings::open(pid, wanted.detail(), wanted.stacks))
-        }
-        Some(Request::AttachRunning { pid, wanted }) => {
-            (wanted, FaultRings::attach(pid, wanted.detail(), wanted.stacks))
-        }
+        Some(Request::Attach { pid, wanted }) => (wanted, FaultRings::open(pid, &wanted)),
+        Some(Request::AttachRunning { pid, wanted }) => (wanted, FaultRings::attach(pid, &wanted)),
         Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(()),
     };
@@ -71,7 +67,7 @@ fn record(
     loop {
         let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
         fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        run::sleep(&mut fds, Some(pace.pause));
+        wait::sleep(&mut fds, Some(pace.pause));
         let spoke = fds.first().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
         if spoke {

@@ -2,7 +2,8 @@
 
 use super::{Conditioned, Request, Response, SuperviseError};
 use crate::launch::{Launch, LaunchError};
-use crate::run::{self, Finished};
+use crate::run::Finished;
+use crate::wait;
 use pagewise_kernel::helper::{self, Session};
 use pagewise_model::look::Traced;
 use pagewise_model::units::{Bytes, Nanos};
@@ -175,7 +176,7 @@ fn converse(
             stopping = true;
         }
         let mut fds = [PollFd::new(socket, PollFlags::IN)];
-        run::sleep(&mut fds, Some(CHECK_EVERY));
+        wait::sleep(&mut fds, Some(CHECK_EVERY));
         let [fd] = fds;
         if !fd.revents().is_empty() {
             return Ok(helper::receive::<Response>(socket)?.map(|response| (response, stopping)));

@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::clock;
 use pagewise_model::fault::Budgets;
-use pagewise_tracee::recorder::{self, Target, TargetError, Until};
+use pagewise_tracee::recorder::record_running;
+use pagewise_tracee::target::{Target, TargetError, Until};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -27,7 +28,7 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
         let begun =
             |threads| terminal::remark(&begun_line("recording", pid, &run.command, threads));
         let until = Until { begun: &begun, time: args.duration, enough: &enough };
-        recorder::record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
+        record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
             taken.take(names, &faults);
         })
         .map_err(failure)?
