@@ -131,7 +131,7 @@ fn every_command_is_in_manual_and_completions() {
         for command in COMMANDS {
             assert!(text.contains(command), "{made:?} lacks {command}");
         }
-        assert!(!text.contains("__supervise"), "{made:?}");
+        assert!(!text.contains("__helper"), "{made:?}");
     }
     for command in COMMANDS {
         for help in ["-h", "--help"] {

@@ -76,7 +76,8 @@ fn reading_zeroes_is_a_copy_of_a_call_and_no_fresh_page() {
 #[test]
 fn first_touches_are_for_anonymous_faults() {
     let _turn = only_turn();
-    let Some(sorted) = sorted("first_touches_are_for_anonymous_faults", &[PROGRAM, "__touch"])
+    let Some(sorted) =
+        sorted("first_touches_are_for_anonymous_faults", &[PROGRAM, "__helper", "touch"])
     else {
         return;
     };

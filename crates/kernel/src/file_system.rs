@@ -1,6 +1,5 @@
 //! What kind of file system a file lies on (`statfs(2)`), as far as its page cache goes: whether the
-//! cache is the file itself, whether it never has folios above the base page, and whether a range is copied
-//! from page to page.
+//! cache is the file itself, and whether it never has folios above the base page.
 //!
 //! Which file systems can have large folios changes with each kernel, and is found out by trying. The
 //! ones that never call `mapping_set_large_folios` (Linux 6.18) are known here, so that nothing is
@@ -18,9 +17,6 @@ pub struct FileSystem {
     pub is_in_memory: bool,
     /// It never has folios above the base page.
     pub has_no_large_folios: bool,
-    /// It has neither `copy_file_range` nor `remap_file_range` in its `file_operations`: it shares no extents and
-    /// asks no server, and `copy_file_range(2)` copies page by page.
-    pub copies_ranges_by_page: bool,
 }
 
 /// Magic number (linux/magic.h and the file systems' own headers) and name.
@@ -47,7 +43,6 @@ const NAMES: [(u64, &str); 20] = [
     (0x2011_bab0, "exfat"),
 ];
 const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
-const RANGES_BY_PAGE: [&str; 3] = ["ext4", "tmpfs", "f2fs"];
 const BASE_PAGES_ALONE: [&str; 5] = ["squashfs", "iso9660", "udf", "vfat", "exfat"];
 
 impl FileSystem {
@@ -64,7 +59,6 @@ impl FileSystem {
             name: known.map_or_else(|| format!("file system {magic:#x}"), str::to_owned),
             is_in_memory: is_one_of(&IN_MEMORY),
             has_no_large_folios: is_one_of(&BASE_PAGES_ALONE),
-            copies_ranges_by_page: is_one_of(&RANGES_BY_PAGE),
         }
     }
 }
@@ -96,9 +90,6 @@ mod tests {
         let ext4 = FileSystem::of_magic(0xef53);
         assert!(ext4.name == "ext4" && !ext4.is_in_memory && !ext4.has_no_large_folios);
         assert!(FileSystem::of_magic(0x4d44).has_no_large_folios);
-        let by_page = [0xef53, 0x0102_1994, 0xf2f5_2010, 0x5846_5342, 0x6969, 0x1234]
-            .map(|magic| FileSystem::of_magic(magic).copies_ranges_by_page);
-        assert_eq!(by_page, [true, true, true, false, false, false]);
         assert_eq!(FileSystem::of_magic(0x1234).name, "file system 0x1234");
         let numbers: std::collections::BTreeSet<u64> = NAMES.iter().map(|(n, _)| *n).collect();
         assert_eq!(numbers.len(), NAMES.len());

@@ -25,6 +25,7 @@ pub mod error;
 pub mod file_system;
 pub mod file_view;
 pub mod gup_test;
+pub mod helper;
 pub mod hugetext;
 pub mod hugetlb;
 mod ioctl;

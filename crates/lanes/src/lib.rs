@@ -10,7 +10,8 @@
 //! [`buffer`] holds bytes that can be handed to a pipe by reference and never change afterwards;
 //! [`probe`] asks this kernel what is really shared.
 //!
-//! [`mod@choose`] predicts what each way to read a file takes on this machine, and says which to take.
+//! With the feature `choose`, the module `choose` predicts what each way to read a file takes on this machine,
+//! and says which to take. Without it this crate needs rustix and libc only.
 //!
 //! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
 //! nothing prints.
@@ -18,6 +19,7 @@
 #![deny(unsafe_code)]
 
 pub mod buffer;
+#[cfg(feature = "choose")]
 pub mod choose;
 pub mod copy;
 mod end;

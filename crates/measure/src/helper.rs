@@ -1,30 +1,29 @@
 //! Processes of our own that measure: how one is started, spoken with, waited for and ended.
 //!
-//! They are this program again with a word that makes it serve. What is said is one JSON document a
-//! message, over a pair of sockets that keeps messages apart (`SOCK_SEQPACKET`): some 20 us a message,
-//! none while a clock runs. Starting one costs some 3 ms. A process whose starter dies is ended by the
-//! kernel (`PR_SET_PDEATHSIG`); one whose [`Helper`] is dropped is killed and reaped.
+//! They are started and spoken with as `pagewise_kernel::helper` says. No message is sent while a clock
+//! runs. A process whose starter dies is ended by the kernel (`PR_SET_PDEATHSIG`); one whose [`Helper`] is
+//! dropped is killed and reaped.
 
 use crate::error::PriceError;
+use pagewise_kernel::helper::{Session, adopt, is_end, receive, send, start};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const SUBJECT: &str = "a measuring process";
-/// Longest message, by far.
-const LONGEST: usize = 64 << 10;
 /// Longest sleep between two looks at whether the caller wants no more.
 const LOOK: Nanos = Nanos::millis(250);
 
@@ -37,63 +36,78 @@ pub struct Launcher {
     pub args: Vec<OsString>,
 }
 
+/// A message between a bench and a process that measures for it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Word<T, D> {
+    /// To the process: what to do.
+    Task(Box<T>),
+    /// From it: everything is at hand; a producer names the period of what it sends.
+    Ready { period: Option<u64> },
+    /// To it: begin.
+    Go { period: Option<u64> },
+    /// From it: it is done.
+    Done(Box<D>),
+    /// From it: it cannot, and why.
+    Refused(String),
+}
+
 /// One end of a line on which words are said.
 #[derive(Debug)]
 pub(crate) struct Line<W> {
-    fd: OwnedFd,
+    socket: UnixStream,
     words: PhantomData<fn() -> W>,
 }
 
 impl<W: Serialize + DeserializeOwned> Line<W> {
-    fn of(fd: OwnedFd) -> Self {
-        Self { fd, words: PhantomData }
-    }
-
-    /// The end that this process was given as its standard input.
-    pub(crate) fn given() -> Result<Self, SysError> {
-        duplicate(io::stdin()).map(Self::of)
+    const fn of(socket: UnixStream) -> Self {
+        Self { socket, words: PhantomData }
     }
 
     /// Says `word`.
     pub(crate) fn say(&self, word: &W) -> Result<(), SysError> {
-        let text = serde_json::to_vec(word).map_err(|e| broken("send", e))?;
-        // Without the signal that a socket without a reader raises.
-        let sent = rustix::net::send(&self.fd, &text, SendFlags::NOSIGNAL);
-        sent.map(drop).map_err(|e| SysError::new("send", SUBJECT, e))
+        send(&self.socket, word).map_err(|e| SysError::new("send", SUBJECT, e))
     }
 
     /// The next word; none when the other side has ended. Waits for it.
     pub(crate) fn hear(&self) -> Result<Option<W>, SysError> {
-        self.receive(RecvFlags::empty())
+        match receive(&self.socket) {
+            Err(error) if is_end(&error) => Ok(None),
+            other => other.map_err(|e| SysError::new("recv", SUBJECT, e)),
+        }
     }
 
     /// The next word, if it is there already.
     pub(crate) fn hear_now(&self) -> Option<W> {
-        self.receive(RecvFlags::DONTWAIT).ok().flatten()
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is_there = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&at_once));
+        if is_there == Ok(1) { self.hear().ok().flatten() } else { None }
     }
+}
 
-    fn receive(&self, flags: RecvFlags) -> Result<Option<W>, SysError> {
-        let mut text = vec![0; LONGEST];
-        let got = retry_on_intr(|| rustix::net::recv(&self.fd, &mut text[..], flags));
-        match got {
-            Ok((0, _)) | Err(Errno::CONNRESET) => Ok(None),
-            Ok((len, _)) => {
-                let word = text.get(..len).unwrap_or_default();
-                serde_json::from_slice(word).map(Some).map_err(|e| broken("recv", e))
-            }
-            Err(e) => Err(SysError::new("recv", SUBJECT, e)),
-        }
+/// In a process that measures: gets the task at the other end of socket `fd`, has `work` do it and tells
+/// what came of it; nothing where `work` says that the bench has gone.
+pub(crate) fn serve<T, D, E: Display>(
+    fd: RawFd,
+    work: impl FnOnce(&Line<Word<T, D>>, &T) -> Result<Option<D>, E>,
+) -> Result<(), SysError>
+where
+    Word<T, D>: Serialize + DeserializeOwned,
+{
+    let line = adopt(fd).map(Line::of)?;
+    let Some(Word::Task(task)) = line.hear()? else {
+        return Err(SysError::new("recv", "a task", io::Error::other("not started by a bench")));
+    };
+    match work(&line, &task) {
+        Ok(Some(done)) => line.say(&Word::Done(Box::new(done))),
+        Ok(None) => Ok(()),
+        Err(error) => line.say(&Word::Refused(error.to_string())),
     }
 }
 
 impl<W> AsFd for Line<W> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.socket.as_fd()
     }
-}
-
-fn broken(call: &'static str, error: serde_json::Error) -> SysError {
-    SysError::new(call, SUBJECT, io::Error::other(error))
 }
 
 /// A standard stream of this process, as a descriptor of its own.
@@ -121,15 +135,12 @@ impl<W: Serialize + DeserializeOwned> Helper<W> {
         output: OwnedFd,
         error: Option<OwnedFd>,
     ) -> Result<Self, SysError> {
-        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-        let pair = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None);
-        let (ours, theirs) = pair.map_err(|e| SysError::new("socketpair", SUBJECT, e))?;
         let mut command = Command::new(&launcher.exe);
-        command.args(&launcher.args).stdin(Stdio::from(theirs)).stdout(Stdio::from(output));
+        command.args(&launcher.args).stdin(Stdio::null()).stdout(Stdio::from(output));
         command.stderr(error.map_or(Stdio::null(), Stdio::from));
-        let child = command
-            .spawn()
-            .map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
+        let started = start(command, Session::Ours);
+        let (ours, child) =
+            started.map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
         Ok(Self { line: Line::of(ours), child })
     }
 }

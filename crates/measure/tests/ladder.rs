@@ -18,7 +18,7 @@ const TOTAL: Bytes = Bytes::mib(8);
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args.get(1).is_some_and(|arg| arg == END) {
-        serve_end().unwrap();
+        serve_end(args[2].parse().unwrap()).unwrap();
         return;
     }
     let filter = args.iter().skip(1).find(|arg| !arg.starts_with('-')).map_or("", String::as_str);

@@ -13,7 +13,7 @@ use pagewise_model::address::{
     Address, Entries, FlagWindow, FrameSeen, Layout, Mapping, Residence, Scanned, Seen,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
-use pagewise_tracee::recorder::{Target, TargetError};
+use pagewise_tracee::target::{Target, TargetError};
 
 /// What there is at each of `addresses` in the memory of `target`.
 ///

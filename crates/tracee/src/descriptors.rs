@@ -71,7 +71,7 @@ mod tests {
         drop((say, writer));
         assert_eq!(rustix::io::read(&said, &mut [0]), Ok(1));
         let mut fds = [PollFd::new(&reader, PollFlags::IN)];
-        crate::run::sleep(&mut fds, Some(pagewise_model::Nanos::secs(1)));
+        wait::sleep(&mut fds, Some(pagewise_model::Nanos::secs(1)));
         drop(end);
         wait::kill(pid, libc::SIGKILL);
         wait::reap(pid).unwrap();

@@ -7,7 +7,6 @@
 
 use crate::descriptors;
 use crate::launch_error::LaunchError;
-use crate::run;
 use crate::wait;
 use pagewise_model::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
@@ -67,7 +66,7 @@ impl Drain {
             let own = PollFd::new(&pidfd, PollFlags::IN);
             let stop = stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let mut fds: Vec<PollFd<'_>> = [own].into_iter().chain(stop).collect();
-            run::sleep(&mut fds, Some(PATIENCE));
+            wait::sleep(&mut fds, Some(PATIENCE));
         }
         self.stop()
     }

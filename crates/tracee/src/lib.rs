@@ -40,6 +40,7 @@ pub mod run;
 pub mod seccomp;
 mod signals;
 pub mod supervise;
+pub mod target;
 mod tool_links;
 mod touch;
 pub mod tree;

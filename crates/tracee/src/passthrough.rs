@@ -9,6 +9,10 @@
 //! stops, we stop, so that the shell sees its job stopped. The program dies with us; what it leaves
 //! in the background lives on.
 
+mod record;
+
+pub use record::{Recorded, record_through};
+
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
 use crate::perf::Observers;
@@ -135,7 +139,7 @@ pub(crate) fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Sch
             PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN),
             PollFd::from_borrowed_fd(caught.fd(), PollFlags::IN),
         ];
-        run::sleep(&mut fds, timeout);
+        wait::sleep(&mut fds, timeout);
         let wall = elapsed();
         let [ended, signal] = fds.map(|fd| !fd.revents().is_empty());
         if signal {

@@ -28,7 +28,7 @@ use pagewise_model::look::{Samples, WalkCounts};
 use pagewise_model::profile::StackSamples;
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Usage;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
@@ -269,7 +269,7 @@ impl Beside<'_> {
                 [Some(running.pidfd()), Some(self.ends.fd()), self.stop].into_iter().flatten();
             let mut fds: Vec<_> =
                 fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-            sleep(&mut fds, timeout);
+            wait::sleep(&mut fds, timeout);
             let wall = since_start();
             let is_ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
             if is_ready(0) {
@@ -284,16 +284,6 @@ impl Beside<'_> {
             }
         }
     }
-}
-
-/// Sleeps until a descriptor is ready, the time is up or a signal came.
-pub(crate) fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
-    let timeout = timeout.map(|t| Timespec {
-        tv_sec: i64::try_from(t.0 / 1_000_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(t.0 % 1_000_000_000).unwrap_or(0),
-    });
-    // Any error leaves no descriptor marked ready; the caller looks at the time and comes back.
-    let _interrupted = rustix::event::poll(fds, timeout.as_ref());
 }
 
 /// What the whole machine has done with huge pages so far.

@@ -7,6 +7,7 @@ use crate::launch_error::LaunchError;
 use pagewise_kernel::proc::{self, io::IoCounters};
 use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::{Ended, Usage};
+use rustix::event::{PollFd, Timespec};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ptr;
@@ -15,6 +16,16 @@ use std::ptr;
 pub fn kill(pid: i32, signal: i32) {
     // SAFETY: kill has no memory preconditions; callers pass ids of single processes (> 0).
     let _gone = unsafe { libc::kill(pid, signal) };
+}
+
+/// Sleeps until a descriptor is ready, the time is up or a signal came.
+pub(crate) fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: i64::try_from(t.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(t.0 % 1_000_000_000).unwrap_or(0),
+    });
+    // Any error leaves no descriptor marked ready; the caller looks at the time and comes back.
+    let _interrupted = rustix::event::poll(fds, timeout.as_ref());
 }
 
 /// Whether this account may send signals to `pid`; one that is gone needs none.

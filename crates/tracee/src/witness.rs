@@ -74,7 +74,7 @@ impl Witness {
     pub(crate) fn ask(&self, program: i32) -> Option<Counts> {
         rustix::io::write(&self.socket, &program.to_ne_bytes()).ok()?;
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        crate::run::sleep(&mut fds, Some(PATIENCE));
+        wait::sleep(&mut fds, Some(PATIENCE));
         let [fd] = fds;
         if fd.revents().is_empty() {
             return None;

@@ -124,21 +124,9 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Print the manual page, or that of one command
     Man(Man),
-    /// The supervising process of an experiment; started by pagewise itself
-    #[command(name = "__supervise", hide = true)]
-    Supervise(Supervise),
-    /// The recording process of `faults`; started by pagewise itself
-    #[command(name = "__record", hide = true)]
-    Record(Supervise),
-    /// Touches fresh pages, beside which faults are timed; started by pagewise itself
-    #[command(name = "__touch", hide = true)]
-    Touch,
-    /// One end of a pipe that is measured; started by pagewise itself
-    #[command(name = "__pipe-end", hide = true)]
-    PipeEnd,
-    /// A process that reads a file and is measured; started by pagewise itself
-    #[command(name = "__file-reader", hide = true)]
-    FileReader,
+    /// A process of pagewise's own that works for another one
+    #[command(name = "__helper", hide = true)]
+    Helper(Helper),
 }
 
 impl Command {
@@ -146,11 +134,7 @@ impl Command {
     pub(crate) const fn may_repair(&self) -> bool {
         !matches!(
             self,
-            Self::Supervise(_)
-                | Self::Record(_)
-                | Self::Touch
-                | Self::PipeEnd
-                | Self::FileReader
+            Self::Helper(_)
                 | Self::Cat(_)
                 | Self::Meter(_)
                 | Self::Tee(_)
@@ -306,11 +290,28 @@ pub(crate) struct Man {
     pub(crate) command: Option<String>,
 }
 
-/// Hidden: the supervising and the recording process.
+/// Hidden: the processes that pagewise starts of itself.
 #[derive(Debug, Args)]
-pub(crate) struct Supervise {
-    /// Number of the inherited socket
-    pub(crate) fd: i32,
+pub(crate) struct Helper {
+    /// What it is there for
+    pub(crate) part: Part,
+    /// Number of the inherited socket; `touch` has none
+    pub(crate) fd: Option<i32>,
+}
+
+/// What a helper is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// The supervising process of an experiment
+    Supervise,
+    /// The recording process of `faults`
+    Record,
+    /// Touches fresh pages, beside which faults are timed
+    Touch,
+    /// One end of a pipe that is measured
+    PipeEnd,
+    /// A process that reads a file and is measured
+    FileReader,
 }
 
 #[cfg(test)]

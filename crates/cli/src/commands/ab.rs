@@ -1,7 +1,8 @@
 //! `pagewise ab`
 
 use super::experiment::{self, Display};
-use crate::args::Ab;
+use super::helper;
+use crate::args::{Ab, Part};
 use crate::failure::{Failure, UNFIT};
 use pagewise_model::run::Outcome;
 use pagewise_model::trial::{Verdict, Word};
@@ -35,13 +36,14 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let stop = experiment::stop_flag()?;
     let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
-    let exe = experiment::own_exe()?;
+    let exe = helper::own_exe()?;
     let limit = args.fail_if_slower_than.map(|limit| limit.0);
     let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
     let comparison =
         Comparison { request: &request, first_name: first.name, others: commands, goal };
-    let recording = super::touch::commands(&exe);
-    let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
+    let recording = helper::timing(&exe);
+    let words = helper::words(Part::Supervise);
+    let world = Live::start(&request, &exe, &words, recording, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => comparison.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),

@@ -191,14 +191,6 @@ fn taken(ignored: u64) -> Vec<i32> {
 /// Exit code of a session that SIGINT, SIGTERM or SIGHUP ended.
 pub(super) const INTERRUPTED: u8 = 128 + 2;
 
-/// The path of this program and the words that make it the supervising process.
-pub(super) const SUPERVISE: [&str; 1] = ["__supervise"];
-
-/// This program's own file.
-pub(super) fn own_exe() -> Result<std::path::PathBuf, Failure> {
-    std::env::current_exe().map_err(|e| Failure::usage(format!("cannot find this program: {e}")))
-}
-
 /// The race is drawn at most once in this time.
 const GLANCE: Duration = Duration::from_millis(250);
 

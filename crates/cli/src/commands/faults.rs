@@ -1,33 +1,30 @@
 //! `pagewise faults`
 
-mod addresses;
 mod asked;
 pub(super) mod running;
 mod taken;
-mod working_set;
 
-use super::experiment::{environment, identity, keep, own_exe};
-use crate::args::{Faults, ListFormat};
+use super::experiment::{environment, identity, keep};
+use super::helper;
+use crate::args::{Faults, ListFormat, Part};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use asked::Asked;
 use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::fault::{Budgets, Fault, FaultReport, Names};
+use pagewise_model::fault::{Budgets, FaultReport, Wanted};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::usage::Ended;
-use pagewise_report::faults::{Export, broken_line};
+use pagewise_report::faults::broken_line;
 use pagewise_tracee::launch::{Input, Launch, Sink};
 use pagewise_tracee::passthrough;
-use pagewise_tracee::recorder::{self, RecordError, Recorder, Wanted};
+use pagewise_tracee::recorder::{RecordError, Recorder};
 use pagewise_tune::request::run_of;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use taken::Taken;
 
-/// The hidden command that is the recorder.
-pub(super) const RECORD: [&str; 1] = ["__record"];
 /// A budget is broken.
 const BROKEN: u8 = 1;
 
@@ -45,13 +42,13 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let launch = launch(args, &command);
     launch.check()?;
-    let fixed_addresses = addresses::settle(args.fixed_addresses, &budgets)?;
+    let fixed_addresses = asked::settle_addresses(args.fixed_addresses, &budgets)?;
     let mut run = begin(&command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     let mut taken = Taken::new(args);
     let recorded = {
-        let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
-        recorder::record_through(&launch, &recorder, wanted(args), &mut |names, faults| {
+        let recorder = recorder()?;
+        passthrough::record_through(&launch, &recorder, wanted(args), &mut |names, faults| {
             taken.take(names, &faults);
         })
         .map_err(failure)?
@@ -163,42 +160,16 @@ fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
     saved
 }
 
+/// A recorder of page faults.
+fn recorder() -> Result<Recorder, Failure> {
+    Recorder::start(helper::own_exe()?, &helper::words(Part::Record)).map_err(failure)
+}
+
 fn failure(error: RecordError) -> Failure {
     match error {
         RecordError::Launch(error) => error.into(),
         RecordError::Refused(refusal) => Failure::unfit(refusal.why).with_help(refusal.help),
         RecordError::Gone(_) => Failure::usage(error.to_string()),
         other => Failure::usage(other.to_string()).with_code(UNFIT),
-    }
-}
-
-/// The list as it is printed, part by part; nothing where none was asked for.
-struct Printed {
-    list: Option<Export>,
-    /// The first failure to print ends it.
-    outcome: Result<(), Failure>,
-}
-
-impl Printed {
-    fn new(args: &Faults) -> Self {
-        let export = |format: ListFormat| Export::new(format.form(), args.latency());
-        Self { list: args.list().map(export), outcome: Ok(()) }
-    }
-
-    fn take(&mut self, names: &Names, faults: &[Fault]) {
-        let text = self.list.as_mut().map_or_else(String::new, |list| list.take(names, faults));
-        self.print(&text);
-    }
-
-    fn finish(mut self, run: &Run) -> Result<(), Failure> {
-        let text = self.list.take().map_or_else(String::new, |list| list.finish(run));
-        self.print(&text);
-        self.outcome
-    }
-
-    fn print(&mut self, text: &str) {
-        if self.outcome.is_ok() && !text.is_empty() {
-            self.outcome = terminal::print(text);
-        }
     }
 }

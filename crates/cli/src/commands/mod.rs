@@ -9,16 +9,14 @@ mod doctor;
 mod experiment;
 mod faults;
 mod generate;
+mod helper;
 mod history;
 mod links;
 mod page;
 mod profile;
-mod record;
 mod run;
 mod show;
-mod supervise;
 mod text;
-mod touch;
 mod tune;
 
 use crate::args::Command;
@@ -41,8 +39,6 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Faults(args) => faults::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Page(args) => page::run(&args),
-        Command::PipeEnd => bench::serve_pipe_end(),
-        Command::FileReader => bench::serve_file_reader(),
         Command::Text(args) => text::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Choose(args) => choose::run(&args),
@@ -56,8 +52,6 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::manual(&args),
-        Command::Supervise(args) => Ok(supervise::run(&args)),
-        Command::Record(args) => Ok(record::run(&args)),
-        Command::Touch => touch::run(),
+        Command::Helper(args) => helper::run(&args),
     }
 }

@@ -10,7 +10,7 @@ use pagewise_model::address::{
     ADDRESS_SCHEMA, Address, AddressReport, Half, Layout, Process, View,
 };
 use pagewise_observe::address::look;
-use pagewise_tracee::recorder::{Target, TargetError};
+use pagewise_tracee::target::{Target, TargetError};
 use std::process::ExitCode;
 
 /// Takes addresses through the page table.

@@ -2,9 +2,9 @@
 
 mod running;
 
-use super::experiment::{SUPERVISE, environment, identity, input, keep, own_exe, stop_flag};
-use super::touch;
-use crate::args::Profile;
+use super::experiment::{environment, identity, input, keep, stop_flag};
+use super::helper::{self, own_exe};
+use crate::args::{Part, Profile};
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_judge::profile::Facts;
@@ -116,7 +116,7 @@ fn second_input(args: &Profile) -> Result<Input, Failure> {
 }
 
 fn launch(args: &Profile) -> Result<Launch, Failure> {
-    let recorder = if args.faults { touch::commands(&own_exe()?).recorder } else { Vec::new() };
+    let recorder = if args.faults { helper::timing(&own_exe()?).recorder } else { Vec::new() };
     Ok(Launch {
         recorder,
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
@@ -149,7 +149,7 @@ fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults>
         return Fact::missing("not asked for (--faults times each fault of the run)");
     }
     let timed = || -> Result<Fact<TimedFaults>, Failure> {
-        let commands = touch::commands(&own_exe()?);
+        let commands = helper::timing(&own_exe()?);
         let mut run = |launch: &Launch| {
             passthrough::observe_through(&Launch { own_session: false, ..launch.clone() })
         };
@@ -166,7 +166,8 @@ fn traced(args: &Profile, input: Option<Input>) -> Fact<Traced> {
     let launch = Launch { stdin, ..Launch::experiment(args.command.clone()) };
     let traced = || -> Result<Traced, String> {
         let exe = own_exe().map_err(|failure| failure.to_string())?;
-        let mut supervisor = Supervisor::start(&exe, &SUPERVISE).map_err(|e| e.to_string())?;
+        let mut supervisor =
+            Supervisor::start(&exe, &helper::words(Part::Supervise)).map_err(|e| e.to_string())?;
         // An interrupt from here on ends this run, not the report of the one before.
         let stop = stop_flag().map_err(|failure| failure.to_string())?;
         let interrupted = || stop.load(Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! `pagewise tune`
 
 use super::experiment::{self, Display};
-use crate::args::{ExperimentArgs, Tune};
+use super::helper;
+use crate::args::{ExperimentArgs, Part, Tune};
 use crate::failure::Failure;
 use crate::store;
 use pagewise_model::conditions::Conditions;
@@ -34,9 +35,10 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     let stop = experiment::stop_flag()?;
     let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
-    let exe = experiment::own_exe()?;
-    let recording = super::touch::commands(&exe);
-    let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
+    let exe = helper::own_exe()?;
+    let recording = helper::timing(&exe);
+    let words = helper::words(Part::Supervise);
+    let world = Live::start(&request, &exe, &words, recording, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => {
             let session = match earlier {

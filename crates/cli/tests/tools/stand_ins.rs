@@ -136,7 +136,7 @@ fn the_kernel_tells_whether_a_tool_was_started() {
     let copied = Command::new("cp").arg(PAGEWISE).arg(&program).status();
     assert!(copied.unwrap().success());
     let cache = format!("XDG_CACHE_HOME={}", place.path().join("cache").display());
-    let words = [cache.as_str(), program.to_str().unwrap(), "__supervise"];
+    let words = [cache.as_str(), program.to_str().unwrap(), "__helper", "supervise"];
     let mut supervisor = Supervisor::start(Path::new("/usr/bin/env"), &words).unwrap();
     let mut started = |tools: &[Tool], script: &str| {
         let mut launch = Launch::experiment(["sh", "-c", script].map(Into::into).to_vec());

@@ -51,7 +51,7 @@ impl Analysis {
 
     /// Those that events told of; those of building the first image may be counted elsewhere.
     fn recorded_in_kernel(&self, exec_is_known: bool) -> Fact<u64> {
-        if !self.options.sees_kernel {
+        if !self.sees.kernel {
             return Fact::missing("needs kernel.perf_event_paranoid=1, CAP_PERFMON or --account");
         }
         let early = if exec_is_known { 0 } else { self.kernel_early };
@@ -62,13 +62,13 @@ impl Analysis {
     fn outside_of_calls(&self, ending: &Ending) -> Fact<u64> {
         match &ending.calls {
             Fact::Missing(_) => Fact::missing(NOT_FOLLOWED),
-            Fact::Known(_) if !self.options.sees_kernel => Fact::missing(NOT_SEEN),
+            Fact::Known(_) if !self.sees.kernel => Fact::missing(NOT_SEEN),
             Fact::Known(calls) => Fact::Known(self.in_kernel.outside(&calls.inside)),
         }
     }
 
     fn failed(&self) -> Fact<u64> {
-        if !self.options.has_ends {
+        if !self.sees.all_ends {
             Fact::missing("ends of faults were not recorded")
         } else if self.lost > 0 {
             Fact::missing("ends of faults may be among the lost records")

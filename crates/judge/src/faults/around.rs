@@ -15,7 +15,7 @@
 //! are cached and within the file. Not known: what a file system with larger folios maps beyond its
 //! window, and faults of the kernel whose access is not known.
 
-use super::address_space::Extent;
+use super::mappings::Extent;
 use super::touched::{Before, Touched, WORD_BITS, bits_of, each_within};
 use pagewise_model::fault::FaultAround;
 use pagewise_model::{Bytes, PageSize};
@@ -127,7 +127,7 @@ const fn bit(page: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::address_space::Mappings;
+    use super::super::mappings::Mappings;
     use super::*;
 
     const BASE: u64 = PageSize::BASE_4K.bytes();

@@ -30,7 +30,7 @@ const FILES: &[&str] = &[
     "libjemalloc",
     "libtcmalloc",
     "libmimalloc",
-    super::KERNEL,
+    super::sites::KERNEL,
     super::sites::VDSO,
 ];
 

@@ -27,6 +27,7 @@ mod churn;
 mod groups;
 mod histogram;
 mod interned;
+mod mappings;
 mod open;
 mod outside;
 mod page_sizes;
@@ -49,7 +50,7 @@ use outside::InKernel;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::fault::event::{Begin, CallStack, Chain, End, ErrorCode, Event, What};
 use pagewise_model::fault::{
-    Access, Cause, Fault, Label, MappingKind, Served, StackEnd, Stacks, Tally,
+    Access, Cause, Fault, Label, MappingKind, Sees, Served, StackEnd, Tally, Wanted,
 };
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use phases::Phases;
@@ -65,35 +66,13 @@ use touched::Before;
 /// Why a fault has no latency where ends are left out.
 const NO_ENDS: &str = "the ends of faults were not recorded (--no-latency, --exact)";
 
-/// What to look for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// Size of a base page.
-    pub page: PageSize,
-    /// Keep every fault.
-    pub list: bool,
-    /// Faults in the kernel are recorded too.
-    pub sees_kernel: bool,
-    /// The ends of all faults are recorded, not of major ones alone.
-    pub has_ends: bool,
-    /// The processor's error codes are recorded.
-    pub has_error_codes: bool,
-    /// The program is recorded from its start on; else its threads may be in a fault already.
-    pub from_start: bool,
-    /// Which stacks are recorded.
-    pub stacks: Stacks,
-    /// Functions and lines of source are looked up.
-    pub names: bool,
-    /// Each page that is touched is a fault of its own.
-    pub is_exact: bool,
-    /// Calls are followed: what is recorded in the kernel is kept apart by its time, 8 bytes a fault.
-    pub calls: bool,
-}
-
 /// The faults of a program so far.
 #[derive(Debug)]
 pub struct Analysis {
-    options: Options,
+    /// Size of a base page.
+    page: PageSize,
+    wanted: Wanted,
+    sees: Sees,
     spaces: Spaces,
     sites: Sites,
     open: FxHashMap<i32, Open>,
@@ -131,12 +110,15 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Nothing seen yet.
+    /// Nothing seen yet, of a recording that sees so much. What it has of the kernel is kept apart by its time
+    /// where calls are wanted: 8 bytes a fault.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(page: PageSize, wanted: Wanted, sees: Sees) -> Self {
         Self {
-            options,
-            spaces: Spaces::new(options.page, options.is_exact),
+            page,
+            wanted,
+            sees,
+            spaces: Spaces::new(page, wanted.exact),
             sites: Sites::default(),
             open: FxHashMap::default(),
             codes: FxHashMap::default(),
@@ -210,12 +192,12 @@ impl Analysis {
     }
 
     fn begin(&mut self, at: Nanos, begin: Begin, images: &mut dyn Image) {
-        let page = (begin.pid, begin.address / self.options.page.bytes());
+        let page = (begin.pid, begin.address / self.page.bytes());
         let before = self.open.get(&begin.tid).map(|open| open.page);
-        let is_retried = self.options.has_ends && before == Some(page);
+        let is_retried = self.sees.all_ends && before == Some(page);
         self.give_up(at, begin.tid, "not allowed, or interrupted by a signal");
         self.first.get_or_insert(at);
-        if !self.options.from_start {
+        if !self.sees.from_start {
             self.begun.insert(begin.tid);
         }
         let target = self.spaces.find(begin.pid, begin.address, begin.registers);
@@ -225,7 +207,7 @@ impl Analysis {
         let told = self.codes.remove(&begin.tid).filter(|code| code.address == begin.address);
         let (access, cause) = match told {
             Some(code) => access::told(code),
-            None => (access::of(&begin, instruction, self.options.page), access::cause(&begin)),
+            None => (access::of(&begin, instruction, self.page), access::cause(&begin)),
         };
         let before = self.touch(&begin, &target, (access, cause));
         let look = Look { tid: begin.tid, at, access, cause, is_told: told.is_some() };
@@ -308,7 +290,7 @@ impl Analysis {
         if self.open.get(&end.tid).is_some_and(matches) {
             let page = end.page_bytes.filter(|page| page.0 > 0);
             self.close(at, end.tid, Close::Served { is_major: end.is_major, page });
-        } else if self.options.from_start || self.begun.contains(&end.tid) {
+        } else if self.sees.from_start || self.begun.contains(&end.tid) {
             self.unpaired_ends += 1;
         }
         // Else it had begun before the recording.
@@ -316,14 +298,14 @@ impl Analysis {
 
     /// The fault of `tid` that is still under way will not be served.
     fn give_up(&mut self, at: Nanos, tid: i32, why: &'static str) {
-        let is_told = self.options.has_ends;
+        let is_told = self.sees.all_ends;
         let close = if is_told { Close::Unserved(why) } else { Close::Untold(NO_ENDS) };
         self.close(at, tid, close);
     }
 
     fn close(&mut self, at: Nanos, tid: i32, close: Close) {
         let Some(mut open) = self.open.remove(&tid) else { return };
-        let is_over = self.options.has_ends && matches!(close, Close::Served { .. });
+        let is_over = self.sees.all_ends && matches!(close, Close::Served { .. });
         if open.raced
             && is_over
             && let Some(cause) = self.races.cause(open.page, tid)
@@ -350,7 +332,7 @@ impl Analysis {
         self.by_place.add(open.place, one);
         self.by_site.add(open.site, one);
         self.place_in_course(&open, close, one);
-        if self.options.list {
+        if self.wanted.list {
             let fault = self.fault(&open, close, latency);
             self.list.push(fault);
         }
@@ -360,7 +342,7 @@ impl Analysis {
         match close {
             Close::Unserved(_) => self.unserved += 1,
             // Still under way when the recording ended.
-            Close::Untold(_) if self.options.has_ends => {}
+            Close::Untold(_) if self.sees.all_ends => {}
             _ => self.count_mode(open),
         }
         if let Close::Served { is_major, page } = close {
@@ -372,7 +354,7 @@ impl Analysis {
     }
 
     fn count_mode(&mut self, open: &Open) {
-        if open.begin.in_kernel && self.options.calls {
+        if open.begin.in_kernel && self.wanted.calls {
             self.in_kernel.add(open.begin.tid, open.at);
         }
         let count = match open.begin.in_kernel {
@@ -432,7 +414,7 @@ impl Analysis {
             latency_ns: latency,
             pid: begin.pid,
             tid: begin.tid,
-            page_address: open.page.1 * self.options.page.bytes(),
+            page_address: open.page.1 * self.page.bytes(),
             ip_address: begin.ip_address,
             access: open.access,
             cause: open.cause,

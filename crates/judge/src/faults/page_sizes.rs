@@ -13,7 +13,7 @@
 //! only the kernel touched is not known here. Mappings are taken as they were last. What huge pages
 //! would spare of the first touches of private memory bounds what a remedy with them can save.
 
-use super::address_space::{Extent, Mappings};
+use super::mappings::{Extent, Mappings};
 use super::touched::Touched;
 use pagewise_model::fault::PageForecast;
 use pagewise_model::{Bytes, PageSize};

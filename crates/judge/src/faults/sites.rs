@@ -3,7 +3,6 @@
 //! found than before, which of the two it was at the fault is not known, nor then what the fault was about.
 
 use super::access::{self, Instruction};
-use super::address_space::Code;
 use pagewise_model::Bytes;
 use pagewise_model::fault::event::{Begin, FrameRegisters};
 use pagewise_model::fault::{Site, SourceLine, StackEnd};
@@ -18,7 +17,15 @@ pub const KERNEL: &str = "[kernel]";
 /// names its mapping.
 pub(super) const VDSO: &str = "[vdso]";
 
-/// Where an instruction is.
+/// Where an instruction comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Code {
+    pub(super) path: u32,
+    /// Offset in the file; the address where there is none.
+    pub(super) offset: u64,
+}
+
+/// Where an instruction is, with its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodePlace<'a> {
     /// File it was mapped from; empty where there is none.

@@ -1,9 +1,8 @@
 //! The end of an analysis: sums, names and the account.
 
-use super::address_space::Code;
 use super::callers::{self, Attribution};
 use super::interned::Interned;
-use super::sites;
+use super::sites::{self, Code};
 use super::stacks::Walked;
 use super::{Analysis, Close, Image, NO_ENDS};
 use pagewise_model::fault::{
@@ -31,14 +30,14 @@ impl Analysis {
         }
         self.spaces.finish();
         let mut names = self.names();
-        if self.options.names {
+        if self.wanted.names {
             sites::add_functions(names.frames.iter_mut().chain(&mut names.sites), images);
         }
         let faults = self.ordered_list();
         let mut report = self.report(ending, &names);
-        if self.options.names {
+        if self.wanted.names {
             // Lines are dear: of what is shown alone.
-            let listed = if self.options.list { names.sites.as_mut_slice() } else { &mut [] };
+            let listed = if self.wanted.list { names.sites.as_mut_slice() } else { &mut [] };
             sites::add_lines(listed.iter_mut().chain(ranked(&mut report)), images);
         }
         (report, names, faults)
@@ -48,7 +47,7 @@ impl Analysis {
     fn end_recording(&mut self, tid: i32) {
         const WHY: &str = "the recording ended in it";
         let at = Nanos(u64::MAX);
-        if self.options.from_start {
+        if self.sees.from_start {
             self.give_up(at, tid, WHY);
         } else {
             self.close(at, tid, Close::Untold(WHY));
@@ -88,14 +87,14 @@ impl Analysis {
         let stacks = self.sites.codes().map(|code| self.taken.of(code)).collect();
         let attribution = Attribution::new(names, stacks);
         let latencies = self.latencies.latencies();
-        let none = || match self.options.has_ends {
+        let none = || match self.sees.all_ends {
             true => Fact::missing("no fault was recorded from its beginning to its end"),
             false => Fact::missing(NO_ENDS),
         };
         FaultReport {
-            step: if self.options.sees_kernel { Step::PerfAll } else { Step::PerfUser },
-            has_ends: self.options.has_ends,
-            has_error_codes: self.options.has_error_codes,
+            step: if self.sees.kernel { Step::PerfAll } else { Step::PerfUser },
+            has_ends: self.sees.all_ends,
+            has_error_codes: self.sees.error_codes,
             attached: ending.attached.clone(),
             wall_ns: ending.wall_ns,
             usage: ending.usage.clone(),
@@ -136,7 +135,7 @@ impl Analysis {
     }
 
     fn callers(&self, by_site: &[GroupTally<u32>], attribution: &Attribution<'_>) -> Fact<Callers> {
-        let asked = self.options.stacks;
+        let asked = self.wanted.stacks;
         if asked == Stacks::None {
             return Fact::missing("no stacks were asked for (--stacks)");
         }

@@ -5,7 +5,7 @@ use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
 use pagewise_model::fault::{
     Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Inside, Phase,
-    SourceLine, ThreadCalls,
+    SourceLine, Stacks, ThreadCalls,
 };
 use pagewise_model::usage::Usage;
 
@@ -109,19 +109,18 @@ pub(super) fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Eve
     Event { at_ns: Nanos(0), what: What::Map(map) }
 }
 
-pub(super) fn options(sees_kernel: bool) -> Options {
-    Options {
-        page: PageSize::BASE_4K,
+/// What is wanted of a recording and what it sees.
+pub(super) fn options(kernel: bool) -> (Wanted, Sees) {
+    let wanted = Wanted {
         list: true,
-        sees_kernel,
-        has_ends: true,
-        has_error_codes: false,
-        from_start: true,
+        latency: true,
+        calls: false,
         stacks: Stacks::Sampled,
         names: true,
-        is_exact: false,
-        calls: false,
-    }
+        debug_files: false,
+        exact: false,
+    };
+    (wanted, Sees { kernel, all_ends: true, error_codes: false, from_start: true })
 }
 
 fn ending(used: &Usage, exec: &Fact<ExecCounts>) -> Ending {
@@ -130,12 +129,12 @@ fn ending(used: &Usage, exec: &Fact<ExecCounts>) -> Ending {
 
 pub(super) fn analyse(
     events: impl IntoIterator<Item = Event>,
-    options: Options,
+    (wanted, sees): (Wanted, Sees),
     used: &Usage,
     exec: &Fact<ExecCounts>,
     images: &mut dyn Image,
 ) -> (FaultReport, pagewise_model::fault::Names, Vec<Fault>) {
-    let mut analysis = Analysis::new(options);
+    let mut analysis = Analysis::new(PageSize::BASE_4K, wanted, sees);
     for event in events {
         analysis.take(event, images);
     }
@@ -252,7 +251,8 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
         tally("getdents64", CallKind::Copy, 1),
     ];
     let inside = vec![Inside { tid: 1, from_ns: Nanos(3), until_ns: Nanos(5) }];
-    let mut analysis = Analysis::new(Options { calls: true, ..options(true) });
+    let (wanted, sees) = options(true);
+    let mut analysis = Analysis::new(PageSize::BASE_4K, Wanted { calls: true, ..wanted }, sees);
     for event in [
         begin(1, 1, DATA),
         end(2, 1, DATA, false),
@@ -347,7 +347,8 @@ fn what_another_thread_has_just_brought_in_was_absent() {
     let why: Vec<_> = report.churn.by_reason.iter().map(|group| group.kind).collect();
     assert!(why.contains(&Again::Raced) && why.contains(&Again::Protection), "{why:?}");
     // Without ends nothing is known of what the others were doing.
-    let options = Options { has_ends: false, ..options(false) };
+    let mut options = options(false);
+    options.1.all_ends = false;
     let faults = analyse(events(), options, &usage(3, 0), &Fact::missing(""), &mut Writes).2;
     assert_eq!(faults[1].cause, Cause::Protection);
 }
@@ -383,7 +384,8 @@ fn what_is_under_way_at_the_end_is_taken_in_the_order_of_time() {
 
 #[test]
 fn without_ends_a_fault_is_counted_and_not_timed() {
-    let options = Options { has_ends: false, ..options(false) };
+    let mut options = options(false);
+    options.1.all_ends = false;
     let events = [
         begin(100, 1, DATA),
         begin(200, 1, DATA + 0x1000),
@@ -403,7 +405,8 @@ fn without_ends_a_fault_is_counted_and_not_timed() {
 
 #[test]
 fn of_a_process_that_ran_before_and_runs_on_the_first_end_and_the_last_beginning_are_no_loss() {
-    let options = Options { from_start: false, ..options(false) };
+    let mut options = options(false);
+    options.1.from_start = false;
     let events = [
         end(90, 1, DATA, false),
         begin(100, 1, DATA + 0x1000),

@@ -1,6 +1,6 @@
 //! Fault times for a diagnosis: what the faults of one run came to by kind of cost, beside a probe.
 
-use super::Open;
+use super::open::Open;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::fault::{Access, FaultReport, MappingKind};
 use pagewise_model::look::TimedFaults;

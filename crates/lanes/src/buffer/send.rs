@@ -55,8 +55,7 @@ impl Sent {
 }
 
 /// Bytes that were not all taken. Those counted are with the receiver, exactly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("`{call}` failed after {taken} bytes: {errno}")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendError {
     /// The call, as its man page names it.
     pub call: &'static str,
@@ -65,6 +64,15 @@ pub struct SendError {
     /// Bytes taken until then.
     pub taken: usize,
 }
+
+impl std::fmt::Display for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { call, errno, taken } = self;
+        write!(f, "`{call}` failed after {taken} bytes: {errno}")
+    }
+}
+
+impl std::error::Error for SendError {}
 
 impl From<SendError> for std::io::Error {
     fn from(error: SendError) -> Self {

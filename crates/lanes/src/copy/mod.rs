@@ -59,11 +59,7 @@ pub enum Side {
 }
 
 /// A copy that ended early. What was moved until then is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("`{call}` on the {} failed after {moved} bytes: {errno}", match side {
-    Side::Source => "source",
-    Side::Sink => "sink",
-})]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyError {
     /// The side it is of.
     pub side: Side,
@@ -74,6 +70,19 @@ pub struct CopyError {
     /// Bytes that the sink has taken.
     pub moved: u64,
 }
+
+impl std::fmt::Display for CopyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { side, call, errno, moved } = self;
+        let side = match side {
+            Side::Source => "source",
+            Side::Sink => "sink",
+        };
+        write!(f, "`{call}` on the {side} failed after {moved} bytes: {errno}")
+    }
+}
+
+impl std::error::Error for CopyError {}
 
 impl From<CopyError> for std::io::Error {
     fn from(error: CopyError) -> Self {

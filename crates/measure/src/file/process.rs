@@ -39,14 +39,14 @@ pub(super) fn run(
     helper.line.say(&Word::Task(Box::new(task)))?;
     let patience = Patience::begin(STUCK, "it hangs", stop);
     match hear(&mut helper, patience)? {
-        Word::Ready => {}
+        Word::Ready { .. } => {}
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
         _ => return Err(lost("it said something else than that it is ready")),
     }
     let look = clock::now();
     let reached = cache.bring(residency)?;
     let before_ns = since(look);
-    helper.line.say(&Word::Go)?;
+    helper.line.say(&Word::Go { period: None })?;
     let (mut sample, pace) = match hear(&mut helper, patience)? {
         Word::Done(done) => *done,
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),

@@ -1,5 +1,6 @@
 //! What a bench and a process that reads for it tell each other.
 
+use crate::helper;
 use pagewise_model::file::{Cell, Pace, Sample, Slip};
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +23,7 @@ pub(super) struct Task {
 pub(super) type Done = (Sample, Option<Pace>);
 
 /// A message.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum Word {
-    /// To the process: what to do.
-    Task(Box<Task>),
-    /// From it: everything is at hand.
-    Ready,
-    /// To it: begin.
-    Go,
-    /// From it: it is done.
-    Done(Box<Done>),
-    /// From it: it cannot, and why.
-    Refused(String),
-}
+pub(super) type Word = helper::Word<Task, Done>;
+
+/// One end of the line between the bench and a process.
+pub(super) type Line = helper::Line<Word>;

@@ -57,19 +57,7 @@ pub(super) struct Done {
 }
 
 /// A message.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum Word {
-    /// To a process: what to do.
-    Task(Box<Task>),
-    /// From a process: everything is at hand; a producer names the period of what it sends.
-    Ready { period: Option<u64> },
-    /// To a process: begin.
-    Go { period: Option<u64> },
-    /// From a process: it is done.
-    Done(Box<Done>),
-    /// From a process: it cannot, and why.
-    Refused(String),
-}
+pub(super) type Word = helper::Word<Task, Done>;
 
 /// One end of the line between the ladder and a process.
 pub(super) type Line = helper::Line<Word>;

@@ -12,6 +12,7 @@ mod course;
 pub mod event;
 mod report;
 mod touch;
+mod wanted;
 mod working_set;
 
 pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, Inside, ThreadCalls};
@@ -22,6 +23,7 @@ pub use report::{
     Attached, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
 };
 pub use touch::{ExactTouch, FaultAround, LeftProgram, PageForecast};
+pub use wanted::{Sees, Wanted};
 pub use working_set::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
 
 use crate::measured::Fact;

@@ -17,7 +17,6 @@
 mod drainer;
 mod event;
 pub mod faults;
-mod header;
 mod merge;
 mod profile;
 mod record;

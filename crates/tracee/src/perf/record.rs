@@ -1,10 +1,10 @@
 //! The records of a perf ring buffer, as pure functions on bytes.
 //!
-//! Ours ([`super::header`]) are samples with IP, TID, TIME, CALLCHAIN in that order, and losses.
+//! Ours ([`super::words`]) are samples with IP, TID, TIME, CALLCHAIN in that order, and losses.
 //! Unknown types are passed over.
 
-use super::header::{for_each_record, is_in_kernel};
 use super::words;
+use super::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_RECORD_LOST, PERF_RECORD_LOST_SAMPLES,
     PERF_RECORD_SAMPLE,
@@ -65,8 +65,8 @@ fn word(body: &[u8], index: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::header::MODE_KERNEL;
-    use super::super::header::made::{record, words};
+    use super::super::words::MODE_KERNEL;
+    use super::super::words::made::{record, words};
     use super::*;
 
     /// Recorded on Linux 6.18 x86-64 with the attributes of `sampling`: see the note beside it.

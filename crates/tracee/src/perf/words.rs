@@ -1,8 +1,35 @@
-//! The words of a record, one after the other: pure functions on bytes.
+//! From the bytes of a ring to its records and their words, whatever they hold: pure functions on bytes.
 //!
-//! All numbers are in the machine's own byte order. What is too short gives nothing.
+//! A record is a header of 8 bytes (type u32, misc u16, size u16) and a body (perf_event_open(2),
+//! "MMAP layout"). All numbers are in the machine's own byte order. A size that cannot be true ends
+//! the buffer, what is too short gives nothing, and nothing is trusted: any bytes give some answer, without a
+//! panic.
 
 use pagewise_kernel::perf::bindings as b;
+
+pub(super) const HEADER_BYTES: usize = 8;
+/// `PERF_RECORD_MISC_CPUMODE_MASK` and its value for kernel mode.
+const MODE_MASK: u16 = 7;
+pub(super) const MODE_KERNEL: u16 = 1;
+
+/// Whether the word `misc` of a sample says kernel mode.
+pub(super) fn is_in_kernel(misc: u16) -> bool {
+    misc & MODE_MASK == MODE_KERNEL
+}
+
+/// Gives type, misc and body of each record to `take`; returns how many bytes they fill.
+pub(super) fn for_each_record(bytes: &[u8], mut take: impl FnMut(u32, u16, &[u8])) -> usize {
+    let mut at = 0;
+    while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
+        let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
+        let Some(body) = bytes.get(at + HEADER_BYTES..at + size) else { break };
+        let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+        let misc = u16::from_ne_bytes([header[4], header[5]]);
+        take(kind, misc, body);
+        at += size;
+    }
+    at
+}
 
 /// The words of a body that are left.
 pub(super) struct Words<'a>(pub(super) &'a [u8]);
@@ -51,4 +78,29 @@ pub(super) fn word(body: &[u8], at: usize) -> Option<u64> {
 pub(super) fn halves(word: u64) -> (i32, i32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]))
+}
+
+/// Records for tests.
+#[cfg(test)]
+pub(super) mod made {
+    use super::HEADER_BYTES;
+
+    pub(in crate::perf) fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+        let size = u16::try_from(HEADER_BYTES + body.len()).unwrap();
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    pub(in crate::perf) fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    pub(in crate::perf) fn pair(first: u32, second: u32) -> u64 {
+        let mut bytes = first.to_ne_bytes().to_vec();
+        bytes.extend(second.to_ne_bytes());
+        u64::from_ne_bytes(bytes.try_into().unwrap())
+    }
 }

@@ -14,7 +14,7 @@ use pagewise_model::Fact;
 use pagewise_model::fault::ExecCounts;
 
 /// Lets the child become its program, and reads the counts on the way.
-pub(super) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), LaunchError> {
+pub(crate) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), LaunchError> {
     let pid = child.pid();
     if let Err(error) = request::seize(pid, libc::PTRACE_O_TRACEEXEC) {
         return Ok((child.release()?, Fact::Missing(error.to_string())));

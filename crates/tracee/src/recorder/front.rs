@@ -1,23 +1,19 @@
-//! The front's side: starts the recorder and the program, stays beside the program, fetches what
-//! was recorded.
+//! The front's side: starts the recorder, has it record, and fetches what was recorded.
 
-use super::calls::{self, Followed, Following};
-use super::{Request, Response, Wanted, exact, exec_stop};
-use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, Running, Suspended};
-use crate::passthrough;
+use super::calls::Followed;
+use super::{Request, Response};
+use crate::launch::LaunchError;
 use crate::perf::faults::{Before, Refusal};
-use crate::signals::Caught;
-use crate::supervise::front::start_beside;
-use crate::supervise::wire;
-use crate::wait;
-use pagewise_model::Fact;
-use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names};
-use pagewise_model::usage::{Ended, Usage};
-use std::ffi::OsStr;
+use crate::target::{Target, Until};
+use pagewise_kernel::clock;
+use pagewise_kernel::helper::{self, Session};
+use pagewise_model::fault::{Attached, Ending, Fault, FaultReport, Names, Stacks, Wanted};
+use pagewise_model::usage::Usage;
+use pagewise_model::{Fact, Nanos};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::process::{Child, Command};
 
 /// A recording that failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,12 +48,15 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Start`].
     pub fn start(exe: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> Result<Self, RecordError> {
-        let (socket, child) = start_beside(exe, args).map_err(RecordError::Start)?;
+        let mut command = Command::new(exe);
+        command.args(args);
+        let started = helper::start(command, Session::Own);
+        let (socket, child) = started.map_err(RecordError::Start)?;
         Ok(Self { socket: Some(socket), child })
     }
 
     /// Process id of the recorder.
-    pub(super) fn pid(&self) -> i32 {
+    fn pid(&self) -> i32 {
         // Process ids of Linux are below 2^22.
         i32::try_from(self.child.id()).unwrap_or(0)
     }
@@ -66,11 +65,16 @@ impl Recorder {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Has the recorder begin with process `pid`, which has not executed its program yet.
+    pub(crate) fn attach(&self, pid: i32, wanted: Wanted) -> Result<(), RecordError> {
+        self.begin(&Request::Attach { pid, wanted }).map(drop)
+    }
+
     /// Has the recorder begin; tells what there was before.
-    pub(super) fn begin(&self, request: &Request) -> Result<Before, RecordError> {
+    fn begin(&self, request: &Request) -> Result<Before, RecordError> {
         let answer = || {
             let socket = self.socket()?;
-            wire::send(socket, request)?;
+            helper::send(socket, request)?;
             receive(socket)
         };
         match answer().map_err(RecordError::Start)? {
@@ -81,13 +85,13 @@ impl Recorder {
     }
 
     /// Fetches what the recording came to; each part of the list goes to `take`.
-    pub(super) fn conclude(
+    pub(crate) fn conclude(
         &self,
         ending: Ending,
         take: &mut dyn FnMut(&Names, Vec<Fault>),
     ) -> io::Result<FaultReport> {
         let socket = self.socket()?;
-        wire::send(socket, &Request::Conclude(Box::new(ending)))?;
+        helper::send(socket, &Request::Conclude(Box::new(ending)))?;
         let (report, names) = match receive(socket)? {
             Response::Report { report, names } => (report, names),
             other => return Err(out_of_place(&other)),
@@ -111,7 +115,7 @@ impl Drop for Recorder {
 }
 
 fn receive(socket: &UnixStream) -> io::Result<Response> {
-    wire::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    helper::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 fn out_of_place(response: &Response) -> io::Error {
@@ -125,82 +129,93 @@ fn out_of_place(response: &Response) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is out of place"))
 }
 
-/// A program that was run and recorded.
+/// Sums with times, and no more.
+const WANTED: Wanted = Wanted {
+    list: false,
+    latency: true,
+    calls: false,
+    stacks: Stacks::None,
+    names: false,
+    debug_files: false,
+    exact: false,
+};
+
+/// A recording beside a run that is made for other figures as well (`run`, `passthrough`), or why there is
+/// none. Dropping it ends it.
+///
+/// What cannot be recorded never fails the run: it is missing, with its reason. The recorder is not of the
+/// program's tree: limits do not count it, and what is killed at the end leaves it out.
 #[derive(Debug)]
-pub struct Recorded {
-    /// How the program ended.
-    pub ended: Ended,
-    /// What its faults came to, or why that is not known.
-    pub report: Result<FaultReport, RecordError>,
+pub(crate) struct Recording(Fact<Recorder>);
+
+impl Recording {
+    /// Starts a recorder by `command` and has it record process `pid`, which must not have executed
+    /// its program yet.
+    pub(crate) fn beside(command: &[OsString], pid: i32) -> Self {
+        let Some((exe, args)) = command.split_first() else {
+            return Self(Fact::missing("not asked for in this run"));
+        };
+        let start = || -> Result<Recorder, RecordError> {
+            let recorder = Recorder::start(exe, args)?;
+            recorder.attach(pid, WANTED)?;
+            Ok(recorder)
+        };
+        Self(Fact::from(start()))
+    }
+
+    /// Process id of the recorder.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        self.0.known().map(Recorder::pid)
+    }
+
+    /// What was recorded of the program, which has ended and used so much.
+    pub(crate) fn conclude(self, usage: &Usage) -> Fact<FaultReport> {
+        let recorder = match self.0 {
+            Fact::Known(recorder) => recorder,
+            Fact::Missing(why) => return Fact::Missing(why),
+        };
+        let followed = Followed::at_exec(Fact::missing("not read beside another run"));
+        let ending = Ending::of_started(usage.clone(), followed.exec, followed.calls);
+        Fact::from(recorder.conclude(ending, &mut |_, _| {}).map_err(RecordError::Died))
+    }
 }
 
-/// Runs the program as `passthrough` does, in our place in the process group, with `recorder`
-/// beside it. Each part of the list of faults, where one is wanted, goes to `take`.
+/// Records `target` from now on. Each part of the list of faults, where one is wanted, goes to
+/// `take`.
 ///
 /// # Errors
-/// [`RecordError`] when the program has not run.
-pub fn record_through(
-    launch: &Launch,
+/// [`RecordError`] when it cannot be recorded; it runs on either way.
+pub fn record_running(
+    target: &Target,
     recorder: &Recorder,
     wanted: Wanted,
+    until: &Until<'_>,
     take: &mut dyn FnMut(&Names, Vec<Fault>),
-) -> Result<Recorded, RecordError> {
-    let before = SignalState::inherited();
-    let mut caught = Caught::block(before)?;
-    let child = match wanted.exact {
-        true => exact::spawn(launch, before)?,
-        false => launch::spawn_with(launch, &[], before)?,
-    };
-    recorder.begin(&Request::Attach { pid: child.pid(), wanted })?;
-    let lived = match wanted.exact {
-        true => exact::live(child, &mut caught)?,
-        false => live(child, &mut caught, wanted)?,
-    };
-    // From here on a signal is for us: what follows may take as long as the list is.
-    drop(caught);
-    let Lived { usage, followed, exact } = lived;
-    let ended = usage.ended;
-    let ending = Ending::of_started(usage, followed.exec, followed.calls);
-    let report = recorder.conclude(ending, take).map_err(RecordError::Died);
-    Ok(Recorded { ended, report: report.map(|report| FaultReport { exact, ..report }) })
-}
-
-/// What is known of a program that has lived.
-pub(super) struct Lived {
-    pub(super) usage: Usage,
-    pub(super) followed: Followed,
-    /// How exactly its touches could be seen, where that was asked for.
-    pub(super) exact: Option<ExactTouch>,
-}
-
-/// Lets `child` go and stays beside it until it has ended.
-fn live(child: Suspended, caught: &mut Caught, wanted: Wanted) -> Result<Lived, RecordError> {
-    let (running, released) = release(child, wanted)?;
-    let wall = passthrough::attend(&running, caught, &mut []);
-    let usage = wait::usage(running.pid(), wall, running.io())?;
-    Ok(Lived { usage, followed: released.finish(), exact: None })
-}
-
-/// A program that was let go, with what was read on the way or is still being read.
-enum Released {
-    AtExec(Fact<ExecCounts>),
-    Following(Following),
-}
-
-fn release(child: Suspended, wanted: Wanted) -> Result<(Running, Released), LaunchError> {
-    if wanted.calls {
-        let (running, following) = calls::release(child)?;
-        return Ok((running, Released::Following(following)));
+) -> Result<FaultReport, RecordError> {
+    let pid = target.pid();
+    let attached = recorder.begin(&Request::AttachRunning { pid, wanted });
+    if target.has_ended() && attached.is_err() {
+        return Err(RecordError::Gone(pid));
     }
-    let (running, exec) = exec_stop::release(child)?;
-    Ok((running, Released::AtExec(exec)))
-}
-
-impl Released {
-    fn finish(self) -> Followed {
-        match self {
-            Self::AtExec(exec) => Followed::at_exec(exec),
-            Self::Following(following) => following.finish(),
-        }
-    }
+    let Before { faults: before, threads } = attached?;
+    (until.begun)(threads);
+    let start = clock::now();
+    let has_ended = target.attend(until);
+    let until = clock::now();
+    let (wall_ns, after) = (Nanos(until.0.saturating_sub(start.0)), target.counted());
+    let counted_faults = match before {
+        Some(before) => after.map(|after| after.saturating_sub(before)),
+        None => Fact::missing("its counters could not be read at the start"),
+    };
+    let ran_before = "the process was running already";
+    let ending = Ending {
+        wall_ns,
+        usage: Fact::missing(ran_before),
+        counted_faults,
+        exec: Fact::missing(ran_before),
+        calls: Fact::missing(ran_before),
+        attached: Some(Attached { pid, threads, has_ended }),
+        until_ns: Some(until),
+    };
+    recorder.conclude(ending, take).map_err(RecordError::Died)
 }

@@ -7,64 +7,28 @@
 //! touched. The recorder ends when the front at the other end of its socket is gone.
 //!
 //! What becomes of the events is not known here: whoever starts the recorder gives it a maker of
-//! [`Sink`]s. The two processes speak in the messages of `supervise::wire`.
+//! [`Sink`]s. The two processes speak as `pagewise_kernel::helper` says.
 //!
 //! Overhead beside what `perf::faults` says: one process, awake when a ring is a quarter full, ten times
 //! a second at the least, and every 5 ms with a program that makes its own code.
 
-mod beside;
-mod calls;
-mod exact;
-mod exec_stop;
+pub(crate) mod calls;
+pub(crate) mod exec_stop;
 mod front;
-mod running;
 mod server;
 
-pub(crate) use beside::Recording;
-pub(crate) use exec_stop::counts;
-pub use front::{RecordError, Recorded, Recorder, record_through};
-pub use running::{Target, TargetError, Until, record_running};
+pub(crate) use front::Recording;
+pub use front::{RecordError, Recorder, record_running};
 pub use server::serve;
 
-use crate::perf::faults::{Before, Detail};
-pub use crate::perf::faults::{Refusal, Sees};
+use crate::perf::faults::Before;
+pub use crate::perf::faults::Refusal;
 use pagewise_model::fault::event::Event;
-use pagewise_model::fault::{Ending, Fault, FaultReport, Names, Stacks};
+use pagewise_model::fault::{Ending, Fault, FaultReport, Names, Sees, Wanted};
 use serde::{Deserialize, Serialize};
 
 /// Faults in one message.
 const FAULTS_A_MESSAGE: usize = 4000;
-
-/// What to record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// Keep every fault, not only what they add up to.
-    pub list: bool,
-    /// Record the ends of all faults, and so how long they took; else of major ones alone, and of the
-    /// others no more than their places, unless `exact` asks what they were about.
-    pub latency: bool,
-    /// Follow the system calls of a program that is started, for the account.
-    pub calls: bool,
-    /// Which user stacks to record.
-    pub stacks: Stacks,
-    /// Look up functions and lines of source.
-    pub names: bool,
-    /// Read lines of source from separate debug files too.
-    pub debug_files: bool,
-    /// Make each page that is touched a fault of its own.
-    pub exact: bool,
-}
-
-impl Wanted {
-    /// How much of each fault that needs.
-    const fn detail(&self) -> Detail {
-        match (self.latency, self.exact) {
-            (true, _) => Detail::Times,
-            (false, true) => Detail::Kinds,
-            (false, false) => Detail::Places,
-        }
-    }
-}
 
 /// What came of the events.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,10 +6,8 @@
 
 use super::{Conclusion, FAULTS_A_MESSAGE, MakeSink, Request, Response, Sink};
 use crate::perf::faults::FaultRings;
-use crate::run;
-use crate::supervise::server::{adopt, leave_signals_to_front};
-use crate::supervise::wire;
-use pagewise_kernel::SysError;
+use crate::wait;
+use pagewise_kernel::{SysError, helper};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Ending;
 use pagewise_model::fault::event::{Event, Map, What};
@@ -29,10 +27,10 @@ const LONG_PAUSE: Nanos = Nanos::millis(100);
 /// # Errors
 /// When `fd` is no socket, or the front speaks out of turn.
 pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
-    let socket = adopt(fd)?;
-    leave_signals_to_front();
+    let socket = helper::adopt(fd)?;
+    helper::leave_signals_to_starter();
     match talk(&socket, make) {
-        Err(error) if !wire::is_end(&error) => {
+        Err(error) if !helper::is_end(&error) => {
             Err(SysError::new("recv", "the front's socket", error))
         }
         _ => Ok(()),
@@ -40,22 +38,18 @@ pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
 }
 
 fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
-    let (wanted, opened) = match wire::receive(socket)? {
-        Some(Request::Attach { pid, wanted }) => {
-            (wanted, FaultRings::open(pid, wanted.detail(), wanted.stacks))
-        }
-        Some(Request::AttachRunning { pid, wanted }) => {
-            (wanted, FaultRings::attach(pid, wanted.detail(), wanted.stacks))
-        }
+    let (wanted, opened) = match helper::receive(socket)? {
+        Some(Request::Attach { pid, wanted }) => (wanted, FaultRings::open(pid, &wanted)),
+        Some(Request::AttachRunning { pid, wanted }) => (wanted, FaultRings::attach(pid, &wanted)),
         Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(()),
     };
     let mut rings = match opened {
         Ok(rings) => rings,
-        Err(refusal) => return wire::send(socket, &Response::Refused(refusal)),
+        Err(refusal) => return helper::send(socket, &Response::Refused(refusal)),
     };
     let mut sink = make(wanted, rings.sees());
-    wire::send(socket, &Response::Attached(rings.before()))?;
+    helper::send(socket, &Response::Attached(rings.before()))?;
     match record(socket, &mut rings, sink.as_mut())? {
         Some(ending) => tell(socket, sink.conclude(&ending)),
         None => Ok(()),
@@ -73,11 +67,11 @@ fn record(
     loop {
         let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
         fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        run::sleep(&mut fds, Some(pace.pause));
+        wait::sleep(&mut fds, Some(pace.pause));
         let spoke = fds.first().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
         if spoke {
-            let request = wire::receive::<Request>(socket)?;
+            let request = helper::receive::<Request>(socket)?;
             let ending = match request {
                 Some(Request::Conclude(ending)) => *ending,
                 Some(_) => return Err(io::ErrorKind::InvalidData.into()),
@@ -149,11 +143,11 @@ fn is_made(map: &Map) -> bool {
 
 fn tell(socket: &UnixStream, conclusion: Conclusion) -> io::Result<()> {
     let Conclusion { report, names, faults } = conclusion;
-    wire::send(socket, &Response::Report { report: Box::new(report), names })?;
+    helper::send(socket, &Response::Report { report: Box::new(report), names })?;
     for part in faults.chunks(FAULTS_A_MESSAGE) {
-        wire::send(socket, &Response::Faults(part.to_vec()))?;
+        helper::send(socket, &Response::Faults(part.to_vec()))?;
     }
-    wire::send(socket, &Response::End)
+    helper::send(socket, &Response::End)
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@
 use super::Conditioned;
 use crate::child;
 use crate::launch::LaunchError;
-use crate::run;
 use crate::wait;
 use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::Ended;
@@ -79,7 +78,7 @@ fn is_stopped(pid: i32, stop: BorrowedFd<'_>) -> Result<bool, LaunchError> {
     let mut fds =
         [PollFd::new(&pidfd, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
     while fds.iter().all(|fd| fd.revents().is_empty()) {
-        run::sleep(&mut fds, None);
+        wait::sleep(&mut fds, None);
     }
     let [_, stop] = fds;
     Ok(!stop.revents().is_empty())

@@ -1,18 +1,16 @@
 //! The front's side: starts the supervisor and asks it for runs.
 
-use super::wire;
 use super::{Conditioned, Request, Response, SuperviseError};
 use crate::launch::{Launch, LaunchError};
-use crate::run::{self, Finished};
+use crate::run::Finished;
+use crate::wait;
+use pagewise_kernel::helper::{self, Session};
 use pagewise_model::look::Traced;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags};
-use std::ffi::OsStr;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -39,8 +37,10 @@ impl Supervisor {
     /// [`SuperviseError::Start`] with the reason.
     pub fn start(exe: &Path, args: &[&str]) -> Result<Self, SuperviseError> {
         let failed = |what: &str, e: io::Error| SuperviseError::Start(format!("{what}: {e}"));
+        let mut command = Command::new(exe);
+        command.args(args);
         let (ours, child) =
-            start_beside(exe, args).map_err(|e| failed(&exe.to_string_lossy(), e))?;
+            helper::start(command, Session::Own).map_err(|e| failed(&exe.to_string_lossy(), e))?;
         let mut supervisor = Self { socket: Some(ours), child, pid: 0 };
         match supervisor.ask(&Request::Ping, &|| false) {
             Ok(Response::Pong { pid }) => {
@@ -132,7 +132,7 @@ impl Supervisor {
             Ok(Some((_, true))) => Err(SuperviseError::Interrupted),
             Ok(Some((response, false))) => Ok(response),
             Ok(None) => Err(SuperviseError::Lost { how: self.bury() }),
-            Err(error) if wire::is_end(&error) => Err(SuperviseError::Lost { how: self.bury() }),
+            Err(error) if helper::is_end(&error) => Err(SuperviseError::Lost { how: self.bury() }),
             Err(error) => Err(SuperviseError::OutOfPlace(error.to_string())),
         }
     }
@@ -158,53 +158,28 @@ impl Drop for Supervisor {
     }
 }
 
-/// Starts `exe args... FD` in a session of its own, with the other end of the socket as FD.
-pub(crate) fn start_beside(
-    exe: impl AsRef<OsStr>,
-    args: &[impl AsRef<OsStr>],
-) -> io::Result<(UnixStream, Child)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let theirs = OwnedFd::from(theirs);
-    let number = theirs.as_raw_fd();
-    let mut command = Command::new(exe);
-    command.args(args).arg(number.to_string());
-    // SAFETY: `detach` makes two system calls and neither allocates nor locks.
-    unsafe { command.pre_exec(move || detach(number)) };
-    command.spawn().map(|child| (ours, child))
-}
-
-/// In the forked supervisor: own session, and the socket survives `exec`.
-fn detach(socket: i32) -> io::Result<()> {
-    rustix::process::setsid()?;
-    // SAFETY: `socket` is open in this process until `exec`; only its flag changes.
-    if unsafe { libc::fcntl(socket, libc::F_SETFD, 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
 /// Sends `request` and waits for the answer; says whether it was told to stop meanwhile.
 fn converse(
     socket: &UnixStream,
     request: &Request,
     interrupted: &dyn Fn() -> bool,
 ) -> io::Result<Option<(Response, bool)>> {
-    match wire::send(socket, request) {
+    match helper::send(socket, request) {
         // The guard's last word may be there to be read.
-        Err(error) if !wire::is_end(&error) => return Err(error),
+        Err(error) if !helper::is_end(&error) => return Err(error),
         _ => {}
     }
     let mut stopping = false;
     loop {
         if !stopping && interrupted() {
-            wire::send(socket, &Request::Stop)?;
+            helper::send(socket, &Request::Stop)?;
             stopping = true;
         }
         let mut fds = [PollFd::new(socket, PollFlags::IN)];
-        run::sleep(&mut fds, Some(CHECK_EVERY));
+        wait::sleep(&mut fds, Some(CHECK_EVERY));
         let [fd] = fds;
         if !fd.revents().is_empty() {
-            return Ok(wire::receive::<Response>(socket)?.map(|response| (response, stopping)));
+            return Ok(helper::receive::<Response>(socket)?.map(|response| (response, stopping)));
         }
     }
 }

@@ -9,10 +9,10 @@
 //! Not covered: all three, or supervisor and guard, killed before one of them can act. The program's
 //! first process then still dies with the supervisor; what it had started lives on.
 
-use super::{Response, wire};
+use super::Response;
 use crate::descendants::{self, Except};
 use crate::wait;
-use pagewise_kernel::{SysError, title};
+use pagewise_kernel::{SysError, helper, title};
 use pagewise_model::usage::Ended;
 use std::os::unix::net::UnixStream;
 
@@ -46,6 +46,6 @@ pub(super) fn serve(supervisor: i32, socket: &UnixStream) {
         let how = how.map_or_else(|error| error.to_string(), |ended| ended.to_string());
         let told = Response::Orphaned { how, killed: left.killed, alive: left.alive };
         // A front that is gone needs no answer.
-        let _gone = wire::send(socket, &told);
+        let _gone = helper::send(socket, &told);
     }
 }

@@ -5,7 +5,7 @@
 //! descendants are exactly what an experiment started, and it outlives a front that is killed: at
 //! end of file on their socket it kills all it started and goes.
 //!
-//! The two speak length-prefixed JSON over a socket pair, one request at a time; while one runs,
+//! The two speak as `pagewise_kernel::helper` says, one request at a time; while one runs,
 //! the front may send [`Request::Stop`]. The supervisor has its own session and ignores SIGINT,
 //! SIGTERM, SIGHUP and SIGQUIT: only the front decides. When the supervisor itself is killed, its
 //! programs die with it (`PR_SET_PDEATHSIG`), and its guard ends what they started (`guard`).
@@ -16,11 +16,10 @@
 //! Overhead: one round trip of about 0.1 ms per request, outside every measured time.
 
 mod condition;
-pub(crate) mod front;
+mod front;
 mod guard;
-pub(crate) mod server;
+mod server;
 mod traced;
-pub(crate) mod wire;
 
 pub use front::Supervisor;
 pub use server::serve;
@@ -164,4 +163,29 @@ pub enum SuperviseError {
 
 fn still_alive(alive: &[Survivor]) -> String {
     if alive.is_empty() { String::new() } else { format!("; these do not end: {}", named(alive)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::{Input, Sink};
+    use pagewise_kernel::helper::{receive, send};
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn a_launch_with_bytes_that_are_no_text_survives() {
+        let odd = OsString::from_vec(b"/tmp/\xff\xfe a".to_vec());
+        let mut launch = Launch::experiment(vec!["x".into(), odd.clone()]);
+        launch.cwd = Some(odd.clone().into());
+        launch.stdin = Input::File(odd.clone().into());
+        launch.stdout = Sink::File(odd.into());
+        let request = Request::Run(Box::new(launch));
+        let mut bytes = Vec::new();
+        send(&mut bytes, &request).unwrap();
+        send(&mut bytes, &Request::Ping).unwrap();
+        let mut from = bytes.as_slice();
+        assert_eq!(receive::<Request>(&mut from).unwrap(), Some(request));
+        assert_eq!(receive::<Request>(&mut from).unwrap(), Some(Request::Ping));
+        assert_eq!(receive::<Request>(&mut from).unwrap(), None);
+    }
 }

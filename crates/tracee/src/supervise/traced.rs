@@ -9,8 +9,8 @@ use super::{Response, SuperviseError};
 use crate::descendants::{self, Except};
 use crate::launch::Launch;
 use crate::limits::{Limit, Limits};
-use crate::run;
 use crate::tree::Tree;
+use crate::wait;
 use pagewise_model::look::{SideEffect, Traced, told};
 use pagewise_model::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
@@ -87,7 +87,7 @@ fn listen(socket: &UnixStream, done: &OwnedFd, mut limits: Limits) -> Option<Why
         let timeout =
             limits.due().map(|due| Nanos(due.0.saturating_sub(Nanos::from(start.elapsed()).0)));
         let mut fds = [PollFd::new(done, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
-        run::sleep(&mut fds, timeout);
+        wait::sleep(&mut fds, timeout);
         let [ended, told] = fds.map(|fd| !fd.revents().is_empty());
         if ended {
             return None;
@@ -104,7 +104,7 @@ fn listen(socket: &UnixStream, done: &OwnedFd, mut limits: Limits) -> Option<Why
     loop {
         descendants::kill_beside_a_reaper();
         let mut fds = [PollFd::new(done, PollFlags::IN)];
-        run::sleep(&mut fds, Some(KILL_EVERY));
+        wait::sleep(&mut fds, Some(KILL_EVERY));
         if fds.iter().any(|fd| !fd.revents().is_empty()) {
             return Some(why);
         }

@@ -4,7 +4,8 @@ use super::Touched;
 use super::space::{Covered, NoSpace, Space};
 use crate::perf::faults::Refusal;
 use crate::ptrace::{Stop, request};
-use crate::{recorder, signals, wait};
+use crate::recorder::exec_stop;
+use crate::{signals, wait};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
 use pagewise_model::Fact;
@@ -187,7 +188,7 @@ impl Engine {
         self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
         self.spaces.remove(&tid);
         if self.exec.is_none() {
-            self.exec = Some(recorder::counts(tid).into());
+            self.exec = Some(exec_stop::counts(tid).into());
             self.filters = status::read(tid).ok().and_then(|status| status.seccomp_filters);
         }
         self.threads.insert(tid, Thread { pid: tid, doing: Doing::Exec });

@@ -2,11 +2,11 @@
 
 use super::session::{Control, Start};
 use super::{chosen, once_each};
-use crate::args::BenchFile;
-use crate::commands::experiment::own_exe;
+use crate::args::{self, BenchFile};
+use crate::commands::helper;
 use crate::failure::Failure;
 use pagewise_kernel::dirs;
-use pagewise_measure::file::{self, Content, Launcher, Origin, OriginError, Plan, Request};
+use pagewise_measure::file::{self, Content, Origin, OriginError, Plan, Request};
 use pagewise_measure::{PriceError, Progress};
 use pagewise_model::choice::{BLOCK_UNIT, FolioClass, FolioPart, LARGEST_BLOCK};
 use pagewise_model::file::{Cell, Copies, Part, Point, Readings};
@@ -14,8 +14,6 @@ use pagewise_model::{Bytes, Fact, Measured};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The words that make this program a process that reads.
-const FILE_READER: &str = "__file-reader";
 /// Sizes of a file of our own.
 const USUAL: Bytes = Bytes::mib(512);
 const QUICK: Bytes = Bytes::mib(64);
@@ -219,7 +217,7 @@ pub(in crate::commands) fn read_all(
     plan: &Plan,
     content: &Content,
 ) -> Result<Readings, Failure> {
-    let launcher = Launcher { exe: own_exe()?, args: vec![FILE_READER.into()] };
+    let launcher = helper::launcher(args::Part::FileReader)?;
     let text = |p: &Progress<'_, Cell>| {
         let (cell, order) = (p.point, p.point.order.label());
         let (part, arm, state) = (cell.part.label(), cell.arm.label(), cell.residency.label());
@@ -288,10 +286,10 @@ mod tests {
     #[test]
     fn every_way_is_typed_as_it_is_shown() {
         use clap::ValueEnum;
-        for word in crate::args::FileArm::value_variants() {
+        for word in args::FileArm::value_variants() {
             let typed = word.to_possible_value().unwrap();
             assert_eq!(typed.get_name(), Arm::from(*word).label());
         }
-        assert_eq!(crate::args::FileArm::value_variants().len(), Arm::ALL.len());
+        assert_eq!(args::FileArm::value_variants().len(), Arm::ALL.len());
     }
 }

@@ -28,20 +28,6 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Serves as one end of a pipe of the ladder.
-pub(super) fn serve_pipe_end() -> Result<ExitCode, Failure> {
-    pagewise_measure::ladder::serve_end()
-        .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// Serves as a process that reads a file.
-pub(super) fn serve_file_reader() -> Result<ExitCode, Failure> {
-    pagewise_measure::file::serve_reader()
-        .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
 /// In order, each once.
 pub(super) fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all.sort_unstable();

@@ -2,12 +2,12 @@
 
 use super::rungs;
 use super::session::{Control, Start};
-use crate::args::BenchPipe;
-use crate::commands::experiment::own_exe;
+use crate::args::{BenchPipe, Part};
+use crate::commands::helper;
 use crate::failure::Failure;
 use pagewise_judge::ladder::Known;
 use pagewise_kernel::{page_size, topology};
-use pagewise_measure::ladder::{self, Launcher, Plan};
+use pagewise_measure::ladder::{self, Plan};
 use pagewise_measure::{Cost, Options, Progress};
 use pagewise_model::ladder::{Consumption, Ladder, Point, ReferencePrices};
 use pagewise_model::look::Samples;
@@ -16,8 +16,6 @@ use pagewise_model::{Fact, Nanos};
 use pagewise_tracee::perf::Sampling;
 use std::process::ExitCode;
 
-/// The words that make this program an end of a pipe.
-const PIPE_END: &str = "__pipe-end";
 /// Time of a repeat, and in the short form.
 const REPEAT: Nanos = Nanos::millis(150);
 const QUICK_REPEAT: Nanos = Nanos::millis(40);
@@ -86,7 +84,7 @@ fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
 }
 
 fn measure(plan: &Plan, control: &Control) -> Result<Ladder, Failure> {
-    let launcher = Launcher { exe: own_exe()?, args: vec![PIPE_END.into()] };
+    let launcher = helper::launcher(Part::PipeEnd)?;
     let text = |p: &Progress<'_, Point>| {
         let (rung, consumption) = (&p.point.rung.name, p.point.consumption.label());
         format!("{} of {}: {rung}, {consumption}", p.done, p.total)

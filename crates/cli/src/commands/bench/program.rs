@@ -1,7 +1,8 @@
 //! `pagewise bench text -- COMMAND`: a program with its code on base pages against the same on huge ones.
 
-use crate::args::BenchText;
+use crate::args::{BenchText, Part};
 use crate::commands::experiment::{self, Display};
+use crate::commands::helper;
 use crate::failure::Failure;
 use crate::store;
 use pagewise_kernel::machine;
@@ -26,11 +27,12 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     let stop = experiment::stop_flag()?;
     let mut display = Display::new(args.result.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
-    let exe = experiment::own_exe()?;
-    let recording = crate::commands::touch::commands(&exe);
+    let exe = helper::own_exe()?;
+    let recording = helper::timing(&exe);
+    let words = helper::words(Part::Supervise);
     let pairs = args.program.pairs.unwrap_or(PAIRS);
     let subject = Subject { request: &request, pairs, files };
-    let world = Live::start(&request, &exe, &experiment::SUPERVISE, recording, stop, &mut listener);
+    let world = Live::start(&request, &exe, &words, recording, stop, &mut listener);
     let (run, end) = match world {
         Ok(mut world) => subject.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),

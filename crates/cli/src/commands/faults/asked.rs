@@ -3,6 +3,8 @@
 use crate::args::Faults;
 use crate::budget_file;
 use crate::failure::Failure;
+use crate::terminal;
+use pagewise_kernel::personality;
 use pagewise_model::fault::Budgets;
 use std::ffi::OsString;
 use std::path::Path;
@@ -49,6 +51,24 @@ fn first(one: Budgets, other: Budgets) -> Budgets {
         most_major_faults: one.most_major_faults.or(other.most_major_faults),
         most_touched_pages: one.most_touched_pages.or(other.most_touched_pages),
         most_time_ns: one.most_time_ns.or(other.most_time_ns),
+    }
+}
+
+/// Fixes the addresses of what is started from here on where that is `asked` for or `budgets` need it;
+/// tells whether they are fixed (docs/decisions/019-budgets-at-fixed-addresses.md).
+pub(super) fn settle_addresses(asked: bool, budgets: &Budgets) -> Result<bool, Failure> {
+    if !asked && !budgets.move_with_addresses() {
+        return Ok(personality::has_fixed_addresses());
+    }
+    match personality::fix_addresses() {
+        Ok(()) => Ok(true),
+        Err(error) if asked => Err(Failure::unfit(format!("addresses cannot be fixed: {error}"))
+            .with_help("in a container its seccomp profile must allow personality(2)")),
+        Err(error) => {
+            let what = "pages and faults move by some from run to run";
+            terminal::remark(&format!("addresses stay random, {what}: {error}"));
+            Ok(personality::has_fixed_addresses())
+        }
     }
 }
 

@@ -1,14 +1,15 @@
 //! `pagewise faults -p PID`
 
 use super::taken::Taken;
-use super::{RECORD, begin, conclude, failure, wanted};
+use super::{begin, conclude, failure, wanted};
 use crate::args::Faults;
-use crate::commands::experiment::{own_exe, stop_flag};
+use crate::commands::experiment::stop_flag;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::clock;
 use pagewise_model::fault::Budgets;
-use pagewise_tracee::recorder::{self, Recorder, Target, TargetError, Until};
+use pagewise_tracee::recorder::record_running;
+use pagewise_tracee::target::{Target, TargetError, Until};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -21,13 +22,13 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
     let run = begin(&command);
     let mut taken = Taken::new(args);
     let report = {
-        let recorder = Recorder::start(&own_exe()?, &RECORD).map_err(failure)?;
+        let recorder = super::recorder()?;
         let stop = stop_flag()?;
         let enough = || stop.load(Ordering::Relaxed);
         let begun =
             |threads| terminal::remark(&begun_line("recording", pid, &run.command, threads));
         let until = Until { begun: &begun, time: args.duration, enough: &enough };
-        recorder::record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
+        record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
             taken.take(names, &faults);
         })
         .map_err(failure)?

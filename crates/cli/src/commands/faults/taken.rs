@@ -1,10 +1,17 @@
 //! What becomes of the list of faults while it comes: it is printed, or searched for a working set.
 
-use super::working_set::Saved;
-use super::{Printed, report_run};
-use crate::args::Faults;
+use super::report_run;
+use crate::args::{Faults, ListFormat};
+use crate::failure::Failure;
+use crate::{store, terminal};
+use pagewise_judge::faults::working_set::FirstTouches;
+use pagewise_kernel::page_size;
 use pagewise_model::fault::{Fault, Names};
 use pagewise_model::run::Run;
+use pagewise_observe::faults::working_set::identify;
+use pagewise_report::faults::Export;
+use pagewise_report::quote;
+use std::path::{Path, PathBuf};
 
 /// Both.
 pub(super) struct Taken {
@@ -33,5 +40,70 @@ impl Taken {
         for error in [shown, saved].into_iter().filter_map(Result::err) {
             error.tell();
         }
+    }
+}
+
+/// The list as it is printed, part by part; nothing where none was asked for.
+struct Printed {
+    list: Option<Export>,
+    /// The first failure to print ends it.
+    outcome: Result<(), Failure>,
+}
+
+impl Printed {
+    fn new(args: &Faults) -> Self {
+        let export = |format: ListFormat| Export::new(format.form(), args.latency());
+        Self { list: args.list().map(export), outcome: Ok(()) }
+    }
+
+    fn take(&mut self, names: &Names, faults: &[Fault]) {
+        let text = self.list.as_mut().map_or_else(String::new, |list| list.take(names, faults));
+        self.print(&text);
+    }
+
+    fn finish(mut self, run: &Run) -> Result<(), Failure> {
+        let text = self.list.take().map_or_else(String::new, |list| list.finish(run));
+        self.print(&text);
+        self.outcome
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.outcome.is_ok() && !text.is_empty() {
+            self.outcome = terminal::print(text);
+        }
+    }
+}
+
+/// Collects what is touched, where it is to be saved.
+struct Saved {
+    to: PathBuf,
+    touches: FirstTouches,
+}
+
+impl Saved {
+    /// For a recording that is `exact` or not, to be saved in `to`.
+    fn new(to: &Path, exact: bool) -> Self {
+        Self { to: to.to_owned(), touches: FirstTouches::new(page_size::base(), exact) }
+    }
+
+    /// Takes a part of the list of faults.
+    fn take(&mut self, names: &Names, faults: &[Fault]) {
+        self.touches.take(names, faults);
+    }
+
+    /// Writes the file and says what it holds.
+    fn write(self, command: &[String]) -> Result<(), Failure> {
+        let (set, left_out) = identify(command, self.touches.ranges());
+        for path in left_out {
+            let why = "it is not there any more, or cannot be read";
+            terminal::remark(&format!("left out of the working set: {path}: {why}"));
+        }
+        let text = serde_json::to_string(&set)
+            .map_err(|e| Failure::usage(format!("the working set cannot be written: {e}")))?;
+        store::write_whole(&self.to, &(text + "\n"))?;
+        let (size, files) = (set.size(), set.files.len());
+        let to = quote(&self.to.to_string_lossy());
+        terminal::remark(&format!("working set: {size} of {files} files saved to {to}"));
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use pagewise_model::Fact;
 use pagewise_model::look::Look;
 use pagewise_model::run::RunKind;
 use pagewise_tracee::perf::profile_running;
-use pagewise_tracee::recorder::{Target, Until};
+use pagewise_tracee::target::{Target, Until};
 use pagewise_tune::request::run_of;
 use std::ffi::OsString;
 use std::process::ExitCode;

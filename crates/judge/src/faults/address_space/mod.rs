@@ -5,26 +5,20 @@
 //! told; what it grows by is known by its nearness to them or to the stack pointer, other stacks by the
 //! stack pointer alone, where registers are recorded. A forked process has its parent's mappings, and has touched none of its pages yet.
 
-mod extent;
-
-pub(super) use extent::Extent;
-
 use crate::faults::around::{Around, Beside, Touch};
 use crate::faults::interned::Interned;
+use crate::faults::mappings::{Mappings, NEAR_MAIN_STACK, Range};
 use crate::faults::page_sizes::Forecasts;
-use crate::faults::sites::VDSO;
+use crate::faults::sites::{Code, VDSO};
 use crate::faults::touched::{Before, Touched};
 use pagewise_model::fault::event::{Map, Registers};
 use pagewise_model::fault::{FaultAround, MappingKind, PageForecast, Place};
 use pagewise_model::{Bytes, PageSize};
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// An address in a mapping this near to the stack pointer is on a stack.
 const NEAR_STACK: u64 = 128 << 10;
-/// One in no mapping: the main stack's size is 8 MiB unless somebody has changed it.
-const NEAR_MAIN_STACK: u64 = 8 << 20;
 
 /// What an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,33 +28,6 @@ pub(super) struct Target {
     /// Offset of the page in its file.
     pub(super) offset: Option<Bytes>,
     pub(super) is_shared: bool,
-}
-
-/// Where an instruction comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Code {
-    pub(super) path: u32,
-    /// Offset in the file; the address where there is none.
-    pub(super) offset: u64,
-}
-
-/// One mapping, by its first address in [`Mappings`].
-#[derive(Debug, Clone)]
-struct Range {
-    end: u64,
-    /// Offset in its file; `None` for memory of no file.
-    offset: Option<u64>,
-    path: u32,
-    kind: MappingKind,
-    is_shared: bool,
-}
-
-/// The mappings of a process.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Mappings {
-    ranges: BTreeMap<u64, Range>,
-    /// Files of which a part may be executed.
-    images: FxHashSet<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -270,56 +237,6 @@ impl Spaces {
 
     pub(super) const fn processes_seen(&self) -> u64 {
         self.seen
-    }
-}
-
-impl Mappings {
-    fn find(&self, address: u64) -> Option<(u64, &Range)> {
-        let (start, range) = self.ranges.range(..=address).next_back()?;
-        (address < range.end).then_some((*start, range))
-    }
-
-    /// Puts `range` in, cutting what it covers.
-    fn insert(&mut self, start: u64, mut range: Range) {
-        if range.end <= start {
-            return;
-        }
-        self.extend_image(start, &mut range);
-        if range.kind == MappingKind::Code && range.path != 0 {
-            self.images.insert(range.path);
-        }
-        let end = range.end;
-        let covered: Vec<u64> = self
-            .ranges
-            .range(..end)
-            .rev()
-            .take_while(|(_, old)| old.end > start)
-            .map(|(old_start, _)| *old_start)
-            .collect();
-        for old_start in covered {
-            let Some(old) = self.ranges.remove(&old_start) else { continue };
-            if old.end > end {
-                let offset = old.offset.map(|offset| offset.saturating_add(end - old_start));
-                self.ranges.insert(end, Range { offset, ..old.clone() });
-            }
-            if old_start < start {
-                self.ranges.insert(old_start, Range { end: start, ..old });
-            }
-        }
-        self.ranges.insert(start, range);
-    }
-
-    /// Private memory right behind the data of an image is that image's zeroed data.
-    fn extend_image(&self, start: u64, range: &mut Range) {
-        if range.kind != MappingKind::Anonymous {
-            return;
-        }
-        let before = self.ranges.range(..start).next_back().map(|(_, before)| before);
-        if let Some(before) = before.filter(|b| b.end == start && self.images.contains(&b.path))
-            && before.kind == MappingKind::File
-        {
-            (range.kind, range.path) = (MappingKind::Data, before.path);
-        }
     }
 }
 

@@ -5,8 +5,8 @@
 //! thread has under way at the same address, or begins next (the two events of one moment come in
 //! any order).
 
-use super::address_space::Code;
 use super::interned::Interned;
+use super::sites::Code;
 use pagewise_model::fault::StackEnd;
 use rustc_hash::FxHashMap;
 

@@ -1,10 +1,9 @@
 use super::*;
-use crate::faults::Options;
 use crate::faults::tests::{
     Blind, DATA, IP, Writes, analyse, begin, end, map, options, plain, present, usage,
 };
 use pagewise_model::fault::event::{CallStack, Chain, Event, FrameRegisters, What};
-use pagewise_model::fault::{Again, Fault, Stacks};
+use pagewise_model::fault::{Again, Fault, Stacks, Wanted};
 use pagewise_model::{Fact, Nanos};
 
 const CODE: Code = Code { path: 1, offset: 0x1000 };
@@ -106,7 +105,8 @@ fn stacks_that_frame_pointers_gave_are_taken_as_they_are() {
 fn without_stacks_it_is_said_why_nobody_is_named() {
     let events = || [begin(1, 1, DATA), end(2, 1, DATA, false)];
     let of = |stacks| {
-        let options = Options { stacks, ..options(false) };
+        let (wanted, sees) = options(false);
+        let options = (Wanted { stacks, ..wanted }, sees);
         let none = Fact::missing("");
         analyse(events(), options, &usage(1, 0), &none, &mut Blind).0.callers
     };

@@ -30,7 +30,8 @@ fn functions_and_places_add_up_to_all() {
 
 #[test]
 fn a_summary_keeps_no_list() {
-    let options = Options { list: false, ..options(false) };
+    let mut options = options(false);
+    options.0.list = false;
     let events = [begin(1, 1, DATA), end(2, 1, DATA, false)];
     let (report, _, faults) =
         analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Blind);
@@ -40,7 +41,8 @@ fn a_summary_keeps_no_list() {
 
 #[test]
 fn a_summary_has_the_lines_of_what_it_ranks_alone() {
-    let options = Options { list: false, ..options(false) };
+    let mut options = options(false);
+    options.0.list = false;
     let events =
         [map(0x40_0000, 0x2000, true, "/bin/x"), begin(1, 1, DATA), end(2, 1, DATA, false)];
     let (report, names, _) =
@@ -70,7 +72,8 @@ impl Image for Nameless {
 #[test]
 fn nothing_is_looked_up_where_names_are_not_wanted() {
     for list in [false, true] {
-        let options = Options { names: false, list, ..options(false) };
+        let (wanted, sees) = options(false);
+        let options = (Wanted { names: false, list, ..wanted }, sees);
         let events =
             [map(0x40_0000, 0x2000, true, "/bin/x"), begin(1, 1, DATA), end(2, 1, DATA, false)];
         let (report, names, _) =

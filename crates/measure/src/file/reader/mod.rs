@@ -1,6 +1,6 @@
 //! A process that reads: it gets its task, prepares, waits for the word, reads, and tells.
 //!
-//! Standard input is the line to the bench, standard output the file. What takes time beforehand (the
+//! Standard output is the file. What takes time beforehand (the
 //! order of the blocks, the memory that they are put into) is prepared before the word. It is a process
 //! of its own so that a file that somebody shortens ends it alone: a touch of a page that is gone is
 //! `SIGBUS`.
@@ -10,9 +10,9 @@ mod hand;
 mod opened;
 
 use super::order::Blocks;
-use super::wire::{Done, Task, Word};
+use super::wire::{Done, Line, Task, Word};
 use crate::error::PriceError;
-use crate::helper::{Line, duplicate, end_with_starter};
+use crate::helper::{self, duplicate, end_with_starter};
 use crate::kernels::usage;
 use hand::Hand;
 use opened::Opened;
@@ -23,37 +23,29 @@ use pagewise_model::file::{Arm, Pace, Proof, Sample, Slip};
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread::ScopedJoinHandle;
 
-/// Serves as a process that reads, until its task is done.
+/// Serves the bench at the other end of socket `fd` until the task is done.
 ///
 /// # Errors
 /// When this was not started by a bench, whose line is missing then; what goes wrong in the task itself is
 /// told to the bench.
-pub fn serve_reader() -> Result<(), SysError> {
-    let line: Line<Word> = Line::given()?;
-    let Some(Word::Task(task)) = line.hear()? else {
-        return Err(SysError::new("recv", "a task", io::Error::other("not started by a bench")));
-    };
-    match serve(&line, &task) {
-        Ok(Some(done)) => line.say(&Word::Done(Box::new(done))),
-        Ok(None) => Ok(()),
-        Err(error) => line.say(&Word::Refused(error.to_string())),
-    }
+pub fn serve_reader(fd: RawFd) -> Result<(), SysError> {
+    helper::serve(fd, serve)
 }
 
 /// Does the task; nothing is told when the bench has gone before the start.
-fn serve(line: &Line<Word>, task: &Task) -> Result<Option<Done>, PriceError> {
+fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     end_with_starter()?;
     // A page that is gone is told by the end alone; nobody wants the memory of this process on disk.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     setrlimit(Resource::Core, none).map_err(PriceError::sys("setrlimit", "RLIMIT_CORE"))?;
     let file = duplicate(io::stdout())?;
     let mut crew = Crew::prepare(task)?;
-    line.say(&Word::Ready)?;
+    line.say(&Word::Ready { period: None })?;
     match line.hear()? {
-        Some(Word::Go) => crew.read(&file).map(Some),
+        Some(Word::Go { .. }) => crew.read(&file).map(Some),
         _ => Ok(None),
     }
 }

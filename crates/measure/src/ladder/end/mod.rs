@@ -1,7 +1,6 @@
 //! One process of a pair: it gets its task, prepares, waits for the word, moves bytes, and tells.
 //!
-//! Standard input is the line to the ladder, standard output its end of the pipe (whichever that
-//! is), standard error the socket that a consumer forwards to. All that takes time beforehand
+//! Standard output is its end of the pipe (whichever that is), standard error the socket that a consumer forwards to. All that takes time beforehand
 //! (buffers, their pages, files) is prepared before the word; a process whose ladder dies is ended
 //! by the kernel (`PR_SET_PDEATHSIG`).
 
@@ -12,34 +11,29 @@ pub(super) mod waiter;
 
 use super::wire::{Done, Line, Role, Task, Word};
 use crate::error::PriceError;
-use crate::helper::{duplicate, end_with_starter};
+use crate::helper::{self, duplicate, end_with_starter};
 use crate::kernels::usage;
 use pagewise_kernel::{SysError, affinity};
 use pagewise_model::ladder::{EndUsage, Pages, Rung};
 use pagewise_model::{Bytes, Fact, Nanos};
 use rustix::io::Errno;
 use std::io;
+use std::os::fd::RawFd;
 
 /// A maker of errors of one call, for `map_err`.
 pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
     move |errno| SysError::new(call, "a rung of the ladder", errno).into()
 }
 
-/// Serves as a process of a ladder until its task is done.
+/// Serves the ladder at the other end of socket `fd` until the task is done.
 ///
 /// # Errors
 /// When this was not started by a ladder, whose line is missing then; what goes wrong in the task
 /// itself is told to the ladder.
-pub fn serve_end() -> Result<(), SysError> {
-    let line = Line::given()?;
-    let Some(Word::Task(task)) = line.hear()? else {
-        return Err(SysError::new("recv", "a task", io::Error::other("not started by a ladder")));
-    };
-    match serve(&line, &task) {
-        Ok(Some(done)) => line.say(&Word::Done(Box::new(done))),
-        Ok(None) => Ok(()),
-        Err(error) => line.say(&Word::Refused(format!("{}: {error}", task.role.label()))),
-    }
+pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
+    helper::serve(fd, |line, task: &Task| {
+        serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.label()))
+    })
 }
 
 /// Does the task; nothing is told when the ladder has gone before the start.

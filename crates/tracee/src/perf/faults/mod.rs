@@ -9,7 +9,9 @@
 //! error codes tracefs and -1 or CAP_PERFMON (`tracepoint`).
 //!
 //! A program is followed from its exec ([`FaultRings::open`]), or a process from now on
-//! ([`FaultRings::attach`]).
+//! ([`FaultRings::attach`]), without stopping it (`perf::running`). What such a process had mapped before is
+//! read from `/proc/PID/maps` afterwards, so that no mapping falls between the two. Children that live already
+//! are not followed.
 //!
 //! Rings are locked memory: [`RING_BYTES`] each where RLIMIT_MEMLOCK and `perf_event_mlock_kb`
 //! give that much, at 1 us a fault room for 15 ms at the least. A full ring loses records, and the
@@ -25,18 +27,20 @@
 
 mod attributes;
 mod record;
-mod running;
 mod stacks;
 mod tracepoint;
 
 use super::event;
 use super::merge::{Merge, Timed};
 use super::rings::Rings;
+use super::running;
 use attributes::Choice;
+use pagewise_kernel::proc::stat::{self, Stat};
+use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
-use pagewise_model::fault::Stacks;
 use pagewise_model::fault::event::{Event, What};
+use pagewise_model::fault::{Sees, Stacks, Wanted};
 use record::{Kind, Layout};
 use stacks::StackRings;
 use std::os::fd::BorrowedFd;
@@ -66,7 +70,7 @@ pub struct Refusal {
 
 /// How much is recorded of each fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
+enum Detail {
     /// When and where it began: the cheapest record.
     Places,
     /// Also the registers and the size of the page that was mapped, which tell what it was about.
@@ -76,6 +80,15 @@ pub enum Detail {
 }
 
 impl Detail {
+    /// How much `wanted` needs.
+    const fn of(wanted: &Wanted) -> Self {
+        match (wanted.latency, wanted.exact) {
+            (true, _) => Self::Times,
+            (false, true) => Self::Kinds,
+            (false, false) => Self::Places,
+        }
+    }
+
     /// What is asked for, the most that a kernel may know first.
     const fn layouts(self) -> &'static [Layout] {
         match self {
@@ -83,19 +96,6 @@ impl Detail {
             Self::Kinds | Self::Times => &[Layout::FULL, Layout::NO_PAGE_SIZE, Layout::LEAN],
         }
     }
-}
-
-/// What a recording holds beyond the beginnings of faults in user mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sees {
-    /// Faults that the kernel takes for the program.
-    pub kernel: bool,
-    /// The ends of all faults, not of major ones alone.
-    pub all_ends: bool,
-    /// The processor's error codes.
-    pub error_codes: bool,
-    /// All of the program: it has not run before.
-    pub from_start: bool,
 }
 
 /// The rings of one program, one for each CPU.
@@ -122,24 +122,54 @@ pub struct Before {
 }
 
 impl FaultRings {
-    /// Opens the rings for `pid`, which must not have executed its program yet; with so much of each
-    /// fault, and with these stacks. What the kernel does not know (page
+    /// Opens the rings for `pid`, which must not have executed its program yet. What the kernel does not know (page
     /// sizes before Linux 5.11) or does not allow (kernel mode, error codes, stacks) is left out.
     ///
     /// # Errors
     /// [`Refusal`] where not even faults in user mode can be recorded.
-    pub fn open(pid: i32, detail: Detail, stacks: Stacks) -> Result<Self, Refusal> {
+    pub fn open(pid: i32, wanted: &Wanted) -> Result<Self, Refusal> {
         let follow = |rings: &mut Self| rings.add_thread(pid);
-        Self::choose(true, detail, stacks, &follow).map_err(|e| refusal(&e))
+        Self::choose(true, wanted, &follow).map_err(|e| refusal(&e))
+    }
+
+    /// Follows process `pid` from now on.
+    ///
+    /// # Errors
+    /// [`Refusal`] where not even faults in user mode can be recorded, or the process is gone.
+    pub fn attach(pid: i32, wanted: &Wanted) -> Result<Self, Refusal> {
+        event::allow_descriptors();
+        let owns = |all: &Self, tid| all.rings.owns(tid);
+        let follow = |all: &mut Self| running::add_threads(all, pid, owns, Self::add_thread);
+        let mut all = Self::choose(false, wanted, &follow).map_err(|e| refusal(&e))?;
+        let stat = stat::read(pid).ok();
+        all.since = clock::now();
+        all.before = Before {
+            faults: stat.as_ref().map(Stat::faults_with_children),
+            threads: stat.map_or(0, |stat| u64::from(stat.threads)),
+        };
+        all.add_what_was_before(pid);
+        Ok(all)
+    }
+
+    /// Its threads beyond the first, and its mappings.
+    fn add_what_was_before(&mut self, pid: i32) {
+        let at_ns = self.since;
+        let others = tree::threads(pid).map_or(0, |threads| threads.len().saturating_sub(1));
+        for _ in 0..others {
+            self.merge.add(0, Event { at_ns, what: What::Fork { pid, parent_pid: pid } });
+        }
+        for map in running::mapped(pid) {
+            self.merge.add(0, Event { at_ns, what: What::Map(map) });
+        }
     }
 
     /// The most that is known and allowed, as `follow`, which adds threads, finds out.
     fn choose(
         on_exec: bool,
-        detail: Detail,
-        stacks: Stacks,
+        wanted: &Wanted,
         follow: &dyn Fn(&mut Self) -> Result<(), SysError>,
     ) -> Result<Self, SysError> {
+        let (detail, stacks) = (Detail::of(wanted), wanted.stacks);
         let all_ends = detail == Detail::Times;
         let found = if all_ends { Tracepoints::find() } else { None };
         let with_codes = found.map(|codes| (true, Some(codes)));

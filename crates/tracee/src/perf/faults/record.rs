@@ -1,13 +1,13 @@
 //! The records of the fault rings as events: pure functions on bytes.
 //!
-//! All records ([`super::super::header`]) but samples are read by `side_band`. Which of the three events
+//! All records ([`super::super::words`]) but samples are read by `side_band`. Which of the three events
 //! made a sample is told by its number, the first word. Unknown types are passed over.
 
 use super::tracepoint::Fields;
-use crate::perf::header::{for_each_record, is_in_kernel};
 use crate::perf::side_band::{self, SideBand};
 use crate::perf::streams;
 use crate::perf::words::{Words, halves, word};
+use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::{
     Begin, CallStack, Chain, End, ErrorCode, Event, Registers, What,

@@ -14,9 +14,9 @@
 use super::LEAST_RING_BYTES;
 use super::attributes::Choice;
 use crate::perf::event;
-use crate::perf::header::{for_each_record, is_in_kernel};
 use crate::perf::ring::Ring;
 use crate::perf::words::{Words, halves, word};
+use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Stacks;
@@ -149,8 +149,8 @@ fn lost(body: &[u8], at: usize) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::header::MODE_KERNEL;
-    use crate::perf::header::made::{pair, record, words};
+    use crate::perf::words::MODE_KERNEL;
+    use crate::perf::words::made::{pair, record, words};
     use proptest::prelude::*;
 
     fn events(bytes: &[u8]) -> Vec<Event> {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::perf::header::MODE_KERNEL;
-use crate::perf::header::made::{pair, record, words};
+use crate::perf::words::MODE_KERNEL;
+use crate::perf::words::made::{pair, record, words};
 use pagewise_model::fault::event::Map;
 use proptest::prelude::*;
 

@@ -23,7 +23,6 @@
 //! that were lost may have been of others then.
 
 mod counts;
-mod course;
 mod kin;
 mod record;
 mod running;
@@ -36,13 +35,13 @@ use super::rings::Rings;
 use super::sampling::{PERIOD_NS, RING_BYTES, refusal};
 use super::streams::EVERYBODY;
 use counts::Counts;
-pub use course::profile_running;
 use pagewise_kernel::perf::bindings as b;
 use pagewise_kernel::perf::perf_event_attr;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::profile::{Clock, StackSamples};
 use pagewise_model::{Fact, Nanos};
 use record::{Event, Take, Told};
+pub use running::profile_running;
 
 /// A profile under way.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 //! Samples hold the number of their event, IP, TID, TIME and CALLCHAIN, in that order; all others are read
 //! by `side_band`. Unknown types are passed over, and so is what a thread's second event tells (`streams`).
 
-use crate::perf::header::{for_each_record, is_in_kernel};
 use crate::perf::merge::Timed;
 use crate::perf::side_band::{self, SideBand};
 use crate::perf::streams;
 use crate::perf::words::{Words, halves};
+use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::Nanos;
 use pagewise_model::fault::event::Map;
@@ -117,8 +117,8 @@ fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::header::MODE_KERNEL;
-    use crate::perf::header::made::{pair, record, words};
+    use crate::perf::words::MODE_KERNEL;
+    use crate::perf::words::made::{pair, record, words};
     use proptest::prelude::*;
 
     const USER: u16 = 2;

@@ -1,29 +1,73 @@
-//! Following processes that are running already, without stopping them.
+//! A profile of processes that are running already, without stopping them: until the first ends, the time is
+//! over or the user has seen enough.
 //!
-//! A process and all below it that this account may observe, all threads of each (`perf::running`). What is mapped, and under which name, is read when all threads are
-//! followed: code that was mapped in between is told by both.
+//! A process and all below it that this account may observe, all threads of each (`perf::running`). What is
+//! mapped, and under which name, is read when all threads are followed: code that was mapped in between is told
+//! by both. CPU time by the kernel's ticks and faults are read before and after, so that something is known
+//! without the right to sample: a process that has been waited for by then has none left.
 
 use super::record::Told;
 use super::{Events, Profiling};
 use crate::perf::sampling::refusal;
 use crate::perf::{event, running};
-use pagewise_kernel::SysError;
-use pagewise_kernel::proc::{stat, tree};
-use pagewise_model::Fact;
+use crate::target::{Target, Until};
+use pagewise_kernel::proc::stat::{self, Stat};
+use pagewise_kernel::proc::tree;
+use pagewise_kernel::{SysError, clock};
+use pagewise_model::profile::{Course, StackSamples};
+use pagewise_model::{Fact, Nanos};
+
+/// Profiles `target` and what it has below it; never stops it.
+#[must_use]
+pub fn profile_running(target: &Target, until: &Until<'_>) -> (Fact<StackSamples>, Course) {
+    let pid = target.pid();
+    let (profiling, followed) = follow(pid);
+    let threads = match &profiling {
+        Fact::Known(_) => followed.threads,
+        Fact::Missing(_) => tree::threads(pid).map_or(0, |threads| threads.len() as u64),
+    };
+    let (before, start) = (target.stat(), clock::now());
+    (until.begun)(threads);
+    let has_ended = target.attend(until);
+    let wall_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    let after = target.stat();
+    let between = |of: fn(&Stat) -> u64| {
+        let (before, after) = (before.known()?, after.known()?);
+        Some(of(after).saturating_sub(of(before)))
+    };
+    let samples = profiling.and_then(Profiling::finish);
+    let course = Course {
+        pid,
+        threads,
+        children: followed.children,
+        unseen_children: followed.unseen_children,
+        wall_ns,
+        user_ns: between(|stat| stat.user_ticks).map(ticks),
+        sys_ns: between(|stat| stat.system_ticks).map(ticks),
+        faults: between(Stat::faults_with_children),
+        has_ended,
+    };
+    (samples, course)
+}
+
+fn ticks(count: u64) -> Nanos {
+    let a_second = rustix::param::clock_ticks_per_second().max(1);
+    Nanos(count.saturating_mul(1_000_000_000 / a_second))
+}
 
 /// Whom a profile follows from its beginning on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Followed {
+struct Followed {
     /// Threads of the process and of those below it.
-    pub(super) threads: u64,
+    threads: u64,
     /// Processes below it.
-    pub(super) children: u64,
+    children: u64,
     /// Processes below it that may not be observed.
-    pub(super) unseen_children: u64,
+    unseen_children: u64,
 }
 
 /// Starts sampling process `pid` and all below it from now on, or says why not.
-pub(super) fn follow(pid: i32) -> (Fact<Profiling>, Followed) {
+fn follow(pid: i32) -> (Fact<Profiling>, Followed) {
     event::allow_descriptors();
     let mut events = match Events::open(false) {
         Ok(events) => events,

@@ -40,19 +40,19 @@ const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
 
 /// What following a program has come to.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(crate) struct Followed {
     /// The counts when the program had just been executed.
-    pub(super) exec: Fact<ExecCounts>,
-    pub(super) calls: Fact<ThreadCalls>,
+    pub(crate) exec: Fact<ExecCounts>,
+    pub(crate) calls: Fact<ThreadCalls>,
 }
 
 /// A program that is being followed.
 #[derive(Debug)]
-pub(super) struct Following(JoinHandle<Result<Follower, SysError>>);
+pub(crate) struct Following(JoinHandle<Result<Follower, SysError>>);
 
 impl Following {
     /// Waits for the end of the program, which should be near.
-    pub(super) fn finish(self) -> Followed {
+    pub(crate) fn finish(self) -> Followed {
         match self.0.join() {
             Ok(Ok(follower)) => follower.finish(),
             Ok(Err(error)) => Followed::nothing(&error.to_string()),
@@ -63,7 +63,7 @@ impl Following {
 
 impl Followed {
     /// Of a program whose calls are not followed.
-    pub(super) fn at_exec(exec: Fact<ExecCounts>) -> Self {
+    pub(crate) fn at_exec(exec: Fact<ExecCounts>) -> Self {
         Self { exec, calls: Fact::missing("not asked for") }
     }
 
@@ -76,7 +76,7 @@ impl Followed {
 ///
 /// # Errors
 /// [`LaunchError`] when the program cannot be started.
-pub(super) fn release(child: Suspended) -> Result<(Running, Following), LaunchError> {
+pub(crate) fn release(child: Suspended) -> Result<(Running, Following), LaunchError> {
     let pid = child.pid();
     let (seized, is_seized) = mpsc::channel::<()>();
     let follow = move || {

@@ -1,18 +1,12 @@
-//! The front's side of recording a process that is running already: finds out whether it may be
-//! recorded, and waits until it ends, the time is over or the user has seen enough.
+//! A process that is running already: found, looked after until it ends, never stopped.
 //!
-//! The process is held by a pidfd, so that a number that comes again is never taken for it. Nothing
-//! is done to it but what `perf::faults` says. Its counters are read when all threads are followed
-//! and at the end; a process that has been waited for by then has none left.
+//! It is held by a pidfd, so that a number that comes again is never taken for it. A process that has been
+//! waited for has no counters left.
 
-use super::front::{RecordError, Recorder};
-use super::{Request, Wanted};
-use crate::perf::faults::Before;
-use crate::run;
+use crate::wait;
 use pagewise_kernel::proc::stat::{self, Stat};
 use pagewise_kernel::proc::{self, maps, status};
 use pagewise_kernel::{SysError, clock, pidfd};
-use pagewise_model::fault::{Attached, Ending, Fault, FaultReport, Names};
 use pagewise_model::{Fact, Nanos};
 use rustix::event::{PollFd, PollFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -109,12 +103,12 @@ impl Target {
     /// Waits for its end, no longer than `timeout` or until a signal comes; tells whether it came.
     fn wait(&self, timeout: Nanos) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN)];
-        run::sleep(&mut fds, Some(timeout));
+        wait::sleep(&mut fds, Some(timeout));
         fds.iter().any(|fd| !fd.revents().is_empty())
     }
 
     /// Faults of it and the children it waited for so far.
-    fn counted(&self) -> Fact<u64> {
+    pub(crate) fn counted(&self) -> Fact<u64> {
         self.stat().map(|stat| stat.faults_with_children())
     }
 
@@ -165,46 +159,6 @@ impl std::fmt::Debug for Until<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Until").field("time", &self.time).finish_non_exhaustive()
     }
-}
-
-/// Records `target` from now on. Each part of the list of faults, where one is wanted, goes to
-/// `take`.
-///
-/// # Errors
-/// [`RecordError`] when it cannot be recorded; it runs on either way.
-pub fn record_running(
-    target: &Target,
-    recorder: &Recorder,
-    wanted: Wanted,
-    until: &Until<'_>,
-    take: &mut dyn FnMut(&Names, Vec<Fault>),
-) -> Result<FaultReport, RecordError> {
-    let pid = target.pid;
-    let attached = recorder.begin(&Request::AttachRunning { pid, wanted });
-    if target.has_ended() && attached.is_err() {
-        return Err(RecordError::Gone(pid));
-    }
-    let Before { faults: before, threads } = attached?;
-    (until.begun)(threads);
-    let start = clock::now();
-    let has_ended = target.attend(until);
-    let until = clock::now();
-    let (wall_ns, after) = (Nanos(until.0.saturating_sub(start.0)), target.counted());
-    let counted_faults = match before {
-        Some(before) => after.map(|after| after.saturating_sub(before)),
-        None => Fact::missing("its counters could not be read at the start"),
-    };
-    let ran_before = "the process was running already";
-    let ending = Ending {
-        wall_ns,
-        usage: Fact::missing(ran_before),
-        counted_faults,
-        exec: Fact::missing(ran_before),
-        calls: Fact::missing(ran_before),
-        attached: Some(Attached { pid, threads, has_ended }),
-        until_ns: Some(until),
-    };
-    recorder.conclude(ending, take).map_err(RecordError::Died)
 }
 
 #[cfg(test)]

@@ -1,0 +1,134 @@
+//! The hidden command that makes this program one of its own helper processes, and the words that start it.
+//!
+//! The recording process gives what the rings tell to the analysis, and the analysis the code it asks for.
+//! `touch` takes first touches of base pages and does nothing else: it shows what recording adds to a fault.
+
+use crate::args::{Helper, Part};
+use crate::failure::Failure;
+use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Walk};
+use pagewise_kernel::page_size;
+use pagewise_measure::file::Launcher;
+use pagewise_measure::{PriceError, file, ladder, touch_pages};
+use pagewise_model::fault::event::{Event, FrameRegisters};
+use pagewise_model::fault::{Ending, Sees, SourceLine, Wanted};
+use pagewise_observe::faults::Images;
+use pagewise_observe::trace::look;
+use pagewise_remedy::watch;
+use pagewise_tracee::recorder::{self, Conclusion, Sink};
+use pagewise_tracee::supervise;
+use pagewise_tune::faults::Commands;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How often `touch` touches all its pages: the host may have to back them the first time.
+const ROUNDS: u32 = 3;
+
+/// The arguments with which this program is a helper; the number of a socket follows.
+pub(super) const fn words(part: Part) -> [&'static str; 2] {
+    let name = match part {
+        Part::Supervise => "supervise",
+        Part::Record => "record",
+        Part::Touch => "touch",
+        Part::PipeEnd => "pipe-end",
+        Part::FileReader => "file-reader",
+    };
+    ["__helper", name]
+}
+
+/// This program's own file.
+pub(super) fn own_exe() -> Result<std::path::PathBuf, Failure> {
+    std::env::current_exe().map_err(|e| Failure::usage(format!("cannot find this program: {e}")))
+}
+
+/// How this program starts itself as a helper that measures.
+pub(super) fn launcher(part: Part) -> Result<Launcher, Failure> {
+    Ok(Launcher { exe: own_exe()?, args: words(part).map(OsString::from).to_vec() })
+}
+
+/// How this program, which is `exe`, times faults.
+pub(super) fn timing(exe: &Path) -> Commands {
+    let command = |part| -> Vec<OsString> {
+        std::iter::once(exe.into()).chain(words(part).map(OsString::from)).collect()
+    };
+    Commands { recorder: command(Part::Record), probe: command(Part::Touch) }
+}
+
+/// Serves until the starter is gone or has all it asked for.
+pub(super) fn run(args: &Helper) -> Result<ExitCode, Failure> {
+    match serve(args.part, args.fd.unwrap_or(-1)) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failure::usage(error.to_string())),
+    }
+}
+
+fn serve(part: Part, fd: i32) -> Result<(), PriceError> {
+    match part {
+        Part::Supervise => supervise::serve(fd, &watch::build, &look)?,
+        Part::Record => recorder::serve(fd, &analysed)?,
+        Part::PipeEnd => ladder::serve_end(fd)?,
+        Part::FileReader => file::serve_reader(fd)?,
+        Part::Touch => touch_pages(ROUNDS)?,
+    }
+    Ok(())
+}
+
+struct Analysed {
+    analysis: Analysis,
+    code: Code,
+}
+
+struct Code(Images);
+
+impl Image for Code {
+    fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8> {
+        self.0.bytes(place.path, place.offset, place.pid, place.address)
+    }
+    fn function(&mut self, path: &str, offset: u64) -> Option<String> {
+        if path == KERNEL { self.0.kernel_function(offset) } else { self.0.function(path, offset) }
+    }
+    fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
+        self.0.lines(path, offsets)
+    }
+    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
+        let (addresses, end) = self.0.walk(registers, bytes, code);
+        Walk { addresses, end }
+    }
+}
+
+impl Sink for Analysed {
+    fn take(&mut self, events: &mut Vec<Event>) {
+        for event in events.drain(..) {
+            self.analysis.take(event, &mut self.code);
+        }
+    }
+    fn conclude(mut self: Box<Self>, ending: &Ending) -> Conclusion {
+        let (report, names, faults) = self.analysis.conclude(ending, &mut self.code);
+        Conclusion { report, names, faults }
+    }
+}
+
+/// Analyses what is recorded.
+fn analysed(wanted: Wanted, sees: Sees) -> Box<dyn Sink> {
+    let analysis = Analysis::new(page_size::base(), wanted, sees);
+    Box::new(Analysed { analysis, code: Code(Images::new(wanted.debug_files)) })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::{Parser, ValueEnum};
+
+    #[test]
+    fn the_words_of_a_part_make_it() {
+        for part in Part::value_variants() {
+            let typed = [vec!["pagewise"], words(*part).to_vec(), vec!["7"]].concat();
+            let Command::Helper(helper) = Cli::try_parse_from(typed).unwrap().command else {
+                panic!("{part:?} is no helper");
+            };
+            assert_eq!((helper.part, helper.fd), (*part, Some(7)));
+        }
+    }
+}

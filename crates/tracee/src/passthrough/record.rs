@@ -1,0 +1,197 @@
+//! A program in our place, every page fault of it recorded.
+//!
+//! With `exact` it stops where it maps files, and each page is made a fault of its own (`touch`). A thread
+//! traces it then, since only the tracing thread may serve its stops; it waits for the whole tree.
+
+use super::attend;
+use crate::child::SignalState;
+use crate::launch::{self, Launch, LaunchError, PreExec, Running, Suspended};
+use crate::perf::faults::Refusal;
+use crate::recorder::calls::{self, Followed, Following};
+use crate::recorder::{RecordError, Recorder, exec_stop};
+use crate::signals::Caught;
+use crate::touch::{self, Touched};
+use crate::wait;
+use pagewise_kernel::error::SysError;
+use pagewise_model::Fact;
+use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names, Wanted};
+use pagewise_model::plan::{Settings, ThpRestriction};
+use pagewise_model::usage::{Ended, Usage};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, ScopedJoinHandle};
+
+/// A program that was run and recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// How the program ended.
+    pub ended: Ended,
+    /// What its faults came to, or why that is not known.
+    pub report: Result<FaultReport, RecordError>,
+}
+
+/// Runs the program as `passthrough` does, in our place in the process group, with `recorder`
+/// beside it. Each part of the list of faults, where one is wanted, goes to `take`.
+///
+/// # Errors
+/// [`RecordError`] when the program has not run.
+pub fn record_through(
+    launch: &Launch,
+    recorder: &Recorder,
+    wanted: Wanted,
+    take: &mut dyn FnMut(&Names, Vec<Fault>),
+) -> Result<Recorded, RecordError> {
+    let before = SignalState::inherited();
+    let mut caught = Caught::block(before)?;
+    let child = match wanted.exact {
+        true => spawn(launch, before)?,
+        false => launch::spawn_with(launch, &[], before)?,
+    };
+    recorder.attach(child.pid(), wanted)?;
+    let lived = match wanted.exact {
+        true => live_traced(child, &mut caught)?,
+        false => live(child, &mut caught, wanted)?,
+    };
+    // From here on a signal is for us: what follows may take as long as the list is.
+    drop(caught);
+    let Lived { usage, followed, exact } = lived;
+    let ended = usage.ended;
+    let ending = Ending::of_started(usage, followed.exec, followed.calls);
+    let report = recorder.conclude(ending, take).map_err(RecordError::Died);
+    Ok(Recorded { ended, report: report.map(|report| FaultReport { exact, ..report }) })
+}
+
+/// What is known of a program that has lived.
+struct Lived {
+    usage: Usage,
+    followed: Followed,
+    /// How exactly its touches could be seen, where that was asked for.
+    exact: Option<ExactTouch>,
+}
+
+/// Lets `child` go and stays beside it until it has ended.
+fn live(child: Suspended, caught: &mut Caught, wanted: Wanted) -> Result<Lived, RecordError> {
+    let (running, released) = release(child, wanted)?;
+    let wall = attend(&running, caught, &mut []);
+    let usage = wait::usage(running.pid(), wall, running.io())?;
+    Ok(Lived { usage, followed: released.finish(), exact: None })
+}
+
+/// A program that was let go, with what was read on the way or is still being read.
+enum Released {
+    AtExec(Fact<ExecCounts>),
+    Following(Following),
+}
+
+fn release(child: Suspended, wanted: Wanted) -> Result<(Running, Released), LaunchError> {
+    if wanted.calls {
+        let (running, following) = calls::release(child)?;
+        return Ok((running, Released::Following(following)));
+    }
+    let (running, exec) = exec_stop::release(child)?;
+    Ok((running, Released::AtExec(exec)))
+}
+
+impl Released {
+    fn finish(self) -> Followed {
+        match self {
+            Self::AtExec(exec) => Followed::at_exec(exec),
+            Self::Following(following) => following.finish(),
+        }
+    }
+}
+
+/// Forks a child that stops where it maps files, and gets no huge pages: those of a file would be
+/// mapped as a whole.
+///
+/// # Errors
+/// When the program cannot be started.
+fn spawn(launch: &Launch, signals: SignalState) -> Result<Suspended, LaunchError> {
+    let settings = Settings { thp: Some(ThpRestriction::Off), ..launch.settings.clone() };
+    let launch = Launch { settings, ..launch.clone() };
+    launch::spawn_with(&launch, &[PreExec::SeccompFilter(touch::filter())], signals)
+}
+
+/// Lets `child` go under the eyes of the tracing thread and stays until its whole tree has ended.
+///
+/// # Errors
+/// When it could not be traced or started, or cannot be seen page by page: it has not run then.
+fn live_traced(child: Suspended, caught: &mut Caught) -> Result<Lived, RecordError> {
+    let pid = child.pid();
+    let (seized, is_seized) = mpsc::channel();
+    let (reaped, is_reaped) = mpsc::channel();
+    thread::scope(|scope| {
+        let tracer = scope.spawn(move || touch::serve(pid, &seized, &is_reaped));
+        let usage = attend_traced(child, caught, &is_seized);
+        drop(reaped);
+        let touched = join(tracer)?;
+        conclude(usage, touched)
+    })
+}
+
+/// Stays beside the program itself and removes it when it has ended.
+fn attend_traced(
+    child: Suspended,
+    caught: &mut Caught,
+    is_seized: &Receiver<Result<(), SysError>>,
+) -> Result<Usage, RecordError> {
+    match is_seized.recv() {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(untraceable(&error).into()),
+        Err(_gone) => return Err(RecordError::Start(ended_early())),
+    }
+    let running = child.release_unconfirmed()?;
+    if let Some(error) = running.exec_error() {
+        let _gone = wait::reap(running.pid());
+        return Err(explain(error));
+    }
+    let wall = attend(&running, caught, &mut []);
+    Ok(wait::usage(running.pid(), wall, running.io())?)
+}
+
+fn join(
+    tracer: ScopedJoinHandle<'_, Result<Option<Touched>, SysError>>,
+) -> Result<Option<Touched>, RecordError> {
+    let ended = tracer.join().unwrap_or(Ok(None));
+    ended.map_err(|error| RecordError::Died(std::io::Error::other(error.to_string())))
+}
+
+fn conclude(
+    usage: Result<Usage, RecordError>,
+    touched: Option<Touched>,
+) -> Result<Lived, RecordError> {
+    // The reason why it was not let begin comes before the way in which it ended by that.
+    match touched {
+        Some(Touched { refusal: Some(refusal), .. }) => Err(refusal.into()),
+        Some(Touched { exact, exec, .. }) => {
+            let followed = Followed::at_exec(exec);
+            usage.map(|usage| Lived { usage, followed, exact: Some(exact) })
+        }
+        None => usage.and_then(|_| Err(RecordError::Start(ended_early()))),
+    }
+}
+
+fn ended_early() -> std::io::Error {
+    std::io::Error::other("the tracing thread has ended")
+}
+
+fn untraceable(error: &SysError) -> Refusal {
+    Refusal {
+        why: format!("the program cannot be traced, which --exact needs: {error}"),
+        help: "kernel.yama.ptrace_scope below 3, in a container a seccomp profile that allows \
+               ptrace; without --exact nothing is traced"
+            .to_owned(),
+    }
+}
+
+/// What a refused seccomp filter means; any other failure is itself.
+fn explain(error: LaunchError) -> RecordError {
+    match error {
+        LaunchError::Call { ref call, .. } if call == "seccomp" => Refusal {
+            why: format!("the program cannot be stopped where it maps files: {error}"),
+            help: "a container whose seccomp profile allows seccomp; or leave out --exact"
+                .to_owned(),
+        }
+        .into(),
+        other => RecordError::Launch(other),
+    }
+}
