@@ -10,8 +10,8 @@ mod exact;
 mod export;
 mod firefox;
 mod folded;
-mod html;
 mod list;
+mod pages;
 
 pub use export::{Export, Form};
 
