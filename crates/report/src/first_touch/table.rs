@@ -16,22 +16,27 @@ pub(super) fn times(touches: &FirstTouch) -> Document {
     page.heading(&format!("ns for each {base} used, until it is given back: one thread"));
     page.para(&protocol(touches), 2, Tone::Faint);
     for (title, points) in groups(touches) {
-        let mut table = Table::new(&[
-            (title, Align::Name),
-            (Part::Setup.label(), Align::Decimal),
-            (Part::Touch.label(), Align::Decimal),
-            (Part::Teardown.label(), Align::Decimal),
-            (Part::Whole.label(), Align::Decimal),
-            ("spread", Align::Left),
-            ("of the first", Align::Left),
-        ]);
-        for point in points {
-            table.row_with(time_row(touches, point), refused(point));
-        }
-        page.section(table);
+        page.section(times_table(title, touches, points));
     }
     page.append(short(touches));
     page
+}
+
+/// The parts of the time of each point, with their ranges.
+fn times_table(title: &'static str, touches: &FirstTouch, points: Vec<&Point>) -> Table {
+    let mut table = Table::new(&[
+        (title, Align::Name),
+        (Part::Setup.label(), Align::Decimal),
+        (Part::Touch.label(), Align::Decimal),
+        (Part::Teardown.label(), Align::Decimal),
+        (Part::Whole.label(), Align::Decimal),
+        ("spread", Align::Left),
+        ("of the first", Align::Left),
+    ]);
+    for point in points {
+        table.row_with(time_row(touches, point), refused(point));
+    }
+    table
 }
 
 /// Reasons for which ways have fewer mappings than asked for, each once with how many.
@@ -103,6 +108,13 @@ pub(super) fn threads(touches: &FirstTouch) -> Document {
         ));
         page.table(table);
     }
+    let several: Vec<&Point> = touches.points.iter().filter(|p| p.threads > 1).collect();
+    if !several.is_empty() {
+        let mut parts = Document::default();
+        parts.table(counts_table(&several));
+        parts.table(times_table("by several threads", touches, several));
+        page.details("several threads: parts of the time, and what the kernel counted", parts);
+    }
     page
 }
 
@@ -116,6 +128,12 @@ fn is_of_threads(touches: &FirstTouch, point: &Point) -> bool {
 pub(super) fn counts(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     page.heading("what the kernel counted: before the first touch, and during the touches");
+    let points: Vec<&Point> = touches.points.iter().filter(|p| p.threads == 1).collect();
+    page.table(counts_table(&points));
+    page
+}
+
+fn counts_table(points: &[&Point]) -> Table {
     let mut table = Table::new(&[
         ("", Align::Name),
         ("page", Align::Right),
@@ -124,11 +142,10 @@ pub(super) fn counts(touches: &FirstTouch) -> Document {
         ("expected", Align::Right),
         ("", Align::Left),
     ]);
-    for point in touches.points.iter().filter(|p| p.threads == 1 && !p.samples.is_empty()) {
+    for point in points.iter().filter(|point| !point.samples.is_empty()) {
         table.row(count_row(point));
     }
-    page.table(table);
-    page
+    table
 }
 
 fn count_row(point: &Point) -> Vec<Cell> {
