@@ -72,6 +72,7 @@ impl Cell {
             hover => format!(" title=\"{}\"", escape_markup(hover)),
         };
         let text = match self.tone {
+            _ if self.text.is_empty() => String::new(),
             Tone::Plain => escape_markup(&self.text),
             tone => {
                 format!("<span class=\"{}\">{}</span>", tone.class(), escape_markup(&self.text))
