@@ -1,21 +1,14 @@
-//! What a machine should do, sentence by sentence, as text and as markup.
+//! What a machine should do, sentence by sentence.
 
-use crate::chart::escape_markup;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 
 /// The sentences under their heading.
-pub(crate) fn section(sentences: &[String], style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn section(sentences: &[String]) -> Document {
+    let mut page = Document::default();
     page.heading("what this machine should do");
     for sentence in sentences {
         page.bullet(sentence, Tone::Plain);
     }
-    page.finish()
-}
-
-/// The same as markup.
-pub(crate) fn html(sentences: &[String]) -> String {
-    let sentences = sentences.iter().map(|s| format!("<li>{}</li>\n", escape_markup(s)));
-    format!("<h2>What this machine should do</h2>\n<ul>\n{}</ul>\n", sentences.collect::<String>())
+    page
 }

@@ -1,10 +1,9 @@
-//! What a bench measured, whichever kind it is: a sentence, terminal text, CSV, a picture, and one page.
+//! What a bench measured, whichever kind it is: a sentence, a document, CSV, and a picture.
 //!
-//! The kinds are listed here alone. A page needs nothing from outside: in it stand the picture, tables,
-//! what to do, and how it was measured.
+//! The kinds are listed here alone.
 
-use crate::style::Style;
-use crate::{document, file, first_touch, jump, ladder, pin, walk};
+use crate::page::Document;
+use crate::{file, first_touch, jump, ladder, pin, walk};
 use pagewise_model::file::Readings;
 use pagewise_model::first_touch::FirstTouch;
 use pagewise_model::jump::Jumps;
@@ -56,14 +55,15 @@ impl<'a> Bench<'a> {
         }
     }
 
-    pub(crate) fn section(self, style: &Style) -> String {
+    /// All that is shown of it; `caption` says where it was measured.
+    pub(crate) fn document(self, caption: &str) -> Document {
         match self {
-            Self::Ladder(ladder) => ladder::section(ladder, style),
-            Self::Walks(walks) => walk::section(walks, style),
-            Self::FirstTouch(touches) => first_touch::section(touches, style),
-            Self::Readings(readings) => file::section(readings, style),
-            Self::Pins(pins) => pin::section(pins, style),
-            Self::Jumps(jumps) => jump::section(jumps, style),
+            Self::Ladder(it) => ladder::document(it, caption),
+            Self::Walks(it) => walk::document(it, caption),
+            Self::FirstTouch(it) => first_touch::document(it, caption),
+            Self::Readings(it) => file::document(it, caption),
+            Self::Pins(it) => pin::document(it, caption),
+            Self::Jumps(it) => jump::document(it, caption),
         }
     }
 
@@ -89,23 +89,20 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What a page shows, and how that was measured, sentence by sentence.
-    fn page(self, caption: &str) -> (String, Vec<String>) {
+    /// How it was measured, sentence by sentence, where the document does not say so.
+    pub(crate) fn protocol(self) -> Vec<String> {
         match self {
-            Self::Ladder(it) => (ladder::body(it, caption), vec![ladder::protocol(it)]),
-            Self::Walks(it) => (walk::body(it, caption), vec![walk::protocol(it) + "."]),
-            Self::FirstTouch(it) => {
-                (first_touch::body(it, caption), vec![first_touch::protocol(it) + "."])
-            }
-            Self::Readings(it) => (file::body(it, caption), file::protocol(it)),
-            Self::Pins(it) => (pin::body(it, caption), vec![pin::protocol(it) + "."]),
-            Self::Jumps(it) => (jump::body(it, caption), vec![jump::protocol(it) + "."]),
+            Self::Ladder(it) => vec![ladder::protocol(it)],
+            Self::Walks(it) => vec![walk::protocol(it) + "."],
+            Self::FirstTouch(_) | Self::Readings(_) => Vec::new(),
+            Self::Pins(it) => vec![pin::protocol(it) + "."],
+            Self::Jumps(it) => vec![jump::protocol(it) + "."],
         }
     }
 }
 
 /// Where it was measured.
-fn caption(run: &Run) -> String {
+pub(crate) fn caption(run: &Run) -> String {
     run.machine.as_ref().map_or_else(String::new, Machine::line)
 }
 
@@ -113,12 +110,4 @@ fn caption(run: &Run) -> String {
 #[must_use]
 pub fn svg(run: &Run) -> Option<String> {
     Some(Bench::of(run)?.svg(&caption(run)))
-}
-
-/// The page of a bench with everything; none of a run that holds no such thing.
-#[must_use]
-pub fn html(run: &Run) -> Option<String> {
-    let (body, protocol) = Bench::of(run)?.page(&caption(run));
-    let protocol: String = protocol.iter().map(|text| document::para(text)).collect();
-    Some(document::head(run) + &body + &document::foot(run, &protocol))
 }

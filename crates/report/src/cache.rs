@@ -39,10 +39,10 @@ fn is_as_asked(file: &CachedFile) -> bool {
 pub fn cache_section(report: &CacheReport, style: &Style) -> String {
     let mut page = Page::new(style);
     for file in &report.files {
-        page.section(&cached_file(file, style));
+        page.section(cached_file(file, style));
     }
     if !report.files.is_empty() {
-        page.section(&legend(report, style));
+        page.section(legend(report, style));
     }
     page.finish()
 }
@@ -65,9 +65,9 @@ pub(crate) fn cached_file(file: &CachedFile, style: &Style) -> String {
         page.para(&words.join(", "), INDENT, Tone::Plain);
     }
     page.para(&folios(state), INDENT, Tone::Faint);
-    page.append(&came_of_it(file, style));
+    page.append(came_of_it(file, style));
     if let Some(holders) = &file.holders {
-        page.append(&held(holders, style));
+        page.append(held(holders, style));
     }
     page.finish()
 }

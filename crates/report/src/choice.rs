@@ -23,12 +23,12 @@ pub fn choice_section(choice: &Choice, style: &Style) -> String {
     page.para(&lies(&choice.state), 2, Tone::Plain);
     page.para(&wanted(&choice.demand), 2, Tone::Plain);
     page.para(&prices(choice), 2, Tone::Faint);
-    page.section(&ways(choice, style));
+    page.section(ways(choice, style));
     let mut why = Page::new(style);
     for sentence in choice.reasons.iter().skip(1) {
         why.bullet(sentence, Tone::Plain);
     }
-    page.section(&why.finish());
+    page.section(why.finish());
     page.finish()
 }
 
@@ -125,7 +125,7 @@ fn ways(choice: &Choice, style: &Style) -> String {
     }
     let mut page = Page::new(style);
     page.heading("what each way should take, ms, from opening to closing");
-    page.append(&table.render(style));
+    page.append(table.render(style));
     page.finish()
 }
 

@@ -1,11 +1,10 @@
-//! Claims with the answer of this machine, as text and as markup: a word, the claim, the figures behind it.
+//! Claims with the answer of this machine: a word, the claim, the figures behind it.
 
-use crate::chart::escape_markup;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::ladder::{Answer, Claim};
 
-/// An answer as a word, and how it is told.
+/// An answer as a word, with its colour.
 const fn answer(answer: Answer) -> (&'static str, Tone) {
     match answer {
         Answer::Confirmed => ("confirmed", Tone::Good),
@@ -15,8 +14,8 @@ const fn answer(answer: Answer) -> (&'static str, Tone) {
 }
 
 /// The claims under their heading; nothing where there are none.
-pub(crate) fn section(heading: &str, claims: &[Claim], style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn section(heading: &str, claims: &[Claim]) -> Document {
+    let mut page = Document::default();
     if !claims.is_empty() {
         page.heading(heading);
     }
@@ -25,24 +24,5 @@ pub(crate) fn section(heading: &str, claims: &[Claim], style: &Style) -> String 
         page.item_tone(word, &claim.claim, tone);
         page.para(&claim.why, 16, Tone::Faint);
     }
-    page.finish()
-}
-
-/// The same as markup.
-pub(crate) fn html(heading: &str, claims: &[Claim]) -> String {
-    if claims.is_empty() {
-        return String::new();
-    }
-    let mut out = format!("<h2>{heading}</h2>\n<table>\n");
-    for claim in claims {
-        let (word, _) = answer(claim.answer);
-        out.push_str(&format!(
-            "<tr><td><b class=\"{}\">{word}</b></td><td class=\"text\">{}<br>\
-             <span class=\"faint\">{}</span></td></tr>\n",
-            word.split(' ').next().unwrap_or(word),
-            escape_markup(&claim.claim),
-            escape_markup(&claim.why)
-        ));
-    }
-    out + "</table>\n"
+    page
 }

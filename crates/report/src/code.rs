@@ -64,7 +64,7 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
     match report {
         TextReport::Warm { slot_bytes, files, missing_libraries } => {
             for file in files {
-                page.section(&warmed(file, style));
+                page.section(warmed(file, style));
             }
             let is_large = |file: &TextFile| file.size.text_bytes.0 >= slot_bytes.bytes();
             if files.iter().any(|file| is_large(file) && file.huge().text_bytes == Bytes(0)) {
@@ -76,28 +76,28 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
                 let text = format!("libraries not found: {}", missing_libraries.join(", "));
                 page.para(&text, 0, Tone::Warn);
             }
-            page.section(&meaning(*slot_bytes, style));
+            page.section(meaning(*slot_bytes, style));
         }
         TextReport::ExplainFile { slot_bytes, file } => {
-            page.append(&warmed(file, style));
-            page.section(&pieces(&file.areas, style));
-            page.section(&reached(file, *slot_bytes, style));
-            page.section(&meaning(*slot_bytes, style));
+            page.append(warmed(file, style));
+            page.section(pieces(&file.areas, style));
+            page.section(reached(file, *slot_bytes, style));
+            page.section(meaning(*slot_bytes, style));
         }
         TextReport::ExplainProcess { slot_bytes, process } => {
-            page.append(&explained(process, *slot_bytes, style));
-            page.section(&meaning(*slot_bytes, style));
+            page.append(explained(process, *slot_bytes, style));
+            page.section(meaning(*slot_bytes, style));
         }
         TextReport::Fold { slot_bytes, folded } => {
-            page.append(&fold_section(folded, *slot_bytes, style));
+            page.append(fold_section(folded, *slot_bytes, style));
         }
         TextReport::Collapse { slot_bytes, process } => {
-            page.append(&collapse_section(process, *slot_bytes, style));
+            page.append(collapse_section(process, *slot_bytes, style));
         }
         TextReport::System { slot_bytes, system } => {
-            page.append(&system_section(system, *slot_bytes, style));
+            page.append(system_section(system, *slot_bytes, style));
         }
-        TextReport::Status(status) => page.append(&sums(status, style)),
+        TextReport::Status(status) => page.append(sums(status, style)),
     }
     page.finish()
 }
@@ -105,7 +105,7 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
 /// A file: its cache, and what of its code will be huge.
 pub(crate) fn warmed(file: &TextFile, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.append(&cached_file(&file.cache, style));
+    page.append(cached_file(&file.cache, style));
     let (huge, size) = (file.huge(), file.size);
     page.para(
         &format!(
@@ -194,7 +194,7 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
             takes.into(),
         ]);
     }
-    page.append(&table.render(style));
+    page.append(table.render(style));
     if file.layout.placement == Placement::Program {
         let text = format!(
             "a position-independent program is placed at a multiple of its largest alignment: linked \
@@ -245,11 +245,11 @@ fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> Strin
             2,
             Tone::Plain,
         );
-        part.append(&pieces(&file.areas, style));
-        page.section(&part.finish());
+        part.append(pieces(&file.areas, style));
+        page.section(part.finish());
     }
-    page.section(&generated(&process.generated, style));
-    page.section(&heap_section(&process.heap, slot, style));
+    page.section(generated(&process.generated, style));
+    page.section(heap_section(&process.heap, slot, style));
     if !small.is_empty() {
         let names: Vec<&str> = small.iter().map(|file| file.path.as_str()).collect();
         page.blank();
@@ -295,7 +295,7 @@ fn sums(status: &TextStatus, style: &Style) -> String {
     for count in status.counts.iter().take(ROWS) {
         table.row(row(count, status.pid.is_none()));
     }
-    page.append(&table.render(style));
+    page.append(table.render(style));
     let rest: Vec<&TextCount> = status.counts.iter().skip(ROWS).collect();
     if !rest.is_empty() {
         let huge = rest.iter().filter(|count| count.huge() > Bytes(0)).count();
@@ -309,7 +309,7 @@ fn sums(status: &TextStatus, style: &Style) -> String {
         let n = counted(status.hidden_processes, "process", "processes");
         page.para(&format!("{n} of other accounts could not be looked at"), 2, Tone::Faint);
     }
-    page.section(&machine("the whole machine", &status.totals, style));
+    page.section(machine("the whole machine", &status.totals, style));
     page.finish()
 }
 

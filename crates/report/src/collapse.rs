@@ -31,7 +31,7 @@ pub(crate) fn collapse_section(
         page.para(text, 0, Tone::Warn);
     }
     for part in process.parts.iter().filter(|part| !is_idle(part)) {
-        page.section(&one(process, part, style));
+        page.section(one(process, part, style));
     }
     let idle = process.parts.iter().filter(|part| is_idle(part));
     let idle: Vec<&str> = idle.filter_map(|part| part.path.as_deref()).collect();
@@ -73,7 +73,7 @@ fn one(process: &CollapsedProcess, part: &CollapsedPart, style: &Style) -> Strin
         let slots = counted(refused.slots, "slot", "slots");
         page.para(&format!("{slots} refused: {}", refused.why), 2, Tone::Warn);
     }
-    page.append(&mappings(&part.areas, style));
+    page.append(mappings(&part.areas, style));
     page.finish()
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn generated(areas: &[Area], style: &Style) -> String {
     page.single("generated code", 0, Tone::Strong);
     let (huge, text) = (coverage(areas, Area::huge), coverage(areas, Area::size));
     page.para(&format!("on huge pages {}", of(huge.text_bytes, text.text_bytes)), 2, Tone::Plain);
-    page.append(&mappings(areas, style));
+    page.append(mappings(areas, style));
     page.finish()
 }
 
@@ -97,7 +97,7 @@ fn mappings(areas: &[Area], style: &Style) -> String {
     let mut page = Page::new(style);
     if !large.is_empty() {
         let large: Vec<Area> = large.into_iter().cloned().collect();
-        page.append(&pieces(&large, style));
+        page.append(pieces(&large, style));
     }
     if !small.is_empty() {
         let size = small.iter().fold(Bytes(0), |sum, area| sum + area.size());

@@ -51,8 +51,8 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String 
         page.para(&format!("{}: {}", run.id, headline(run)), 0, Tone::Strong);
         page.single(&start_line(run), 2, Tone::Faint);
     }
-    page.section(&figures(a, b, time, style));
-    page.section(&costs(a, b, style));
+    page.section(figures(a, b, time, style));
+    page.section(costs(a, b, style));
     page.finish()
 }
 
@@ -133,7 +133,7 @@ fn figures(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
         table.row(vec![name.into(), shown(x), shown(y), ratio.into()]);
     }
     let mut page = Page::new(style);
-    page.append(&table.render(style));
+    page.append(table.render(style));
     page.para(&time_text(time, runs_a.len(), runs_b.len()), 0, Tone::Plain);
     page.finish()
 }

@@ -65,10 +65,36 @@ fn push(out: &mut String, lead: [&str; 5], u: &Usage, point: Option<&Point>) {
     out.push('\n');
 }
 
+/// The samples of a bench: `header` names the columns; a point is the cells that its rows start with, and
+/// the rest of each row. A point without samples has one row.
+pub(crate) fn samples(
+    header: &str,
+    points: impl Iterator<Item = (Vec<String>, Vec<Vec<String>>)>,
+) -> String {
+    let columns = header.split(',').count();
+    let mut out = format!("{header}\n");
+    for (lead, mut samples) in points {
+        if samples.is_empty() {
+            samples.push(vec![String::new(); columns.saturating_sub(lead.len())]);
+        }
+        for sample in &samples {
+            let row = lead.iter().chain(sample).map(|cell| field(cell));
+            out.push_str(&row.collect::<Vec<_>>().join(","));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// A number, or an empty cell where it is not known.
+pub(crate) fn known<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
 /// A cell of text that others may have written. A spreadsheet takes one that begins with one of
 /// [`FORMULA`] for a formula, and runs it: an apostrophe in front makes it text. Some take a `;` for the end
 /// of a cell, even in quotes that began before, so what follows one is treated alike. A number stays as it is.
-pub(crate) fn field(text: &str) -> String {
+fn field(text: &str) -> String {
     let text = escape(text);
     let safe = text.split(';').map(guarded).collect::<Vec<_>>().join(";");
     let is_quoted = safe != text || text.contains([',', '"', ';']);

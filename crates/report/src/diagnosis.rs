@@ -23,7 +23,7 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
     if diagnosis.costs.is_empty() {
         page.para("no page cost was found", 2, Tone::Plain);
     }
-    page.append(&cost_table(&diagnosis.costs, style));
+    page.append(cost_table(&diagnosis.costs, style));
     page.item("ceiling", &ceiling(diagnosis));
     match &diagnosis.host_share {
         Fact::Known(share) => {

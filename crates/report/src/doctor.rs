@@ -36,7 +36,7 @@ pub(crate) fn summary(checkup: Option<&Checkup>) -> String {
 #[must_use]
 pub fn doctor_section(checkup: &Checkup, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.append(&crate::look::machine_line(&checkup.machine, style));
+    page.append(crate::look::machine_line(&checkup.machine, style));
     if !checkup.spoilers.is_empty() {
         page.blank();
         page.heading("what spoils measurements here");

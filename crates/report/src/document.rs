@@ -5,9 +5,7 @@
 
 use crate::chart::escape_markup;
 use crate::headline::headline;
-use crate::number::{date, range_text, three_digits};
-use crate::shell::start_line;
-use pagewise_model::Measured;
+use crate::number::date;
 use pagewise_model::run::Run;
 
 const STYLE: &str = include_str!("page.css");
@@ -27,36 +25,12 @@ pub(crate) fn head(run: &Run) -> String {
     )
 }
 
-/// A paragraph.
-pub(crate) fn para(text: &str) -> String {
-    format!("<p>{}</p>\n", escape_markup(text))
-}
-
-/// A cell of a table with a figure; who points at it sees its range.
-pub(crate) fn cell(figure: &Measured) -> String {
-    format!("<td title=\"{}\">{}</td>", range_text(figure), three_digits(figure.median))
-}
-
-/// A cell for which there is no figure; who points at it sees why.
-pub(crate) fn empty_cell(why: &str) -> String {
-    format!("<td class=\"faint\" title=\"{}\">-</td>", escape_markup(why))
-}
-
-/// How it was measured (`protocol` is markup), warnings, and the end of the page.
-pub(crate) fn foot(run: &Run, protocol: &str) -> String {
-    let mut out = String::from("<h2>How it was measured</h2>\n");
-    if !run.command.is_empty() {
-        out.push_str(&format!("<pre>{}</pre>\n", escape_markup(&start_line(run))));
-    }
-    out.push_str(protocol);
-    for warning in &run.warnings {
-        out.push_str(&format!("<p class=\"warn\">{}</p>\n", escape_markup(warning)));
-    }
-    out.push_str(&format!(
+/// The end of the page.
+pub(crate) fn foot(run: &Run) -> String {
+    format!(
         "<p class=\"faint\">pagewise {}, {} UTC, took {}</p>\n</main>\n</body>\n</html>\n",
         escape_markup(&run.pagewise),
         date(run.started_unix_ns),
         run.took_ns
-    ));
-    out
+    )
 }

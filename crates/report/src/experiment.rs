@@ -51,7 +51,7 @@ pub(crate) fn time_phrase(effect: &Effect) -> String {
 pub(crate) fn tried_section(experiment: &Experiment, ab: bool, style: &Style) -> String {
     let mut page = Page::new(style);
     page.heading("what was tried (time, CPU and memory against the first row)");
-    page.append(&arms_table(experiment, ab, style));
+    page.append(arms_table(experiment, ab, style));
     if experiment.verdicts.is_empty() {
         page.para("no arm has a verdict", 2, Tone::Plain);
     }

@@ -24,11 +24,11 @@ pub(crate) fn headline(folded: &Folded) -> String {
 /// The copy as lines.
 pub(crate) fn fold_section(folded: &Folded, slot: PageSize, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.append(&written(folded, style));
-    page.section(&segments(&folded.changes, style));
-    page.section(&reached(folded, style));
-    page.section(&costs(folded, slot, style));
-    page.section(&link(folded, style));
+    page.append(written(folded, style));
+    page.section(segments(&folded.changes, style));
+    page.section(reached(folded, style));
+    page.section(costs(folded, slot, style));
+    page.section(link(folded, style));
     page.blank();
     page.heading("to bring it there");
     page.exact(&format!("pagewise text warm {}", quote(&folded.copy.cache.path)));
@@ -80,7 +80,7 @@ fn segments(changes: &Changes, style: &Style) -> String {
         ]);
     }
     let mut page = Page::new(style);
-    page.append(&table.render(style));
+    page.append(table.render(style));
     for tail in &changes.tails {
         page.para(&last_slot(tail), 2, Tone::Faint);
     }

@@ -30,7 +30,7 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) ->
     large.sort_by_key(|area| std::cmp::Reverse(area.populated_bytes));
     if !large.is_empty() {
         let (first, rest) = large.split_at(large.len().min(MAPPINGS));
-        page.append(&rows(first, slot, style));
+        page.append(rows(first, slot, style));
         others(&mut page, rest, "more");
     }
     others(&mut page, &small, "smaller than a huge page");

@@ -1,8 +1,7 @@
-//! What is not to be had on a machine, with what would make it available, as text and as markup.
+//! What is not to be had on a machine, with what would make it available; and why samples are missing.
 
-use crate::chart::escape_markup;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::text::cells;
 use pagewise_model::walk::Unavailable;
 
@@ -28,12 +27,12 @@ pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
 }
 
 /// All under their heading; nothing where nothing lacks.
-pub(crate) fn section(heading: &str, all: &[Lacking<'_>], style: &Style) -> String {
-    let mut page = Page::new(style);
-    if !all.is_empty() {
-        page.heading(heading);
-    }
-    for lacking in all {
+pub(crate) fn section<'a>(heading: &str, all: impl IntoIterator<Item = Lacking<'a>>) -> Document {
+    let mut page = Document::default();
+    for (at, lacking) in all.into_iter().enumerate() {
+        if at == 0 {
+            page.heading(heading);
+        }
         if cells(&lacking.label) < LABEL {
             page.item(&lacking.label, lacking.why);
         } else {
@@ -42,21 +41,17 @@ pub(crate) fn section(heading: &str, all: &[Lacking<'_>], style: &Style) -> Stri
         }
         page.para(&format!("next step: {}", lacking.next), 16, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
-/// The same as markup.
-pub(crate) fn html(heading: &str, all: &[Lacking<'_>]) -> String {
-    if all.is_empty() {
-        return String::new();
+/// Each reason once, with how often it was given.
+pub(crate) fn reasons<'a>(all: impl Iterator<Item = &'a str>) -> Vec<(&'a str, u64)> {
+    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    for why in all {
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
+        }
     }
-    let one = |lacking: &Lacking<'_>| {
-        format!(
-            "<li><b>{}</b>: {}<br><span class=\"faint\">next step: {}</span></li>\n",
-            escape_markup(&lacking.label),
-            escape_markup(lacking.why),
-            escape_markup(lacking.next)
-        )
-    };
-    format!("<h2>{heading}</h2>\n<ul>\n{}</ul>\n", all.iter().map(one).collect::<String>())
+    reasons
 }

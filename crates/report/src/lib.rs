@@ -55,7 +55,7 @@ mod text_system;
 mod text_trial;
 pub mod walk;
 
-pub use bench::{html, svg};
+pub use bench::svg;
 pub use cache::cache_section;
 pub use candidates::candidates_section;
 pub use choice::choice_section;
@@ -72,7 +72,7 @@ pub use look::{look_section, machine_line};
 pub use markdown::markdown;
 pub use profile::{graph_section, profile_section};
 pub use receipt::{continue_section, output_section, receipt_section};
-pub use run::render;
+pub use run::{html, render};
 pub use shell::{command_line, quote, quote_bytes, start_line};
 pub use style::Style;
 pub use text_trial::text_trial_section;

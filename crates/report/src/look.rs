@@ -187,7 +187,7 @@ fn process_table(processes: &[ProcessSeen], style: &Style) -> String {
         table.row_with(cells, under.finish());
     }
     let mut page = Page::new(style);
-    page.append(&table.render(style));
+    page.append(table.render(style));
     if processes.len() > LISTED {
         let text = format!("and {} with smaller peaks", processes.len() - LISTED);
         page.para(&text, 2, Tone::Faint);

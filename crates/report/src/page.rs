@@ -1,65 +1,138 @@
-//! A page of lines under construction: the only place where text becomes lines.
+//! A document under construction: the only place where text becomes lines or markup.
 //!
-//! Whatever comes in is escaped here, wrapped to the width and then coloured; the one exception
-//! is [`Page::exact`], for lines that are meant to be copied.
+//! A report is built once, as blocks, and rendered as terminal text ([`Document::text`]) or as the body
+//! of a page ([`Document::html`]). Whatever comes in is escaped there, wrapped to the width and then
+//! coloured; the one exception is [`Document::exact`], for lines that are meant to be copied.
 
+use crate::chart::escape_markup;
 use crate::style::{Style, Tone};
+use crate::table::Table;
 use crate::text::{cells, escape, escape_for, is_hostile, shorten, wrap};
+use std::ops::{Deref, DerefMut};
 
-/// Width of the label column of [`Page::item`].
+/// Width of the label column of [`Document::item`].
 const LABEL: usize = 14;
 
-/// Lines so far.
-pub(crate) struct Page<'a> {
-    pub(crate) style: &'a Style,
-    out: String,
+/// A part of a document.
+#[derive(Debug, Clone)]
+enum Block {
+    Blank,
+    Heading(String),
+    /// A paragraph: columns before its first line and before the others.
+    Para {
+        text: String,
+        indent: usize,
+        rest: usize,
+        tone: Tone,
+    },
+    Bullet {
+        text: String,
+        tone: Tone,
+    },
+    Item {
+        label: String,
+        text: String,
+        tone: Tone,
+    },
+    /// One line, cut where it is too long for a terminal.
+    Single {
+        text: String,
+        indent: usize,
+        tone: Tone,
+    },
+    Exact(String),
+    Table(Table),
+    /// Lines of terminal text.
+    Transcript(String),
+    /// A picture, which only pages show.
+    Figure(String),
+    /// Details that only pages show, closed until someone opens them.
+    Details {
+        title: String,
+        inside: Document,
+    },
 }
 
-impl<'a> Page<'a> {
-    pub(crate) fn new(style: &'a Style) -> Self {
-        Self { style, out: String::new() }
+/// The blocks so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Document {
+    blocks: Vec<Block>,
+}
+
+impl From<&str> for Document {
+    fn from(laid_out: &str) -> Self {
+        let block = (!laid_out.is_empty()).then(|| Block::Transcript(laid_out.to_owned()));
+        Self { blocks: block.into_iter().collect() }
+    }
+}
+
+impl From<&String> for Document {
+    fn from(laid_out: &String) -> Self {
+        Self::from(laid_out.as_str())
+    }
+}
+
+impl From<String> for Document {
+    fn from(laid_out: String) -> Self {
+        Self::from(laid_out.as_str())
+    }
+}
+
+impl From<Table> for Document {
+    fn from(table: Table) -> Self {
+        Self { blocks: vec![Block::Table(table)] }
+    }
+}
+
+impl Document {
+    /// Adds another document, or lines that this crate has laid out already.
+    pub(crate) fn append(&mut self, other: impl Into<Self>) {
+        self.blocks.extend(other.into().blocks);
     }
 
-    pub(crate) fn finish(self) -> String {
-        self.out
-    }
-
-    /// Text that this crate has laid out already.
-    pub(crate) fn append(&mut self, laid_out: &str) {
-        self.out.push_str(laid_out);
-    }
-
-    /// Another section, set apart by an empty line; nothing when it is empty.
-    pub(crate) fn section(&mut self, laid_out: &str) {
-        if !laid_out.is_empty() {
+    /// Adds another section, set apart by an empty line; nothing when it is empty.
+    pub(crate) fn section(&mut self, other: impl Into<Self>) {
+        let other = other.into();
+        if other.has_text() {
             self.blank();
-            self.out.push_str(laid_out);
         }
+        self.append(other);
+    }
+
+    /// Whether a terminal shows anything of it.
+    fn has_text(&self) -> bool {
+        self.blocks.iter().any(|block| match block {
+            Block::Blank | Block::Figure(_) | Block::Details { .. } => false,
+            Block::Para { text, .. } | Block::Heading(text) => !text.is_empty(),
+            Block::Table(table) => !table.is_empty(),
+            _ => true,
+        })
     }
 
     pub(crate) fn blank(&mut self) {
-        if !self.out.is_empty() {
-            self.out.push('\n');
+        if self.has_text() {
+            self.blocks.push(Block::Blank);
         }
     }
 
     pub(crate) fn heading(&mut self, text: &str) {
-        self.para(text, 0, Tone::Strong);
+        self.blocks.push(Block::Heading(text.to_owned()));
     }
 
     /// A paragraph, all of it indented.
     pub(crate) fn para(&mut self, text: &str, indent: usize, tone: Tone) {
-        self.hang("", indent, text, tone);
+        self.blocks.push(Block::Para { text: text.to_owned(), indent, rest: indent, tone });
     }
 
     /// A paragraph whose later lines stand further in than its first.
     pub(crate) fn hanging(&mut self, text: &str, indent: usize) {
-        self.hang(&" ".repeat(indent), indent + 4, text, Tone::Plain);
+        let (text, tone) = (text.to_owned(), Tone::Plain);
+        self.blocks.push(Block::Para { text, indent, rest: indent + 4, tone });
     }
 
     /// A list entry.
     pub(crate) fn bullet(&mut self, text: &str, tone: Tone) {
-        self.hang("  - ", 4, text, tone);
+        self.blocks.push(Block::Bullet { text: text.to_owned(), tone });
     }
 
     /// A label with its text in a column of its own.
@@ -69,31 +142,147 @@ impl<'a> Page<'a> {
 
     /// The same with a colour.
     pub(crate) fn item_tone(&mut self, label: &str, text: &str, tone: Tone) {
-        let label = shorten(&escape_for(label, self.style.unicode), LABEL - 2, self.style.unicode);
-        let pad = " ".repeat((LABEL).saturating_sub(cells(&label)));
-        self.hang(&format!("  {label}{pad}"), LABEL + 2, text, tone);
+        self.blocks.push(Block::Item { label: label.to_owned(), text: text.to_owned(), tone });
     }
 
     /// One line, cut in the middle where it is too long: for command lines and paths.
     pub(crate) fn single(&mut self, text: &str, indent: usize, tone: Tone) {
-        let escaped = escape_for(text, self.style.unicode);
-        let width = self.style.columns().saturating_sub(indent);
-        self.push_line(&" ".repeat(indent), &shorten(&escaped, width, self.style.unicode), tone);
+        self.blocks.push(Block::Single { text: text.to_owned(), indent, tone });
     }
 
     /// A line to be copied: never wrapped nor cut. What [`crate::quote`] makes holds nothing
     /// hostile but newlines inside quotes, which stay; anything else is spelled out, with a warning.
     pub(crate) fn exact(&mut self, text: &str) {
+        self.blocks.push(Block::Exact(text.to_owned()));
+    }
+
+    pub(crate) fn table(&mut self, table: Table) {
+        self.blocks.push(Block::Table(table));
+    }
+
+    /// Adds a drawing, which only pages show.
+    pub(crate) fn figure(&mut self, svg: String) {
+        self.blocks.push(Block::Figure(svg));
+    }
+
+    /// Adds details that only pages show, under a title that opens them.
+    pub(crate) fn details(&mut self, title: &str, inside: Self) {
+        self.blocks.push(Block::Details { title: title.to_owned(), inside });
+    }
+
+    /// The document as lines for a terminal.
+    pub(crate) fn text(&self, style: &Style) -> String {
+        let mut lines = Lines { style, out: String::new() };
+        self.blocks.iter().for_each(|block| lines.block(block));
+        lines.out
+    }
+
+    /// The document as markup: the body of a page.
+    pub(crate) fn html(&self) -> String {
+        let mut out = String::new();
+        let mut is_list = false;
+        for block in &self.blocks {
+            let is_bullet = matches!(block, Block::Bullet { .. });
+            if is_bullet != is_list {
+                out.push_str(if is_bullet { "<ul>\n" } else { "</ul>\n" });
+                is_list = is_bullet;
+            }
+            out.push_str(&markup(block));
+        }
+        if is_list {
+            out.push_str("</ul>\n");
+        }
+        out
+    }
+}
+
+/// A block as markup.
+fn markup(block: &Block) -> String {
+    let class = |tone: &Tone| tone.class();
+    match block {
+        Block::Blank => String::new(),
+        Block::Heading(text) => format!("<h2>{}</h2>\n", escape_markup(text)),
+        Block::Para { text, .. } if text.is_empty() => String::new(),
+        Block::Para { text, indent, tone, .. } => {
+            let far = if *indent > 4 { " far" } else { "" };
+            format!("<p class=\"{}{far}\">{}</p>\n", class(tone), escape_markup(text))
+        }
+        Block::Bullet { text, tone } => {
+            format!("<li class=\"{}\">{}</li>\n", class(tone), escape_markup(text))
+        }
+        Block::Item { label, text, tone } => format!(
+            "<p><b class=\"{}\">{}</b>: {}</p>\n",
+            class(tone),
+            escape_markup(label),
+            escape_markup(text)
+        ),
+        Block::Single { text, tone, .. } => {
+            format!("<p class=\"{}\"><code>{}</code></p>\n", class(tone), escape_markup(text))
+        }
+        Block::Exact(text) | Block::Transcript(text) => {
+            format!("<pre>{}</pre>\n", markup_lines(text))
+        }
+        Block::Table(table) => table.html(),
+        Block::Figure(svg) => format!("<figure>{svg}</figure>\n"),
+        Block::Details { title, inside } => format!(
+            "<details><summary>{}</summary>\n{}</details>\n",
+            escape_markup(title),
+            inside.html()
+        ),
+    }
+}
+
+/// Escapes each line; the ends of lines stay.
+fn markup_lines(text: &str) -> String {
+    text.trim_end().split('\n').map(escape_markup).collect::<Vec<_>>().join("\n")
+}
+
+/// Lines of terminal text so far.
+struct Lines<'a> {
+    style: &'a Style,
+    out: String,
+}
+
+impl Lines<'_> {
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Blank => self.out.push('\n'),
+            Block::Heading(text) => self.hang("", 0, text, Tone::Strong),
+            Block::Para { text, indent, rest, tone } => {
+                let first = if indent == rest { String::new() } else { " ".repeat(*indent) };
+                self.hang(&first, *rest, text, *tone);
+            }
+            Block::Bullet { text, tone } => self.hang("  - ", 4, text, *tone),
+            Block::Item { label, text, tone } => {
+                let unicode = self.style.unicode;
+                let label = shorten(&escape_for(label, unicode), LABEL - 2, unicode);
+                let pad = " ".repeat(LABEL.saturating_sub(cells(&label)));
+                self.hang(&format!("  {label}{pad}"), LABEL + 2, text, *tone);
+            }
+            Block::Single { text, indent, tone } => {
+                let escaped = escape_for(text, self.style.unicode);
+                let width = self.style.columns().saturating_sub(*indent);
+                let text = shorten(&escaped, width, self.style.unicode);
+                self.push(&" ".repeat(*indent), &text, *tone);
+            }
+            Block::Exact(text) => self.exact(text),
+            Block::Table(table) => self.out.push_str(&table.clone().render(self.style)),
+            Block::Transcript(text) => self.out.push_str(text),
+            Block::Figure(_) | Block::Details { .. } => {}
+        }
+    }
+
+    fn exact(&mut self, text: &str) {
         let hostile = text.chars().any(|c| c != '\n' && is_hostile(c));
         for (i, row) in text.split('\n').enumerate() {
             // The second row of a quoted newline belongs to the word: it must not be indented.
             let indent = if i == 0 { "    " } else { "" };
             let row = if hostile { escape(row) } else { row.to_owned() };
-            self.push_line(indent, &row, Tone::Good);
+            self.push(indent, &row, Tone::Good);
         }
         if hostile {
             let text = "the line above holds control characters, spelled out here: do not copy it";
-            self.para(text, 4, Tone::Warn);
+            self.hang("", 4, text, Tone::Warn);
         }
     }
 
@@ -105,11 +294,11 @@ impl<'a> Page<'a> {
         let rest = " ".repeat(indent);
         for (i, line) in wrap(&escaped, self.style.columns() - indent).iter().enumerate() {
             let lead = if i == 0 && !first.is_empty() { first } else { rest.as_str() };
-            self.push_line(lead, line, tone);
+            self.push(lead, line, tone);
         }
     }
 
-    fn push_line(&mut self, lead: &str, text: &str, tone: Tone) {
+    fn push(&mut self, lead: &str, text: &str, tone: Tone) {
         if text.is_empty() {
             self.out.push_str(lead.trim_end());
         } else {
@@ -117,6 +306,36 @@ impl<'a> Page<'a> {
             self.out.push_str(&self.style.paint(text, tone));
         }
         self.out.push('\n');
+    }
+}
+
+/// A document that is rendered as terminal text at once.
+pub(crate) struct Page<'a> {
+    pub(crate) style: &'a Style,
+    document: Document,
+}
+
+impl<'a> Page<'a> {
+    pub(crate) fn new(style: &'a Style) -> Self {
+        Self { style, document: Document::default() }
+    }
+
+    pub(crate) fn finish(self) -> String {
+        self.document.text(self.style)
+    }
+}
+
+impl Deref for Page<'_> {
+    type Target = Document;
+
+    fn deref(&self) -> &Document {
+        &self.document
+    }
+}
+
+impl DerefMut for Page<'_> {
+    fn deref_mut(&mut self) -> &mut Document {
+        &mut self.document
     }
 }
 

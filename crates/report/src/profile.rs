@@ -56,7 +56,7 @@ pub fn profile_section(profile: &Profile, style: &Style) -> String {
     match &profile.sorted {
         Fact::Known(sorted) => {
             page.heading(&heading(sorted));
-            page.append(&bucket_table(sorted, style));
+            page.append(bucket_table(sorted, style));
             page.item("what for", &purposes(sorted));
             unclassified_items(sorted, &mut page);
         }
@@ -121,7 +121,7 @@ fn bucket_table(sorted: &Sorted, style: &Style) -> String {
         table.row_with(cells, under.finish());
     }
     let mut page = Page::new(style);
-    page.append(&table.render(style));
+    page.append(table.render(style));
     if !small.is_empty() {
         let names: Vec<String> = small
             .iter()
@@ -292,7 +292,7 @@ pub fn graph_section(profile: &Profile, wanted: &str, style: &Style) -> String {
         let share = percent(bucket.time_share);
         graph.heading(&format!("{}: {} ({share} of CPU time)", name(bucket), title(bucket)));
         graph_lines(bucket, &mut graph);
-        page.section(&graph.finish());
+        page.section(graph.finish());
     }
     "\n".to_owned() + &page.finish()
 }

@@ -1,6 +1,6 @@
-//! A whole run as terminal text: verdict, why, what was tried and what not, receipt, notes.
+//! A whole run as a document, for a terminal or as a page: verdict, why, what was tried and what not, receipt, notes.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, caption};
 use crate::cache::cache_section;
 use crate::candidates::{candidates_section, untried_section};
 use crate::choice::choice_section;
@@ -9,11 +9,11 @@ use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::faults::faults_section;
 use crate::headline::headline_section;
-use crate::page::Page;
+use crate::page::Document;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::{
-    continue_section, diagnosis_section, look_section, machine_line, output_section,
+    continue_section, diagnosis_section, document, look_section, machine_line, output_section,
     profile_section, receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
@@ -22,89 +22,129 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 /// says how to see it again.
 #[must_use]
 pub fn render(run: &Run, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(&headline_section(run, style));
+    let mut page = Document::from(headline_section(run, style));
+    add_body(run, &mut page, style);
+    page.section(notes_section(run));
+    page.text(style)
+}
+
+/// The run as one page that needs nothing from outside.
+#[must_use]
+pub fn html(run: &Run) -> String {
+    let style = Style::default();
+    let shown = match Bench::of(run) {
+        Some(bench) => bench.document(&caption(run)),
+        None => {
+            let mut page = Document::default();
+            add_body(run, &mut page, &style);
+            page
+        }
+    };
+    page(run, shown)
+}
+
+/// A page of `run` that shows `body`.
+pub(crate) fn page(run: &Run, mut body: Document) -> String {
+    body.section(measured_section(run));
+    document::head(run) + &body.html() + &document::foot(run)
+}
+
+/// What a page says of how the run came about.
+fn measured_section(run: &Run) -> Document {
+    let mut page = Document::default();
+    page.heading("how it was measured");
+    if !run.command.is_empty() {
+        page.exact(&start_line(run));
+    }
+    for sentence in Bench::of(run).into_iter().flat_map(Bench::protocol) {
+        page.para(&sentence, 0, Tone::Plain);
+    }
+    for warning in &run.warnings {
+        page.para(warning, 0, Tone::Warn);
+    }
+    page
+}
+
+/// Adds what a run holds, beside its headline and notes.
+fn add_body(run: &Run, page: &mut Document, style: &Style) {
     match run.kind {
         RunKind::Doctor => {
             if let Some(checkup) = &run.checkup {
-                page.append(&doctor_section(checkup, style));
+                page.append(doctor_section(checkup, style));
             }
         }
-        RunKind::Faults => faulted(run, &mut page),
-        RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, &mut page),
+        RunKind::Faults => faulted(run, page, style),
+        RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, page, style),
         RunKind::Tune | RunKind::Ab | RunKind::Profile | RunKind::Bench => {
-            examined(run, &mut page);
+            examined(run, page, style);
         }
     }
-    page.section(&notes_section(run, style));
-    page.finish()
 }
 
 /// The state of files and processes, and what follows from it.
-fn looked_at(run: &Run, page: &mut Page<'_>) {
+fn looked_at(run: &Run, page: &mut Document, style: &Style) {
     if let Some(report) = &run.cache {
-        page.section(&cache_section(report, page.style));
+        page.section(cache_section(report, style));
     }
     if let Some(report) = &run.text {
-        page.section(&text_section(report, page.style));
+        page.section(text_section(report, style));
     }
     if let Some(choice) = &run.choice {
-        page.section(&choice_section(choice, page.style));
+        page.section(choice_section(choice, style));
     }
 }
 
-fn faulted(run: &Run, page: &mut Page<'_>) {
+fn faulted(run: &Run, page: &mut Document, style: &Style) {
     page.single(&start_line(run), 2, Tone::Faint);
     if let Some(report) = &run.faults {
-        page.section(&faults_section(report, page.style));
+        page.section(faults_section(report, style));
     }
     if let Some(machine) = &run.machine {
-        page.section(&machine_line(machine, page.style));
+        page.section(machine_line(machine, style));
     }
 }
 
-fn examined(run: &Run, page: &mut Page<'_>) {
-    let style = page.style;
+fn examined(run: &Run, page: &mut Document, style: &Style) {
     if !run.command.is_empty() {
         page.single(&start_line(run), 2, Tone::Faint);
     }
     for bench in Bench::all(run) {
-        page.section(&bench.section(style));
+        page.section(bench.document(&caption(run)));
     }
     if let Some(profile) = &run.profile {
-        page.section(&profile_section(profile, style));
+        page.section(profile_section(profile, style));
     }
     if let Some(diagnosis) = &run.diagnosis {
-        page.section(&diagnosis_section(diagnosis, style));
+        page.section(diagnosis_section(diagnosis, style));
     }
     if let Some(trial) = &run.text_trial {
-        page.section(&text_trial_section(trial, run.experiment.as_ref(), style));
+        page.section(text_trial_section(trial, run.experiment.as_ref(), style));
     }
     if let Some(experiment) = &run.experiment {
         let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
-        page.section(&tried_section(experiment, ab, style));
+        page.section(tried_section(experiment, ab, style));
     }
     if matches!(run.outcome, Some(Outcome::AdviceOnly)) {
-        page.section(&candidates_section(&run.candidates, style));
+        page.section(candidates_section(&run.candidates, style));
     } else {
-        page.section(&untried_section(run, style));
+        page.section(untried_section(run, style));
     }
-    page.section(&output_section(&run.output_checks, style));
+    page.section(output_section(&run.output_checks, style));
     if let Some(receipt) = &run.receipt {
         let is_proven = !matches!(run.outcome, Some(Outcome::Likely { .. }));
-        page.section(&receipt_section(receipt, is_proven, style));
+        page.section(receipt_section(receipt, is_proven, style));
     }
-    page.section(&continue_section(run, style));
+    page.section(continue_section(run, style));
     if let Some(look) = &run.look {
-        page.section(&look_section(look, &run.plain_runs(), style));
+        page.section(look_section(look, &run.plain_runs(), style));
     }
     if let Some(machine) = &run.machine {
-        page.section(&machine_line(machine, style));
+        page.section(machine_line(machine, style));
     }
 }
 
-fn notes_section(run: &Run, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn notes_section(run: &Run) -> Document {
+    let mut page = Document::default();
     if !run.warnings.is_empty() {
         page.heading("to know");
     }
@@ -119,5 +159,5 @@ fn notes_section(run: &Run, style: &Style) -> String {
         let text = format!("took {}; saved, see it again: pagewise show {}", run.took_ns, run.id);
         page.para(&text, 0, Tone::Faint);
     }
-    page.finish()
+    page
 }

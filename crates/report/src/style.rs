@@ -50,6 +50,18 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
+    /// The class of a page for it.
+    pub(crate) const fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Strong => "strong",
+            Self::Faint => "faint",
+            Self::Good => "good",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+
     const fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,

@@ -1,10 +1,14 @@
-//! Tables of short cells: columns as wide as their content, numbers aligned at the decimal point.
+//! Tables of short cells, as terminal text and as markup: columns as wide as their content, numbers aligned at the decimal point.
 //!
 //! When the columns do not fit, the gaps shrink first, then columns marked as names (cut in the middle) and
 //! as text (cut at the end), then any column: a table is never wider than its style. Widths are terminal cells.
 
+use crate::chart::escape_markup;
+use crate::number::{range_text, three_digits};
+use crate::page::Document;
 use crate::style::{Style, Tone};
 use crate::text::{cells, cut_end, escape_for, shorten};
+use pagewise_model::{Fact, Measured};
 
 /// Cells that a name keeps as long as other names can still shrink.
 const SHORTEST_NAME: usize = 6;
@@ -22,19 +26,61 @@ pub(crate) enum Align {
     Decimal,
 }
 
+#[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
     pub(crate) align: Align,
 }
 
+#[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
     tone: Tone,
+    /// What a page shows to who points at the cell.
+    hover: String,
 }
 
 impl Cell {
     pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
+        Self { text: text.into(), tone, hover: String::new() }
+    }
+
+    /// The cell with what a page shows to who points at it.
+    pub(crate) fn hover(mut self, text: impl Into<String>) -> Self {
+        self.hover = text.into();
+        self
+    }
+
+    /// A figure with its range to point at, or a dash with the reason.
+    pub(crate) fn figure(figure: Option<&Measured>, why: &str) -> Self {
+        match figure {
+            Some(known) => Self::from(three_digits(known.median)).hover(range_text(known)),
+            None => Self::new("-", Tone::Faint).hover(why),
+        }
+    }
+
+    /// A figure, and its range in a cell of its own.
+    pub(crate) fn with_range(fact: &Fact<Measured>) -> [Self; 2] {
+        let range = fact.known().map_or_else(String::new, range_text);
+        let why = fact.reason().unwrap_or_default();
+        [Self::figure(fact.known(), why), Self::new(range, Tone::Faint)]
+    }
+}
+
+impl Cell {
+    fn html(&self, align: Align) -> String {
+        let hover = match self.hover.as_str() {
+            "" => String::new(),
+            hover => format!(" title=\"{}\"", escape_markup(hover)),
+        };
+        let text = match self.tone {
+            _ if self.text.is_empty() => String::new(),
+            Tone::Plain => escape_markup(&self.text),
+            tone => {
+                format!("<span class=\"{}\">{}</span>", tone.class(), escape_markup(&self.text))
+            }
+        };
+        format!("<td{}{hover}>{text}</td>", side(align))
     }
 }
 
@@ -50,15 +96,17 @@ impl From<&str> for Cell {
     }
 }
 
+#[derive(Debug, Clone)]
 struct Row {
-    /// Laid out lines above the row.
-    above: String,
+    /// What stands above the row.
+    above: Document,
     cells: Vec<Cell>,
-    /// Laid out lines under it.
-    under: String,
+    /// What stands under it.
+    under: Document,
 }
 
 /// Rows under titles.
+#[derive(Debug, Clone)]
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
@@ -72,18 +120,58 @@ impl Table {
 
     /// Adds a row; cells beyond the columns are dropped, missing ones are empty.
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
-        self.row_with(cells, String::new());
+        self.row_with(cells, Document::default());
     }
 
-    /// The same with lines, already laid out, under it.
-    pub(crate) fn row_with(&mut self, cells: Vec<Cell>, under: String) {
-        self.row_between(String::new(), cells, under);
+    /// The same with text under it.
+    pub(crate) fn row_with(&mut self, cells: Vec<Cell>, under: impl Into<Document>) {
+        self.row_between(Document::default(), cells, under);
     }
 
-    /// The same with lines above it as well: the heading of a group of rows.
-    pub(crate) fn row_between(&mut self, above: String, mut cells: Vec<Cell>, under: String) {
+    /// The same with text above it as well: the heading of a group of rows.
+    pub(crate) fn row_between(
+        &mut self,
+        above: impl Into<Document>,
+        mut cells: Vec<Cell>,
+        under: impl Into<Document>,
+    ) {
         cells.resize_with(self.columns.len(), || Cell::from(""));
-        self.rows.push(Row { above, cells, under });
+        self.rows.push(Row { above: above.into(), cells, under: under.into() });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table as markup; empty when it has no rows.
+    pub(crate) fn html(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let mut out = "<div class=\"wide\"><table>\n".to_owned();
+        if self.columns.iter().any(|c| !c.title.is_empty()) {
+            let title =
+                |c: &Column| format!("<th{}>{}</th>", side(c.align), escape_markup(c.title));
+            let titles: String = self.columns.iter().map(title).collect();
+            out.push_str(&format!("<thead><tr>{titles}</tr></thead>\n"));
+        }
+        let whole = |text: &Document| match text.html() {
+            text if text.is_empty() => text,
+            text => {
+                format!(
+                    "<tr><td class=\"text\" colspan=\"{}\">{text}</td></tr>\n",
+                    self.columns.len()
+                )
+            }
+        };
+        for row in &self.rows {
+            out.push_str(&whole(&row.above));
+            let cells = row.cells.iter().zip(&self.columns);
+            let cells: String = cells.map(|(cell, column)| cell.html(column.align)).collect();
+            out.push_str(&format!("<tr>{cells}</tr>\n"));
+            out.push_str(&whole(&row.under));
+        }
+        out + "</table></div>\n"
     }
 
     /// The table as lines, two cells from the left; empty when it has no rows.
@@ -100,9 +188,9 @@ impl Table {
             out.push_str(&self.line(&titles.collect::<Vec<_>>(), &widths, gap, style));
         }
         for row in &self.rows {
-            out.push_str(&row.above);
+            out.push_str(&row.above.text(style));
             out.push_str(&self.line(&row.cells, &widths, gap, style));
-            out.push_str(&row.under);
+            out.push_str(&row.under.text(style));
         }
         out
     }
@@ -185,6 +273,14 @@ impl Table {
         let mut line = out.trim_end().to_owned();
         line.push('\n');
         line
+    }
+}
+
+/// How the text of a column stands on a page.
+const fn side(align: Align) -> &'static str {
+    match align {
+        Align::Name | Align::Text | Align::Left => " class=\"text\"",
+        Align::Right | Align::Decimal => "",
     }
 }
 

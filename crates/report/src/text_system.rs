@@ -41,27 +41,27 @@ fn mode(hugetext: &Hugetext) -> String {
 /// The system as lines.
 pub(crate) fn system_section(system: &TextSystem, slot: PageSize, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.append(&changes(system, style));
+    page.append(changes(system, style));
     for file in &system.files {
-        page.section(&warmed(file, style));
+        page.section(warmed(file, style));
     }
     for process in &system.processes {
         let mut part = Page::new(style);
         part.single(&crate::collapse::headline(process), 0, Tone::Strong);
-        part.append(&collapse_section(process, slot, style));
-        page.section(&part.finish());
+        part.append(collapse_section(process, slot, style));
+        page.section(part.finish());
     }
     if !system.is_changed() || system.hugetext.is_some() {
-        page.section(&kernel(system, style));
+        page.section(kernel(system, style));
     }
     match &system.after {
         None => {
-            page.section(&steps(system, style));
-            page.section(&machine("the whole machine", &system.before, style));
+            page.section(steps(system, style));
+            page.section(machine("the whole machine", &system.before, style));
         }
         Some(after) => {
-            page.section(&machine("the whole machine before", &system.before, style));
-            page.section(&machine("the whole machine afterwards", after, style));
+            page.section(machine("the whole machine before", &system.before, style));
+            page.section(machine("the whole machine afterwards", after, style));
         }
     }
     page.finish()

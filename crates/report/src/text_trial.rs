@@ -35,7 +35,7 @@ pub fn text_trial_section(
             Cell::new(covered(file), Tone::Faint),
         ]);
     }
-    page.append(&table.render(style));
+    page.append(table.render(style));
     if let Some(experiment) = experiment {
         page.para(&held(experiment), 2, Tone::Faint);
     }

@@ -9,7 +9,7 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::Word;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::text::{cells, is_hostile};
-use pagewise_report::{Style, compare, markdown, render};
+use pagewise_report::{Style, compare, html, markdown, render};
 use proptest::prelude::*;
 use support::{assert_harmless, candidate, cost, doctor, effect, experiment, proven, run, verdict};
 
@@ -50,6 +50,10 @@ fn nothing_raw_in_any_report() {
         assert!(text.contains("do not copy it"), "{text}");
         assert_harmless(&compare(&hostile_run(), &proven(), None, &style));
     }
+    let page = html(&hostile_run());
+    assert_harmless(&page);
+    assert!(page.contains("&lt;b&gt;") && !page.contains("`<b>`"), "{page}");
+    assert!(page.contains("heap-huge") && page.contains("</html>"), "{page}");
     let text = markdown(&hostile_run());
     assert_harmless(&text);
     assert!(text.contains("&#64;all") && text.contains("&lt;b&gt;"), "{text}");

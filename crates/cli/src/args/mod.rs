@@ -33,6 +33,7 @@ pub(crate) use tune::Tune;
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What do memory pages cost your program, and how do you get that time back?
 ///
@@ -233,6 +234,9 @@ pub(crate) struct Show {
     /// Print all timed runs as CSV
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+    /// Write one page for a browser to FILE and print nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown", "csv"])]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// `pagewise compare`

@@ -8,6 +8,10 @@ use std::process::ExitCode;
 /// Prints a saved run in the form asked for.
 pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
     let run = store::load(args.run.as_deref())?;
+    if let Some(file) = &args.html {
+        store::write_whole(file, &pagewise_report::html(&run))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let text = if args.json {
         run.to_json() + "\n"
     } else if args.markdown {

@@ -31,7 +31,7 @@ pub(super) fn section(report: &AddressReport, view: &View, style: &Style) -> Str
         size_text(Bytes(1)).into(),
         "the byte".into(),
     ]);
-    page.append(&table.render(style));
+    page.append(table.render(style));
     if let Some(remark) = remark(&report.layout, view) {
         page.para(&remark, 2, Tone::Warn);
     }

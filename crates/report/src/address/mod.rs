@@ -18,7 +18,7 @@ use pagewise_model::{Bytes, Fact, PageSize};
 pub fn render(report: &AddressReport, style: &Style) -> String {
     let mut page = Page::new(style);
     for view in &report.addresses {
-        page.section(&view_section(report, view, style));
+        page.section(view_section(report, view, style));
     }
     page.finish()
 }
@@ -29,11 +29,11 @@ fn view_section(report: &AddressReport, view: &View, style: &Style) -> String {
     if let Some(process) = &report.process {
         page.single(&process_text(process), 2, Tone::Faint);
     }
-    page.section(&levels::section(report, view, style));
+    page.section(levels::section(report, view, style));
     if let Some(memory) = &view.memory {
-        page.section(&page_section(memory, style));
-        page.section(&mapping_section(view, memory, style));
-        page.section(&around::section(view.address, &report.layout, &memory.around, style));
+        page.section(page_section(memory, style));
+        page.section(mapping_section(view, memory, style));
+        page.section(around::section(view.address, &report.layout, &memory.around, style));
     }
     page.finish()
 }

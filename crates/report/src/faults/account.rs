@@ -33,7 +33,7 @@ pub(super) fn account(account: &Account, is_attached: bool, style: &Style) -> St
         table.row(vec![Cell::from(name), value.into()]);
     }
     let mut page = Page::new(style);
-    page.append(&table.render(style));
+    page.append(table.render(style));
     if !account.calls.is_empty() {
         page.para(&calls(&account.calls), 2, Tone::Plain);
     }

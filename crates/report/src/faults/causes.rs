@@ -11,10 +11,10 @@ use pagewise_model::{Fact, Nanos};
 pub(super) fn section(report: &FaultReport, style: &Style) -> String {
     let wall = timed_wall(report);
     let mut page = Page::new(style);
-    page.section(&groups("when", &report.by_phase, |k| k.label().into(), wall, style));
-    page.section(&callers(&report.callers, wall, style));
-    page.section(&churn(report, wall, style));
-    page.section(&savings(&report.savings, report.wall_ns, style));
+    page.section(groups("when", &report.by_phase, |k| k.label().into(), wall, style));
+    page.section(callers(&report.callers, wall, style));
+    page.section(churn(report, wall, style));
+    page.section(savings(&report.savings, report.wall_ns, style));
     page.finish()
 }
 
@@ -29,7 +29,7 @@ fn callers(callers: &Fact<Callers>, wall: Option<Nanos>, style: &Style) -> Strin
     let mut page = Page::new(style);
     match callers {
         Fact::Known(callers) => {
-            page.append(&tallies("who is behind them", caller_rows(callers), wall, style));
+            page.append(tallies("who is behind them", caller_rows(callers), wall, style));
             page.para(&how_callers_are_known(callers), 2, Tone::Faint);
         }
         Fact::Missing(why) => {
@@ -58,7 +58,7 @@ fn how_callers_are_known(callers: &Callers) -> String {
 
 fn churn(report: &FaultReport, wall: Option<Nanos>, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.append(&groups(
+    page.append(groups(
         "on a page again",
         &report.churn.by_reason,
         |k| k.label().into(),
@@ -66,7 +66,7 @@ fn churn(report: &FaultReport, wall: Option<Nanos>, style: &Style) -> String {
         style,
     ));
     let functions = function_rows(&report.churn.functions);
-    page.section(&tallies("pages that had gone, by", functions, wall, style));
+    page.section(tallies("pages that had gone, by", functions, wall, style));
     page.finish()
 }
 

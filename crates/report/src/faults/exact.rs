@@ -60,7 +60,7 @@ pub(super) fn page_sizes(report: &FaultReport, style: &Style) -> String {
         ]);
     }
     let mut page = Page::new(style);
-    page.append(&table.render(style));
+    page.append(table.render(style));
     let around = match report.exact {
         Some(_) => "without fault-around",
         None => "fault-around as recorded: what it mapped beside a fault is never touched here",

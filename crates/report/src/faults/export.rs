@@ -7,8 +7,8 @@
 use super::chrome::Chrome;
 use super::firefox::Firefox;
 use super::folded::Folded;
-use super::html::Html;
 use super::list::{Format, List};
+use super::pages::Touched;
 use pagewise_model::fault::{Fault, Names};
 use pagewise_model::run::Run;
 
@@ -45,7 +45,7 @@ enum Kind {
     Chrome(Chrome),
     Folded(Folded),
     Firefox(Box<Firefox>),
-    Html(Html),
+    Html(Touched),
 }
 
 impl Export {
@@ -62,7 +62,7 @@ impl Export {
             Form::FoldedNs => Kind::Folded(Folded::new(true)),
             Form::Chrome => Kind::Chrome(Chrome::default()),
             Form::Firefox => Kind::Firefox(Box::new(Firefox::new())),
-            Form::Html => Kind::Html(Html::default()),
+            Form::Html => Kind::Html(Touched::default()),
         })
     }
 

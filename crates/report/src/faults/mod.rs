@@ -10,8 +10,8 @@ mod exact;
 mod export;
 mod firefox;
 mod folded;
-mod html;
 mod list;
+mod pages;
 
 pub use export::{Export, Form};
 
@@ -86,18 +86,18 @@ pub fn faults_section(report: &FaultReport, style: &Style) -> String {
     let mut page = Page::new(style);
     figures(report, &mut page);
     let wall = timed_wall(report);
-    page.section(&groups("what was done", &report.by_access, |k| k.label().into(), wall, style));
-    page.section(&groups("why", &report.by_cause, |k| k.label().into(), wall, style));
-    page.section(&groups("what lives there", &report.by_kind, |k| k.label().into(), wall, style));
+    page.section(groups("what was done", &report.by_access, |k| k.label().into(), wall, style));
+    page.section(groups("why", &report.by_cause, |k| k.label().into(), wall, style));
+    page.section(groups("what lives there", &report.by_kind, |k| k.label().into(), wall, style));
     if report.by_page.len() > 1 {
         let size = |bytes: pagewise_model::Bytes| bytes.to_string();
-        page.section(&groups("page mapped", &report.by_page, size, wall, style));
+        page.section(groups("page mapped", &report.by_page, size, wall, style));
     }
-    page.section(&exact::page_sizes(report, style));
-    page.section(&causes::section(report, style));
-    page.section(&places(&report.places, wall, style));
-    page.section(&functions(&report.functions, wall, style));
-    page.section(&account(&report.account, report.attached.is_some(), style));
+    page.section(exact::page_sizes(report, style));
+    page.section(causes::section(report, style));
+    page.section(places(&report.places, wall, style));
+    page.section(functions(&report.functions, wall, style));
+    page.section(account(&report.account, report.attached.is_some(), style));
     page.finish()
 }
 
@@ -236,7 +236,7 @@ fn function_rows(functions: &[FunctionTally]) -> impl Iterator<Item = (String, T
 
 fn functions(functions: &[FunctionTally], wall: Option<Nanos>, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.append(&tallies("touching function", function_rows(functions), wall, style));
+    page.append(tallies("touching function", function_rows(functions), wall, style));
     if !functions.is_empty() {
         let text = "the function that holds the instruction itself, whoever called it";
         page.para(text, 2, Tone::Faint);

@@ -2,11 +2,11 @@
 
 use super::grid::usual_block;
 use crate::number::{counted, percent, three_digits, whole_size};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::choice::FolioClass;
-use pagewise_model::file::{Account, Judgement, Part, Point, Readings, Residency, Work};
+use pagewise_model::file::{Account, Judgement, Part, Point, Readings, Residency, Work, WorkPart};
 use pagewise_model::measured::median;
 use pagewise_model::walk::Order;
 
@@ -22,12 +22,12 @@ const COLUMNS: [(&str, &[Work]); 7] = [
 ];
 
 /// A row for each explained cell of the usual block.
-pub(super) fn section(readings: &Readings, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn section(readings: &Readings) -> Document {
+    let mut page = Document::default();
     let Some(judgement) = readings.judgement.as_ref().filter(|j| !j.accounts.is_empty()) else {
-        return String::new();
+        return Document::default();
     };
-    let Some(block) = usual_block(readings) else { return String::new() };
+    let Some(block) = usual_block(readings) else { return Document::default() };
     page.heading(&format!(
         "where the time goes, shares by counts times prices taken before: blocks of {}",
         whole_size(block)
@@ -43,7 +43,7 @@ pub(super) fn section(readings: &Readings, style: &Style) -> String {
             table.row(row(point, account));
         }
     }
-    page.append(&table.render(style));
+    page.table(table);
     page.para(
         "ms/GiB: of cached cells undisturbed, the least CPU time of each slice over the processes, which is \
          what the shares are of; told: how much of it they make up; beside: how much of the median lies above \
@@ -54,7 +54,46 @@ pub(super) fn section(readings: &Readings, style: &Style) -> String {
         2,
         Tone::Faint,
     );
-    page.finish()
+    page
+}
+
+/// Every explained cell with its parts, which only pages show.
+pub(super) fn parts(readings: &Readings, judgement: &Judgement) -> Document {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("block", Align::Right),
+        ("", Align::Left),
+        ("ms/GiB", Align::Decimal),
+        ("explained", Align::Right),
+        ("disturbed", Align::Right),
+        ("parts, ms/GiB", Align::Left),
+    ]);
+    for account in &judgement.accounts {
+        let Some(point) = readings.points.get(account.point) else { continue };
+        let cell = &point.cell;
+        let part = |part: &WorkPart| {
+            let ms = three_digits(part.per_gib_ns / 1e6);
+            format!("{} {ms} ({})", part.work.label(), part.evidence)
+        };
+        let parts: Vec<String> = account.parts.iter().map(part).collect();
+        table.row(vec![
+            cell.arm.label().into(),
+            whole_size(cell.block_bytes).into(),
+            format!("{}, {}", cell.order.label(), cell.residency.label()).into(),
+            three_digits(account.per_gib_ns / 1e6).into(),
+            percent(account.explained_share()).into(),
+            percent(account.disturbed_share()).into(),
+            Cell::new(parts.join("; "), Tone::Faint),
+        ]);
+    }
+    let mut page = Document::default();
+    if !table.is_empty() {
+        page.details(
+            "where the time goes: the parts of every cell, by counts times prices",
+            table.into(),
+        );
+    }
+    page
 }
 
 fn row(point: &Point, account: &Account) -> Vec<Cell> {

@@ -1,9 +1,9 @@
 //! Grids as tables of text, where the time of each way goes, and what was refused.
 
 use super::grid::{Entry, Grid, usual_block};
-use crate::number::{count, percent, three_digits, whole_size};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::number::{count, percent, range_text, three_digits, whole_size};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::file::{Part, Point, Readings, Residency};
 use pagewise_model::walk::Order;
@@ -12,8 +12,8 @@ use pagewise_model::walk::Order;
 const MOST: usize = 12;
 
 /// A grid under its title.
-pub(super) fn grid(grid: &Grid, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn grid(grid: &Grid) -> Document {
+    let mut page = Document::default();
     page.heading(&format!("{}, GiB/s by {}", grid.title, grid.columns_are));
     let mut columns = vec![("", Align::Left)];
     columns.resize(1 + grid.columns.len().min(MOST), ("", Align::Decimal));
@@ -25,9 +25,9 @@ pub(super) fn grid(grid: &Grid, style: &Style) -> String {
         let cells = entries.iter().map(|entry| cell(entry, best));
         table.row([Cell::from(name.clone())].into_iter().chain(cells).collect());
     }
-    page.append(&table.render(style));
-    page.append(&reasons(grid, style));
-    page.finish()
+    page.table(table);
+    page.append(reasons(grid));
+    page
 }
 
 /// The highest rate of a grid whose ways are compared.
@@ -44,16 +44,16 @@ fn cell(entry: &Entry, best: Option<f64>) -> Cell {
     match entry {
         Entry::Rate(rate) => {
             let tone = if best == Some(rate.median) { Tone::Good } else { Tone::Plain };
-            Cell::new(three_digits(rate.median), tone)
+            Cell::new(three_digits(rate.median), tone).hover(range_text(rate))
         }
-        Entry::Refused(_) => Cell::new("refused", Tone::Warn),
-        Entry::Missing(_) => Cell::new("-", Tone::Faint),
+        Entry::Refused(why) => Cell::new("refused", Tone::Warn).hover(why),
+        Entry::Missing(why) => Cell::figure(None, why),
         Entry::Empty => Cell::from(""),
     }
 }
 
 /// Each reason once, with the ways for which it holds.
-fn reasons(grid: &Grid, style: &Style) -> String {
+fn reasons(grid: &Grid) -> Document {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     for (name, entries) in &grid.rows {
         for entry in entries {
@@ -69,16 +69,16 @@ fn reasons(grid: &Grid, style: &Style) -> String {
             }
         }
     }
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     for (why, names) in found {
         page.para(&format!("{}: {why}", names.join(", ")), 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// Where the time of each way goes, for one block, warm and in order.
-pub(super) fn times(readings: &Readings, style: &Style) -> String {
-    let Some(block) = usual_block(readings) else { return String::new() };
+pub(super) fn times(readings: &Readings) -> Document {
+    let Some(block) = usual_block(readings) else { return Document::default() };
     let is_shown = |point: &&Point| {
         let cell = &point.cell;
         cell.block_bytes == block
@@ -89,9 +89,9 @@ pub(super) fn times(readings: &Readings, style: &Style) -> String {
     let points: Vec<&Point> =
         readings.part(Part::Blocks).map(|(_, point)| point).filter(is_shown).collect();
     if points.is_empty() {
-        return String::new();
+        return Document::default();
     }
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     let title = format!(
         "where the time goes, ms for each GiB: blocks of {}, warm, in order",
         whole_size(block)
@@ -109,8 +109,8 @@ pub(super) fn times(readings: &Readings, style: &Style) -> String {
         ("faults", Align::Right),
     ]);
     points.into_iter().for_each(|point| table.row(times_row(point)));
-    page.append(&table.render(style));
-    page.finish()
+    page.table(table);
+    page
 }
 
 fn times_row(point: &Point) -> Vec<Cell> {

@@ -2,8 +2,7 @@
 //! the host's part, a pool shared.
 
 use crate::number::{count, percent, three_digits};
-use crate::page::Page;
-use crate::style::Style;
+use crate::page::Document;
 use pagewise_model::first_touch::{
     FirstTouch, Host, Part, Point, Populated, Pressure, SharedPool, Split, Way,
 };
@@ -13,13 +12,13 @@ use pagewise_model::{Fact, PageSize};
 const UNDISTURBED: f64 = 0.9;
 
 /// All of them as terminal text.
-pub(super) fn section(touches: &FirstTouch, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn section(touches: &FirstTouch) -> Document {
+    let mut page = Document::default();
     page.heading("what else was found");
     for (label, text) in all(touches) {
         page.item(label, &text);
     }
-    page.finish()
+    page
 }
 
 /// A word for each, and the sentence.

@@ -1,30 +1,26 @@
-//! First touches for people: as terminal text, CSV, a chart, and one page of HTML.
+//! First touches for people: one document, CSV, and a chart.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`section`]: what each way costs for each page used, what the kernel counted, threads, what else was
+//! - [`document`], and as terminal text [`section`]: what each way costs for each page used, what the kernel counted, threads, what else was
 //!   found, what is not to be had, claims, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
-//! - [`svg`]: every way as a bar;
-//! - [`crate::html`]: everything above on one page that needs nothing from outside, with the parts of each way.
+//! - [`svg`]: every way as a bar.
 //!
 //! All times are nanoseconds for each base page used. What was refused says so under its table.
 
-mod csv;
 mod findings;
-mod html;
 mod picture;
 mod table;
 
-pub use csv::csv;
-pub(crate) use html::body;
 pub use picture::svg;
 
+use crate::csv::{known, samples};
 use crate::lacking::{self, Lacking};
 use crate::number::{change, counted, ratio_text, three_digits, whole_size};
-use crate::page::Page;
+use crate::page::Document;
 use crate::style::Style;
 use crate::{advice, claims};
-use pagewise_model::first_touch::{FirstTouch, Part, Point, Ratio, Unavailable, Way};
+use pagewise_model::first_touch::{FirstTouch, Part, Point, Ratio, Sample, Unavailable, Way};
 
 const CLAIMS: &str = "what is said of these calls, and what the kernel counted";
 const LACKING: &str = "ways that are not to be had here";
@@ -32,17 +28,60 @@ const LACKING: &str = "ways that are not to be had here";
 /// First touches as terminal text.
 #[must_use]
 pub fn section(touches: &FirstTouch, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(&table::times(touches, style));
-    page.section(&table::threads(touches, style));
-    page.section(&table::counts(touches, style));
-    page.section(&findings::section(touches, style));
-    page.section(&lacking::section(LACKING, &lacking(touches), style));
+    document(touches, "").text(style)
+}
+
+/// All that is shown of first touches; `caption` says where they were measured.
+pub(crate) fn document(touches: &FirstTouch, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(touches, caption));
+    page.figure(picture::parts(touches));
+    page.append(table::times(touches));
+    page.section(table::threads(touches));
+    page.section(table::counts(touches));
+    page.section(findings::section(touches));
+    page.section(lacking::section(LACKING, lacking(touches)));
     if let Some(judgement) = &touches.judgement {
-        page.section(&claims::section(CLAIMS, &judgement.claims, style));
-        page.section(&advice::section(&judgement.advice, style));
+        page.section(claims::section(CLAIMS, &judgement.claims));
+        page.section(advice::section(&judgement.advice));
     }
-    page.finish()
+    page
+}
+
+/// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field does not apply or
+/// was not measured. A point without samples has one line with the reason.
+#[must_use]
+pub fn csv(touches: &FirstTouch) -> String {
+    let header = "way,every_pages,threads,mapped_bytes,used_pages,page_bytes,expected_faults,refused,repeat,\
+                  place,setup_ns,touch_ns,teardown_ns,cpu_ns,page_ns,setup_faults,touch_faults,resident_bytes";
+    let point = |point: &Point| {
+        let lead = vec![
+            point.way.label(),
+            point.every_pages.to_string(),
+            point.threads.to_string(),
+            point.mapped_bytes.0.to_string(),
+            point.used_pages.to_string(),
+            known(point.page_bytes.known().map(|page| page.bytes())),
+            known(point.expected_faults.known()),
+            known(point.refused.as_ref()),
+        ];
+        let sample = |sample: &Sample| {
+            vec![
+                sample.repeat.to_string(),
+                sample.place.to_string(),
+                sample.setup_ns.0.to_string(),
+                sample.touch_ns.0.to_string(),
+                sample.teardown_ns.0.to_string(),
+                sample.cpu_ns.0.to_string(),
+                format!("{:.2}", point.page_ns_of(sample, Part::Whole)),
+                sample.setup_faults.to_string(),
+                sample.touch_faults.to_string(),
+                known(sample.resident_bytes.known().map(|bytes| bytes.0)),
+            ]
+        };
+        (lead, point.samples.iter().map(sample).collect())
+    };
+    samples(header, touches.points.iter().map(point))
 }
 
 /// The verdict on all ways in one sentence.

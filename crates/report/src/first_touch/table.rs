@@ -1,65 +1,63 @@
 //! Tables: what each way costs, what threads make of it, and what the kernel counted.
 
 use super::{groups, protocol, ratio};
+use crate::lacking;
 use crate::number::{count, counted, range_text, three_digits};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::first_touch::{FirstTouch, Part, Point, Way};
 use pagewise_model::{Bytes, Fact, PageSize};
 
 /// Times of every way by one thread.
-pub(super) fn times(touches: &FirstTouch, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn times(touches: &FirstTouch) -> Document {
+    let mut page = Document::default();
     let base = touches.base_page_bytes;
     page.heading(&format!("ns for each {base} used, until it is given back: one thread"));
     page.para(&protocol(touches), 2, Tone::Faint);
     for (title, points) in groups(touches) {
-        let mut table = Table::new(&[
-            (title, Align::Name),
-            (Part::Setup.label(), Align::Decimal),
-            (Part::Touch.label(), Align::Decimal),
-            (Part::Teardown.label(), Align::Decimal),
-            (Part::Whole.label(), Align::Decimal),
-            ("spread", Align::Left),
-            ("of the first", Align::Left),
-        ]);
-        for point in points {
-            table.row_with(time_row(touches, point), refused(point, style));
-        }
-        page.section(&table.render(style));
+        page.section(times_table(title, touches, points));
     }
-    page.append(&short(touches, style));
-    page.finish()
+    page.append(short(touches));
+    page
+}
+
+/// The parts of the time of each point, with their ranges.
+fn times_table(title: &'static str, touches: &FirstTouch, points: Vec<&Point>) -> Table {
+    let mut table = Table::new(&[
+        (title, Align::Name),
+        (Part::Setup.label(), Align::Decimal),
+        (Part::Touch.label(), Align::Decimal),
+        (Part::Teardown.label(), Align::Decimal),
+        (Part::Whole.label(), Align::Decimal),
+        ("spread", Align::Left),
+        ("of the first", Align::Left),
+    ]);
+    for point in points {
+        table.row_with(time_row(touches, point), refused(point));
+    }
+    table
 }
 
 /// Reasons for which ways have fewer mappings than asked for, each once with how many.
-fn short(touches: &FirstTouch, style: &Style) -> String {
-    let mut reasons: Vec<(&str, u64)> = Vec::new();
+fn short(touches: &FirstTouch) -> Document {
     let some = touches.points.iter().filter(|point| !point.samples.is_empty());
-    for why in some.filter_map(|point| point.refused.as_deref()) {
-        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
-            Some((_, ways)) => *ways += 1,
-            None => reasons.push((why, 1)),
-        }
-    }
-    let mut page = Page::new(style);
+    let reasons = lacking::reasons(some.filter_map(|point| point.refused.as_deref()));
+    let mut page = Document::default();
     for (why, ways) in reasons {
         let ways = counted(ways, "way has", "ways have");
         let text = format!("{ways} fewer mappings than asked for: {why}");
         page.para(&text, 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 fn time_row(touches: &FirstTouch, point: &Point) -> Vec<Cell> {
-    let time = |part| {
-        let ns = point.page_ns(part);
-        ns.map_or_else(|| Cell::new("-", Tone::Faint), |ns| Cell::from(three_digits(ns.median)))
-    };
+    let why = point.refused.as_deref().unwrap_or("not touched");
+    let time = |part| Cell::figure(point.page_ns(part).as_ref(), why);
     let parts = [Part::Setup, Part::Touch, Part::Teardown, Part::Whole];
     let spread = point.page_ns(Part::Whole).map_or_else(String::new, |ns| range_text(&ns));
-    let mut row = vec![Cell::from(point.label())];
+    let mut row = vec![Cell::from(point.label()).hover(point.way.about())];
     row.extend(parts.map(time));
     row.extend([Cell::new(spread, Tone::Faint), ratio(touches, point).into()]);
     row
@@ -69,17 +67,17 @@ fn page_cell(page: &Fact<PageSize>) -> Cell {
     page.known().map_or_else(|| Cell::new("-", Tone::Faint), |page| Cell::from(page.to_string()))
 }
 
-fn refused(point: &Point, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn refused(point: &Point) -> Document {
+    let mut page = Document::default();
     if let (Some(why), true) = (&point.refused, point.samples.is_empty()) {
         page.para(&format!("not measured: {why}"), 4, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// What several threads make of it; nothing where only one touched.
-pub(super) fn threads(touches: &FirstTouch, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn threads(touches: &FirstTouch) -> Document {
+    let mut page = Document::default();
     let mut table = Table::new(&[
         ("", Align::Name),
         ("threads", Align::Right),
@@ -101,17 +99,23 @@ pub(super) fn threads(touches: &FirstTouch, style: &Style) -> String {
             figure(point.cpu_page_ns()).into(),
             share.unwrap_or_default().into(),
         ];
-        table.row_with(row, refused(point, style));
+        table.row_with(row, refused(point));
     }
-    let rows = table.render(style);
-    if !rows.is_empty() {
+    if !table.is_empty() {
         let base = touches.base_page_bytes;
         page.heading(&format!(
             "ns for each {base} used by several threads, each with its own part"
         ));
-        page.append(&rows);
+        page.table(table);
     }
-    page.finish()
+    let several: Vec<&Point> = touches.points.iter().filter(|p| p.threads > 1).collect();
+    if !several.is_empty() {
+        let mut parts = Document::default();
+        parts.table(counts_table(&several));
+        parts.table(times_table("by several threads", touches, several));
+        page.details("several threads: parts of the time, and what the kernel counted", parts);
+    }
+    page
 }
 
 /// A point of several threads, or the one that they are held against.
@@ -121,9 +125,15 @@ fn is_of_threads(touches: &FirstTouch, point: &Point) -> bool {
 }
 
 /// What the kernel counted, for every way by one thread.
-pub(super) fn counts(touches: &FirstTouch, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn counts(touches: &FirstTouch) -> Document {
+    let mut page = Document::default();
     page.heading("what the kernel counted: before the first touch, and during the touches");
+    let points: Vec<&Point> = touches.points.iter().filter(|p| p.threads == 1).collect();
+    page.table(counts_table(&points));
+    page
+}
+
+fn counts_table(points: &[&Point]) -> Table {
     let mut table = Table::new(&[
         ("", Align::Name),
         ("page", Align::Right),
@@ -132,11 +142,10 @@ pub(super) fn counts(touches: &FirstTouch, style: &Style) -> String {
         ("expected", Align::Right),
         ("", Align::Left),
     ]);
-    for point in touches.points.iter().filter(|p| p.threads == 1 && !p.samples.is_empty()) {
+    for point in points.iter().filter(|point| !point.samples.is_empty()) {
         table.row(count_row(point));
     }
-    page.append(&table.render(style));
-    page.finish()
+    table
 }
 
 fn count_row(point: &Point) -> Vec<Cell> {

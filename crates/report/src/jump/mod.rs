@@ -1,29 +1,25 @@
-//! Jumps through code for people: as terminal text, CSV, curves, and one page of HTML.
+//! Jumps through code for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`section`]: code of growing size in each order on each kind of page, what is not to be had, the knees
+//! - [`document`], and as terminal text [`section`]: code of growing size in each order on each kind of page, what is not to be had, the knees
 //!   beside the processor's claims, misses where they were counted, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
-//! - [`svg`]: the curves, with the reach of TLBs marked;
-//! - [`crate::html`]: everything above on one page that needs nothing from outside.
+//! - [`svg`]: the curves, with the reach of TLBs marked.
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
-mod csv;
-mod html;
 mod picture;
 
-pub use csv::csv;
-pub(crate) use html::body;
 pub use picture::svg;
 
-use crate::lacking::{self, Lacking};
+use crate::csv::{known, samples};
+use crate::lacking;
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
-use crate::page::Page;
+use crate::page::Document;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use crate::{advice, claims};
-use pagewise_model::jump::{Jumps, Order, Point, Ratio};
+use pagewise_model::jump::{Jumps, Order, Point, Ratio, Sample};
 use pagewise_model::walk::{PageKind, Steadiness};
 use pagewise_model::{Bytes, Fact};
 
@@ -35,18 +31,61 @@ const LACKING: &str = "pages that are not to be had here";
 /// The jumps as terminal text.
 #[must_use]
 pub fn section(jumps: &Jumps, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(&by_size(jumps, Order::Changing, style));
-    page.section(&by_size(jumps, Order::Repeated, style));
-    page.section(&lacking::section(LACKING, &lacking(jumps), style));
-    if let Some(judgement) = &jumps.judgement {
-        page.section(&claims::section(CLAIMS, &judgement.claims, style));
+    document(jumps, "").text(style)
+}
+
+/// All that is shown of the jumps; `caption` says where they were measured.
+pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(jumps, caption));
+    page.append(by_size(jumps, Order::Changing));
+    page.section(by_size(jumps, Order::Repeated));
+    for order in Order::ALL {
+        let all = table(jumps, order, |_| true);
+        if !all.is_empty() {
+            page.details(&format!("every size: {}", describe(order)), all.into());
+        }
     }
-    page.section(&misses(jumps, style));
+    page.section(lacking::section(LACKING, lacking::pages(&jumps.unavailable)));
     if let Some(judgement) = &jumps.judgement {
-        page.section(&advice::section(&judgement.advice, style));
+        page.section(claims::section(CLAIMS, &judgement.claims));
     }
-    page.finish()
+    page.section(misses(jumps));
+    if let Some(judgement) = &jumps.judgement {
+        page.section(advice::section(&judgement.advice));
+    }
+    page
+}
+
+/// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
+/// point without samples has one line with the reason.
+#[must_use]
+pub fn csv(jumps: &Jumps) -> String {
+    let header = "order,pages,apart_bytes,jumps,set_bytes,page_bytes,refused,repeat,place,jump_ns,\
+                  within_share,misses_per_1000_instructions";
+    let sample = |s: &Sample| {
+        let misses = s.misses_per_1000_instructions.map(|misses| format!("{misses:.4}"));
+        vec![
+            s.repeat.to_string(),
+            s.place.to_string(),
+            format!("{:.4}", s.jump_ns),
+            format!("{:.4}", s.within_share),
+            known(misses),
+        ]
+    };
+    let point = |point: &Point| {
+        let lead = vec![
+            point.order.label().to_owned(),
+            point.pages.label().to_owned(),
+            point.apart_bytes.0.to_string(),
+            point.jumps.to_string(),
+            point.set_bytes().0.to_string(),
+            known(point.page_bytes.known().map(|page| page.bytes())),
+            known(point.refused.as_ref()),
+        ];
+        (lead, point.samples.iter().map(sample).collect())
+    };
+    samples(header, jumps.points.iter().map(point))
 }
 
 /// The verdict on all jumps in one sentence.
@@ -111,21 +150,32 @@ fn numbers(jumps: &Jumps, order: Order) -> Vec<u64> {
 
 /// Code of growing size in one order: nanoseconds on each kind of page, and what the larger are worth. Of
 /// many sizes the powers of two; the rest is in the other forms.
-fn by_size(jumps: &Jumps, order: Order, style: &Style) -> String {
-    let kinds = kinds(jumps, order);
-    if kinds.is_empty() {
-        return String::new();
+fn by_size(jumps: &Jumps, order: Order) -> Document {
+    let mut page = Document::default();
+    let table = table(jumps, order, |number| number.is_power_of_two());
+    if kinds(jumps, order).is_empty() {
+        return page;
     }
-    let mut page = Page::new(style);
     page.heading(&format!("ns for each jump: {}", describe(order)));
     if order == Order::Changing {
         page.para(&protocol(jumps), 2, Tone::Faint);
     }
+    page.table(table);
+    for (why, count) in refused(jumps, order) {
+        let text = format!("{count} not run, or not as often as asked: {why}");
+        page.para(&text, 2, Tone::Faint);
+    }
+    page
+}
+
+/// The table of the numbers of jumps that are shown.
+fn table(jumps: &Jumps, order: Order, is_shown: impl Fn(u64) -> bool) -> Table {
+    let kinds = kinds(jumps, order);
     let mut columns = vec![("code", Align::Right)];
     columns.extend(kinds.iter().map(|kind| (kind.label(), Align::Decimal)));
     columns.extend([("of base", Align::Left), ("", Align::Left)]);
     let mut table = Table::new(&columns);
-    for number in numbers(jumps, order).into_iter().filter(|number| number.is_power_of_two()) {
+    for number in numbers(jumps, order).into_iter().filter(|number| is_shown(*number)) {
         let size = Bytes(number.saturating_mul(jumps.dense().0));
         let mut row = vec![Cell::from(whole_size(size))];
         let point = |kind: &PageKind| jumps.find(order, *kind, jumps.dense(), number);
@@ -135,19 +185,13 @@ fn by_size(jumps: &Jumps, order: Order, style: &Style) -> String {
         row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
         table.row(row);
     }
-    page.append(&table.render(style));
-    for (why, count) in refused(jumps, order) {
-        let text = format!("{count} not run, or not as often as asked: {why}");
-        page.para(&text, 2, Tone::Faint);
-    }
-    page.finish()
+    table
 }
 
 fn time(point: Option<&Point>) -> Cell {
-    match point.and_then(Point::jump_ns) {
-        Some(ns) => Cell::from(three_digits(ns.median)),
-        None => Cell::new("-", Tone::Faint),
-    }
+    let Some(point) = point else { return Cell::new("-", Tone::Faint) };
+    let why = point.refused.as_deref().unwrap_or("not run");
+    Cell::figure(point.jump_ns().as_ref(), why)
 }
 
 /// The ratio of the larger pages on which code of one size is fastest.
@@ -167,21 +211,9 @@ const fn unsteady(ratio: &Ratio) -> &'static str {
 }
 
 /// Reasons for which samples of an order are missing, each once with how often.
-fn refused(jumps: &Jumps, order: Order) -> Vec<(&str, usize)> {
-    let mut reasons: Vec<(&str, usize)> = Vec::new();
+fn refused(jumps: &Jumps, order: Order) -> Vec<(&str, u64)> {
     let of = jumps.points.iter().filter(|point| point.order == order);
-    for why in of.filter_map(|point| point.refused.as_deref()) {
-        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
-            Some((_, count)) => *count += 1,
-            None => reasons.push((why, 1)),
-        }
-    }
-    reasons
-}
-
-/// The pages that are not to be had.
-fn lacking(jumps: &Jumps) -> Vec<Lacking<'_>> {
-    lacking::pages(&jumps.unavailable).collect()
+    lacking::reasons(of.filter_map(|point| point.refused.as_deref()))
 }
 
 /// What is said of misses, in a sentence.
@@ -206,8 +238,8 @@ fn misses_text(jumps: &Jumps) -> String {
     }
 }
 
-fn misses(jumps: &Jumps, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn misses(jumps: &Jumps) -> Document {
+    let mut page = Document::default();
     page.hanging(&misses_text(jumps), 2);
-    page.finish()
+    page
 }

@@ -4,12 +4,10 @@
 //! all lie in one callee stands on one line with it, so that chains of wrappers do not hide the
 //! branching. Rare branches are left out, in a terminal earlier than on a page, where they open.
 
-use crate::chart::escape_markup;
 use crate::number::percent;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::look::Samples;
-use std::fmt::Write as _;
 
 /// Smallest share of all samples that has a line in a terminal, and on a page.
 const TERMINAL: f64 = 0.05;
@@ -68,15 +66,15 @@ impl Tree {
     }
 
     /// The graph as indented lines.
-    pub(super) fn terminal(&self, style: &Style) -> String {
-        let mut page = Page::new(style);
+    pub(super) fn terminal(&self) -> Document {
+        let mut page = Document::default();
         for top in self.branches(&self.root, 0, TERMINAL) {
             self.terminal_under(&top, &mut page);
         }
-        page.finish()
+        page
     }
 
-    fn terminal_under(&self, line: &Line<'_>, page: &mut Page<'_>) {
+    fn terminal_under(&self, line: &Line<'_>, page: &mut Document) {
         let text = format!("{} {}", percent(line.share), line.text);
         page.single(&text, 6 + 2 * line.depth, Tone::Faint);
         for callee in self.branches(line.node, line.depth + 1, TERMINAL) {
@@ -84,32 +82,26 @@ impl Tree {
         }
     }
 
-    /// The graph as nested lists that open by symbol.
-    pub(super) fn html(&self) -> String {
-        let mut out = String::new();
+    /// The graph as nested details that open by symbol.
+    pub(super) fn details(&self) -> Document {
+        let mut page = Document::default();
         for top in self.branches(&self.root, 0, PAGE) {
-            self.html_under(&top, &mut out);
+            self.details_under(&top, &mut page);
         }
-        out
+        page
     }
 
-    fn html_under(&self, line: &Line<'_>, out: &mut String) {
-        let text = escape_markup(&line.text);
-        let share = escape_markup(&percent(line.share));
+    fn details_under(&self, line: &Line<'_>, page: &mut Document) {
+        let text = format!("{} {}", percent(line.share), line.text);
         let callees = self.branches(line.node, line.depth + 1, PAGE);
-        // Writing to a String cannot fail.
-        let _ = if callees.is_empty() {
-            writeln!(out, "<div class=\"leaf\"><b>{share}</b> {text}</div>")
-        } else {
-            let open = if line.depth < 2 { " open" } else { "" };
-            writeln!(out, "<details{open}><summary><b>{share}</b> {text}</summary>")
-        };
-        if !callees.is_empty() {
-            for callee in &callees {
-                self.html_under(callee, out);
-            }
-            out.push_str("</details>\n");
+        if callees.is_empty() {
+            return page.para(&text, 0, Tone::Plain);
         }
+        let mut inside = Document::default();
+        for callee in &callees {
+            self.details_under(callee, &mut inside);
+        }
+        page.details(&text, inside);
     }
 
     /// The branches under `node` that are worth a line, the most frequent first.
@@ -139,6 +131,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::style::Style;
     use pagewise_model::look::KernelStack;
 
     fn samples() -> Samples {
@@ -160,7 +153,7 @@ mod tests {
 
     #[test]
     fn stacks_are_joined_from_outside_and_rare_ones_left_out() {
-        let text = Tree::of(&samples()).terminal(&Style::default());
+        let text = Tree::of(&samples()).terminal().text(&Style::default());
         let want = "      80% entry\n        70% vfs_read > anon_pipe_read\n          50% \
                     _copy_to_iter\n          20% mutex_lock\n        9.0% <b>\\u{202e}\n";
         assert_eq!(text, want);
@@ -168,10 +161,10 @@ mod tests {
 
     #[test]
     fn the_page_opens_by_symbol_and_escapes_it() {
-        let html = Tree::of(&samples()).html();
-        assert!(html.starts_with("<details open><summary><b>80%</b> entry</summary>"), "{html}");
-        assert!(html.contains("<b>9.0%</b> &lt;b&gt;\\u{202e}</div>"), "{html}");
+        let html = Tree::of(&samples()).details().html();
+        assert!(html.starts_with("<details><summary>80% entry</summary>"), "{html}");
+        assert!(html.contains("9.0% &lt;b&gt;\\u{202e}</p>"), "{html}");
         assert_eq!(html.matches("<details").count(), html.matches("</details>").count());
-        assert_eq!(Tree::of(&Samples::default()).html(), "");
+        assert_eq!(Tree::of(&Samples::default()).details().html(), "");
     }
 }

@@ -4,43 +4,71 @@
 //! unexplained always has a line of its own.
 
 use super::calls::Tree;
-use super::consumption_label;
+use super::{consumption_label, picture};
 use crate::number::{UNKNOWN, percent, three_digits, whole_size};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
-use pagewise_model::ladder::{Comparison, Consumption, Judgement, Ladder, Pace, Step};
+use pagewise_model::ladder::{Account, Comparison, Consumption, Judgement, Ladder, Pace, Step};
 use pagewise_model::{Fact, Nanos};
 
 /// Parts below this share of the largest change of a step are told together.
 const TOLD: f64 = 0.02;
 
 /// Every step by reference, its parts, and the calls under it where there are samples.
-pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
+    let mut page = Document::default();
     let steps = judgement.steps.iter();
     let shown: Vec<&Step> =
         steps.filter(|step| consumption(ladder, step) == Some(Consumption::Untouched)).collect();
-    if shown.is_empty() {
-        return page.finish();
-    }
-    page.heading("why: change of the time of both ends for each GiB, by reference");
-    let text = "counts of the repeats times prices that were taken before them; \
+    if !shown.is_empty() {
+        page.heading("why: change of the time of both ends for each GiB, by reference");
+        let text = "counts of the repeats times prices that were taken before them; \
                 what they do not explain is told as unexplained";
-    page.para(text, 2, Tone::Faint);
-    for step in shown {
-        page.append(&one(ladder, judgement, step, style));
+        page.para(text, 2, Tone::Faint);
     }
-    page.finish()
+    for step in shown {
+        page.append(one(ladder, judgement, step));
+    }
+    for consumption in Consumption::ALL {
+        picture::accounts(ladder, judgement, consumption)
+            .into_iter()
+            .for_each(|svg| page.figure(svg));
+    }
+    for step in &judgement.steps {
+        page.append(details(ladder, judgement, step));
+    }
+    page
 }
 
-fn one(ladder: &Ladder, judgement: &Judgement, step: &Step, style: &Style) -> String {
-    let mut page = Page::new(style);
-    let (from, to) = (rung_name(ladder, step.from), rung_name(ladder, step.to));
-    let head = format!("{from} -> {to}: {}", pace(&step.comparison));
-    page.hanging(&head, 2);
-    page.append(&parts(judgement, step, style));
-    let Some(account) = judgement.account(step.to) else { return page.finish() };
+/// A step with the calls under it, which only pages show.
+fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
+    let title = format!(
+        "{} to {}, {}: {}, {} for each GiB",
+        rung_name(ladder, step.from),
+        rung_name(ladder, step.to),
+        consumption(ladder, step).map_or(UNKNOWN, consumption_label),
+        pace(&step.comparison),
+        signed(step.change_per_gib_ns)
+    );
+    let mut inside = Document::from(parts(judgement, step));
+    if let Some(account) = judgement.account(step.to) {
+        inside.append(notes(account));
+        match &account.samples {
+            Fact::Known(samples) => inside.append(Tree::of(samples).details()),
+            Fact::Missing(why) => inside.para(&format!("no calls to show: {why}"), 0, Tone::Faint),
+        }
+        let took = Nanos::from_f64(account.per_gib_ns);
+        inside.para(&format!("{took} of both ends for each GiB"), 0, Tone::Faint);
+    }
+    let mut page = Document::default();
+    page.details(&title, inside);
+    page
+}
+
+/// What has no price, and what samples say.
+fn notes(account: &Account) -> Document {
+    let mut page = Document::default();
     if !account.not_priced.is_empty() {
         let names: Vec<&str> = account.not_priced.iter().map(|work| work.label()).collect();
         page.para(&format!("no price for: {}", names.join(", ")), 6, Tone::Faint);
@@ -48,14 +76,25 @@ fn one(ladder: &Ladder, judgement: &Judgement, step: &Step, style: &Style) -> St
     for disagreement in &account.disagreements {
         page.para(&format!("samples disagree: {disagreement}"), 6, Tone::Warn);
     }
+    page
+}
+
+fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
+    let mut page = Document::default();
+    let (from, to) = (rung_name(ladder, step.from), rung_name(ladder, step.to));
+    let head = format!("{from} -> {to}: {}", pace(&step.comparison));
+    page.hanging(&head, 2);
+    page.append(parts(judgement, step));
+    let Some(account) = judgement.account(step.to) else { return page };
+    page.append(notes(account));
     if let Fact::Known(samples) = &account.samples {
-        page.append(&Tree::of(samples).terminal(style));
+        page.append(Tree::of(samples).terminal());
     }
-    page.finish()
+    page
 }
 
 /// The consumption of a step; none where a saved file names a point that is not in it.
-pub(super) fn consumption(ladder: &Ladder, step: &Step) -> Option<Consumption> {
+fn consumption(ladder: &Ladder, step: &Step) -> Option<Consumption> {
     ladder.points.get(step.to).map(|point| point.consumption)
 }
 
@@ -65,7 +104,7 @@ pub(super) fn rung_name(ladder: &Ladder, at: usize) -> &str {
 }
 
 /// `4.81 times the rate (95% interval 4.60 to 5.02)`.
-pub(super) fn pace(comparison: &Comparison) -> String {
+fn pace(comparison: &Comparison) -> String {
     let word = match comparison.pace {
         Pace::Faster => "faster",
         Pace::Slower => "slower",
@@ -81,13 +120,13 @@ pub(super) fn pace(comparison: &Comparison) -> String {
 }
 
 /// `-50.0 ms`.
-pub(super) fn signed(ns: f64) -> String {
+fn signed(ns: f64) -> String {
     let sign = if ns < 0.0 { "-" } else { "+" };
     format!("{sign}{}", Nanos::from_f64(ns.abs()))
 }
 
 /// The parts worth a line of their own, and the sum of the others.
-pub(super) fn told(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
+fn told(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
     let largest = step.parts.iter().map(|(_, ns)| ns.abs()).fold(0.0, f64::max);
     let (large, small): (Vec<_>, Vec<_>) =
         step.parts.iter().copied().partition(|(_, ns)| ns.abs() >= TOLD * largest);
@@ -96,12 +135,12 @@ pub(super) fn told(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
 }
 
 /// A part as a share of the whole change, where that says something.
-pub(super) fn share_of_change(step: &Step, ns: f64) -> String {
+fn share_of_change(step: &Step, ns: f64) -> String {
     let share = (ns / step.change_per_gib_ns).abs();
     if share.is_finite() { percent(share) } else { String::new() }
 }
 
-fn parts(judgement: &Judgement, step: &Step, style: &Style) -> String {
+fn parts(judgement: &Judgement, step: &Step) -> Table {
     let mut table = Table::new(&[
         ("", Align::Left),
         ("", Align::Decimal),
@@ -128,7 +167,7 @@ fn parts(judgement: &Judgement, step: &Step, style: &Style) -> String {
     }
     row("unexplained", step.unexplained_per_gib_ns, String::new(), Tone::Warn);
     row("together", step.change_per_gib_ns, now_text(judgement, step), Tone::Strong);
-    table.render(style)
+    table
 }
 
 fn now_text(judgement: &Judgement, step: &Step) -> String {
@@ -140,8 +179,8 @@ fn now_text(judgement: &Judgement, step: &Step) -> String {
 }
 
 /// Which sizes suit each technique.
-pub(super) fn advice(judgement: &Judgement, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn advice(judgement: &Judgement) -> Document {
+    let mut page = Document::default();
     if !judgement.advice.is_empty() {
         page.heading("sizes that suit");
     }
@@ -158,5 +197,5 @@ pub(super) fn advice(judgement: &Judgement, style: &Style) -> String {
         page.hanging(&text, 2);
         page.para(&advice.why, 6, Tone::Faint);
     }
-    page.finish()
+    page
 }

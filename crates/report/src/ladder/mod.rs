@@ -1,52 +1,136 @@
-//! A ladder of pipe techniques for people: as terminal text, CSV, a chart, and one page of HTML.
+//! A ladder of pipe techniques for people: one document, CSV, and a chart.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`section`]: the table (three rows and more for each rung: what becomes of the bytes decides
+//! - [`document`], and as terminal text [`section`]: the table (three rows and more for each rung: what becomes of the bytes decides
 //!   what a figure means), yardsticks, claims, explanation, advice;
 //! - [`csv`]: every repeat, for other tools;
 //! - [`svg`]: the ladder as bars or points with the range of the repeats, or a sweep as a table of
-//!   colours;
-//! - [`crate::html`]: everything above on one page that needs nothing from outside.
+//!   colours.
 //!
 //! Untouched rows are always headed *by reference*: nobody looked at those bytes. A touched figure
 //! above what one core can read is marked as implausible. What was refused keeps its row with the
 //! reason.
 
 mod calls;
-mod csv;
 mod explanation;
-mod html;
 mod picture;
 mod table;
 
-pub use csv::csv;
-pub(crate) use html::{body, protocol};
 pub use picture::svg;
 
+use crate::csv::{known, samples};
 use crate::number::{counted, range_text, three_digits, whole_size};
-use crate::page::Page;
+use crate::page::Document;
 use crate::style::Style;
 use crate::{advice, claims};
-use pagewise_model::ladder::{Consumption, Ladder, Point, Yardsticks};
+use pagewise_model::ladder::{Consumption, EndUsage, Ladder, Pages, Point, Sample, Yardsticks};
 use pagewise_model::{Fact, Measured};
 
-/// The ladder as terminal text: table, yardsticks, claims, explanation, advice.
+/// The ladder as terminal text.
 #[must_use]
 pub fn section(ladder: &Ladder, style: &Style) -> String {
-    let mut page = Page::new(style);
+    document(ladder, "").text(style)
+}
+
+/// All that is shown of the ladder; `caption` says where it was measured.
+pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(ladder, caption));
     page.heading(&title(ladder));
-    page.append(&table::table(ladder, style));
-    page.section(&yardstick_section(&ladder.yardsticks, style));
+    page.append(table::table(ladder));
+    page.section(yardstick_section(&ladder.yardsticks));
     let heading = "what is said of pipes, and what this machine says";
-    page.section(&claims::section(heading, &ladder.claims, style));
+    page.section(claims::section(heading, &ladder.claims));
     if let Some(judgement) = &ladder.judgement {
-        page.section(&explanation::explanation(ladder, judgement, style));
-        page.section(&explanation::advice(judgement, style));
+        page.section(explanation::explanation(ladder, judgement));
+        page.section(explanation::advice(judgement));
         if !judgement.sentences.is_empty() {
-            page.section(&advice::section(&judgement.sentences, style));
+            page.section(advice::section(&judgement.sentences));
         }
     }
-    page.finish()
+    page
+}
+
+/// How the points were taken.
+pub(crate) fn protocol(ladder: &Ladder) -> String {
+    format!(
+        "{} repeats of each point, each a fresh pair of processes, in an order shuffled with seed {}.",
+        ladder.repeats, ladder.seed
+    )
+}
+
+/// Every repeat of every point as CSV (RFC 4180), one line each. Names end in the unit; an empty
+/// field was not measured. A point without repeats has one line with the reason.
+#[must_use]
+pub fn csv(ladder: &Ladder) -> String {
+    let header = "rung,writer,reader,pages,wait,placement,gift,lock,untouched_pages,buffer_bytes,pipe_bytes,\
+                  page_bytes,consumption,safe,refused,repeat,place,bytes,timed_bytes,wall_ns,gib_per_s,\
+                  writer_user_ns,writer_sys_ns,writer_voluntary_switches,writer_involuntary_switches,\
+                  writer_minor_faults,writer_calls,writer_slots,writer_spins,writer_spun_ns,writer_own_ns,\
+                  writer_blocks,reader_user_ns,reader_sys_ns,reader_voluntary_switches,\
+                  reader_involuntary_switches,reader_minor_faults,reader_calls,reader_slots,reader_spins,\
+                  reader_spun_ns,reader_own_ns,reader_blocks";
+    let point = |point: &Point| (lead(point), point.samples.iter().map(sample_fields).collect());
+    samples(header, ladder.points.iter().map(point))
+}
+
+fn lead(point: &Point) -> Vec<String> {
+    let rung = &point.rung;
+    let pages = match rung.pages {
+        Pages::Base => "base",
+        Pages::Huge => "huge",
+        Pages::HugeTlb => "hugetlb",
+    };
+    vec![
+        rung.name.clone(),
+        rung.writer.label().to_owned(),
+        point.reader.label().to_owned(),
+        pages.to_owned(),
+        rung.wait.label().to_owned(),
+        rung.placement.label().to_owned(),
+        rung.gift.to_string(),
+        rung.lock.to_string(),
+        rung.untouched.to_string(),
+        rung.buffer_bytes.0.to_string(),
+        point.pipe_bytes.0.to_string(),
+        known(point.page_bytes.known().map(|page| page.bytes())),
+        consumption_label(point.consumption).to_owned(),
+        point.safe.to_string(),
+        known(point.refused.as_ref()),
+    ]
+}
+
+fn sample_fields(sample: &Sample) -> Vec<String> {
+    let rate = sample.gib_per_s().map(|rate| format!("{rate:.4}"));
+    let mut fields = vec![
+        sample.repeat.to_string(),
+        sample.place.to_string(),
+        sample.bytes.0.to_string(),
+        sample.timed_bytes.0.to_string(),
+        sample.wall_ns.0.to_string(),
+        known(rate),
+    ];
+    fields.extend(end_fields(&sample.writer));
+    fields.extend(end_fields(&sample.reader));
+    fields
+}
+
+fn end_fields(end: &EndUsage) -> impl Iterator<Item = String> {
+    [
+        Some(end.user_ns.0),
+        Some(end.sys_ns.0),
+        Some(end.voluntary_switches),
+        Some(end.involuntary_switches),
+        Some(end.minor_faults),
+        Some(end.calls),
+        Some(end.slots),
+        Some(end.spins),
+        end.spun_ns.map(|ns| ns.0),
+        end.own_ns.map(|ns| ns.0),
+        Some(end.blocks),
+    ]
+    .into_iter()
+    .map(known)
 }
 
 /// The verdict on all rungs in one sentence.
@@ -108,8 +192,8 @@ fn yardsticks(all: &Yardsticks) -> [(&'static str, &Fact<Measured>); 3] {
     ]
 }
 
-fn yardstick_section(all: &Yardsticks, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn yardstick_section(all: &Yardsticks) -> Document {
+    let mut page = Document::default();
     page.heading("the memory itself in the same minutes");
     for (name, fact) in yardsticks(all) {
         let text = match fact {
@@ -120,5 +204,5 @@ fn yardstick_section(all: &Yardsticks, style: &Style) -> String {
         };
         page.hanging(&format!("{name}: {text}"), 2);
     }
-    page.finish()
+    page
 }

@@ -2,14 +2,14 @@
 
 use super::{consumption_label, rungs, settings};
 use crate::number::{UNKNOWN, count, range_text, three_digits};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::ladder::{Consumption, Ladder, Point, Sample};
 use pagewise_model::{Fact, Nanos};
 
 /// All rungs of `ladder`.
-pub(super) fn table(ladder: &Ladder, style: &Style) -> String {
+pub(super) fn table(ladder: &Ladder) -> Document {
     let mut table = Table::new(&[
         ("", Align::Left),
         ("GiB/s", Align::Decimal),
@@ -21,18 +21,18 @@ pub(super) fn table(ladder: &Ladder, style: &Style) -> String {
     ]);
     for points in rungs(ladder) {
         for (at, point) in points.iter().enumerate() {
-            let above = if at == 0 { heading(point, style) } else { String::new() };
-            table.row_between(above, row(point), notes(ladder, point, style));
+            let above = if at == 0 { heading(point) } else { Document::default() };
+            table.row_between(above, row(point), notes(ladder, point));
         }
     }
-    table.render(style)
+    table.into()
 }
 
-fn heading(point: &Point, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn heading(point: &Point) -> Document {
+    let mut page = Document::default();
     page.para(&point.rung.name, 1, Tone::Strong);
     page.para(&settings(point), 2, Tone::Faint);
-    page.finish()
+    page
 }
 
 fn row(point: &Point) -> Vec<Cell> {
@@ -49,8 +49,9 @@ fn row(point: &Point) -> Vec<Cell> {
         Cell::from(value.map_or_else(|| UNKNOWN.to_owned(), show))
     };
     let page = point.page_bytes.known();
+    let wrong = if point.verified == Fact::Known(false) { "wrong bytes" } else { "" };
     vec![
-        Cell::new(label, tone),
+        Cell::new(label, tone).hover(wrong),
         Cell::new(three_digits(rate.median), Tone::Strong),
         Cell::new(range_text(&rate), Tone::Faint),
         shown(figure(Sample::cpu_s_per_gib), &|v| format!("{v:.3}")),
@@ -66,8 +67,8 @@ fn slot_time(ns: f64) -> String {
 }
 
 /// What the reader of a row must know.
-fn notes(ladder: &Ladder, point: &Point, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn notes(ladder: &Ladder, point: &Point) -> Document {
+    let mut page = Document::default();
     if let Some(why) = &point.refused {
         page.para(why, 6, Tone::Faint);
     }
@@ -80,5 +81,5 @@ fn notes(ladder: &Ladder, point: &Point, style: &Style) -> String {
     if let (Fact::Missing(why), Some(_)) = (&point.page_bytes, point.rate()) {
         page.para(&format!("page size not known: {why}"), 6, Tone::Faint);
     }
-    page.finish()
+    page
 }

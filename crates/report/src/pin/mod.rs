@@ -1,29 +1,25 @@
-//! What pinning costs, for people: as terminal text, CSV, curves, and one page of HTML.
+//! What pinning costs, for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`section`]: prices for each page and call by way and kind of page, calls by size, shares of a transfer,
+//! - [`document`], and as terminal text [`section`]: prices for each page and call by way and kind of page, calls by size, shares of a transfer,
 //!   published figures, what is not to be had, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
-//! - [`svg`]: what a call costs for each page, over its size;
-//! - [`crate::html`]: everything above on one page that needs nothing from outside.
+//! - [`svg`]: what a call costs for each page, over its size.
 
-mod csv;
-mod html;
 mod picture;
 
-pub use csv::csv;
-pub(crate) use html::body;
 pub use picture::svg;
 
+use crate::csv::{known, samples};
 use crate::lacking::{self, Lacking};
-use crate::number::{counted, percent, range_text, ratio_text, three_digits, whole_size};
-use crate::page::Page;
+use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
+use crate::page::Document;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use crate::{advice, claims};
-use pagewise_model::pin::{Judgement, MissingWay, Pins, Price, Share, Way};
+use pagewise_model::pin::{Judgement, MissingWay, Pins, Point, Price, Sample, Share, Way};
 use pagewise_model::walk::PageKind;
-use pagewise_model::{Bytes, Fact, Measured};
+use pagewise_model::{Bytes, Fact};
 
 /// What the claims are about.
 const CLAIMS: &str = "what has been published, and this machine";
@@ -32,22 +28,56 @@ const LACKING: &str = "what is not to be had here";
 /// Pinning as terminal text.
 #[must_use]
 pub fn section(pins: &Pins, style: &Style) -> String {
-    let mut page = Page::new(style);
+    document(pins, "").text(style)
+}
+
+/// All that is shown of pinning; `caption` says where it was measured.
+pub(crate) fn document(pins: &Pins, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(pins, caption));
     if let Some(judgement) = &pins.judgement {
-        page.append(&prices(pins, judgement, style));
+        page.append(prices(pins, judgement));
     }
     for way in Way::ALL {
-        page.section(&calls(pins, way, style));
+        page.section(calls(pins, way));
     }
     if let Some(judgement) = &pins.judgement {
-        page.section(&shares(&judgement.shares, style));
-        page.section(&claims::section(CLAIMS, &judgement.claims, style));
+        page.section(shares(&judgement.shares));
+        page.section(claims::section(CLAIMS, &judgement.claims));
     }
-    page.section(&lacking::section(LACKING, &lacking(pins), style));
+    page.section(lacking::section(LACKING, lacking(pins)));
     if let Some(judgement) = &pins.judgement {
-        page.section(&advice::section(&judgement.advice, style));
+        page.section(advice::section(&judgement.advice));
     }
-    page.finish()
+    page
+}
+
+/// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
+/// point without samples has one line with the reason.
+#[must_use]
+pub fn csv(pins: &Pins) -> String {
+    let header =
+        "way,pages,size_bytes,page_bytes,refused,repeat,place,call_ns,release_ns,within_share";
+    let sample = |s: &Sample| {
+        vec![
+            s.repeat.to_string(),
+            s.place.to_string(),
+            format!("{:.3}", s.call_ns),
+            format!("{:.3}", s.release_ns),
+            format!("{:.4}", s.within_share),
+        ]
+    };
+    let point = |point: &Point| {
+        let lead = vec![
+            point.way.label().to_owned(),
+            point.pages.label().to_owned(),
+            point.size_bytes.0.to_string(),
+            known(point.page_bytes.known().map(|page| page.bytes())),
+            known(point.refused.as_ref()),
+        ];
+        (lead, point.samples.iter().map(sample).collect())
+    };
+    samples(header, pins.points.iter().map(point))
 }
 
 /// The verdict in one sentence.
@@ -92,18 +122,8 @@ fn meaning(way: Way) -> String {
     }
 }
 
-fn figure(fact: &Fact<Measured>) -> (Cell, Cell) {
-    match fact {
-        Fact::Known(known) => {
-            let range = Cell::new(range_text(known), Tone::Faint);
-            (three_digits(known.median).into(), range)
-        }
-        Fact::Missing(_) => (Cell::new("-", Tone::Faint), Cell::from("")),
-    }
-}
-
-fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn prices(pins: &Pins, judgement: &Judgement) -> Document {
+    let mut page = Document::default();
     let unit = pins.base_page_bytes;
     page.heading(&format!("ns to pin and let go, for each {unit} and for each call"));
     page.para(&protocol(pins), 2, Tone::Faint);
@@ -117,8 +137,8 @@ fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
         ("spread", Align::Left),
     ]);
     for price in &judgement.prices {
-        let ((page_ns, page_range), (call_ns, call_range)) =
-            (figure(&price.page_ns), figure(&price.call_ns));
+        let [page_ns, page_range] = Cell::with_range(&price.page_ns);
+        let [call_ns, call_range] = Cell::with_range(&price.call_ns);
         table.row(vec![
             price.way.label().into(),
             price.pages.label().into(),
@@ -129,7 +149,7 @@ fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
             call_range,
         ]);
     }
-    page.append(&table.render(style));
+    page.table(table);
     for price in &judgement.prices {
         if let Some(why) = price.page_ns.reason() {
             let who = format!("{} on {}", price.way.label(), price.pages.name());
@@ -139,7 +159,7 @@ fn prices(pins: &Pins, judgement: &Judgement, style: &Style) -> String {
     for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
         page.para(&format!("{}: {}, {}", way.label(), way.name(), meaning(way)), 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// What a price is of that on base pages, as text; nothing where there is no ratio.
@@ -164,11 +184,11 @@ fn sizes(pins: &Pins, way: Way) -> Vec<Bytes> {
 }
 
 /// What one way costs by size: a call with its release.
-fn calls(pins: &Pins, way: Way, style: &Style) -> String {
+fn calls(pins: &Pins, way: Way) -> Document {
     let kinds = kinds(pins, way);
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     if kinds.is_empty() {
-        return page.finish();
+        return page;
     }
     page.heading(&format!("ns for each call, {}", way.name()));
     let mut columns = vec![("size", Align::Right)];
@@ -179,18 +199,18 @@ fn calls(pins: &Pins, way: Way, style: &Style) -> String {
     for size in sizes(pins, way) {
         let mut row = vec![Cell::from(whole_size(size))];
         for kind in &kinds {
-            let measured = pins.find(way, *kind, size).and_then(|point| point.whole_ns());
-            let fact = measured.map_or_else(|| Fact::missing("none"), Fact::Known);
-            let (value, range) = figure(&fact);
-            row.extend([value, range]);
+            let point = pins.find(way, *kind, size);
+            let why = point.and_then(|point| point.refused.as_deref()).unwrap_or("not measured");
+            let whole = point.and_then(Point::whole_ns);
+            row.extend(Cell::with_range(&whole.map_or_else(|| Fact::missing(why), Fact::Known)));
         }
         table.row(row);
     }
-    page.append(&table.render(style));
+    page.table(table);
     for why in refusals(pins, way) {
         page.para(&why, 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// Why samples of a way are missing, each reason once with the pages that it is about.
@@ -206,10 +226,10 @@ fn refusals(pins: &Pins, way: Way) -> Vec<String> {
     all
 }
 
-fn shares(shares: &[Share], style: &Style) -> String {
-    let mut page = Page::new(style);
+fn shares(shares: &[Share]) -> Document {
+    let mut page = Document::default();
     if shares.is_empty() {
-        return page.finish();
+        return page;
     }
     page.heading("how much of a transfer by vmsplice and splice is pinning");
     let mut table = Table::new(&[
@@ -223,9 +243,9 @@ fn shares(shares: &[Share], style: &Style) -> String {
     for share in shares {
         let part = |fact: &Fact<f64>| match fact {
             Fact::Known(share) => Cell::from(percent(*share)),
-            Fact::Missing(_) => Cell::new("-", Tone::Faint),
+            Fact::Missing(why) => Cell::new("-", Tone::Faint).hover(why),
         };
-        let (rate, range) = figure(&share.transfer_gib_per_s);
+        let [rate, range] = Cell::with_range(&share.transfer_gib_per_s);
         table.row(vec![
             share.pages.label().into(),
             whole_size(share.size_bytes).into(),
@@ -235,22 +255,22 @@ fn shares(shares: &[Share], style: &Style) -> String {
             range,
         ]);
     }
-    page.append(&table.render(style));
+    page.table(table);
     let mut reasons: Vec<&str> = shares.iter().filter_map(|s| s.of_call_share.reason()).collect();
     reasons.sort_unstable();
     reasons.dedup();
     for why in reasons {
         page.para(&format!("-: {why}"), 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// Ways and pages that are not to be had.
-fn lacking(pins: &Pins) -> Vec<Lacking<'_>> {
+fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
     let ways = pins.missing_ways.iter().map(|MissingWay { way, why, next }| Lacking {
         label: way.label().to_owned(),
         why,
         next,
     });
-    ways.chain(lacking::pages(&pins.unavailable)).collect()
+    ways.chain(lacking::pages(&pins.unavailable))
 }

@@ -1,31 +1,27 @@
-//! Walks through memory for people: as terminal text, CSV, curves, and one page of HTML.
+//! Walks through memory for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`section`]: the list that shows most at every size, all lists at five sizes, what is not to be
+//! - [`document`], and as terminal text [`section`]: the list that shows most at every size, all lists at five sizes, what is not to be
 //!   had, translation with the processor's claims, bandwidth, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
-//! - [`svg`]: the curves, with caches and the reach of TLBs marked;
-//! - [`crate::html`]: everything above on one page that needs nothing from outside.
+//! - [`svg`]: the curves, with caches and the reach of TLBs marked.
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
-mod csv;
-mod html;
 mod picture;
 mod table;
 
-pub use csv::csv;
-pub(crate) use html::body;
 pub use picture::svg;
 
-use crate::lacking::{self, Lacking};
-use crate::number::{counted, percent, range_text, three_digits, whole_size};
-use crate::page::Page;
+use crate::csv::{known, samples};
+use crate::lacking;
+use crate::number::{counted, percent, three_digits, whole_size};
+use crate::page::Document;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use crate::{advice, claims};
 use pagewise_model::walk::{
-    Bandwidth, Judgement, LINE, Order, PageKind, Path, Point, Ratio, Steadiness, Walks,
+    Bandwidth, Judgement, LINE, Order, PageKind, Path, Point, Ratio, Sample, Steadiness, Walks,
 };
 use pagewise_model::{Fact, Measured};
 
@@ -37,21 +33,62 @@ const LACKING: &str = "pages that are not to be had here";
 /// The walks as terminal text.
 #[must_use]
 pub fn section(walks: &Walks, style: &Style) -> String {
-    let mut page = Page::new(style);
-    if let Some(path) = usual(walks) {
-        page.append(&table::list(walks, path, style));
-        page.section(&table::overview(walks, style));
+    document(walks, "").text(style)
+}
+
+/// All that is shown of the walks; `caption` says where they were measured.
+pub(crate) fn document(walks: &Walks, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(walks, caption));
+    let usual = usual(walks);
+    if let Some(path) = usual {
+        page.append(table::list(walks, path));
+        page.section(table::overview(walks));
     }
-    page.section(&lacking::section(LACKING, &lacking(walks), style));
+    for path in walks.lists().into_iter().filter(|path| Some(*path) != usual) {
+        page.details(&describe(path), table::list(walks, path));
+    }
+    page.section(lacking::section(LACKING, lacking::pages(&walks.unavailable)));
     if let Some(judgement) = &walks.judgement {
-        page.section(&claims::section(CLAIMS, &judgement.claims, style));
-        page.section(&backing(judgement, style));
+        page.section(claims::section(CLAIMS, &judgement.claims));
+        page.section(backing(judgement));
     }
-    page.section(&bandwidth(&walks.bandwidth, style));
+    page.section(bandwidth(&walks.bandwidth));
     if let Some(judgement) = &walks.judgement {
-        page.section(&advice::section(&judgement.advice, style));
+        page.section(advice::section(&judgement.advice));
     }
-    page.finish()
+    page
+}
+
+/// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field does not apply or
+/// was not measured. A point without samples has one line with the reason.
+#[must_use]
+pub fn csv(walks: &Walks) -> String {
+    let header = "path,order,npad,apart_bytes,pages,elements,set_bytes,page_bytes,refused,repeat,place,\
+                  load_ns,within_share";
+    let sample = |s: &Sample| {
+        let (load, share) = (format!("{:.4}", s.load_ns), format!("{:.4}", s.within_share));
+        vec![s.repeat.to_string(), s.place.to_string(), load, share]
+    };
+    let point = |point: &Point| {
+        let (path, order, npad, apart) = match point.path {
+            Path::List { order, npad } => ("list", order.label(), Some(npad), None),
+            Path::Lines { apart_bytes } => ("lines", "random", None, Some(apart_bytes.0)),
+        };
+        let lead = vec![
+            path.to_owned(),
+            order.to_owned(),
+            known(npad),
+            known(apart),
+            point.pages.label().to_owned(),
+            point.elements.to_string(),
+            point.set_bytes().0.to_string(),
+            known(point.page_bytes.known().map(|page| page.bytes())),
+            known(point.refused.as_ref()),
+        ];
+        (lead, point.samples.iter().map(sample).collect())
+    };
+    samples(header, walks.points.iter().map(point))
 }
 
 /// The verdict on all walks in one sentence.
@@ -113,11 +150,6 @@ const fn unsteady(ratio: &Ratio) -> &'static str {
     }
 }
 
-/// The pages that are not to be had.
-fn lacking(walks: &Walks) -> Vec<Lacking<'_>> {
-    lacking::pages(&walks.unavailable).collect()
-}
-
 /// What huge pages are to the TLB, in a sentence.
 fn backing_text(share: &Fact<f64>) -> String {
     let share = match share {
@@ -138,22 +170,14 @@ fn backing_text(share: &Fact<f64>) -> String {
     )
 }
 
-fn backing(judgement: &Judgement, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn backing(judgement: &Judgement) -> Document {
+    let mut page = Document::default();
     page.hanging(&backing_text(&judgement.huge_translation_share), 2);
-    page.finish()
+    page
 }
 
-/// A rate with its range, or why there is none.
-fn rate_text(rate: &Fact<Measured>) -> (String, String) {
-    match rate {
-        Fact::Known(rate) => (three_digits(rate.median), range_text(rate)),
-        Fact::Missing(_) => ("-".to_owned(), String::new()),
-    }
-}
-
-fn bandwidth(found: &Bandwidth, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn bandwidth(found: &Bandwidth) -> Document {
+    let mut page = Document::default();
     let title = format!(
         "bandwidth, GiB/s over buffers of {}: one core, and all {} together",
         found.buffer_bytes, found.cpus
@@ -168,17 +192,17 @@ fn bandwidth(found: &Bandwidth, style: &Style) -> String {
         ("spread", Align::Left),
     ]);
     for ((name, one), (_, all)) in found.one.named().into_iter().zip(found.all.named()) {
-        let ((one, one_range), (all, all_range)) = (rate_text(one), rate_text(all));
-        let faint = |text| Cell::new(text, Tone::Faint);
-        table.row(vec![name.into(), one.into(), faint(one_range), all.into(), faint(all_range)]);
+        let mut row = vec![Cell::from(name)];
+        row.extend(Cell::with_range(one).into_iter().chain(Cell::with_range(all)));
+        table.row(row);
     }
-    page.append(&table.render(style));
+    page.table(table);
     for (who, rates) in [("one core", &found.one), ("all", &found.all)] {
         if let Some(why) = rates.read_gib_per_s.reason() {
             page.para(&format!("{who}: {why}"), 2, Tone::Faint);
         }
     }
-    page.finish()
+    page
 }
 
 /// How the mappings were made, in words.

@@ -1,9 +1,10 @@
 //! Tables: one list at every size, and all lists at five sizes.
 
 use super::{describe, protocol, unsteady};
-use crate::number::{ratio_text, three_digits, whole_size};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::lacking;
+use crate::number::{ratio_text, whole_size};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::Bytes;
 use pagewise_model::walk::{PageKind, Path, Point, Ratio, Walks};
@@ -18,8 +19,8 @@ const SETS: [(Bytes, &str); 5] = [
 ];
 
 /// One list at every size: nanoseconds on each kind of page, and what the larger ones are worth.
-pub(super) fn list(walks: &Walks, path: Path, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn list(walks: &Walks, path: Path) -> Document {
+    let mut page = Document::default();
     page.heading(&format!("ns for each load, {}", describe(path)));
     page.para(&protocol(walks), 2, Tone::Faint);
     let kinds = kinds(walks, path);
@@ -36,19 +37,19 @@ pub(super) fn list(walks: &Walks, path: Path, style: &Style) -> String {
         row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
         table.row(row);
     }
-    page.append(&table.render(style));
-    page.append(&refused(walks, path, style));
-    page.finish()
+    page.table(table);
+    page.append(refused(walks, path));
+    page
 }
 
 /// The kinds of pages on which a list was asked for.
-pub(super) fn kinds(walks: &Walks, path: Path) -> Vec<PageKind> {
+fn kinds(walks: &Walks, path: Path) -> Vec<PageKind> {
     let used = |kind: &PageKind| !walks.curve(path, *kind).is_empty();
     PageKind::ALL.into_iter().filter(used).collect()
 }
 
 /// The sets of a list on any kind of page.
-pub(super) fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
+fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
     let of = walks.points.iter().filter(|p| p.path == path);
     let mut sets: Vec<Bytes> = of.map(Point::set_bytes).collect();
     sets.sort_unstable();
@@ -57,42 +58,36 @@ pub(super) fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
 }
 
 /// The ratio of the larger pages on which one set is fastest.
-pub(super) fn best_ratio(walks: &Walks, path: Path, set: Bytes) -> Option<&Ratio> {
+fn best_ratio(walks: &Walks, path: Path, set: Bytes) -> Option<&Ratio> {
     let all = walks.judgement.iter().flat_map(|judgement| &judgement.ratios);
     let here = all.filter(|ratio| ratio.path == path && ratio.set_bytes == set);
     here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
 fn time(point: Option<&Point>) -> Cell {
-    match point.and_then(Point::load_ns) {
-        Some(ns) => Cell::from(three_digits(ns.median)),
-        None => Cell::new("-", Tone::Faint),
-    }
+    let Some(point) = point else { return Cell::new("-", Tone::Faint) };
+    let why = point.refused.as_deref().unwrap_or("not walked");
+    Cell::figure(point.load_ns().as_ref(), why)
 }
 
 /// Reasons for which samples of a list are missing, each once with how often.
-fn refused(walks: &Walks, path: Path, style: &Style) -> String {
-    let mut reasons: Vec<(&str, usize)> = Vec::new();
-    for why in walks.points.iter().filter(|p| p.path == path).filter_map(|p| p.refused.as_deref()) {
-        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
-            Some((_, count)) => *count += 1,
-            None => reasons.push((why, 1)),
-        }
-    }
-    let mut page = Page::new(style);
+fn refused(walks: &Walks, path: Path) -> Document {
+    let points = walks.points.iter().filter(|p| p.path == path);
+    let reasons = lacking::reasons(points.filter_map(|p| p.refused.as_deref()));
+    let mut page = Document::default();
     for (why, count) in reasons {
         page.para(&format!("{count} not walked, or not as often as asked: {why}"), 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// Every list on every kind of page at five sizes; nothing where there is only one list.
-pub(super) fn overview(walks: &Walks, style: &Style) -> String {
+pub(super) fn overview(walks: &Walks) -> Document {
     let lists = walks.lists();
     if lists.len() < 2 {
-        return String::new();
+        return Document::default();
     }
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     page.heading("every list, ns for each load");
     let mut columns = vec![("order", Align::Left), ("element", Align::Right), ("", Align::Left)];
     columns.extend(SETS.iter().map(|(_, title)| (*title, Align::Decimal)));
@@ -108,6 +103,6 @@ pub(super) fn overview(walks: &Walks, style: &Style) -> String {
             table.row(row);
         }
     }
-    page.append(&table.render(style));
-    page.finish()
+    page.table(table);
+    page
 }

@@ -18,7 +18,7 @@ pub(crate) struct Forms {
 
 impl Forms {
     pub(crate) fn page(&self) -> String {
-        html(&self.run).unwrap()
+        html(&self.run)
     }
 
     /// The report is the reviewed one, and the section is a part of it.

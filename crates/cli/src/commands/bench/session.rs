@@ -191,5 +191,9 @@ fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
 
 /// The picture of a run, or one page with everything, by the end of the name.
 fn draw(run: &Run, file: &Path) -> Option<String> {
-    if extension(file) == "html" { pagewise_report::html(run) } else { pagewise_report::svg(run) }
+    if extension(file) == "html" {
+        Some(pagewise_report::html(run))
+    } else {
+        pagewise_report::svg(run)
+    }
 }

@@ -8,9 +8,11 @@
 
 use super::causes;
 use super::{place_name, timed_wall};
-use crate::chart::{PageMap, PageRow, Pages, escape_markup};
-use crate::document;
+use crate::chart::{PageMap, PageRow, Pages};
 use crate::number::{count, counted, percent};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
 use pagewise_model::fault::{Fault, FaultReport, Names, Tally};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -25,7 +27,7 @@ const MOST_PANELS: usize = 16;
 
 /// First touches under construction.
 #[derive(Debug, Default)]
-pub(super) struct Html {
+pub(super) struct Touched {
     mappings: HashMap<Mapping, Touches>,
     last: Nanos,
 }
@@ -37,7 +39,7 @@ type Mapping = (String, Option<i32>);
 #[derive(Debug, Default)]
 struct Touches(BTreeMap<u64, Nanos>);
 
-impl Html {
+impl Touched {
     /// Adds faults.
     pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
         for fault in faults {
@@ -53,16 +55,16 @@ impl Html {
 
     /// The page of `run`.
     pub(super) fn page(&self, run: &Run) -> String {
-        let mut out = document::head(run);
-        let page = run.machine.as_ref().map_or(Bytes::kib(4), |m| Bytes(m.base_page_bytes.bytes()));
-        out.push_str(&format!("<figure>{}</figure>\n", self.map(page).draw()));
+        let size = run.machine.as_ref().map_or(Bytes::kib(4), |m| Bytes(m.base_page_bytes.bytes()));
+        let mut page = Document::default();
+        page.figure(self.map(size).draw());
         if let Some(report) = &run.faults {
-            out.push_str(&tables(report));
+            page.append(tables(report));
         }
-        let protocol = "<p>A cell is a page that was faulted on. Pages that the kernel mapped \
-                        around a fault, or that were populated, have none.</p>\n";
-        out.push_str(&document::foot(run, protocol));
-        out
+        let text = "A cell is a page that was faulted on. Pages that the kernel mapped around a fault, or that \
+                    were populated, have none.";
+        page.para(text, 0, Tone::Faint);
+        crate::run::page(run, page)
     }
 
     fn map(&self, page: Bytes) -> PageMap {
@@ -148,55 +150,53 @@ fn share(at: Nanos, last: Nanos) -> f64 {
     if last.0 == 0 { 0.0 } else { scale(at) / scale(last) }
 }
 
-fn tables(report: &FaultReport) -> String {
+fn tables(report: &FaultReport) -> Document {
     let wall = timed_wall(report);
-    let mut out = String::new();
+    let mut page = Document::default();
     let phases = report.by_phase.iter().map(|group| (group.kind.label().to_owned(), group.tally));
-    out.push_str(&table("When they came", phases, wall));
+    page.append(table("When they came", phases, wall));
     match &report.callers {
         Fact::Known(callers) => {
-            out.push_str(&table("Who is behind them", causes::caller_rows(callers), wall));
+            page.append(table("Who is behind them", causes::caller_rows(callers), wall));
         }
         Fact::Missing(why) => {
-            let why = escape_markup(why);
-            out.push_str(&format!("<p class=\"faint\">callers are not known: {why}</p>\n"));
+            page.para(&format!("callers are not known: {why}"), 0, Tone::Faint);
         }
     }
     let places = report.places.iter().map(|one| (place_name(&one.place), one.tally));
-    out.push_str(&table("What was touched", places, wall));
+    page.append(table("What was touched", places, wall));
     let churn = report.churn.by_reason.iter().map(|g| (g.kind.label().to_owned(), g.tally));
-    out.push_str(&table("Pages faulted on again", churn, wall));
+    page.append(table("Pages faulted on again", churn, wall));
     for saving in &report.savings {
-        out.push_str(&format!(
-            "<p>{}</p>\n",
-            escape_markup(&causes::saving_line(saving, report.wall_ns))
-        ));
+        page.para(&causes::saving_line(saving, report.wall_ns), 0, Tone::Plain);
     }
-    out
+    page
 }
 
 /// A table of tallies, with times where they are known; nothing without rows.
-fn table(title: &str, rows: impl Iterator<Item = (String, Tally)>, wall: Option<Nanos>) -> String {
-    let body: String = rows
-        .map(|(name, tally)| {
-            let times = wall.map_or_else(String::new, |wall| {
-                let share = percent(super::share(tally.time_ns, wall));
-                format!("<td>{}</td><td>{share}</td>", tally.time_ns)
-            });
-            format!(
-                "<tr><td>{}</td><td>{}</td><td>{}</td>{times}</tr>\n",
-                escape_markup(&name),
-                count(tally.faults),
-                count(tally.major_faults),
-            )
-        })
-        .collect();
-    if body.is_empty() {
-        return String::new();
+fn table(
+    title: &str,
+    rows: impl Iterator<Item = (String, Tally)>,
+    wall: Option<Nanos>,
+) -> Document {
+    let mut columns = vec![("", Align::Name), ("faults", Align::Right), ("major", Align::Right)];
+    if wall.is_some() {
+        columns.extend([("time", Align::Right), ("of wall", Align::Right)]);
     }
-    let times = if wall.is_some() { "<th>time</th><th>of wall</th>" } else { "" };
-    format!(
-        "<h2>{title}</h2>\n<div class=\"wide\"><table>\n<thead><tr><th></th><th>faults</th>\
-         <th>major</th>{times}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n"
-    )
+    let mut table = Table::new(&columns);
+    for (name, tally) in rows {
+        let mut row: Vec<Cell> =
+            vec![name.into(), count(tally.faults).into(), count(tally.major_faults).into()];
+        if let Some(wall) = wall {
+            let share = percent(super::share(tally.time_ns, wall));
+            row.extend([tally.time_ns.to_string().into(), share.into()]);
+        }
+        table.row(row);
+    }
+    let mut page = Document::default();
+    if !table.is_empty() {
+        page.heading(title);
+        page.table(table);
+    }
+    page
 }
