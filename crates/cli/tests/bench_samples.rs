@@ -13,7 +13,7 @@ fn samples_show_both_ends_of_a_rung() {
     let place = Place::new();
     let words = ["bench", "pipe", "--only", "P1", "--consume", "untouched", "--repeats", "1"];
     let mut command = place.pagewise(&words);
-    command.args(["--bytes", "64M", "--samples", "--quiet", "--json"]);
+    command.args(["--bytes", "512M", "--samples", "--quiet", "--json"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
     let run = Run::from_json(&output.stdout).unwrap();
