@@ -86,11 +86,12 @@ impl Known {
         (self.refused, self.postponed, self.reason) = (0, 0, None);
     }
 
-    fn postpone(&mut self, now: Nanos, reason: String) {
+    /// Tries again later; `reason` is given should the process end before.
+    fn postpone(&mut self, now: Nanos, reason: Option<String>) {
         let pause = BACK_OFF.0.saturating_mul(1 << self.postponed.min(20));
         self.not_before = now + Nanos(pause).min(LONGEST_BACK_OFF);
         self.postponed += 1;
-        self.reason = Some(reason);
+        self.reason = reason;
     }
 }
 
@@ -203,7 +204,9 @@ impl AdviseHuge {
                 return true;
             }
             Err(InjectError::Gone) => {}
-            Err(error) if error.passes() => known.postpone(now, error.to_string()),
+            // A thread or a mapping that ended is nothing to report.
+            Err(error) if error.is_gone() => known.postpone(now, None),
+            Err(error) if error.passes() => known.postpone(now, Some(error.to_string())),
             Err(error) => {
                 known.refused += 1;
                 *self.refusals.entry(error.to_string()).or_default() += 1;
@@ -330,7 +333,7 @@ mod tests {
         let mut known = Known::new(own(), None);
         let mut last = Nanos(0);
         for _ in 0..40 {
-            known.postpone(Nanos::secs(1), "busy".to_owned());
+            known.postpone(Nanos::secs(1), Some("busy".to_owned()));
             assert!(known.not_before >= last && known.not_before <= Nanos::secs(2));
             last = known.not_before;
         }
@@ -344,7 +347,7 @@ mod tests {
     fn a_process_that_ends_while_put_off_counts_as_refused() {
         let mut watcher = AdviseHuge::new(MIN, Bytes::mib(64));
         let mut known = Known::new(own(), None);
-        known.postpone(Nanos(0), "busy".to_owned());
+        known.postpone(Nanos(0), Some("busy".to_owned()));
         watcher.seen.insert(i32::MAX, known);
         assert_eq!(watcher.finish().failures, ["1 refused: busy"]);
     }

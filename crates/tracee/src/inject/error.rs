@@ -95,6 +95,17 @@ impl InjectError {
             Self::Sys(error) => error.is_gone(),
         }
     }
+
+    /// True where the thread ended or the mapping was taken away in the meantime.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Gone => true,
+            Self::Call { source, .. } => source.raw_os_error() == Some(libc::ENOMEM),
+            Self::Sys(error) => error.is_gone(),
+            Self::Refused(_) | Self::Unseen => false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,6 +116,7 @@ mod tests {
     fn lasting_reasons_are_told_from_those_that_pass() {
         assert!(Refusal::Busy.passes() && Refusal::Waiting.passes());
         assert!(!Refusal::Seccomp.passes() && !Refusal::NoRestorer.passes());
+        assert!(InjectError::Gone.is_gone() && !InjectError::Unseen.is_gone());
         let failed = |errno| InjectError::Call {
             call: "madvise",
             pid: 1,
