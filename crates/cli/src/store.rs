@@ -100,21 +100,23 @@ fn is_open_as(there: &fs::Metadata, stream: impl AsFd) -> bool {
 }
 
 fn forget_oldest(directory: &Path) {
-    let mut names = names(directory);
+    let names = names(directory);
     if names.len() > KEPT {
-        names.sort();
         for name in &names[..names.len() - KEPT] {
             let _gone = fs::remove_file(directory.join(format!("{name}.json")));
         }
     }
 }
 
+/// Names of the saved runs, oldest first.
 fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    entries
+    let mut names: Vec<String> = entries
         .flatten()
         .filter_map(|e| e.file_name().to_str()?.strip_suffix(".json").map(str::to_owned))
-        .collect()
+        .collect();
+    names.sort();
+    names
 }
 
 fn read(path: &Path) -> Result<Run, Failure> {
@@ -131,8 +133,7 @@ fn read(path: &Path) -> Result<Run, Failure> {
 /// The saved run of this number; the newest is 1.
 fn numbered(number: usize) -> Result<Run, Failure> {
     let directory = directory()?;
-    let mut names = names(&directory);
-    names.sort();
+    let names = names(&directory);
     let at = names.len().checked_sub(number).filter(|_| number > 0);
     match at.and_then(|at| names.get(at)) {
         Some(name) => read(&directory.join(format!("{name}.json"))),
@@ -170,8 +171,7 @@ pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
 /// All saved runs that can be read with their numbers, oldest first; the others are one line.
 pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
     let directory = directory()?;
-    let mut names = names(&directory);
-    names.sort();
+    let names = names(&directory);
     let found = names.len();
     let numbered = names.iter().zip((1..=found).rev());
     let runs: Vec<(usize, Run)> = numbered
