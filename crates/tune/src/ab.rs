@@ -1,15 +1,15 @@
 //! `ab`: commands against the first of them, through the same engine.
 
-use crate::bench::{self, Outputs, Setup};
+use crate::experiment::{self, Outputs, Setup};
 use crate::look;
 use crate::output::{Baseline, Captured};
+use crate::race::Goal;
 use crate::request::{OwnArm, Request};
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, World};
 use pagewise_model::look::Look;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::{Fact, Nanos};
-use pagewise_trial::Goal;
 use std::ffi::OsString;
 
 /// Commands to set against each other.
@@ -71,7 +71,6 @@ impl Comparison<'_> {
             request,
             goal: self.goal,
             plain,
-            doses: vec![Vec::new(); arms.len()],
             arms,
             look: &look,
             cost_ns: timed.cost_ns,
@@ -81,9 +80,9 @@ impl Comparison<'_> {
             earlier: None,
             since,
         };
-        let tried = bench::experiment(setup, world);
+        let tried = experiment::experiment(setup, world);
         run.look = Some(look);
-        run.outcome = Some(bench::outcome(&tried.experiment));
+        run.outcome = Some(experiment::outcome(&tried.experiment));
         run.experiment = Some(tried.experiment);
         Ok(())
     }

@@ -34,11 +34,10 @@ pub fn candidates(evidence: &Evidence<'_>) -> Vec<Candidate> {
 #[must_use]
 pub fn arm(request: &Request, doses: &[Dose]) -> Arm {
     Arm {
-        name: name(doses),
-        command: request.command.clone(),
         settings: doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings)),
         mechanism: doses.iter().filter_map(mechanism).collect(),
-        natural_files: Vec::new(),
+        doses: doses.to_vec(),
+        ..Arm::unchanged(&name(doses), &request.command)
     }
 }
 
@@ -64,14 +63,14 @@ pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
 /// Sets of doses together, unless two are doses of one remedy or of two that conflict.
 /// Nothing is to be combined with an arm that has no doses.
 #[must_use]
-pub fn combine(sets: &[&Vec<Dose>]) -> Option<Vec<Dose>> {
+pub fn combine(sets: &[&[Dose]]) -> Option<Vec<Dose>> {
     let mut together: Vec<Dose> = Vec::new();
     for set in sets {
         let apart = set.iter().any(|x| together.iter().any(|y| conflict(&x.remedy, &y.remedy)));
         if apart || set.is_empty() {
             return None;
         }
-        together.extend(set.iter().cloned());
+        together.extend_from_slice(set);
     }
     Some(together)
 }
@@ -97,6 +96,6 @@ mod tests {
         assert_eq!(combine(&[&dose("place"), &dose("place")]), None);
         assert_eq!(combine(&[&dose("heap-huge"), &dose("heap-small")]), None);
         assert_eq!(combine(&[&dose("heap-small"), &dose("heap-huge")]), None);
-        assert_eq!(combine(&[&dose("place"), &Vec::new()]), None);
+        assert_eq!(combine(&[&dose("place"), &[]]), None);
     }
 }

@@ -7,16 +7,17 @@
 #![forbid(unsafe_code)]
 
 pub mod ab;
-pub mod bench;
 pub mod choose;
 pub mod conditions;
 mod expectation;
+pub mod experiment;
 pub mod faults;
 mod files;
 mod folios;
 pub mod live;
 mod look;
 pub mod output;
+pub mod race;
 pub mod request;
 pub mod scratch;
 pub mod session;

@@ -6,10 +6,11 @@ use crate::faults;
 use crate::files::{self, Mark};
 use crate::folios::Folios;
 use crate::output::Captured;
+use crate::race::WeatherMark;
 use crate::request::{Request, StdoutTo};
 use crate::scratch::Scratch;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Limits, Timed, Timing, World};
+use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, limits};
@@ -25,7 +26,7 @@ use pagewise_remedy::warmth::{self, TextNow};
 use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
-use pagewise_trial::WeatherMark;
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -99,8 +100,8 @@ pub struct Live<'a> {
     keeper: Keeper,
     folios: Folios,
     reserved: Option<Reservation>,
-    /// Samples the speed of CPUs and memory beside timed runs, where there is room for it.
-    speeds: Option<Rc<Speeds>>,
+    /// Samples the speed of CPUs and memory, where there is room for it; started when first needed.
+    speeds: OnceCell<Option<Rc<Speeds>>>,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
 }
@@ -148,7 +149,7 @@ impl<'a> Live<'a> {
             keeper: Keeper::new(room),
             folios: Folios::default(),
             reserved: None,
-            speeds: Speeds::start(room).ok().map(Rc::new),
+            speeds: OnceCell::new(),
             stop,
             listener,
         }
@@ -182,9 +183,19 @@ impl<'a> Live<'a> {
         Ok(finished)
     }
 
+    /// What samples the speed of CPUs and memory, where `watch` asks for it. Starting it takes time and
+    /// memory: do so before memory is conditioned.
+    fn speeds(&self, watch: Watch) -> Option<Rc<Speeds>> {
+        let start = || {
+            let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
+            Speeds::start(room).ok().map(Rc::new)
+        };
+        (watch == Watch::Speeds).then(|| self.speeds.get_or_init(start).clone()).flatten()
+    }
+
     /// A bounded run with the speed of CPUs and memory sampled beside it.
-    fn with_speed(&mut self, launch: &Launch) -> Result<Finished, Stop> {
-        let Some(speeds) = self.speeds.clone() else { return self.bounded(launch) };
+    fn with_speed(&mut self, launch: &Launch, speeds: Option<&Speeds>) -> Result<Finished, Stop> {
+        let Some(speeds) = speeds else { return self.bounded(launch) };
         let (done, speed) = speeds.during(|| self.bounded(launch));
         let mut done = done?;
         done.usage.speed = speed;
@@ -360,14 +371,16 @@ impl World for Live<'_> {
     }
 
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
-        let observe = Observe { samples: timing.observed, walks: timing.observed, profile: false };
+        let observed = timing.watch == Watch::Kernel;
+        let observe = Observe { samples: observed, walks: observed, profile: false };
+        let speeds = self.speeds(timing.watch);
         self.settle(arm, &timing.limits)?;
         let (look, conditioned, mut done, huge_slots) = self.around(|live| {
             let look = live.warm(arm)?;
             live.fill_pool(arm)?;
             let conditioned = live.condition(timing.fresh)?;
             let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
-            let done = live.with_speed(&launch)?;
+            let done = live.with_speed(&launch, speeds.as_deref())?;
             Ok((look, conditioned, done, live.huge_slots(arm)))
         })?;
         // Whoever keeps the remedy pays for the look at each start.

@@ -5,7 +5,7 @@ use crate::choose::LEAST_CEILING;
 use crate::output::Captured;
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, Limits, PLAIN, Timed, Timing, World};
+use crate::world::{Arm, Limits, PLAIN, Timed, Timing, Watch, World};
 use pagewise_model::look::{Look, Samples, Traced, WalkCounts};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -58,14 +58,14 @@ pub(crate) fn time(
     enough: impl Fn(Nanos, Nanos) -> bool,
 ) -> Result<Plain, Stop> {
     let before = world.now();
-    let timing = Timing { fresh: Bytes(0), observed: true, limits };
+    let timing = Timing { fresh: Bytes(0), watch: Watch::Kernel, limits };
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
     let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0));
     let mut leftovers = first.leftovers;
     let mut runs = vec![first.usage];
     if enough(cost_ns, world.now()) {
         let before = world.now();
-        let timing = Timing { fresh: conditioned(&runs), observed: false, limits };
+        let timing = Timing { fresh: conditioned(&runs), watch: Watch::Nothing, limits };
         let second = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
         cost_ns = Nanos(world.now().0.saturating_sub(before.0));
         leftovers = leftovers.max(second.leftovers);

@@ -3,14 +3,15 @@
 //! Each [`Step`] reads what the steps before it left in the [`Run`], asks the world for one thing,
 //! and names the next step. A run that is cut short at any step is still a valid saved run.
 
-use crate::bench::{self, Outputs, ranked};
 use crate::choose;
 use crate::conditions;
+use crate::experiment::{self, Outputs, ranked};
 use crate::look;
 use crate::output::Baseline;
+use crate::race::Goal;
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Limits, Timing, World};
+use crate::world::{Arm, Event, Limits, Timing, Watch, World};
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::plan::{Dose, Receipt};
@@ -19,7 +20,6 @@ use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
-use pagewise_trial::Goal;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
         let limits = look::first_limits(&traced);
         let enough = |cost: Nanos, now: Nanos| {
             let spent = now.0.saturating_sub(self.since.0);
-            let left = bench::budget(self.request, cost).0.saturating_sub(spent);
+            let left = experiment::budget(self.request, cost).0.saturating_sub(spent);
             cost.0.saturating_mul(CHEAP_RUNS) <= left
         };
         let timed = look::time(world, &plain, self.request.ignore_failure, limits, enough)?;
@@ -187,7 +187,8 @@ impl<'a> Session<'a> {
                 timed.leftovers
             ));
         }
-        let timing = Timing { fresh: look::conditioned(&timed.runs), observed: false, limits };
+        let fresh = look::conditioned(&timed.runs);
+        let timing = Timing { fresh, watch: Watch::Nothing, limits };
         let faults = if enough(timed.cost_ns, world.now()) {
             self.record(&timed.runs, &timing, world)?
         } else {
@@ -279,7 +280,7 @@ impl<'a> Session<'a> {
         };
         world.tell(&Event::Stage("comparing outputs"));
         let plain = Arm::plain(self.request);
-        match bench::baseline(world, &plain, &self.limits, look) {
+        match experiment::baseline(world, &plain, &self.limits, look) {
             Ok((base, check)) => {
                 self.base = Some(base);
                 self.run.output_checks.push(check);
@@ -300,13 +301,11 @@ impl<'a> Session<'a> {
 
     fn try_arms(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         let Some(look) = &self.run.look else { return Ok(Step::Done) };
-        let own = self.request.own_arms.iter().map(|_| Vec::new());
-        let setup = bench::Setup {
+        let setup = experiment::Setup {
             request: self.request,
             goal: Goal::Gain,
             plain: Arm::plain(self.request),
             arms: self.arms(),
-            doses: self.doses.iter().cloned().chain(own).collect(),
             look,
             cost_ns: self.cost_ns,
             limits: self.limits,
@@ -318,7 +317,7 @@ impl<'a> Session<'a> {
             earlier: self.earlier.take(),
             since: self.since,
         };
-        let tried = bench::experiment(setup, world);
+        let tried = experiment::experiment(setup, world);
         self.run.warnings.extend(self.refilled());
         self.run.output_checks = tried.checks;
         self.run.doses = tried.doses;
@@ -344,7 +343,7 @@ impl<'a> Session<'a> {
 
     fn keep(&mut self) -> Step {
         let Some(experiment) = &self.run.experiment else { return Step::Done };
-        let outcome = bench::outcome(experiment);
+        let outcome = experiment::outcome(experiment);
         let gaining = ranked(experiment, Word::Keep);
         let best = gaining.first().copied().or(ranked(experiment, Word::Likely).first().copied());
         let receipt = best.and_then(|verdict| self.receipt(&verdict.arm));

@@ -1,10 +1,10 @@
 //! Why a session ends early.
 
+use crate::race::RunFailure;
 use pagewise_model::look::{SideEffect, told};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::LaunchError;
-use pagewise_trial::RunFailure;
 
 /// Calls on the way to a program that fail for what an arm asks for and not for want of ours.
 const OF_THE_ARM: [&str; 5] = [

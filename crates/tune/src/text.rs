@@ -9,12 +9,13 @@
 //! Which files those are the traced look says, the files of children among them, unless they are named.
 
 use crate::ab;
-use crate::bench::{self, Outputs, Setup};
 use crate::choose;
+use crate::experiment::{self, Outputs, Setup};
 use crate::look;
+use crate::race::Goal;
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Timing, World};
+use crate::world::{Arm, Event, Timing, Watch, World};
 use pagewise_judge::text::Sizes;
 use pagewise_model::Fact;
 use pagewise_model::look::{Look, Traced};
@@ -25,7 +26,6 @@ use pagewise_model::text_trial::{FileInArms, LeftFile, OFF, ON, TextTrial};
 use pagewise_model::trial::Experiment;
 use pagewise_remedy::code_files;
 use pagewise_remedy::warmth::TextNow;
-use pagewise_trial::Goal;
 
 /// The remedy.
 const REMEDY: &str = "text-huge";
@@ -104,20 +104,21 @@ impl Subject<'_> {
         let limits = look::first_limits(&traced);
         let timed = look::time(world, &arms.off, self.request.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);
-        let timing = Timing { fresh: look::conditioned(&timed.runs), observed: true, limits };
+        let fresh = look::conditioned(&timed.runs);
+        let timing = Timing { fresh, watch: Watch::Kernel, limits };
         let faults = Fact::missing("not part of a trial of code on huge pages");
         let (samples, off_walks) = (timed.samples, timed.walks);
         let look = Look { runs: timed.runs, traced, samples, walks: off_walks.clone(), faults };
         let limits = look::limits(&look);
         world.tell(&Event::Stage("comparing outputs"));
-        let (base, _) = match bench::baseline(world, &arms.off, &limits, &look) {
+        let (base, _) = match experiment::baseline(world, &arms.off, &limits, &look) {
             Ok(base) => base,
             Err(why) => {
                 run.outcome = Some(why.outcome()?);
                 return Ok(());
             }
         };
-        let check = bench::put_out(world, &arms.on, &limits)?
+        let check = experiment::put_out(world, &arms.on, &limits)?
             .map_or_else(|none| none, |run| base.check(&arms.on.name, &run));
         let on_text = world.text_on_huge_pages(&arms.files);
         let on_walks = match &off_walks {
@@ -133,7 +134,6 @@ impl Subject<'_> {
             goal: Goal::Pairs(self.pairs),
             plain: arms.off.clone(),
             arms: vec![arms.on.clone()],
-            doses: vec![vec![arms.dose.clone()]],
             look: &look,
             cost_ns: timed.cost_ns,
             limits,
@@ -142,7 +142,7 @@ impl Subject<'_> {
             earlier: None,
             since: world.now(),
         };
-        let tried = bench::experiment(setup, world);
+        let tried = experiment::experiment(setup, world);
         run.output_checks = tried.checks;
         run.look = Some(look);
         self.conclude(run, tried.experiment, &arms.dose);
@@ -151,7 +151,7 @@ impl Subject<'_> {
 
     /// What the experiment says, with the receipt of what it proves.
     fn conclude(&self, run: &mut Run, experiment: Experiment, dose: &Dose) {
-        let outcome = bench::outcome(&experiment);
+        let outcome = experiment::outcome(&experiment);
         if matches!(outcome, Outcome::Proven { .. }) {
             let doses = std::slice::from_ref(dose);
             run.receipt = Some(pagewise_remedy::receipt::write(doses, &self.request.start()));

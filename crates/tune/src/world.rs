@@ -1,11 +1,12 @@
 //! What a session needs from outside, and the arms it runs there.
 
 use crate::output::Captured;
+use crate::race::{Progress, WeatherMark};
 use crate::request::{OwnArm, Request};
 use crate::stop::Stop;
 use pagewise_model::look::{Samples, TimedFaults, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{HugeFile, Settings};
+use pagewise_model::plan::{Dose, HugeFile, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::run::Run;
@@ -13,7 +14,6 @@ use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Mechanism;
 use pagewise_remedy::warmth::TextNow;
-use pagewise_trial::{Progress, WeatherMark};
 use std::ffi::OsString;
 
 /// Name of the program as it is, in reports and among the arms.
@@ -34,6 +34,10 @@ pub struct Arm {
     /// Files that other arms bring into huge folios and that here have to lie as a plain start leaves
     /// them.
     pub natural_files: Vec<String>,
+    /// The doses that make it; the plain program and the user's own arms have none.
+    pub doses: Vec<Dose>,
+    /// Why it is rejected without being measured, if so: its output differs from the control's.
+    pub barred: Option<String>,
 }
 
 impl Arm {
@@ -46,6 +50,8 @@ impl Arm {
             settings: Settings::default(),
             mechanism: Vec::new(),
             natural_files: Vec::new(),
+            doses: Vec::new(),
+            barred: None,
         }
     }
 
@@ -71,13 +77,25 @@ pub struct Limits {
     pub memory: Option<Bytes>,
 }
 
+/// What is watched during a timed run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Watch {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The kernel: samples and page-walk counts are taken.
+    Kernel,
+    /// The speed of CPUs and memory.
+    Speeds,
+}
+
 /// How a timed run is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
     /// Memory to touch and free right before it, so that the host backs it.
     pub fresh: Bytes,
-    /// Samples and walk counts are taken.
-    pub observed: bool,
+    /// What is watched meanwhile.
+    pub watch: Watch,
     /// What it may take.
     pub limits: Limits,
 }

@@ -228,7 +228,7 @@ impl Display {
                 self.show(&pagewise_report::race_lines(
                     progress.runs,
                     progress.left_ns,
-                    &progress.arm.0,
+                    progress.arm,
                     &(progress.standings)(),
                     &terminal::error_style(),
                 ));

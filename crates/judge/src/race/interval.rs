@@ -1,7 +1,7 @@
 //! The interval of an arm's time ratio: the ratios that its evidence does not rule out. It holds at
 //! whatever moment the race is stopped.
 
-use super::{Course, Limit, OUT, Race};
+use super::{ArmRuns, Limit, OUT, Race};
 
 /// Steps outwards are this many standard errors at first, and grow.
 const FIRST_STEP: f64 = 2.0;
@@ -14,17 +14,17 @@ impl Race {
     /// The ends of the 95% interval of the time ratio.
     #[must_use]
     pub fn interval(&self, arm: usize) -> Option<(f64, f64)> {
-        let course = self.course(arm)?;
-        Some((end(course, -1.0).exp(), end(course, 1.0).exp()))
+        let ran = self.ran(arm)?;
+        Some((end(ran, -1.0).exp(), end(ran, 1.0).exp()))
     }
 }
 
 /// The end on the side of smaller (`side` -1) or larger ratios (1).
-fn end(course: &Course, side: f64) -> f64 {
+fn end(ran: &ArmRuns, side: f64) -> f64 {
     // A ratio on that side is ruled out by runs that lie on the other side of it.
-    let is_out = |log_ratio: f64| course.against(Limit { sign: -side, log_ratio }) >= OUT;
-    let from = course.totals.difference();
-    let (mut inside, mut step) = (from, FIRST_STEP * course.totals.standard_error());
+    let is_out = |log_ratio: f64| ran.against(Limit { sign: -side, log_ratio }) >= OUT;
+    let from = ran.totals.difference();
+    let (mut inside, mut step) = (from, FIRST_STEP * ran.totals.standard_error());
     let mut outside = from + side * step;
     while !is_out(outside) {
         if (outside - from).abs() > WIDEST {

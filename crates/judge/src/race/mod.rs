@@ -92,7 +92,7 @@ struct Runs {
 
 /// One block of a race.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Heat {
+pub struct BlockTimes {
     /// Logarithms of the control's times.
     pub control: Vec<f64>,
     /// The same of each arm that ran, by its number.
@@ -164,16 +164,16 @@ fn mean_and_squares(values: &[f64]) -> (f64, f64) {
     (mean, values.iter().map(|value| (value - mean).powi(2)).sum())
 }
 
-/// One arm's course.
+/// All runs of one arm.
 #[derive(Debug, Clone, Default)]
-struct Course {
+struct ArmRuns {
     runs: Vec<Runs>,
     totals: Totals,
     /// Logarithms of the randomised e-values, in the order of [`Claim::WATCHED`].
     randomised: [f64; Claim::WATCHED.len()],
 }
 
-impl Course {
+impl ArmRuns {
     fn add(&mut self, runs: Runs) {
         for (sum, claim) in self.randomised.iter_mut().zip(Claim::WATCHED) {
             *sum += randomised::of_block(&runs, claim.limit(), &self.totals).ln();
@@ -224,41 +224,41 @@ pub struct Standing {
 /// A race of numbered arms.
 #[derive(Debug, Clone, Default)]
 pub struct Race {
-    arms: Vec<Course>,
+    arms: Vec<ArmRuns>,
 }
 
 impl Race {
     /// A race of so many arms, before any run.
     #[must_use]
     pub fn new(arms: usize) -> Self {
-        Self { arms: vec![Course::default(); arms] }
+        Self { arms: vec![ArmRuns::default(); arms] }
     }
 
     /// One more arm; its number.
     pub fn join(&mut self) -> usize {
-        self.arms.push(Course::default());
+        self.arms.push(ArmRuns::default());
         self.arms.len() - 1
     }
 
     /// Takes a block in. Without a run of the control it shows nothing.
-    pub fn add(&mut self, heat: &Heat) {
-        for (arm, times) in &heat.arms {
-            if let (Some(course), false) =
-                (self.arms.get_mut(*arm), times.is_empty() || heat.control.is_empty())
+    pub fn add(&mut self, block: &BlockTimes) {
+        for (arm, times) in &block.arms {
+            if let (Some(ran), false) =
+                (self.arms.get_mut(*arm), times.is_empty() || block.control.is_empty())
             {
-                course.add(Runs { control: heat.control.clone(), arm: times.clone() });
+                ran.add(Runs { control: block.control.clone(), arm: times.clone() });
             }
         }
     }
 
-    fn course(&self, arm: usize) -> Option<&Course> {
-        self.arms.get(arm).filter(|course| !course.runs.is_empty())
+    fn ran(&self, arm: usize) -> Option<&ArmRuns> {
+        self.arms.get(arm).filter(|own| !own.runs.is_empty())
     }
 
     /// Where an arm stands; nowhere before its first block.
     #[must_use]
     pub fn standing(&self, arm: usize) -> Option<Standing> {
-        let totals = self.course(arm)?.totals;
+        let totals = self.ran(arm)?.totals;
         Some(Standing {
             ratio: totals.difference().exp(),
             error: totals.standard_error(),
@@ -271,7 +271,7 @@ impl Race {
     /// Evidence against a claim about one arm that was named before the race; 1 before any run.
     #[must_use]
     pub fn evidence(&self, arm: usize, claim: Claim) -> f64 {
-        self.course(arm).map_or(1.0, |course| course.evidence(claim))
+        self.ran(arm).map_or(1.0, |own| own.evidence(claim))
     }
 
     /// Evidence against a claim about an arm that was picked by what the race showed.
@@ -280,7 +280,7 @@ impl Race {
         let own = self.evidence(arm, claim);
         let raced = (0..self.arms.len()).filter(|other| *other != arm);
         let mut others: Vec<f64> =
-            raced.filter_map(|other| Some(self.course(other)?.evidence(claim))).collect();
+            raced.filter_map(|other| Some(self.ran(other)?.evidence(claim))).collect();
         others.sort_by(f64::total_cmp);
         let (mut sum, mut least) = (own, own);
         for (other, size) in others.iter().zip(2..) {
@@ -334,7 +334,7 @@ impl Race {
     /// Of `arms`, those that may still be the best: not yet run, or near the leader.
     #[must_use]
     pub fn contenders(&self, arms: &[usize]) -> Vec<usize> {
-        let total = |arm: usize| self.course(arm).map(|course| course.totals);
+        let total = |arm: usize| self.ran(arm).map(|own| own.totals);
         let leader = arms
             .iter()
             .filter_map(|arm| total(*arm))
@@ -352,7 +352,7 @@ impl Race {
     /// The arm with the least time, of those that ran.
     #[must_use]
     pub fn leader(&self, arms: &[usize]) -> Option<usize> {
-        let time = |arm: &usize| self.course(*arm).map(|course| course.totals.difference());
+        let time = |arm: &usize| self.ran(*arm).map(|own| own.totals.difference());
         let ran = arms.iter().filter_map(|arm| Some((*arm, time(arm)?)));
         ran.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(arm, _)| arm)
     }

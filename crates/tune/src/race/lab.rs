@@ -1,18 +1,8 @@
 //! What the engine asks of the outside world: run an arm, tell the time, read the weather.
 
-use crate::plan::Arm;
+use crate::world::Arm;
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Point, Ratio};
-
-/// Name of an arm, unique within an experiment.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ArmId(pub String);
-
-impl std::fmt::Display for ArmId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Why a run gave no point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +38,7 @@ pub struct Progress<'a> {
     /// Time left.
     pub left_ns: Nanos,
     /// The arm about to run.
-    pub arm: &'a ArmId,
+    pub arm: &'a str,
     /// Where each arm that ran stands after the last whole block, best first. Its intervals take
     /// time: for who shows them.
     pub standings: &'a dyn Fn() -> Vec<(String, Ratio)>,
@@ -62,13 +52,13 @@ impl std::fmt::Debug for Progress<'_> {
 
 /// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
 /// can be simulated.
-pub trait Bench {
+pub trait Lab {
     /// Prepares the machine (memory that the host has ready), runs `arm` once in a fresh process
     /// and reports what it used. The engine names the point.
     ///
     /// # Errors
     /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
-    fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure>;
+    fn run(&mut self, arm: &Arm) -> Result<Point, RunFailure>;
 
     /// Reads the totals.
     fn weather(&mut self) -> WeatherMark;
@@ -90,12 +80,12 @@ pub trait Bench {
     ///
     /// # Errors
     /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
-    fn combine(&mut self, arms: &[&ArmId]) -> Result<Option<Arm>, RunFailure>;
+    fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure>;
 
     /// Holds what an arm puts out against the control's, before a gain of it is told; why it is
     /// rejected, if it differs.
     ///
     /// # Errors
     /// [`RunFailure`] when it could not be compared.
-    fn vouch(&mut self, arm: &ArmId) -> Result<Option<String>, RunFailure>;
+    fn compare_output(&mut self, arm: &Arm) -> Result<Option<String>, RunFailure>;
 }

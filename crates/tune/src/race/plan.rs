@@ -1,6 +1,6 @@
 //! What an experiment is to do.
 
-use crate::bench::ArmId;
+use crate::world::Arm;
 use pagewise_model::Nanos;
 use pagewise_model::trial::Block;
 
@@ -8,18 +8,6 @@ use pagewise_model::trial::Block;
 const DEFAULT_BUDGET: Nanos = Nanos::secs(60);
 /// So many runs.
 const DEFAULT_RUNS: u64 = 40;
-
-/// One arm.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arm {
-    /// Its name.
-    pub id: ArmId,
-    /// It has a counter, which must move in its runs and not in the control's.
-    pub counted: bool,
-    /// Why it is rejected unmeasured, if so: its output differs from the control's, or it did not
-    /// run at all.
-    pub barred: Option<String>,
-}
 
 /// When an experiment has its answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,17 +29,17 @@ pub struct Plan {
     /// When it has its answer.
     pub goal: Goal,
     /// What the arms are measured against.
-    pub control: ArmId,
+    pub control: Arm,
     /// The arms, the most promising first: where time is short the last are left out.
     pub arms: Vec<Arm>,
-    /// Time for the whole session, as it is told.
+    /// Time for the whole session, as the report gives it.
     pub budget: Nanos,
     /// Time left of it.
     pub left: Nanos,
     /// Usual time from one run to the next.
     pub run_ns: Nanos,
     /// Runs that it takes to hold the output of a first arm against the control's.
-    pub vouch_runs: u32,
+    pub compare_runs: u32,
     /// Seed of all random orders.
     pub seed: u64,
     /// Blocks of an earlier session that this one continues.

@@ -1,7 +1,7 @@
 //! Sessions on recorded noise: the run times of programs that nothing changed (bench/accept/10-null).
 //! A session begins anywhere in a recording and takes one time after the other, so that drift, two
 //! speeds and disturbances come as they came. The figures take minutes:
-//! `cargo test --release -p pagewise-trial --test simulation recorded -- --ignored --nocapture`.
+//! `cargo test --release -p pagewise-tune --test simulation recorded -- --ignored --nocapture`.
 
 use crate::machine::Machine;
 use crate::{SEVEN, has, plan};
@@ -10,7 +10,7 @@ use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_model::usage::Speed;
-use pagewise_trial::{Goal, Plan, RunFailure, run};
+use pagewise_tune::race::{Goal, Plan, RunFailure, run};
 use std::path::{Path, PathBuf};
 
 const KINDS: [&str; 5] = ["count", "objects", "compiler", "pipes", "neighbour"];
@@ -60,14 +60,14 @@ fn session(
         together: Err(RunFailure::Failed("left out".to_owned())),
         ..Machine::new(seed, Nanos(0), 0.0)
     };
-    let mut plan = Plan { budget, left: budget, vouch_runs: 0, ..plan(&SEVEN, seed) };
+    let mut plan = Plan { budget, left: budget, compare_runs: 0, ..plan(&SEVEN, seed) };
     let mut experiment = run(&mut machine, &plan);
     for _ in 0..more {
         if has(&experiment, Word::Keep) {
             break;
         }
         plan.earlier = std::mem::take(&mut experiment.blocks);
-        machine.vouched.clear();
+        machine.compared.clear();
         experiment = run(&mut machine, &plan);
     }
     experiment

@@ -1,6 +1,6 @@
 //! The engine on a simulated machine whose truth is known: heavy-tailed noise, drift, stolen
 //! time, two speeds, a user who interrupts. Nothing here waits: the clock is a number. The figures of
-//! decision 38 take minutes: `cargo test --release -p pagewise-trial figures -- --ignored --nocapture`.
+//! decision 38 take minutes: `cargo test --release -p pagewise-tune --test simulation figures -- --ignored --nocapture`.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -14,21 +14,23 @@ use machine::Machine;
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Experiment, Verdict, Word};
-use pagewise_trial::{Arm, ArmId, Goal, Plan, RunFailure, run};
+use pagewise_remedy::Mechanism;
+use pagewise_tune::race::{Goal, Plan, RunFailure, run};
+use pagewise_tune::world::Arm;
 
 fn arm(name: &str) -> Arm {
-    Arm { id: ArmId(name.to_owned()), counted: false, barred: None }
+    Arm::unchanged(name, &[])
 }
 
 fn plan(arms: &[&str], seed: u64) -> Plan {
     Plan {
         goal: Goal::Gain,
-        control: ArmId("A".to_owned()),
+        control: arm("A"),
         arms: arms.iter().map(|name| arm(name)).collect(),
         budget: Nanos::secs(60),
         left: Nanos::secs(60),
         run_ns: Nanos::millis(200),
-        vouch_runs: 3,
+        compare_runs: 3,
         seed,
         earlier: vec![],
     }
@@ -172,7 +174,7 @@ fn the_budget_is_kept() {
 fn where_time_is_short_the_first_arm_is_run_all_the_same() {
     let mut machine = Machine::new(1, Nanos::secs(9), 0.01);
     machine.effects = vec![("b", -0.7)];
-    let short = Plan { run_ns: Nanos::secs(9), vouch_runs: 0, ..plan(&SEVEN, 1) };
+    let short = Plan { run_ns: Nanos::secs(9), compare_runs: 0, ..plan(&SEVEN, 1) };
     let experiment = run(&mut machine, &short);
     assert!(of(&experiment, "b").effect.is_some());
     assert_eq!(word(&experiment, "h"), Word::NotTried);
@@ -202,7 +204,7 @@ fn an_experiment_goes_on_from_its_blocks() {
     let first = run(&mut machine, &Plan { left: Nanos::secs(6), ..plan(&["b"], 5) });
     assert_ne!(word(&first, "b"), Word::Keep);
     let earlier = first.blocks.clone();
-    machine.vouched.clear();
+    machine.compared.clear();
     let second = run(&mut machine, &Plan { earlier: earlier.clone(), ..plan(&["b"], 6) });
     assert_eq!(word(&second, "b"), Word::Keep);
     assert_eq!(second.blocks[..earlier.len()], earlier);
@@ -225,7 +227,7 @@ fn the_best_go_together_as_an_arm_of_its_own() {
     let experiment = run(&mut machine, &plan(&["b", "c", "d"], 9));
     assert!(has(&experiment, Word::Keep) && experiment.design.arms.len() == 3);
     let together = Err(RunFailure::Broken("no fork".into()));
-    machine = Machine { together, vouched: vec![], ..machine };
+    machine = Machine { together, compared: vec![], ..machine };
     let experiment = run(&mut machine, &plan(&["b", "c", "d"], 9));
     assert!(experiment.halted.is_some() && word(&experiment, "b") == Word::CannotTell);
 }
@@ -239,7 +241,7 @@ fn an_output_is_compared_before_a_gain_is_told_and_not_otherwise() {
     let experiment = run(&mut machine, &plan(&["b", "c", "d"], 9));
     assert_eq!((word(&experiment, "b"), word(&experiment, "c")), (Word::Reject, Word::Keep));
     assert!(of(&experiment, "b").why.contains("output"));
-    assert!(!machine.vouched.contains(&"d".to_owned()), "{:?}", machine.vouched);
+    assert!(!machine.compared.contains(&"d".to_owned()), "{:?}", machine.compared);
 }
 
 #[test]
@@ -282,7 +284,7 @@ fn a_counter_that_does_not_move_keeps_nothing() {
         machine.effects = vec![("b", -0.3)];
         machine.counters = vec![("b", own, idle)];
         let mut plan = plan(&["b"], 1);
-        plan.arms[0].counted = true;
+        plan.arms[0].mechanism.push(Mechanism::FaultsSaved);
         word(&run(&mut machine, &plan), "b")
     };
     assert_eq!(counted(500, 1), Word::Keep);

@@ -1,4 +1,4 @@
-//! The experiment of a session: arms of [`World`] as arms of [`pagewise_trial`].
+//! The experiment of a session: a [`race`](crate::race) of arms that [`World`] runs.
 //!
 //! Here a run becomes a point: its work is held against that of the plain runs, and the counter of
 //! each remedy's mechanism is read from what the kernel accounted ([`crate::expectation`]), for
@@ -8,9 +8,10 @@ use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
 use crate::output::{Baseline, Captured, NoBaseline};
+use crate::race::{self, Goal, Lab, Plan, Progress, RunFailure, WeatherMark};
 use crate::request::Request;
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Limits, Timed, Timing, World};
+use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
 use pagewise_model::Nanos;
 use pagewise_model::look::Look;
 use pagewise_model::plan::Dose;
@@ -18,8 +19,6 @@ use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, OutputCheck};
 use pagewise_model::trial::{Experiment, Point, Verdict, Word};
 use pagewise_model::usage::Usage;
-use pagewise_trial as trial;
-use pagewise_trial::{ArmId, Bench, Goal, Plan, Progress, RunFailure, WeatherMark};
 use std::collections::{BTreeSet, HashMap};
 
 /// What an experiment starts from.
@@ -33,8 +32,6 @@ pub struct Setup<'a> {
     pub plain: Arm,
     /// The arms.
     pub arms: Vec<Arm>,
-    /// Doses by arm, in the order of `arms`; the user's own arms have none.
-    pub doses: Vec<Vec<Dose>>,
     /// Plain runs made before.
     pub look: &'a Look,
     /// Time from one of them to the next.
@@ -72,6 +69,11 @@ impl Outputs {
             Self::Equal { checks, .. } => checks.iter().find(|check| check.arm == arm),
         }
     }
+
+    /// Why an arm is rejected by a comparison made before, if it is.
+    fn bars(&self, arm: &Arm) -> Option<String> {
+        self.check_of(&arm.name).and_then(differs)
+    }
 }
 
 /// What an experiment leaves.
@@ -90,7 +92,7 @@ pub struct Tried {
 /// The budget of a session whose runs cost this.
 #[must_use]
 pub fn budget(request: &Request, cost: Nanos) -> Nanos {
-    request.budget.unwrap_or_else(|| trial::default_budget(cost))
+    request.budget.unwrap_or_else(|| race::default_budget(cost))
 }
 
 /// Files that arms bring into huge folios.
@@ -113,7 +115,7 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
     let earlier = setup.earlier.take();
     let plan = plan(&setup, earlier, world.now());
     let guest = world.machine().hypervisor.is_some();
-    let mut bench = WorldBench {
+    let mut lab = WorldLab {
         expectation: Expectation::of(setup.look, setup.prices, guest),
         others: HashMap::new(),
         work: Work::of(&setup.look.runs),
@@ -123,16 +125,16 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
         unconditioned: 0,
         incomparable: None,
     };
-    let mut experiment = trial::run(&mut bench, &plan);
-    experiment.warnings.extend(bench.warnings());
-    let incomparable = bench.incomparable.take();
-    let Setup { arms, doses, outputs, .. } = bench.setup;
+    let mut experiment = race::run(&mut lab, &plan);
+    experiment.warnings.extend(lab.warnings());
+    let incomparable = lab.incomparable.take();
+    let Setup { arms, outputs, .. } = lab.setup;
     let checks = match outputs {
         Outputs::Free => Vec::new(),
         Outputs::Equal { checks, .. } => checks,
     };
-    let names = arms.into_iter().map(|arm| arm.name);
-    let doses = names.zip(doses).filter(|(_, d)| !d.is_empty()).collect();
+    let dosed = arms.into_iter().filter(|arm| !arm.doses.is_empty());
+    let doses = dosed.map(|arm| (arm.name, arm.doses)).collect();
     Tried { experiment, doses, checks, incomparable }
 }
 
@@ -144,12 +146,12 @@ fn plan(setup: &Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
         verdicts.iter().find(|v| v.arm == arm.name && v.word == Word::Reject).map(|v| v.why.clone())
     };
     let with_earlier = |arm: &Arm| {
-        let planned = planned(arm, &setup.outputs);
-        trial::Arm { barred: planned.barred.or_else(|| rejected(arm)), ..planned }
+        let barred = setup.outputs.bars(arm).or_else(|| rejected(arm));
+        Arm { barred, ..arm.clone() }
     };
     Plan {
         goal: setup.goal,
-        control: ArmId(setup.plain.name.clone()),
+        control: setup.plain.clone(),
         arms: setup.arms.iter().map(with_earlier).collect(),
         budget,
         left: match setup.goal {
@@ -157,7 +159,11 @@ fn plan(setup: &Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
             _ => Nanos(budget.0.saturating_sub(spent)),
         },
         run_ns: setup.cost_ns,
-        vouch_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) { 2 } else { 0 },
+        compare_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) {
+            2
+        } else {
+            0
+        },
         seed: setup.request.seed,
         earlier: blocks,
     }
@@ -168,14 +174,6 @@ fn plan(setup: &Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
 fn room_for(pairs: u32, cost: Nanos) -> Nanos {
     const RUNS: u64 = 10;
     Nanos(cost.0.saturating_mul(RUNS * u64::from(pairs))) + Nanos::secs(60)
-}
-
-fn planned(arm: &Arm, outputs: &Outputs) -> trial::Arm {
-    trial::Arm {
-        id: ArmId(arm.name.clone()),
-        counted: !arm.mechanism.is_empty(),
-        barred: outputs.check_of(&arm.name).and_then(differs),
-    }
 }
 
 /// Why an arm with this check is rejected, if it is.
@@ -208,7 +206,7 @@ pub(crate) fn put_out(
     })
 }
 
-struct WorldBench<'a, 'w> {
+struct WorldLab<'a, 'w> {
     setup: Setup<'a>,
     expectation: Expectation,
     /// Runs so far of arms that are other programs, by name.
@@ -220,7 +218,7 @@ struct WorldBench<'a, 'w> {
     incomparable: Option<NoBaseline>,
 }
 
-impl WorldBench<'_, '_> {
+impl WorldLab<'_, '_> {
     fn warnings(&self) -> Vec<String> {
         let told = [
             (self.cold, "run(s) read from a device what had been in the page cache"),
@@ -237,7 +235,7 @@ impl WorldBench<'_, '_> {
 
     fn timed(&mut self, arm: &Arm) -> Result<Timed, RunFailure> {
         let fresh = look::conditioned(&self.setup.look.runs);
-        let timing = Timing { fresh, observed: false, limits: self.limits(arm) };
+        let timing = Timing { fresh, watch: Watch::Speeds, limits: self.limits(arm) };
         let run = self.world.timed(arm, &timing).map_err(|stop| match stop {
             Stop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),
             other => other.into_failure(),
@@ -265,24 +263,12 @@ impl WorldBench<'_, '_> {
         let unequal = self.work.unequal(&run.usage, &arm.settings.tools);
         unequal.map_or(Ok(()), |why| Err(RunFailure::Failed(why)))
     }
-
-    fn arm(&self, id: &ArmId) -> Option<&Arm> {
-        let all = std::iter::once(&self.setup.plain).chain(&self.setup.arms);
-        all.into_iter().find(|arm| arm.name == id.0)
-    }
-
-    fn doses(&self, id: &ArmId) -> Option<&Vec<Dose>> {
-        let at = self.setup.arms.iter().position(|arm| arm.name == id.0)?;
-        self.setup.doses.get(at)
-    }
 }
 
-impl Bench for WorldBench<'_, '_> {
-    fn run(&mut self, id: &ArmId) -> Result<Point, RunFailure> {
-        let arm = self.arm(id).cloned();
-        let arm = arm.ok_or_else(|| RunFailure::Failed(format!("no arm `{id}`")))?;
-        let run = self.timed(&arm)?;
-        self.check_work(&arm, &run)?;
+impl Lab for WorldLab<'_, '_> {
+    fn run(&mut self, arm: &Arm) -> Result<Point, RunFailure> {
+        let run = self.timed(arm)?;
+        self.check_work(arm, &run)?;
         if arm.command != self.setup.plain.command {
             self.others.entry(arm.name.clone()).or_default().push(run.usage.clone());
         }
@@ -294,7 +280,7 @@ impl Bench for WorldBench<'_, '_> {
             if control { self.setup.arms.iter().filter_map(idle).collect() } else { Vec::new() };
         Ok(Point {
             arm: arm.name.clone(),
-            mechanism: self.expectation.counter(&arm, &run),
+            mechanism: self.expectation.counter(arm, &run),
             idle_mechanisms,
             huge_faults: run.huge_pages(),
             supervisor_ns: run.supervisor_ns,
@@ -325,28 +311,22 @@ impl Bench for WorldBench<'_, '_> {
         }
     }
 
-    fn combine(&mut self, arms: &[&ArmId]) -> Result<Option<trial::Arm>, RunFailure> {
-        let doses: Option<Vec<&Vec<Dose>>> = arms.iter().map(|arm| self.doses(arm)).collect();
-        let Some(together) = doses.and_then(|doses| choose::combine(&doses)) else {
-            return Ok(None);
-        };
+    fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure> {
+        let doses: Vec<&[Dose]> = arms.iter().map(|arm| arm.doses.as_slice()).collect();
+        let Some(together) = choose::combine(&doses) else { return Ok(None) };
         let all = huge_files(&self.setup.arms);
         let arm = beside(&choose::arm(self.setup.request, &together), &all);
-        let planned = planned(&arm, &self.setup.outputs);
-        self.setup.arms.push(arm);
-        self.setup.doses.push(together);
-        Ok(Some(planned))
+        self.setup.arms.push(arm.clone());
+        Ok(Some(Arm { barred: self.setup.outputs.bars(&arm), ..arm }))
     }
 
-    fn vouch(&mut self, id: &ArmId) -> Result<Option<String>, RunFailure> {
-        let arm = self.arm(id).cloned();
-        let arm = arm.ok_or_else(|| RunFailure::Failed(format!("no arm `{id}`")))?;
+    fn compare_output(&mut self, arm: &Arm) -> Result<Option<String>, RunFailure> {
         if let Some(check) = self.setup.outputs.check_of(&arm.name) {
             return Ok(differs(check));
         }
         let (limits, plain) = (self.setup.limits, self.setup.plain.clone());
         let Outputs::Equal { base, checks } = &mut self.setup.outputs else { return Ok(None) };
-        let run = put_out(self.world, &arm, &limits).map_err(Stop::into_failure)?;
+        let run = put_out(self.world, arm, &limits).map_err(Stop::into_failure)?;
         let held = run.map_or_else(Ok, |run| {
             against_plain(self.world, base, checks, &plain, &limits, self.setup.look, |base| {
                 base.check(&arm.name, &run)

@@ -1,7 +1,7 @@
 //! Controlled experiments: which of several arms is faster than the control, and how sure is that?
 //!
-//! The engine knows neither programs nor remedies. A [`Bench`] runs an arm once and tells the
-//! time; a [`Plan`] names the arms, the time left and the seed; [`run`] returns the
+//! The engine runs nothing itself. A [`Lab`] runs an arm once and reads the clock; a [`Plan`] names the
+//! arms, the time left and the seed; [`run`] returns the
 //! [`Experiment`](pagewise_model::trial::Experiment) with a verdict on each arm.
 //!
 //! A point is one fresh run. Arms *race*: each block runs the control and every arm that may still be
@@ -11,15 +11,14 @@
 //!
 //! Not seen: an effect that lasts beyond the run that caused it (the next run of another arm
 //! pays for it); the random order turns that into noise, not into bias.
-#![forbid(unsafe_code)]
 
-mod bench;
-mod course;
 mod evidence;
+mod lab;
 mod plan;
 mod races;
 mod runner;
+mod schedule;
 
-pub use bench::{ArmId, Bench, Progress, RunFailure, WeatherMark};
-pub use course::run;
-pub use plan::{Arm, Goal, Plan, default_budget};
+pub use lab::{Lab, Progress, RunFailure, WeatherMark};
+pub use plan::{Goal, Plan, default_budget};
+pub use schedule::run;

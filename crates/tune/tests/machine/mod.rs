@@ -6,7 +6,8 @@ use pagewise_model::constructed;
 use pagewise_model::trial::Point;
 use pagewise_model::usage::{Ended, Speed, Usage};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_trial::{Arm, ArmId, Bench, Progress, RunFailure, WeatherMark};
+use pagewise_tune::race::{Lab, Progress, RunFailure, WeatherMark};
+use pagewise_tune::world::Arm;
 
 /// A machine and a program of which everything is known.
 #[derive(Clone)]
@@ -63,7 +64,7 @@ pub(crate) struct Machine {
     pub(crate) slump: f64,
     pub(crate) order: Vec<String>,
     /// Arms whose output was compared.
-    pub(crate) vouched: Vec<String>,
+    pub(crate) compared: Vec<String>,
 }
 
 impl Machine {
@@ -95,7 +96,7 @@ impl Machine {
             patience: usize::MAX,
             slump: 1.0,
             order: vec![],
-            vouched: vec![],
+            compared: vec![],
         }
     }
 
@@ -120,9 +121,9 @@ fn usage(wall_ns: Nanos, status: i32) -> Usage {
     }
 }
 
-impl Bench for Machine {
-    fn run(&mut self, arm: &ArmId) -> Result<Point, RunFailure> {
-        let name = arm.0.as_str();
+impl Lab for Machine {
+    fn run(&mut self, arm: &Arm) -> Result<Point, RunFailure> {
+        let name = arm.name.as_str();
         self.order.push(name.to_owned());
         if self.order.len() > self.breaks_at {
             return Err(RunFailure::Broken("no more processes".to_owned()));
@@ -185,18 +186,18 @@ impl Bench for Machine {
     fn host_ns(&mut self, _: &Point) -> Nanos {
         self.hit
     }
-    fn combine(&mut self, arms: &[&ArmId]) -> Result<Option<Arm>, RunFailure> {
-        let mut names: Vec<&str> = arms.iter().map(|arm| arm.0.as_str()).collect();
+    fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure> {
+        let mut names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         names.sort_unstable();
         if names != ["b", "c"] {
             return Ok(None);
         }
         self.together.clone().map(|()| Some(arm("b+c")))
     }
-    fn vouch(&mut self, arm: &ArmId) -> Result<Option<String>, RunFailure> {
-        assert!(!self.vouched.contains(&arm.0), "compared twice");
-        self.vouched.push(arm.0.clone());
-        let differs = self.differing.contains(&arm.0.as_str());
+    fn compare_output(&mut self, arm: &Arm) -> Result<Option<String>, RunFailure> {
+        assert!(!self.compared.contains(&arm.name), "compared twice");
+        self.compared.push(arm.name.clone());
+        let differs = self.differing.contains(&arm.name.as_str());
         Ok(differs.then(|| "its output is not the control's".to_owned()))
     }
 }

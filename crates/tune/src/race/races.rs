@@ -5,9 +5,8 @@
 //! core or memory are faster or slower than in the control's moves them itself: its times are not
 //! corrected, those of earlier blocks included.
 
-use crate::bench::ArmId;
-use crate::evidence::{self, Reading};
-use crate::plan::Arm;
+use super::evidence::{self, Reading};
+use crate::world::Arm;
 use pagewise_judge::race::{Claim, Race, Slopes};
 use pagewise_model::trial::{Block, Point};
 use std::collections::BTreeSet;
@@ -52,7 +51,7 @@ impl Races {
     }
 
     /// Takes in the last of `blocks`. All of them are counted again when an arm turns out to move a speed.
-    pub(crate) fn add(&mut self, blocks: &[Block], control: &ArmId, arms: &[Arm]) {
+    pub(crate) fn add(&mut self, blocks: &[Block], control: &str, arms: &[Arm]) {
         let Some(last) = blocks.last() else { return };
         self.count(last, control, arms);
         let sides = [Claim::GainAtMost(0.0), Claim::GainAtLeast(0.0)];
@@ -68,7 +67,7 @@ impl Races {
         }
     }
 
-    fn count(&mut self, block: &Block, control: &ArmId, arms: &[Arm]) {
+    fn count(&mut self, block: &Block, control: &str, arms: &[Arm]) {
         if block.dropped.is_some() {
             return;
         }
@@ -78,17 +77,17 @@ impl Races {
         let (movers, others): (Vec<_>, Vec<_>) =
             arms.iter().enumerate().partition(|(at, _)| self.movers.contains(at));
         for (arms, slopes) in [(&others, slopes), (&movers, [0.0; 2])] {
-            let heat = |read: Reading<'_>| evidence::heat(block, control, arms, read);
+            let times = |read: Reading<'_>| evidence::block_times(block, control, arms, read);
             let less = |point: &Point| {
                 let speeds = evidence::log_speeds(point);
                 slopes[0] * speeds[0] + slopes[1] * speeds[1]
             };
-            self.time.add(&heat(&|run| evidence::log_wall(run.0) - less(run.0)));
-            self.without_host.add(&heat(&|run| evidence::log_without_host(run) - less(run.0)));
-            self.plain.add(&heat(&|run| evidence::log_wall(run.0)));
+            self.time.add(&times(&|run| evidence::log_wall(run.0) - less(run.0)));
+            self.without_host.add(&times(&|run| evidence::log_without_host(run) - less(run.0)));
+            self.plain.add(&times(&|run| evidence::log_wall(run.0)));
             if has_speeds {
                 for (at, race) in self.speeds.iter_mut().enumerate() {
-                    race.add(&heat(&|run| evidence::log_speeds(run.0)[at]));
+                    race.add(&times(&|run| evidence::log_speeds(run.0)[at]));
                 }
             }
         }

@@ -1,9 +1,8 @@
 //! From blocks to what a verdict rests on. Pure.
 
-use crate::bench::ArmId;
-use crate::plan::Arm;
+use crate::world::Arm;
 use pagewise_judge::mechanism::Mechanism;
-use pagewise_judge::race::{Costs, Heat, Slopes, Speeds};
+use pagewise_judge::race::{BlockTimes, Costs, Slopes, Speeds};
 use pagewise_judge::stats::find_two_modes;
 use pagewise_model::Nanos;
 use pagewise_model::measured::median;
@@ -24,26 +23,29 @@ fn hosted(block: &Block) -> impl Iterator<Item = Hosted<'_>> {
 }
 
 /// Points of one arm in the blocks that count and in which `beside` ran, too.
-pub(crate) fn points<'a>(blocks: &'a [Block], arm: &ArmId, beside: &ArmId) -> Vec<Hosted<'a>> {
-    let ran = |block: &&Block| block.points.iter().any(|point| point.arm == beside.0);
+pub(crate) fn points<'a>(blocks: &'a [Block], arm: &str, beside: &str) -> Vec<Hosted<'a>> {
+    let ran = |block: &&Block| block.points.iter().any(|point| point.arm == beside);
     let counting = blocks.iter().filter(|block| block.dropped.is_none()).filter(ran);
-    counting.flat_map(hosted).filter(|(point, _)| point.arm == arm.0).collect()
+    counting.flat_map(hosted).filter(|(point, _)| point.arm == arm).collect()
 }
 
 /// What is read of a run.
 pub(crate) type Reading<'a> = &'a dyn Fn(Hosted<'_>) -> f64;
 
 /// A block as a race takes it: `read` of its runs, of the control and of the arms of these numbers.
-pub(crate) fn heat(
+pub(crate) fn block_times(
     block: &Block,
-    control: &ArmId,
+    control: &str,
     arms: &[(usize, &Arm)],
     read: Reading<'_>,
-) -> Heat {
-    let of = |name: &ArmId| -> Vec<f64> {
-        hosted(block).filter(|(point, _)| point.arm == name.0).map(read).collect()
+) -> BlockTimes {
+    let of = |name: &str| -> Vec<f64> {
+        hosted(block).filter(|(point, _)| point.arm == name).map(read).collect()
     };
-    Heat { control: of(control), arms: arms.iter().map(|(at, arm)| (*at, of(&arm.id))).collect() }
+    BlockTimes {
+        control: of(control),
+        arms: arms.iter().map(|(at, arm)| (*at, of(&arm.name))).collect(),
+    }
 }
 
 /// Learns from a block how runs go with the speeds meanwhile, arm by arm.
@@ -84,11 +86,11 @@ pub(crate) fn host_share(runs: &[Hosted<'_>], controls: &[Hosted<'_>]) -> f64 {
 }
 
 pub(crate) fn mechanism(arm: &Arm, arms: &[Hosted<'_>], controls: &[Hosted<'_>]) -> Mechanism {
-    if !arm.counted {
+    if arm.mechanism.is_empty() {
         return Mechanism::None;
     }
     let idle = controls.iter().flat_map(|(point, _)| &point.idle_mechanisms);
-    let idle = idle.filter(|(name, _)| *name == arm.id.0);
+    let idle = idle.filter(|(name, _)| *name == arm.name);
     Mechanism::Counter {
         arm: arms.iter().map(|(point, _)| point.mechanism.unwrap_or(0)).collect(),
         control: idle.map(|(_, reading)| *reading).collect(),
@@ -120,9 +122,9 @@ pub(crate) fn costs(arm: &[Hosted<'_>], control: &[Hosted<'_>]) -> Costs {
 /// A sentence for each of these, control included, that ran at two speeds.
 pub(crate) fn mode_warnings<'a>(
     blocks: &[Block],
-    names: impl IntoIterator<Item = &'a ArmId>,
+    names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<String> {
-    let warn = |name: &ArmId| {
+    let warn = |name: &str| {
         let own: Vec<f64> =
             points(blocks, name, name).into_iter().map(|(point, _)| log_wall(point)).collect();
         let modes = find_two_modes(&own)?;

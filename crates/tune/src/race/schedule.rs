@@ -1,10 +1,11 @@
-//! The course of an experiment: which arms run next, until the answer is clear or the time is over.
+//! Which arms run next, until the answer is clear or the time is over.
 
-use crate::bench::{ArmId, Bench, RunFailure, WeatherMark};
-use crate::evidence;
-use crate::plan::{Arm, Goal, Plan};
-use crate::races::Races;
-use crate::runner::{Halt, Runner, ours};
+use super::evidence;
+use super::lab::{Lab, RunFailure, WeatherMark};
+use super::plan::{Goal, Plan};
+use super::races::Races;
+use super::runner::{Halt, Runner, ours};
+use crate::world::Arm;
 use pagewise_judge::race::{Claim, Findings, LEAST_GAIN, RULED_OUT, Race};
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Block, Design, Experiment, Ratio, Verdict, Weather, Word};
@@ -26,18 +27,18 @@ const NO_ROOM: &str = "the budget had no room for it";
 
 /// Runs the whole experiment. Whatever goes wrong on the way becomes a verdict or a warning:
 /// what was measured is never lost.
-pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> Experiment {
-    let mut course = Course::new(Runner::new(bench, plan));
-    let halt = course.go().err();
-    course.conclude(halt)
+pub fn run<L: Lab>(lab: &mut L, plan: &Plan) -> Experiment {
+    let mut schedule = Schedule::new(Runner::new(lab, plan));
+    let halt = schedule.go().err();
+    schedule.conclude(halt)
 }
 
-struct Course<'a, B: Bench> {
-    runner: Runner<'a, B>,
+struct Schedule<'a, L: Lab> {
+    runner: Runner<'a, L>,
     /// The arms by their numbers in the race.
     arms: Vec<Arm>,
     /// Arms whose output was held against the control's.
-    vouched: Vec<usize>,
+    compared: Vec<usize>,
     races: Races,
     blocks: Vec<Block>,
     has_combined: bool,
@@ -58,27 +59,27 @@ impl Next {
     }
 }
 
-impl<'a, B: Bench> Course<'a, B> {
-    fn new(runner: Runner<'a, B>) -> Self {
+impl<'a, L: Lab> Schedule<'a, L> {
+    fn new(runner: Runner<'a, L>) -> Self {
         let arms = runner.plan.arms.clone();
-        let mut course = Self {
+        let mut schedule = Self {
             races: Races::new(arms.len()),
             arms,
-            vouched: Vec::new(),
+            compared: Vec::new(),
             blocks: Vec::new(),
             has_combined: !runner.plan.earlier.is_empty(),
             runner,
         };
-        for block in &course.runner.plan.earlier {
-            course.take(block.clone());
+        for block in &schedule.runner.plan.earlier {
+            schedule.take(block.clone());
         }
-        course
+        schedule
     }
 
     /// Races until the answer is clear; what halts it before.
     fn go(&mut self) -> Result<(), Halt> {
         // What an earlier session found likely.
-        self.vouch()?;
+        self.compare_outputs()?;
         while !self.is_decided() {
             self.runner.check()?;
             let next = self.next().ok_or(Halt::Budget)?;
@@ -87,7 +88,7 @@ impl<'a, B: Bench> Course<'a, B> {
                 self.take(block);
             }
             ended?;
-            self.vouch()?;
+            self.compare_outputs()?;
             self.combine()?;
         }
         Ok(())
@@ -95,13 +96,13 @@ impl<'a, B: Bench> Course<'a, B> {
 
     fn take(&mut self, block: Block) {
         self.blocks.push(block);
-        self.races.add(&self.blocks, &self.runner.plan.control, &self.arms);
+        self.races.add(&self.blocks, &self.runner.plan.control.name, &self.arms);
     }
 
     /// Arms that run and may be run again.
     fn sound(&self) -> Vec<usize> {
         let is_sound =
-            |arm: &Arm| arm.barred.is_none() && !self.runner.failed.contains_key(&arm.id);
+            |arm: &Arm| arm.barred.is_none() && !self.runner.failed.contains_key(&arm.name);
         (0..self.arms.len()).filter(|at| is_sound(&self.arms[*at])).collect()
     }
 
@@ -168,63 +169,62 @@ impl<'a, B: Bench> Course<'a, B> {
             racing.retain(|arm| self.races.time.standing(*arm).is_some() || self.room() > 1);
         }
         let leader = self.races.time.leader(&open).or(racing.first().copied());
-        let mut ways = Vec::new();
-        ways.push(match racing.len() {
-            1 => Next::new(racing.clone(), MANY),
-            3.. if self.blocks.is_empty() => Next::new(racing.clone(), 1),
-            _ => Next::new(racing.clone(), FEW),
-        });
-        ways.push(Next::new(racing, FEW));
-        for each in [FEW, 1] {
-            ways.extend(leader.map(|arm| Next::new(vec![arm], each)));
-        }
+        let sizes: &[u32] = match racing.len() {
+            1 => &[MANY, FEW],
+            3.. if self.blocks.is_empty() => &[1],
+            _ => &[FEW],
+        };
+        let all = sizes.iter().map(|each| Next::new(racing.clone(), *each));
+        let one = |each: u32| leader.map(|arm| Next::new(vec![arm], each));
+        let ways = all.chain([FEW, 1].into_iter().filter_map(one)).collect();
         self.fitting(ways)
     }
 
     /// The first of these that has arms and fits the time, less what is kept for comparing outputs.
     fn fitting(&self, ways: Vec<Next>) -> Option<Next> {
-        let reserve = if self.is_gain_near() { self.runner.plan.vouch_runs } else { 0 };
-        let control = self.runner.cost_ns(&self.runner.plan.control);
+        let reserve = if self.is_gain_near() { self.runner.plan.compare_runs } else { 0 };
+        let control = self.runner.cost_ns(&self.runner.plan.control.name);
         let left = self.runner.left_for_block().saturating_sub(u64::from(reserve) * control);
         let cost = |next: &Next| {
             let arms: u64 =
-                next.arms.iter().map(|arm| self.runner.cost_ns(&self.arms[*arm].id)).sum();
+                next.arms.iter().map(|arm| self.runner.cost_ns(&self.arms[*arm].name)).sum();
             u64::from(next.control) * control + u64::from(next.each) * arms
         };
         let is_free = matches!(self.runner.plan.goal, Goal::Pairs(_));
         ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
     }
 
-    /// The best arm may soon be told to gain, and no output was compared yet.
+    /// The best arm may soon count as a gain, and no output was compared yet.
     fn is_gain_near(&self) -> bool {
         let worth = |arm| self.races.time.selected(arm, Claim::GainAtMost(LEAST_GAIN));
-        self.vouched.is_empty()
+        self.compared.is_empty()
             && self.races.time.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR)
     }
 
     /// How many arms the time holds with the control, [`LEAST_RUNS`] of each.
     fn room(&self) -> usize {
-        let runs = self.runner.left_ns() / self.runner.cost_ns(&self.runner.plan.control).max(1);
+        let runs =
+            self.runner.left_ns() / self.runner.cost_ns(&self.runner.plan.control.name).max(1);
         usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX).saturating_sub(1).max(1)
     }
 
     fn run_block(&mut self, next: &Next) -> (Block, Result<(), Halt>) {
-        let control = (0..next.control).map(|_| self.runner.plan.control.clone());
-        let ids = next.arms.iter().map(|arm| &self.arms[*arm].id);
-        let arms = ids.flat_map(|id| (0..next.each).map(move |_| id.clone()));
-        let mut order: Vec<ArmId> = control.chain(arms).collect();
-        self.runner.rng.shuffle(&mut order);
-        let mut block = Block { points: vec![], weather: Weather::default(), dropped: None };
-        let mark = self.runner.bench.weather();
-        let begun = self.runner.bench.now();
-        let mut ended = Ok(());
         let sound = self.sound();
         let Self { races, arms, runner, .. } = self;
+        let plan = runner.plan;
+        let control = (0..next.control).map(|_| &plan.control);
+        let racing = next.arms.iter().flat_map(|arm| (0..next.each).map(|_| &arms[*arm]));
+        let mut order: Vec<&Arm> = control.chain(racing).collect();
+        runner.rng.shuffle(&mut order);
+        let mut block = Block { points: vec![], weather: Weather::default(), dropped: None };
+        let mark = runner.lab.weather();
+        let begun = runner.lab.now();
+        let mut ended = Ok(());
         let standings = || standings(&races.time, arms, &sound);
-        for id in order {
-            match runner.point(&id, &standings) {
+        for arm in order {
+            match runner.point(arm, &standings) {
                 Ok(Some(point)) => {
-                    block.weather.host_by_point_ns.push(runner.bench.host_ns(&point));
+                    block.weather.host_by_point_ns.push(runner.lab.host_ns(&point));
                     block.points.push(point);
                 }
                 Ok(None) => {}
@@ -235,19 +235,19 @@ impl<'a, B: Bench> Course<'a, B> {
                 }
             }
         }
-        let elapsed = runner.bench.now().0.saturating_sub(begun.0);
-        let after = runner.bench.weather();
+        let elapsed = runner.lab.now().0.saturating_sub(begun.0);
+        let after = runner.lab.weather();
         describe_weather(&mut block.weather, mark, after, elapsed);
         (block, ended)
     }
 
     /// Has the outputs of arms compared that are likely to gain.
-    fn vouch(&mut self) -> Result<(), Halt> {
+    fn compare_outputs(&mut self) -> Result<(), Halt> {
         for arm in self.sound() {
-            if self.vouched.contains(&arm) || !self.races.time.is_likely(arm) {
+            if self.compared.contains(&arm) || !self.races.time.is_likely(arm) {
                 continue;
             }
-            match self.runner.bench.vouch(&self.arms[arm].id) {
+            match self.runner.lab.compare_output(&self.arms[arm]) {
                 Ok(why) => self.arms[arm].barred = why,
                 Err(RunFailure::Failed(why)) => {
                     self.arms[arm].barred =
@@ -255,7 +255,7 @@ impl<'a, B: Bench> Course<'a, B> {
                 }
                 Err(other) => return Err(ours(other)),
             }
-            self.vouched.push(arm);
+            self.compared.push(arm);
         }
         Ok(())
     }
@@ -280,8 +280,8 @@ impl<'a, B: Bench> Course<'a, B> {
         gaining.sort_by(|a, b| b.0.total_cmp(&a.0));
         let best: Vec<usize> = gaining.into_iter().take(COMBINED).map(|(_, arm)| arm).collect();
         for sets in subsets(&best) {
-            let ids: Vec<&ArmId> = sets.iter().map(|arm| &self.arms[*arm].id).collect();
-            match self.runner.bench.combine(&ids) {
+            let arms: Vec<&Arm> = sets.iter().map(|arm| &self.arms[*arm]).collect();
+            match self.runner.lab.combine(&arms) {
                 Ok(Some(arm)) => {
                     self.arms.push(arm);
                     self.races.join();
@@ -293,14 +293,16 @@ impl<'a, B: Bench> Course<'a, B> {
         Ok(())
     }
 
-    /// The verdict by the times and counters alone.
+    /// The verdict by times and counters only.
     fn verdict_of(&self, arm: usize) -> Verdict {
-        let (own, control) = (&self.arms[arm], &self.runner.plan.control);
-        let arms = evidence::points(&self.blocks, &own.id, &own.id);
-        let controls = evidence::points(&self.blocks, control, &own.id);
+        let (own, control) = (&self.arms[arm], &self.runner.plan.control.name);
+        let arms = evidence::points(&self.blocks, &own.name, &own.name);
+        let controls = evidence::points(&self.blocks, control, &own.name);
         let costs = evidence::costs(&arms, &controls);
-        let run_ns =
-            f64::midpoint(self.runner.cost_ns(&own.id) as f64, self.runner.cost_ns(control) as f64);
+        let run_ns = f64::midpoint(
+            self.runner.cost_ns(&own.name) as f64,
+            self.runner.cost_ns(control) as f64,
+        );
         let findings = Findings {
             race: &self.races.time,
             plain: self.races.plain(arm),
@@ -311,7 +313,7 @@ impl<'a, B: Bench> Course<'a, B> {
             host_share_control: evidence::host_share(&controls, &controls),
             run_ns,
         };
-        findings.judge(&own.id.0, costs)
+        findings.judge(&own.name, costs)
     }
 
     fn verdict(&self, arm: usize, halt: Option<&Halt>) -> Verdict {
@@ -330,12 +332,12 @@ impl<'a, B: Bench> Course<'a, B> {
         if let Some(Halt::Control(why)) = halt {
             return refused(Word::CannotTell, why);
         }
-        if let Some(why) = self.runner.failed.get(&own.id) {
+        if let Some(why) = self.runner.failed.get(&own.name) {
             return refused(Word::Reject, why);
         }
         match verdict.word {
             Word::NotTried => refused(Word::NotTried, &NO_ROOM.to_owned()),
-            Word::Keep | Word::Likely if !self.vouched.contains(&arm) => {
+            Word::Keep | Word::Likely if !self.compared.contains(&arm) => {
                 let why = format!("{}; its output was not yet compared", verdict.why);
                 refused(Word::CannotTell, &why)
             }
@@ -347,7 +349,7 @@ impl<'a, B: Bench> Course<'a, B> {
         let plan = self.runner.plan;
         let verdicts: Vec<Verdict> =
             (0..self.arms.len()).map(|arm| self.verdict(arm, halt.as_ref())).collect();
-        let names = std::iter::once(&plan.control).chain(self.arms.iter().map(|arm| &arm.id));
+        let names = std::iter::once(&plan.control).chain(&self.arms).map(|arm| arm.name.as_str());
         let mut warnings = evidence::mode_warnings(&self.blocks, names);
         let halted = match &halt {
             Some(Halt::Interrupted) => {
@@ -364,8 +366,8 @@ impl<'a, B: Bench> Course<'a, B> {
             design: Design {
                 seed: plan.seed,
                 budget_ns: plan.budget,
-                control: plan.control.0.clone(),
-                arms: self.arms.iter().map(|arm| arm.id.0.clone()).collect(),
+                control: plan.control.name.clone(),
+                arms: self.arms.iter().map(|arm| arm.name.clone()).collect(),
             },
             blocks: self.blocks,
             verdicts,
@@ -381,7 +383,7 @@ fn standings(race: &Race, arms: &[Arm], shown: &[usize]) -> Vec<(String, Ratio)>
     let of = |arm: &usize| {
         let ratio = race.standing(*arm)?.ratio;
         let (ratio_low, ratio_high) = race.interval(*arm)?;
-        Some((arms[*arm].id.0.clone(), Ratio { ratio, ratio_low, ratio_high }))
+        Some((arms[*arm].name.clone(), Ratio { ratio, ratio_low, ratio_high }))
     };
     let mut all: Vec<(String, Ratio)> = shown.iter().filter_map(of).collect();
     all.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
