@@ -18,6 +18,9 @@ const SURPLUS_LEAST: Bytes = Bytes::mib(256);
 /// The most that is touched beyond the peak: touching takes time, and a large program's pages are
 /// most of what is free and near.
 const SURPLUS_MOST: Bytes = Bytes::mib(512);
+/// Time for touching a byte, in ns, until a run shows what it is: a host that took memory back needs half a
+/// second per GiB.
+const TOUCH_NS: f64 = 0.5;
 /// A run may take so many times the slowest plain one: a program slower than that hangs.
 const TIME_FACTOR: u64 = 10;
 /// The least time it may take: a short program stumbles over much that is not its own.
@@ -60,9 +63,10 @@ pub(crate) fn time(
     let before = world.now();
     let timing = Timing { fresh: Bytes(0), watch: Watch::Kernel, limits };
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
-    let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0));
     let mut leftovers = first.leftovers;
     let mut runs = vec![first.usage];
+    let touching = Nanos::from_f64(conditioned(&runs).0 as f64 * TOUCH_NS);
+    let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0)) + touching;
     if enough(cost_ns, world.now()) {
         let before = world.now();
         let timing = Timing { fresh: conditioned(&runs), watch: Watch::Nothing, limits };

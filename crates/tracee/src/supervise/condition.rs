@@ -4,9 +4,9 @@
 //! anew at the next touch, at a price that would be charged to whoever touches first. Huge pages
 //! are asked for, because host memory comes and goes in such blocks: one touch lets the kernel
 //! clear the whole page. Where none was had (`mincore(2)` says that the block's last page is
-//! missing) every small page is touched. It happens in a process of its own that goes first when
-//! memory runs out, so a size too large costs that process and not the supervisor, which listens
-//! meanwhile and ends it when the front says so or is gone.
+//! missing) every small page is touched. It happens in processes of their own that go first when
+//! memory runs out, so a size too large costs them and not the supervisor, which listens
+//! meanwhile and ends them when the front says so or is gone.
 
 use super::Conditioned;
 use crate::child;
@@ -16,9 +16,15 @@ use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::Ended;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::num::NonZero;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::time::Instant;
+
+/// Most processes that touch at the same time.
+const MOST_PROCESSES: usize = 4;
+/// The least that one of several touches.
+const LEAST_SHARE: usize = 64 << 20;
 
 /// Sizes of the pages that are touched.
 #[derive(Debug, Clone, Copy)]
@@ -46,51 +52,80 @@ pub(super) fn touch_and_free(
         .map_err(|_| LaunchError::errno("mmap", subject(), rustix::io::Errno::NOMEM))?;
     let steps = Steps::read();
     let start = Instant::now();
+    let (reader, writer) = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
     let parent = std::process::id();
-    // SAFETY: the child runs `live` alone, which neither allocates nor locks, and `_exit`s.
-    let pid = unsafe { libc::fork() };
-    match pid {
-        -1 => return Err(LaunchError::call("fork", subject(), &io::Error::last_os_error())),
-        0 => live(len, steps, parent),
-        _ => {}
+    let (mut children, mut failed) = (Vec::new(), None);
+    for share in shares(len, steps) {
+        // SAFETY: the child runs `live` alone, which neither allocates nor locks, and `_exit`s.
+        match unsafe { libc::fork() } {
+            -1 => {
+                let error = io::Error::last_os_error();
+                failed = Some(LaunchError::call("fork", subject(), &error));
+                break;
+            }
+            0 => live(share, steps, parent, [reader.as_raw_fd(), writer.as_raw_fd()]),
+            pid => children.push(pid),
+        }
     }
-    let stopped = is_stopped(pid, stop);
+    drop(writer);
+    let stopped = failed.map_or_else(|| is_stopped(&children, stop), Err);
     if !matches!(stopped, Ok(false)) {
-        wait::kill(pid, libc::SIGKILL);
+        children.iter().for_each(|pid| wait::kill(*pid, libc::SIGKILL));
     }
-    let used = wait::usage(pid, Nanos(0), None)?;
+    let used = children.iter().map(|pid| wait::usage(*pid, Nanos(0), None));
+    let used = used.collect::<Result<Vec<_>, _>>()?;
     if stopped? {
         return Ok(None);
     }
-    match used.ended {
-        Ended::Exited(0) => Ok(Some(Conditioned {
-            wall_ns: Nanos::from(start.elapsed()),
-            sys_ns: used.sys_ns,
-            faults: used.minor_faults,
-        })),
-        _ => Err(LaunchError::errno("mmap", subject(), rustix::io::Errno::NOMEM)),
+    if used.iter().any(|used| used.ended != Ended::Exited(0)) {
+        return Err(LaunchError::errno("mmap", subject(), rustix::io::Errno::NOMEM));
     }
+    Ok(Some(Conditioned {
+        wall_ns: Nanos::from(start.elapsed()),
+        sys_ns: Nanos(used.iter().map(|used| used.sys_ns.0).sum()),
+        faults: used.iter().map(|used| used.minor_faults).sum(),
+    }))
 }
 
-/// Waits for the end of our child `pid`; true when `stop` became readable first.
-fn is_stopped(pid: i32, stop: BorrowedFd<'_>) -> Result<bool, LaunchError> {
-    let pidfd = pagewise_kernel::pidfd::open(pid).map_err(|e| LaunchError::sys(&e))?;
-    let mut fds =
-        [PollFd::new(&pidfd, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-    while fds.iter().all(|fd| fd.revents().is_empty()) {
-        wait::sleep(&mut fds, None);
-    }
-    let [_, stop] = fds;
-    Ok(!stop.revents().is_empty())
+/// What each process touches of `len` bytes: one on each CPU, for the host needs longer than the guest and
+/// works for two CPUs at once.
+fn shares(len: usize, steps: Steps) -> Vec<usize> {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let each = len.div_ceil(cpus.min(MOST_PROCESSES)).max(LEAST_SHARE);
+    let each = each.next_multiple_of(steps.huge.max(steps.page));
+    let starts = (0..len.max(1)).step_by(each);
+    starts.map(|start| each.min(len - start)).collect()
 }
 
-/// The life of the process that touches; exit frees what it has. Never returns.
-fn live(len: usize, steps: Steps, parent: u32) -> ! {
+/// Waits for the end of our `children`; true when `stop` became readable first.
+fn is_stopped(children: &[i32], stop: BorrowedFd<'_>) -> Result<bool, LaunchError> {
+    for pid in children {
+        let pidfd = pagewise_kernel::pidfd::open(*pid).map_err(|e| LaunchError::sys(&e))?;
+        let mut fds =
+            [PollFd::new(&pidfd, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+        while fds.iter().all(|fd| fd.revents().is_empty()) {
+            wait::sleep(&mut fds, None);
+        }
+        if !fds[1].revents().is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The life of a process that touches. It keeps what it has until all have closed the pipe's `writer`:
+/// what one of them freed another could take in place of fresh memory. Never returns.
+fn live(len: usize, steps: Steps, parent: u32, [reader, writer]: [RawFd; 2]) -> ! {
     let mut done = false;
     if wait::die_with(parent).is_ok() {
         child::raise_oom_score(c"1000");
         done = len == 0 || map(len).is_some_and(|at| touch(at, len, steps));
     }
+    // SAFETY: closes this forked process's own end, which nothing here uses any more.
+    unsafe { libc::close(writer) };
+    let mut byte = 0_u8;
+    // SAFETY: reads at most one byte into the live `byte`; it returns when no writer is left.
+    while done && unsafe { libc::read(reader, (&raw mut byte).cast(), 1) } < 0 {}
     // SAFETY: ends this forked process without running exit handlers of its parent.
     unsafe { libc::_exit(i32::from(!done)) }
 }

@@ -194,11 +194,11 @@ impl<'a, L: Lab> Schedule<'a, L> {
         ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
     }
 
-    /// The best arm may soon count as a gain, and no output was compared yet.
+    /// The next block may show a gain, and no output was compared yet.
     fn is_gain_near(&self) -> bool {
         let worth = |arm| self.races.time.selected(arm, Claim::GainAtMost(LEAST_GAIN));
-        self.compared.is_empty()
-            && self.races.time.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR)
+        let is_near = || self.races.time.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR);
+        self.compared.is_empty() && (self.blocks.is_empty() || is_near())
     }
 
     /// How many arms the time holds with the control, [`LEAST_RUNS`] of each.
