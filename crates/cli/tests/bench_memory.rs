@@ -6,7 +6,7 @@ mod helper;
 
 use helper::{Place, experiment, interrupted, only_turn, said};
 use pagewise_model::Fact;
-use pagewise_model::first_touch::Way;
+use pagewise_model::bench::memory::Way;
 use pagewise_model::run::Run;
 use std::process::Command;
 

@@ -5,9 +5,9 @@
 mod helper;
 
 use helper::{PROGRAM, Place, experiment, install, interrupted, only_turn, said};
-use pagewise_model::pin::Way;
+use pagewise_model::bench::pin::Way;
+use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::run::Run;
-use pagewise_model::walk::PageKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;

@@ -5,8 +5,8 @@
 mod helper;
 
 use helper::{Place, experiment, interrupted, only_turn, said};
+use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::run::Run;
-use pagewise_model::walk::PageKind;
 use std::process::Command;
 
 fn bench<'a>(place: &Place, words: &[&'a str]) -> Command {

@@ -7,17 +7,12 @@
 
 pub mod activity;
 pub mod address;
+pub mod bench;
 pub mod choice;
 pub mod diagnosis;
 pub mod faults;
-pub mod file;
-pub mod first_touch;
-pub mod jump;
-pub mod ladder;
 pub mod mechanism;
-pub mod pin;
 pub mod profile;
 pub mod race;
 pub mod stats;
 pub mod text;
-pub mod walk;

@@ -1,7 +1,7 @@
 //! A recorded ladder, judged again: the account closes, and the claims are those of the recording.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pagewise_judge::ladder::{Known, claims, judge};
+use pagewise_judge::bench::pipe::{Known, claims, judge};
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, PageSize};
 

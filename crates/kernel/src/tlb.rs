@@ -13,7 +13,7 @@
 
 use crate::cpuid::{self, Registers};
 use crate::proc::cpuinfo;
-use pagewise_model::walk::TlbSide as Side;
+use pagewise_model::bench::tlb::TlbSide as Side;
 use pagewise_model::{Bytes, PageSize};
 
 /// One TLB.

@@ -24,9 +24,9 @@
 //! A mapping of a file that somebody shortens ends the program that touches it (`SIGBUS`): leave mappings out of
 //! the ways to choose from where that may happen.
 
+pub use pagewise_model::bench::file::Arm;
+pub use pagewise_model::bench::tlb::Order;
 pub use pagewise_model::choice::{Calibration, Choice, Demand, FileState, FolioClass, Forecast};
-pub use pagewise_model::file::Arm;
-pub use pagewise_model::walk::Order;
 pub use pagewise_model::{Bytes, Nanos};
 
 use pagewise_kernel::cached_file::CachedFile;

@@ -4,7 +4,7 @@ use crate::error::PriceError;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::{SysError, hugetlb, page_size, thp};
 use pagewise_model::bench::PageKind;
-use pagewise_model::walk::Unavailable;
+use pagewise_model::bench::tlb::Unavailable;
 use pagewise_model::{Bytes, PageSize};
 
 /// The page sizes of this machine.

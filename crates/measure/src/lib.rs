@@ -6,39 +6,33 @@
 //! mappings, default pipes, cached files), because the prices must predict programs that know
 //! nothing of them.
 //!
-//! [`ladder`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
-//! [`pin`] measures what it costs to find and hold pages of a process.
-//! [`walk`] measures what a load costs that needs the one before, by size of set and page.
-//! [`jump`] measures what a jump through code costs, by size of the code and page.
-//! [`first_touch`] measures what a page costs until it can be used, under every way to get it.
-//! [`mod@file`] measures the ways to read a file, each in a fresh process.
+//! [`bench::pipe`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
+//! [`bench::pin`] measures what it costs to find and hold pages of a process.
+//! [`bench::tlb`] measures what a load costs that needs the one before, by size of set and page.
+//! [`bench::code`] measures what a jump through code costs, by size of the code and page.
+//! [`bench::memory`] measures what a page costs until it can be used, under every way to get it.
+//! [`bench::file`] measures the ways to read a file, each in a fresh process.
 //! [`Speeds`] samples how fast CPUs and memory are while something else runs.
 //!
 //! Everything works without privileges. Nothing here is asked of another process, save that
 //! `spawn` starts `true`, and that the ladder and the readings start their own program as the ends
 //! of a pipe and as readers. `unsafe` is confined to `kernels/`.
 
+pub mod bench;
 mod cycle;
 mod error;
-pub mod file;
-pub mod first_touch;
-mod frame;
 mod gate;
 mod helper;
-pub mod jump;
 mod kernels;
 mod kinds;
-pub mod ladder;
-pub mod pin;
 mod prices;
 mod prior;
 mod sample;
 mod session;
 mod speed;
 mod stream;
-pub mod walk;
 
+pub use bench::frame::{Callbacks, Cost, Progress};
 pub use error::PriceError;
-pub use frame::{Callbacks, Cost, Progress};
 pub use session::{Options, calibrate, touch_pages};
 pub use speed::Speeds;

@@ -6,9 +6,9 @@
 
 use pagewise_kernel::page_size;
 use pagewise_measure::Callbacks;
-use pagewise_measure::file::{Launcher, Origin, Plan, Request, run, serve_reader};
-use pagewise_model::file::{Arm, Part, Point, Readings, Residency, Slip};
-use pagewise_model::walk::Order;
+use pagewise_measure::bench::file::{Launcher, Origin, Plan, Request, run, serve_reader};
+use pagewise_model::bench::file::{Arm, Part, Point, Readings, Residency, Slip};
+use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Fact};
 use std::fs::File;
 use std::io::Write;

@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a test program")]
 
 use pagewise_measure::Callbacks;
-use pagewise_measure::first_touch::{Plan, Request, run};
-use pagewise_model::first_touch::{FirstTouch, Part, Point, Way};
+use pagewise_measure::bench::memory::{Plan, Request, run};
+use pagewise_model::bench::memory::{FirstTouch, Part, Point, Way};
 use pagewise_model::{Bytes, Fact};
 use std::sync::atomic::{AtomicU32, Ordering};
 

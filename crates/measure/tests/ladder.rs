@@ -5,8 +5,8 @@
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_measure::Callbacks;
-use pagewise_measure::ladder::{Launcher, Plan, run, serve_end};
-use pagewise_model::ladder::{
+use pagewise_measure::bench::pipe::{Launcher, Plan, run, serve_end};
+use pagewise_model::bench::pipe::{
     Consumption, Ladder, Pages, Placement, Point, Reader, Rung, Wait, Writer,
 };
 use pagewise_model::{Bytes, Nanos};

@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_measure::Callbacks;
-use pagewise_measure::walk::{Parts, Plan, Request, run};
-use pagewise_model::walk::{Order, PageKind, Path, Walks};
+use pagewise_measure::bench::tlb::{Parts, Plan, Request, run};
+use pagewise_model::bench::tlb::{Order, PageKind, Path, Walks};
 use pagewise_model::{Bytes, Fact, PageSize};
 use std::sync::atomic::{AtomicU32, Ordering};
 

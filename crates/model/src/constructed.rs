@@ -1,10 +1,10 @@
 //! Facts made up for tests (feature `constructed`), each the least that it can be: tests name what
 //! matters to them and take the rest from here with `..`.
 
-use crate::choice::{Calibration, CalibrationKey, FolioClass, Phase, Price, PriceList, Term};
-use crate::file::{
+use crate::bench::file::{
     Arm, Cell, Ledger, Part, Point, Proof, Readings, Residency, Sample, Source, Truth,
 };
+use crate::choice::{Calibration, CalibrationKey, FolioClass, Phase, Price, PriceList, Term};
 use crate::look::{Allocator, MapChurn, ProcessSeen};
 use crate::machine::Machine;
 use crate::measured::Fact;

@@ -4,20 +4,21 @@
 //! `schema` is raised whenever a reader of the former version would misread a file. Readers
 //! refuse newer schemas by number and accept unknown keys.
 
+use crate::bench::code::Jumps;
+use crate::bench::file::Readings;
+use crate::bench::memory::FirstTouch;
+use crate::bench::pin::Pins;
+use crate::bench::pipe::Ladder;
+use crate::bench::tlb::Walks;
 use crate::cache::CacheReport;
 use crate::capability::Checkup;
 use crate::choice::Choice;
 use crate::conditions::Conditions;
 use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
-use crate::file::Readings;
-use crate::first_touch::FirstTouch;
-use crate::jump::Jumps;
-use crate::ladder::Ladder;
 use crate::look::Look;
 use crate::machine::Machine;
 use crate::measured::Fact;
-use crate::pin::Pins;
 use crate::plan::{Candidate, Dose, Receipt};
 use crate::pool::HugePool;
 use crate::price::Prices;
@@ -27,7 +28,6 @@ use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
 use crate::units::Nanos;
 use crate::usage::Usage;
-use crate::walk::Walks;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form.

@@ -55,8 +55,8 @@ fn wanted(demand: &Demand) -> String {
     format!(
         "read {} in blocks of {}, {}, by {}",
         match demand.order {
-            pagewise_model::walk::Order::Sequential => "in order",
-            pagewise_model::walk::Order::Random => "at random",
+            pagewise_model::bench::tlb::Order::Sequential => "in order",
+            pagewise_model::bench::tlb::Order::Random => "at random",
         },
         whole_size(demand.block_bytes),
         counted(u64::from(demand.passes), "pass", "passes"),

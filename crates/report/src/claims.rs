@@ -2,7 +2,7 @@
 
 use crate::page::Document;
 use crate::style::Tone;
-use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::bench::pipe::{Answer, Claim};
 
 /// An answer as a word, with its colour.
 const fn answer(answer: Answer) -> (&'static str, Tone) {

@@ -3,7 +3,7 @@
 use crate::page::Document;
 use crate::style::Tone;
 use crate::text::cells;
-use pagewise_model::walk::Unavailable;
+use pagewise_model::bench::tlb::Unavailable;
 
 /// Labels of this width or more have a line of their own.
 const LABEL: usize = 13;

@@ -15,7 +15,7 @@
 
 pub mod address;
 mod advice;
-mod bench;
+pub mod bench;
 mod cache;
 mod candidates;
 mod chart;
@@ -30,20 +30,15 @@ mod doctor;
 mod document;
 mod experiment;
 pub mod faults;
-pub mod file;
-pub mod first_touch;
 mod fold;
 mod headline;
 mod heap;
 mod history;
-pub mod jump;
 mod lacking;
-pub mod ladder;
 mod look;
 mod markdown;
 pub mod number;
 mod page;
-pub mod pin;
 mod profile;
 mod receipt;
 mod run;
@@ -53,7 +48,6 @@ mod table;
 pub mod text;
 mod text_system;
 mod text_trial;
-pub mod walk;
 
 pub use bench::svg;
 pub use cache::cache_section;

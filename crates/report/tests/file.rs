@@ -4,10 +4,10 @@
 
 mod support;
 
+use pagewise_model::bench::file::{Arm, Cell, Readings};
 use pagewise_model::constructed::cell;
-use pagewise_model::file::{Arm, Cell, Readings};
 use pagewise_report::Style;
-use pagewise_report::file::{csv, section, svg};
+use pagewise_report::bench::file::{csv, section, svg};
 use proptest::prelude::*;
 use support::file::{bench, point, readings};
 use support::forms::{Forms, assert_whole};

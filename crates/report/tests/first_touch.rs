@@ -5,9 +5,9 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::first_touch::{FirstTouch, Way};
+use pagewise_model::bench::memory::{FirstTouch, Way};
 use pagewise_report::Style;
-use pagewise_report::first_touch::{csv, section, svg};
+use pagewise_report::bench::memory::{csv, section, svg};
 use proptest::prelude::*;
 use support::first_touch::{bench, point, touches};
 use support::forms::{Forms, assert_whole};

@@ -4,10 +4,10 @@
 
 mod support;
 
-use pagewise_model::jump::{Jumps, Order};
-use pagewise_model::walk::PageKind;
+use pagewise_model::bench::code::{Jumps, Order};
+use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::{Bytes, Fact};
-use pagewise_report::jump::{csv, section, svg};
+use pagewise_report::bench::code::{csv, section, svg};
 use pagewise_report::{Style, headline};
 use proptest::prelude::*;
 use support::forms::{Forms, assert_whole};

@@ -5,8 +5,8 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::ladder::{Consumption, Ladder, Point, Reader, Writer};
-use pagewise_report::ladder::{csv, section, svg};
+use pagewise_model::bench::pipe::{Consumption, Ladder, Point, Reader, Writer};
+use pagewise_report::bench::pipe::{csv, section, svg};
 use pagewise_report::text::cells;
 use pagewise_report::{Style, render};
 use proptest::prelude::*;

@@ -5,8 +5,8 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::pin::{Pins, Way};
-use pagewise_report::pin::{csv, section, svg};
+use pagewise_model::bench::pin::{Pins, Way};
+use pagewise_report::bench::pin::{csv, section, svg};
 use pagewise_report::text::cells;
 use pagewise_report::{Style, headline, html};
 use proptest::prelude::*;

@@ -5,9 +5,9 @@
 mod support;
 
 use pagewise_model::Fact;
-use pagewise_model::walk::{PageKind, Path, Walks};
+use pagewise_model::bench::tlb::{PageKind, Path, Walks};
 use pagewise_report::Style;
-use pagewise_report::walk::{csv, section, svg};
+use pagewise_report::bench::tlb::{csv, section, svg};
 use proptest::prelude::*;
 use support::forms::{Forms, assert_whole};
 use support::walk::{bench, point, walks};

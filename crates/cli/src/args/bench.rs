@@ -1,7 +1,7 @@
 //! `pagewise bench`
 
 use clap::{Args, Subcommand, ValueEnum};
-use pagewise_model::ladder::{Consumption, Pages, Placement, Reader, Wait, Writer};
+use pagewise_model::bench::pipe::{Consumption, Pages, Placement, Reader, Wait, Writer};
 use pagewise_model::{Bytes, Nanos};
 use std::path::PathBuf;
 

@@ -7,16 +7,16 @@ use super::experiment::{INTERRUPTED, identity, lock};
 use crate::args::Choose;
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;
+use pagewise_judge::bench::file::judge;
 use pagewise_judge::choice::{Occasion, calibrate, reasons};
-use pagewise_judge::file::judge;
 use pagewise_kernel::clock;
 use pagewise_kernel::lock::ExperimentLock;
 use pagewise_lanes::choose::{ChooseError, KeptPrices, Place, Subject};
 use pagewise_measure::PriceError;
-use pagewise_measure::file::{CALIBRATED, Origin, Plan, calibration_file, lies_huge};
+use pagewise_measure::bench::file::{CALIBRATED, Origin, Plan, calibration_file, lies_huge};
 use pagewise_model::Nanos;
+use pagewise_model::bench::file::{Arm, Readings};
 use pagewise_model::choice::{Choice, Demand, FolioClass, Sitting, Trial};
-use pagewise_model::file::{Arm, Readings};
 use pagewise_model::run::{Run, RunKind};
 use std::process::ExitCode;
 
@@ -199,16 +199,17 @@ impl Bench {
 /// The times of the ways that did what they were asked for, and why others have none.
 fn trials(readings: &Readings) -> Vec<Trial> {
     let judgement = judge(readings);
-    let trial = |(at, point): (usize, &pagewise_model::file::Point)| match judgement.refusal(at) {
-        Some(why) => {
-            Trial { arm: point.cell.arm, total_ns: Vec::new(), refused: Some(why.to_owned()) }
-        }
-        None => Trial {
-            arm: point.cell.arm,
-            total_ns: point.samples.iter().map(|sample| sample.total_ns()).collect(),
-            refused: point.refused.clone(),
-        },
-    };
+    let trial =
+        |(at, point): (usize, &pagewise_model::bench::file::Point)| match judgement.refusal(at) {
+            Some(why) => {
+                Trial { arm: point.cell.arm, total_ns: Vec::new(), refused: Some(why.to_owned()) }
+            }
+            None => Trial {
+                arm: point.cell.arm,
+                total_ns: point.samples.iter().map(|sample| sample.total_ns()).collect(),
+                refused: point.refused.clone(),
+            },
+        };
     readings.points.iter().enumerate().map(trial).collect()
 }
 
@@ -219,7 +220,7 @@ mod tests {
     use crate::args::{Cli, Command};
     use clap::Parser;
     use pagewise_model::Bytes;
-    use pagewise_model::walk::Order;
+    use pagewise_model::bench::tlb::Order;
 
     fn parse(words: &[&str]) -> Choose {
         let line = ["pagewise", "choose", "file"].iter().chain(words);

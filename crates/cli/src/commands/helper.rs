@@ -7,8 +7,9 @@ use crate::args::{Helper, Part};
 use crate::failure::Failure;
 use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Walk};
 use pagewise_kernel::page_size;
-use pagewise_measure::file::Launcher;
-use pagewise_measure::{PriceError, file, ladder, touch_pages};
+use pagewise_measure::bench::file::Launcher;
+use pagewise_measure::bench::{file, pipe};
+use pagewise_measure::{PriceError, touch_pages};
 use pagewise_model::fault::event::{Event, FrameRegisters};
 use pagewise_model::fault::{Ending, Sees, SourceLine, Wanted};
 use pagewise_observe::faults::Images;
@@ -66,7 +67,7 @@ fn serve(part: Part, fd: i32) -> Result<(), PriceError> {
     match part {
         Part::Supervise => supervise::serve(fd, &watch::build, &look)?,
         Part::Record => recorder::serve(fd, &analysed)?,
-        Part::PipeEnd => ladder::serve_end(fd)?,
+        Part::PipeEnd => pipe::serve_end(fd)?,
         Part::FileReader => file::serve_reader(fd)?,
         Part::Touch => touch_pages(ROUNDS)?,
     }

@@ -1,14 +1,14 @@
 //! From readings to prices, phase by phase.
 
 use super::least::{Row, bounded_prices, prices};
-use crate::file::refusals;
+use crate::bench::file::refusals;
+use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
+use pagewise_model::bench::tlb::Order;
 use pagewise_model::choice::{
     Calibration, CalibrationKey, Demand, FileState, FolioClass, Phase, Price, PriceList, Sharing,
     Sitting, Term, Work, amounts,
 };
-use pagewise_model::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::measured::median;
-use pagewise_model::walk::Order;
 use pagewise_model::{Nanos, PageSize};
 
 /// The shortest time whose error is taken as a share of itself: below it is the clock's and chance's.

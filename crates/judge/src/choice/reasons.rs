@@ -2,8 +2,8 @@
 //! best way of the other kind, and what the prediction cannot tell.
 
 use pagewise_model::Nanos;
+use pagewise_model::bench::file::Arm;
 use pagewise_model::choice::{Choice, Forecast, TimeParts};
-use pagewise_model::file::Arm;
 use pagewise_model::measured::median;
 
 /// Parts below this share of a time are not named.

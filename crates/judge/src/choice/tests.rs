@@ -3,14 +3,14 @@
 
 use super::{Occasion, calibrate, reasons};
 use crate::stats::Rng;
+use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
+use pagewise_model::bench::tlb::Order;
 use pagewise_model::choice::{
     Calibration, CalibrationKey, Choice, Demand, FileState, FolioClass, NEAR, Phase, PriceList,
     Sharing, Sitting, Term, Trial, Work,
 };
 use pagewise_model::constructed::{cell, machine, price_list, reading, readings};
-use pagewise_model::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::measured::median;
-use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Nanos, PageSize};
 
 const LARGE: Bytes = Bytes::mib(64);

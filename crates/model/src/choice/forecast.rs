@@ -1,7 +1,7 @@
 //! What a way should take: amounts times prices, phase by phase.
 
 use super::{Calibration, Demand, FileState, FolioClass, Phase, PriceList, Sharing, Term, amounts};
-use crate::file::Arm;
+use crate::bench::file::Arm;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -191,10 +191,10 @@ impl Shared<'_> {
 mod tests {
     use super::super::CalibrationKey;
     use super::*;
+    use crate::bench::tlb::Order;
     use crate::constructed::{self, machine, pass_prices, price_list as list};
     use crate::machine::Machine;
     use crate::units::Nanos;
-    use crate::walk::Order;
 
     /// Round prices: a call 100 ns, a byte 1 ns; a page mapped 10 ns, on huge pages 1 ns.
     fn calibration() -> Calibration {

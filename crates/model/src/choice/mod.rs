@@ -19,10 +19,10 @@ pub use forecast::{Forecast, TimeParts, Work};
 pub use state::{FileState, FolioClass, FolioPart};
 pub use terms::{FAR, NEAR, RAMP, SPILL, Term, amounts};
 
-use crate::file::{Arm, Cell, Readings, Residency};
+use crate::bench::file::{Arm, Cell, Readings, Residency};
+use crate::bench::tlb::Order;
 use crate::machine::Machine;
 use crate::units::{Bytes, Nanos, PageSize};
-use crate::walk::Order;
 use serde::{Deserialize, Serialize};
 
 /// Raised with every change of what a calibration holds or of what its terms mean.

@@ -1,8 +1,8 @@
 //! How a file lies in the page cache, as far as the price of reading depends on it.
 
 use super::residency;
+use crate::bench::file::Residency;
 use crate::cache::{CacheState, Slot};
-use crate::file::Residency;
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! What a time is made of, and how much of it a demand has.
 
 use super::Demand;
+use crate::bench::tlb::Order;
 use crate::units::{Bytes, PageSize};
-use crate::walk::Order;
 use serde::{Deserialize, Serialize};
 
 /// A file of this size stays in the caches near a core from one pass to the next.

@@ -1,15 +1,15 @@
 //! Constructed readings: round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::choice::FolioClass;
-use pagewise_model::constructed::{cell, reading, readings as around};
-use pagewise_model::file::{
+use pagewise_model::bench::file::{
     Account, Arm, Cell, Judgement, Part, Point, Ratio, Readings, Refusal, Residency, Slip, Work,
     WorkPart,
 };
-use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::bench::tlb::Order;
+use pagewise_model::choice::FolioClass;
+use pagewise_model::constructed::{cell, reading, readings as around};
 use pagewise_model::run::Run;
-use pagewise_model::walk::Order;
 use pagewise_model::{Bytes, Fact, Nanos};
 
 /// Three processes around `ms` for each pass of `cell`.

@@ -1,11 +1,11 @@
 //! Constructed first touches: round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::first_touch::{
+use pagewise_model::bench::memory::{
     FirstTouch, Host, Judgement, Point, Populated, Pressure, Ratio, Sample, SharedPool, Split,
     Unavailable, Way,
 };
-use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 

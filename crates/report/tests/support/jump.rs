@@ -1,10 +1,10 @@
 //! Constructed jumps: round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::jump::{Judgement, Jumps, Order, Point, Ratio, Sample};
-use pagewise_model::ladder::{Answer, Claim};
+use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio, Sample};
+use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::bench::tlb::{ClaimedTlb, Knee, PageKind, Steadiness, TlbSide, Unavailable};
 use pagewise_model::run::Run;
-use pagewise_model::walk::{ClaimedTlb, Knee, PageKind, Steadiness, TlbSide, Unavailable};
 use pagewise_model::{Bytes, Fact, PageSize};
 
 const DENSE: Bytes = Bytes::kib(4);

@@ -1,7 +1,7 @@
 //! A constructed ladder and a constructed sweep: round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::ladder::{
+use pagewise_model::bench::pipe::{
     Account, Advice, Answer, Buffers, Claim, Comparison, Consumption, EndUsage, Judgement, Ladder,
     Pace, Pages, Part, PartBasis, Point, Reader, ReferencePrices, Rung, Sample, Step, Wait, Work,
     Writer, Yardsticks,

@@ -1,10 +1,12 @@
 //! Constructed measurements of pinning: round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::ladder::{Answer, Claim};
-use pagewise_model::pin::{Judgement, MissingWay, Pins, Point, Price, Ratio, Sample, Share, Way};
+use pagewise_model::bench::pin::{
+    Judgement, MissingWay, Pins, Point, Price, Ratio, Sample, Share, Way,
+};
+use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::bench::tlb::{PageKind, Unavailable};
 use pagewise_model::run::Run;
-use pagewise_model::walk::{PageKind, Unavailable};
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
 
 /// Three mappings around `call_ns`, with half of that to let go.

@@ -1,12 +1,12 @@
 //! Constructed walks: round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::ladder::{Answer, Claim};
-use pagewise_model::run::Run;
-use pagewise_model::walk::{
+use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::bench::tlb::{
     Bandwidth, Cache, ClaimedTlb, Judgement, Knee, Order, PageKind, Path, Point, Rates, Ratio,
     Sample, Steadiness, TlbSide, Unavailable, Walks,
 };
+use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
 
 const RANDOM: Path = Path::List { order: Order::Random, npad: 7 };

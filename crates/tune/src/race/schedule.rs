@@ -197,7 +197,8 @@ impl<'a, L: Lab> Schedule<'a, L> {
     /// The next block may show a gain, and no output was compared yet.
     fn is_gain_near(&self) -> bool {
         let worth = |arm| self.races.time.selected(arm, Claim::GainAtMost(LEAST_GAIN));
-        let is_near = || self.races.time.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR);
+        let is_near =
+            || self.races.time.leader(&self.sound()).is_some_and(|arm| worth(arm) >= NEAR);
         self.compared.is_empty() && (self.blocks.is_empty() || is_near())
     }
 

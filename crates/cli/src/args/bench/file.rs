@@ -3,7 +3,7 @@
 use super::{BenchResult, WalkOrder};
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
-use pagewise_model::file::{Arm, Part, Residency, Slip};
+use pagewise_model::bench::file::{Arm, Part, Residency, Slip};
 use std::path::PathBuf;
 
 /// `pagewise bench file`

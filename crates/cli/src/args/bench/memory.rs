@@ -3,7 +3,7 @@
 use super::BenchResult;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use pagewise_measure::first_touch::words;
+use pagewise_measure::bench::memory::words;
 use pagewise_model::Bytes;
 
 /// `pagewise bench memory`

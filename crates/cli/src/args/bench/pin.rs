@@ -4,7 +4,7 @@ use super::BenchResult;
 use super::tlb::WalkPages;
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
-use pagewise_model::pin::Way;
+use pagewise_model::bench::pin::Way;
 
 /// `pagewise bench pin`
 #[derive(Debug, Args)]

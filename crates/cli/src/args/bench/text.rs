@@ -5,7 +5,7 @@ use super::tlb::WalkPages;
 use crate::args::{ExperimentArgs, StdoutKind};
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
-use pagewise_model::jump::Order;
+use pagewise_model::bench::code::Order;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 use super::BenchResult;
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
-use pagewise_model::walk::{Order, PageKind};
+use pagewise_model::bench::tlb::{Order, PageKind};
 
 /// `pagewise bench tlb`
 #[derive(Debug, Args)]

@@ -6,10 +6,10 @@ use crate::args::{self, BenchFile};
 use crate::commands::helper;
 use crate::failure::Failure;
 use pagewise_kernel::dirs;
-use pagewise_measure::file::{self, Content, Origin, OriginError, Plan, Request};
+use pagewise_measure::bench::file::{self, Content, Origin, OriginError, Plan, Request};
 use pagewise_measure::{PriceError, Progress};
+use pagewise_model::bench::file::{Cell, Copies, Part, Point, Readings};
 use pagewise_model::choice::{BLOCK_UNIT, FolioClass, FolioPart, LARGEST_BLOCK};
-use pagewise_model::file::{Cell, Copies, Part, Point, Readings};
 use pagewise_model::{Bytes, Fact, Measured};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
             readings.price_folios = Some(prices.folios);
         }
         readings.copies = copies;
-        readings.judgement = Some(pagewise_judge::file::judge(readings));
+        readings.judgement = Some(pagewise_judge::bench::file::judge(readings));
     }
     let points = run.readings.iter().flat_map(|readings| &readings.points);
     let any = has_copies || points.into_iter().any(|point| !point.samples.is_empty());
@@ -233,8 +233,8 @@ mod tests {
     use super::*;
     use crate::args::BenchKind;
     use crate::commands::bench::typed;
-    use pagewise_model::file::{Arm, Residency, Slip};
-    use pagewise_model::walk::Order;
+    use pagewise_model::bench::file::{Arm, Residency, Slip};
+    use pagewise_model::bench::tlb::Order;
 
     fn parse(words: &[&str]) -> Result<Request, Failure> {
         let BenchKind::File(args) = typed("file", words).unwrap() else { panic!("not file") };

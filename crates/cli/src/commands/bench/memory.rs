@@ -4,8 +4,8 @@ use super::session::{Start, unfit};
 use crate::args::BenchMemory;
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::first_touch::{self, Plan, Request};
-use pagewise_model::first_touch::{FirstTouch, Point};
+use pagewise_measure::bench::memory::{self, Plan, Request};
+use pagewise_model::bench::memory::{FirstTouch, Point};
 use std::process::ExitCode;
 
 /// What to do where nothing can be measured.
@@ -19,8 +19,8 @@ pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {
     let plan = Plan::new(request(args, seed)).map_err(|error| unfit(error, HELP))?;
     session.announce(&announcement(&plan, args.repeats));
     let text = |p: &Progress<'_, Point>| format!("{} of {}: {}", p.done, p.total, p.point.label());
-    let mut touches = session.control.measure(text, |callbacks| first_touch::run(&plan, callbacks));
-    touches.judgement = Some(pagewise_judge::first_touch::judge(&touches));
+    let mut touches = session.control.measure(text, |callbacks| memory::run(&plan, callbacks));
+    touches.judgement = Some(pagewise_judge::bench::memory::judge(&touches));
     let any = is_any(&touches);
     session.run.first_touch = Some(touches);
     session.conclude(any)
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn every_way_has_a_word() {
-        let all = first_touch::words().join(",");
-        assert_eq!(parse(&["--only", &all]).unwrap().only.len(), first_touch::words().len());
+        let all = memory::words().join(",");
+        assert_eq!(parse(&["--only", &all]).unwrap().only.len(), memory::words().len());
         for words in [["--only", "nothing"], ["--threads", "0"], ["--size", "x"]] {
             assert!(parse(&words).is_err(), "{words:?}");
         }

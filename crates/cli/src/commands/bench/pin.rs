@@ -5,10 +5,10 @@ use super::{chosen, once_each};
 use crate::args::BenchPin;
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::pin::{self, Plan, Request};
+use pagewise_measure::bench::pin::{self, Plan, Request};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
-use pagewise_model::pin::{Point, Way};
+use pagewise_model::bench::pin::{Point, Way};
 use std::process::ExitCode;
 
 /// Largest piece: more than any pipe of an ordinary user holds.
@@ -27,7 +27,7 @@ pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
         format!("{} of {}: {way}, {size} on {pages}", p.done, p.total)
     };
     let mut pins = session.control.measure(text, |callbacks| pin::run(&plan, callbacks));
-    pins.judgement = Some(pagewise_judge::pin::judge(&pins));
+    pins.judgement = Some(pagewise_judge::bench::pin::judge(&pins));
     let any = pins.points.iter().any(|point| !point.samples.is_empty());
     session.run.pins = Some(pins);
     session.conclude(any)

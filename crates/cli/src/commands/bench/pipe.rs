@@ -5,11 +5,11 @@ use super::session::{Control, Start};
 use crate::args::{BenchPipe, Part};
 use crate::commands::helper;
 use crate::failure::Failure;
-use pagewise_judge::ladder::Known;
+use pagewise_judge::bench::pipe::Known;
 use pagewise_kernel::{page_size, topology};
-use pagewise_measure::ladder::{self, Plan};
+use pagewise_measure::bench::pipe::{self, Plan};
 use pagewise_measure::{Cost, Options, Progress};
-use pagewise_model::ladder::{Consumption, Ladder, Point, ReferencePrices};
+use pagewise_model::bench::pipe::{Consumption, Ladder, Point, ReferencePrices};
 use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
 use pagewise_model::{Fact, Nanos};
@@ -42,7 +42,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
         ReferencePrices::missing("not asked for")
     } else {
         run.prices = prices(control, &mut run.warnings);
-        ladder::reference_prices()
+        pipe::reference_prices()
     };
     let mut measured = measure(&plan, control)?;
     let mut taken = Vec::new();
@@ -89,7 +89,7 @@ fn measure(plan: &Plan, control: &Control) -> Result<Ladder, Failure> {
         let (rung, consumption) = (&p.point.rung.name, p.point.consumption.label());
         format!("{} of {}: {rung}, {consumption}", p.done, p.total)
     };
-    let measured = control.measure(text, |callbacks| ladder::run(plan, &launcher, callbacks));
+    let measured = control.measure(text, |callbacks| pipe::run(plan, &launcher, callbacks));
     measured.map_err(|error| Failure::usage(error.to_string()))
 }
 
@@ -102,8 +102,8 @@ fn conclude(
     let l2_bytes = Fact::from(topology::second_level_cache(0));
     let known =
         Known { prices, reference, base_page: page_size::base(), l2_bytes: &l2_bytes, samples };
-    measured.claims = pagewise_judge::ladder::claims(measured);
-    measured.judgement = Some(pagewise_judge::ladder::judge(measured, &known));
+    measured.claims = pagewise_judge::bench::pipe::claims(measured);
+    measured.judgement = Some(pagewise_judge::bench::pipe::judge(measured, &known));
 }
 
 /// Kernel samples over both processes of each rung by reference, by index of the point in `measured`. They are

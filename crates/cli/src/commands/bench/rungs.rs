@@ -3,9 +3,9 @@
 use crate::args::{BenchPipe, OwnRung};
 use crate::failure::Failure;
 use pagewise_kernel::page_size;
-use pagewise_measure::ladder::catalogue;
+use pagewise_measure::bench::pipe::catalogue;
 use pagewise_model::Bytes;
-use pagewise_model::ladder::{Buffers, Consumption, Pages, Reader, Rung, Wait, Writer};
+use pagewise_model::bench::pipe::{Buffers, Consumption, Pages, Reader, Rung, Wait, Writer};
 
 /// Rungs of a sweep where none are named: copied, lent, frozen.
 const SWEPT: [&str; 3] = ["P1", "P5", "frozen-busy"];
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::args::BenchKind;
     use crate::commands::bench::typed;
-    use pagewise_model::ladder::Placement;
+    use pagewise_model::bench::pipe::Placement;
 
     fn parse(words: &[&str]) -> Result<Vec<(Rung, Consumption)>, Failure> {
         let BenchKind::Pipe(args) = typed("pipe", words).unwrap() else { panic!("not pipe") };

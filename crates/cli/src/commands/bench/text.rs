@@ -5,10 +5,10 @@ use super::{chosen, program};
 use crate::args::{BenchText, CodePart};
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::jump::{self, Parts, Plan, Request};
+use pagewise_measure::bench::code::{self, Parts, Plan, Request};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
-use pagewise_model::jump::{Order, Point};
+use pagewise_model::bench::code::{Order, Point};
 use std::process::ExitCode;
 
 /// Largest code: all of it is within reach of the arithmetic of its elements.
@@ -29,8 +29,8 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
         let (jumps, pages) = (p.point.jumps, p.point.pages.name());
         format!("{} of {}: {jumps} jumps on {pages}, {}", p.done, p.total, p.point.order.label())
     };
-    let mut jumps = session.control.measure(text, |callbacks| jump::run(&plan, callbacks));
-    jumps.judgement = Some(pagewise_judge::jump::judge(&jumps));
+    let mut jumps = session.control.measure(text, |callbacks| code::run(&plan, callbacks));
+    jumps.judgement = Some(pagewise_judge::bench::code::judge(&jumps));
     let any = jumps.points.iter().any(|point| !point.samples.is_empty());
     session.run.jumps = Some(jumps);
     session.conclude(any)

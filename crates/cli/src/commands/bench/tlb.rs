@@ -5,10 +5,10 @@ use super::{chosen, once_each};
 use crate::args::{BenchTlb, WalkPart};
 use crate::failure::Failure;
 use pagewise_measure::Progress;
-use pagewise_measure::walk::{self, Parts, Plan, Request};
+use pagewise_measure::bench::tlb::{self, Parts, Plan, Request};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
-use pagewise_model::walk::{Order, Point, Walks};
+use pagewise_model::bench::tlb::{Order, Point, Walks};
 use std::process::ExitCode;
 
 /// Most words of padding: an element of 4 KiB.
@@ -25,8 +25,8 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let text = |p: &Progress<'_, Point>| {
         format!("{} of {}: {} on {}", p.done, p.total, p.point.set_bytes(), p.point.pages.name())
     };
-    let mut walks = session.control.measure(text, |callbacks| walk::run(&plan, callbacks));
-    walks.judgement = Some(pagewise_judge::walk::judge(&walks));
+    let mut walks = session.control.measure(text, |callbacks| tlb::run(&plan, callbacks));
+    walks.judgement = Some(pagewise_judge::bench::tlb::judge(&walks));
     let any = is_any(&walks);
     session.run.walks = Some(walks);
     session.conclude(any)

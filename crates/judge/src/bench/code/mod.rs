@@ -1,0 +1,171 @@
+//! What jumps through code say: what larger pages are worth by the size of the code, from how many pages on
+//! translations of code run out, what becomes of the processor's claims, and what the machine should do.
+//!
+//! The entry is [`judge`]; pure, so saved runs are judged again with the same result. Samples of one repeat
+//! were taken in the same round and are paired. Knees, noise and claims are found by the rules for walks
+//! ([`crate::bench::tlb`]): the cost of translation is what a jump takes on pages of its own beyond what as many
+//! jumps take on few huge pages.
+//!
+//! Not seen: what of a translation is hidden because the processor fetches ahead or has the decoded
+//! instructions, so that a knee that is not there speaks against no claim.
+
+use crate::bench::tlb::Judged;
+use crate::bench::tlb::claims::Claimed;
+use crate::bench::tlb::knees::{Curve, find};
+use crate::stats::is_below;
+use pagewise_model::Bytes;
+use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio};
+use pagewise_model::bench::tlb::{Knee, Steadiness};
+use pagewise_model::bench::{PageKind, Series};
+
+/// From this gain on huge pages are worth asking for.
+const WORTH: f64 = 0.97;
+
+/// All conclusions from `jumps`.
+#[must_use]
+pub fn judge(jumps: &Jumps) -> Judgement {
+    let ratios = ratios(jumps);
+    let curves: Vec<Curve> =
+        [PageKind::Base, PageKind::Thp].into_iter().filter_map(|kind| curve(jumps, kind)).collect();
+    let knees: Vec<Knee> = curves.iter().flat_map(find).collect();
+    let claimed = |page| jumps.serving_code(page).collect::<Vec<_>>();
+    let claims = Claimed {
+        unit: "jump",
+        is_hidden: true,
+        pages: [jumps.base_page_bytes, jumps.huge_page_bytes],
+        by_page: &claimed,
+    }
+    .beside(&curves, &knees);
+    let advice = advice(jumps, &ratios, &knees);
+    Judgement { ratios, knees, claims, advice }
+}
+
+/// Larger pages against base pages, by order and size.
+fn ratios(jumps: &Jumps) -> Vec<Ratio> {
+    let mut found = Vec::new();
+    for order in Order::ALL {
+        for base in jumps.curve(order, PageKind::Base, jumps.dense()) {
+            let on = |kind| jumps.find(order, kind, jumps.dense(), base.jumps);
+            let larger = PageKind::LARGER.map(on).into_iter().flatten();
+            found.extend(larger.filter_map(|larger| ratio(base, larger)));
+        }
+    }
+    found
+}
+
+fn ratio(base: &Point, larger: &Point) -> Option<Ratio> {
+    let samples = [base, larger].into_iter().flat_map(|p| &p.samples);
+    let logs = larger.jump_times().log_ratios(&base.jump_times());
+    let Judged { ratio, interval, steadiness } =
+        Judged::of(&logs, samples.map(|s| s.within_share))?;
+    let (order, pages, set_bytes) = (base.order, larger.pages, base.set_bytes());
+    Some(Ratio { order, pages, set_bytes, ratio, interval, steadiness })
+}
+
+/// What translation costs by the number of pages of a kind that have one element each.
+fn curve(jumps: &Jumps, pages: PageKind) -> Option<Curve> {
+    let own = |p: &&Point| {
+        let huge = jumps.huge_page_bytes.bytes();
+        let is_apart = match pages {
+            PageKind::Base => p.apart_bytes > jumps.dense(),
+            _ => p.apart_bytes.0 >= huge,
+        };
+        p.order == Order::Changing && p.pages == pages && is_apart
+    };
+    let apart_bytes = jumps.points.iter().find(own)?.apart_bytes;
+    let of = |pages, apart| -> Vec<(u64, Series)> {
+        let curve = jumps.curve(Order::Changing, pages, apart).into_iter();
+        curve.map(|p| (p.jumps, p.jump_times())).collect()
+    };
+    let few = of(PageKind::Thp, jumps.dense());
+    Some(Curve::of((pages, apart_bytes), &of(pages, apart_bytes), &few))
+}
+
+/// Three sentences, each a reason where nothing is known.
+fn advice(jumps: &Jumps, ratios: &[Ratio], knees: &[Knee]) -> Vec<String> {
+    vec![page_advice(ratios), together(jumps, knees), foreseen(ratios)]
+}
+
+/// The proven gains in one order, the largest first.
+fn gains(ratios: &[Ratio], order: Order) -> Vec<&Ratio> {
+    let is_gain = |r: &&Ratio| r.order == order && is_below(&r.interval, WORTH);
+    let mut gains: Vec<&Ratio> = ratios.iter().filter(is_gain).collect();
+    gains.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    gains
+}
+
+fn page_advice(ratios: &[Ratio]) -> String {
+    if ratios.is_empty() {
+        return "No code was run on two kinds of pages, so nothing is said about them.".to_owned();
+    }
+    let gains = gains(ratios, Order::Changing);
+    let Some(best) = gains.first() else {
+        let unsteady = ratios.iter().any(|r| r.steadiness != Steadiness::Steady);
+        let rest = if unsteady { "; where figures differ, placement or others decide" } else { "" };
+        return format!(
+            "Do not expect huge pages for code to make jumps faster here: at no size is a gain of 3% \
+             proven where nothing foresees them{rest}."
+        );
+    };
+    let first = gains.iter().map(|r| r.set_bytes).min().unwrap_or_default();
+    format!(
+        "Put code that is used together on huge pages from {first} on (pagewise text warm): with {} a \
+         jump that nothing foresees takes {:.0}% less.",
+        best.set_bytes,
+        (1.0 - best.ratio) * 100.0
+    )
+}
+
+fn together(jumps: &Jumps, knees: &[Knee]) -> String {
+    let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
+    let (Some(first), Some(last)) = (base.first(), base.last()) else {
+        return "No number of base pages was found beyond which each jump costs more: how much code is \
+                used together is a matter of caches and predictors here."
+            .to_owned();
+    };
+    let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
+    let reach = |knee: &Knee| {
+        format!(
+            "{} base pages ({})",
+            knee.about_pages,
+            Bytes(knee.about_pages.saturating_mul(jumps.dense().0))
+        )
+    };
+    let more = if base.len() > 1 {
+        format!(", and beyond {} {} more again", reach(last), cost(last))
+    } else {
+        String::new()
+    };
+    format!(
+        "Keep the code that is used together on at most {}: beyond, a jump to another page costs {} \
+         more{more}.",
+        reach(first),
+        cost(first)
+    )
+}
+
+fn foreseen(ratios: &[Ratio]) -> String {
+    let best = |order| gains(ratios, order).first().map(|r| (1.0 - r.ratio) * 100.0);
+    let ask = "ask for a program itself by pagewise bench text -- COMMAND";
+    match (best(Order::Changing), best(Order::Repeated)) {
+        (Some(changing), Some(repeated)) => format!(
+            "Expect between {:.0}% and {:.0}% of the time of jumps at most, by how well they are \
+             foreseen; {ask}.",
+            repeated.min(changing),
+            repeated.max(changing)
+        ),
+        (Some(changing), None) => format!(
+            "Expect nothing where jumps are foreseen and up to {changing:.0}% of their time where \
+             they are not; {ask}."
+        ),
+        (None, Some(repeated)) => {
+            format!("Expect up to {repeated:.0}% of the time of jumps that are foreseen; {ask}.")
+        }
+        (None, None) => {
+            format!("Do not conclude from generated code that no program gains; {ask}.")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! What readings say: which cells did the work they were asked for, what every way costs against read(),
+//! where the time goes, what becomes of the published study's findings, and what the machine should do.
+//!
+//! The entry is [`judge`]; pure, so saved readings are judged again with the same result. A cell whose
+//! ledger differs from its work is compared with nothing.
+//!
+//! Every way is set against read() of the same blocks, from the first call to the last. Times of unequal work are
+//! not compared: the published benchmark once walked half of its file and divided by the whole, drew random
+//! blocks with replacement, and mapped the file before its clock started.
+//!
+//! Not seen: what a program does with its bytes beyond taking them.
+
+mod account;
+mod claims;
+mod prices;
+
+use crate::stats::paired_ratio;
+use pagewise_model::bench::file::{
+    Account, Arm, Cell, Judgement, Ledger, Part, Point, Ratio, Readings, Refusal, Residency,
+};
+use pagewise_model::bench::tlb::Order;
+
+/// Ways within this share of the best are as good.
+const SAME: f64 = 0.03;
+
+/// All conclusions from `readings`.
+#[must_use]
+pub fn judge(readings: &Readings) -> Judgement {
+    let (ratios, accounts) = (Vec::new(), Vec::new());
+    let mut found = Found { readings, refusals: refusals(readings), ratios, accounts };
+    let points = || readings.points.iter().enumerate();
+    found.ratios = points().filter_map(|(at, point)| found.ratio(at, point)).collect();
+    found.accounts = found.accounts();
+    let claims = found.claims();
+    let advice = vec![found.warm(), found.cold(), found.kept()];
+    let Found { refusals, ratios, accounts, .. } = found;
+    Judgement { refusals, ratios, accounts, claims, advice }
+}
+
+/// Every point whose ledger is not that of its work, with what differs.
+pub(crate) fn refusals(readings: &Readings) -> Vec<Refusal> {
+    let refusal = |(point, it): (usize, &Point)| {
+        let asked = readings.asked(&it.cell);
+        let why = it.samples.iter().find_map(|sample| match asked {
+            Some(asked) => difference(&asked, &sample.ledger),
+            None => Some("what it should add up to is not known".to_owned()),
+        })?;
+        Some(Refusal { point, why })
+    };
+    readings.points.iter().enumerate().filter_map(refusal).collect()
+}
+
+/// What one ledger shows that the other does not; none where they are equal.
+fn difference(asked: &Ledger, found: &Ledger) -> Option<String> {
+    let of = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    if found.bytes != asked.bytes || found.blocks != asked.blocks {
+        let share = of(found.bytes.0, asked.bytes.0);
+        return Some(format!("it read {} of {} ({share:.0}%)", found.bytes, asked.bytes));
+    }
+    if found.distinct_blocks != asked.distinct_blocks {
+        let share = of(found.distinct_blocks, asked.distinct_blocks);
+        let (seen, all) = (found.distinct_blocks, asked.distinct_blocks);
+        return Some(format!(
+            "it touched {seen} of {all} blocks ({share:.0}%), some more than once"
+        ));
+    }
+    if found.checksum != asked.checksum {
+        return Some(
+            "what it read does not add up: blocks were not copied, or are others".to_owned(),
+        );
+    }
+    (found.mapped_before_bytes != asked.mapped_before_bytes)
+        .then(|| format!("{} were mapped before its clock started", found.mapped_before_bytes))
+}
+
+/// What is known so far.
+struct Found<'a> {
+    readings: &'a Readings,
+    refusals: Vec<Refusal>,
+    ratios: Vec<Ratio>,
+    accounts: Vec<Account>,
+}
+
+impl Found<'_> {
+    /// Whether a point did what it was asked for.
+    fn is_whole(&self, at: usize) -> bool {
+        !self.refusals.iter().any(|refusal| refusal.point == at)
+    }
+
+    /// The points of a part that did.
+    fn whole(&self, part: Part) -> impl Iterator<Item = (usize, &Point)> {
+        self.readings.part(part).filter(move |(at, _)| self.is_whole(*at))
+    }
+
+    /// A way against read() of the same blocks, where both did equal work.
+    fn ratio(&self, at: usize, point: &Point) -> Option<Ratio> {
+        let (base, read) = self.readings.find(&point.cell.by(Arm::Read))?;
+        if base == at || !self.is_whole(at) || !self.is_whole(base) {
+            return None;
+        }
+        let total = |point: &Point| point.series(|sample| sample.total_ns().0 as f64);
+        let logs = total(point).log_ratios(&total(read));
+        let (ratio, interval) = paired_ratio(&logs, "repeats of both")?;
+        Some(Ratio { point: at, base, ratio, interval })
+    }
+}
+
+/// A way with its rate, GiB/s from the first call to the last.
+#[derive(Clone, Copy)]
+struct Rated {
+    cell: Cell,
+    rate: f64,
+}
+
+impl Found<'_> {
+    /// The points of a part that did what they were asked for, with their rates.
+    fn rated(&self, part: Part) -> impl Iterator<Item = (Rated, &Point)> {
+        self.whole(part).filter_map(|(_, point)| {
+            let rate = point.rate_gib_per_s()?.median;
+            Some((Rated { cell: point.cell, rate }, point))
+        })
+    }
+
+    /// The fastest way for one order and residency, over all blocks, among those that `which` takes.
+    fn best(&self, order: Order, residency: Residency, which: fn(Arm) -> bool) -> Option<Rated> {
+        let all = self.rated(Part::Blocks).map(|(rated, _)| rated);
+        let here = all.filter(|r| {
+            r.cell.order == order && r.cell.residency == residency && which(r.cell.arm)
+        });
+        here.max_by(|a, b| a.rate.total_cmp(&b.rate))
+    }
+
+    fn warm(&self) -> String {
+        let part = |order: Order| {
+            let copied = self.best(order, Residency::Warm, |arm| !arm.is_mapped())?;
+            let mapped = self.best(order, Residency::Warm, Arm::is_mapped)?;
+            Some((copied, mapped))
+        };
+        let clause = |(copied, mapped): (Rated, Rated)| {
+            let (better, other) =
+                if mapped.rate > copied.rate { (mapped, copied) } else { (copied, mapped) };
+            let gain = better.rate / other.rate;
+            let than = format!("{} {:.1}", other.cell.arm.name(), other.rate);
+            if gain < 1.0 + SAME {
+                return format!("calls and mappings are as fast ({:.1} GiB/s)", better.rate);
+            }
+            format!(
+                "{} in blocks of {} gives {:.1} GiB/s, {gain:.1} times {than}",
+                better.cell.arm.name(),
+                better.cell.block_bytes,
+                better.rate
+            )
+        };
+        match (part(Order::Sequential), part(Order::Random)) {
+            (Some(in_order), Some(random)) => format!(
+                "To read a cached file once in order: {}; at random: {}.",
+                clause(in_order),
+                clause(random)
+            ),
+            (Some(one), None) => format!("To read a cached file once in order: {}.", clause(one)),
+            (None, Some(one)) => format!("To read a cached file once at random: {}.", clause(one)),
+            (None, None) => {
+                "Nothing is said about cached files: calls and mappings were not both read so."
+                    .to_owned()
+            }
+        }
+    }
+
+    fn cold(&self) -> String {
+        let any = |order| self.best(order, Residency::Cold, |_| true);
+        let clause = |best: Rated, order: &str| {
+            format!("{order} {} ({:.2} GiB/s)", best.cell.arm.name(), best.rate)
+        };
+        let found = [(any(Order::Sequential), "in order"), (any(Order::Random), "at random")];
+        let clauses: Vec<String> =
+            found.into_iter().filter_map(|(best, order)| Some(clause(best?, order))).collect();
+        if clauses.is_empty() {
+            let why = self.readings.points.iter().filter(|p| p.cell.residency == Residency::Cold);
+            let why = why.filter_map(|point| point.refused.as_deref()).next();
+            return format!(
+                "Nothing is said about files that are not cached: {}.",
+                why.unwrap_or("none was read so")
+            );
+        }
+        format!("To read a file that is not cached, fastest is {}.", clauses.join(", "))
+    }
+
+    /// What a mapping is worth that is kept, pass after pass.
+    fn kept(&self) -> String {
+        let passes = |which: fn(Arm) -> bool| {
+            let all = self.rated(Part::Passes).filter(|(rated, _)| which(rated.cell.arm));
+            let rated = all.filter_map(|(rated, point)| {
+                let last = rated.cell.passes.checked_sub(1)? as usize;
+                let (first, last) = (point.pass_gib_per_s(0)?, point.pass_gib_per_s(last)?);
+                Some((rated.cell.arm, first.median, last.median))
+            });
+            rated.max_by(|a, b| a.2.total_cmp(&b.2))
+        };
+        let (Some(read), Some(mapped)) = (passes(|arm| !arm.is_mapped()), passes(Arm::is_mapped))
+        else {
+            return "Nothing is said about files that are read again: no passes were read."
+                .to_owned();
+        };
+        let is_worth = mapped.2 > read.2 * (1.0 + SAME);
+        let advice = if is_worth {
+            "Keep the mapping of a file that is read again"
+        } else {
+            "Do not keep a mapping for the sake of later passes"
+        };
+        format!(
+            "{advice}: {} goes from {:.1} GiB/s in the first pass to {:.1} in the last, {} from {:.1} to \
+             {:.1}.",
+            mapped.0.name(),
+            mapped.1,
+            mapped.2,
+            read.0.name(),
+            read.1,
+            read.2
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

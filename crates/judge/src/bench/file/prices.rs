@@ -1,0 +1,281 @@
+//! Prices out of the cells that were read for them, before all others and over another file.
+//!
+//! All are prices of undisturbed work, of each cell's [`Pace`]: what a neighbour or the host adds is no
+//! property of the work, and differs from minute to minute.
+//!
+//! The time of a block is a cost for the block and one for each of its bytes: the two sizes of blocks that
+//! were read next to its own give both, since bytes get cheaper the more of them are near one another. A
+//! second pass through a mapping has no faults: what the first took more is theirs, for blocks of about that
+//! size, since what is done between two faults decides what of the kernel's is still near. A populated mapping
+//! takes more to set up than one on demand: that is mapping its pages; what the tear-down of mappings takes is
+//! unmapping them. Reading into fresh memory takes more than into the same buffer: that is its faults.
+//!
+//! At random a block costs more the larger the span is that it may lie in: of its first lines, its translation
+//! and what the kernel keeps of its pages, caches and TLBs hold a share that falls as one over the span, if
+//! every block is as likely. So a price at random is a straight line over one over the span, through the two
+//! spans that were read for it. Below the smaller one nothing is concluded, and it counts as that; beyond
+//! the larger one, four times as large, the line can rise by a third of what it rose between them, no more.
+
+use pagewise_model::bench::file::{Arm, Cell, Pace, Point, Readings};
+use pagewise_model::bench::tlb::Order;
+use pagewise_model::measured::median;
+use pagewise_model::{Bytes, Nanos};
+
+/// A cost for a block and for each of its bytes, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Line {
+    pub(super) block: f64,
+    pub(super) byte: f64,
+}
+
+impl Line {
+    /// So far on the way from this to `other`, and beyond.
+    fn toward(self, other: Self, part: f64) -> Self {
+        let Self { block, byte } = self;
+        Self { block: toward(block, other.block, part), byte: toward(byte, other.byte, part) }
+    }
+}
+
+/// A price so far on the way from one to another; none is negative.
+fn toward(from: f64, to: f64, part: f64) -> f64 {
+    (from + (to - from) * part).max(0.0)
+}
+
+/// What depends on the order, and at random on the span.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Ordered {
+    /// pread(2), entry and exit included.
+    pub(super) call: Line,
+    /// A copy out of a mapping without faults.
+    pub(super) copy: Line,
+    /// The sum in place of a mapping without faults.
+    pub(super) sum: Line,
+    /// A fault on a mapping out of which is copied.
+    pub(super) copy_fault: f64,
+    /// A fault on a mapping that is summed in place.
+    pub(super) sum_fault: f64,
+    /// A page that is unmapped.
+    pub(super) unmap_page: f64,
+}
+
+impl Ordered {
+    fn toward(self, other: &Self, part: f64) -> Self {
+        Self {
+            call: self.call.toward(other.call, part),
+            copy: self.copy.toward(other.copy, part),
+            sum: self.sum.toward(other.sum, part),
+            copy_fault: toward(self.copy_fault, other.copy_fault, part),
+            sum_fault: toward(self.sum_fault, other.sum_fault, part),
+            unmap_page: toward(self.unmap_page, other.unmap_page, part),
+        }
+    }
+}
+
+/// Prices at random over two spans, or twice the same.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Random {
+    near: (Bytes, Ordered),
+    far: (Bytes, Ordered),
+}
+
+impl Random {
+    fn over(&self, span: Bytes) -> Ordered {
+        let inverse = |span: Bytes| 1.0 / span.0.max(1) as f64;
+        let ((least, near), (most, far)) = (self.near, self.far);
+        if least == most {
+            return far;
+        }
+        let passed = inverse(least) - inverse(span.max(least));
+        near.toward(&far, passed / (inverse(least) - inverse(most)))
+    }
+}
+
+/// All prices, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Prices {
+    /// Into the kernel and back.
+    pub(super) entry: f64,
+    /// Opening and closing.
+    pub(super) open: f64,
+    /// Making a mapping, without its pages.
+    pub(super) map: f64,
+    sequential: Ordered,
+    random: Random,
+    /// What the position of a descriptor costs a read, in order and at random, where it is set before.
+    positions: [f64; 2],
+    /// A page that a populating call maps.
+    pub(super) populate_page: f64,
+    /// A page of fresh memory.
+    pub(super) fresh_page: f64,
+}
+
+impl Prices {
+    /// The prices of a run for blocks of a size; none where cells for them are missing.
+    pub(super) fn of(readings: &Readings, block: Bytes) -> Option<Self> {
+        let page = readings.base_page_bytes.bytes();
+        let source = Cells { all: &readings.prices, page, block };
+        let open = source.each(Arm::Pread, |pace| pace.set_up_ns + pace.tear_down_ns)?;
+        let set_up = |arm| source.each(arm, |pace| pace.set_up_ns);
+        let (mapped, populated) = (set_up(Arm::Map)?, set_up(Arm::MapPopulate)?);
+        let (_, span) = source.spans(Order::Sequential)?;
+        let pages = source.pages(span);
+        Some(Self {
+            entry: readings.entry_ns.known()?.median,
+            open,
+            map: (mapped - open).max(0.0),
+            sequential: source.ordered(Order::Sequential, span)?,
+            random: source.random()?,
+            positions: Order::ALL.map(|order| source.position(order).unwrap_or(0.0)),
+            populate_page: (populated - mapped).max(0.0) / pages,
+            fresh_page: source.fresh()? / pages,
+        })
+    }
+
+    /// What the position of a descriptor costs a read beside the entry of another call at random.
+    pub(super) fn position(&self, order: Order) -> f64 {
+        let [in_order, at_random] = self.positions;
+        match order {
+            Order::Sequential => in_order,
+            Order::Random => (at_random - self.entry).max(0.0),
+        }
+    }
+
+    /// Those of an order over a span.
+    pub(super) fn by(&self, order: Order, span: Bytes) -> Ordered {
+        match order {
+            Order::Sequential => self.sequential,
+            Order::Random => self.random.over(span),
+        }
+    }
+}
+
+/// The cells of the prices.
+struct Cells<'a> {
+    all: &'a [Point],
+    page: u64,
+    /// For which prices are wanted.
+    block: Bytes,
+}
+
+impl Cells<'_> {
+    fn find(&self, arm: Arm, order: Order, fresh: bool) -> impl Iterator<Item = &Point> {
+        let is_it =
+            move |cell: &Cell| cell.arm == arm && cell.order == order && cell.fresh == fresh;
+        self.all.iter().filter(move |point| is_it(&point.cell))
+    }
+
+    /// Median over the cells of a way in order.
+    fn each(&self, arm: Arm, pick: impl Fn(&Pace) -> Nanos) -> Option<f64> {
+        let paces = self.find(arm, Order::Sequential, false).filter_map(|p| p.pace.as_ref());
+        median(&paces.map(|pace| pick(pace).0 as f64).collect::<Vec<f64>>())
+    }
+
+    fn pages(&self, span: Bytes) -> f64 {
+        span.0.div_ceil(self.page.max(1)).max(1) as f64
+    }
+
+    /// The smallest and the largest span that was read in an order.
+    fn spans(&self, order: Order) -> Option<(Bytes, Bytes)> {
+        let all = self.all.iter().filter(|point| point.cell.order == order);
+        let spans = all.map(|point| point.cell.span_bytes);
+        Some((spans.clone().min()?, spans.max()?))
+    }
+
+    /// What each read(2) takes more than a pread(2) of the same block.
+    fn position(&self, order: Order) -> Option<f64> {
+        let read = self.find(Arm::Read, order, false).next()?;
+        let beside = Cell { arm: Arm::Pread, ..read.cell };
+        let pread = self.all.iter().find(|point| point.cell == beside)?;
+        let pass = |point: &Point| Some(point.pace.as_ref()?.pass_ns(0)?.0 as f64);
+        Some((pass(read)? - pass(pread)?).max(0.0) / read.cell.blocks().max(1) as f64)
+    }
+
+    fn random(&self) -> Option<Random> {
+        let (least, most) = self.spans(Order::Random)?;
+        let over = |span| Some((span, self.ordered(Order::Random, span)?));
+        Some(Random { near: over(least)?, far: over(most)? })
+    }
+
+    fn ordered(&self, order: Order, span: Bytes) -> Option<Ordered> {
+        Some(Ordered {
+            call: self.line(Arm::Pread, (order, span), 0)?,
+            copy: self.line(Arm::Map, (order, span), 1)?,
+            sum: self.line(Arm::Place, (order, span), 1)?,
+            copy_fault: self.fault(Arm::Map, (order, span))?,
+            sum_fault: self.fault(Arm::Place, (order, span))?,
+            unmap_page: self.unmapping((order, span))?,
+        })
+    }
+
+    /// Those of a way over a span, in one buffer.
+    fn over(&self, arm: Arm, (order, span): (Order, Bytes)) -> impl Iterator<Item = &Point> {
+        self.find(arm, order, false).filter(move |point| point.cell.span_bytes == span)
+    }
+
+    /// The two sizes of blocks next to the wanted one, with what `of` says of their cells.
+    fn around(
+        &self,
+        arm: Arm,
+        place: (Order, Bytes),
+        of: impl Fn(&Point) -> Option<f64>,
+    ) -> Option<[(Bytes, f64); 2]> {
+        let told = |point: &Point| Some((point.cell.block_bytes, of(point)?));
+        let mut all: Vec<(Bytes, f64)> = self.over(arm, place).filter_map(told).collect();
+        all.sort_by_key(|(block, _)| *block);
+        let is_around = |pair: &&[(Bytes, f64)]| self.block <= pair[1].0;
+        let pair = all.windows(2).find(is_around).or_else(|| all.windows(2).last())?;
+        (pair[0].0 < pair[1].0).then_some([pair[0], pair[1]])
+    }
+
+    /// The line through these two, of the pass with this number; through the wanted block alone where it would
+    /// leave less than nothing for the block itself.
+    fn line(&self, arm: Arm, place: (Order, Bytes), pass: usize) -> Option<Line> {
+        let per_block = |point: &Point| {
+            let ns = point.pace.as_ref()?.pass_ns(pass)?.0 as f64;
+            Some(ns / point.cell.blocks().max(1) as f64)
+        };
+        let [(small, of_small), (large, of_large)] = self.around(arm, place, per_block)?;
+        let (wanted, least) = (self.block.0 as f64, small.0 as f64);
+        let slope = (of_large - of_small).max(0.0) / (large.0 - small.0) as f64;
+        let through = of_small + slope * (wanted - least);
+        // Where a byte costs more in the larger blocks, less than so much is not left for smaller ones.
+        let all = if wanted < least { through.max(of_small * wanted / least) } else { through };
+        let byte = slope.min(all / wanted.max(1.0));
+        Some(Line { block: all - byte * wanted, byte })
+    }
+
+    /// What the first pass takes more than the second, for each fault, between these two.
+    fn fault(&self, arm: Arm, place: (Order, Bytes)) -> Option<f64> {
+        let each = |point: &Point| {
+            let faults: Vec<f64> = point.samples.iter().map(|s| s.minor_faults as f64).collect();
+            let faults = median(&faults).filter(|faults| *faults > 0.0)?;
+            let pace = point.pace.as_ref()?;
+            let (first, second) = (pace.pass_ns(0)?.0 as f64, pace.pass_ns(1)?.0 as f64);
+            Some((first - second).max(0.0) / faults)
+        };
+        let [(small, of_small), (large, of_large)] = self.around(arm, place, each)?;
+        let passed = (self.block.0 as f64 - small.0 as f64) / (large.0 - small.0) as f64;
+        Some(toward(of_small, of_large, passed.clamp(0.0, 1.0)))
+    }
+
+    /// What unmapping takes for each page, median over the mappings.
+    fn unmapping(&self, (order, span): (Order, Bytes)) -> Option<f64> {
+        let is_it =
+            |cell: &Cell| cell.arm.is_mapped() && (cell.order, cell.span_bytes) == (order, span);
+        let mapped = self.all.iter().filter(|point| is_it(&point.cell));
+        let paces = mapped.filter_map(|point| point.pace.as_ref());
+        let each = paces.map(|pace| pace.tear_down_ns.0 as f64 / self.pages(span));
+        median(&each.collect::<Vec<f64>>())
+    }
+
+    /// What reading into fresh memory takes more, all of it.
+    fn fresh(&self) -> Option<f64> {
+        let of = |point: &Point| Some(point.pace.as_ref()?.total_ns().0 as f64);
+        let more = self.find(Arm::Pread, Order::Sequential, true).filter_map(|fresh| {
+            let reused = Cell { fresh: false, ..fresh.cell };
+            let other = self.all.iter().find(|point| point.cell == reused)?;
+            Some((of(fresh)? - of(other)?).max(0.0))
+        });
+        median(&more.collect::<Vec<f64>>())
+    }
+}

@@ -1,0 +1,321 @@
+//! What first touches say: what each way to get memory is worth against its baseline, whether what is said
+//! of the calls holds here, and what the machine should do.
+//!
+//! The entry is [`judge`]; pure, so saved touches are judged again with the same result. Mappings of one
+//! repeat were made in the same round and are paired. Times are for each base page used.
+//!
+//! Not seen: what pages of another size are worth later, when the memory is used (`bench tlb` measures
+//! that).
+
+use crate::stats::{is_below, paired_ratio};
+use pagewise_model::bench::memory::{FirstTouch, Host, Judgement, Part, Point, Ratio, Way};
+use pagewise_model::bench::{Answer, Claim};
+use pagewise_model::{Bytes, Fact};
+
+/// Below this ratio a way is worth asking for.
+const WORTH: f64 = 0.97;
+/// Threads together that take at most this share of one thread's time are worth it.
+const FASTER: f64 = 0.8;
+/// Chunks in a hundred that the host had to back from which on it is worth a word.
+const OFTEN: u64 = 5;
+
+/// All conclusions from `touches`.
+#[must_use]
+pub fn judge(touches: &FirstTouch) -> Judgement {
+    let ratios: Vec<Ratio> = touches.points.iter().filter_map(|p| ratio(touches, p)).collect();
+    let claims = claims(touches, &ratios);
+    let advice = advice(touches, &ratios);
+    Judgement { ratios, claims, advice }
+}
+
+/// A way against its baseline, with as many threads.
+fn ratio(touches: &FirstTouch, point: &Point) -> Option<Ratio> {
+    let Point { way, every_pages, threads, .. } = *point;
+    if point.is(way.baseline(), 1, threads) {
+        return None;
+    }
+    let base = touches.find(way.baseline(), 1, threads)?;
+    let logs = point.page_times(Part::Whole).log_ratios(&base.page_times(Part::Whole));
+    let (ratio, interval) = paired_ratio(&logs, "mappings of both")?;
+    Some(Ratio { way, every_pages, threads, ratio, interval })
+}
+
+/// The ratio of a way by one thread.
+fn find(ratios: &[Ratio], way: Way, every_pages: u64) -> Option<&Ratio> {
+    ratios.iter().find(|r| (r.way, r.every_pages, r.threads) == (way, every_pages, 1))
+}
+
+/// Every claim for which something was measured.
+fn claims(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<Claim> {
+    let claims = [
+        fewer_faults(touches),
+        filled(touches, Way::MapPopulate, "MAP_POPULATE leaves no fault to the first touch"),
+        filled(
+            touches,
+            Way::PopulateWrite,
+            "MADV_POPULATE_WRITE leaves no fault to the first touch",
+        ),
+        faster(touches, ratios),
+        willneed(touches),
+        willneed_of_file(touches),
+        whole_copies(touches),
+        split(touches),
+        shared(touches),
+        pressed(touches),
+    ];
+    claims.into_iter().flatten().collect()
+}
+
+fn tested(claim: impl Into<String>, holds: bool, why: String) -> Option<Claim> {
+    Some(Claim::new(claim, Answer::of(holds), why))
+}
+
+/// A point with samples.
+fn measured(touches: &FirstTouch, way: Way) -> Option<&Point> {
+    touches.plain(way).filter(|point| !point.samples.is_empty())
+}
+
+/// `16384 faults for 64.0 MiB`.
+fn faults_text(point: &Point) -> String {
+    let faults = point.touch_faults().unwrap_or(0);
+    format!("{faults} faults for {}", point.mapped_bytes)
+}
+
+fn fewer_faults(touches: &FirstTouch) -> Option<Claim> {
+    let (huge, base) = (measured(touches, Way::Thp)?, measured(touches, Way::OnDemand)?);
+    let fewer = touches.huge_page_bytes.bytes() / touches.base_page_bytes.bytes().max(1);
+    let holds = huge.has_expected_faults()? && base.has_expected_faults()?;
+    let why = format!("{}, and {} on base pages", faults_text(huge), faults_text(base));
+    tested(format!("a huge page takes one fault instead of {fewer}"), holds, why)
+}
+
+fn filled(touches: &FirstTouch, way: Way, what: &str) -> Option<Claim> {
+    let point = measured(touches, way)?;
+    let resident = point.resident_bytes()?;
+    let holds = point.has_expected_faults()? && resident >= point.mapped_bytes;
+    let why = format!(
+        "{resident} of {} mapped before the first touch, then {} faults",
+        point.mapped_bytes,
+        point.touch_faults().unwrap_or(0)
+    );
+    tested(what, holds, why)
+}
+
+fn faster(touches: &FirstTouch, ratios: &[Ratio]) -> Option<Claim> {
+    let ratio = find(ratios, Way::PopulateWrite, 1)?;
+    let (low, high) = ratio.interval.known()?;
+    let ns = |way| Some(measured(touches, way)?.page_ns(Part::Whole)?.median);
+    let why = format!(
+        "{:.0} ns for each page filled ahead and touched, {:.0} ns on demand (ratio {:.2}, {low:.2}-{high:.2})",
+        ns(Way::PopulateWrite)?,
+        ns(Way::OnDemand)?,
+        ratio.ratio
+    );
+    let claim = "filling memory ahead is faster than a fault for each page";
+    Some(Claim::new(claim, Answer::is_less((*low, *high)), why))
+}
+
+fn willneed(touches: &FirstTouch) -> Option<Claim> {
+    let point = measured(touches, Way::Willneed)?;
+    let resident = point.resident_bytes()?;
+    let has_mapped = resident > Bytes(0) || !point.has_expected_faults()?;
+    let why = format!("{resident} mapped behind the call, then {}", faults_text(point));
+    tested("MADV_WILLNEED fills anonymous memory", has_mapped, why)
+}
+
+fn willneed_of_file(touches: &FirstTouch) -> Option<Claim> {
+    let point = measured(touches, Way::FileWillneed)?;
+    let without = measured(touches, Way::FileFaultAround)?;
+    let resident = point.resident_bytes()?;
+    let (with, plain) = (point.touch_faults()?, without.touch_faults()?);
+    let why =
+        format!("{resident} mapped behind the call, then {with} faults; without it {plain} faults");
+    // A mapped page would be a fault less.
+    let has_mapped = resident > Bytes(0) || with < plain - plain / 10;
+    tested("POSIX_MADV_WILLNEED maps the cached pages of a file", has_mapped, why)
+}
+
+fn whole_copies(touches: &FirstTouch) -> Option<Claim> {
+    let point = measured(touches, Way::ForkCowHuge)?;
+    let page = *point.page_bytes.known()?;
+    let why = format!("{} in the child, which got pages of {page}", faults_text(point));
+    let holds = page == touches.huge_page_bytes;
+    tested("a write to a huge page that fork shares copies all of it", holds, why)
+}
+
+fn split(touches: &FirstTouch) -> Option<Claim> {
+    let Fact::Known(split) = &touches.split else { return None };
+    let why = format!(
+        "{} on huge pages before and {} after one base page of each was made read-only and writable again; \
+         {:.0} + {:.0} ns for each, {:.0} + {:.0} ns on base pages",
+        split.before_bytes,
+        split.after_bytes,
+        split.split_ns.median,
+        split.mend_ns.median,
+        split.base_split_ns.median,
+        split.base_mend_ns.median
+    );
+    let holds = split.after_bytes >= split.before_bytes;
+    tested("a huge page stays one when the rights of a part of it change", holds, why)
+}
+
+fn pressed(touches: &FirstTouch) -> Option<Claim> {
+    let Fact::Known(pressure) = &touches.pressure else { return None };
+    let (file, limited) = (pressure.file_bytes, pressure.limited);
+    // Alone it has to be whole, or the machine itself was short.
+    if pressure.alone.resident_bytes < file {
+        return None;
+    }
+    let why = format!(
+        "the call succeeded with {} of {file} mapped where {} may be held, then {} major faults",
+        limited.resident_bytes, pressure.limit_bytes, limited.major_faults
+    );
+    let holds = limited.resident_bytes >= file;
+    tested("a mapping that MAP_POPULATE made is whole", holds, why)
+}
+
+fn shared(touches: &FirstTouch) -> Option<Claim> {
+    let Fact::Known(shared) = &touches.shared_pool else { return None };
+    let why = format!(
+        "a second process found {} of {} pages of a file on {} as the first had written them, with {} faults",
+        shared.seen_pages, shared.pages, shared.mount, shared.second_faults
+    );
+    let holds = shared.seen_pages == shared.pages;
+    tested("processes share the huge pages of a file on hugetlbfs", holds, why)
+}
+
+/// Three sentences, each a reason where nothing is known.
+fn advice(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<String> {
+    vec![page_advice(touches, ratios), ahead(touches, ratios), together(touches)]
+}
+
+/// Nanoseconds for each page used of a way by one thread, all of it.
+fn page_ns(touches: &FirstTouch, way: Way, every_pages: u64) -> Option<f64> {
+    touches.find(way, every_pages, 1)?.page_ns(Part::Whole).map(|ns| ns.median)
+}
+
+/// Whether there are such ratios, and none has an interval: nothing can be proven.
+fn lacks_proof(ratios: &[Ratio], of: impl Fn(&Ratio) -> bool) -> bool {
+    ratios.iter().filter(|r| of(r)).all(|r| r.interval.known().is_none())
+}
+
+/// The smallest of these ratios that is proven to be worth it.
+fn best(ratios: &[Ratio], of: impl Fn(&Ratio) -> bool) -> Option<&Ratio> {
+    let single = |r: &&Ratio| r.threads == 1 && r.every_pages == 1 && of(r);
+    let proven = ratios.iter().filter(single).filter(|r| is_below(&r.interval, WORTH));
+    proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+}
+
+fn is_larger(way: Way) -> bool {
+    matches!(way, Way::Thp | Way::Mthp { .. }) || way.is_pool()
+}
+
+fn page_advice(touches: &FirstTouch, ratios: &[Ratio]) -> String {
+    if !ratios.iter().any(|r| is_larger(r.way)) {
+        return "Nothing was touched on larger pages and on base pages, so nothing is said about their \
+                size."
+            .to_owned();
+    }
+    if lacks_proof(ratios, |r| is_larger(r.way)) {
+        return "Nothing is said about larger pages: too few mappings were made to prove anything."
+            .to_owned();
+    }
+    let Some(best) = best(ratios, |r| is_larger(r.way)) else {
+        return "Do not expect larger pages to make memory ready faster here: a gain of 3% is proven for \
+                none."
+            .to_owned();
+    };
+    let how = match best.way {
+        Way::Thp => "MADV_HUGEPAGE".to_owned(),
+        Way::Mthp { page_bytes } => format!("MADV_HUGEPAGE with pages of {page_bytes} enabled"),
+        _ => "the reserved pool".to_owned(),
+    };
+    format!(
+        "Put memory that is used whole on larger pages ({how}): until each {} of it can be used takes \
+         {:.0}% less time than on base pages.",
+        touches.base_page_bytes,
+        (1.0 - best.ratio) * 100.0
+    )
+}
+
+fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
+    let is_ahead =
+        |r: &Ratio| matches!(r.way, Way::MapPopulate | Way::PopulateWrite | Way::PopulatePieces);
+    if !ratios.iter().any(is_ahead) {
+        return "Nothing is said about filling memory ahead: it was not measured beside faults."
+            .to_owned();
+    }
+    let advised = match best(ratios, is_ahead) {
+        Some(best) => format!(
+            "Fill base pages ahead ({}) where all of them will be used: {:.0}% less than by faults",
+            best.way.word(),
+            (1.0 - best.ratio) * 100.0
+        ),
+        None if lacks_proof(ratios, is_ahead) => {
+            "Nothing is said about filling base pages ahead: too few mappings were made to prove anything"
+                .to_owned()
+        }
+        None => "Do not fill base pages ahead to save time: a gain of 3% is proven for no way"
+            .to_owned(),
+    };
+    format!("{advised}{}.", waste(touches, ratios).unwrap_or_default())
+}
+
+/// What it costs that most of a populated mapping is not used.
+fn waste(touches: &FirstTouch, ratios: &[Ratio]) -> Option<String> {
+    let point = touches.points.iter().find(|p| p.way == Way::MapPopulate && p.every_pages > 1)?;
+    let (used, demand) =
+        (page_ns(touches, point.way, point.every_pages)?, page_ns(touches, Way::OnDemand, 1)?);
+    let ratio = find(ratios, point.way, point.every_pages)?;
+    Some(format!(
+        "; with one page in {} used, MAP_POPULATE costs {used:.0} ns for each of those ({:.1} times the {demand:.0} \
+         ns of a fault) and holds {} for nothing",
+        point.every_pages,
+        ratio.ratio,
+        point.wasted_bytes(touches.base_page_bytes)
+    ))
+}
+
+fn together(touches: &FirstTouch) -> String {
+    let host = touches.host.iter().find_map(host);
+    match (threads(touches), host) {
+        (Some(threads), Some(host)) => format!("{threads}; {host}."),
+        (Some(threads), None) => format!("{threads}."),
+        (None, Some(host)) => format!("Touch memory once before you measure: {host}."),
+        (None, None) => {
+            "Nothing is said about threads: only one touched, or may run here.".to_owned()
+        }
+    }
+}
+
+fn threads(touches: &FirstTouch) -> Option<String> {
+    let of_way = |p: &&Point| p.way == Way::OnDemand && !p.samples.is_empty();
+    let most = touches.points.iter().filter(of_way).max_by_key(|p| p.threads)?;
+    let alone = page_ns(touches, Way::OnDemand, 1)?;
+    let together = most.page_ns(Part::Whole)?.median;
+    if most.threads < 2 {
+        return None;
+    }
+    let advised = if together < FASTER * alone { "Touch" } else { "Do not touch" };
+    let for_speed = if together < FASTER * alone { "" } else { " for speed" };
+    Some(format!(
+        "{advised} large memory first with several threads{for_speed}: {} of them take {together:.0} ns for each \
+         page together, one takes {alone:.0}",
+        most.threads
+    ))
+}
+
+fn host(host: &Host) -> Option<String> {
+    let extra = host.extra_page_ns.known()?;
+    let is_often = host.slow_chunks * 100 >= OFTEN * host.chunks;
+    is_often.then(|| {
+        format!(
+            "a page that the host of this virtual machine must back anew costs {extra:.0} ns more ({} of {} \
+             chunks touched beforehand were such)",
+            host.slow_chunks, host.chunks
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+//! What the figures of each bench say, by the name of its command: `bench pipe` is [`pipe`], `bench text` is
+//! [`code`].
+
+pub mod code;
+pub mod file;
+pub mod memory;
+pub mod pin;
+pub mod pipe;
+pub mod tlb;

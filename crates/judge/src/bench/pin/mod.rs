@@ -1,0 +1,288 @@
+//! What measurements of pinning say: a price for each page and for each call, by every way and kind of page;
+//! how much of a transfer through a pipe that is; what huge pages are worth; what becomes of published
+//! figures; what to do.
+//!
+//! The entry is [`judge`]; pure, so saved measurements are judged again with the same result. Samples of one
+//! repeat were taken in the same round and are paired: a price is the median of the differences of each
+//! repeat. What comes out at or below zero is missing.
+//!
+//! A price is a line through the smallest and the largest size: its rise is the price of a page, what is left of
+//! the smallest piece that of the call. Larger pages are set against base pages by the whole of a call and its
+//! release: what a way costs without pinning is the same for both, and huge pages can make lending cheaper than
+//! that (one counter is raised for all pages of a folio at once, where tee raises one for each), which leaves
+//! no price to divide.
+//!
+//! The published figures are those of a study of 2022 on one laptop (Linux 5.17, pieces of 128 KiB, base pages):
+//! finding the pages is 18% of all samples of writer and reader, a third of vmsplice; on huge pages one
+//! entry of the page table serves for 32 pages of a piece. A share is confirmed when this machine's is within
+//! a quarter of it, as for the ladder of pipes.
+
+use crate::stats::{is_below, paired_ratio};
+use pagewise_model::bench::pin::{Judgement, Pins, Point, Price, Ratio, Sample, Share, Way};
+use pagewise_model::bench::{Answer, Claim, PageKind, Series};
+use pagewise_model::measured::median;
+use pagewise_model::{Bytes, Fact, Measured};
+
+/// Below this ratio larger pages are worth asking for.
+const WORTH: f64 = 0.9;
+/// A call is paid for when it is at most this share of what its pages cost.
+const SMALL: f64 = 0.1;
+/// Buffer of the sentences: what the study of pipes used.
+const USUAL: Bytes = Bytes::kib(256);
+
+/// Pieces of the published figures: half of 256 KiB.
+const PUBLISHED_PIECE: Bytes = Bytes::kib(128);
+const OF_CALL: f64 = 1.0 / 3.0;
+const OF_TRANSFER: f64 = 0.18;
+/// A share this far from the published one, either way, is still the same.
+const SAME: f64 = 1.25;
+
+/// All conclusions from `pins`.
+#[must_use]
+pub fn judge(pins: &Pins) -> Judgement {
+    let pinning = || Way::ALL.into_iter().filter(|way| way.pins());
+    let on = |way: Way| kinds(pins, way).into_iter().map(move |pages| (way, pages));
+    let prices: Vec<Price> = pinning().flat_map(on).map(|on| price(pins, on)).collect();
+    let larger = pinning().flat_map(on).filter(|(_, pages)| *pages != PageKind::Base);
+    let ratios: Vec<Ratio> = larger.filter_map(|on| ratio(pins, on)).collect();
+    let lent = kinds(pins, Way::Vmsplice).into_iter().flat_map(|k| pins.curve(Way::Vmsplice, k));
+    let lent = lent.filter(|point| !point.samples.is_empty());
+    let shares: Vec<Share> = lent.map(|point| share(pins, point)).collect();
+    let claims = claims(&shares, &ratios);
+    let advice = advice(pins, &prices, &ratios, &shares);
+    Judgement { prices, shares, ratios, claims, advice }
+}
+
+/// The kinds of pages that a way was measured on.
+fn kinds(pins: &Pins, way: Way) -> Vec<PageKind> {
+    let used = |kind: &PageKind| !pins.curve(way, *kind).is_empty();
+    PageKind::ALL.into_iter().filter(used).collect()
+}
+
+/// Why a difference is missing.
+fn below_zero(value: f64, unit: &str) -> String {
+    format!("the difference is {value:.1} {unit}, not above zero: no price")
+}
+
+fn price(pins: &Pins, (way, pages): (Way, PageKind)) -> Price {
+    match ends(pins, way, pages) {
+        Ok((small, large)) => {
+            let (least, few) = (pins.held(small), pins.pages_of(small) as f64);
+            let page = per_page(pins, (small, &least), (large, &pins.held(large)));
+            let call = least.paired(&page, |least, page| least - page * few);
+            Price { way, pages, page_ns: known(&page), call_ns: known(&call) }
+        }
+        Err(why) => Price { way, pages, page_ns: Fact::missing(&why), call_ns: Fact::missing(why) },
+    }
+}
+
+/// What each page more takes, repeat by repeat, from pieces of two sizes and what they cost.
+fn per_page(pins: &Pins, small: (&Point, &Series), large: (&Point, &Series)) -> Series {
+    let (few, many) = (pins.pages_of(small.0) as f64, pins.pages_of(large.0) as f64);
+    large.1.paired(small.1, |most, least| (most - least) / (many - few))
+}
+
+fn known(series: &Series) -> Fact<Measured> {
+    match series.measured() {
+        Some(measured) if measured.median > 0.0 => Fact::Known(measured),
+        Some(measured) => Fact::missing(below_zero(measured.median, "ns")),
+        None => Fact::missing("what it is set against was not measured in the same rounds"),
+    }
+}
+
+/// The measured points of the smallest and the largest size.
+fn ends(pins: &Pins, way: Way, pages: PageKind) -> Result<(&Point, &Point), String> {
+    let curve = pins.curve(way, pages);
+    let mut measured = curve.iter().copied().filter(|point| !point.samples.is_empty());
+    let (first, last) = (measured.next(), measured.next_back());
+    match (first, last) {
+        (Some(first), Some(last)) => Ok((first, last)),
+        (Some(_), None) => {
+            Err("a price for each page and one for each call need two sizes".to_owned())
+        }
+        (None, _) => {
+            let why = curve.iter().find_map(|point| point.refused.clone());
+            Err(why.unwrap_or_else(|| "not measured".to_owned()))
+        }
+    }
+}
+
+/// Larger pages against base pages.
+fn ratio(pins: &Pins, (way, pages): (Way, PageKind)) -> Option<Ratio> {
+    let page_ns = |pages| {
+        let (small, large) = ends(pins, way, pages).ok()?;
+        let [least, most] = [small, large].map(|point| point.series(Sample::whole_ns));
+        Some(per_page(pins, (small, &least), (large, &most)))
+    };
+    let (base, larger) = (page_ns(PageKind::Base)?, page_ns(pages)?);
+    let log = |ns: f64, base: f64| if ns > 0.0 && base > 0.0 { (ns / base).ln() } else { f64::NAN };
+    let mut logs = larger.paired(&base, log).values();
+    logs.retain(|log| !log.is_nan());
+    let (ratio, interval) = paired_ratio(&logs, "repeats with both above the noise")?;
+    Some(Ratio { way, pages, ratio, interval })
+}
+
+/// How much of a transfer by vmsplice is pinning.
+fn share(pins: &Pins, point: &Point) -> Share {
+    let without = pins.find(Way::Tee, PageKind::Base, point.size_bytes);
+    let of = |figure: fn(&Sample) -> f64| {
+        let teed = without.map(|point| point.series(figure)).unwrap_or_default();
+        let shares = point.series(figure).paired(&teed, |lent, teed| (lent - teed) / lent);
+        match median(&shares.values()) {
+            Some(value) if value > 0.0 => Fact::Known(value),
+            Some(value) => Fact::missing(below_zero(value * 100.0, "%")),
+            None => Fact::missing("tee was not measured beside it"),
+        }
+    };
+    let gib = point.size_bytes.0 as f64 / Bytes::gib(1).0 as f64;
+    let rates = point.series(|sample| gib / sample.whole_ns() * 1e9).measured();
+    Share {
+        pages: point.pages,
+        size_bytes: point.size_bytes,
+        of_call_share: of(|sample| sample.call_ns),
+        of_transfer_share: of(Sample::whole_ns),
+        transfer_gib_per_s: rates.map_or_else(|| Fact::missing("not measured"), Fact::Known),
+    }
+}
+
+/// Every published claim with its answer.
+fn claims(shares: &[Share], ratios: &[Ratio]) -> Vec<Claim> {
+    let base = shares.iter().filter(|share| share.pages == PageKind::Base);
+    let nearest = base.min_by_key(|share| share.size_bytes.0.abs_diff(PUBLISHED_PIECE.0));
+    vec![
+        share_of("a third of vmsplice", "of the call", OF_CALL, nearest, |s| &s.of_call_share),
+        share_of(
+            "18% of a transfer by vmsplice and splice",
+            "of call and emptying together, by one thread",
+            OF_TRANSFER,
+            nearest,
+            |s| &s.of_transfer_share,
+        ),
+        huge_is_cheaper(ratios),
+    ]
+}
+
+fn share_of(
+    what: &str,
+    of: &str,
+    published: f64,
+    share: Option<&Share>,
+    pick: impl Fn(&Share) -> &Fact<f64>,
+) -> Claim {
+    let (answer, why) = match share.map(|share| (share, pick(share))) {
+        None => (Answer::CannotTell, "vmsplice was not measured on base pages".to_owned()),
+        Some((_, Fact::Missing(why))) => (Answer::CannotTell, why.clone()),
+        Some((share, Fact::Known(here))) => {
+            let is_same = *here <= published * SAME && *here >= published / SAME;
+            let why = format!("{:.0}% {of}, pieces of {}", here * 100.0, share.size_bytes);
+            (Answer::of(is_same), why)
+        }
+    };
+    Claim::new(format!("finding and holding base pages is {what}"), answer, why)
+}
+
+fn huge_is_cheaper(ratios: &[Ratio]) -> Claim {
+    let ratio = ratios.iter().find(|r| (r.way, r.pages) == (Way::Vmsplice, PageKind::Thp));
+    let (answer, why) = match ratio.map(|ratio| (ratio.ratio, &ratio.interval)) {
+        None => (Answer::CannotTell, "vmsplice was not measured on both".to_owned()),
+        Some((ratio, Fact::Missing(why))) => {
+            (Answer::CannotTell, format!("{ratio:.2} of base pages; {why}"))
+        }
+        Some((ratio, Fact::Known((low, high)))) => (
+            Answer::is_less((*low, *high)),
+            format!("by vmsplice and splice: {ratio:.2} ({low:.2}-{high:.2}) of a base page"),
+        ),
+    };
+    Claim::new("huge pages are cheaper to find and hold: one entry serves for many", answer, why)
+}
+
+/// Three sentences, each a reason where nothing is known.
+fn advice(pins: &Pins, prices: &[Price], ratios: &[Ratio], shares: &[Share]) -> Vec<String> {
+    vec![page_advice(ratios, shares), call_advice(pins, prices), register_advice(pins, prices)]
+}
+
+fn page_advice(ratios: &[Ratio], shares: &[Share]) -> String {
+    let of_way = ratios.iter().filter(|r| r.way == Way::Vmsplice);
+    let Some(best) = of_way.min_by(|a, b| a.ratio.total_cmp(&b.ratio)) else {
+        return "Nothing was lent on two kinds of pages, so nothing is said about them.".to_owned();
+    };
+    let base = shares.iter().filter(|share| share.pages == PageKind::Base);
+    let usual = base.min_by_key(|share| share.size_bytes.0.abs_diff(USUAL.0));
+    let share = usual.and_then(|share| share.of_transfer_share.known());
+    let part = share.map_or_else(String::new, |share| {
+        format!("; on base pages {:.0}% of it is finding and holding them", share * 100.0)
+    });
+    if is_below(&best.interval, WORTH) {
+        format!(
+            "Lend huge pages to pipes: by vmsplice and splice a page takes {:.0}% less on {}{part}.",
+            (1.0 - best.ratio) * 100.0,
+            best.pages.name()
+        )
+    } else {
+        format!(
+            "Do not take huge pages for the sake of pinning alone: a tenth less for each page lent is not \
+             proven (ratio {:.2}){part}.",
+            best.ratio
+        )
+    }
+}
+
+/// The price of a way on base pages.
+fn on_base(prices: &[Price], way: Way) -> Option<&Price> {
+    prices.iter().find(|price| (price.way, price.pages) == (way, PageKind::Base))
+}
+
+fn call_advice(pins: &Pins, prices: &[Price]) -> String {
+    let price = on_base(prices, Way::Vmsplice).or_else(|| on_base(prices, Way::ReadOwn));
+    let Some(price) = price else {
+        return "Nothing is said about the size of a call: no way was measured on base pages."
+            .to_owned();
+    };
+    match (&price.page_ns, &price.call_ns) {
+        (Fact::Known(page), Fact::Known(call)) => {
+            let count = (call.median / page.median / SMALL).ceil().max(1.0);
+            let size = Bytes((count * pins.base_page_bytes.bytes() as f64) as u64);
+            format!(
+                "Pin at least {size} in a call of {}: a call costs {:.0} ns beside its pages, a page \
+                 {:.1} ns, and from there on the call is less than a tenth.",
+                price.way.label(),
+                call.median,
+                page.median
+            )
+        }
+        (Fact::Missing(why), _) | (_, Fact::Missing(why)) => {
+            format!("Nothing is said about the size of a call: {}: {why}.", price.way.label())
+        }
+    }
+}
+
+fn register_advice(pins: &Pins, prices: &[Price]) -> String {
+    let known = |way| {
+        let price = on_base(prices, way)?;
+        Some((price.page_ns.known()?.median, price.call_ns.known().map_or(0.0, |c| c.median)))
+    };
+    let pages = USUAL.pages(pins.base_page_bytes) as f64;
+    match (known(Way::Register), known(Way::GupTest).or_else(|| known(Way::Vmsplice))) {
+        (Some((page, call)), Some((each, _))) => {
+            let (once, spared) = (call + page * pages, each * pages);
+            format!(
+                "Register a buffer of {USUAL} with io_uring when it is used {:.0} times or more: \
+                 registering costs {:.1} us on base pages, pinning it anew {:.1} us each time.",
+                (once / spared).ceil().max(1.0),
+                once / 1e3,
+                spared / 1e3
+            )
+        }
+        (Some((page, call)), None) => format!(
+            "Count {:.1} us for registering a buffer of {USUAL} with io_uring on base pages; what \
+             pinning it anew costs is not known here.",
+            (call + page * pages) / 1e3
+        ),
+        (None, _) => {
+            "Nothing is said about registered buffers: their price is not known here.".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! What a ladder of pipe techniques says: which rung is faster, where the time of each goes, what
+//! became cheaper from rung to rung, which sizes suit, and what becomes of published claims.
+//!
+//! The entries are [`judge`] and [`claims`]; both are pure, so a saved ladder is judged again with
+//! the same result. Times are those of both ends together for each GiB (see
+//! [`pagewise_model::bench::pipe::Account`]); prices are those taken before the ladder and are not
+//! touched by what it finds, so what they do not explain stays visible.
+//!
+//! Not seen: work of kernel threads, time stolen by the host (it counts as time asleep), and what
+//! one core's work does to the caches of the other beyond the bytes themselves.
+//!
+//! Which of two points is faster: repeats are run in shuffled order, so that those of one number belong together
+//! by chance alone: their log ratios give the Hodges-Lehmann estimate with its exact interval, from six repeats
+//! on. With four or five the ranges decide: when all repeats of one point are faster than all of the other, chance
+//! did it in at most 1 of 35 cases (2 in 70 orders of four and four). Below four, and where ranges overlap, the
+//! answer is that nobody can tell.
+//!
+//! From rung to rung: a point is held against the one before it under the same consumption. The changes of the
+//! parts and the unexplained change are together exactly the change of the time.
+//!
+//! Advised are only ways whose buffers no reader can see change, and only where [`compare`] says that they are
+//! faster than write(2) and read(2) through a pipe as it comes.
+
+mod account;
+mod claims;
+mod prices;
+mod samples;
+mod sizes;
+
+pub use claims::claims;
+
+use crate::stats::shift;
+use pagewise_model::bench::Series;
+use pagewise_model::bench::pipe::{
+    Account, Comparison, Consumption, Judgement, Ladder, Pace, Point, Reader, ReferencePrices,
+    Rung, Sample, Step, Wait, Work, Writer,
+};
+use pagewise_model::look::Samples;
+use pagewise_model::price::Prices;
+use pagewise_model::{Bytes, Fact, PageSize};
+use prices::UnitPrices;
+
+/// Fewest repeats with which disjoint ranges are an answer.
+const LEAST_REPEATS: usize = 4;
+
+/// What was known before the ladder was measured, or was measured apart from its points.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// Prices of the session.
+    pub prices: Option<&'a Prices>,
+    /// Prices that only a ladder needs.
+    pub reference: &'a ReferencePrices,
+    /// Base page of the machine.
+    pub base_page: PageSize,
+    /// The cache that one core has to itself.
+    pub l2_bytes: &'a Fact<Bytes>,
+    /// Kernel samples over both processes of some points, by index of the point.
+    pub samples: &'a [(usize, Samples)],
+}
+
+/// All conclusions from `ladder` but the claims.
+#[must_use]
+pub fn judge(ladder: &Ladder, known: &Known<'_>) -> Judgement {
+    let prices = UnitPrices::freeze(known, &ladder.yardsticks);
+    let measured = ladder.points.iter().enumerate();
+    let accounts: Vec<_> = measured
+        .filter_map(|(at, point)| {
+            let account = account::account(at, point, &prices, known.base_page)?;
+            Some(samples::set_beside(account, point, known.samples))
+        })
+        .collect();
+    let steps = if ladder.sweep { Vec::new() } else { steps(ladder, &accounts) };
+    let advice = if ladder.sweep { sizes::advise(ladder, known.l2_bytes) } else { Vec::new() };
+    let sentences = sentences(ladder);
+    Judgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
+}
+
+/// Point `second` against point `first`; `None` where one has no rate.
+#[must_use]
+pub fn compare(first: &Point, second: &Point) -> Option<Comparison> {
+    let (a, b) = (first.rate()?, second.rate()?);
+    let rates = |point: &Point| -> Series {
+        let rate = |s: &Sample| Some((s.repeat, s.gib_per_s().filter(|rate| *rate > 0.0)?));
+        point.samples.iter().filter_map(rate).collect()
+    };
+    let shifted = shift(&rates(second).log_ratios(&rates(first)));
+    let ratio = shifted.map_or(b.median / a.median, |s| s.estimate.exp());
+    let least = first.samples.len().min(second.samples.len());
+    let pace = match shifted {
+        Some(s) if s.low > 0.0 => Pace::Faster,
+        Some(s) if s.high < 0.0 => Pace::Slower,
+        None if least >= LEAST_REPEATS && b.min > a.max => Pace::Faster,
+        None if least >= LEAST_REPEATS && b.max < a.min => Pace::Slower,
+        _ => Pace::CannotTell,
+    };
+    let interval = match shifted {
+        Some(s) => Fact::Known((s.low.exp(), s.high.exp())),
+        None => Fact::missing("fewer than 6 repeats that both have"),
+    };
+    ratio.is_finite().then_some(Comparison { ratio, interval, pace })
+}
+
+/// All steps, in the order of the ladder, one consumption after the other.
+fn steps(ladder: &Ladder, accounts: &[Account]) -> Vec<Step> {
+    Consumption::ALL
+        .into_iter()
+        .flat_map(|consumption| {
+            let same = accounts
+                .iter()
+                .filter(|account| ladder.points[account.point].consumption == consumption);
+            let same: Vec<&Account> = same.collect();
+            let pairs: Vec<Step> =
+                same.windows(2).filter_map(|pair| step(ladder, pair[0], pair[1])).collect();
+            pairs
+        })
+        .collect()
+}
+
+fn step(ladder: &Ladder, from: &Account, to: &Account) -> Option<Step> {
+    let comparison = compare(&ladder.points[from.point], &ladder.points[to.point])?;
+    let change = |work: Work| (work, to.part_ns(work) - from.part_ns(work));
+    let mut parts: Vec<(Work, f64)> =
+        Work::ALL.into_iter().map(change).filter(|(_, ns)| *ns != 0.0).collect();
+    parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    Some(Step {
+        from: from.point,
+        to: to.point,
+        comparison,
+        change_per_gib_ns: to.per_gib_ns - from.per_gib_ns,
+        parts,
+        unexplained_per_gib_ns: to.unexplained_per_gib_ns - from.unexplained_per_gib_ns,
+    })
+}
+
+/// Three sentences, each a reason where nothing is known.
+fn sentences(ladder: &Ladder) -> Vec<String> {
+    let looked_at = "Where bytes are looked at";
+    let passed_on = "Where bytes are only passed on";
+    vec![
+        way(ladder, Consumption::Touched, looked_at),
+        way(ladder, Consumption::Untouched, passed_on),
+        waiting(ladder),
+    ]
+}
+
+/// The fastest safe way beside write and read.
+fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
+    let of = || ladder.points.iter().filter(|p| p.consumption == consumption);
+    let Some(plain) = of().find(|point| is_plain(&point.rung) && point.rate().is_some()) else {
+        return format!("{place}, nothing is said: write and read were not measured.");
+    };
+    let faster = of().filter(|point| point.safe).filter_map(|point| {
+        let comparison = compare(plain, point)?;
+        (comparison.pace == Pace::Faster).then_some((point, comparison))
+    });
+    let best = faster.max_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio));
+    match best {
+        Some((point, Comparison { ratio, .. })) => format!(
+            "{place}, use {} through a pipe of {} (rung {}): {ratio:.1} times the rate of write and \
+             read, {} against {}.",
+            point.rung.technique(),
+            point.pipe_bytes,
+            point.rung.name,
+            rate(point),
+            rate(plain)
+        ),
+        None => format!(
+            "{place}, stay with write and read ({}): no safe way is proven faster.",
+            rate(plain)
+        ),
+    }
+}
+
+/// The plain way that a program has without asking for anything.
+fn is_plain(rung: &Rung) -> bool {
+    (rung.writer, rung.reader, rung.wait) == (Writer::Write, Reader::Read, Wait::Block)
+        && rung.pipe_bytes.is_none()
+}
+
+fn rate(point: &Point) -> String {
+    point.rate().map_or_else(|| "nothing".to_owned(), |rate| format!("{:.2} GiB/s", rate.median))
+}
+
+/// What it gives that ends do not sleep, where everything else is the same.
+fn waiting(ladder: &Ladder) -> String {
+    let mut pairs = 0;
+    let mut best: Option<(&Point, &Point, f64)> = None;
+    for awake in ladder.points.iter().filter(|point| point.rung.wait != Wait::Block) {
+        let Some(asleep) = ladder.points.iter().find(|point| differ_by_waiting(point, awake))
+        else {
+            continue;
+        };
+        let Some(comparison) = compare(asleep, awake) else { continue };
+        pairs += 1;
+        let is_better = best.is_none_or(|(_, _, ratio)| comparison.ratio > ratio);
+        if comparison.pace == Pace::Faster && is_better {
+            best = Some((asleep, awake, comparison.ratio));
+        }
+    }
+    match (best, pairs) {
+        (Some((asleep, awake, ratio)), _) => format!(
+            "Where the rate counts, do not let both ends sleep: {} ({}) has {ratio:.1} times the rate \
+             of the same that sleeps{}.",
+            awake.rung.technique(),
+            awake.consumption.label(),
+            more_cpu(asleep, awake)
+        ),
+        (None, 0) => {
+            "On waiting nothing is said: no way was measured both asleep and awake.".to_owned()
+        }
+        (None, pairs) => format!(
+            "Let the ends of a pipe sleep: in none of {pairs} pairs is staying awake proven faster."
+        ),
+    }
+}
+
+fn differ_by_waiting(asleep: &Point, awake: &Point) -> bool {
+    let as_asleep =
+        Rung { wait: Wait::Block, name: asleep.rung.name.clone(), ..awake.rung.clone() };
+    asleep.consumption == awake.consumption && asleep.rung == as_asleep
+}
+
+/// What it costs.
+fn more_cpu(asleep: &Point, awake: &Point) -> String {
+    let cpu = |point: &Point| Some(point.measured(Sample::cpu_s_per_gib)?.median);
+    match cpu(asleep).zip(cpu(awake)) {
+        Some((before, after)) if before > 0.0 => {
+            format!(", at {:.2} times the CPU time for each GiB", after / before)
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

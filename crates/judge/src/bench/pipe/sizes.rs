@@ -1,0 +1,122 @@
+//! Which buffer and pipe suit a technique, from a grid over both sizes.
+//!
+//! Two rules compete. What is passed by reference only keeps slots busy: a larger pipe lets each end
+//! do more before it has to wake the other, so the largest is best. What is touched at the far end
+//! moves from cache to cache: what is on its way has to stay in the cache that one core has to
+//! itself, beside the buffer it came from, so at most half of that cache. The rule that applies is
+//! named, and whether the grid bears it out; the grid decides.
+
+use super::compare;
+use pagewise_model::bench::pipe::{Advice, Consumption, Ladder, Pace, Point};
+use pagewise_model::{Bytes, Fact};
+
+/// Share of the best rate that is still as good, where the repeats cannot tell the two apart.
+const AS_GOOD: f64 = 0.95;
+
+/// Points that differ in their sizes alone.
+pub(super) struct Grid<'a> {
+    pub(super) points: Vec<&'a Point>,
+}
+
+/// The measured points of `ladder` by technique and consumption; only those with several sizes.
+pub(super) fn grids(ladder: &Ladder) -> Vec<Grid<'_>> {
+    let mut grids: Vec<Grid<'_>> = Vec::new();
+    for point in ladder.points.iter().filter(|p| p.rate().is_some()) {
+        let is_alike = |grid: &&mut Grid<'_>| {
+            let first = grid.points[0];
+            first.consumption == point.consumption && first.rung.is_alike(&point.rung)
+        };
+        match grids.iter_mut().find(is_alike) {
+            Some(grid) => grid.points.push(point),
+            None => grids.push(Grid { points: vec![point] }),
+        }
+    }
+    grids.retain(|grid| grid.points.len() > 1);
+    grids
+}
+
+impl Grid<'_> {
+    /// The fastest point and its rate.
+    pub(super) fn best(&self) -> Option<(&Point, f64)> {
+        let rated = self.points.iter().filter_map(|p| Some((*p, p.rate()?.median)));
+        rated.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The slowest.
+    pub(super) fn worst(&self) -> Option<(&Point, f64)> {
+        let rated = self.points.iter().filter_map(|p| Some((*p, p.rate()?.median)));
+        rated.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    fn largest_pipe(&self) -> Bytes {
+        self.points.iter().map(|p| p.pipe_bytes).max().unwrap_or_default()
+    }
+
+    fn smallest_pipe(&self) -> Bytes {
+        self.points.iter().map(|p| p.pipe_bytes).min().unwrap_or_default()
+    }
+
+    /// The smallest pipe with a point as good as `best`.
+    fn enough(&self, best: &Point, rate: f64) -> Bytes {
+        let as_good = self.points.iter().filter(|point| {
+            let close = point.rate().is_some_and(|r| r.median >= AS_GOOD * rate);
+            close && compare(best, point).is_none_or(|c| c.pace != Pace::Slower)
+        });
+        as_good.map(|p| p.pipe_bytes).min().unwrap_or(best.pipe_bytes)
+    }
+}
+
+/// Sizes for each technique and consumption of a sweep.
+pub(super) fn advise(ladder: &Ladder, l2: &Fact<Bytes>) -> Vec<Advice> {
+    grids(ladder).iter().filter_map(|grid| advise_one(grid, l2)).collect()
+}
+
+fn advise_one(grid: &Grid<'_>, l2: &Fact<Bytes>) -> Option<Advice> {
+    let (best, rate) = grid.best()?;
+    let enough = grid.enough(best, rate);
+    Some(Advice {
+        rung: best.rung.technique(),
+        consumption: best.consumption,
+        buffer_bytes: best.rung.buffer_bytes,
+        pipe_bytes: best.pipe_bytes,
+        gib_per_s: rate,
+        enough_pipe_bytes: enough,
+        why: if grid.largest_pipe() == grid.smallest_pipe() {
+            "all pipes of this grid are of one size".to_owned()
+        } else if best.consumption == Consumption::Untouched {
+            untouched(grid, best)
+        } else {
+            touched(best.consumption, enough, l2)
+        },
+    })
+}
+
+fn untouched(grid: &Grid<'_>, best: &Point) -> String {
+    let largest = grid.largest_pipe();
+    let rule = "nobody touches the bytes, so the largest pipe should be best";
+    if best.pipe_bytes == largest {
+        format!("{rule}, and it is")
+    } else {
+        format!("{rule}; here {} beats {largest}", best.pipe_bytes)
+    }
+}
+
+fn touched(consumption: Consumption, enough: Bytes, l2: &Fact<Bytes>) -> String {
+    let what = match consumption {
+        Consumption::Touched => "the far end touches the bytes",
+        _ => "the bytes are copied at the far end",
+    };
+    let Fact::Known(l2) = l2 else {
+        return format!(
+            "{what}, so they should fit half of one core's L2 cache, whose size is not known"
+        );
+    };
+    let half = Bytes(l2.0 / 2);
+    let rule =
+        format!("{what}, so a pipe of half of one core's L2 cache ({half}) should be enough");
+    if enough <= half {
+        format!("{rule}, and it is")
+    } else {
+        format!("{rule}; here it takes {enough}")
+    }
+}

@@ -1,0 +1,221 @@
+//! Ladders made from known prices and counts: what was put in must come out.
+
+mod account;
+mod rates;
+
+use super::*;
+use crate::stats::Rng;
+use pagewise_model::bench::pipe::{
+    Account, Answer, ApartPrices, Buffers, Consumption, EndUsage, Pace, Pages, Placement, Point,
+    Reader, Rung, Sample, Wait, Work, Writer, Yardsticks,
+};
+use pagewise_model::look::KernelStack;
+use pagewise_model::price::TransferPoint;
+use pagewise_model::{Measured, Nanos};
+
+const GIB: u64 = 1 << 30;
+const PAGES: u64 = GIB / PageSize::BASE_4K.bytes();
+/// One copy of a GiB, one page allocated, entry and lock of a call, a wake-up without its calls, a
+/// fault, one slot, one page looked up, nanoseconds.
+const COPY: f64 = 50e6;
+const PAGE: f64 = 100.0;
+const ENTRY: f64 = 80.0;
+const LOCK: f64 = 120.0;
+const WAKEUP: f64 = 5_000.0;
+/// What of it is CPU time: all of one on the same CPU.
+const AWAKE: f64 = 1_000.0;
+const FAULT: f64 = 600.0;
+const SLOT: f64 = 40.0;
+const PIN: f64 = 30.0;
+/// One copy of a GiB out of pages that were lent.
+const READ: f64 = 80e6;
+/// What a GiB costs more from another core's cache.
+const CROSS: f64 = 20e6;
+/// What a slot costs more when another core empties it.
+const APART: f64 = 12.0;
+/// The same, of bytes that were written anew.
+const RENEWED: f64 = 90.0;
+
+fn flat(value: f64) -> Measured {
+    Measured { median: value, min: value, max: value, n: 9 }
+}
+
+fn prices() -> Prices {
+    let pair = 2.0 * (ENTRY + LOCK);
+    let bytes = |n: u64| 2.0 * COPY * n as f64 / GIB as f64;
+    let transfer = |n: u64, pages: f64| TransferPoint {
+        transfer_bytes: Bytes(n),
+        transfer_ns: flat(pair + bytes(n - 1) + pages * PAGE),
+    };
+    Prices {
+        anon_fault_ns: flat(FAULT),
+        zero_page_ns: flat(150.0),
+        file_fault_ns: flat(500.0),
+        file_fault_pages: 16.0,
+        cow_fault_ns: flat(700.0),
+        huge_fault_ns: Fact::Known(flat(90_000.0)),
+        pipe_transfers: vec![transfer(1, 0.0), transfer(8192, 0.0), transfer(65536, 14.0)],
+        file_reads: Vec::new(),
+        syscall_ns: flat(ENTRY),
+        map_unmap_ns: flat(2_000.0),
+        wakeup_cross_ns: Fact::Known(flat(WAKEUP + pair)),
+        wakeup_same_ns: flat(AWAKE + pair),
+        spawn_ns: Fact::missing("not needed"),
+        chase: Vec::new(),
+        host_fault_extra_ns: Fact::missing("not needed"),
+        prior: false,
+    }
+}
+
+fn references() -> ReferencePrices {
+    ReferencePrices {
+        slot_ns: Fact::Known(SLOT),
+        pin_base_ns: Fact::Known(PIN),
+        pin_huge_ns: Fact::Known(PIN / 10.0),
+        cache_base_ns: Fact::Known(20.0),
+        cache_huge_ns: Fact::Known(15.0),
+        read_base_ns: Fact::Known(READ / PAGES as f64),
+        read_huge_ns: Fact::missing("not needed"),
+        hand_over_cpu_ns: Fact::Known(AWAKE + 2.0 * (ENTRY + LOCK)),
+        apart: ApartPrices {
+            slot_ns: Fact::Known(APART),
+            pin_base_ns: Fact::Known(APART),
+            pin_huge_ns: Fact::Known(APART / 4.0),
+            copied_ns: Fact::Known(CROSS / PAGES as f64),
+            read_base_ns: Fact::Known(APART),
+            renewed_base_ns: Fact::Known(RENEWED),
+            ..ApartPrices::missing("not needed")
+        },
+        asleep: ApartPrices::missing("not needed"),
+    }
+}
+
+fn rung(name: &str, writer: Writer, reader: Reader) -> Rung {
+    Rung { buffers: Buffers::One, ..Rung::plain(name, writer, reader) }
+}
+
+/// Counts of one GiB and the times that nothing prices.
+#[derive(Clone, Copy, Default)]
+struct Truth {
+    calls: u64,
+    spins: u64,
+    switches: u64,
+    faults: u64,
+    user: f64,
+    kernel: f64,
+    waiting: f64,
+}
+
+/// A repeat of a GiB with these counts that takes this long: both ends together.
+fn sample(repeat: u32, truth: Truth, cpu: f64, total: f64, ends: f64) -> Sample {
+    let half = |n: u64| (n - n / 2, n / 2);
+    let (calls, spins) = (half(truth.calls + truth.spins), half(truth.spins));
+    let (switches, faults) = (half(truth.switches), half(truth.faults));
+    let end = |calls, spins, switches, faults, slots| EndUsage {
+        bytes: Bytes(GIB),
+        user_ns: Nanos::from_f64(truth.user / 2.0),
+        sys_ns: Nanos::from_f64((cpu - truth.user) / 2.0),
+        voluntary_switches: switches,
+        minor_faults: faults,
+        calls,
+        spins,
+        slots,
+        ..EndUsage::default()
+    };
+    Sample {
+        repeat,
+        place: repeat,
+        bytes: Bytes(GIB),
+        timed_bytes: Bytes(GIB),
+        wall_ns: Nanos::from_f64(total / ends),
+        writer: end(calls.0, spins.0, switches.0, faults.0, PAGES),
+        reader: end(calls.1, spins.1, switches.1, faults.1, 0),
+    }
+}
+
+fn point(rung: Rung, consumption: Consumption, samples: Vec<Sample>) -> Point {
+    Point {
+        writer_cpu: Some(0),
+        reader_cpu: Some(u32::from(rung.placement != Placement::SameCore)),
+        pipe_bytes: rung.pipe_bytes.unwrap_or(Bytes::kib(64)),
+        page_bytes: Fact::Known(PageSize::BASE_4K),
+        samples,
+        refused: None,
+        ..Point::refused(rung, consumption, "")
+    }
+}
+
+/// A point whose time is `work` (copies, pages, slots and so on) and what `truth` counts.
+fn made(rung: Rung, work: f64, truth: Truth, noise: f64) -> Point {
+    let calls = truth.calls as f64 * (ENTRY + LOCK) + truth.spins as f64 * (ENTRY + LOCK);
+    let switches = truth.switches as f64;
+    let counted = calls + truth.faults as f64 * FAULT + switches * AWAKE;
+    let cpu = work + counted + truth.user + truth.kernel;
+    let total = cpu + switches * (WAKEUP - AWAKE) + truth.waiting;
+    let mut rng = Rng::new(3);
+    let samples = (0..9).map(|repeat| {
+        let factor = 1.0 + noise * rng.normal();
+        sample(repeat, truth, cpu * factor, total * factor, 2.0)
+    });
+    let samples = samples.collect();
+    point(rung, Consumption::Untouched, samples)
+}
+
+fn ladder(points: Vec<Point>) -> Ladder {
+    Ladder {
+        seed: 1,
+        repeats: 9,
+        asked_bytes: None,
+        repeat_ns: None,
+        sweep: false,
+        points,
+        yardsticks: Yardsticks {
+            memcpy_gib_per_s: Fact::Known(flat(12.0)),
+            read_gib_per_s: Fact::Known(flat(30.0)),
+            cross_core_gib_per_s: Fact::Known(flat(1e9 / (COPY + CROSS))),
+        },
+        claims: Vec::new(),
+        judgement: None,
+    }
+}
+
+fn judged(points: Vec<Point>, reference: &ReferencePrices) -> Judgement {
+    let prices = prices();
+    judge(
+        &ladder(points),
+        &Known {
+            prices: Some(&prices),
+            reference,
+            base_page: PageSize::BASE_4K,
+            l2_bytes: &Fact::missing("not known"),
+            samples: &[],
+        },
+    )
+}
+
+const COUNTS: Truth = Truth {
+    calls: 8_192,
+    spins: 0,
+    switches: 3_000,
+    faults: 500,
+    user: 2e6,
+    kernel: 0.0,
+    waiting: 7e6,
+};
+
+fn write_read() -> Rung {
+    rung("write", Writer::Write, Reader::Read)
+}
+
+fn write_read_work() -> f64 {
+    2.0 * COPY + CROSS + PAGES as f64 * PAGE
+}
+
+fn assert_near(got: f64, want: f64, share: f64) {
+    assert!((got - want).abs() <= share * want.abs().max(1.0), "{got} is not {want}");
+}
+
+fn only(judgement: &Judgement) -> &Account {
+    assert_eq!(judgement.accounts.len(), 1);
+    &judgement.accounts[0]
+}

@@ -1,0 +1,148 @@
+//! What the processor claims of the TLBs that serve loads, or the fetching of code, set beside the knees.
+//!
+//! A claim is confirmed when a knee is within a quarter of it, refuted when the numbers walked go well
+//! beyond it and no knee is there. Where the figure may be in a larger unit that is not told, both
+//! readings are tried. What no walk could reach (so many huge pages are more memory than may be taken)
+//! cannot be told. Of the fetching of code neither what lacks a knee: not all of it needs a translation.
+
+use super::knees::{self, Curve};
+use pagewise_model::bench::tlb::{ClaimedTlb, Knee};
+use pagewise_model::bench::{Answer, Claim, PageKind};
+use pagewise_model::{Bytes, PageSize};
+
+/// A knee this far from the claimed number, either way, is at it.
+const SAME: f64 = 1.25;
+/// The numbers walked must go this far beyond a claim to speak against it.
+const BEYOND: f64 = 1.5;
+
+/// What a processor claims.
+pub(crate) struct Claimed<'a> {
+    /// What costs more where a TLB has run out: a load, a jump.
+    pub(crate) unit: &'static str,
+    /// What a TLB that runs out costs may be hidden, so that a knee that is not seen says nothing.
+    pub(crate) is_hidden: bool,
+    /// Base and huge page.
+    pub(crate) pages: [PageSize; 2],
+    /// The TLBs that are asked for pages of a size.
+    pub(crate) by_page: &'a dyn Fn(PageSize) -> Vec<&'a ClaimedTlb>,
+}
+
+impl Claimed<'_> {
+    /// Every claim with its answer, by page size and level.
+    pub(crate) fn beside(&self, curves: &[Curve], all: &[Knee]) -> Vec<Claim> {
+        curves.iter().flat_map(|curve| self.beside_one(curve, all)).collect()
+    }
+
+    fn beside_one(&self, curve: &Curve, all: &[Knee]) -> Vec<Claim> {
+        let [base, huge] = self.pages;
+        let page = if curve.pages == PageKind::Base { base } else { huge };
+        let Some(last) = curve.steps.last() else { return Vec::new() };
+        let here: Vec<&Knee> = all
+            .iter()
+            .filter(|k| k.pages == curve.pages && k.apart_bytes == curve.apart_bytes)
+            .collect();
+        let mut claimed = (self.by_page)(page);
+        claimed.sort_by_key(|t| (t.level, t.entries));
+        let Self { unit, is_hidden, .. } = *self;
+        let found = Found { knees: &here, walked: last.pages, curve, unit, is_hidden };
+        if claimed.is_empty() {
+            return vec![found.nothing_claimed(page)];
+        }
+        claimed.iter().map(|tlb| found.judge(tlb, page)).collect()
+    }
+}
+
+/// What the lines of one page size showed.
+struct Found<'a> {
+    knees: &'a [&'a Knee],
+    /// Most pages.
+    walked: u64,
+    curve: &'a Curve,
+    unit: &'static str,
+    /// A knee may be there and not be seen.
+    is_hidden: bool,
+}
+
+/// Why a rise about so many pages may have gone unseen: a TLB that runs out costs a load at least as much
+/// as the fastest one takes.
+fn unseen(curve: &Curve, pages: u64) -> Option<String> {
+    let resolution = knees::resolution_ns(curve, pages);
+    (resolution > curve.fastest_ns).then(|| {
+        format!("too much noise: only rises of more than {resolution:.1} ns are seen about there")
+    })
+}
+
+impl Found<'_> {
+    fn judge(&self, tlb: &ClaimedTlb, page: PageSize) -> Claim {
+        let (entries, walked) = (u64::from(tlb.entries), self.walked);
+        let claim = format!("level {} holds {entries} translations of {page} pages", tlb.level);
+        let at = |count: u64| self.knees.iter().find(|knee| is_at(knee, count));
+        let scaled = tlb.scaled_entries.map(u64::from);
+        let (answer, why) = if let Some(knee) = at(entries) {
+            (Answer::Confirmed, self.told(knee))
+        } else if let Some((knee, count)) = scaled.and_then(|count| Some((at(count)?, count))) {
+            let why = format!(
+                "the figure is in units of 32 on this family, and the bit that says so is hidden: \
+                 {count}, and {}",
+                self.told(knee)
+            );
+            (Answer::Refuted, why)
+        } else if let Some(far) = scaled.filter(|far| beyond(*far) > walked) {
+            let why = format!("in units of 32 it would be {far}; {}", reach(far, page, walked));
+            (Answer::CannotTell, why)
+        } else if beyond(entries) > walked {
+            (Answer::CannotTell, reach(entries, page, walked))
+        } else if let Some(why) = unseen(self.curve, entries) {
+            (Answer::CannotTell, why)
+        } else if self.is_hidden {
+            let why =
+                "; code that the processor has decoded needs no translation, so it may end unseen";
+            (Answer::CannotTell, self.elsewhere() + why)
+        } else {
+            (Answer::Refuted, self.elsewhere())
+        };
+        Claim::new(claim, answer, why)
+    }
+
+    fn told(&self, knee: &Knee) -> String {
+        format!(
+            "a {} costs {:.1} ns more from about {} pages on (still {:.1} with {}, more with {})",
+            self.unit,
+            knee.to_ns - knee.from_ns,
+            knee.about_pages,
+            knee.from_ns,
+            knee.below_pages,
+            knee.above_pages
+        )
+    }
+
+    fn elsewhere(&self) -> String {
+        if self.knees.is_empty() {
+            return format!("up to {} pages a {} costs no more", self.walked, self.unit);
+        }
+        let told: Vec<String> = self.knees.iter().map(|knee| self.told(knee)).collect();
+        told.join("; ")
+    }
+
+    fn nothing_claimed(&self, page: PageSize) -> Claim {
+        let why =
+            if self.knees.is_empty() { "no knee was found".to_owned() } else { self.elsewhere() };
+        Claim::new(format!("nothing is claimed for {page} pages"), Answer::CannotTell, why)
+    }
+}
+
+fn beyond(entries: u64) -> u64 {
+    (entries as f64 * BEYOND) as u64
+}
+
+/// The claimed number is at the knee: where it begins by its shape, or between its two steps.
+fn is_at(knee: &Knee, count: u64) -> bool {
+    let about = knee.about_pages.max(1) as f64;
+    let ratio = count as f64 / about;
+    (1.0 / SAME..=SAME).contains(&ratio) || (knee.below_pages..=knee.above_pages).contains(&count)
+}
+
+fn reach(entries: u64, page: PageSize, walked: u64) -> String {
+    let needed = Bytes(entries.saturating_mul(page.bytes()));
+    format!("walked to {walked} pages; so many would be {needed}")
+}

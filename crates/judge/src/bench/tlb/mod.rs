@@ -1,0 +1,260 @@
+//! What walks through memory say: what larger pages are worth at each size of set and whether that is
+//! the same in the next run, where translations run out and what becomes of the processor's claims, how
+//! a host backs huge pages, and what the machine should do.
+//!
+//! The entry is [`judge`]; pure, so saved walks are judged again with the same result. Samples of one
+//! repeat were taken in the same round, some seconds apart, and are paired.
+//!
+//! Repeats of larger pages against base pages give the Hodges-Lehmann estimate of their ratio with its exact
+//! interval. Whether the next run finds the same is read from the width of that interval: a run's median lies
+//! anywhere in it. Where it is wide, the samples themselves say why: pieces of one walk that differ as much as
+//! whole mappings do are a disturbance; pieces that agree while mappings differ are the placement of the pages.
+//!
+//! Not seen: which of two TLBs of equal size has run out, and what of a cost a processor hides where
+//! loads do not depend on each other.
+
+pub(crate) mod claims;
+pub(crate) mod knees;
+
+use crate::stats::{is_below, paired_ratio};
+use claims::Claimed;
+use knees::{Curve, Step, find};
+use pagewise_model::bench::tlb::{
+    Judgement, Knee, LINE, Order, Path, Point, Ratio, Steadiness, Walks,
+};
+use pagewise_model::bench::{PageKind, Series};
+use pagewise_model::measured::median;
+use pagewise_model::{Bytes, Fact};
+
+/// Lines at the distance of base pages on huge ones are compared where they have at most this many huge
+/// pages, which any first level holds, and more base pages than any first level holds.
+const MOST_HUGE_PAGES: u64 = 16;
+
+/// A ratio whose interval is wider than this, relative to itself, may be another in the next run.
+const STEADY: f64 = 0.05;
+/// Pieces of one walk that differ by at least this share of what mappings differ by are the reason.
+const SAME: f64 = 0.5;
+/// The range of ten normal values is about three times their deviation.
+const HALF_RANGE: f64 = 1.54;
+
+/// From this gain on a larger page is worth asking for.
+const WORTH: f64 = 0.97;
+/// Cores together this much faster than one are worth the threads.
+const MORE: f64 = 1.3;
+
+/// All conclusions from `walks`.
+#[must_use]
+pub fn judge(walks: &Walks) -> Judgement {
+    let ratios = ratios(walks);
+    let curves: Vec<Curve> = distances(walks).into_iter().map(|at| curve(walks, at)).collect();
+    let knees: Vec<Knee> = curves.iter().flat_map(find).collect();
+    let claimed = |page| walks.serving_loads(page).collect::<Vec<_>>();
+    let claims = Claimed {
+        unit: "load",
+        is_hidden: false,
+        pages: [walks.base_page_bytes, walks.huge_page_bytes],
+        by_page: &claimed,
+    }
+    .beside(&curves, &knees);
+    let huge_translation_share = huge_translation_share(walks, &curves);
+    let advice = advice(walks, &ratios, &knees);
+    Judgement { ratios, knees, claims, huge_translation_share, advice }
+}
+
+/// Larger pages against base pages, lists in their order, by growing set.
+fn ratios(walks: &Walks) -> Vec<Ratio> {
+    let mut ratios = Vec::new();
+    for path in walks.lists() {
+        for base in walks.curve(path, PageKind::Base) {
+            let larger = PageKind::LARGER.map(|kind| walks.find(path, kind, base.elements));
+            ratios.extend(larger.into_iter().flatten().filter_map(|larger| ratio(base, larger)));
+        }
+    }
+    ratios
+}
+
+fn ratio(base: &Point, larger: &Point) -> Option<Ratio> {
+    let samples = [base, larger].into_iter().flat_map(|p| &p.samples);
+    let logs = larger.loads().log_ratios(&base.loads());
+    let Judged { ratio, interval, steadiness } =
+        Judged::of(&logs, samples.map(|s| s.within_share))?;
+    let (path, pages, set_bytes) = (base.path, larger.pages, base.set_bytes());
+    Some(Ratio { path, pages, set_bytes, ratio, interval, steadiness })
+}
+
+/// Larger pages against base pages, without what they are about.
+pub(crate) struct Judged {
+    pub(crate) ratio: f64,
+    pub(crate) interval: Fact<(f64, f64)>,
+    pub(crate) steadiness: Steadiness,
+}
+
+impl Judged {
+    /// From the logarithms of the ratio, repeat by repeat, and the range of the pieces within each sample.
+    pub(crate) fn of(logs: &[f64], within_shares: impl Iterator<Item = f64>) -> Option<Self> {
+        let (ratio, interval) = paired_ratio(logs, "mappings of both")?;
+        let within = |(low, high): &(f64, f64)| high / low;
+        let width = interval.known().map_or_else(|| range(logs).exp(), within) - 1.0;
+        let is_steady = width <= STEADY;
+        let steadiness = if is_steady { Steadiness::Steady } else { reason(within_shares, logs) };
+        Some(Self { ratio, interval, steadiness })
+    }
+}
+
+/// From the smallest to the largest.
+fn range(values: &[f64]) -> f64 {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least
+}
+
+/// Why mappings differ.
+fn reason(within_shares: impl Iterator<Item = f64>, logs: &[f64]) -> Steadiness {
+    let between = range(logs) / 2.0 / HALF_RANGE;
+    let shares = within_shares.map(|share| share / HALF_RANGE);
+    let within = median(&shares.collect::<Vec<f64>>()).unwrap_or(0.0);
+    if within >= SAME * between { Steadiness::Disturbed } else { Steadiness::Placement }
+}
+
+/// Distance of lines that have a page each, smallest pages first.
+fn distances(walks: &Walks) -> Vec<(PageKind, Bytes)> {
+    let apart = |p: &Point| match p.path {
+        Path::Lines { apart_bytes } if p.path != Path::PACKED => Some((p.pages, apart_bytes)),
+        _ => None,
+    };
+    let mut all: Vec<(PageKind, Bytes)> = walks.points.iter().filter_map(apart).collect();
+    // A huge page each, or a base page each: not base pages' distance on huge pages.
+    let own = |(kind, apart): &(PageKind, Bytes)| {
+        *kind == PageKind::Base || apart.0 >= walks.huge_page_bytes.bytes()
+    };
+    all.retain(own);
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The curve of one kind of page at one distance, beside packed lines, on whichever pages they were walked.
+fn curve(walks: &Walks, (pages, apart_bytes): (PageKind, Bytes)) -> Curve {
+    let of = |path, pages| -> Vec<(u64, Series)> {
+        walks.curve(path, pages).into_iter().map(|p| (p.elements, p.loads())).collect()
+    };
+    let packed = PageKind::ALL.into_iter().map(|kind| of(Path::PACKED, kind));
+    let packed = packed.into_iter().find(|curve| !curve.is_empty()).unwrap_or_default();
+    Curve::of((pages, apart_bytes), &of(Path::Lines { apart_bytes }, pages), &packed)
+}
+
+/// Cost of translation on huge pages over that on base pages, at the largest number of lines that a few
+/// huge pages hold.
+fn huge_translation_share(walks: &Walks, curves: &[Curve]) -> Fact<f64> {
+    let Some(base) = curves.iter().find(|curve| curve.pages == PageKind::Base) else {
+        return Fact::missing("no lines on base pages");
+    };
+    let huge = curve(walks, (PageKind::Thp, base.apart_bytes));
+    let most = MOST_HUGE_PAGES * walks.huge_page_bytes.bytes() / base.apart_bytes.0.max(1);
+    let on_base = |step| base.steps.iter().find(|other: &&Step| other.pages == step);
+    let few = huge.steps.iter().rev().filter(|step| step.pages <= most);
+    let both = few.filter_map(|step| Some((step, on_base(step.pages)?))).next();
+    let Some((huge, base)) = both else {
+        return Fact::missing("no lines on huge pages at the distance of base pages");
+    };
+    // Below this the difference that is looked for drowns in noise.
+    let seen = 4.0 * (huge.noise_ns + base.noise_ns);
+    if base.extra_ns <= seen.max(0.1 * base.load_ns) {
+        return Fact::missing("translation of base pages costs too little here to tell");
+    }
+    Fact::Known((huge.extra_ns / base.extra_ns).max(0.0))
+}
+
+/// Three sentences, each a reason where nothing is known.
+fn advice(walks: &Walks, ratios: &[Ratio], knees: &[Knee]) -> Vec<String> {
+    vec![page_advice(ratios), together(walks, knees), scans(walks)]
+}
+
+/// The list that the first sentence is about: random, one line to an element if that was walked.
+fn usual(ratios: &[Ratio]) -> Option<Path> {
+    let random = |r: &&Ratio| matches!(r.path, Path::List { order: Order::Random, .. });
+    let distance = |path: &Path| path.pitch().0.abs_diff(LINE.0);
+    ratios.iter().filter(random).map(|r| r.path).min_by_key(distance)
+}
+
+fn page_advice(ratios: &[Ratio]) -> String {
+    let Some(path) = usual(ratios) else {
+        return "Nothing was walked on two kinds of pages, so nothing is said about them."
+            .to_owned();
+    };
+    let gains = |r: &&Ratio| r.path == path && is_below(&r.interval, WORTH);
+    let mut worth: Vec<&Ratio> = ratios.iter().filter(gains).collect();
+    worth.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let Some(best) = worth.first() else {
+        let unsteady = ratios.iter().any(|r| r.path == path && r.steadiness != Steadiness::Steady);
+        let rest = if unsteady { "; where figures differ, placement or others decide" } else { "" };
+        return format!(
+            "Do not expect huge pages to make dependent random loads faster here: at no size is a gain \
+             of 3% proven{rest}."
+        );
+    };
+    let first = worth.iter().map(|r| r.set_bytes).min().unwrap_or_default();
+    let kind = if best.pages == PageKind::Thp { "MADV_HUGEPAGE" } else { "the reserved pool" };
+    format!(
+        "Put what is read at random on huge pages from {first} on ({kind}): at {} a load takes {:.0}% \
+         less.",
+        best.set_bytes,
+        (1.0 - best.ratio) * 100.0
+    )
+}
+
+fn together(walks: &Walks, knees: &[Knee]) -> String {
+    let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
+    let reach = |knee: &Knee| Bytes(knee.about_pages.saturating_mul(walks.base_page_bytes.bytes()));
+    let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
+    match base.as_slice() {
+        [] => {
+            "No number of base pages was found beyond which each load costs more: the size of what \
+               is used together is a matter of caches here."
+                .to_owned()
+        }
+        [one] => format!(
+            "Keep what is used together on at most {} base pages ({}): beyond, each load on another \
+             page costs {} more.",
+            one.about_pages,
+            reach(one),
+            cost(one)
+        ),
+        [first, .., last] => format!(
+            "Keep what is used together on at most {} base pages ({}), or {} ({}) at {} more for each \
+             load on another page: beyond, it is {} more again.",
+            first.about_pages,
+            reach(first),
+            last.about_pages,
+            reach(last),
+            cost(first),
+            cost(last)
+        ),
+    }
+}
+
+fn scans(walks: &Walks) -> String {
+    let (one, all) = (&walks.bandwidth.one.read_gib_per_s, &walks.bandwidth.all.read_gib_per_s);
+    match (one.known(), all.known()) {
+        (Some(one), Some(all)) if all.median > MORE * one.median => format!(
+            "Split scans of memory over the {} cores: together they read {:.1} GiB/s, one alone {:.1}.",
+            walks.bandwidth.cpus, all.median, one.median
+        ),
+        (Some(one), Some(all)) => format!(
+            "Do not split scans of memory for speed: all {} cores read {:.1} GiB/s together, one alone \
+             {:.1}.",
+            walks.bandwidth.cpus, all.median, one.median
+        ),
+        (Some(one), None) => format!(
+            "Take {:.1} GiB/s as the ceiling of whatever reads memory here: more than one core may not \
+             be used.",
+            one.median
+        ),
+        (None, _) => format!(
+            "Nothing is said about scans: {}.",
+            one.reason().unwrap_or("the bandwidth was not measured")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

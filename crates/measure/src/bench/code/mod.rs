@@ -1,0 +1,353 @@
+//! Jumps through generated code (`bench text`): what one costs by the size of the code, on base pages
+//! against huge ones, and from how many pages on the instruction TLB has run out.
+//!
+//! An element of code lies on one line of each page, and jumps to the next one ([`chain`](crate::kernels)).
+//! Two orders, both by chance, each element once in a lap. *Repeated*: every element leads to the same one
+//! each time; a branch predictor learns that, the processor fetches ahead, and most of what translation
+//! costs is hidden. *Changing*: another order in each lap; where to go on is known when the jump is
+//! executed, and what translation costs shows in full. Programs are in between.
+//!
+//! The line of each page goes through all lines of a page in turn, turned by a hash for each such round, so
+//! that all sets of the caches of instructions are used alike on contiguous and on scattered memory. The
+//! same lines at the same addresses on larger pages cost the same in caches and branch predictors: the
+//! difference is translation.
+//!
+//! For the knees the elements are 17 base pages apart, because processors join translations of neighbouring
+//! pages; on huge pages each has a huge page of its own. Both are set against as many elements on few huge
+//! pages. Every sample is a fresh mapping, written, closed to writing, then executed, on a thread pinned to
+//! one CPU; rounds in random order; after the run `smaps` must show all of it on pages of the size asked
+//! for. What each run adds up proves that every element was executed.
+//!
+//! Linux gives private memory huge pages where it is advised so, and keeps them when the memory is closed
+//! (`change_huge_pmd`); a TLB does not know whether a page is of a file. Not seen: translations that the
+//! processor does not need because it has the decoded instructions (op caches are looked up by virtual
+//! address on some); in a virtual machine the page size of the host.
+
+mod grid;
+mod misses;
+
+use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Slot, Taken, Turn};
+use crate::bench::tlb::claimed_tlbs;
+use crate::error::PriceError;
+use crate::kernels::chain::{Chain, INSTRUCTIONS, IS_KNOWN, Route};
+use crate::kinds::Kinds;
+use crate::sample::time_cpu;
+use misses::Misses;
+use pagewise_kernel::SysError;
+use pagewise_model::bench::PageKind;
+use pagewise_model::bench::code::{Jumps, Order, Point, Sample};
+use pagewise_model::{Bytes, Fact, Nanos};
+
+/// Time of a mapping beside its memory and its jumps: thread, closing, looks at its pages.
+const START: Nanos = Nanos::millis(1);
+/// Time for each byte that is made present, in picoseconds, and for each element of a route.
+const PER_BYTE_PS: u64 = 350;
+const PER_STEP_NS: u64 = 15;
+/// Time of a jump among few elements and among many, for estimates.
+const NEAR_NS: u64 = 10;
+const FAR_NS: u64 = 60;
+const MANY: u64 = 1024;
+/// Jumps of a route: at least so many, in at least so many laps, so that no predictor learns a route of
+/// changing laps.
+const STEPS: u64 = 1 << 14;
+const FEWEST_LAPS: u64 = 2;
+/// Most times through the route in a piece.
+const MOST: f64 = 10_000.0;
+
+/// Which parts are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Code of growing size.
+    pub sizes: bool,
+    /// A growing number of pages, for the reach of the TLB.
+    pub knees: bool,
+}
+
+impl Parts {
+    /// Both.
+    pub const ALL: Self = Self { sizes: true, knees: true };
+}
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Which parts.
+    pub parts: Parts,
+    /// On which pages.
+    pub kinds: Vec<PageKind>,
+    /// In which orders code of growing size is gone through.
+    pub orders: Vec<Order>,
+    /// Smallest code.
+    pub smallest: Bytes,
+    /// Largest.
+    pub largest: Bytes,
+    /// Fresh mappings of each point.
+    pub repeats: u32,
+    /// Coarser steps and a cap of 18 s.
+    pub quick: bool,
+    /// Seed of all orders.
+    pub seed: u64,
+}
+
+/// A plan for this machine: the result, still without samples.
+#[derive(Debug)]
+pub struct Plan {
+    jumps: Jumps,
+    kinds: Kinds,
+}
+
+impl Plan {
+    /// What was asked for, as far as this machine has the pages and the memory.
+    ///
+    /// # Errors
+    /// When there is no code for this architecture or none may be executed, or nothing is left to be
+    /// measured.
+    pub fn new(mut request: Request) -> Result<Self, PriceError> {
+        let kinds = Kinds::here();
+        may_execute(kinds)?;
+        let cpu = frame::cpus()?[0];
+        let most = frame::allowed_memory()?;
+        let (pages, unavailable) = frame::available(&request.kinds, |kind| kinds.try_one(kind));
+        request.kinds = pages;
+        let points = grid::points(&request, kinds, most.bytes);
+        if points.is_empty() {
+            let missing = unavailable.first().map(|m| (m.pages.name(), m.why.as_str()));
+            let otherwise =
+                format!("no code of a size that was asked for fits into {}", most.bytes);
+            return Err(frame::nothing(missing, &otherwise));
+        }
+        let jumps = Jumps {
+            seed: request.seed,
+            repeats: request.repeats,
+            quick: request.quick,
+            cpu,
+            most_bytes: most.bytes,
+            bound_by: most.bound_by,
+            base_page_bytes: kinds.base(),
+            huge_page_bytes: kinds.huge(),
+            points,
+            unavailable,
+            counter: misses::event(),
+            claimed: claimed_tlbs(cpu),
+            judgement: None,
+        };
+        Ok(Self { jumps, kinds })
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let Jumps { points, repeats, quick, .. } = &self.jumps;
+        let once: u64 = points.iter().map(|point| self.time(point).0).sum();
+        let about = Nanos(once.saturating_mul(u64::from(*repeats)));
+        let memory = points.iter().map(|point| self.resident(point)).max().unwrap_or_default();
+        Cost::of_mappings(points.len(), (*repeats, *quick), about, memory)
+    }
+
+    /// What one mapping of a point takes of memory: base pages far apart are touched alone.
+    fn resident(&self, point: &Point) -> Bytes {
+        let base = self.kinds.base().bytes();
+        match point.pages {
+            PageKind::Base => Bytes(point.jumps.saturating_mul(base)),
+            _ => self.kinds.resident(point.pages, point.set_bytes()),
+        }
+    }
+
+    fn time(&self, point: &Point) -> Nanos {
+        let memory = self.resident(point).0.saturating_mul(PER_BYTE_PS) / 1000;
+        let steps = laps(point.jumps) * point.jumps;
+        let jump = if point.jumps < MANY { NEAR_NS } else { FAR_NS };
+        let lap = steps.saturating_mul(jump);
+        let pieces = frame::piece(self.jumps.quick).0.max(lap) * u64::from(PIECES);
+        Nanos(memory) + Nanos(steps * PER_STEP_NS) + Nanos(2 * lap + pieces) + START
+    }
+
+    /// Takes a sample on the calling thread, which should be pinned: a fresh mapping that is written, closed,
+    /// run, looked at and given back. `order` is that of the elements, all laps.
+    ///
+    /// One time through the route goes before, so that caches, predictors and translations hold what they hold
+    /// in the long run; a second says how often it makes up a piece of time. Each time the sum of all elements
+    /// that were executed is looked at. Misses of the instruction TLB are counted over the pieces, where the
+    /// processor counts.
+    fn take(&self, point: &Point, order: &[usize], turn: Turn<'_>) -> Taken<Sample> {
+        turn.stop.check()?;
+        let chain = written(point, self.kinds)?;
+        let route = chain.route(order);
+        through(&route, 1)?;
+        let (once_ns, done) = time_cpu(|| through(&route, 1));
+        done?;
+        let times = frame::times(frame::piece(self.jumps.quick), once_ns, MOST);
+        let jumps = (route.jumps() * times).max(1);
+        let misses = Misses::count().ok();
+        let values = frame::pieces(turn.stop, || {
+            let (ns, done) = time_cpu(|| through(&route, times));
+            done.map(|()| ns / jumps as f64)
+        })?;
+        let instructions = INSTRUCTIONS * jumps * u64::from(PIECES);
+        let misses = misses.and_then(|misses| misses.per_1000(instructions));
+        let page = self.kinds.prove(point.pages, chain.region())?;
+        let measured = frame::summary(&values, "the chain")?;
+        let sample = Sample {
+            repeat: turn.repeat,
+            place: turn.place,
+            jump_ns: measured.median,
+            within_share: measured.spread_share(),
+            misses_per_1000_instructions: misses,
+        };
+        Ok((sample, Fact::Known(page)))
+    }
+}
+
+/// Runs all points of `plan`. What was measured before the caller wanted no more, or before the cap, is in
+/// the result; points that lack samples say why.
+#[must_use]
+pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Jumps {
+    let mut jumps = plan.jumps.clone();
+    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all mappings");
+    for repeat in 0..jumps.repeats {
+        rounds.round(&mut jumps.points, repeat, slot, |rounds, point, turn| {
+            frame::still_free(plan.resident(point))?;
+            let order = laps_of(point, rounds);
+            frame::on_cpu(jumps.cpu, || plan.take(point, &order, turn))
+        });
+    }
+    jumps
+}
+
+/// Laps of a route through so many elements.
+const fn laps(jumps: u64) -> u64 {
+    let laps = STEPS.div_ceil(if jumps == 0 { 1 } else { jumps });
+    if laps < FEWEST_LAPS { FEWEST_LAPS } else { laps }
+}
+
+/// All laps of a point, each element once in each.
+fn laps_of(point: &Point, rounds: &mut Rounds<'_, Point>) -> Vec<usize> {
+    let (count, laps) = (point.jumps as usize, laps(point.jumps) as usize);
+    match point.order {
+        Order::Repeated => rounds.shuffled(count).repeat(laps),
+        Order::Changing => (0..laps).flat_map(|_| rounds.shuffled(count)).collect(),
+    }
+}
+
+/// The code of a point in a fresh mapping.
+fn written(point: &Point, kinds: Kinds) -> Result<Chain, PriceError> {
+    let base = kinds.base();
+    let places = grid::places(point.apart_bytes, point.jumps, base);
+    let mut region = kinds.map(point.pages, point.set_bytes())?;
+    // Base pages far apart are touched one by one, and those between them never.
+    if point.pages != PageKind::Base || point.apart_bytes.0 <= base.bytes() {
+        region.populate()?;
+    }
+    Ok(Chain::write(region, places)?)
+}
+
+/// So many times through the route.
+fn through(route: &Route<'_>, times: u64) -> Result<(), PriceError> {
+    let all = (0..times).all(|_| route.run());
+    if all { Ok(()) } else { Err(SysError::malformed("run", "generated code").into()) }
+}
+
+/// Whether there is code here and it may be executed: one element on one page.
+fn may_execute(kinds: Kinds) -> Result<(), PriceError> {
+    if !IS_KNOWN {
+        let text = format!("no code is generated for {}, only for x86-64", std::env::consts::ARCH);
+        return Err(PriceError::Unavailable(text));
+    }
+    let region = kinds.map(PageKind::Base, Bytes(kinds.base().bytes()))?;
+    let refused = |e| PriceError::Unavailable(format!("generated code may not be executed: {e}"));
+    Chain::write(region, vec![0]).map(drop).map_err(refused)
+}
+
+/// What the frame keeps of a point.
+fn slot(point: &mut Point) -> Slot<'_, Sample> {
+    (&mut point.samples, &mut point.page_bytes, &mut point.refused)
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::sample::Stop;
+
+    fn request() -> Request {
+        Request {
+            parts: Parts { sizes: true, knees: false },
+            kinds: vec![PageKind::Base],
+            orders: vec![Order::Changing],
+            smallest: Bytes::kib(64),
+            largest: Bytes::mib(1),
+            repeats: 10,
+            quick: false,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_plan_says_what_it_takes() {
+        let plan = Plan::new(request()).expect("base pages");
+        let cost = plan.cost();
+        assert_eq!(cost.samples, 10 * cost.points);
+        assert_eq!(cost.memory_bytes, Bytes::mib(1));
+        assert!(cost.cap_ns > cost.about_ns && cost.about_ns > Nanos::millis(100), "{cost:?}");
+        let quick = Plan::new(Request { quick: true, ..request() }).expect("base pages").cost();
+        assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
+    }
+
+    #[test]
+    fn no_point_is_there_twice() {
+        let all =
+            Request { parts: Parts::ALL, kinds: vec![PageKind::Base, PageKind::Thp], ..request() };
+        let plan = Plan::new(all).expect("base pages");
+        for (at, point) in plan.jumps.points.iter().enumerate() {
+            assert!(!plan.jumps.points[..at].contains(point), "{point:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_plan() {
+        let beyond = Request { smallest: Bytes(1 << 61), largest: Bytes(1 << 62), ..request() };
+        let error = Plan::new(beyond).expect_err("too large").to_string();
+        assert!(error.contains("nothing to measure"), "{error}");
+    }
+
+    fn point(pages: PageKind) -> Point {
+        Point::new(Order::Repeated, pages, Bytes(Kinds::here().base().bytes()), 16)
+    }
+
+    fn taken(pages: PageKind, stop: &'static (dyn Fn() -> bool + Sync)) -> Taken<Sample> {
+        let plan = Plan::new(Request { quick: true, ..request() }).expect("base pages");
+        let order: Vec<usize> = (0..16).rev().chain(0..16).collect();
+        let turn = Turn { repeat: 0, place: 0, stop: Stop(stop) };
+        let take = || plan.take(&point(pages), &order, turn);
+        std::thread::scope(|scope| scope.spawn(take).join()).expect("no panic")
+    }
+
+    #[test]
+    fn a_sample_has_a_time_and_a_proven_page() {
+        let (sample, page) = taken(PageKind::Base, &|| false).expect("memory");
+        assert!(sample.jump_ns > 0.0 && sample.within_share >= 0.0, "{sample:?}");
+        assert_eq!(page, Fact::Known(Kinds::here().base()));
+    }
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+    fn executed_code_is_proven_to_be_on_huge_pages_or_refused() {
+        let kinds = Kinds::here();
+        match taken(PageKind::Thp, &|| false) {
+            Ok((_, page)) => assert_eq!(page, Fact::Known(kinds.huge())),
+            Err(error) => println!("SKIP executed_code_is_proven_to_be_on_huge_pages: {error}"),
+        }
+        let chain = written(&point(PageKind::Base), kinds).expect("memory");
+        let refused = kinds.prove(PageKind::Thp, chain.region()).expect_err("not huge");
+        assert!(refused.to_string().contains("the kernel gave pages of"), "{refused}");
+    }
+
+    #[test]
+    fn a_route_is_long_and_has_laps() {
+        assert_eq!((laps(16), laps(1 << 14), laps(1 << 16), laps(0)), (1024, 2, 2, STEPS));
+    }
+
+    #[test]
+    fn who_wants_no_more_gets_none() {
+        assert!(matches!(taken(PageKind::Base, &|| true), Err(PriceError::Interrupted)));
+    }
+}

@@ -1,0 +1,257 @@
+//! What `choose` calibrates on, and how it is checked: the ways of `bench file`, run as they are there.
+//!
+//! Three files of our own, one after the other, which lie in the page cache as files do: written in pieces of
+//! 64 KiB as copying tools do, in pieces of a huge page, and page by page. Each is gone through twice by
+//! every process, so that a pass without faults can be told from the first. Blocks are those between which
+//! the price of a block bends ([`RAMP`], [`SPILL`]), at the whole file and at one that stays
+//! near ([`NEAR`]); the first two files also by as many threads as there are CPUs, and the first cold. Each
+//! has its share of 17 s, after which it is stopped, finished or not; files are written in about one more.
+//!
+//! Folios of a huge page are proven on a mapping before anything is read of them; where the file system gives
+//! none, that file is left out.
+
+use super::origin::{Content, Origin, OriginError};
+use super::plan::{Plan, Request};
+use crate::error::PriceError;
+use pagewise_kernel::affinity;
+use pagewise_kernel::file_view::FileView;
+use pagewise_model::bench::file::{Arm, Cell, Part, Residency};
+use pagewise_model::bench::tlb::Order;
+use pagewise_model::choice::{Demand, FAR, FolioClass, NEAR, Phase, RAMP, SPILL};
+use pagewise_model::{Bytes, Nanos};
+use std::path::Path;
+
+/// The kinds of files, the one that everything falls back to first.
+pub const CALIBRATED: [FolioClass; 3] = [FolioClass::Piece, FolioClass::Huge, FolioClass::Page];
+/// Blocks of whatever passes stand for others, and of what differs from those only before and after.
+const KNOTS: [Bytes; 5] = [Bytes::kib(1), Bytes::kib(4), RAMP, SPILL, Bytes::mib(1)];
+const FEW: [Bytes; 1] = [RAMP];
+/// Blocks of several threads.
+const SHARED: [Bytes; 3] = [Bytes::kib(2), RAMP, SPILL];
+/// Blocks of files that stay near.
+const NEAR_BLOCKS: [Bytes; 2] = [Bytes::kib(4), RAMP];
+/// Most bytes of a cold pass, and its blocks.
+const COLD: Bytes = Bytes::mib(8);
+const COLD_BLOCKS: [Bytes; 2] = [RAMP, SPILL];
+/// When the cold ones are.
+const COLD_CAP: Nanos = Nanos::millis(2500);
+/// Passes of a warm process.
+const PASSES: u32 = 2;
+/// Repeats of warm cells, as far as the time goes, and of cold ones.
+const REPEATS: u32 = 4;
+const ONCE: u32 = 1;
+
+impl Plan {
+    /// What a calibration reads of a file of `size` bytes that lies so, one after the other.
+    ///
+    /// # Errors
+    /// When there is no CPU to run on.
+    pub fn calibration(
+        seed: u64,
+        folios: FolioClass,
+        size: Bytes,
+    ) -> Result<Vec<Self>, PriceError> {
+        let threads = u32::try_from(affinity::get(0)?.len()).unwrap_or(u32::MAX);
+        let is_main = folios == FolioClass::Piece;
+        let plan = |cells, repeats, cap| -> Result<Self, PriceError> {
+            let request = Request { parts: vec![Part::Prices], repeats, ..Request::usual(seed) };
+            let mut plan = Self::of(request, cells, size)?;
+            plan.cap = Some(cap);
+            Ok(plan)
+        };
+        let mut plans = vec![plan(warm(folios, size, threads), REPEATS, cap(folios))?];
+        if is_main {
+            plans.push(plan(cold(size), ONCE, COLD_CAP)?);
+        }
+        Ok(plans)
+    }
+
+    /// The same, stopped after `most` at the latest.
+    #[must_use]
+    pub fn within(mut self, most: Nanos) -> Self {
+        self.cap = Some(self.cost().cap_ns.min(most));
+        self
+    }
+
+    /// Every way of `arms` that serves a demand, over a whole file of `size` bytes that is cached.
+    ///
+    /// # Errors
+    /// When there is no CPU to run on.
+    pub fn situation(
+        seed: u64,
+        arms: &[Arm],
+        demand: &Demand,
+        size: Bytes,
+        repeats: u32,
+    ) -> Result<Self, PriceError> {
+        let served = arms.iter().filter(|arm| arm.serves(demand.order, Residency::Warm));
+        let whole = whole(size, demand.block_bytes);
+        let cell = |arm: &Arm| Cell { threads: demand.threads, ..cell(*arm, demand, whole) };
+        let request = Request { parts: vec![Part::Blocks], repeats, ..Request::usual(seed) };
+        Self::of(request, served.map(cell).collect(), size)
+    }
+}
+
+/// The file of this kind, not yet written.
+///
+/// # Errors
+/// When there is no room for it.
+pub fn calibration_file(directory: &Path, folios: FolioClass) -> Result<Origin, OriginError> {
+    let size = if folios == FolioClass::Page { FAR } else { Bytes::mib(64) };
+    Ok(Origin::own(directory, None, size)?.on(folios))
+}
+
+/// Whether nearly all of a file is mapped as huge pages.
+#[must_use]
+pub fn lies_huge(content: &Content) -> bool {
+    let size = content.source.size_bytes;
+    let len = usize::try_from(size.0).unwrap_or(usize::MAX);
+    let huge = FileView::map(&content.file, len).and_then(|view| {
+        view.enter(0, len)?;
+        view.huge_bytes()
+    });
+    huge.is_ok_and(|huge| huge.0 >= size.0 / 10 * 9)
+}
+
+/// When the warm cells of a file are stopped.
+const fn cap(folios: FolioClass) -> Nanos {
+    match folios {
+        FolioClass::Piece => Nanos::millis(7500),
+        FolioClass::Huge => Nanos::millis(5000),
+        FolioClass::Page => Nanos::millis(2000),
+    }
+}
+
+/// Cells of a file that is cached.
+fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
+    let is_main = folios == FolioClass::Piece;
+    let near = if size < NEAR { size } else { NEAR };
+    let mut cells = Vec::new();
+    for order in Order::ALL {
+        let at = |arm, block_bytes, span| {
+            let demand = Demand { order, block_bytes, passes: PASSES, threads: 1 };
+            cell(arm, &demand, whole(span, block_bytes))
+        };
+        for arm in Arm::ALL.into_iter().filter(|arm| arm.serves(order, Residency::Warm)) {
+            let is_kind = Phase::Pass.stand_in(arm) == arm;
+            let blocks: &[Bytes] = if is_kind { &KNOTS } else { &FEW };
+            cells.extend(blocks.iter().map(|block| at(arm, *block, size)));
+            let few: &[Bytes] = if is_kind && is_main { &NEAR_BLOCKS } else { &FEW };
+            cells.extend(few.iter().map(|block| at(arm, *block, near)));
+            if folios != FolioClass::Page && threads > 1 && (is_kind || is_piecewise(arm)) {
+                let large = SHARED.map(|block| at(arm, block, size));
+                let all = large.into_iter().chain([at(arm, RAMP, near)]);
+                cells.extend(all.map(|cell| Cell { threads, ..cell }));
+            }
+        }
+    }
+    cells.retain(|cell| cell.blocks() > 0);
+    cells
+}
+
+/// Cells of one that is not.
+fn cold(size: Bytes) -> Vec<Cell> {
+    let span = if size < COLD { size } else { COLD };
+    let mut cells = Vec::new();
+    for order in Order::ALL {
+        for arm in Arm::ALL.into_iter().filter(|arm| arm.serves(order, Residency::Cold)) {
+            cells.extend(COLD_BLOCKS.map(|block_bytes| {
+                let demand = Demand { order, block_bytes, passes: 1, threads: 1 };
+                let once = cell(arm, &demand, whole(span, block_bytes));
+                Cell { residency: Residency::Cold, ..once }
+            }));
+        }
+    }
+    cells.retain(|cell| cell.blocks() > 0);
+    cells
+}
+
+/// Whether several threads populate the same pieces.
+const fn is_piecewise(arm: Arm) -> bool {
+    matches!(arm, Arm::MapPieces | Arm::PlacePieces)
+}
+
+/// Whole blocks of a span.
+const fn whole(span: Bytes, block: Bytes) -> Bytes {
+    match span.0.checked_div(block.0) {
+        Some(blocks) => Bytes(blocks * block.0),
+        None => Bytes(0),
+    }
+}
+
+/// One thread, warm.
+const fn cell(arm: Arm, demand: &Demand, span_bytes: Bytes) -> Cell {
+    let plain = Cell::plain(Part::Prices, arm, demand.block_bytes, span_bytes);
+    Cell { order: demand.order, passes: demand.passes, ..plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_comes_twice_and_all_have_their_time() {
+        let mut total = Nanos(0);
+        for folios in CALIBRATED {
+            for plan in Plan::calibration(1, folios, Bytes::mib(64)).expect("CPUs") {
+                for (at, cell) in plan.cells.iter().enumerate() {
+                    assert!(!plan.cells[..at].contains(cell), "{cell:?} comes twice");
+                    assert!(cell.span_bytes <= Bytes::mib(64) && cell.blocks() > 0, "{cell:?}");
+                }
+                total += plan.cost().cap_ns;
+            }
+        }
+        assert!(total <= Nanos::secs(17), "{total}");
+    }
+
+    #[test]
+    fn every_way_has_what_its_prices_need() {
+        let (warm, cold) = (warm(FolioClass::Piece, Bytes::mib(64), 2), cold(Bytes::mib(64)));
+        for (arm, order) in
+            Arm::ALL.into_iter().flat_map(|arm| [(arm, Order::Sequential), (arm, Order::Random)])
+        {
+            let count = |cells: &[Cell], which: fn(&Cell) -> bool| {
+                let of = cells.iter().filter(|cell| (cell.arm, cell.order) == (arm, order));
+                of.filter(|cell| which(cell)).count()
+            };
+            let is_served = usize::from(arm.serves(order, Residency::Warm));
+            let is_kind = Phase::Pass.stand_in(arm) == arm;
+            let blocks = if is_kind { KNOTS.len() + NEAR_BLOCKS.len() } else { 2 * FEW.len() };
+            assert_eq!(count(&warm, |cell| cell.threads == 1), is_served * blocks, "{arm:?}");
+            let shared = if is_kind || is_piecewise(arm) { SHARED.len() + 1 } else { 0 };
+            assert_eq!(count(&warm, |cell| cell.threads == 2), is_served * shared, "{arm:?}");
+            let is_cold = usize::from(arm.serves(order, Residency::Cold));
+            assert_eq!(count(&cold, |cell| cell.passes == 1), is_cold * 2, "{arm:?}");
+        }
+        let small = super::warm(FolioClass::Huge, Bytes::kib(600), 1);
+        assert!(small.iter().all(|cell| cell.block_bytes <= Bytes::kib(512) && cell.threads == 1));
+    }
+
+    #[test]
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    fn huge_folios_are_proven() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let size = Bytes::mib(8);
+        let lies = |folios| {
+            let origin = Origin::own(dir.path(), Some(size), size).expect("room");
+            lies_huge(&origin.on(folios).open(&|| false).expect("written"))
+        };
+        assert!(!lies(FolioClass::Page));
+        if !lies(FolioClass::Huge) {
+            eprintln!("SKIP huge_folios_are_proven: this file system gives none");
+        }
+    }
+
+    #[test]
+    fn a_situation_is_that_of_the_demand() {
+        let demand =
+            Demand { order: Order::Random, block_bytes: Bytes(1536), passes: 3, threads: 2 };
+        let arms = [Arm::Read, Arm::Readv, Arm::Place, Arm::Direct];
+        let plan = Plan::situation(1, &arms, &demand, Bytes::mib(1), 5).expect("CPUs");
+        let arms: Vec<Arm> = plan.cells.iter().map(|cell| cell.arm).collect();
+        assert_eq!(arms, [Arm::Read, Arm::Place], "the others do not serve it");
+        let cell = plan.cells[0];
+        assert_eq!((cell.span_bytes, cell.passes, cell.threads), (Bytes(1_047_552), 3, 2));
+        assert_eq!(plan.repeats(Residency::Warm), 5);
+    }
+}

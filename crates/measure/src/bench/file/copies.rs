@@ -1,0 +1,196 @@
+//! Why the kernel copies as it does (an experiment): the same cached bytes copied to the same buffer by the
+//! kernel, by the C library, and by one kind of instruction each, at four places within a page; and what
+//! the kernel would pay to use vector registers.
+//!
+//! The source is a file of our own, cached, 16 MiB, in blocks of 64 KiB: for a program a mapping of it that
+//! is populated, for the kernel its own map of the same pages. The kernel may not touch vector registers
+//! that belong to the program it was entered from, unless it saves them first and restores them later
+//! (`kernel_fpu_begin` in arch/x86/kernel/fpu/core.c); here a program does the same to itself, by `xsave` and
+//! `xrstor`. What the kernel pays on top (preemption off, state marked) is not seen.
+//!
+//! Runs in a child, because a mapped file may raise `SIGBUS`.
+
+use super::origin::{Content, Origin};
+use crate::error::PriceError;
+use crate::kernels::vectors::{self, Instruction};
+use crate::kernels::view::View;
+use crate::sample::time_cpu;
+use pagewise_kernel::page_size;
+use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::worker::Worker;
+use pagewise_model::bench::file::{Copies, CopyRow, CopyWay};
+use pagewise_model::{Bytes, Fact, Measured};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Bytes that are gone through in one repeat, and those of one copy.
+const SET: Bytes = Bytes::mib(16);
+const BLOCK: usize = 64 << 10;
+/// Places within a page, the last its last byte.
+const OFFSETS: usize = 4;
+/// Repeats.
+const REPEATS: usize = 7;
+/// Savings of one repeat.
+const SAVINGS: u64 = 10_000;
+/// The request to save and restore; others are a way and an offset.
+const SAVE: u64 = (CopyWay::ALL.len() * OFFSETS) as u64;
+
+/// All copies, until the caller wants no more.
+///
+/// # Errors
+/// When there is no file or no memory to copy.
+pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<Copies, PriceError> {
+    let origin = Origin::own(directory, Some(SET), SET);
+    let content = origin.and_then(|origin| origin.open(stop));
+    let content = content.map_err(|error| PriceError::Unavailable(error.to_string()))?;
+    let offsets = offsets();
+    let mut bench = Bench::new(&content, offsets)?;
+    let worker = Worker::start(move |request| bench.serve(request))?;
+    let requests = 0..=SAVE;
+    // The first time warms caches and page tables, and is not counted.
+    let mut values = vec![Vec::with_capacity(REPEATS); requests.clone().count()];
+    for repeat in 0..=REPEATS {
+        for request in requests.clone() {
+            if stop() {
+                return Err(PriceError::Interrupted);
+            }
+            let value = worker.ask(request);
+            if repeat > 0 || value.is_err() {
+                values[request as usize].push(value.map_err(|error| error.to_string()));
+            }
+        }
+    }
+    let facts: Vec<Fact<Measured>> = values.into_iter().map(fact).collect();
+    let rows = CopyWay::ALL.into_iter().zip(facts.chunks(OFFSETS));
+    Ok(Copies {
+        block_bytes: Bytes(BLOCK as u64),
+        offset_bytes: offsets.map(|offset| Bytes(offset as u64)).to_vec(),
+        rows: rows.map(|(way, rates)| CopyRow { way, gib_per_s: rates.to_vec() }).collect(),
+        state_bytes: vectors::state_bytes().map_or_else(
+            || Fact::missing("the processor or its system does not let programs save it"),
+            |size| Fact::Known(Bytes(size as u64)),
+        ),
+        save_restore_ns: facts.last().cloned().unwrap_or_else(|| Fact::missing("not taken")),
+    })
+}
+
+/// The values of one request, or why there are none.
+fn fact(values: Vec<Result<f64, String>>) -> Fact<Measured> {
+    let values: Result<Vec<f64>, String> = values.into_iter().collect();
+    match values {
+        Ok(values) => Measured::of(&values).map_or_else(|| Fact::missing("not taken"), Fact::Known),
+        Err(_) => Fact::missing("this processor does not have it"),
+    }
+}
+
+fn offsets() -> [usize; OFFSETS] {
+    [0, 16, 64, usize::try_from(page_size::base().bytes()).unwrap_or(BLOCK) - 1]
+}
+
+/// Source and destination; allocates nothing when it serves.
+struct Bench {
+    file: std::fs::File,
+    view: View,
+    to: Region,
+    state: Region,
+    offsets: [usize; OFFSETS],
+}
+
+impl Bench {
+    fn new(content: &Content, offsets: [usize; OFFSETS]) -> Result<Self, PriceError> {
+        let file =
+            content.file.try_clone().map_err(PriceError::sys("fcntl F_DUPFD", "the file"))?;
+        let len = usize::try_from(SET.0).unwrap_or(usize::MAX);
+        let view = View::map(file.as_fd(), len, true);
+        let view = view.map_err(PriceError::sys("mmap", "the file"))?;
+        let page = page_size::base().bytes();
+        let mut to = Region::new(Bytes(BLOCK as u64 + page), Pages::Base)?;
+        to.populate()?;
+        let state = Bytes(vectors::state_bytes().unwrap_or(1) as u64);
+        Ok(Self { file, view, to, state: Region::new(state, Pages::Base)?, offsets })
+    }
+
+    /// GiB/s of a way at an offset, or nanoseconds of a saving.
+    fn serve(&mut self, request: u64) -> Result<f64, Errno> {
+        if request >= SAVE {
+            return self.save();
+        }
+        let (nth, place) = (request as usize / OFFSETS, request as usize % OFFSETS);
+        let way = *CopyWay::ALL.get(nth).ok_or(Errno::INVAL)?;
+        let start = *self.offsets.get(place).ok_or(Errno::INVAL)?;
+        let Self { file, view, to, .. } = self;
+        let to = to.as_mut_slice().get_mut(start..start + BLOCK).ok_or(Errno::INVAL)?;
+        let (ns, done) =
+            time_cpu(|| (0..SET.0).step_by(BLOCK).try_for_each(|at| copy(way, file, view, at, to)));
+        done.map(|()| SET.0 as f64 / Bytes::gib(1).0 as f64 / (ns.max(1.0) / 1e9))
+    }
+
+    fn save(&mut self) -> Result<f64, Errno> {
+        let area = self.state.as_mut_slice();
+        let (ns, done) = time_cpu(|| vectors::save_state(area, SAVINGS));
+        if done { Ok(ns / SAVINGS as f64) } else { Err(Errno::OPNOTSUPP) }
+    }
+}
+
+fn copy(
+    way: CopyWay,
+    file: &std::fs::File,
+    view: &View,
+    at: u64,
+    to: &mut [u8],
+) -> Result<(), Errno> {
+    let offset = usize::try_from(at).map_err(|_| Errno::INVAL)?;
+    let copied = match way {
+        CopyWay::Kernel => {
+            let len = to.len();
+            return match rustix::io::pread(file, to, at) {
+                Ok(got) if got == len => Ok(()),
+                Ok(_) => Err(Errno::IO),
+                Err(error) => Err(error),
+            };
+        }
+        CopyWay::Library => view.copy_out(offset, to),
+        CopyWay::RepMovsb => view.copy_by(Instruction::RepMovsb, offset, to),
+        CopyWay::Avx2 => view.copy_by(Instruction::Avx2, offset, to),
+        CopyWay::Avx512 => view.copy_by(Instruction::Avx512, offset, to),
+    };
+    if copied { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_copies_the_same_or_is_not_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let origin = Origin::own(dir.path(), Some(SET), SET).expect("room");
+        let content = origin.open(&|| false).expect("written");
+        let bench = Bench::new(&content, offsets()).expect("memory");
+        let mut known = vec![0; BLOCK];
+        copy(CopyWay::Kernel, &bench.file, &bench.view, BLOCK as u64, &mut known).expect("read");
+        for way in CopyWay::ALL {
+            let mut to = vec![0; BLOCK + 3];
+            match copy(way, &bench.file, &bench.view, BLOCK as u64, &mut to[3..]) {
+                Ok(()) => assert!(to[3..] == known, "{way:?}"),
+                Err(error) => assert_eq!(error, Errno::OPNOTSUPP, "{way:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn rates_or_reasons() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let found = copies(dir.path(), &|| false).expect("copies");
+        assert_eq!((found.rows.len(), found.offset_bytes.len()), (5, OFFSETS));
+        for row in &found.rows {
+            assert_eq!(row.gib_per_s.len(), OFFSETS);
+            let is_known = row.gib_per_s.iter().all(|rate| rate.known().is_some());
+            assert!(is_known || row.way >= CopyWay::Avx2, "{row:?}");
+        }
+        assert!(found.aligned(CopyWay::Kernel).is_some_and(|rate| rate > 0.0));
+        let stopped = copies(dir.path(), &|| true);
+        assert!(stopped.is_err());
+    }
+}

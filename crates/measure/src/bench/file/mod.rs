@@ -1,0 +1,178 @@
+//! Ways to read a file (`bench file`): calls that copy and mappings, over blocks, orders and residencies,
+//! from the first call to the last.
+//!
+//! Every sample is a fresh process ([`serve_reader`]) on a CPU of its own choice, so that a file that is
+//! shortened while it is mapped ends that process and no other. It opens, advises and maps; goes through
+//! the blocks, in order or by chance, each once in a pass; unmaps and closes: three times that are told
+//! apart and counted together, since what one way saves in one another pays in the next. What was really
+//! read is counted in every way alike (`account`).
+//!
+//! Warm and cold are proven by the page cache's own count before and after each sample (`state`). All
+//! warm cells are gone through in rounds, each in a new random order, then all cold ones: a file that was
+//! evicted comes back in other folios than it was written in, and how a file is held decides what a
+//! mapping of it costs.
+//!
+//! A mapping is shared and for reading. The kernel maps a window of pages around a fault (`do_fault_around`
+//! in mm/memory.c), all of a range for `MAP_POPULATE` and `MADV_POPULATE_READ` (`faultin_page_range` in
+//! mm/gup.c); calls copy folio by folio (`filemap_read` in mm/filemap.c). Not seen: the host's cache under a
+//! virtual machine, memory of other NUMA nodes, and what else a program does with its bytes.
+
+mod account;
+mod calibration;
+mod copies;
+mod grid;
+mod order;
+mod origin;
+mod plan;
+mod prices;
+mod process;
+mod reader;
+mod state;
+mod wire;
+
+pub use crate::helper::Launcher;
+pub use calibration::{CALIBRATED, calibration_file, lies_huge};
+pub use copies::copies;
+pub use origin::{Content, Origin, OriginError};
+pub use plan::{Plan, Request};
+pub use prices::{entry_price, price_file};
+pub use reader::serve_reader;
+
+use crate::bench::frame::{Callbacks, Rounds};
+use crate::error::PriceError;
+use account::sampled;
+use pagewise_kernel::{SysError, clock};
+use pagewise_model::bench::file::{Cell, Point, Readings, Residency, Truth};
+use pagewise_model::{Bytes, Fact, Nanos};
+use process::Taken;
+use state::Cache;
+use wire::Task;
+
+/// How often a warm cell is read again that turned out not to be warm.
+const AGAIN: u32 = 2;
+
+/// Reads all cells of `plan` out of `content`, in processes that `launcher` starts. What was measured before the caller wanted no more, or
+/// before the cap, is in the result; points that lack samples say why.
+///
+/// # Errors
+/// When the file cannot be read at all.
+pub fn run(
+    plan: &Plan,
+    content: &Content,
+    launcher: &Launcher,
+    callbacks: Callbacks<'_, Cell>,
+) -> Result<Readings, SysError> {
+    let cost = plan.cost();
+    let truths = truths(plan, content)?;
+    let cache = Cache { file: &content.file, size: content.source.size_bytes };
+    let rounds = Rounds::begin(callbacks, &cost, "all cells");
+    let mut end = clock::now();
+    let mut session = Session { plan, cache, launcher, rounds, refills: 0 };
+    let mut points: Vec<Point> = plan.cells.iter().copied().map(Point::new).collect();
+    for residency in [Residency::Warm, Residency::Cold] {
+        // What one leaves of its time the other has as well.
+        end += Nanos::from_f64(cost.cap_ns.0 as f64 * plan.share(residency));
+        session.rounds.end_at(end);
+        session.go_through(&mut points, residency);
+    }
+    let request = &plan.request;
+    Ok(Readings {
+        seed: request.seed,
+        repeats: plan.repeats(Residency::Warm),
+        cold_repeats: plan.repeats(Residency::Cold),
+        quick: request.quick,
+        summed: request.summed,
+        slips: request.slips.clone(),
+        source: content.source.clone(),
+        cpus: plan.cpus.clone(),
+        base_page_bytes: plan.page,
+        truths,
+        refills: session.refills,
+        entry_ns: Fact::missing("not taken"),
+        prices: Vec::new(),
+        price_folios: None,
+        points,
+        copies: None,
+        judgement: None,
+    })
+}
+
+/// What a pass over each span in blocks of each size adds up to.
+fn truths(plan: &Plan, content: &Content) -> Result<Vec<Truth>, SysError> {
+    let mut wanted: Vec<(Bytes, Bytes)> =
+        plan.cells.iter().map(|cell| (cell.block_bytes, cell.span_bytes)).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let truth = |(block_bytes, span_bytes): (Bytes, Bytes)| {
+        let block = usize::try_from(block_bytes.0).unwrap_or(usize::MAX);
+        let mut checksum = 0_u64;
+        for index in 0..span_bytes.0 / block_bytes.0.max(1) {
+            let offset = index * block_bytes.0 + sampled(index, block) as u64;
+            checksum = checksum.wrapping_add(content.word(offset)?);
+        }
+        Ok(Truth { block_bytes, span_bytes, checksum })
+    };
+    wanted.into_iter().map(truth).collect()
+}
+
+struct Session<'a, 'c> {
+    plan: &'a Plan,
+    cache: Cache<'a>,
+    launcher: &'a Launcher,
+    rounds: Rounds<'c, Cell>,
+    refills: u32,
+}
+
+impl Session<'_, '_> {
+    fn go_through(&mut self, points: &mut [Point], residency: Residency) {
+        let of = |point: &Point| point.cell.residency == residency;
+        for repeat in 0..self.plan.repeats(residency) {
+            let order = (0..points.len()).filter(|at| of(&points[*at])).collect();
+            for index in self.rounds.shuffle(order) {
+                self.repeat(&mut points[index], repeat);
+            }
+        }
+    }
+
+    /// One process of a point; a point that failed is left alone.
+    fn repeat(&mut self, point: &mut Point, repeat: u32) {
+        self.rounds.show(&point.cell);
+        if point.refused.is_some() {
+            return;
+        }
+        match self.read(&point.cell, repeat) {
+            Ok(mut taken) => {
+                taken.sample.repeat = repeat;
+                taken.sample.place = self.rounds.taken();
+                point.add(taken.sample, taken.pace);
+            }
+            Err(error) => point.refused = Some(error.to_string()),
+        }
+    }
+
+    fn read(&mut self, cell: &Cell, repeat: u32) -> Result<Taken, PriceError> {
+        for _ in 0..=AGAIN {
+            self.rounds.check()?;
+            let task = self.task(cell, repeat);
+            let taken = process::run(self.launcher, &self.cache, task, self.rounds.stop().0)?;
+            self.refills += u32::from(taken.filled);
+            if process::is_proven(&taken.sample, cell.residency) {
+                return Ok(taken);
+            }
+        }
+        let why = "the page cache lost part of the file while it was read";
+        Err(PriceError::Unavailable(why.to_owned()))
+    }
+
+    /// The same order for all cells of a round, another in the next.
+    fn task(&self, cell: &Cell, repeat: u32) -> Task {
+        let request = &self.plan.request;
+        Task {
+            cell: *cell,
+            slips: request.slips.clone(),
+            summed: request.summed,
+            seed: request.seed.wrapping_add(u64::from(repeat)),
+            cpus: self.plan.seats(cell.threads),
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! The file that is read: one that was named, or one of our own.
+//!
+//! A file of our own has no name (`O_TMPFILE`, else it is unlinked at once), so nothing of it stays behind
+//! however this ends. It is written in pieces of 64 KiB, which give the folios that copying tools leave
+//! behind, or as asked ([`Origin::in_pieces`]), with words that nothing compresses (see [`super::account`]), and
+//! on to the disk, so that its pages are clean. It takes at most a quarter of the memory and half of what is free on the disk.
+
+use super::account::{WORD, fill, own_word};
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::proc::meminfo;
+use pagewise_kernel::{SysError, limits, page_size};
+use pagewise_model::Bytes;
+use pagewise_model::bench::file::Source;
+use pagewise_model::choice::{FileState, FolioClass, FolioPart};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of one write.
+const WRITTEN_IN: Bytes = Bytes::kib(64);
+/// Sizes of our own files are multiples of this.
+const UNIT: Bytes = Bytes::mib(1);
+/// Smallest file of our own that says anything.
+const SMALLEST: Bytes = Bytes::mib(8);
+/// Share of the installed memory that a file of our own may have.
+const MEMORY_SHARE: u64 = 4;
+/// Share of the free disk, and of what memory an experiment may take.
+const FREE_SHARE: u64 = 2;
+
+/// Why there is no file to read.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginError {
+    /// A call failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// What was named cannot be read here.
+    #[error("`{path}` {what}")]
+    Unfit {
+        /// What was named.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+        /// What to do about it.
+        help: &'static str,
+    },
+    /// A file of our own has no room.
+    #[error("no room for a file to read: {why}")]
+    NoRoom {
+        /// What binds.
+        why: String,
+    },
+    /// The caller wants no more.
+    #[error("interrupted before the file was written")]
+    Interrupted,
+}
+
+impl OriginError {
+    /// What to do about it.
+    #[must_use]
+    pub const fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Unfit { help, .. } => Some(*help),
+            Self::NoRoom { .. } => {
+                Some("name another place with --dir, a smaller --size, or a file with --file")
+            }
+            Self::Sys(_) => Some("name another place with --dir, or a file with --file"),
+            Self::Interrupted => None,
+        }
+    }
+}
+
+/// Where the file comes from, and how large it is.
+#[derive(Debug)]
+pub enum Origin {
+    /// A file of our own, not yet written.
+    Own {
+        /// Where it will be.
+        directory: PathBuf,
+        /// Its size.
+        size: Bytes,
+        /// What set the size.
+        bound_by: String,
+        /// Bytes of each write.
+        piece: Bytes,
+    },
+    /// A file that was named.
+    Given {
+        /// Its path.
+        path: PathBuf,
+        /// Open for reading.
+        file: File,
+        /// Its size.
+        size: Bytes,
+    },
+}
+
+impl Origin {
+    /// A file of our own in `directory`: of `wanted` bytes, or as much of `usual` as there is room for.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn own(directory: &Path, wanted: Option<Bytes>, usual: Bytes) -> Result<Self, OriginError> {
+        let (most, bound_by) = room(directory)?;
+        let (size, bound_by) = match wanted {
+            Some(size) if size > most => {
+                let why = format!("{size} are more than {most} ({bound_by})");
+                return Err(OriginError::NoRoom { why });
+            }
+            Some(size) => (size, "as asked".to_owned()),
+            None if usual <= most => (usual, "the usual size".to_owned()),
+            None => (most, bound_by),
+        };
+        let size = Bytes(size.0 / UNIT.0 * UNIT.0);
+        if size < SMALLEST {
+            let why = format!("{size} ({bound_by}) are less than {SMALLEST}");
+            return Err(OriginError::NoRoom { why });
+        }
+        Ok(Self::Own { directory: directory.to_path_buf(), size, bound_by, piece: WRITTEN_IN })
+    }
+
+    /// A file of our own that is written in pieces of this size; another stays as it is.
+    #[must_use]
+    pub fn in_pieces(self, piece: Bytes) -> Self {
+        match self {
+            Self::Own { directory, size, bound_by, .. } => {
+                Self::Own { directory, size, bound_by, piece }
+            }
+            given @ Self::Given { .. } => given,
+        }
+    }
+
+    /// A file of our own that is written as files come to lie on such folios; another stays as it is.
+    #[must_use]
+    pub fn on(self, folios: FolioClass) -> Self {
+        self.in_pieces(match folios {
+            FolioClass::Page => Bytes(page_size::base().bytes()),
+            FolioClass::Piece => WRITTEN_IN,
+            FolioClass::Huge => Bytes(page_size::huge().bytes()),
+        })
+    }
+
+    /// On what the page cache holds most of it, or will once it is written.
+    ///
+    /// # Errors
+    /// When that cannot be looked at.
+    pub fn folios(&self) -> Result<FolioPart, SysError> {
+        match self {
+            Self::Own { piece, .. } => {
+                let folios = match piece.0 {
+                    bytes if bytes <= page_size::base().bytes() => FolioClass::Page,
+                    bytes if bytes < page_size::huge().bytes() => FolioClass::Piece,
+                    _ => FolioClass::Huge,
+                };
+                Ok(FolioPart { folios, share: 1.0 })
+            }
+            Self::Given { path, size, .. } => {
+                let seen = CachedFile::open(path)?.look()?;
+                let parts = FileState::of(&seen, *size, page_size::base()).folios;
+                let most = parts.into_iter().max_by(|a, b| a.share.total_cmp(&b.share));
+                Ok(most.unwrap_or(FolioPart { folios: FolioClass::Piece, share: 1.0 }))
+            }
+        }
+    }
+
+    /// The file at `path`, which has to hold a block of `block` bytes.
+    ///
+    /// # Errors
+    /// When it is no regular file, cannot be read, or is too small.
+    pub fn given(path: &Path, block: Bytes) -> Result<Self, OriginError> {
+        let unfit = |what: String, help| OriginError::Unfit {
+            path: path.display().to_string(),
+            what,
+            help,
+        };
+        // Without waiting for whoever may open the other end of a named pipe.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file: File = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|e| {
+                let why = io::Error::from(e);
+                unfit(format!("cannot be opened: {why}"), "name a file that you may read")
+            })?
+            .into();
+        let found = rustix::fs::fstat(&file)
+            .map_err(|e| SysError::new("fstat", path.to_string_lossy(), e))?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => {
+                return Err(unfit("is a directory".to_owned(), "name a regular file"));
+            }
+            _ => return Err(unfit("is no regular file".to_owned(), "name a regular file")),
+        }
+        let size = Bytes(u64::try_from(found.st_size).unwrap_or(0));
+        if size < block {
+            let what = format!("has {size}, less than one block of {block}");
+            return Err(unfit(what, "name a larger file, or smaller blocks with --block"));
+        }
+        Ok(Self::Given { path: path.to_path_buf(), file, size })
+    }
+
+    /// Its size.
+    #[must_use]
+    pub const fn size(&self) -> Bytes {
+        match self {
+            Self::Own { size, .. } | Self::Given { size, .. } => *size,
+        }
+    }
+
+    /// The file, written if it is our own.
+    ///
+    /// # Errors
+    /// When it cannot be written, a full disk above all; nothing of it is left then.
+    pub fn open(self, stop: &dyn Fn() -> bool) -> Result<Content, OriginError> {
+        match self {
+            Self::Given { path, file, size } => {
+                let source = Source {
+                    path: Some(path.display().to_string()),
+                    size_bytes: size,
+                    directory: None,
+                    written_in_bytes: None,
+                    bound_by: "its own size".to_owned(),
+                };
+                Ok(Content { file, source })
+            }
+            Self::Own { directory, size, bound_by, piece } => {
+                let file = nameless(&directory)?;
+                write(&file, &directory, (size, piece), stop)?;
+                let source = Source {
+                    path: None,
+                    size_bytes: size,
+                    directory: Some(directory.display().to_string()),
+                    written_in_bytes: Some(piece),
+                    bound_by,
+                };
+                Ok(Content { file, source })
+            }
+        }
+    }
+}
+
+/// A file that can be read.
+#[derive(Debug)]
+pub struct Content {
+    pub(super) file: File,
+    pub(super) source: Source,
+}
+
+impl Content {
+    /// The word at `offset`: of a file of our own what was written, of another what is read.
+    pub(super) fn word(&self, offset: u64) -> Result<u64, SysError> {
+        if self.source.path.is_none() {
+            return Ok(own_word(offset));
+        }
+        let mut word = [0; WORD];
+        let read = self.file.read_exact_at(&mut word, offset);
+        read.map(|()| u64::from_ne_bytes(word)).map_err(|e| SysError::new("pread", "the file", e))
+    }
+}
+
+/// The largest file of our own, and what binds.
+fn room(directory: &Path) -> Result<(Bytes, String), OriginError> {
+    let place = directory.display();
+    let free = rustix::fs::statvfs(directory)
+        .map_err(|e| SysError::new("statvfs", place.to_string(), e))
+        .map(|found| Bytes(found.f_bavail.saturating_mul(found.f_frsize)))?;
+    let memory = meminfo::read()?.total;
+    let allowed = limits::own_memory()?;
+    let bounds = [
+        (Bytes(free.0 / FREE_SHARE), format!("half of what is free in {place}")),
+        (Bytes(memory.0 / MEMORY_SHARE), "a quarter of the installed memory".to_owned()),
+        (Bytes(allowed.bytes.0 / FREE_SHARE), format!("half of what {} leaves", allowed.bound_by)),
+    ];
+    let least = bounds.into_iter().min_by_key(|(bytes, _)| *bytes);
+    Ok(least.unwrap_or_else(|| (Bytes(0), "nothing is known".to_owned())))
+}
+
+/// A file without a name.
+fn nameless(directory: &Path) -> Result<File, SysError> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
+        Ok(file) => Ok(file.into()),
+        // The file system, or an older kernel, has no such files.
+        Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL) => unlinked(directory, flags, mode),
+        Err(error) => Err(SysError::new("open O_TMPFILE", directory.to_string_lossy(), error)),
+    }
+}
+
+/// A file whose name is taken away at once.
+fn unlinked(directory: &Path, flags: OFlags, mode: Mode) -> Result<File, SysError> {
+    let path = directory.join(format!("pagewise-file-{}", std::process::id()));
+    let subject = path.to_string_lossy().into_owned();
+    let new = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let file = rustix::fs::open(&path, new, mode)
+        .map_err(|e| SysError::new("open", subject.as_str(), e))?;
+    rustix::fs::unlinkat(CWD, &path, AtFlags::empty())
+        .map_err(|e| SysError::new("unlink", subject, e))?;
+    Ok(file.into())
+}
+
+fn write(
+    file: &File,
+    directory: &Path,
+    (size, piece): (Bytes, Bytes),
+    stop: &dyn Fn() -> bool,
+) -> Result<(), OriginError> {
+    let failed = |call| {
+        let subject = format!("a file of {size} in {}", directory.display());
+        move |e: io::Error| OriginError::Sys(SysError::new(call, subject, e))
+    };
+    let mut bytes = vec![0; usize::try_from(piece.0).unwrap_or(usize::MAX).max(WORD)];
+    for offset in (0..size.0).step_by(bytes.len()) {
+        if offset % UNIT.0 == 0 && stop() {
+            return Err(OriginError::Interrupted);
+        }
+        bytes.truncate(usize::try_from(size.0 - offset).unwrap_or(usize::MAX));
+        fill(&mut bytes, offset);
+        if let Err(error) = file.write_all_at(&bytes, offset) {
+            return Err(failed("write")(error));
+        }
+    }
+    file.sync_data().map_err(failed("fdatasync"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unfit(path: &Path, block: Bytes) -> String {
+        let error = Origin::given(path, block).expect_err("unfit");
+        assert!(error.help().is_some_and(|help| help.starts_with("name a")), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let small = dir.path().join("small");
+        std::fs::write(&small, [0; 100]).expect("written");
+        assert!(unfit(dir.path(), Bytes(512)).ends_with("is a directory"));
+        assert!(unfit(&small, Bytes(512)).ends_with("has 100 B, less than one block of 512 B"));
+        assert!(
+            unfit(&dir.path().join("none"), Bytes(512)).contains("cannot be opened: No such file")
+        );
+        assert!(unfit(Path::new("/dev/null"), Bytes(512)).ends_with("is no regular file"));
+        assert_eq!(Origin::given(&small, Bytes(64)).expect("read").size(), Bytes(100));
+    }
+
+    #[test]
+    fn a_file_of_our_own_holds_what_is_known_and_has_no_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+        let content = origin.open(&|| false).expect("written");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
+        assert_eq!(content.file.metadata().expect("metadata").len(), SMALLEST.0);
+        for offset in [0, 8, WRITTEN_IN.0, SMALLEST.0 - 8] {
+            let mut word = [0; WORD];
+            content.file.read_exact_at(&mut word, offset).expect("read");
+            assert_eq!(content.word(offset).expect("known"), u64::from_ne_bytes(word), "{offset}");
+        }
+        let unlinked = unlinked(dir.path(), OFlags::RDWR, Mode::RUSR | Mode::WUSR).expect("made");
+        write(&unlinked, dir.path(), (UNIT, WRITTEN_IN), &|| false).expect("written");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for piece in [Bytes::kib(4), Bytes::mib(3)] {
+            let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+            let content = origin.in_pieces(piece).open(&|| false).expect("written");
+            assert_eq!(content.source.written_in_bytes, Some(piece));
+            assert_eq!(content.file.metadata().expect("metadata").len(), SMALLEST.0);
+            let mut word = [0; WORD];
+            content.file.read_exact_at(&mut word, SMALLEST.0 - 8).expect("read");
+            assert_eq!(u64::from_ne_bytes(word), own_word(SMALLEST.0 - 8), "{piece}");
+        }
+    }
+
+    #[test]
+    fn folios_are_those_that_it_is_written_in_or_lies_on() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for folios in FolioClass::ALL {
+            let origin = Origin::own(dir.path(), Some(SMALLEST), SMALLEST).expect("room");
+            let part = origin.on(folios).folios().expect("as it will be");
+            assert_eq!((part.folios, part.share), (folios, 1.0));
+        }
+        let path = dir.path().join("given");
+        std::fs::write(&path, vec![1; 1 << 20]).expect("written");
+        let part = Origin::given(&path, UNIT).expect("read").folios().expect("looked at");
+        assert!(part.folios != FolioClass::Huge && part.share > 0.5, "{part:?}");
+    }
+
+    #[test]
+    fn what_has_no_room_says_what_binds() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let large = Origin::own(dir.path(), Some(Bytes(1 << 60)), SMALLEST).expect_err("too large");
+        assert!(large.to_string().contains("1048576 TiB are more than"), "{large}");
+        let small = Origin::own(dir.path(), Some(Bytes(1)), SMALLEST).expect_err("too small");
+        assert!(small.to_string().contains("0 B (as asked) are less than 8.0 MiB"), "{small}");
+        assert!(Origin::own(Path::new("/no/such/place"), None, SMALLEST).is_err());
+    }
+
+    #[test]
+    fn a_full_disk_leaves_nothing() {
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        let asked = (UNIT, WRITTEN_IN);
+        let error =
+            write(&full, Path::new("/dev"), asked, &|| false).expect_err("full").to_string();
+        assert!(
+            error.contains("`write` on a file of 1.0 MiB in /dev failed: No space left"),
+            "{error}"
+        );
+        let stopped = write(&full, Path::new("/dev"), asked, &|| true);
+        assert!(matches!(stopped, Err(OriginError::Interrupted)));
+    }
+}

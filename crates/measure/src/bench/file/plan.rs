@@ -1,0 +1,249 @@
+//! What is to be read, and what that will take: told before a file is written or a process started.
+
+use super::grid;
+use crate::bench::frame::Cost;
+use crate::error::PriceError;
+use pagewise_kernel::{affinity, page_size};
+use pagewise_model::bench::file::{Arm, Cell, Part, Residency, Slip};
+use pagewise_model::bench::tlb::Order;
+use pagewise_model::{Bytes, Nanos, PageSize};
+
+/// Time of a process beside its reading: start, preparation, the looks at the cache.
+const START: Nanos = Nanos::millis(12);
+/// Bytes in a second of a warm pass, of a cold one, and of the writing of the file.
+const WARM_PER_S: u64 = 5 << 30;
+const COLD_PER_S: u64 = 1 << 30;
+const WRITTEN_PER_S: u64 = 1 << 30;
+/// Time of one cold block that nobody has read ahead, and the part of the blocks for which that holds.
+const COLD_BLOCK: Nanos = Nanos(100_000);
+const COLD_ALONE: u64 = 2;
+/// Time to prepare a place in a random order.
+const PLACED: Nanos = Nanos(12);
+/// The usual form is stopped after this; a longer one after half as much again as it should take.
+const USUAL: Nanos = Nanos::secs(100);
+/// The short form is stopped after this; its prices take some seconds more.
+const QUICK: Nanos = Nanos::secs(13);
+/// Prices are stopped after this share of what their form may take.
+const PRICES_SHARE: u64 = 4;
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Which parts.
+    pub parts: Vec<Part>,
+    /// Ways to read.
+    pub arms: Vec<Arm>,
+    /// Sizes of blocks, multiples of 512 bytes.
+    pub blocks: Vec<Bytes>,
+    /// Orders.
+    pub orders: Vec<Order>,
+    /// Where the bytes are before.
+    pub residencies: Vec<Residency>,
+    /// Most bytes of a cold pass.
+    pub cold_bytes: Bytes,
+    /// Passes of the part about them.
+    pub passes: u32,
+    /// Numbers of threads of the part about them.
+    pub threads: Vec<u32>,
+    /// Processes of each warm cell; of a cold one half as many.
+    pub repeats: u32,
+    /// Errors of the published benchmark to repeat.
+    pub slips: Vec<Slip>,
+    /// All bytes of each copied block are added up.
+    pub summed: bool,
+    /// A cap of some seconds.
+    pub quick: bool,
+    /// Seed of all orders.
+    pub seed: u64,
+}
+
+impl Request {
+    /// The published study's cells, and the three parts around its middle.
+    #[must_use]
+    pub fn usual(seed: u64) -> Self {
+        Self {
+            parts: Part::ALL.to_vec(),
+            arms: Arm::ALL.to_vec(),
+            blocks: [4, 8, 16].map(Bytes::kib).to_vec(),
+            orders: Order::ALL.to_vec(),
+            residencies: vec![Residency::Warm, Residency::Cold],
+            cold_bytes: Bytes::mib(16),
+            passes: 8,
+            threads: Vec::new(),
+            repeats: 5,
+            slips: Vec::new(),
+            summed: false,
+            quick: false,
+            seed,
+        }
+    }
+
+    /// Less of it, within a cap.
+    #[must_use]
+    pub fn short(seed: u64) -> Self {
+        Self {
+            parts: vec![Part::Blocks, Part::Passes],
+            blocks: [4, 16].map(Bytes::kib).to_vec(),
+            cold_bytes: Bytes::mib(4),
+            passes: 4,
+            repeats: 3,
+            quick: true,
+            ..Self::usual(seed)
+        }
+    }
+}
+
+/// A plan for this machine and a file.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) request: Request,
+    pub(super) cells: Vec<Cell>,
+    pub(super) cpus: Vec<u32>,
+    pub(super) page: PageSize,
+    size: Bytes,
+    written: bool,
+    /// When it is stopped; as its form has it without.
+    pub(super) cap: Option<Nanos>,
+}
+
+impl Plan {
+    /// What was asked for, over a file of `size` bytes, which is `written` before if it is our own.
+    ///
+    /// # Errors
+    /// When nothing of it can be read here.
+    pub fn new(mut request: Request, size: Bytes, written: bool) -> Result<Self, PriceError> {
+        if request.threads.is_empty() {
+            let cpus = affinity::get(0)?.len();
+            request.threads = doubled(u32::try_from(cpus).unwrap_or(u32::MAX));
+        }
+        let cells = grid::cells(&request, size, page_size::base());
+        if cells.is_empty() && !request.parts.contains(&Part::Copies) {
+            let why = "none of the ways that were asked for serves these orders and parts";
+            return Err(PriceError::Unavailable(format!("nothing to read: {why}")));
+        }
+        let plan = Self::of(request, cells, size)?;
+        Ok(Self { written, ..plan })
+    }
+
+    /// A plan of these cells.
+    pub(super) fn of(request: Request, cells: Vec<Cell>, size: Bytes) -> Result<Self, PriceError> {
+        let cpus = affinity::get(0)?;
+        Ok(Self { request, cells, cpus, page: page_size::base(), size, written: true, cap: None })
+    }
+
+    /// Processes of one cell.
+    pub(super) const fn repeats(&self, residency: Residency) -> u32 {
+        match residency {
+            Residency::Warm => self.request.repeats,
+            Residency::Cold => self.request.repeats.div_ceil(2),
+        }
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let times = |cell: &Cell| u64::from(self.repeats(cell.residency));
+        let reading: u64 =
+            self.cells.iter().map(|cell| time(cell).0.saturating_mul(times(cell))).sum();
+        let writing = if self.written { per(self.size, WRITTEN_PER_S).0 } else { 0 };
+        let about = Nanos(reading.saturating_add(writing));
+        let patient =
+            if about < USUAL { USUAL } else { Nanos(about.0.saturating_add(about.0 / 2)) };
+        let cap = if self.request.quick { QUICK } else { patient };
+        let are_prices = self.request.parts.contains(&Part::Prices);
+        Cost {
+            points: self.cells.len() as u64,
+            samples: self.cells.iter().map(times).sum(),
+            about_ns: about,
+            cap_ns: self.cap.unwrap_or(if are_prices { Nanos(cap.0 / PRICES_SHARE) } else { cap }),
+            memory_bytes: self.size,
+        }
+    }
+
+    /// The share of the time that cells of a residency should have.
+    pub(super) fn share(&self, residency: Residency) -> f64 {
+        let of = |is_all: bool| -> f64 {
+            let cells = self.cells.iter().filter(|cell| is_all || cell.residency == residency);
+            let times =
+                cells.map(|cell| time(cell).0 as f64 * f64::from(self.repeats(cell.residency)));
+            times.sum()
+        };
+        of(false) / of(true).max(1.0)
+    }
+
+    /// Where the threads of a cell run.
+    pub(super) fn seats(&self, threads: u32) -> Vec<u32> {
+        self.cpus.iter().copied().cycle().take(threads.max(1) as usize).collect()
+    }
+}
+
+/// The powers of two below `most`, and `most`.
+fn doubled(most: u32) -> Vec<u32> {
+    let powers = (0..u32::BITS).map(|bits| 1 << bits);
+    powers.take_while(|count| *count < most).chain([most.max(1)]).collect()
+}
+
+/// About the time of one process.
+fn time(cell: &Cell) -> Nanos {
+    let bytes = cell.total_bytes();
+    let (order, blocks) = match cell.order {
+        Order::Random => (PLACED.0.saturating_mul(cell.blocks()), cell.blocks()),
+        Order::Sequential => (0, 0),
+    };
+    let reading = match cell.residency {
+        Residency::Warm => per(bytes, WARM_PER_S),
+        Residency::Cold => {
+            per(bytes, COLD_PER_S) + Nanos(COLD_BLOCK.0.saturating_mul(blocks / COLD_ALONE))
+        }
+    };
+    START + Nanos(order) + reading
+}
+
+const fn per(bytes: Bytes, per_s: u64) -> Nanos {
+    Nanos((bytes.0 as u128 * 1_000_000_000 / per_s as u128) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_what_it_takes() {
+        let plan = Plan::new(Request::usual(1), Bytes::mib(512), true).expect("CPUs");
+        let cost = plan.cost();
+        assert_eq!((cost.memory_bytes, cost.points as usize), (Bytes::mib(512), plan.cells.len()));
+        assert!(cost.samples > 4 * cost.points && cost.samples < 5 * cost.points, "{cost:?}");
+        assert!(cost.about_ns > Nanos::secs(20) && cost.about_ns < cost.cap_ns, "{cost:?}");
+        assert!(cost.cap_ns < Nanos::secs(120), "{cost:?}");
+        let short = Plan::new(Request::short(1), Bytes::mib(128), true).expect("CPUs").cost();
+        assert!(short.cap_ns < Nanos::secs(20) && short.about_ns < cost.about_ns, "{short:?}");
+        let shares = [Residency::Warm, Residency::Cold].map(|residency| plan.share(residency));
+        assert!(shares[0] > 0.0 && (shares[0] + shares[1] - 1.0).abs() < 1e-9, "{shares:?}");
+    }
+
+    #[test]
+    fn nothing_is_no_plan() {
+        let only = Request {
+            parts: vec![Part::Blocks],
+            arms: vec![Arm::Readv],
+            orders: vec![Order::Random],
+            ..Request::usual(1)
+        };
+        let error = Plan::new(only, Bytes::mib(64), true).expect_err("nothing").to_string();
+        assert!(error.contains("nothing to read"), "{error}");
+    }
+
+    #[test]
+    fn threads_double_up_to_the_cpus() {
+        assert_eq!((doubled(1), doubled(2), doubled(6)), (vec![1], vec![1, 2], vec![1, 2, 4, 6]));
+        assert_eq!(doubled(0), [1]);
+    }
+
+    #[test]
+    fn more_threads_than_cpus_share_them() {
+        let plan = Plan::new(Request::usual(1), Bytes::mib(64), false).expect("CPUs");
+        let seats = plan.seats(9);
+        assert_eq!(seats.len(), 9);
+        assert!(seats.iter().all(|cpu| plan.cpus.contains(cpu)));
+    }
+}

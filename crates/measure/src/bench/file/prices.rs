@@ -1,0 +1,131 @@
+//! What the time of cells is explained by: cells of its own, over another file, read before all others.
+//!
+//! Four sizes of blocks in both orders, so that a cost for each block and one for each byte can be told
+//! apart: `pread`; a mapping gone through twice, by copy and in place, whose second pass has no faults. One
+//! mapping is populated, whose set-up is what mapping costs, and one cell puts blocks into fresh memory; `read`, with
+//! its position, stands beside `pread` in the smallest blocks. The
+//! file is as large as the one to be read, so that caches hold the same share of both; at random a quarter of
+//! it is read as well, which tells how much that share is worth. It lies in the cache on folios of the same
+//! class ([`Origin::folios`]): a huge page is mapped by one entry, and found by one lookup. `pagewise_judge::bench::file`
+//! makes the prices out of them. Entering and leaving the kernel is measured by a call that does nothing else.
+
+use super::plan::{Plan, Request};
+use crate::error::PriceError;
+use crate::prices::syscall::Syscall;
+use crate::sample::Series;
+use pagewise_kernel::affinity;
+use pagewise_model::bench::file::{Arm, Cell, Part};
+use pagewise_model::bench::tlb::Order;
+use pagewise_model::{Bytes, Fact, Measured};
+
+/// The sizes of blocks.
+const LARGEST: Bytes = Bytes::kib(64);
+const BLOCKS: [Bytes; 4] = [Bytes::kib(4), Bytes::kib(8), Bytes::kib(16), LARGEST];
+/// Ways, and the passes of each.
+const WAYS: [(Arm, u32); 3] = [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2)];
+/// Processes of each cell, and of the short form: about as many as of the cells that are explained, since the
+/// least of more processes is less.
+const REPEATS: u32 = 4;
+const QUICK_REPEATS: u32 = 3;
+/// Size of the file: that of the one to be read, within these.
+const LEAST: Bytes = Bytes::mib(32);
+const MOST: Bytes = Bytes::mib(512);
+/// So much of it is the smaller span at random.
+const QUARTER: u64 = 4;
+/// Repeats of the call that does nothing.
+const ENTRIES: u32 = 9;
+
+/// Size of the file, for one of so many bytes that is to be read.
+#[must_use]
+pub fn price_file(size: Bytes) -> Bytes {
+    size.clamp(LEAST, MOST)
+}
+
+impl Plan {
+    /// The cells of the prices, over a file of `size` bytes.
+    ///
+    /// # Errors
+    /// When there is no CPU to run on.
+    pub fn prices(seed: u64, size: Bytes, quick: bool) -> Result<Self, PriceError> {
+        let (usual, repeats) = match quick {
+            true => (Request::short(seed), QUICK_REPEATS),
+            false => (Request::usual(seed), REPEATS),
+        };
+        let request = Request { parts: vec![Part::Prices], repeats, ..usual };
+        Self::of(request, cells(size), size)
+    }
+}
+
+fn cells(size: Bytes) -> Vec<Cell> {
+    let spans = [
+        (Order::Sequential, size),
+        (Order::Random, size),
+        (Order::Random, Bytes(size.0 / QUARTER)),
+    ];
+    let mut cells = Vec::new();
+    for (order, span) in spans {
+        let whole = Bytes(span.0 / LARGEST.0 * LARGEST.0);
+        for block_bytes in BLOCKS {
+            let cell = |(arm, passes)| Cell {
+                order,
+                passes,
+                ..Cell::plain(Part::Prices, arm, block_bytes, whole)
+            };
+            cells.extend(WAYS.map(cell));
+            if order == Order::Sequential && block_bytes == LARGEST {
+                cells.push(Cell { fresh: true, ..cell((Arm::Pread, 1)) });
+                cells.push(cell((Arm::MapPopulate, 1)));
+            }
+            if span == size && block_bytes == BLOCKS[0] {
+                cells.push(cell((Arm::Read, 1)));
+            }
+        }
+    }
+    cells
+}
+
+/// Entering and leaving the kernel, nanoseconds a call.
+#[must_use]
+pub fn entry_price() -> Fact<Measured> {
+    std::thread::scope(|scope| scope.spawn(measure_entry).join())
+        .unwrap_or(Err(PriceError::ThreadLost))
+        .into()
+}
+
+fn measure_entry() -> Result<Measured, PriceError> {
+    let cpus = affinity::get(0)?;
+    affinity::set(0, cpus.get(..1).unwrap_or_default())?;
+    let mut series = Series::start(Ok(Syscall));
+    (0..ENTRIES).for_each(|_| series.step());
+    series.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_price_has_its_cells() {
+        let cells = cells(Bytes::mib(1));
+        assert_eq!(cells.len(), 3 * 4 * 3 + 4);
+        assert_eq!(cells.iter().filter(|cell| cell.fresh).count(), 1);
+        let of = |order, span| {
+            cells.iter().filter(move |cell| cell.order == order && cell.span_bytes == span)
+        };
+        assert_eq!(of(Order::Sequential, Bytes::mib(1)).count(), 15);
+        assert_eq!(of(Order::Random, Bytes::mib(1)).count(), 13);
+        assert_eq!(of(Order::Random, Bytes::kib(256)).count(), 12);
+    }
+
+    #[test]
+    fn the_file_is_as_large_as_the_one_to_be_read() {
+        let sizes = [Bytes::mib(1), Bytes::mib(100), Bytes::gib(100)].map(price_file);
+        assert_eq!(sizes, [LEAST, Bytes::mib(100), MOST]);
+    }
+
+    #[test]
+    fn entering_the_kernel_has_a_price() {
+        let price = entry_price();
+        assert!(price.known().is_some_and(|ns| ns.median > 1.0 && ns.n > 3), "{price:?}");
+    }
+}

@@ -1,0 +1,200 @@
+//! One sample of private memory of this process: made, touched, given back.
+//!
+//! The memory lies between guards, so that what `smaps` says of it is about it alone; the two calls that
+//! this takes (about 3 us) are in the set-up. One thread is the usual case. More threads share the
+//! mapping, each with a part of its own, as the threads of a program share a heap: they begin together, the
+//! time runs from the first beginning to the last end, and who maps and unmaps is one of them.
+//!
+//! mTHP sizes are asked for by the shape of the mappings. The kernel takes the largest size that is
+//! enabled, fits the mapping and is aligned (mm/memory.c, `alloc_anon_folio`; mm/huge_memory.c,
+//! `thp_vma_suitable_orders`). So in each stretch of the next larger size a hole of the wanted size has the
+//! opposite advice, which makes it a mapping of its own: nothing larger fits between the holes.
+
+use super::spent::{Spent, Taken, spend, unmetered};
+use crate::error::PriceError;
+use crate::gate::{self, AtGate};
+use crate::kernels::touch;
+use crate::kinds::Kinds;
+use crate::sample::Stop;
+use pagewise_kernel::region::{Pages, Region};
+use pagewise_kernel::{SysError, affinity, clock};
+use pagewise_model::bench::PageKind;
+use pagewise_model::bench::memory::Way;
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use rustix::mm::Advice;
+
+/// What to make and how to touch it.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) way: Way,
+    /// Whole huge pages for each thread.
+    pub(super) size: Bytes,
+    /// Bytes from one touch to the next.
+    pub(super) stride: usize,
+    /// One for each thread.
+    pub(super) cpus: Vec<u32>,
+    /// Holes that keep larger pages away.
+    pub(super) holes: Option<Holes>,
+    pub(super) kinds: Kinds,
+}
+
+/// A hole at the beginning of each stretch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Holes {
+    pub(super) stretch: Bytes,
+    pub(super) hole: Bytes,
+}
+
+/// Takes the sample on the calling thread, which is pinned to the first CPU.
+pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Taken, PriceError> {
+    stop.check()?;
+    let (mut setup, region) = spend(|| make(job)).map_err(unmetered)?;
+    let mut region = region?;
+    let worked = if job.cpus.len() > 1 {
+        together(job, region.as_mut_slice())?
+    } else {
+        alone(job, &mut region)?
+    };
+    setup += worked.setup;
+    let page = prove(job, &region, worked.touch.faults);
+    let (teardown, ()) = spend(|| drop(region)).map_err(unmetered)?;
+    Ok(Taken { setup, touch: worked.touch, teardown, resident: worked.resident, page: page? })
+}
+
+/// What came of the work on a mapping that is there.
+#[derive(Debug)]
+struct Worked {
+    /// Filling it.
+    setup: Spent,
+    touch: Spent,
+    /// Between the two.
+    resident: Fact<Bytes>,
+}
+
+fn make(job: &Job) -> Result<Region, SysError> {
+    match (job.way, job.holes) {
+        (Way::Thp, _) => Region::new(job.size, Pages::Huge),
+        (Way::MapPopulate, _) => Region::populated(job.size),
+        (_, Some(holes)) => {
+            let mut region = Region::new(job.size, Pages::Huge)?;
+            let (stretch, hole) = (holes.stretch.0 as usize, holes.hole.0 as usize);
+            for start in (0..region.size().0 as usize).step_by(stretch) {
+                region.advise_range(start..start + hole, Advice::LinuxNoHugepage)?;
+            }
+            Ok(region)
+        }
+        _ => Region::new(job.size, Pages::Base),
+    }
+}
+
+fn alone(job: &Job, region: &mut Region) -> Result<Worked, PriceError> {
+    let huge = job.kinds.huge().bytes() as usize;
+    let (setup, touch, resident) = if job.way == Way::PopulatePieces {
+        let mut sum = (Spent::default(), Spent::default());
+        for piece in region.as_mut_slice().chunks_mut(huge) {
+            sum.0 += populate(piece)?;
+            sum.1 += access(job, piece)?;
+        }
+        (sum.0, sum.1, Fact::missing("each piece is used before the next is filled"))
+    } else {
+        let setup = match job.way {
+            Way::PopulateWrite => populate(region.as_mut_slice())?,
+            Way::Willneed => {
+                let (spent, done) = spend(|| region.advise(Advice::WillNeed)).map_err(unmetered)?;
+                done.map(|()| spent)?
+            }
+            _ => Spent::default(),
+        };
+        let resident = Fact::from(region.residency().map(|found| found.rss));
+        (setup, access(job, region.as_mut_slice())?, resident)
+    };
+    Ok(Worked { setup, touch, resident })
+}
+
+fn populate(part: &mut [u8]) -> Result<Spent, PriceError> {
+    let (spent, done) = spend(|| touch::populate(part)).map_err(unmetered)?;
+    done.map_err(PriceError::sys("madvise", "MADV_POPULATE_WRITE"))?;
+    Ok(spent)
+}
+
+/// Touches `part`, holes left out.
+fn access(job: &Job, part: &mut [u8]) -> Result<Spent, PriceError> {
+    let touched = || match job.holes {
+        None => touch::write_pages(part, job.stride),
+        Some(holes) => {
+            for stretch in part.chunks_mut(holes.stretch.0 as usize) {
+                let used = stretch.get_mut(holes.hole.0 as usize..).unwrap_or_default();
+                touch::write_pages(used, job.stride);
+            }
+        }
+    };
+    spend(touched).map(|(spent, ())| spent).map_err(unmetered)
+}
+
+/// What one of several threads spent on its part.
+#[derive(Debug)]
+struct Share {
+    setup: Spent,
+    touch: Spent,
+}
+
+/// All threads on their parts of `memory`.
+fn together(job: &Job, memory: &mut [u8]) -> Result<Worked, PriceError> {
+    let each = memory.len() / job.cpus.len();
+    let parts = memory.chunks_exact_mut(each.max(1)).zip(job.cpus.iter().copied()).collect();
+    let shares = gate::together(parts, |(part, cpu), at| work(job, part, cpu, at))?;
+    Ok(Worked {
+        setup: join(shares.iter().map(|share| share.setup)),
+        touch: join(shares.iter().map(|share| share.touch)),
+        resident: Fact::missing("not asked for while several threads work"),
+    })
+}
+
+/// All shares together: from the first beginning to the last end.
+fn join(shares: impl Iterator<Item = Spent>) -> Spent {
+    let (mut sum, mut end) = (Spent { begin: Nanos(u64::MAX), ..Spent::default() }, Nanos(0));
+    for share in shares {
+        sum += share;
+        sum.begin = sum.begin.min(share.begin);
+        end = end.max(share.end());
+    }
+    sum.wall = Nanos(end.0.saturating_sub(sum.begin.0));
+    sum
+}
+
+/// One of several threads.
+fn work(job: &Job, part: &mut [u8], cpu: u32, at: &AtGate<'_>) -> Result<Share, PriceError> {
+    affinity::set(0, &[cpu])?;
+    at.pass(1)?;
+    let setup = match job.way {
+        Way::PopulateWrite => populate(part)?,
+        _ => Spent { begin: clock::now(), ..Spent::default() },
+    };
+    at.pass(2)?;
+    Ok(Share { setup, touch: access(job, part)? })
+}
+
+/// The size of the pages that the kernel gave; an error where the way is about another.
+fn prove(job: &Job, region: &Region, faults: u64) -> Result<Fact<PageSize>, PriceError> {
+    match job.way {
+        Way::Thp => job.kinds.prove(PageKind::Thp, region).map(Fact::Known),
+        Way::Mthp { page_bytes } => prove_by_faults(job, page_bytes, faults),
+        Way::MapPopulate => Ok(region
+            .proven_page()?
+            .map_or_else(|| Fact::missing("pages of several sizes"), Fact::Known)),
+        _ => job.kinds.prove(PageKind::Base, region).map(Fact::Known),
+    }
+}
+
+/// Pages between base and huge do not show in `smaps`: how many faults filled the mapping tells their size.
+fn prove_by_faults(job: &Job, page: PageSize, faults: u64) -> Result<Fact<PageSize>, PriceError> {
+    let used = job.holes.map_or(job.size.0, |holes| {
+        job.size.0 / holes.stretch.0.max(1) * (holes.stretch.0 - holes.hole.0)
+    });
+    let expected = used / page.bytes();
+    if faults <= expected + expected / 10 {
+        return Ok(Fact::Known(page));
+    }
+    let text = format!("the kernel gave other pages: {faults} faults instead of {expected}");
+    Err(PriceError::Unavailable(text))
+}

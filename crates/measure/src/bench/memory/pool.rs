@@ -1,0 +1,126 @@
+//! Samples of pages of the reserved pool, by all ways that lead to it, each in a child; and what two
+//! processes see of one file on hugetlbfs.
+//!
+//! The child goes through the whole cycle once before it counts, so that a host has backed the pool's pages.
+//! Every touch of a page that is not there yet is one fault, which clears a huge page (mm/hugetlb.c,
+//! `hugetlb_no_page`); the pages were taken from the free ones when the pool was made.
+
+use super::child::{self, Cycle};
+use super::present::Present;
+use super::spent::{Taken, spend};
+use crate::error::PriceError;
+use crate::kernels::mapping::Mapping;
+use crate::kernels::pool;
+use pagewise_kernel::worker::Worker;
+use pagewise_kernel::{SysError, hugetlb};
+use pagewise_model::bench::memory::{SharedPool, Way};
+use pagewise_model::{Bytes, Fact, PageSize};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Requests to the process that looks at the file of another.
+const SEE: u64 = 0;
+const FAULTS: u64 = 1;
+const EXECUTE: u64 = 2;
+
+/// The pool of one page size, and where its files are.
+#[derive(Debug)]
+pub(super) struct Pool {
+    page: PageSize,
+    mount: Option<PathBuf>,
+    directory: CString,
+}
+
+impl Pool {
+    pub(super) fn here(page: PageSize) -> Self {
+        let mount = hugetlb::mount(page).ok().flatten();
+        let path = mount.clone().unwrap_or_default().into_os_string().into_vec();
+        Self { page, mount, directory: CString::new(path).unwrap_or_default() }
+    }
+
+    /// Whether files can be made on the pool's pages at all.
+    pub(super) fn has_mount(&self) -> bool {
+        self.mount.is_some()
+    }
+
+    /// As much of `size` as is free in the pool, at least a page.
+    pub(super) fn share_of(&self, size: Bytes) -> Bytes {
+        let pages = hugetlb::pool(self.page).map_or(0, |pool| pool.available_pages()).max(1);
+        Bytes(size.0.min(pages.saturating_mul(self.page.bytes())))
+    }
+
+    /// Takes a sample of `size` in a child of the calling thread, on its CPU.
+    pub(super) fn take(&self, way: Way, size: Bytes) -> Result<Taken, PriceError> {
+        let len = size.0 as usize;
+        let mut present = Present::new();
+        let cycle = |len| cycle(way, self.page, &self.directory, len, &mut present);
+        let cycle = child::run(&child::start(cycle, len, len)?)?;
+        let page = match cycle.touch.faults {
+            faults if faults <= 2 * size.pages(self.page) + 16 => Fact::Known(self.page),
+            faults => Fact::missing(format!("{faults} faults are more than the pool's pages take")),
+        };
+        Ok(cycle.taken(page))
+    }
+
+    /// Has one process fill a file and another look at it.
+    pub(super) fn share(&self, size: Bytes) -> Result<SharedPool, PriceError> {
+        let (len, step) = (size.0 as usize, self.page.bytes() as usize);
+        let file = pool::file_in(&self.directory, len)
+            .map_err(|errno| SysError::new("open", "a file on hugetlbfs", errno))?;
+        let writer = Worker::start(|_| {
+            Mapping::shared_file(&file, len)?.write_pages();
+            Ok(0.0)
+        })?;
+        writer.ask(0)?;
+        let mut faults = 0;
+        let reader = Worker::start(|request| match request {
+            SEE => {
+                let map = Mapping::shared_file(&file, len)?;
+                let (spent, seen) = spend(|| map.count_written(step))?;
+                faults = spent.faults;
+                Ok(seen as f64)
+            }
+            FAULTS => Ok(faults as f64),
+            EXECUTE => Mapping::can_execute(&file, len).map(|()| 1.0),
+            _ => Err(Errno::INVAL),
+        })?;
+        let executable = match reader.ask(EXECUTE) {
+            Ok(_) => Fact::Known(true),
+            Err(e) if matches!(e.errno(), Some(libc::EPERM | libc::EACCES)) => Fact::Known(false),
+            Err(e) => Fact::missing(e.to_string()),
+        };
+        // Once for the faults of its own code and stack.
+        reader.ask(SEE)?;
+        Ok(SharedPool {
+            mount: self.mount.as_ref().map_or_else(String::new, |m| m.display().to_string()),
+            pages: size.pages(self.page),
+            seen_pages: reader.ask(SEE)? as u64,
+            second_faults: reader.ask(FAULTS)? as u64,
+            executable,
+        })
+    }
+}
+
+fn cycle(
+    way: Way,
+    page: PageSize,
+    directory: &CStr,
+    len: usize,
+    present: &mut Present,
+) -> Result<Cycle, Errno> {
+    let (setup, map) = spend(|| match way {
+        Way::PoolMemfd => pool::memory_file(len, page),
+        Way::PoolShm => pool::segment(len, page),
+        Way::PoolFile => {
+            pool::file_in(directory, len).and_then(|file| Mapping::shared_file(file, len))
+        }
+        _ => pool::map(len, page),
+    })?;
+    let map = map?;
+    let before = present.count(map.address(), len).ok();
+    let (touch, ()) = spend(|| map.write_pages())?;
+    let (teardown, ()) = spend(|| drop(map))?;
+    Ok(Cycle { setup, touch, teardown, present: before })
+}

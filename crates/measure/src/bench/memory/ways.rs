@@ -1,0 +1,175 @@
+//! Which ways there are here: every one is tried before anything is announced; one that is not to be had
+//! is named with what would make it available.
+
+use super::anonymous::Holes;
+use super::pool::Pool;
+use crate::error::PriceError;
+use crate::kinds::Kinds;
+use pagewise_kernel::thp::{self, SizeControl};
+use pagewise_kernel::userfault::Missing;
+use pagewise_model::bench::PageKind;
+use pagewise_model::bench::memory::{Unavailable, Way};
+use pagewise_model::bench::tlb;
+use pagewise_model::{Bytes, PageSize};
+
+/// The file that offers a size between base and huge.
+const SIZE_CONTROL: &str =
+    "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/hugepages-<n>kB/enabled";
+
+/// The sizes between base and huge that the kernel offers for anonymous memory.
+#[derive(Debug, Clone)]
+pub(super) struct Sizes {
+    /// Those that a program may have by advice, smallest first.
+    enabled: Vec<PageSize>,
+    /// The others, with the word that stands in their file.
+    disabled: Vec<(PageSize, String)>,
+    huge: PageSize,
+    /// Whether huge pages may be had as well.
+    has_huge: bool,
+}
+
+impl Sizes {
+    pub(super) fn here(kinds: Kinds) -> Self {
+        let whole = thp::enabled().unwrap_or_default();
+        Self::sort(thp::sizes().unwrap_or_default(), &whole, kinds.huge())
+    }
+
+    fn sort(offered: Vec<SizeControl>, whole: &str, huge: PageSize) -> Self {
+        let mut sizes = Self {
+            enabled: Vec::new(),
+            disabled: Vec::new(),
+            huge,
+            has_huge: is_advised("inherit", whole),
+        };
+        for SizeControl { size, enabled, .. } in offered {
+            let Some(word) = enabled else { continue };
+            match (size == huge, is_advised(&word, whole)) {
+                (true, is_on) => sizes.has_huge = is_on,
+                (false, true) => sizes.enabled.push(size),
+                (false, false) => sizes.disabled.push((size, word)),
+            }
+        }
+        sizes
+    }
+
+    /// Every size as a way, those that are not to be had too.
+    pub(super) fn ways(&self) -> impl Iterator<Item = Way> {
+        let disabled = self.disabled.iter().map(|(size, _)| size);
+        self.enabled.iter().chain(disabled).map(|size| Way::Mthp { page_bytes: *size })
+    }
+
+    /// The holes that leave only pages of this size: in each stretch of the next larger size that the
+    /// kernel would take.
+    pub(super) fn holes(&self, page: PageSize) -> Holes {
+        let larger = self.enabled.iter().copied().filter(|size| *size > page);
+        let huge = self.has_huge.then_some(self.huge);
+        let next = larger.chain(huge).min().unwrap_or(self.huge);
+        Holes { stretch: Bytes(next.bytes()), hole: Bytes(page.bytes()) }
+    }
+
+    fn refuse(&self, page: PageSize) -> Option<Unavailable> {
+        let (size, word) = self.disabled.iter().find(|(size, _)| *size == page)?;
+        Some(Unavailable {
+            way: Way::Mthp { page_bytes: *size },
+            why: format!("its file `enabled` says `{word}`"),
+            next: SIZE_CONTROL.to_owned(),
+        })
+    }
+}
+
+/// Whether a program has pages of a size by advice, with this word for the size and this one for all.
+fn is_advised(word: &str, whole: &str) -> bool {
+    let word = if word == "inherit" { whole } else { word };
+    matches!(word, "always" | "madvise")
+}
+
+/// Tries a way; an error when it is not to be had.
+pub(super) fn try_way(
+    way: Way,
+    kinds: Kinds,
+    sizes: &Sizes,
+    pool: &Pool,
+) -> Result<(), Unavailable> {
+    let of_kind = |kind| {
+        let unavailable = |tlb::Unavailable { why, next, .. }| Unavailable { way, why, next };
+        kinds.try_one(kind).map_err(unavailable)
+    };
+    match way {
+        Way::PoolMap | Way::PoolMemfd => of_kind(PageKind::Pool),
+        Way::PoolShm | Way::PoolFile => {
+            of_kind(PageKind::Pool).and_then(|()| try_shared(way, kinds, pool))
+        }
+        Way::Thp | Way::ForkCowHuge => of_kind(PageKind::Thp),
+        Way::Mthp { page_bytes } => sizes.refuse(page_bytes).map_or(Ok(()), Err),
+        Way::Userfaultfd => Missing::open().map(drop).map_err(|error| Unavailable {
+            way,
+            why: error.to_string(),
+            next: "in a container: allow userfaultfd".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Tries a way to share the pool, which there is.
+fn try_shared(way: Way, kinds: Kinds, pool: &Pool) -> Result<(), Unavailable> {
+    if way == Way::PoolFile && !pool.has_mount() {
+        return Err(Unavailable {
+            way,
+            why: format!("no hugetlbfs with pages of {} is mounted", kinds.huge()),
+            next: "as root: mount -t hugetlbfs none /mnt/huge".to_owned(),
+        });
+    }
+    let next = match way {
+        Way::PoolFile => "a directory there that this account may write to",
+        _ => "root, or the group in /proc/sys/vm/hugetlb_shm_group",
+    };
+    let taken = pool.take(way, Bytes(kinds.huge().bytes()));
+    let unavailable =
+        |error: PriceError| Unavailable { way, why: error.to_string(), next: next.to_owned() };
+    taken.map(drop).map_err(unavailable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(kib: u64, enabled: Option<&str>) -> SizeControl {
+        let size = PageSize::new(Bytes::kib(kib).0).expect("a power of two");
+        SizeControl { size, enabled: enabled.map(str::to_owned), shmem_enabled: None }
+    }
+
+    fn sizes(whole: &str) -> Sizes {
+        let offered = vec![
+            control(8, None),
+            control(16, Some("madvise")),
+            control(64, Some("inherit")),
+            control(128, Some("never")),
+            control(2048, Some("inherit")),
+        ];
+        Sizes::sort(offered, whole, PageSize::PMD_2M)
+    }
+
+    #[test]
+    fn sizes_are_had_by_their_own_word_or_by_that_of_all() {
+        let found = sizes("madvise");
+        assert_eq!(found.ways().count(), 3, "8 KiB is not offered for anonymous memory");
+        let kib = |kib| PageSize::new(Bytes::kib(kib).0).expect("a power of two");
+        let kinds = Kinds::here();
+        let pool = Pool::here(kinds.huge());
+        let of = |size| try_way(Way::Mthp { page_bytes: kib(size) }, kinds, &found, &pool);
+        assert!(of(64).is_ok());
+        let refused = of(128);
+        assert!(refused.is_err_and(|missing| missing.why.contains("`never`")));
+        assert_eq!(sizes("never").disabled.len(), 2);
+    }
+
+    #[test]
+    fn holes_keep_the_next_larger_size_away() {
+        let holes =
+            |whole, kib| sizes(whole).holes(PageSize::new(Bytes::kib(kib).0).expect("size"));
+        let of = |stretch, hole| Holes { stretch: Bytes::kib(stretch), hole: Bytes::kib(hole) };
+        assert_eq!(holes("always", 16), of(64, 16));
+        assert_eq!(holes("always", 64), of(2048, 64));
+        assert_eq!(holes("never", 16), of(2048, 16), "nothing larger is given");
+    }
+}

@@ -1,0 +1,150 @@
+//! One process of a pair: it gets its task, prepares, waits for the word, moves bytes, and tells.
+//!
+//! Standard output is its end of the pipe (whichever that is), standard error the socket that a consumer forwards to. All that takes time beforehand
+//! (buffers, their pages, files) is prepared before the word; a process whose ladder dies is ended
+//! by the kernel (`PR_SET_PDEATHSIG`).
+
+mod consumer;
+mod sink;
+pub(super) mod source;
+pub(super) mod waiter;
+
+use super::wire::{Done, Line, Role, Task, Word};
+use crate::error::PriceError;
+use crate::helper::{self, duplicate, end_with_starter};
+use crate::kernels::usage;
+use pagewise_kernel::{SysError, affinity};
+use pagewise_model::bench::pipe::{EndUsage, Pages, Rung};
+use pagewise_model::{Bytes, Fact, Nanos};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::RawFd;
+
+/// A maker of errors of one call, for `map_err`.
+pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
+    move |errno| SysError::new(call, "a rung of the ladder", errno).into()
+}
+
+/// Serves the ladder at the other end of socket `fd` until the task is done.
+///
+/// # Errors
+/// When this was not started by a ladder, whose line is missing then; what goes wrong in the task
+/// itself is told to the ladder.
+pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
+    helper::serve(fd, |line, task: &Task| {
+        serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.label()))
+    })
+}
+
+/// Does the task; nothing is told when the ladder has gone before the start.
+fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
+    end_with_starter()?;
+    if !task.cpus.is_empty() {
+        affinity::set(0, &task.cpus)?;
+    }
+    let pipe = duplicate(io::stdout())?;
+    match task.role {
+        Role::Producer => {
+            let mut source = source::prepare(pipe, task)?;
+            let period = source.period();
+            let Some(_) = begin(line, period)? else { return Ok(None) };
+            produce(&mut source, task).map(Some)
+        }
+        Role::Consumer => {
+            let mut sink = sink::prepare(pipe, duplicate(io::stderr())?, task)?;
+            let Some(period) = begin(line, None)? else { return Ok(None) };
+            consumer::run(&mut sink, task, period).map(Some)
+        }
+        Role::Drain => {
+            let Some(_) = begin(line, None)? else { return Ok(None) };
+            consumer::drain(&pipe, task).map(Some)
+        }
+    }
+}
+
+/// Tells that everything is at hand and waits for the word; none when it will not come.
+fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, PriceError> {
+    line.say(&Word::Ready { period })?;
+    match line.hear()? {
+        Some(Word::Go { period }) => Ok(Some(period)),
+        _ => Ok(None),
+    }
+}
+
+/// Sends what the task says. The page size is read afterwards, when all pages of the buffer have
+/// been used.
+fn produce(source: &mut source::Source, task: &Task) -> Result<Done, PriceError> {
+    let mut waiter = waiter::Waiter::new(task.rung.wait);
+    let total = length(task.bytes)?;
+    let (mut sent, mut slots) = (0, 0);
+    let meter = Meter::start()?;
+    let mut own = Nanos(0);
+    while sent < total {
+        own += source.turn()?;
+        let given = source.give(total - sent, &mut waiter)?;
+        (sent, slots) = (sent + given.bytes, slots + given.slots);
+    }
+    let (waited, lane) = (waiter.counts(), source.waits());
+    let counts = EndUsage {
+        bytes: Bytes(sent as u64),
+        slots,
+        spins: waited.spins + lane.spins,
+        spun_ns: waited.spun_ns.map(|spun| spun + Nanos::from(lane.spun)),
+        own_ns: Some(own),
+        blocks: waited.blocks + lane.sleeps,
+        ..waited
+    };
+    let usage = meter.stop(counts)?;
+    Ok(Done { page_bytes: source.prove_page_size(), ..plain(usage) })
+}
+
+/// What this process has used since it was made, with counts to be filled in.
+struct Meter {
+    before: usage::Usage,
+}
+
+impl Meter {
+    fn start() -> Result<Self, PriceError> {
+        Ok(Self { before: usage::process().map_err(failed("getrusage"))? })
+    }
+
+    fn stop(&self, counts: EndUsage) -> Result<EndUsage, PriceError> {
+        let now = usage::process().map_err(failed("getrusage"))?;
+        let since = |now: Nanos, before: Nanos| Nanos(now.0.saturating_sub(before.0));
+        let before = &self.before;
+        Ok(EndUsage {
+            user_ns: since(now.user, before.user),
+            sys_ns: since(now.sys, before.sys),
+            voluntary_switches: now.voluntary_switches - before.voluntary_switches,
+            involuntary_switches: now.involuntary_switches - before.involuntary_switches,
+            minor_faults: now.minor_faults - before.minor_faults,
+            ..counts
+        })
+    }
+}
+
+/// A result without what only a consumer knows.
+fn plain(usage: EndUsage) -> Done {
+    Done {
+        usage,
+        timed_bytes: Bytes(0),
+        wall_ns: Nanos(0),
+        verified: None,
+        page_bytes: Fact::missing("not the producer"),
+    }
+}
+
+/// A size as a length in memory.
+pub(super) fn length(bytes: Bytes) -> Result<usize, PriceError> {
+    let too_large = || PriceError::Unavailable(format!("{bytes} do not fit this machine's memory"));
+    usize::try_from(bytes.0).map_err(|_| too_large())
+}
+
+/// The kernel crate's word for the pages of a rung.
+const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
+    match rung.pages {
+        Pages::Base => pagewise_kernel::region::Pages::Base,
+        Pages::Huge => pagewise_kernel::region::Pages::Huge,
+        Pages::HugeTlb => pagewise_kernel::region::Pages::HugeTlb,
+    }
+}

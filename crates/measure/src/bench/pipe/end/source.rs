@@ -1,0 +1,445 @@
+//! How a producer hands bytes over: one way for each kind of writer.
+//!
+//! A way that copies sends its buffer again and again; one that lends takes two buffers in turn.
+//! Where the consumer touches the bytes, each buffer is written anew before each turn, with the
+//! part of the sequence that belongs there. What cannot be changed any more (frozen, seed) is sent
+//! with a period. Fresh pages of a dropped buffer are touched even where nobody looks: a page that
+//! was never written would be the kernel's zero page, which costs nothing and is nobody's data.
+
+use super::waiter::{HERE, Waiter};
+use super::{Task, failed, length, region_pages};
+use crate::bench::pipe::sequence;
+use crate::error::PriceError;
+use crate::kernels::lend::WriteEnd;
+use crate::kernels::ring::Ring;
+use pagewise_kernel::region::Region;
+use pagewise_kernel::{SysError, clock, page_size, pipe};
+use pagewise_lanes::buffer::{self, Dropped, Frozen, Sent};
+use pagewise_lanes::pipe as pipe_end;
+use pagewise_model::bench::pipe::{Buffers, Consumption, Pages, Rung, Wait, Writer};
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::pipe::SpliceFlags;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What one call handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bench::pipe) struct Given {
+    pub(in crate::bench::pipe) bytes: usize,
+    /// Base pages that they touch: slots of the pipe.
+    pub(in crate::bench::pipe) slots: u64,
+}
+
+/// A producer's means, prepared.
+#[derive(Debug)]
+pub(in crate::bench::pipe) struct Source {
+    way: Way,
+    /// Bytes of one turn.
+    len: usize,
+    /// Bytes of this turn that are gone.
+    at: usize,
+    /// Bytes of all turns before.
+    sent: u64,
+    /// Each turn sends new bytes.
+    refills: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    Copy { pipe: OwnedFd, buffer: Region, adaptive: bool },
+    Ring { pipe: OwnedFd, buffer: Region, ring: Ring },
+    Lend { pipe: WriteEnd, buffers: Vec<Region>, turn: usize, gift: bool },
+    Frozen { pipe: OwnedFd, content: Frozen },
+    Seed { pipe: OwnedFd, seed: Seed },
+    Dropped { end: pipe_end::Writer, content: Dropped },
+}
+
+/// Prepares what the task needs.
+pub(in crate::bench::pipe) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Source, PriceError> {
+    let rung = &task.rung;
+    let busy = matches!(rung.wait, Wait::Busy | Wait::BusyPoll);
+    if busy && rung.writer != Writer::GiveDropped {
+        never_sleep(&pipe)?;
+    }
+    let (way, len) = choose(pipe, rung)?;
+    let refills = task.consumption == Consumption::Touched && !rung.writer.sends_constant();
+    let mut source = Source { way, len, at: 0, sent: 0, refills };
+    // Where the consumer looks, what it sees must have been written.
+    if !rung.untouched || task.consumption == Consumption::Touched {
+        source.fill_all()?;
+    }
+    if rung.check_huge && source.page_size().known().is_none_or(|&p| p < page_size::huge()) {
+        return Err(PriceError::Unavailable("the buffer is not on huge pages".to_owned()));
+    }
+    Ok(source)
+}
+
+/// The way with its memory, and the bytes of one turn.
+fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), PriceError> {
+    let len = length(rung.buffer_bytes)?;
+    Ok(match rung.writer {
+        Writer::Write => {
+            let adaptive = rung.wait == Wait::Adaptive;
+            (Way::Copy { pipe, buffer: memory(rung)?, adaptive }, len)
+        }
+        Writer::IoUring => {
+            let ring = open_ring()?;
+            (Way::Ring { pipe, buffer: memory(rung)?, ring }, len)
+        }
+        Writer::Vmsplice => {
+            let pipe = WriteEnd::new(pipe)?;
+            let (buffers, len) = match rung.buffers {
+                Buffers::One => (vec![memory(rung)?], len / 2),
+                Buffers::Two => (vec![memory(rung)?, memory(rung)?], len),
+            };
+            (Way::Lend { pipe, buffers, turn: 0, gift: rung.gift }, len)
+        }
+        Writer::SpliceFrozen => {
+            let content = freeze(rung)?;
+            let len = content.len();
+            (Way::Frozen { pipe, content }, len)
+        }
+        Writer::TeeSeed => {
+            let seed = Seed::new(rung.buffer_bytes)?;
+            let len = seed.len;
+            (Way::Seed { pipe, seed }, len)
+        }
+        Writer::GiveDropped => {
+            let pages = lane_pages(rung)?;
+            let content = Dropped::new(len, pages).map_err(failed("mmap"))?;
+            let end = pipe_end::Options::new().capacity(0).wait(lane_wait(rung.wait)).writer(pipe);
+            let end = end.map_err(|e| SysError::new("fstat", "an end of a pipe", e))?;
+            (Way::Dropped { end, content }, len)
+        }
+    })
+}
+
+/// Makes calls on our end return instead of sleeping; the description is this pair's alone.
+pub(in crate::bench::pipe) fn never_sleep(pipe: &OwnedFd) -> Result<(), PriceError> {
+    let flags = rustix::fs::fcntl_getfl(pipe).map_err(failed("fcntl F_GETFL"))?;
+    rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK).map_err(failed("fcntl F_SETFL"))
+}
+
+/// A queue for io_uring, or that there is none here.
+pub(in crate::bench::pipe) fn open_ring() -> Result<Ring, PriceError> {
+    Ring::new().map_err(|e| PriceError::Unavailable(format!("io_uring_setup: {e}")))
+}
+
+fn memory(rung: &Rung) -> Result<Region, PriceError> {
+    let mut region =
+        Region::new(rung.buffer_bytes, region_pages(rung)).map_err(|error| match rung.pages {
+            Pages::HugeTlb => PriceError::Unavailable(format!(
+                "{error}: no reserved huge page is free (vm.nr_hugepages)"
+            )),
+            _ => error.into(),
+        })?;
+    if rung.lock {
+        region.lock()?;
+    }
+    Ok(region)
+}
+
+fn lane_pages(rung: &Rung) -> Result<buffer::Pages, PriceError> {
+    let refuse = |why: &str| Err(PriceError::Unavailable(why.to_owned()));
+    match rung.pages {
+        _ if rung.lock => refuse("pages that are given away cannot be locked"),
+        Pages::Base => Ok(buffer::Pages::Base),
+        Pages::Huge => Ok(buffer::Pages::Huge),
+        Pages::HugeTlb => refuse("the library takes no pages of the reserved pool"),
+    }
+}
+
+/// The library's word for how an end waits; its ends poll by themselves where they must.
+const fn lane_wait(wait: Wait) -> pipe_end::Wait {
+    match wait {
+        Wait::Block | Wait::Poll => pipe_end::Wait::Block,
+        Wait::Busy | Wait::BusyPoll => pipe_end::Wait::Busy,
+        Wait::Adaptive => pipe_end::Wait::Adaptive,
+    }
+}
+
+/// Content of the buffer's size, and of whole huge pages where those are asked for.
+fn freeze(rung: &Rung) -> Result<Frozen, PriceError> {
+    let pages = lane_pages(rung)?;
+    let unit = if pages == buffer::Pages::Huge { page_size::huge() } else { page_size::base() };
+    let len = length(Bytes(rung.buffer_bytes.0.next_multiple_of(unit.bytes())))?;
+    let content = Frozen::build(len, |space| sequence::fill(space, 0));
+    let content = content.map_err(failed("memfd_create"))?;
+    match content.memfd() {
+        Some(_) => Ok(content),
+        None => Err(PriceError::Unavailable("a sealed memfd is not allowed here".to_owned())),
+    }
+}
+
+impl Source {
+    /// Bytes after which the stream repeats itself; none where every turn is new.
+    pub(in crate::bench::pipe) fn period(&self) -> Option<u64> {
+        (!self.refills).then_some(self.len as u64)
+    }
+
+    /// Begins the next turn, when the last one is over: the other buffer, with new bytes. The time
+    /// that they took.
+    pub(in crate::bench::pipe) fn turn(&mut self) -> Result<Nanos, PriceError> {
+        if self.at < self.len {
+            return Ok(Nanos(0));
+        }
+        (self.at, self.sent) = (0, self.sent + self.len as u64);
+        if let Way::Lend { turn, .. } = &mut self.way {
+            *turn ^= 1;
+        }
+        let is_fresh = matches!(self.way, Way::Dropped { .. });
+        if !self.refills && !is_fresh {
+            return Ok(Nanos(0));
+        }
+        let start = clock::now();
+        if self.refills { self.fill() } else { self.touch_fresh() }?;
+        Ok(Nanos(clock::now().0.saturating_sub(start.0)))
+    }
+
+    /// Hands over at most `most` bytes by one call that moves any.
+    pub(in crate::bench::pipe) fn give(
+        &mut self,
+        most: usize,
+        waiter: &mut Waiter,
+    ) -> Result<Given, PriceError> {
+        let (at, end) = (self.at, self.len.min(self.at.saturating_add(most)));
+        let given = match &mut self.way {
+            Way::Copy { pipe, buffer, adaptive } => {
+                let bytes = &buffer.as_slice()[at..end];
+                let piece = &bytes[..waiter.sleeping_write(bytes.len())];
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+                    if nonblocking && *adaptive {
+                        let now = ReadWriteFlags::NOWAIT;
+                        rustix::io::pwritev2(&*pipe, &[IoSlice::new(bytes)], HERE, now)
+                    } else {
+                        rustix::io::write(&*pipe, piece)
+                    }
+                })
+            }
+            Way::Ring { pipe, buffer, ring } => {
+                let bytes = &buffer.as_slice()[at..end];
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |_| ring.write(pipe.as_fd(), bytes))
+            }
+            Way::Lend { pipe, buffers, turn, gift } => {
+                let bytes = &lent(buffers, *turn, self.len)[at..end];
+                let gift = if *gift { SpliceFlags::GIFT } else { SpliceFlags::empty() };
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+                    pipe.lend(bytes, gift | flags(nonblocking))
+                })
+            }
+            Way::Frozen { pipe, content } => {
+                let Some(memfd) = content.memfd() else {
+                    return Err(failed("splice")(Errno::BADF));
+                };
+                waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+                    let mut offset = at as u64;
+                    let (len, flags) = (end - at, flags(nonblocking));
+                    rustix::pipe::splice(memfd, Some(&mut offset), &*pipe, None, len, flags)
+                })
+            }
+            Way::Seed { pipe, seed } => seed.give(pipe, end - at, waiter),
+            Way::Dropped { end: writer, content } => {
+                waiter.count(|| give_away(content, writer, end - at))
+            }
+        };
+        let bytes = given.map_err(failed(self.way.call()))?;
+        self.at += bytes;
+        Ok(Given { bytes, slots: slots(at, bytes) })
+    }
+
+    /// What the library's own end waited, where it is used.
+    pub(in crate::bench::pipe) fn waits(&self) -> pipe_end::WaitCounts {
+        match &self.way {
+            Way::Dropped { end, .. } => end.waits(),
+            _ => pipe_end::WaitCounts::default(),
+        }
+    }
+
+    /// Page size of the buffer, as the kernel shows it now. Of what is given away nothing is left to
+    /// look at, so one more turn is made real first.
+    pub(in crate::bench::pipe) fn prove_page_size(&mut self) -> Fact<PageSize> {
+        match self.touch_fresh() {
+            Ok(()) => self.page_size(),
+            Err(error) => Fact::missing(error.to_string()),
+        }
+    }
+
+    fn page_size(&self) -> Fact<PageSize> {
+        let of_lane = |size: std::io::Result<usize>| match size {
+            Ok(size) => PageSize::new(size as u64).map_or(Fact::missing("odd"), Fact::Known),
+            Err(error) => Fact::missing(format!("read /proc/self/smaps: {error}")),
+        };
+        match &self.way {
+            Way::Copy { buffer, .. } | Way::Ring { buffer, .. } => {
+                proven(std::slice::from_ref(buffer))
+            }
+            Way::Lend { buffers, .. } => proven(buffers),
+            Way::Frozen { content, .. } => of_lane(content.page_size()),
+            Way::Seed { .. } => Fact::missing("the kernel's own pages, which it does not show"),
+            Way::Dropped { content, .. } => of_lane(content.page_size()),
+        }
+    }
+
+    /// Fills every buffer before the start.
+    fn fill_all(&mut self) -> Result<(), PriceError> {
+        if let Way::Lend { buffers, .. } = &mut self.way {
+            for buffer in buffers {
+                sequence::fill(buffer.as_mut_slice(), 0);
+            }
+        }
+        self.fill()
+    }
+
+    /// Writes the part of the sequence that this turn sends.
+    fn fill(&mut self) -> Result<(), PriceError> {
+        let (len, offset) = (self.len, if self.refills { self.sent } else { 0 });
+        match &mut self.way {
+            Way::Copy { buffer, .. } | Way::Ring { buffer, .. } => {
+                sequence::fill(&mut buffer.as_mut_slice()[..len], offset);
+            }
+            Way::Lend { buffers, turn, .. } => {
+                sequence::fill(lent_mut(buffers, *turn, len), offset);
+            }
+            Way::Dropped { content, .. } => {
+                let space = content.space(len).map_err(failed("madvise MADV_DONTNEED"))?;
+                sequence::fill(&mut space[..len], offset);
+            }
+            Way::Frozen { .. } | Way::Seed { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Makes the fresh pages of a dropped buffer real.
+    fn touch_fresh(&mut self) -> Result<(), PriceError> {
+        let len = self.len;
+        if let Way::Dropped { content, .. } = &mut self.way {
+            let space = content.space(len).map_err(failed("madvise MADV_DONTNEED"))?;
+            for byte in space[..len].iter_mut().step_by(page_bytes()) {
+                *std::hint::black_box(byte) = 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Way {
+    const fn call(&self) -> &'static str {
+        match self {
+            Self::Copy { .. } => "write",
+            Self::Ring { .. } => "io_uring write",
+            Self::Lend { .. } | Self::Dropped { .. } => "vmsplice",
+            Self::Frozen { .. } | Self::Seed { .. } => "splice",
+        }
+    }
+}
+
+/// A pipe that keeps bytes of the kernel's, and one between it and the real one: tee(2) copies
+/// references from the head only, so what a full pipe did not take is kept in between.
+#[derive(Debug)]
+struct Seed {
+    kept: (OwnedFd, OwnedFd),
+    between: (OwnedFd, OwnedFd),
+    len: usize,
+    waiting: usize,
+}
+
+impl Seed {
+    fn new(wanted: Bytes) -> Result<Self, PriceError> {
+        let (kept, between) = (pipe::pipe()?, pipe::pipe()?);
+        let grow = |end: &OwnedFd| match pipe::set_capacity(end, wanted) {
+            Ok(held) => Ok(held),
+            // Beyond the user's limits: as large as it is.
+            Err(_) => pipe::capacity(end),
+        };
+        let len = length(grow(&kept.1)?.min(grow(&between.1)?).min(wanted))?;
+        let mut content = vec![0; len];
+        sequence::fill(&mut content, 0);
+        let written = rustix::io::write(&kept.1, &content).map_err(failed("write"))?;
+        if written < len {
+            return Err(PriceError::Unavailable(format!("the seed took {written} of {len} bytes")));
+        }
+        Ok(Self { kept, between, len, waiting: 0 })
+    }
+
+    fn give(&mut self, pipe: &OwnedFd, most: usize, waiter: &mut Waiter) -> Result<usize, Errno> {
+        if self.waiting == 0 {
+            let now = SpliceFlags::NONBLOCK;
+            self.waiting = rustix::pipe::tee(&self.kept.0, &self.between.1, self.len, now)?;
+        }
+        let len = self.waiting.min(most);
+        let given = waiter.run((pipe.as_fd(), PollFlags::OUT), |nonblocking| {
+            rustix::pipe::splice(&self.between.0, None, pipe, None, len, flags(nonblocking))
+        })?;
+        self.waiting -= given;
+        Ok(given)
+    }
+}
+
+const fn flags(nonblocking: bool) -> SpliceFlags {
+    if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() }
+}
+
+/// Gives away exactly so many bytes, waiting as the end waits. Copied bytes are no answer.
+fn give_away(
+    content: &mut Dropped,
+    end: &mut pipe_end::Writer,
+    len: usize,
+) -> Result<usize, Errno> {
+    match end.give(content, len) {
+        Ok(Sent::ByReference) => Ok(len),
+        Ok(Sent::Copied) => Err(Errno::OPNOTSUPP),
+        Err(error) => Err(error.errno),
+    }
+}
+
+/// The bytes of a turn: of one buffer its halves, of two each.
+fn lent(buffers: &[Region], turn: usize, len: usize) -> &[u8] {
+    match buffers {
+        [only] => &only.as_slice()[turn * len..][..len],
+        several => &several[turn].as_slice()[..len],
+    }
+}
+
+fn lent_mut(buffers: &mut [Region], turn: usize, len: usize) -> &mut [u8] {
+    match buffers {
+        [only] => &mut only.as_mut_slice()[turn * len..][..len],
+        several => &mut several[turn].as_mut_slice()[..len],
+    }
+}
+
+fn page_bytes() -> usize {
+    usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX)
+}
+
+/// Base pages that so many bytes from `at` on touch.
+fn slots(at: usize, bytes: usize) -> u64 {
+    let page = page_bytes();
+    ((at % page + bytes).div_ceil(page)) as u64
+}
+
+/// The page size that all of these regions are on; what is mixed, or not there, has none.
+fn proven(regions: &[Region]) -> Fact<PageSize> {
+    let (mut resident, mut huge) = (Bytes(0), Bytes(0));
+    for region in regions {
+        let residency: Result<_, SysError> = region.residency();
+        match residency {
+            Ok(found) => {
+                resident += found.rss + found.pool;
+                huge += found.anon_huge + found.pool;
+            }
+            Err(error) => return Fact::missing(error.to_string()),
+        }
+    }
+    if resident == Bytes(0) {
+        Fact::missing("never written: the kernel sent its zero page")
+    } else if huge == Bytes(0) {
+        Fact::Known(page_size::base())
+    } else if huge == resident {
+        Fact::Known(page_size::huge())
+    } else {
+        Fact::missing(format!("mixed: {huge} of {resident} on huge pages"))
+    }
+}

@@ -1,0 +1,195 @@
+//! What an end does while the other is not ready: the five ways of a rung, over any call that can
+//! be made with and without sleeping.
+//!
+//! `Adaptive` is the rule of `pagewise_lanes::pipe::Waiter`, the one that the library's own ends
+//! follow. A call counts each time it is made; it is a spin when it answers EAGAIN. The clock is read
+//! after each spin, some 30 ns, and never while calls move bytes.
+
+use pagewise_kernel::clock;
+use pagewise_lanes::pipe::{self, Moment};
+use pagewise_model::Nanos;
+use pagewise_model::bench::pipe::{EndUsage, Wait};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
+
+/// Says to `preadv2` and `pwritev2` that the file's own position is meant, of which a pipe has none.
+pub(in crate::bench::pipe) const HERE: u64 = u64::MAX;
+
+/// How one end waits, and what came of it.
+#[derive(Debug)]
+pub(in crate::bench::pipe) struct Waiter {
+    wait: Wait,
+    adaptive: pipe::Waiter,
+    calls: u64,
+    spins: u64,
+    polls: u64,
+    vain: Vain,
+}
+
+/// Time of calls that came back with nothing.
+#[derive(Debug, Default)]
+struct Vain {
+    /// Those of all waits, and the waits.
+    calls: u64,
+    waits: u64,
+    /// Time of all but the first of each wait, whose start nobody saw.
+    timed: Nanos,
+    /// When the last one of this wait came back.
+    last: Option<Nanos>,
+}
+
+impl Vain {
+    /// A call came back with nothing.
+    fn note(&mut self) {
+        let now = clock::now();
+        match self.last {
+            Some(last) => self.timed += Nanos(now.0.saturating_sub(last.0)),
+            None => self.waits += 1,
+        }
+        (self.calls, self.last) = (self.calls + 1, Some(now));
+    }
+
+    /// The wait is over.
+    fn end(&mut self) {
+        self.last = None;
+    }
+
+    /// Time of all: the first of each wait is taken to last as long as the others.
+    fn time(&self) -> Nanos {
+        match self.calls - self.waits {
+            0 => self.timed,
+            timed => Nanos::from_f64(self.timed.0 as f64 * self.calls as f64 / timed as f64),
+        }
+    }
+}
+
+impl Waiter {
+    pub(in crate::bench::pipe) fn new(wait: Wait) -> Self {
+        let adaptive = pipe::Waiter::new(pipe::Wait::Adaptive);
+        Self { wait, adaptive, calls: 0, spins: 0, polls: 0, vain: Vain::default() }
+    }
+
+    /// Makes `call` (told whether it must not sleep) until bytes were moved or it fails. `ready` is
+    /// what is polled for.
+    pub(in crate::bench::pipe) fn run(
+        &mut self,
+        ready: (BorrowedFd<'_>, PollFlags),
+        mut call: impl FnMut(bool) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let (calls, spins, vain) = (&mut self.calls, &mut self.spins, &mut self.vain);
+        let mut counted = |nonblocking: bool, vain: &mut Vain| {
+            *calls += 1;
+            let answer = call(nonblocking);
+            if answer == Err(Errno::AGAIN) {
+                *spins += 1;
+                vain.note();
+            } else {
+                vain.end();
+            }
+            answer
+        };
+        loop {
+            let answer = match self.wait {
+                Wait::Block => counted(false, vain),
+                Wait::Poll => {
+                    wait_ready(ready)?;
+                    self.polls += 1;
+                    counted(false, vain)
+                }
+                Wait::Busy => counted(true, vain),
+                Wait::BusyPoll => {
+                    spin_ready(ready, vain)?;
+                    counted(true, vain)
+                }
+                Wait::Adaptive => {
+                    self.adaptive.run(true, ready, |moment| counted(moment == Moment::Now, vain))
+                }
+            };
+            if !matches!(answer, Err(Errno::AGAIN | Errno::INTR)) {
+                return answer;
+            }
+        }
+    }
+
+    /// How many of `len` bytes a call is given that may sleep.
+    pub(in crate::bench::pipe) fn sleeping_write(&self, len: usize) -> usize {
+        match self.wait {
+            Wait::Adaptive => self.adaptive.sleeping_write(len),
+            _ => len,
+        }
+    }
+
+    /// Makes a call that waits by itself.
+    pub(in crate::bench::pipe) fn count<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        self.calls += 1;
+        call()
+    }
+
+    /// What came of it, for the end's account.
+    pub(in crate::bench::pipe) fn counts(&self) -> EndUsage {
+        let blocks = self.polls + self.adaptive.counts().sleeps;
+        let spun_ns = Some(self.vain.time());
+        EndUsage { calls: self.calls, spins: self.spins, blocks, spun_ns, ..EndUsage::default() }
+    }
+}
+
+fn wait_ready((fd, events): (BorrowedFd<'_>, PollFlags)) -> Result<(), Errno> {
+    loop {
+        match poll(&mut [PollFd::from_borrowed_fd(fd, events)], None) {
+            Err(Errno::INTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+fn spin_ready((fd, events): (BorrowedFd<'_>, PollFlags), vain: &mut Vain) -> Result<(), Errno> {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        match poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&at_once)) {
+            Ok(0) | Err(Errno::INTR) => vain.note(),
+            other => return other.map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn spins_are_counted_and_their_time_is_within_the_whole() {
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        for wait in [Wait::Busy, Wait::Adaptive] {
+            let (mut waiter, left) = (Waiter::new(wait), Cell::new(50));
+            let start = clock::now();
+            let answer = waiter.run((pipe.as_fd(), PollFlags::IN), |_| {
+                let left = left.replace(left.get() - 1);
+                if left > 0 { Err(Errno::AGAIN) } else { Ok(7) }
+            });
+            let whole = clock::now().0 - start.0;
+            let EndUsage { calls, spins, spun_ns, .. } = waiter.counts();
+            assert_eq!((answer, calls, spins), (Ok(7), 51, 50), "{wait:?}");
+            assert!(spun_ns.is_some_and(|spun| spun > Nanos(0)), "{wait:?}");
+            assert!(waiter.vain.timed.0 <= whole, "{wait:?}: {:?} of {whole}", waiter.vain);
+        }
+    }
+
+    #[test]
+    fn the_first_of_each_wait_lasts_as_long_as_the_others() {
+        let vain = |calls, waits| Vain { calls, waits, timed: Nanos(800), last: None };
+        assert_eq!(vain(10, 2).time(), Nanos(1_000));
+        assert_eq!(Vain { timed: Nanos(0), ..vain(3, 3) }.time(), Nanos(0));
+    }
+
+    #[test]
+    fn who_never_waits_spins_for_no_time() {
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        let mut waiter = Waiter::new(Wait::Busy);
+        assert_eq!(waiter.run((pipe.as_fd(), PollFlags::IN), |_| Ok(1)), Ok(1));
+        let counts = waiter.counts();
+        assert_eq!((counts.calls, counts.spins, counts.spun_ns), (1, 0, Some(Nanos(0))));
+    }
+}

@@ -1,0 +1,103 @@
+//! What a ladder is to measure, and what that will take: told before anything is started.
+
+use crate::bench::frame::Cost;
+use crate::error::PriceError;
+use pagewise_kernel::{limits, page_size};
+use pagewise_model::bench::pipe::{Consumption, Rung};
+use pagewise_model::{Bytes, Nanos};
+
+/// Bytes of the small repeat that goes before.
+pub(super) const PILOT: Bytes = Bytes::mib(32);
+/// Fewest bytes of a repeat that is sized by time.
+pub(super) const FEWEST: Bytes = Bytes::mib(16);
+/// Most bytes of such a repeat.
+pub(super) const MOST: Bytes = Bytes::gib(32);
+/// Time of a pair beside what is in the clock: two processes, their buffers, a file's window.
+const START: Nanos = Nanos::millis(15);
+/// Time of one round of yardsticks.
+const YARDSTICKS: Nanos = Nanos::millis(120);
+/// Rate that estimates take where no rate is known: a slow pipe's.
+const SLOW_BYTES_PER_S: u64 = 1 << 30;
+/// A pair that has not ended after so long and the time for its bytes is stuck.
+const STUCK: Nanos = Nanos::secs(30);
+/// Buffers and files of one pair beside those of the rung.
+const OTHERWISE: Bytes = Bytes::mib(48);
+/// Memory of the yardsticks.
+const YARDSTICK_MEMORY: Bytes = Bytes::mib(130);
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The points, in the order in which they are shown.
+    pub points: Vec<(Rung, Consumption)>,
+    /// Fresh pairs of each point.
+    pub repeats: u32,
+    /// Bytes of each repeat; none lets each point move what fills `repeat_ns`.
+    pub bytes: Option<Bytes>,
+    /// Time of a repeat, where no bytes are given.
+    pub repeat_ns: Nanos,
+    /// Seed of the order, for the record.
+    pub seed: u64,
+    /// The points are a grid over sizes.
+    pub sweep: bool,
+}
+
+impl Plan {
+    /// What it takes, if it may be begun.
+    ///
+    /// # Errors
+    /// When there is nothing to measure, or not the memory for it.
+    pub fn cost(&self) -> Result<Cost, PriceError> {
+        let largest = self.points.iter().map(|(rung, _)| rung.buffer_bytes).max();
+        let largest =
+            largest.ok_or_else(|| PriceError::Unavailable("no points to measure".to_owned()))?;
+        // Two buffers of the producer, one of the consumer, each rounded up to huge pages.
+        let rounded = largest.0.saturating_add(page_size::huge().bytes());
+        let pair = Bytes(rounded.saturating_mul(3)) + OTHERWISE;
+        let memory_bytes = pair.max(YARDSTICK_MEMORY);
+        let allowed = limits::experiment_memory()?.bytes;
+        if memory_bytes > allowed {
+            return Err(PriceError::Unavailable(format!(
+                "buffers of {memory_bytes} are more than an experiment may take here ({allowed})"
+            )));
+        }
+        let points = self.points.len() as u64;
+        let repeats = points * u64::from(self.repeats);
+        let pairs = points + repeats;
+        let one = self.bytes.map_or(self.repeat_ns, at_slow_rate);
+        let pilots = Nanos(at_slow_rate(self.pilot()).0 / 2);
+        let about = repeats.saturating_mul(one.0 + START.0)
+            + points * (pilots.0 + START.0)
+            + u64::from(self.repeats) * YARDSTICKS.0;
+        let cap_ns = Nanos(about.saturating_mul(2)) + STUCK + STUCK;
+        Ok(Cost { points, samples: pairs, about_ns: Nanos(about), cap_ns, memory_bytes })
+    }
+
+    /// Bytes of the small repeat that goes before.
+    pub(super) fn pilot(&self) -> Bytes {
+        self.bytes.map_or(PILOT, |bytes| bytes.min(PILOT))
+    }
+
+    /// Bytes of a repeat of a point that moved `rate` bytes a second in its pilot.
+    pub(super) fn size(&self, rung: &Rung, rate: f64) -> Bytes {
+        if let Some(bytes) = self.bytes {
+            return bytes;
+        }
+        let wanted = Bytes((rate * self.repeat_ns.as_secs()) as u64);
+        let unit = rung.buffer_bytes.0.max(1);
+        // Whole buffers: the last call is like the others.
+        let whole = wanted.clamp(FEWEST, MOST).0.checked_next_multiple_of(unit);
+        Bytes(whole.unwrap_or(MOST.0))
+    }
+
+    /// How long one pair of so many bytes may take before it counts as stuck: far longer than on a
+    /// machine with much else to do, and at a fiftieth of a slow rate where spinning keeps the
+    /// other end from its CPU.
+    pub(super) fn patience(bytes: Bytes) -> Nanos {
+        STUCK + Nanos(at_slow_rate(bytes).0.saturating_mul(50))
+    }
+}
+
+fn at_slow_rate(bytes: Bytes) -> Nanos {
+    Nanos::from_f64(bytes.0 as f64 / SLOW_BYTES_PER_S as f64 * 1e9)
+}

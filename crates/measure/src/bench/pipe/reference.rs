@@ -1,0 +1,304 @@
+//! What one slot of a pipe costs by itself, what finding its page costs, and what another core makes
+//! dearer: the prices that explain the rungs, taken before a ladder. Nanoseconds of CPU time for each
+//! slot.
+//!
+//! A pipe is filled and emptied in turn ([`super::turns`]), so nobody waits; by reference it is
+//! emptied into /dev/null and nothing is copied. Filled by tee(2) from another pipe, a slot costs no
+//! search for a page; filled by vmsplice(2) it costs in addition the walk of the page table and the
+//! hold on the page (`get_user_pages_fast`), from base or from huge pages; by splice(2) from a memfd,
+//! the look into the page cache. Filled by vmsplice and read, it costs the copy out of pages that
+//! were lent, from as much memory, into as much and in as large pieces as on the published rungs; once
+//! of the same bytes each time, once of bytes that are written anew.
+//!
+//! Each way is taken with one thread and with a second one that empties on another core: the difference
+//! is slots, page descriptors, counters and bytes fetched from its caches, and pages that are freed where
+//! they were not allocated. That is taken twice: with threads that never leave their CPUs, and with such
+//! that sleep while it is the other's turn, whose caches are then colder. The CPU time of a hand-over
+//! between two CPUs is that of both sides.
+//!
+//! All but the first are differences, so each carries the noise of two figures, and one that comes
+//! out below zero is missing. Not seen: both ends at the pipe's lock at the same time. Takes about
+//! half a second.
+
+use super::end::source::{self, Source};
+use super::end::waiter::Waiter;
+use super::end::{failed, length};
+use super::place::Cpus;
+use super::turns::{CAPACITY, Filling, Loop, Other};
+use super::wire::{Role, Task};
+use super::{catalogue, sequence};
+use crate::error::PriceError;
+use crate::prices::wakeup::Wakeup;
+use pagewise_kernel::{SysError, affinity, page_size};
+use pagewise_model::bench::pipe::{
+    ApartPrices, Consumption, Pages, Placement, Reader, ReferencePrices, Rung, Wait, Writer,
+};
+use pagewise_model::measured::median;
+use pagewise_model::{Bytes, Fact, PageSize};
+use rustix::pipe::SpliceFlags;
+
+/// Content of a file that the library leaves on base pages.
+const SMALL: Bytes = Bytes::kib(64);
+/// Repeats of the hand-over.
+const HAND_OVERS: usize = 3;
+
+/// Takes the prices on the first CPU that we may use, and on one of another core.
+#[must_use]
+pub fn reference_prices() -> ReferencePrices {
+    let measuring = std::thread::scope(|scope| scope.spawn(measure).join());
+    match measuring {
+        Ok(Ok(prices)) => prices,
+        Ok(Err(error)) => ReferencePrices::missing(&error.to_string()),
+        Err(_) => ReferencePrices::missing("the measuring thread ended before its result"),
+    }
+}
+
+/// A way to fill slots, on pages of a size.
+#[derive(Clone, Copy)]
+struct Way {
+    writer: Writer,
+    pages: Pages,
+    buffer: Bytes,
+    on: PageSize,
+    /// Bytes that the pipe holds.
+    pipe: Bytes,
+    /// Whether the bytes are read, or passed on by reference.
+    is_read: bool,
+    /// Whether they are written anew for each filling.
+    is_renewed: bool,
+}
+
+impl Way {
+    /// Passed on by reference, the pipe as large as it can be.
+    fn new(writer: Writer, pages: Pages, buffer: Bytes) -> Self {
+        let on = if pages == Pages::Base { page_size::base() } else { page_size::huge() };
+        Self { writer, pages, buffer, on, pipe: CAPACITY, is_read: false, is_renewed: false }
+    }
+}
+
+/// Reading pages that were lent.
+struct Lent {
+    same: Taken,
+    renewed: Taken,
+    /// What passing them on in the same pieces costs one thread.
+    passed: Result<f64, String>,
+}
+
+impl Lent {
+    fn take(pages: Pages, taken: impl Fn(Way) -> Taken) -> Self {
+        let vmspliced = Way::new(Writer::Vmsplice, pages, catalogue::BUFFER);
+        let passed = Way { pipe: Bytes(catalogue::BUFFER.0 / 2), ..vmspliced };
+        let same = Way { is_read: true, ..passed };
+        let renewed = Way { is_renewed: true, ..same };
+        Self { same: taken(same), renewed: taken(renewed), passed: told(by(passed, None)) }
+    }
+
+    /// What reading the same bytes each time costs one thread beyond passing them on.
+    fn here(&self) -> Fact<f64> {
+        beyond(&self.same.here, &self.passed)
+    }
+}
+
+fn told(price: Result<f64, PriceError>) -> Result<f64, String> {
+    price.map_err(|error| error.to_string())
+}
+
+/// A price with one thread and with a second one on another core, or why there is none.
+struct Taken {
+    here: Result<f64, String>,
+    apart: Result<f64, String>,
+    /// Apart, each thread having slept while it was the other's turn.
+    asleep: Result<f64, String>,
+}
+
+impl Taken {
+    fn with(
+        other: &Result<u32, String>,
+        price: impl Fn(Option<Other>) -> Result<f64, PriceError>,
+    ) -> Self {
+        let apart = |sleeps| other.clone().and_then(|cpu| told(price(Some(Other { cpu, sleeps }))));
+        Self { here: told(price(None)), apart: apart(false), asleep: apart(true) }
+    }
+}
+
+/// All ways, by what they fill the pipe with.
+struct AllTaken {
+    slot: Taken,
+    pin_base: Taken,
+    pin_huge: Taken,
+    cache_base: Taken,
+    cache_huge: Taken,
+    copied: Taken,
+    lent_base: Lent,
+    lent_huge: Lent,
+}
+
+impl AllTaken {
+    fn with(other: &Result<u32, String>) -> Self {
+        let taken = |way| Taken::with(other, |other| by(way, other));
+        let pin = |pages| taken(Way::new(Writer::Vmsplice, pages, catalogue::BUFFER));
+        let cached = |pages, size| taken(Way::new(Writer::SpliceFrozen, pages, size));
+        Self {
+            slot: Taken::with(other, by_tee),
+            pin_base: pin(Pages::Base),
+            pin_huge: pin(Pages::Huge),
+            cache_base: cached(Pages::Base, SMALL),
+            cache_huge: cached(Pages::Huge, Bytes(page_size::huge().bytes())),
+            copied: Taken::with(other, by_copy),
+            lent_base: Lent::take(Pages::Base, taken),
+            lent_huge: Lent::take(Pages::Huge, taken),
+        }
+    }
+
+    /// What another core adds, in one of the two ways to wait.
+    fn dearer(&self, apart: impl Fn(&Taken) -> &Result<f64, String>) -> ApartPrices {
+        let dearer = |way: &Taken| beyond(apart(way), &way.here);
+        ApartPrices {
+            slot_ns: dearer(&self.slot),
+            pin_base_ns: dearer(&self.pin_base),
+            pin_huge_ns: dearer(&self.pin_huge),
+            cache_base_ns: dearer(&self.cache_base),
+            cache_huge_ns: dearer(&self.cache_huge),
+            copied_ns: dearer(&self.copied),
+            read_base_ns: dearer(&self.lent_base.same),
+            read_huge_ns: dearer(&self.lent_huge.same),
+            renewed_base_ns: dearer(&self.lent_base.renewed),
+            renewed_huge_ns: dearer(&self.lent_huge.renewed),
+        }
+    }
+}
+
+fn measure() -> Result<ReferencePrices, PriceError> {
+    let cpus = Cpus::allowed();
+    if let Some(cpu) = cpus.first() {
+        affinity::set(0, &[cpu])?;
+    }
+    let other = cpus.seats(Placement::TwoCores);
+    let other = other.and_then(|seats| seats.reader.ok_or_else(|| "no second CPU".to_owned()));
+    let all = AllTaken::with(&other);
+    let alone = |way: &Taken| beyond(&way.here, &all.slot.here);
+    Ok(ReferencePrices {
+        slot_ns: Fact::Known(all.slot.here.clone().map_err(PriceError::Unavailable)?),
+        pin_base_ns: alone(&all.pin_base),
+        pin_huge_ns: alone(&all.pin_huge),
+        cache_base_ns: alone(&all.cache_base),
+        cache_huge_ns: alone(&all.cache_huge),
+        read_base_ns: all.lent_base.here(),
+        read_huge_ns: all.lent_huge.here(),
+        hand_over_cpu_ns: other.map_or_else(Fact::Missing, hand_over),
+        apart: all.dearer(|way| &way.apart),
+        asleep: all.dearer(|way| &way.asleep),
+    })
+}
+
+/// What one price is above another.
+fn beyond(price: &Result<f64, String>, other: &Result<f64, String>) -> Fact<f64> {
+    match (price, other) {
+        (Ok(price), Ok(other)) if price > other => Fact::Known(price - other),
+        (Ok(_), Ok(_)) => Fact::missing("less than the noise"),
+        (Err(why), _) | (_, Err(why)) => Fact::missing(why),
+    }
+}
+
+/// CPU time of both sides of a hand-over to a thread on `cpu`.
+fn hand_over(cpu: u32) -> Fact<f64> {
+    let once = |_| Wakeup::with_partner_on(cpu).hand_over().map(|found| found.cpu_ns);
+    match (0..HAND_OVERS).map(once).collect::<Result<Vec<f64>, _>>() {
+        Ok(values) => median(&values).map_or(Fact::missing("not taken"), Fact::Known),
+        Err(error) => Fact::missing(error.to_string()),
+    }
+}
+
+/// A slot without a search for its page, emptied by a thread on `other`, or by this one.
+fn by_tee(other: Option<Other>) -> Result<f64, PriceError> {
+    let (target, seed) = (Loop::into_null(CAPACITY)?, Loop::into_null(CAPACITY)?);
+    let page = length(Bytes(page_size::base().bytes()))?;
+    let content = content(seed.capacity.min(target.capacity));
+    let len = rustix::io::write(&seed.writer, &content).map_err(failed("write"))?;
+    target.price(other, |target| {
+        let teed = rustix::pipe::tee(&seed.reader, &target.writer, len, SpliceFlags::NONBLOCK);
+        let bytes = teed.map_err(failed("tee"))?;
+        Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
+    })
+}
+
+/// A page that is written and read.
+fn by_copy(other: Option<Other>) -> Result<f64, PriceError> {
+    let target = Loop::into_memory(CAPACITY)?;
+    let page = length(Bytes(page_size::base().bytes()))?;
+    let content = content(target.capacity);
+    target.price(other, |target| {
+        let bytes = rustix::io::write(&target.writer, &content).map_err(failed("write"))?;
+        Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
+    })
+}
+
+fn content(len: usize) -> Vec<u8> {
+    let mut content = vec![0; len];
+    sequence::fill(&mut content, 0);
+    content
+}
+
+/// A slot by `way`, whose memory must be on the pages that it says.
+fn by(way: Way, other: Option<Other>) -> Result<f64, PriceError> {
+    let target = if way.is_read { Loop::into_memory(way.pipe) } else { Loop::into_null(way.pipe) }?;
+    let writer = target.writer.try_clone().map_err(|e| SysError::new("dup", "a pipe", e))?;
+    let rung = Rung {
+        pages: way.pages,
+        buffer_bytes: way.buffer,
+        ..Rung::plain("reference", way.writer, Reader::Splice)
+    };
+    let task = Task {
+        role: Role::Producer,
+        rung,
+        consumption: if way.is_renewed { Consumption::Touched } else { Consumption::Untouched },
+        bytes: Bytes(0),
+        cpus: Vec::new(),
+    };
+    let mut source: Source = source::prepare(writer, &task)?;
+    match source.prove_page_size() {
+        Fact::Known(size) if size == way.on => {}
+        Fact::Known(size) => return Err(PriceError::Unavailable(format!("on pages of {size}"))),
+        Fact::Missing(why) => return Err(PriceError::Unavailable(why)),
+    }
+    let mut waiter = Waiter::new(Wait::Block);
+    target.price(other, |target| {
+        let mut filled = Filling::of(0, 0);
+        while filled.bytes < target.capacity {
+            filled.own += source.turn()?;
+            let given = source.give(target.capacity - filled.bytes, &mut waiter)?;
+            (filled.bytes, filled.slots) = (filled.bytes + given.bytes, filled.slots + given.slots);
+        }
+        Ok(filled)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_has_a_price_and_the_others_one_or_a_reason() {
+        let prices = reference_prices();
+        assert!(prices.slot_ns.known().is_some_and(|ns| *ns > 0.0), "{prices:?}");
+        let apart = &prices.apart;
+        for fact in [
+            &prices.pin_base_ns,
+            &prices.cache_huge_ns,
+            &prices.hand_over_cpu_ns,
+            &apart.slot_ns,
+            &apart.copied_ns,
+        ] {
+            assert!(fact.known().is_some_and(|ns| *ns > 0.0) || fact.reason().is_some());
+        }
+    }
+
+    #[test]
+    fn a_price_below_the_other_is_none() {
+        assert_eq!(beyond(&Ok(5.0), &Ok(3.0)), Fact::Known(2.0));
+        assert_eq!(beyond(&Ok(3.0), &Ok(5.0)).reason(), Some("less than the noise"));
+        let refused = || Err("why".to_owned());
+        assert_eq!(beyond(&refused(), &Ok(5.0)).reason(), Some("why"));
+        assert_eq!(beyond(&Ok(5.0), &refused()).reason(), Some("why"));
+    }
+}

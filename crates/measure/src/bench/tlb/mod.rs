@@ -1,0 +1,380 @@
+//! Walks through memory (`bench tlb`): what a load costs that needs the one before, by size of set, by
+//! order and by page size; and what of it is address translation.
+//!
+//! Two kinds of paths. **Lists** fill a set with elements side by side, as programs' lists and trees
+//! do: what they cost is caches and translation together. **Lines** are one cache line each on so many
+//! pages; the same number of lines packed together costs the same in the caches and nearly nothing in
+//! translation, so the difference is translation, and where it rises a TLB has run out. Base pages are
+//! taken 17 apart: processors join translations of neighbouring pages into one entry, which would
+//! show more entries than there are, and an odd distance still reaches every set of a TLB. The lines
+//! of successive pages go through all sets of the first cache in turn.
+//!
+//! Every sample is a fresh mapping, made, linked, walked and given back on a thread pinned to one CPU;
+//! the points are gone through in rounds, each in a new random order, so that the free pages are
+//! mixed in between and a disturbance of some seconds hits one sample of many points. After the walk
+//! `smaps` must show all of the mapping on pages of the size that was asked for, or there is no sample.
+//!
+//! Linux gives anonymous memory huge pages where it is advised so (mm/huge_memory.c), and pages of a
+//! pool by `MAP_HUGETLB`. Not seen: loads that overlap, as those of most programs do (they hide much of
+//! what is measured here); instruction TLBs; in a virtual machine, the page size of the host, save by
+//! what translation costs.
+
+mod bandwidth;
+mod grid;
+mod layout;
+
+pub(crate) use grid::{apart, steps};
+
+use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Slot, Taken, Turn};
+use crate::error::PriceError;
+use crate::kernels::list::{Links, List};
+use crate::kinds::Kinds;
+use crate::sample::time_cpu;
+use layout::Layout;
+use pagewise_kernel::{SysError, tlb, topology};
+use pagewise_model::bench::PageKind;
+use pagewise_model::bench::tlb::{Cache, ClaimedTlb, LINE, Order, Path, Point, Sample, Walks};
+use pagewise_model::{Bytes, Fact, Nanos};
+
+/// Time of a mapping beside its memory and its loads: thread, look at its pages.
+const START: Nanos = Nanos::millis(1);
+/// Time for each byte that is made present, and for each element that is linked, in picoseconds.
+const PER_BYTE_PS: u64 = 350;
+const PER_ELEMENT_PS: u64 = 4_000;
+/// Time of a load in a cache and beyond, for estimates.
+const CACHED_NS: u64 = 10;
+const UNCACHED_NS: u64 = 100;
+/// Loads that go before: at least so many, and so many where no cache holds the set.
+const FEWEST_WARM: u64 = 20_000;
+const UNCACHED_WARM: u64 = 1 << 16;
+/// Loads of the stretch that sizes the pieces, and the bounds of a piece in loads.
+const STRETCH: u64 = 10_000;
+const FEWEST: f64 = 1_000.0;
+const MOST: f64 = 4_000_000.0;
+/// Repeats of the bandwidth in the short form.
+const QUICK_RATES: u32 = 3;
+/// Odd, so that every place of the order has a key of its own.
+const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Which parts are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Lists over growing sets.
+    pub lists: bool,
+    /// Lines on a growing number of pages, for the reach of the TLB.
+    pub lines: bool,
+    /// Read, write and copy bandwidth.
+    pub bandwidth: bool,
+}
+
+impl Parts {
+    /// All of them.
+    pub const ALL: Self = Self { lists: true, lines: true, bandwidth: true };
+}
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Which parts.
+    pub parts: Parts,
+    /// On which pages.
+    pub kinds: Vec<PageKind>,
+    /// Orders of lists.
+    pub orders: Vec<Order>,
+    /// Words of padding of their elements; with the pointer a power of two.
+    pub npads: Vec<u32>,
+    /// Smallest set of lists.
+    pub smallest: Bytes,
+    /// Largest.
+    pub largest: Bytes,
+    /// Fresh mappings of each point.
+    pub repeats: u32,
+    /// Coarser steps and a cap of 18 s.
+    pub quick: bool,
+    /// Seed of all orders.
+    pub seed: u64,
+}
+
+/// A plan for this machine: the result, still without samples.
+#[derive(Debug)]
+pub struct Plan {
+    walks: Walks,
+    kinds: Kinds,
+    cpus: Vec<u32>,
+    /// Rounds that end with a repeat of the bandwidth.
+    rate_repeats: u32,
+}
+
+impl Plan {
+    /// What was asked for, as far as this machine has the pages and the memory.
+    ///
+    /// # Errors
+    /// When the machine does not tell what it has, or nothing is left to be measured.
+    pub fn new(mut request: Request) -> Result<Self, PriceError> {
+        let kinds = Kinds::here();
+        let cpus = frame::cpus()?;
+        let most = frame::allowed_memory()?;
+        let (pages, unavailable) = frame::available(&request.kinds, |kind| kinds.try_one(kind));
+        request.kinds = pages;
+        let Request { parts, repeats, quick, seed, .. } = request;
+        let mut points = Vec::new();
+        if parts.lists {
+            points.extend(grid::lists(&request, kinds, most.bytes));
+        }
+        if parts.lines {
+            points.extend(grid::lines(&request, kinds, most.bytes));
+        }
+        if points.is_empty() && !parts.bandwidth {
+            let missing = unavailable.first().map(|m| (m.pages.name(), m.why.as_str()));
+            let otherwise = format!("no set that was asked for fits into {}", most.bytes);
+            return Err(frame::nothing(missing, &otherwise));
+        }
+        let rate_repeats = match (parts.bandwidth, quick) {
+            (false, _) => 0,
+            (true, true) => repeats.min(QUICK_RATES),
+            (true, false) => repeats,
+        };
+        let walks = Walks {
+            seed,
+            repeats,
+            quick,
+            cpu: cpus[0],
+            most_bytes: most.bytes,
+            bound_by: most.bound_by,
+            base_page_bytes: kinds.base(),
+            huge_page_bytes: kinds.huge(),
+            points,
+            unavailable,
+            bandwidth: bandwidth::Rounds::new(&cpus, most.bytes).finish(),
+            claimed: claimed_tlbs(cpus[0]),
+            caches: caches(cpus[0]),
+            judgement: None,
+        };
+        Ok(Self { walks, kinds, cpus, rate_repeats })
+    }
+
+    /// Whether the last cache holds the lines of a point.
+    fn is_cached(&self, point: &Point) -> bool {
+        let bytes = match point.path {
+            Path::List { .. } => point.set_bytes(),
+            Path::Lines { .. } => Bytes(point.elements.saturating_mul(LINE.0)),
+        };
+        self.walks.caches.last().is_some_and(|cache| bytes <= cache.size_bytes)
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let Walks { points, repeats, quick, most_bytes, .. } = &self.walks;
+        let once: u64 = points.iter().map(|point| self.time(point).0).sum();
+        let rates = bandwidth::time(self.cpus.len()).0 * u64::from(self.rate_repeats);
+        let about = once.saturating_mul(u64::from(*repeats)).saturating_add(rates);
+        let sets = points.iter().map(|point| self.resident(point)).max().unwrap_or_default();
+        let buffers = bandwidth::memory(self.cpus.len(), *most_bytes);
+        let memory = if self.rate_repeats > 0 { sets.max(buffers) } else { sets };
+        Cost::of_mappings(points.len(), (*repeats, *quick), Nanos(about), memory)
+    }
+
+    /// What one mapping of a point takes of memory.
+    fn resident(&self, point: &Point) -> Bytes {
+        let base = self.kinds.base().bytes();
+        let set = match (point.path, point.pages) {
+            (Path::Lines { apart_bytes }, PageKind::Base) if apart_bytes.0 > base => {
+                Bytes(point.elements.saturating_mul(base))
+            }
+            _ => point.set_bytes(),
+        };
+        self.kinds.resident(point.pages, set)
+    }
+
+    fn time(&self, point: &Point) -> Nanos {
+        let memory = self.resident(point).0.saturating_mul(PER_BYTE_PS) / 1000;
+        let linking = point.elements.saturating_mul(PER_ELEMENT_PS) / 1000;
+        let is_cached = self.is_cached(point);
+        let load = if is_cached { CACHED_NS } else { UNCACHED_NS };
+        let warm = warm(point.elements, is_cached).saturating_mul(load);
+        let pieces = frame::piece(self.walks.quick).0 * u64::from(PIECES);
+        Nanos(memory) + Nanos(linking) + Nanos(warm) + Nanos(pieces) + START
+    }
+
+    /// Where the elements of a point lie in the sample of this turn.
+    fn layout(&self, point: &Point, turn: Turn<'_>, rounds: &mut Rounds<'_, Point>) -> Layout {
+        let kinds = self.kinds;
+        let (order, page) = match point.path {
+            Path::List { .. } => (Vec::new(), kinds.base()),
+            Path::Lines { apart_bytes } => {
+                let order = rounds.shuffled(point.elements as usize);
+                let has_huge = apart_bytes.0 >= kinds.huge().bytes();
+                (order, if has_huge { kinds.huge() } else { kinds.base() })
+            }
+        };
+        let key = u64::from(turn.place).wrapping_mul(KEY_STEP).wrapping_add(self.walks.seed);
+        Layout::new(point.path, point.elements, key, order, page)
+    }
+
+    /// Takes a sample on the calling thread, which should be pinned: a fresh mapping that is linked, walked,
+    /// looked at and given back.
+    ///
+    /// One lap goes before (of a set that no cache holds its beginning), so that caches and translations hold
+    /// what they hold in the long run; then a short stretch, which says how many loads make up a piece. The clock
+    /// is the thread's CPU time: what others did on this CPU meanwhile is not in it, what they did to its caches
+    /// is. Memory of a pool is populated before it is touched: a touch beyond a cgroup's hugetlb limit would be
+    /// `SIGBUS`, the call is an error.
+    fn take(&self, point: &Point, layout: &Layout, turn: Turn<'_>) -> Taken<Sample> {
+        let stop = turn.stop;
+        stop.check()?;
+        let mut region = self.kinds.map(point.pages, layout.span())?;
+        // Lines on base pages touch few of the pages that they lie among.
+        if matches!(point.path, Path::List { .. }) || point.pages != PageKind::Base {
+            region.populate()?;
+        }
+        let mut links = Links::new(region);
+        layout.link(&mut links, || stop.check())?;
+        let list = links.close();
+        let warm = warm(point.elements, self.is_cached(point));
+        let at = follow(&list, layout.first(), warm)?;
+        let (ns, at) = time_cpu(|| follow(&list, at, STRETCH));
+        let piece = frame::piece(self.walks.quick).0 as f64;
+        let steps = (piece * STRETCH as f64 / ns.max(1.0)).clamp(FEWEST, MOST) as u64;
+        let mut at = at?;
+        let values = frame::pieces(stop, || {
+            let (ns, next) = time_cpu(|| follow(&list, at, steps));
+            at = next?;
+            Ok(ns / steps as f64)
+        })?;
+        let page = self.kinds.prove(point.pages, list.region())?;
+        let measured = frame::summary(&values, "the walk")?;
+        let (load_ns, within_share) = (measured.median, measured.spread_share());
+        let Turn { repeat, place, .. } = turn;
+        Ok((Sample { repeat, place, load_ns, within_share }, Fact::Known(page)))
+    }
+}
+
+/// Walks all points of `plan`, with one repeat of the bandwidth after each round. What was measured before the
+/// caller wanted no more, or before the cap, is in the result; points that lack samples say why.
+#[must_use]
+pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Walks {
+    let mut walks = plan.walks.clone();
+    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all walks");
+    let mut rates = bandwidth::Rounds::new(&plan.cpus, walks.most_bytes);
+    for repeat in 0..walks.repeats {
+        rounds.round(&mut walks.points, repeat, slot, |rounds, point, turn| {
+            frame::still_free(plan.resident(point))?;
+            let layout = plan.layout(point, turn, rounds);
+            frame::on_cpu(walks.cpu, || plan.take(point, &layout, turn))
+        });
+        if repeat < plan.rate_repeats && !rounds.is_over() {
+            rates.step();
+        }
+    }
+    walks.bandwidth = rates.finish();
+    walks
+}
+
+/// Loads that go before the walk of so many elements, which the last cache holds or not.
+fn warm(elements: u64, is_cached: bool) -> u64 {
+    let lap = if is_cached { elements } else { elements.min(UNCACHED_WARM) };
+    lap.max(FEWEST_WARM)
+}
+
+fn follow(list: &List, from: usize, steps: u64) -> Result<usize, PriceError> {
+    let last = list.walk(from, steps);
+    last.ok_or_else(|| SysError::malformed("walk", "a list in memory").into())
+}
+
+fn caches(cpu: u32) -> Vec<Cache> {
+    let found = topology::data_caches(cpu).unwrap_or_default();
+    found.into_iter().map(|(level, size_bytes)| Cache { level, size_bytes }).collect()
+}
+
+/// What a CPU claims of its TLBs: on processors with cores of several kinds each answers for itself.
+pub(crate) fn claimed_tlbs(cpu: u32) -> Vec<ClaimedTlb> {
+    let asked = frame::on_cpu(cpu, || Ok(tlb::claimed()));
+    let one = |found: tlb::Tlb| ClaimedTlb {
+        level: found.level,
+        side: found.side,
+        page_bytes: found.page_sizes(),
+        entries: found.entries,
+        scaled_entries: found.scaled,
+    };
+    asked.unwrap_or_default().into_iter().map(one).collect()
+}
+
+/// What the frame keeps of a point.
+fn slot(point: &mut Point) -> Slot<'_, Sample> {
+    (&mut point.samples, &mut point.page_bytes, &mut point.refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Stop;
+
+    fn request() -> Request {
+        Request {
+            parts: Parts { lists: true, lines: false, bandwidth: false },
+            kinds: vec![PageKind::Base],
+            orders: vec![Order::Random],
+            npads: vec![7],
+            smallest: Bytes::kib(1),
+            largest: Bytes::mib(1),
+            repeats: 10,
+            quick: false,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_plan_says_what_it_takes() {
+        let plan = Plan::new(request()).expect("base pages");
+        let cost = plan.cost();
+        assert_eq!((cost.points, cost.samples), (11, 110));
+        assert_eq!(cost.memory_bytes, Bytes::mib(1));
+        assert!(cost.cap_ns > cost.about_ns && cost.about_ns > Nanos::millis(500), "{cost:?}");
+        let quick = Plan::new(Request { quick: true, ..request() }).expect("base pages").cost();
+        assert!(quick.cap_ns < Nanos::secs(20), "{quick:?}");
+    }
+
+    #[test]
+    fn nothing_is_no_plan() {
+        let beyond = Request { smallest: Bytes(1 << 62), largest: Bytes(1 << 63), ..request() };
+        let error = Plan::new(beyond).expect_err("too large").to_string();
+        assert!(error.contains("nothing to measure"), "{error}");
+    }
+
+    #[test]
+    fn lines_take_the_pages_that_they_touch() {
+        let plan = Plan::new(request()).expect("base pages");
+        let base = plan.kinds.base();
+        let path = Path::Lines { apart_bytes: apart(base) };
+        let point = Point::new(path, PageKind::Base, 100);
+        assert_eq!(plan.resident(&point), Bytes(100 * base.bytes()));
+    }
+
+    fn taken(stop: &'static (dyn Fn() -> bool + Sync)) -> Taken<Sample> {
+        let plan = Plan::new(Request { quick: true, ..request() }).expect("base pages");
+        let point = Point::new(Path::List { order: Order::Random, npad: 7 }, PageKind::Base, 64);
+        let turn = Turn { repeat: 0, place: 0, stop: Stop(stop) };
+        let layout = Layout::new(point.path, 64, 1, Vec::new(), plan.kinds.base());
+        std::thread::scope(|scope| scope.spawn(|| plan.take(&point, &layout, turn)).join())
+            .expect("no panic")
+    }
+
+    #[test]
+    fn a_sample_has_a_time_and_a_proven_page() {
+        let (sample, page) = taken(&|| false).expect("memory");
+        assert!(sample.load_ns > 0.0 && sample.within_share >= 0.0, "{sample:?}");
+        assert_eq!(page, Fact::Known(Kinds::here().base()));
+    }
+
+    #[test]
+    fn a_lap_goes_before_where_a_cache_holds_the_set() {
+        assert_eq!(warm(4, true), FEWEST_WARM);
+        assert_eq!((warm(1 << 20, true), warm(1 << 20, false)), (1 << 20, UNCACHED_WARM));
+    }
+
+    #[test]
+    fn who_wants_no_more_gets_none() {
+        assert!(matches!(taken(&|| true), Err(PriceError::Interrupted)));
+    }
+}

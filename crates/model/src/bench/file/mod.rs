@@ -1,0 +1,231 @@
+//! Ways to read a file as they were measured: calls that copy and mappings, by block, order and
+//! residency, from the first call to the last.
+//!
+//! A [`Point`] is one [`Cell`]; a [`Sample`] is one fresh process. Times are wall time, set-up, passes
+//! and tear-down apart. What was really read stands in each sample's [`Ledger`]. Machine and version stand
+//! in the saved run around it (`run::Run`).
+
+mod cell;
+mod copies;
+mod judgement;
+mod pace;
+mod sample;
+
+pub use cell::{Arm, Cell, Part, Residency, Slip};
+pub use copies::{Copies, CopyRow, CopyWay};
+pub use judgement::{Account, Judgement, Ratio, Refusal, Work, WorkPart};
+pub use pace::Pace;
+pub use sample::{Ledger, Proof, Sample, Truth};
+
+use crate::bench::Series;
+use crate::choice::FolioClass;
+use crate::measured::{Fact, Measured};
+use crate::units::{Bytes, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// One cell with its processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// What is read in which way.
+    pub cell: Cell,
+    /// The processes, in the order of their repeats.
+    pub samples: Vec<Sample>,
+    /// What it takes undisturbed; none without processes of one thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+    /// Why there are no samples, or fewer than asked for.
+    pub refused: Option<String>,
+}
+
+impl Point {
+    /// A cell that was not read yet.
+    #[must_use]
+    pub const fn new(cell: Cell) -> Self {
+        Self { cell, samples: Vec::new(), pace: None, refused: None }
+    }
+
+    /// One more process, with its own pace where it had one thread.
+    pub fn add(&mut self, sample: Sample, pace: Option<Pace>) {
+        self.samples.push(sample);
+        match (&mut self.pace, pace) {
+            (Some(least), Some(pace)) => least.keep_least(&pace),
+            (least, pace) => *least = least.take().or(pace),
+        }
+    }
+
+    /// GiB/s over everything, from the first call to the last; none without samples.
+    #[must_use]
+    pub fn rate_gib_per_s(&self) -> Option<Measured> {
+        let bytes = self.cell.total_bytes();
+        self.series(|s| rate(bytes, s.total_ns().0 as f64)).measured()
+    }
+
+    /// A figure, process by process.
+    #[must_use]
+    pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
+        self.samples.iter().map(|s| (s.repeat, figure(s))).collect()
+    }
+
+    /// Milliseconds for each GiB of what `time` picks, median over the processes.
+    #[must_use]
+    pub fn ms_per_gib(&self, time: impl Fn(&Sample) -> f64) -> Option<f64> {
+        let gib = self.cell.total_bytes().0 as f64 / Bytes::gib(1).0 as f64;
+        self.series(|s| time(s) / 1e6 / gib).measured().map(|measured| measured.median)
+    }
+
+    /// GiB/s of the pass with this number, from 0, without set-up and tear-down.
+    #[must_use]
+    pub fn pass_gib_per_s(&self, pass: usize) -> Option<Measured> {
+        let of = |s: &Sample| s.pass_ns.get(pass).map(|ns| rate(self.cell.span_bytes, ns.0 as f64));
+        Measured::of(&self.samples.iter().filter_map(of).collect::<Vec<f64>>())
+    }
+}
+
+/// GiB/s of so many bytes in so many nanoseconds.
+fn rate(bytes: Bytes, ns: f64) -> f64 {
+    bytes.0 as f64 / Bytes::gib(1).0 as f64 / (ns.max(1.0) / 1e9)
+}
+
+/// The file that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Its path, as it was given; none for a file of our own, which has no name.
+    pub path: Option<String>,
+    /// Its size.
+    pub size_bytes: Bytes,
+    /// The directory of a file of our own.
+    pub directory: Option<String>,
+    /// Bytes of each write by which a file of our own was made: they decide the folios that hold it.
+    pub written_in_bytes: Option<Bytes>,
+    /// What set its size, where that was ours to choose.
+    pub bound_by: String,
+}
+
+/// All readings of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Readings {
+    /// Seed of all random orders.
+    pub seed: u64,
+    /// Processes asked for of each warm cell.
+    pub repeats: u32,
+    /// And of each cold one.
+    pub cold_repeats: u32,
+    /// The short form.
+    pub quick: bool,
+    /// The program also adds up all bytes of each copied block.
+    pub summed: bool,
+    /// Errors of the published benchmark that were repeated.
+    pub slips: Vec<Slip>,
+    /// The file.
+    pub source: Source,
+    /// CPUs that read.
+    pub cpus: Vec<u32>,
+    /// Base page.
+    pub base_page_bytes: PageSize,
+    /// What each pass adds up to.
+    pub truths: Vec<Truth>,
+    /// How often the cache had lost part of the file before a warm cell and was filled again.
+    pub refills: u32,
+    /// Entering and leaving the kernel, nanoseconds a call; taken before all cells.
+    pub entry_ns: Fact<Measured>,
+    /// Cells over another file of our own that were read before all others: the prices are made of them.
+    pub prices: Vec<Point>,
+    /// On what the cache held that file; none without prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_folios: Option<FolioClass>,
+    /// Every cell.
+    pub points: Vec<Point>,
+    /// The kernel's copy beside others; none where it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
+    /// What is concluded; none where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
+}
+
+impl Readings {
+    /// The point of this cell, with its number.
+    #[must_use]
+    pub fn find(&self, cell: &Cell) -> Option<(usize, &Point)> {
+        self.points.iter().enumerate().find(|(_, point)| point.cell == *cell)
+    }
+
+    /// The points of one part, with their numbers.
+    pub fn part(&self, part: Part) -> impl Iterator<Item = (usize, &Point)> {
+        self.points.iter().enumerate().filter(move |(_, point)| point.cell.part == part)
+    }
+
+    /// The work that a cell was asked for; none where its truth is not known.
+    #[must_use]
+    pub fn asked(&self, cell: &Cell) -> Option<Ledger> {
+        let fits =
+            |t: &&Truth| t.block_bytes == cell.block_bytes && t.span_bytes == cell.span_bytes;
+        self.truths.iter().find(fits).map(|truth| Ledger::asked(cell, truth.checksum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::tlb::Order;
+    use crate::units::Nanos;
+
+    fn cell() -> Cell {
+        let plain = Cell::plain(Part::Blocks, Arm::Read, Bytes::kib(4), Bytes::mib(512));
+        Cell { order: Order::Random, passes: 2, ..plain }
+    }
+
+    fn sample(total_ms: u64) -> Sample {
+        Sample {
+            repeat: 0,
+            place: 0,
+            set_up_ns: Nanos::millis(1),
+            pass_ns: vec![Nanos::millis(total_ms - 3), Nanos::millis(1)],
+            tear_down_ns: Nanos::millis(1),
+            user_ns: Nanos(0),
+            sys_ns: Nanos(0),
+            calls: 0,
+            minor_faults: 0,
+            major_faults: 0,
+            device_bytes: Fact::missing("not asked"),
+            ledger: Ledger::default(),
+            proof: Proof { file_pages: 1, before_pages: 1, after_pages: 1, took_ns: Nanos(0) },
+        }
+    }
+
+    #[test]
+    fn rates_count_set_up_and_tear_down() {
+        let mut point = Point::new(cell());
+        assert_eq!(point.rate_gib_per_s(), None);
+        point.samples = vec![sample(500), sample(250), sample(1000)];
+        assert_eq!(point.rate_gib_per_s().map(|rate| (rate.median, rate.max)), Some((2.0, 4.0)));
+        assert_eq!(point.ms_per_gib(|s| s.set_up_ns.0 as f64), Some(1.0));
+        assert_eq!(point.pass_gib_per_s(1).map(|rate| rate.median), Some(500.0));
+        assert_eq!(point.pass_gib_per_s(2), None);
+    }
+
+    #[test]
+    fn the_work_asked_for_grows_with_the_passes() {
+        let asked = Ledger::asked(&cell(), u64::MAX);
+        assert_eq!((asked.bytes, asked.blocks), (Bytes::gib(1), 2 * 131_072));
+        assert_eq!((asked.distinct_blocks, asked.checksum), (131_072, u64::MAX - 1));
+        assert_eq!(Cell { block_bytes: Bytes(0), ..cell() }.blocks(), 0);
+    }
+
+    #[test]
+    fn keys_end_in_their_unit() {
+        let text = serde_json::to_string(&Point::new(cell())).unwrap();
+        for part in [r#""arm":"read""#, r#""block_bytes":4096"#, r#""residency":"warm""#] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), Point::new(cell()));
+    }
+
+    #[test]
+    fn every_slip_changes_what_it_is_about() {
+        let changed = |cell: Cell| Slip::ALL.map(|slip| slip.changes(&cell));
+        assert_eq!(changed(cell()), [false, true, false]);
+        let mapped = Cell { arm: Arm::PlacePopulate, order: Order::Sequential, ..cell() };
+        assert_eq!(changed(mapped), [true, false, true]);
+    }
+}

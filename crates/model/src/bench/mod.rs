@@ -1,0 +1,183 @@
+//! What all benches share: the kinds of pages, the repeats of a figure, claims and their answers, and what
+//! is not to be had here.
+
+pub mod code;
+pub mod file;
+pub mod memory;
+pub mod pin;
+pub mod pipe;
+pub mod tlb;
+
+use crate::measured::Measured;
+use serde::{Deserialize, Serialize};
+
+/// The pages asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PageKind {
+    /// Base pages.
+    Base,
+    /// Transparent huge pages.
+    Thp,
+    /// Huge pages of the reserved pool, of the same size.
+    Pool,
+    /// The next larger pages of a reserved pool (1 GiB on x86-64).
+    Giant,
+}
+
+impl PageKind {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::Base, Self::Thp, Self::Pool, Self::Giant];
+    /// All that are set against base pages.
+    pub const LARGER: [Self; 3] = [Self::Thp, Self::Pool, Self::Giant];
+
+    /// As it is typed and shown.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Thp => "thp",
+            Self::Pool => "pool",
+            Self::Giant => "giant",
+        }
+    }
+
+    /// In a sentence.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base pages",
+            Self::Thp => "transparent huge pages",
+            Self::Pool => "huge pages of the pool",
+            Self::Giant => "giant pages of the pool",
+        }
+    }
+}
+
+/// A way that was asked for and is not to be had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingWay<W> {
+    /// Which.
+    pub way: W,
+    /// What the kernel said.
+    pub why: String,
+    /// What would make it available.
+    pub next: String,
+}
+
+/// How the machine answers a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It holds here.
+    Confirmed,
+    /// It does not hold here.
+    Refuted,
+    /// What was measured does not tell.
+    CannotTell,
+}
+
+impl Answer {
+    /// Of something that was tested.
+    #[must_use]
+    pub const fn of(holds: bool) -> Self {
+        if holds { Self::Confirmed } else { Self::Refuted }
+    }
+
+    /// Whether a ratio with this interval is below 1.
+    #[must_use]
+    pub fn is_less((low, high): (f64, f64)) -> Self {
+        match (low, high) {
+            (_, high) if high < 1.0 => Self::Confirmed,
+            (low, _) if low >= 1.0 => Self::Refuted,
+            _ => Self::CannotTell,
+        }
+    }
+}
+
+/// A claim, set beside what this machine says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The claim.
+    pub claim: String,
+    /// The answer.
+    pub answer: Answer,
+    /// The figures that the answer rests on.
+    pub why: String,
+}
+
+impl Claim {
+    /// A claim with its answer and the figures behind it.
+    pub fn new(claim: impl Into<String>, answer: Answer, why: impl Into<String>) -> Self {
+        Self { claim: claim.into(), answer, why: why.into() }
+    }
+}
+
+/// One figure of a point, by the number of the repeat. Repeats of one number were taken in the same round, so
+/// those of two points are paired.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Series(Vec<(u32, f64)>);
+
+impl FromIterator<(u32, f64)> for Series {
+    fn from_iter<I: IntoIterator<Item = (u32, f64)>>(repeats: I) -> Self {
+        Self(repeats.into_iter().collect())
+    }
+}
+
+impl Series {
+    /// The figures without their numbers.
+    #[must_use]
+    pub fn values(&self) -> Vec<f64> {
+        self.0.iter().map(|(_, value)| *value).collect()
+    }
+
+    /// Median and spread; none without repeats.
+    #[must_use]
+    pub fn measured(&self) -> Option<Measured> {
+        Measured::of(&self.values())
+    }
+
+    /// What `combine` makes of the figures in each repeat that both have.
+    #[must_use]
+    pub fn paired(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
+        let pair = |(repeat, value): &(u32, f64)| {
+            let (_, beside) = other.0.iter().find(|(number, _)| number == repeat)?;
+            Some((*repeat, combine(*value, *beside)))
+        };
+        self.0.iter().filter_map(pair).collect()
+    }
+
+    /// The differences to `other`, repeat by repeat.
+    #[must_use]
+    pub fn less(&self, other: &Self) -> Self {
+        self.paired(other, |value, beside| value - beside)
+    }
+
+    /// The logarithms of the ratios to `other`, repeat by repeat.
+    #[must_use]
+    pub fn log_ratios(&self, other: &Self) -> Vec<f64> {
+        self.paired(other, |value, beside| (value / beside).ln()).values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_of_one_number_are_paired() {
+        let one: Series = [(0, 2.0), (1, 4.0), (3, 9.0)].into_iter().collect();
+        let other: Series = [(3, 3.0), (0, 1.0), (2, 7.0)].into_iter().collect();
+        assert_eq!(one.less(&other).values(), [1.0, 6.0]);
+        assert_eq!(one.log_ratios(&other), [2_f64.ln(), 3_f64.ln()]);
+        assert_eq!(one.measured().map(|m| (m.median, m.n)), Some((4.0, 3)));
+        assert_eq!(Series::default().measured(), None);
+    }
+
+    #[test]
+    fn an_interval_on_one_side_of_1_answers() {
+        let answers = [(0.5, 0.9), (1.0, 1.1), (0.9, 1.1)].map(Answer::is_less);
+        assert_eq!(answers, [Answer::Confirmed, Answer::Refuted, Answer::CannotTell]);
+        assert_eq!([true, false].map(Answer::of), [Answer::Confirmed, Answer::Refuted]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Jumps through code for people: one document, CSV, and curves.
+//!
+//! Entries, all pure functions of the saved form:
+//! - [`document`], and as terminal text [`section`]: code of growing size in each order on each kind of page, what is not to be had, the knees
+//!   beside the processor's claims, misses where they were counted, and last the three sentences;
+//! - [`csv`]: every mapping, for other tools;
+//! - [`svg`]: the curves, with the reach of TLBs marked.
+//!
+//! A ratio that may be another in the next run says why. What was refused says so under its table.
+
+mod picture;
+
+pub use picture::svg;
+
+use crate::csv::{known, samples};
+use crate::lacking;
+use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
+use crate::page::Document;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use crate::{advice, claims};
+use pagewise_model::bench::code::{Jumps, Order, Point, Ratio, Sample};
+use pagewise_model::bench::tlb::{PageKind, Steadiness};
+use pagewise_model::{Bytes, Fact};
+
+/// What the claims are about.
+const CLAIMS: &str =
+    "what the processor claims of its TLBs for code, and where jumps begin to cost more";
+const LACKING: &str = "pages that are not to be had here";
+
+/// The jumps as terminal text.
+#[must_use]
+pub fn section(jumps: &Jumps, style: &Style) -> String {
+    document(jumps, "").text(style)
+}
+
+/// All that is shown of the jumps; `caption` says where they were measured.
+pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(jumps, caption));
+    page.append(by_size(jumps, Order::Changing));
+    page.section(by_size(jumps, Order::Repeated));
+    for order in Order::ALL {
+        let all = table(jumps, order, |_| true);
+        if !all.is_empty() {
+            page.details(&format!("every size: {}", describe(order)), all.into());
+        }
+    }
+    page.section(lacking::section(LACKING, lacking::pages(&jumps.unavailable)));
+    if let Some(judgement) = &jumps.judgement {
+        page.section(claims::section(CLAIMS, &judgement.claims));
+    }
+    page.section(misses(jumps));
+    if let Some(judgement) = &jumps.judgement {
+        page.section(advice::section(&judgement.advice));
+    }
+    page
+}
+
+/// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
+/// point without samples has one line with the reason.
+#[must_use]
+pub fn csv(jumps: &Jumps) -> String {
+    let header = "order,pages,apart_bytes,jumps,set_bytes,page_bytes,refused,repeat,place,jump_ns,\
+                  within_share,misses_per_1000_instructions";
+    let sample = |s: &Sample| {
+        let misses = s.misses_per_1000_instructions.map(|misses| format!("{misses:.4}"));
+        vec![
+            s.repeat.to_string(),
+            s.place.to_string(),
+            format!("{:.4}", s.jump_ns),
+            format!("{:.4}", s.within_share),
+            known(misses),
+        ]
+    };
+    let point = |point: &Point| {
+        let lead = vec![
+            point.order.label().to_owned(),
+            point.pages.label().to_owned(),
+            point.apart_bytes.0.to_string(),
+            point.jumps.to_string(),
+            point.set_bytes().0.to_string(),
+            known(point.page_bytes.known().map(|page| page.bytes())),
+            known(point.refused.as_ref()),
+        ];
+        (lead, point.samples.iter().map(sample).collect())
+    };
+    samples(header, jumps.points.iter().map(point))
+}
+
+/// The verdict on all jumps in one sentence.
+pub(crate) fn headline(jumps: &Jumps) -> String {
+    let curve = jumps.curve(Order::Changing, PageKind::Base, jumps.dense());
+    let timed: Vec<(&Point, f64)> =
+        curve.into_iter().filter_map(|p| Some((p, p.jump_ns()?.median))).collect();
+    let (Some(first), Some(last)) = (timed.first(), timed.last()) else {
+        return "jumps: nothing could be measured on base pages".to_owned();
+    };
+    let at = |(point, ns): &(&Point, f64)| {
+        format!("{} ns in {} of code", three_digits(*ns), whole_size(point.set_bytes()))
+    };
+    let ratios = jumps.judgement.iter().flat_map(|judgement| &judgement.ratios);
+    let proven = ratios.filter(|r| r.order == Order::Changing && is_gain(r));
+    let huge = proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).map_or_else(
+        || "no proof that huge pages make it faster".to_owned(),
+        |r| {
+            let (less, size) = (percent(1.0 - r.ratio), whole_size(r.set_bytes));
+            format!("huge pages at most {less} less (in {size})")
+        },
+    );
+    format!("a jump that nothing foresees takes {} and {}; {huge}", at(first), at(last))
+}
+
+fn is_gain(ratio: &Ratio) -> bool {
+    ratio.interval.known().is_some_and(|(_, high)| *high < 1.0)
+}
+
+/// How the mappings were made, in words.
+pub(crate) fn protocol(jumps: &Jumps) -> String {
+    format!(
+        "median of {} of each point in shuffled order (seed {}), run on CPU {}; code up to {} ({})",
+        counted(u64::from(jumps.repeats), "fresh mapping", "fresh mappings"),
+        jumps.seed,
+        jumps.cpu,
+        jumps.most_bytes,
+        jumps.bound_by
+    )
+}
+
+/// An order in words, as a heading.
+fn describe(order: Order) -> String {
+    format!("one jump on each base page, {}", order.name())
+}
+
+/// The kinds of pages on which code of growing size was asked for.
+fn kinds(jumps: &Jumps, order: Order) -> Vec<PageKind> {
+    let used = |kind: &PageKind| !jumps.curve(order, *kind, jumps.dense()).is_empty();
+    PageKind::ALL.into_iter().filter(used).collect()
+}
+
+/// The numbers of jumps of one order, on any kind of page.
+fn numbers(jumps: &Jumps, order: Order) -> Vec<u64> {
+    let dense = jumps.dense();
+    let is_of = |p: &&Point| p.order == order && p.apart_bytes == dense;
+    let mut all: Vec<u64> = jumps.points.iter().filter(is_of).map(|p| p.jumps).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Code of growing size in one order: nanoseconds on each kind of page, and what the larger are worth. Of
+/// many sizes the powers of two; the rest is in the other forms.
+fn by_size(jumps: &Jumps, order: Order) -> Document {
+    let mut page = Document::default();
+    let table = table(jumps, order, |number| number.is_power_of_two());
+    if kinds(jumps, order).is_empty() {
+        return page;
+    }
+    page.heading(&format!("ns for each jump: {}", describe(order)));
+    if order == Order::Changing {
+        page.para(&protocol(jumps), 2, Tone::Faint);
+    }
+    page.table(table);
+    for (why, count) in refused(jumps, order) {
+        let text = format!("{count} not run, or not as often as asked: {why}");
+        page.para(&text, 2, Tone::Faint);
+    }
+    page
+}
+
+/// The table of the numbers of jumps that are shown.
+fn table(jumps: &Jumps, order: Order, is_shown: impl Fn(u64) -> bool) -> Table {
+    let kinds = kinds(jumps, order);
+    let mut columns = vec![("code", Align::Right)];
+    columns.extend(kinds.iter().map(|kind| (kind.label(), Align::Decimal)));
+    columns.extend([("of base", Align::Left), ("", Align::Left)]);
+    let mut table = Table::new(&columns);
+    for number in numbers(jumps, order).into_iter().filter(|number| is_shown(*number)) {
+        let size = Bytes(number.saturating_mul(jumps.dense().0));
+        let mut row = vec![Cell::from(whole_size(size))];
+        let point = |kind: &PageKind| jumps.find(order, *kind, jumps.dense(), number);
+        row.extend(kinds.iter().map(|kind| time(point(kind))));
+        let ratio = best_ratio(jumps, order, size);
+        row.push(ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval)).into());
+        row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
+        table.row(row);
+    }
+    table
+}
+
+fn time(point: Option<&Point>) -> Cell {
+    let Some(point) = point else { return Cell::new("-", Tone::Faint) };
+    let why = point.refused.as_deref().unwrap_or("not run");
+    Cell::figure(point.jump_ns().as_ref(), why)
+}
+
+/// The ratio of the larger pages on which code of one size is fastest.
+fn best_ratio(jumps: &Jumps, order: Order, size: Bytes) -> Option<&Ratio> {
+    let all = jumps.judgement.iter().flat_map(|judgement| &judgement.ratios);
+    let here = all.filter(|ratio| ratio.order == order && ratio.set_bytes == size);
+    here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+}
+
+/// Why a ratio may be another in the next run; nothing where it is not.
+const fn unsteady(ratio: &Ratio) -> &'static str {
+    match ratio.steadiness {
+        Steadiness::Steady => "",
+        Steadiness::Placement => "placement decides",
+        Steadiness::Disturbed => "others disturb",
+    }
+}
+
+/// Reasons for which samples of an order are missing, each once with how often.
+fn refused(jumps: &Jumps, order: Order) -> Vec<(&str, u64)> {
+    let of = jumps.points.iter().filter(|point| point.order == order);
+    lacking::reasons(of.filter_map(|point| point.refused.as_deref()))
+}
+
+/// What is said of misses, in a sentence.
+fn misses_text(jumps: &Jumps) -> String {
+    match &jumps.counter {
+        Fact::Missing(why) => format!("misses of the instruction TLB are not counted: {why}"),
+        Fact::Known(event) => {
+            let dense = jumps.dense();
+            let of = |kind| {
+                let curve = jumps.curve(Order::Changing, kind, dense);
+                let last = curve.into_iter().rev().find_map(|p| Some((p.set_bytes(), p.misses()?)));
+                last.map(|(size, misses)| {
+                    let (misses, size) = (three_digits(misses.median), whole_size(size));
+                    format!("{misses} on {} in {size} of code", kind.name())
+                })
+            };
+            let all: Vec<String> =
+                kinds(jumps, Order::Changing).into_iter().filter_map(of).collect();
+            let told = if all.is_empty() { "none counted".to_owned() } else { all.join(", ") };
+            format!("{event}, in a thousand instructions: {told}")
+        }
+    }
+}
+
+fn misses(jumps: &Jumps) -> Document {
+    let mut page = Document::default();
+    page.hanging(&misses_text(jumps), 2);
+    page
+}

@@ -1,0 +1,195 @@
+//! Readings as grids of rates: a row for each way, a column for what differs. Text, page and picture show
+//! the same ones.
+
+use crate::number::whole_size;
+use pagewise_model::bench::file::{Arm, Cell, Copies, CopyRow, Part, Point, Readings, Residency};
+use pagewise_model::bench::tlb::Order;
+use pagewise_model::{Bytes, Fact, Measured};
+
+/// What stands in one place of a grid.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Entry {
+    /// GiB/s.
+    Rate(Measured),
+    /// It did other work than it was asked for.
+    Refused(String),
+    /// It was not read.
+    Missing(String),
+    /// There is no such cell.
+    Empty,
+}
+
+/// A table of rates.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Grid {
+    pub(super) title: String,
+    /// What the columns are.
+    pub(super) columns_are: &'static str,
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<(String, Vec<Entry>)>,
+    /// Its best place is worth a frame.
+    pub(super) is_race: bool,
+}
+
+/// All grids that have a place.
+pub(super) fn grids(readings: &Readings) -> Vec<Grid> {
+    let mut all = races(readings);
+    all.extend([passes(readings), buffers(readings), threads(readings)]);
+    all.extend(readings.copies.as_ref().map(copies));
+    all.retain(|grid| !grid.rows.is_empty());
+    all
+}
+
+/// Every way over the blocks, for each residency and order.
+pub(super) fn races(readings: &Readings) -> Vec<Grid> {
+    let kinds = [
+        (Residency::Warm, Order::Sequential),
+        (Residency::Warm, Order::Random),
+        (Residency::Cold, Order::Sequential),
+        (Residency::Cold, Order::Random),
+    ];
+    let race = |(residency, order): (Residency, Order)| {
+        let is_of = |cell: &Cell| cell.residency == residency && cell.order == order;
+        let spans = parts(readings, Part::Blocks, &is_of, |cell| cell.span_bytes);
+        let span = spans.last().copied().unwrap_or_default();
+        let order = if order == Order::Sequential { "in order" } else { "at random" };
+        let title = format!("{}, {order}: {} once", residency.label(), whole_size(span));
+        let column = |cell: &Cell| cell.block_bytes;
+        let grid = by_arm(readings, Part::Blocks, &is_of, column, whole_size);
+        Grid { title, columns_are: "block", is_race: true, ..grid }
+    };
+    kinds.into_iter().map(race).filter(|grid| !grid.rows.is_empty()).collect()
+}
+
+fn threads(readings: &Readings) -> Grid {
+    let column = |cell: &Cell| cell.threads;
+    let write = |count: u32| count.to_string();
+    let grid = by_arm(readings, Part::Threads, &|_| true, column, write);
+    Grid { title: "warm, in order: several threads".to_owned(), columns_are: "threads", ..grid }
+}
+
+/// Rates of single passes, without set-up and tear-down.
+fn passes(readings: &Readings) -> Grid {
+    let counts = parts(readings, Part::Passes, &|_| true, |cell| cell.passes as usize);
+    let count = counts.last().copied().unwrap_or(0);
+    let mut shown = vec![0, 1, count.saturating_sub(1)];
+    shown.dedup();
+    shown.retain(|nth| *nth < count);
+    let row = |(at, point): (usize, &Point)| {
+        let pass = |nth: &usize| entry(readings, at, point, point.pass_gib_per_s(*nth));
+        (point.cell.arm.label().to_owned(), shown.iter().map(pass).collect())
+    };
+    Grid {
+        title: "warm, in order: again through the same descriptor or mapping, passes alone"
+            .to_owned(),
+        columns_are: "pass",
+        columns: shown.iter().map(|nth| (nth + 1).to_string()).collect(),
+        rows: readings.part(Part::Passes).map(row).collect(),
+        is_race: false,
+    }
+}
+
+/// Where blocks are put: a row for a way and a kind of memory.
+fn buffers(readings: &Readings) -> Grid {
+    let offsets = parts(readings, Part::Buffers, &|_| true, |cell| cell.offset_bytes);
+    let mut rows = Vec::new();
+    for arm in arms(readings, Part::Buffers, &|_| true) {
+        for fresh in [false, true] {
+            let entries = offsets.iter().map(|offset| {
+                let is_it = |cell: &Cell| {
+                    cell.arm == arm && cell.fresh == fresh && cell.offset_bytes == *offset
+                };
+                found(readings, Part::Buffers, &is_it)
+            });
+            let memory = if fresh { "fresh memory" } else { "same buffer" };
+            rows.push((format!("{}, {memory}", arm.label()), entries.collect()));
+        }
+    }
+    Grid {
+        title: "warm, in order: where blocks are put".to_owned(),
+        columns_are: "bytes behind a page's beginning",
+        columns: offsets.iter().map(|offset| offset.0.to_string()).collect(),
+        rows,
+        is_race: false,
+    }
+}
+
+/// The kernel's copy beside others.
+fn copies(found: &Copies) -> Grid {
+    let entry = |rate: &Fact<Measured>| match rate {
+        Fact::Known(rate) => Entry::Rate(*rate),
+        Fact::Missing(why) => Entry::Missing(why.clone()),
+    };
+    let row =
+        |row: &CopyRow| (row.way.label().to_owned(), row.gib_per_s.iter().map(entry).collect());
+    Grid {
+        title: format!("copies of {} out of the cache", whole_size(found.block_bytes)),
+        columns_are: "bytes behind a page's beginning",
+        columns: found.offset_bytes.iter().map(|offset| offset.0.to_string()).collect(),
+        rows: found.rows.iter().map(row).collect(),
+        is_race: false,
+    }
+}
+
+/// A row for each way of a part, a column for each value of what differs.
+fn by_arm<T: Ord + Copy>(
+    readings: &Readings,
+    part: Part,
+    is_of: &dyn Fn(&Cell) -> bool,
+    column: fn(&Cell) -> T,
+    write: fn(T) -> String,
+) -> Grid {
+    let columns = parts(readings, part, is_of, column);
+    let row = |arm: Arm| {
+        let entries = columns.iter().map(|value| {
+            let is_it = |cell: &Cell| is_of(cell) && cell.arm == arm && column(cell) == *value;
+            found(readings, part, &is_it)
+        });
+        (arm.label().to_owned(), entries.collect())
+    };
+    Grid {
+        title: String::new(),
+        columns_are: "",
+        rows: arms(readings, part, is_of).into_iter().map(row).collect(),
+        columns: columns.into_iter().map(write).collect(),
+        is_race: false,
+    }
+}
+
+/// The values of what differs among the cells of a part, each once, ascending.
+fn parts<T: Ord>(
+    readings: &Readings,
+    part: Part,
+    is_of: &dyn Fn(&Cell) -> bool,
+    value: impl Fn(&Cell) -> T,
+) -> Vec<T> {
+    let cells = readings.part(part).map(|(_, point)| &point.cell);
+    let mut values: Vec<T> = cells.filter(|cell| is_of(cell)).map(value).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+fn arms(readings: &Readings, part: Part, is_of: &dyn Fn(&Cell) -> bool) -> Vec<Arm> {
+    parts(readings, part, is_of, |cell| cell.arm)
+}
+
+fn found(readings: &Readings, part: Part, is_it: &dyn Fn(&Cell) -> bool) -> Entry {
+    let point = readings.part(part).find(|(_, point)| is_it(&point.cell));
+    point.map_or(Entry::Empty, |(at, point)| entry(readings, at, point, point.rate_gib_per_s()))
+}
+
+fn entry(readings: &Readings, at: usize, point: &Point, rate: Option<Measured>) -> Entry {
+    let refusal = readings.judgement.as_ref().and_then(|judgement| judgement.refusal(at));
+    match (refusal, rate) {
+        (Some(why), _) => Entry::Refused(why.to_owned()),
+        (None, Some(rate)) => Entry::Rate(rate),
+        (None, None) => Entry::Missing(point.refused.as_deref().unwrap_or("not read").to_owned()),
+    }
+}
+
+/// The block whose cells are shown in detail: the published study's largest, or what is nearest.
+pub(super) fn usual_block(readings: &Readings) -> Option<Bytes> {
+    let blocks = parts(readings, Part::Blocks, &|_| true, |cell| cell.block_bytes);
+    blocks.into_iter().min_by_key(|block| block.0.abs_diff(Bytes::kib(16).0))
+}

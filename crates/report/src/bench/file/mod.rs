@@ -1,0 +1,202 @@
+//! Readings of a file for people: one document, CSV, and a picture.
+//!
+//! Entries, all pure functions of the saved form:
+//! - [`document`], and as terminal text [`section`]: every way over the blocks for each residency and order, passes, buffers and threads,
+//!   where the time goes, what becomes of the published study, and last the three sentences;
+//! - [`csv`]: every process, for other tools;
+//! - [`svg`]: the ways over the blocks as a table of colours.
+//!
+//! Rates count set-up and tear-down, but for those of single passes. A cell that did other work than it
+//! was asked for shows no rate, and says what it did.
+
+mod explanation;
+mod grid;
+mod picture;
+mod table;
+
+pub use picture::svg;
+
+use crate::csv::{known, samples};
+use crate::number::{counted, three_digits, whole_size};
+use crate::page::Document;
+use crate::style::{Style, Tone};
+use crate::{advice, claims};
+use pagewise_model::bench::file::{Part, Point, Readings, Residency, Sample};
+use pagewise_model::bench::tlb::Order;
+use pagewise_model::{Bytes, Nanos};
+
+/// What the claims are about.
+const CLAIMS: &str = "the published study (mmap against system calls, 2019): then, and here";
+
+/// The readings as terminal text.
+#[must_use]
+pub fn section(readings: &Readings, style: &Style) -> String {
+    document(readings, "").text(style)
+}
+
+/// All that is shown of the readings; `caption` says where they were measured.
+pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(readings, caption));
+    for sentence in protocol(readings) {
+        page.para(&sentence, 2, Tone::Faint);
+    }
+    for grid in grid::races(readings) {
+        page.section(table::grid(&grid));
+    }
+    page.section(table::times(readings));
+    for grid in grid::grids(readings).iter().filter(|grid| !grid.is_race) {
+        page.section(table::grid(grid));
+    }
+    page.section(explanation::section(readings));
+    if let Some(judgement) = &readings.judgement {
+        page.append(explanation::parts(readings, judgement));
+        page.section(claims::section(CLAIMS, &judgement.claims));
+        page.section(advice::section(&judgement.advice));
+    }
+    page
+}
+
+/// Every process as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured.
+/// A cell without samples has one line with the reason. `refused_why` also holds what a ledger shows.
+#[must_use]
+pub fn csv(readings: &Readings) -> String {
+    let header = "part,arm,block_bytes,order,residency,passes,fresh,offset_bytes,threads,span_bytes,\
+                  refused_why,repeat,place,total_ns,set_up_ns,use_ns,last_pass_ns,tear_down_ns,user_ns,sys_ns,\
+                  calls,minor_faults,major_faults,device_bytes,read_bytes,blocks,distinct_blocks,checksum,\
+                  mapped_before_bytes,file_pages,before_pages,after_pages,proof_ns";
+    let point = |(at, point): (usize, &Point)| {
+        let refusal = readings.judgement.as_ref().and_then(|judgement| judgement.refusal(at));
+        let cell = &point.cell;
+        let lead = vec![
+            cell.part.label().to_owned(),
+            cell.arm.label().to_owned(),
+            cell.block_bytes.0.to_string(),
+            cell.order.label().to_owned(),
+            cell.residency.label().to_owned(),
+            cell.passes.to_string(),
+            u8::from(cell.fresh).to_string(),
+            cell.offset_bytes.0.to_string(),
+            cell.threads.to_string(),
+            cell.span_bytes.0.to_string(),
+            known(refusal.or(point.refused.as_deref())),
+        ];
+        (lead, point.samples.iter().map(numbers).collect())
+    };
+    samples(header, readings.points.iter().enumerate().map(point))
+}
+
+fn numbers(sample: &Sample) -> Vec<String> {
+    let (ledger, proof) = (&sample.ledger, &sample.proof);
+    let numbers = [
+        Some(u64::from(sample.repeat)),
+        Some(u64::from(sample.place)),
+        Some(sample.total_ns().0),
+        Some(sample.set_up_ns.0),
+        Some(sample.use_ns().0),
+        sample.pass_ns.last().map(|ns| ns.0),
+        Some(sample.tear_down_ns.0),
+        Some(sample.user_ns.0),
+        Some(sample.sys_ns.0),
+        Some(sample.calls),
+        Some(sample.minor_faults),
+        Some(sample.major_faults),
+        sample.device_bytes.known().map(|bytes| bytes.0),
+        Some(ledger.bytes.0),
+        Some(ledger.blocks),
+        Some(ledger.distinct_blocks),
+        Some(ledger.checksum),
+        Some(ledger.mapped_before_bytes.0),
+        Some(proof.file_pages),
+        Some(proof.before_pages),
+        Some(proof.after_pages),
+        Some(proof.took_ns.0),
+    ];
+    numbers.map(known).to_vec()
+}
+
+/// The verdict on all readings in one sentence.
+pub(crate) fn headline(readings: &Readings) -> String {
+    let judgement = readings.judgement.as_ref();
+    let is_whole = |at: usize| judgement.is_none_or(|judgement| judgement.refusal(at).is_none());
+    let rated = |(at, point): (usize, &Point)| {
+        let cell = point.cell;
+        let wanted = cell.residency == Residency::Warm && cell.order == Order::Sequential;
+        let rate = point.rate_gib_per_s().filter(|_| wanted && is_whole(at))?;
+        Some((rate.median, cell))
+    };
+    let best = readings.part(Part::Blocks).filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((rate, cell)) = best else {
+        return "files: no cached file was read in order".to_owned();
+    };
+    let read = readings.find(&cell.by(pagewise_model::bench::file::Arm::Read)).and_then(rated);
+    let than = match read {
+        Some((read, _)) if read < rate => format!(", read() {} GiB/s", three_digits(read)),
+        _ => String::new(),
+    };
+    format!(
+        "a cached file once in order in blocks of {}: {} gives {} GiB/s{than}",
+        whole_size(cell.block_bytes),
+        cell.arm.name(),
+        three_digits(rate)
+    )
+}
+
+/// What the file is, how cells were read, and what proves their state.
+fn protocol(readings: &Readings) -> Vec<String> {
+    let source = &readings.source;
+    let file = match (&source.path, &source.directory, source.written_in_bytes) {
+        (Some(path), ..) => format!("The file `{path}`, {}", source.size_bytes),
+        (None, directory, pieces) => format!(
+            "A file of our own in {}, {} ({}), written in pieces of {}",
+            directory.as_deref().unwrap_or("a place that is not known"),
+            source.size_bytes,
+            source.bound_by,
+            whole_size(pieces.unwrap_or_default())
+        ),
+    };
+    let use_of = if readings.summed { "; each copied block is summed as well" } else { "" };
+    let processes = counted(u64::from(readings.repeats), "fresh process", "fresh processes");
+    let mut told = vec![
+        format!("{file}."),
+        format!(
+            "Median of {processes} of each warm cell and {} of each cold one, in shuffled order (seed \
+             {}), first call to last{use_of}.",
+            readings.cold_repeats, readings.seed
+        ),
+    ];
+    told.extend(proof(readings));
+    if !readings.slips.is_empty() {
+        let slips: Vec<&str> = readings.slips.iter().map(|slip| slip.label()).collect();
+        told.push(format!("With errors of the published benchmark: {}.", slips.join(", ")));
+    }
+    told
+}
+
+/// What the proofs showed, and what they took.
+fn proof(readings: &Readings) -> Option<String> {
+    let took = |point: &Point| -> Vec<f64> {
+        let gib = readings.source.size_bytes.0 as f64 / Bytes::gib(1).0 as f64;
+        point
+            .samples
+            .iter()
+            .map(|s| s.proof.took_ns.0 as f64 / gib.max(f64::MIN_POSITIVE))
+            .collect()
+    };
+    let all: Vec<f64> = readings
+        .points
+        .iter()
+        .filter(|point| point.cell.residency == Residency::Warm)
+        .flat_map(took)
+        .collect();
+    let median = pagewise_model::measured::median(&all)?;
+    let refills = match readings.refills {
+        0 => String::new(),
+        n => format!(" (read in again {})", counted(u64::from(n), "time", "times")),
+    };
+    Some(format!(
+        "Warm: all pages of the file cached before and after{refills}, no major fault; cold: none cached \
+         before. The proof takes {} for each GiB, outside the clock.",
+        Nanos::from_f64(median)
+    ))
+}

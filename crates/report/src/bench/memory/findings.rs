@@ -1,0 +1,140 @@
+//! What else was found, each in a sentence: the waste of a mapping filled for nothing, a huge page split,
+//! the host's part, a pool shared.
+
+use crate::number::{count, percent, three_digits};
+use crate::page::Document;
+use pagewise_model::bench::memory::{
+    FirstTouch, Host, Part, Point, Populated, Pressure, SharedPool, Split, Way,
+};
+use pagewise_model::{Fact, PageSize};
+
+/// Below this share of CPU time in the time of one thread others have disturbed it.
+const UNDISTURBED: f64 = 0.9;
+
+/// All of them as terminal text.
+pub(super) fn section(touches: &FirstTouch) -> Document {
+    let mut page = Document::default();
+    page.heading("what else was found");
+    for (label, text) in all(touches) {
+        page.item(label, &text);
+    }
+    page
+}
+
+/// A word for each, and the sentence.
+pub(super) fn all(touches: &FirstTouch) -> Vec<(&'static str, String)> {
+    let base = touches.base_page_bytes;
+    let mut all = Vec::new();
+    for point in touches.points.iter().filter(|p| p.every_pages > 1) {
+        all.extend(waste(point, base).map(|text| ("waste", text)));
+    }
+    let of_host = |part: &Host| ("host", host(part, base));
+    all.extend(touches.host.iter().map(of_host));
+    all.extend(disturbed(touches).map(|text| ("others", text)));
+    all.push(("split", split(&touches.split)));
+    all.push(("sharing", shared(&touches.shared_pool)));
+    all.push(("pressure", pressed(&touches.pressure)));
+    all
+}
+
+/// Whether others had the CPU: a thread that touches memory waits for nobody else.
+fn disturbed(touches: &FirstTouch) -> Option<String> {
+    let point = touches.plain(Way::OnDemand)?;
+    let share = point.cpu_page_ns()? / point.page_ns(Part::Whole)?.median;
+    (share < UNDISTURBED).then(|| {
+        format!(
+            "only {} of the time on demand was CPU time: others used this CPU, and the figures are too high. \
+             Run again when the machine is quiet.",
+            percent(share)
+        )
+    })
+}
+
+fn waste(point: &Point, base: PageSize) -> Option<String> {
+    let whole = point.page_ns(Part::Whole)?;
+    Some(format!(
+        "{}: one page in {} is used, {} of {} are mapped for nothing; {} ns for each page used",
+        point.way.label(),
+        point.every_pages,
+        point.wasted_bytes(base),
+        point.mapped_bytes,
+        three_digits(whole.median)
+    ))
+}
+
+fn host(part: &Host, base: PageSize) -> String {
+    let pages = if part.is_huge { "huge pages" } else { "base pages" };
+    let touched = format!(
+        "{} of {} chunks of {} touched beforehand on {pages}",
+        count(part.slow_chunks),
+        count(part.chunks),
+        part.chunk_bytes
+    );
+    match &part.extra_page_ns {
+        Fact::Known(extra) => format!(
+            "{touched} ({}) had to be backed anew by the host: {} ns more for each {base}. None of that is \
+             in the figures above.",
+            percent(part.slow_chunks as f64 / part.chunks.max(1) as f64),
+            three_digits(*extra)
+        ),
+        Fact::Missing(why) => format!("{touched} cost more than memory that is there: {why}"),
+    }
+}
+
+fn split(split: &Fact<Split>) -> String {
+    match split {
+        Fact::Missing(why) => format!("no huge page was split: {why}"),
+        Fact::Known(split) => format!(
+            "mprotect of one base page splits a huge page in {} ns, the call that undoes it takes {} ns and does \
+             not make it whole ({} on huge pages before, {} after); on base pages {} and {} ns",
+            three_digits(split.split_ns.median),
+            three_digits(split.mend_ns.median),
+            split.before_bytes,
+            split.after_bytes,
+            three_digits(split.base_split_ns.median),
+            three_digits(split.base_mend_ns.median)
+        ),
+    }
+}
+
+fn pressed(pressure: &Fact<Pressure>) -> String {
+    let all = match pressure {
+        Fact::Missing(why) => return format!("no mapping was filled where memory is short: {why}"),
+        Fact::Known(all) => all,
+    };
+    let times = |found: &Populated| {
+        format!("{} to fill it and {} to read it", found.setup_ns, found.touch_ns)
+    };
+    format!(
+        "of {} mapped with MAP_POPULATE in a group that may hold {}, {} were mapped when the call came back \
+         without an error, and reading it then took {} major faults ({}); without the limit {} and {} ({})",
+        all.file_bytes,
+        all.limit_bytes,
+        all.limited.resident_bytes,
+        count(all.limited.major_faults),
+        times(&all.limited),
+        all.alone.resident_bytes,
+        count(all.alone.major_faults),
+        times(&all.alone)
+    )
+}
+
+fn shared(shared: &Fact<SharedPool>) -> String {
+    match shared {
+        Fact::Missing(why) => format!("no file on hugetlbfs was shared: {why}"),
+        Fact::Known(shared) => {
+            let executable = match &shared.executable {
+                Fact::Known(true) => "it can be mapped for execution".to_owned(),
+                Fact::Known(false) => "it cannot be mapped for execution".to_owned(),
+                Fact::Missing(why) => format!("not known whether it can be executed: {why}"),
+            };
+            format!(
+                "a second process saw {} of {} huge pages of a file on {} and took {} faults; {executable}",
+                count(shared.seen_pages),
+                count(shared.pages),
+                shared.mount,
+                count(shared.second_faults)
+            )
+        }
+    }
+}

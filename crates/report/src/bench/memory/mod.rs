@@ -1,0 +1,153 @@
+//! First touches for people: one document, CSV, and a chart.
+//!
+//! Entries, all pure functions of the saved form:
+//! - [`document`], and as terminal text [`section`]: what each way costs for each page used, what the kernel counted, threads, what else was
+//!   found, what is not to be had, claims, and last the three sentences;
+//! - [`csv`]: every mapping, for other tools;
+//! - [`svg`]: every way as a bar.
+//!
+//! All times are nanoseconds for each base page used. What was refused says so under its table.
+
+mod findings;
+mod picture;
+mod table;
+
+pub use picture::svg;
+
+use crate::csv::{known, samples};
+use crate::lacking::{self, Lacking};
+use crate::number::{change, counted, ratio_text, three_digits, whole_size};
+use crate::page::Document;
+use crate::style::Style;
+use crate::{advice, claims};
+use pagewise_model::bench::memory::{FirstTouch, Part, Point, Ratio, Sample, Unavailable, Way};
+
+const CLAIMS: &str = "what is said of these calls, and what the kernel counted";
+const LACKING: &str = "ways that are not to be had here";
+
+/// First touches as terminal text.
+#[must_use]
+pub fn section(touches: &FirstTouch, style: &Style) -> String {
+    document(touches, "").text(style)
+}
+
+/// All that is shown of first touches; `caption` says where they were measured.
+pub(crate) fn document(touches: &FirstTouch, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(touches, caption));
+    page.figure(picture::parts(touches));
+    page.append(table::times(touches));
+    page.section(table::threads(touches));
+    page.section(table::counts(touches));
+    page.section(findings::section(touches));
+    page.section(lacking::section(LACKING, lacking(touches)));
+    if let Some(judgement) = &touches.judgement {
+        page.section(claims::section(CLAIMS, &judgement.claims));
+        page.section(advice::section(&judgement.advice));
+    }
+    page
+}
+
+/// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field does not apply or
+/// was not measured. A point without samples has one line with the reason.
+#[must_use]
+pub fn csv(touches: &FirstTouch) -> String {
+    let header = "way,every_pages,threads,mapped_bytes,used_pages,page_bytes,expected_faults,refused,repeat,\
+                  place,setup_ns,touch_ns,teardown_ns,cpu_ns,page_ns,setup_faults,touch_faults,resident_bytes";
+    let point = |point: &Point| {
+        let lead = vec![
+            point.way.label(),
+            point.every_pages.to_string(),
+            point.threads.to_string(),
+            point.mapped_bytes.0.to_string(),
+            point.used_pages.to_string(),
+            known(point.page_bytes.known().map(|page| page.bytes())),
+            known(point.expected_faults.known()),
+            known(point.refused.as_ref()),
+        ];
+        let sample = |sample: &Sample| {
+            vec![
+                sample.repeat.to_string(),
+                sample.place.to_string(),
+                sample.setup_ns.0.to_string(),
+                sample.touch_ns.0.to_string(),
+                sample.teardown_ns.0.to_string(),
+                sample.cpu_ns.0.to_string(),
+                format!("{:.2}", point.page_ns_of(sample, Part::Whole)),
+                sample.setup_faults.to_string(),
+                sample.touch_faults.to_string(),
+                known(sample.resident_bytes.known().map(|bytes| bytes.0)),
+            ]
+        };
+        (lead, point.samples.iter().map(sample).collect())
+    };
+    samples(header, touches.points.iter().map(point))
+}
+
+/// The verdict on all ways in one sentence.
+pub(crate) fn headline(touches: &FirstTouch) -> String {
+    let demand = touches.plain(Way::OnDemand).and_then(|point| point.page_ns(Part::Whole));
+    let Some(demand) = demand else {
+        return "first touches: nothing was measured on demand".to_owned();
+    };
+    let page = touches.base_page_bytes;
+    let own =
+        |r: &&Ratio| r.way.baseline() == Way::OnDemand && (r.every_pages, r.threads) == (1, 1);
+    let proven = |r: &&Ratio| r.interval.known().is_some_and(|(_, high)| *high < 1.0);
+    let ratios = touches.judgement.iter().flat_map(|judgement| &judgement.ratios);
+    let best = ratios.filter(own).filter(proven).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let rest = best.map_or_else(
+        || "nothing is proven to take less".to_owned(),
+        |r| format!("{} takes {}", r.way.label(), change(r.ratio)),
+    );
+    format!(
+        "a page of {page} takes {} ns until it can be used; {rest}",
+        three_digits(demand.median)
+    )
+}
+
+/// The points of each baseline, with what they are.
+fn groups(touches: &FirstTouch) -> Vec<(&'static str, Vec<&Point>)> {
+    let of = |baseline: Way| {
+        let points = touches.points.iter().filter(move |p| p.threads == 1);
+        points.filter(|p| p.way.baseline() == baseline).collect::<Vec<&Point>>()
+    };
+    let groups = [
+        ("own memory", of(Way::OnDemand)),
+        ("a cached file", of(Way::FileFaultAround)),
+        ("after a fork", of(Way::ForkCow)),
+    ];
+    groups.into_iter().filter(|(_, points)| !points.is_empty()).collect()
+}
+
+/// The ratio of a point to its baseline, as text; nothing where there is none.
+fn ratio(touches: &FirstTouch, point: &Point) -> String {
+    let mut ratios = touches.judgement.iter().flat_map(|judgement| &judgement.ratios);
+    let ratio = ratios.find(|r| point.is(r.way, r.every_pages, r.threads));
+    ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
+}
+
+/// Ways that are not to be had; those with one reason and one remedy together.
+fn lacking(touches: &FirstTouch) -> Vec<Lacking<'_>> {
+    let mut all: Vec<Lacking<'_>> = Vec::new();
+    for Unavailable { way, why, next } in &touches.unavailable {
+        match all.iter_mut().find(|other| other.why == why && other.next == next) {
+            Some(other) => other.label.push_str(&format!(", {}", way.label())),
+            None => all.push(Lacking { label: way.label(), why, next }),
+        }
+    }
+    all
+}
+
+/// How the mappings were made, in words.
+pub(crate) fn protocol(touches: &FirstTouch) -> String {
+    format!(
+        "median of {} of {} for each way, in shuffled order (seed {}), on CPU {}; at most {} may be taken ({})",
+        counted(u64::from(touches.repeats), "fresh mapping", "fresh mappings"),
+        whole_size(touches.size_bytes),
+        touches.seed,
+        touches.cpus.first().copied().unwrap_or(0),
+        touches.most_bytes,
+        touches.bound_by
+    )
+}

@@ -1,0 +1,276 @@
+//! What pinning costs, for people: one document, CSV, and curves.
+//!
+//! Entries, all pure functions of the saved form:
+//! - [`document`], and as terminal text [`section`]: prices for each page and call by way and kind of page, calls by size, shares of a transfer,
+//!   published figures, what is not to be had, and last the three sentences;
+//! - [`csv`]: every mapping, for other tools;
+//! - [`svg`]: what a call costs for each page, over its size.
+
+mod picture;
+
+pub use picture::svg;
+
+use crate::csv::{known, samples};
+use crate::lacking::{self, Lacking};
+use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
+use crate::page::Document;
+use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
+use crate::{advice, claims};
+use pagewise_model::bench::pin::{Judgement, MissingWay, Pins, Point, Price, Sample, Share, Way};
+use pagewise_model::bench::tlb::PageKind;
+use pagewise_model::{Bytes, Fact};
+
+/// What the claims are about.
+const CLAIMS: &str = "what has been published, and this machine";
+const LACKING: &str = "what is not to be had here";
+
+/// Pinning as terminal text.
+#[must_use]
+pub fn section(pins: &Pins, style: &Style) -> String {
+    document(pins, "").text(style)
+}
+
+/// All that is shown of pinning; `caption` says where it was measured.
+pub(crate) fn document(pins: &Pins, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(pins, caption));
+    if let Some(judgement) = &pins.judgement {
+        page.append(prices(pins, judgement));
+    }
+    for way in Way::ALL {
+        page.section(calls(pins, way));
+    }
+    if let Some(judgement) = &pins.judgement {
+        page.section(shares(&judgement.shares));
+        page.section(claims::section(CLAIMS, &judgement.claims));
+    }
+    page.section(lacking::section(LACKING, lacking(pins)));
+    if let Some(judgement) = &pins.judgement {
+        page.section(advice::section(&judgement.advice));
+    }
+    page
+}
+
+/// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
+/// point without samples has one line with the reason.
+#[must_use]
+pub fn csv(pins: &Pins) -> String {
+    let header =
+        "way,pages,size_bytes,page_bytes,refused,repeat,place,call_ns,release_ns,within_share";
+    let sample = |s: &Sample| {
+        vec![
+            s.repeat.to_string(),
+            s.place.to_string(),
+            format!("{:.3}", s.call_ns),
+            format!("{:.3}", s.release_ns),
+            format!("{:.4}", s.within_share),
+        ]
+    };
+    let point = |point: &Point| {
+        let lead = vec![
+            point.way.label().to_owned(),
+            point.pages.label().to_owned(),
+            point.size_bytes.0.to_string(),
+            known(point.page_bytes.known().map(|page| page.bytes())),
+            known(point.refused.as_ref()),
+        ];
+        (lead, point.samples.iter().map(sample).collect())
+    };
+    samples(header, pins.points.iter().map(point))
+}
+
+/// The verdict in one sentence.
+pub(crate) fn headline(pins: &Pins) -> String {
+    let judgement = pins.judgement.as_ref();
+    let prices: &[Price] = judgement.map_or(&[], |judgement| &judgement.prices);
+    let page_ns = |way, pages| {
+        let price = prices.iter().find(|p| (p.way, p.pages) == (way, pages))?;
+        price.page_ns.known().map(|ns| ns.median)
+    };
+    let ways = [Way::Vmsplice, Way::Register, Way::ReadOwn, Way::GupTest];
+    let known = ways.into_iter().find_map(|way| Some((way, page_ns(way, PageKind::Base)?)));
+    let Some((way, base)) = known else {
+        return "pinning: no price could be found on base pages".to_owned();
+    };
+    let unit = pins.base_page_bytes;
+    let on_base =
+        format!("pinning {unit} costs {} ns on base pages by {}", three_digits(base), way.label());
+    match page_ns(way, PageKind::Thp) {
+        Some(huge) => format!("{on_base}, {} ns on huge ones", three_digits(huge)),
+        None => on_base,
+    }
+}
+
+/// How the figures came about.
+pub(crate) fn protocol(pins: &Pins) -> String {
+    format!(
+        "median of {} of each point in shuffled order (seed {}) on CPU {}; pieces go in turn through \
+         {} of memory",
+        counted(u64::from(pins.repeats), "fresh mapping", "fresh mappings"),
+        pins.seed,
+        pins.cpu,
+        whole_size(pins.region_bytes)
+    )
+}
+
+/// What a price is.
+fn meaning(way: Way) -> String {
+    match way.without() {
+        Some(without) => format!("beyond {}", without.name()),
+        None => "all of it".to_owned(),
+    }
+}
+
+fn prices(pins: &Pins, judgement: &Judgement) -> Document {
+    let mut page = Document::default();
+    let unit = pins.base_page_bytes;
+    page.heading(&format!("ns to pin and let go, for each {unit} and for each call"));
+    page.para(&protocol(pins), 2, Tone::Faint);
+    let mut table = Table::new(&[
+        ("way", Align::Left),
+        ("pages", Align::Left),
+        ("a page", Align::Decimal),
+        ("spread", Align::Left),
+        ("whole, of base", Align::Left),
+        ("a call", Align::Decimal),
+        ("spread", Align::Left),
+    ]);
+    for price in &judgement.prices {
+        let [page_ns, page_range] = Cell::with_range(&price.page_ns);
+        let [call_ns, call_range] = Cell::with_range(&price.call_ns);
+        table.row(vec![
+            price.way.label().into(),
+            price.pages.label().into(),
+            page_ns,
+            page_range,
+            ratio(judgement, price).into(),
+            call_ns,
+            call_range,
+        ]);
+    }
+    page.table(table);
+    for price in &judgement.prices {
+        if let Some(why) = price.page_ns.reason() {
+            let who = format!("{} on {}", price.way.label(), price.pages.name());
+            page.para(&format!("{who}: {why}"), 2, Tone::Faint);
+        }
+    }
+    for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
+        page.para(&format!("{}: {}, {}", way.label(), way.name(), meaning(way)), 2, Tone::Faint);
+    }
+    page
+}
+
+/// What a price is of that on base pages, as text; nothing where there is no ratio.
+fn ratio(judgement: &Judgement, price: &Price) -> String {
+    let ratio = judgement.ratios.iter().find(|r| (r.way, r.pages) == (price.way, price.pages));
+    ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
+}
+
+/// The kinds of pages that a way was asked for on.
+fn kinds(pins: &Pins, way: Way) -> Vec<PageKind> {
+    let used = |kind: &PageKind| !pins.curve(way, *kind).is_empty();
+    PageKind::ALL.into_iter().filter(used).collect()
+}
+
+/// The sizes of a way on any kind of page.
+fn sizes(pins: &Pins, way: Way) -> Vec<Bytes> {
+    let of = pins.points.iter().filter(|point| point.way == way).map(|point| point.size_bytes);
+    let mut sizes: Vec<Bytes> = of.collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// What one way costs by size: a call with its release.
+fn calls(pins: &Pins, way: Way) -> Document {
+    let kinds = kinds(pins, way);
+    let mut page = Document::default();
+    if kinds.is_empty() {
+        return page;
+    }
+    page.heading(&format!("ns for each call, {}", way.name()));
+    let mut columns = vec![("size", Align::Right)];
+    for kind in &kinds {
+        columns.extend([(kind.label(), Align::Decimal), ("spread", Align::Left)]);
+    }
+    let mut table = Table::new(&columns);
+    for size in sizes(pins, way) {
+        let mut row = vec![Cell::from(whole_size(size))];
+        for kind in &kinds {
+            let point = pins.find(way, *kind, size);
+            let why = point.and_then(|point| point.refused.as_deref()).unwrap_or("not measured");
+            let whole = point.and_then(Point::whole_ns);
+            row.extend(Cell::with_range(&whole.map_or_else(|| Fact::missing(why), Fact::Known)));
+        }
+        table.row(row);
+    }
+    page.table(table);
+    for why in refusals(pins, way) {
+        page.para(&why, 2, Tone::Faint);
+    }
+    page
+}
+
+/// Why samples of a way are missing, each reason once with the pages that it is about.
+fn refusals(pins: &Pins, way: Way) -> Vec<String> {
+    let refused = pins.points.iter().filter(|point| point.way == way);
+    let told = refused.filter_map(|point| {
+        let why = point.refused.as_deref()?;
+        Some(format!("{} not measured, or not as often as asked: {why}", point.pages.name()))
+    });
+    let mut all: Vec<String> = told.collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn shares(shares: &[Share]) -> Document {
+    let mut page = Document::default();
+    if shares.is_empty() {
+        return page;
+    }
+    page.heading("how much of a transfer by vmsplice and splice is pinning");
+    let mut table = Table::new(&[
+        ("pages", Align::Left),
+        ("size", Align::Right),
+        ("of the call", Align::Right),
+        ("of the transfer", Align::Right),
+        ("GiB/s, one thread", Align::Decimal),
+        ("spread", Align::Left),
+    ]);
+    for share in shares {
+        let part = |fact: &Fact<f64>| match fact {
+            Fact::Known(share) => Cell::from(percent(*share)),
+            Fact::Missing(why) => Cell::new("-", Tone::Faint).hover(why),
+        };
+        let [rate, range] = Cell::with_range(&share.transfer_gib_per_s);
+        table.row(vec![
+            share.pages.label().into(),
+            whole_size(share.size_bytes).into(),
+            part(&share.of_call_share),
+            part(&share.of_transfer_share),
+            rate,
+            range,
+        ]);
+    }
+    page.table(table);
+    let mut reasons: Vec<&str> = shares.iter().filter_map(|s| s.of_call_share.reason()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for why in reasons {
+        page.para(&format!("-: {why}"), 2, Tone::Faint);
+    }
+    page
+}
+
+/// Ways and pages that are not to be had.
+fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
+    let ways = pins.missing_ways.iter().map(|MissingWay { way, why, next }| Lacking {
+        label: way.label().to_owned(),
+        why,
+        next,
+    });
+    ways.chain(lacking::pages(&pins.unavailable))
+}

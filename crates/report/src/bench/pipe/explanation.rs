@@ -1,0 +1,203 @@
+//! What became cheaper from rung to rung, and which sizes suit.
+//!
+//! Changes are times of both ends for each GiB. Small parts are told together, and what is left
+//! unexplained always has a line of its own.
+
+use super::calls::Tree;
+use super::{consumption_label, picture};
+use crate::number::{UNKNOWN, percent, three_digits, whole_size};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::bench::pipe::{
+    Account, Comparison, Consumption, Judgement, Ladder, Pace, Step,
+};
+use pagewise_model::{Fact, Nanos};
+
+/// Parts below this share of the largest change of a step are told together.
+const TOLD: f64 = 0.02;
+
+/// Every step by reference, its parts, and the calls under it where there are samples.
+pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
+    let mut page = Document::default();
+    let steps = judgement.steps.iter();
+    let shown: Vec<&Step> =
+        steps.filter(|step| consumption(ladder, step) == Some(Consumption::Untouched)).collect();
+    if !shown.is_empty() {
+        page.heading("why: change of the time of both ends for each GiB, by reference");
+        let text = "counts of the repeats times prices that were taken before them; \
+                what they do not explain is told as unexplained";
+        page.para(text, 2, Tone::Faint);
+    }
+    for step in shown {
+        page.append(one(ladder, judgement, step));
+    }
+    for consumption in Consumption::ALL {
+        picture::accounts(ladder, judgement, consumption)
+            .into_iter()
+            .for_each(|svg| page.figure(svg));
+    }
+    for step in &judgement.steps {
+        page.append(details(ladder, judgement, step));
+    }
+    page
+}
+
+/// A step with the calls under it, which only pages show.
+fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
+    let title = format!(
+        "{} to {}, {}: {}, {} for each GiB",
+        rung_name(ladder, step.from),
+        rung_name(ladder, step.to),
+        consumption(ladder, step).map_or(UNKNOWN, consumption_label),
+        pace(&step.comparison),
+        signed(step.change_per_gib_ns)
+    );
+    let mut inside = Document::from(parts(judgement, step));
+    if let Some(account) = judgement.account(step.to) {
+        inside.append(notes(account));
+        match &account.samples {
+            Fact::Known(samples) => inside.append(Tree::of(samples).details()),
+            Fact::Missing(why) => inside.para(&format!("no calls to show: {why}"), 0, Tone::Faint),
+        }
+        let took = Nanos::from_f64(account.per_gib_ns);
+        inside.para(&format!("{took} of both ends for each GiB"), 0, Tone::Faint);
+    }
+    let mut page = Document::default();
+    page.details(&title, inside);
+    page
+}
+
+/// What has no price, and what samples say.
+fn notes(account: &Account) -> Document {
+    let mut page = Document::default();
+    if !account.not_priced.is_empty() {
+        let names: Vec<&str> = account.not_priced.iter().map(|work| work.label()).collect();
+        page.para(&format!("no price for: {}", names.join(", ")), 6, Tone::Faint);
+    }
+    for disagreement in &account.disagreements {
+        page.para(&format!("samples disagree: {disagreement}"), 6, Tone::Warn);
+    }
+    page
+}
+
+fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
+    let mut page = Document::default();
+    let (from, to) = (rung_name(ladder, step.from), rung_name(ladder, step.to));
+    let head = format!("{from} -> {to}: {}", pace(&step.comparison));
+    page.hanging(&head, 2);
+    page.append(parts(judgement, step));
+    let Some(account) = judgement.account(step.to) else { return page };
+    page.append(notes(account));
+    if let Fact::Known(samples) = &account.samples {
+        page.append(Tree::of(samples).terminal());
+    }
+    page
+}
+
+/// The consumption of a step; none where a saved file names a point that is not in it.
+fn consumption(ladder: &Ladder, step: &Step) -> Option<Consumption> {
+    ladder.points.get(step.to).map(|point| point.consumption)
+}
+
+/// The rung of point number `at`.
+pub(super) fn rung_name(ladder: &Ladder, at: usize) -> &str {
+    ladder.points.get(at).map_or(UNKNOWN, |point| point.rung.name.as_str())
+}
+
+/// `4.81 times the rate (95% interval 4.60 to 5.02)`.
+fn pace(comparison: &Comparison) -> String {
+    let word = match comparison.pace {
+        Pace::Faster => "faster",
+        Pace::Slower => "slower",
+        Pace::CannotTell => "cannot tell",
+    };
+    let range = match &comparison.interval {
+        Fact::Known((low, high)) => {
+            format!(" (95% interval {} to {})", three_digits(*low), three_digits(*high))
+        }
+        Fact::Missing(_) => String::new(),
+    };
+    format!("{word}, {} times the rate{range}", three_digits(comparison.ratio))
+}
+
+/// `-50.0 ms`.
+fn signed(ns: f64) -> String {
+    let sign = if ns < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", Nanos::from_f64(ns.abs()))
+}
+
+/// The parts worth a line of their own, and the sum of the others.
+fn told(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
+    let largest = step.parts.iter().map(|(_, ns)| ns.abs()).fold(0.0, f64::max);
+    let (large, small): (Vec<_>, Vec<_>) =
+        step.parts.iter().copied().partition(|(_, ns)| ns.abs() >= TOLD * largest);
+    let large = large.into_iter().map(|(work, ns)| (work.label(), ns)).collect();
+    (large, small.into_iter().map(|(_, ns)| ns).sum())
+}
+
+/// A part as a share of the whole change, where that says something.
+fn share_of_change(step: &Step, ns: f64) -> String {
+    let share = (ns / step.change_per_gib_ns).abs();
+    if share.is_finite() { percent(share) } else { String::new() }
+}
+
+fn parts(judgement: &Judgement, step: &Step) -> Table {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("", Align::Decimal),
+        ("", Align::Right),
+        ("", Align::Name),
+    ]);
+    let account = judgement.account(step.to);
+    let mut row = |name: &str, ns: f64, what: String, tone: Tone| {
+        table.row(vec![
+            Cell::new(format!("    {name}"), tone),
+            Cell::new(signed(ns), tone),
+            Cell::new(share_of_change(step, ns), Tone::Faint),
+            Cell::new(what, Tone::Faint),
+        ]);
+    };
+    let (large, rest) = told(step);
+    for (name, ns) in large {
+        let now = account.and_then(|a| a.parts.iter().find(|p| p.work.label() == name));
+        let what = now.map_or_else(|| "none now".to_owned(), |p| format!("now {}", p.evidence));
+        row(name, ns, what, Tone::Plain);
+    }
+    if rest != 0.0 {
+        row("other parts", rest, String::new(), Tone::Faint);
+    }
+    row("unexplained", step.unexplained_per_gib_ns, String::new(), Tone::Warn);
+    row("together", step.change_per_gib_ns, now_text(judgement, step), Tone::Strong);
+    table
+}
+
+fn now_text(judgement: &Judgement, step: &Step) -> String {
+    let ns = |at| judgement.account(at).map(|a| Nanos::from_f64(a.per_gib_ns).to_string());
+    match (ns(step.from), ns(step.to)) {
+        (Some(from), Some(to)) => format!("{from} to {to}"),
+        _ => String::new(),
+    }
+}
+
+/// Which sizes suit each technique.
+pub(super) fn advice(judgement: &Judgement) -> Document {
+    let mut page = Document::default();
+    if !judgement.advice.is_empty() {
+        page.heading("sizes that suit");
+    }
+    for advice in &judgement.advice {
+        let text = format!(
+            "{}, {}: {} GiB/s with buffer {} and pipe {}; pipe {} is as good",
+            advice.rung,
+            consumption_label(advice.consumption),
+            three_digits(advice.gib_per_s),
+            whole_size(advice.buffer_bytes),
+            whole_size(advice.pipe_bytes),
+            whole_size(advice.enough_pipe_bytes),
+        );
+        page.hanging(&text, 2);
+        page.para(&advice.why, 6, Tone::Faint);
+    }
+    page
+}

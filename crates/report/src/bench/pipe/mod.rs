@@ -1,0 +1,210 @@
+//! A ladder of pipe techniques for people: one document, CSV, and a chart.
+//!
+//! Entries, all pure functions of the saved form:
+//! - [`document`], and as terminal text [`section`]: the table (three rows and more for each rung: what becomes of the bytes decides
+//!   what a figure means), yardsticks, claims, explanation, advice;
+//! - [`csv`]: every repeat, for other tools;
+//! - [`svg`]: the ladder as bars or points with the range of the repeats, or a sweep as a table of
+//!   colours.
+//!
+//! Untouched rows are always headed *by reference*: nobody looked at those bytes. A touched figure
+//! above what one core can read is marked as implausible. What was refused keeps its row with the
+//! reason.
+
+mod calls;
+mod explanation;
+mod picture;
+mod table;
+
+pub use picture::svg;
+
+use crate::csv::{known, samples};
+use crate::number::{counted, range_text, three_digits, whole_size};
+use crate::page::Document;
+use crate::style::Style;
+use crate::{advice, claims};
+use pagewise_model::bench::pipe::{
+    Consumption, EndUsage, Ladder, Pages, Point, Sample, Yardsticks,
+};
+use pagewise_model::{Fact, Measured};
+
+/// The ladder as terminal text.
+#[must_use]
+pub fn section(ladder: &Ladder, style: &Style) -> String {
+    document(ladder, "").text(style)
+}
+
+/// All that is shown of the ladder; `caption` says where it was measured.
+pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
+    let mut page = Document::default();
+    page.figure(svg(ladder, caption));
+    page.heading(&title(ladder));
+    page.append(table::table(ladder));
+    page.section(yardstick_section(&ladder.yardsticks));
+    let heading = "what is said of pipes, and what this machine says";
+    page.section(claims::section(heading, &ladder.claims));
+    if let Some(judgement) = &ladder.judgement {
+        page.section(explanation::explanation(ladder, judgement));
+        page.section(explanation::advice(judgement));
+        if !judgement.sentences.is_empty() {
+            page.section(advice::section(&judgement.sentences));
+        }
+    }
+    page
+}
+
+/// How the points were taken.
+pub(crate) fn protocol(ladder: &Ladder) -> String {
+    format!(
+        "{} repeats of each point, each a fresh pair of processes, in an order shuffled with seed {}.",
+        ladder.repeats, ladder.seed
+    )
+}
+
+/// Every repeat of every point as CSV (RFC 4180), one line each. Names end in the unit; an empty
+/// field was not measured. A point without repeats has one line with the reason.
+#[must_use]
+pub fn csv(ladder: &Ladder) -> String {
+    let header = "rung,writer,reader,pages,wait,placement,gift,lock,untouched_pages,buffer_bytes,pipe_bytes,\
+                  page_bytes,consumption,safe,refused,repeat,place,bytes,timed_bytes,wall_ns,gib_per_s,\
+                  writer_user_ns,writer_sys_ns,writer_voluntary_switches,writer_involuntary_switches,\
+                  writer_minor_faults,writer_calls,writer_slots,writer_spins,writer_spun_ns,writer_own_ns,\
+                  writer_blocks,reader_user_ns,reader_sys_ns,reader_voluntary_switches,\
+                  reader_involuntary_switches,reader_minor_faults,reader_calls,reader_slots,reader_spins,\
+                  reader_spun_ns,reader_own_ns,reader_blocks";
+    let point = |point: &Point| (lead(point), point.samples.iter().map(sample_fields).collect());
+    samples(header, ladder.points.iter().map(point))
+}
+
+fn lead(point: &Point) -> Vec<String> {
+    let rung = &point.rung;
+    let pages = match rung.pages {
+        Pages::Base => "base",
+        Pages::Huge => "huge",
+        Pages::HugeTlb => "hugetlb",
+    };
+    vec![
+        rung.name.clone(),
+        rung.writer.label().to_owned(),
+        point.reader.label().to_owned(),
+        pages.to_owned(),
+        rung.wait.label().to_owned(),
+        rung.placement.label().to_owned(),
+        rung.gift.to_string(),
+        rung.lock.to_string(),
+        rung.untouched.to_string(),
+        rung.buffer_bytes.0.to_string(),
+        point.pipe_bytes.0.to_string(),
+        known(point.page_bytes.known().map(|page| page.bytes())),
+        consumption_label(point.consumption).to_owned(),
+        point.safe.to_string(),
+        known(point.refused.as_ref()),
+    ]
+}
+
+fn sample_fields(sample: &Sample) -> Vec<String> {
+    let rate = sample.gib_per_s().map(|rate| format!("{rate:.4}"));
+    let mut fields = vec![
+        sample.repeat.to_string(),
+        sample.place.to_string(),
+        sample.bytes.0.to_string(),
+        sample.timed_bytes.0.to_string(),
+        sample.wall_ns.0.to_string(),
+        known(rate),
+    ];
+    fields.extend(end_fields(&sample.writer));
+    fields.extend(end_fields(&sample.reader));
+    fields
+}
+
+fn end_fields(end: &EndUsage) -> impl Iterator<Item = String> {
+    [
+        Some(end.user_ns.0),
+        Some(end.sys_ns.0),
+        Some(end.voluntary_switches),
+        Some(end.involuntary_switches),
+        Some(end.minor_faults),
+        Some(end.calls),
+        Some(end.slots),
+        Some(end.spins),
+        end.spun_ns.map(|ns| ns.0),
+        end.own_ns.map(|ns| ns.0),
+        Some(end.blocks),
+    ]
+    .into_iter()
+    .map(known)
+}
+
+/// The verdict on all rungs in one sentence.
+pub(crate) fn headline(ladder: &Ladder) -> String {
+    let rated = |point: &Point| Some((point.rate()?.median, point.rung.name.clone()));
+    let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);
+    match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((rate, name)) => {
+            format!("pipes: at most {rate:.1} GiB/s by reference, with nobody looking ({name})")
+        }
+        None => "pipes: nothing could be measured by reference".to_owned(),
+    }
+}
+
+/// `the ladder: median of 9 repeats, smallest to largest`.
+fn title(ladder: &Ladder) -> String {
+    let what = if ladder.sweep { "the sweep" } else { "the ladder" };
+    let repeats = counted(u64::from(ladder.repeats), "repeat", "repeats");
+    format!("{what}: median of {repeats} in shuffled order, smallest to largest")
+}
+
+/// A short name of what becomes of the bytes; the heading of its rows.
+const fn consumption_label(consumption: Consumption) -> &'static str {
+    match consumption {
+        Consumption::Untouched => "by reference",
+        Consumption::Touched => "touched",
+        Consumption::ForwardedSocket => "to a socket",
+        Consumption::ForwardedFile => "to a file",
+    }
+}
+
+/// Sizes and placement of a point, and whether it is safe.
+fn settings(point: &Point) -> String {
+    let rung = &point.rung;
+    let mut parts = vec![rung.technique(), format!("buffer {}", whole_size(rung.buffer_bytes))];
+    if point.pipe_bytes.0 > 0 {
+        parts.push(format!("pipe {}", whole_size(point.pipe_bytes)));
+    }
+    let switches =
+        [(rung.gift, "gift"), (rung.lock, "locked"), (rung.untouched, "not touched before")];
+    parts.extend(switches.iter().filter(|(on, _)| *on).map(|(_, name)| (*name).to_owned()));
+    if !point.safe {
+        parts.push("not safe to reuse".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// The points of one rung: neighbours of one name and sizes under different consumptions.
+fn rungs(ladder: &Ladder) -> impl Iterator<Item = &[Point]> {
+    ladder.points.chunk_by(|a, b| a.rung == b.rung)
+}
+
+/// Yardsticks with their names.
+fn yardsticks(all: &Yardsticks) -> [(&'static str, &Fact<Measured>); 3] {
+    [
+        ("memcpy", &all.memcpy_gib_per_s),
+        ("one core reads memory", &all.read_gib_per_s),
+        ("between two cores' caches", &all.cross_core_gib_per_s),
+    ]
+}
+
+fn yardstick_section(all: &Yardsticks) -> Document {
+    let mut page = Document::default();
+    page.heading("the memory itself in the same minutes");
+    for (name, fact) in yardsticks(all) {
+        let text = match fact {
+            Fact::Known(rate) => {
+                format!("{} GiB/s {}", three_digits(rate.median), range_text(rate))
+            }
+            Fact::Missing(why) => format!("not measured: {why}"),
+        };
+        page.hanging(&format!("{name}: {text}"), 2);
+    }
+    page
+}

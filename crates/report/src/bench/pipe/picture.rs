@@ -1,0 +1,174 @@
+//! The chart of a ladder: which rows, marks and panels the picture has.
+
+use super::explanation::rung_name;
+use super::{consumption_label, rungs, settings, yardsticks};
+use crate::chart::{Bars, Group, Heat, Mark, Panel, Range, Row, Segment, Stack, Stacks};
+use crate::number::{counted, percent, whole_size};
+use pagewise_model::bench::pipe::{Account, Consumption, Judgement, Ladder, Point, Work};
+use pagewise_model::{Bytes, Nanos};
+
+const UNIT: &str = "GiB/s";
+
+/// Parts of an account, each with its colour; the last is what stays unexplained.
+const PARTS: [(&str, &str, &[Work]); 11] = [
+    ("copies", "pw-s0", &[Work::Copy]),
+    ("between cores", "pw-s5", &[Work::CacheTransfer]),
+    ("page allocation", "pw-s1", &[Work::PageAllocation]),
+    ("page pinning", "pw-s3", &[Work::Pinning]),
+    ("slots and release", "pw-s2", &[Work::Slots]),
+    ("system calls and locks", "pw-s4", &[Work::Entry, Work::Locks]),
+    ("faults", "pw-s7", &[Work::Faults]),
+    ("wake-ups", "pw-s6", &[Work::Wakeups]),
+    ("user code", "pw-s8", &[Work::User]),
+    ("waiting", "pw-idle", &[Work::Waiting]),
+    ("unexplained", "pw-rest", &[]),
+];
+
+/// The ladder, or the sweep, as SVG; `caption` says where it was measured.
+#[must_use]
+pub fn svg(ladder: &Ladder, caption: &str) -> String {
+    if ladder.sweep { heat(ladder, caption).draw() } else { bars(ladder, caption).draw() }
+}
+
+fn bars(ladder: &Ladder, caption: &str) -> Bars {
+    let known = yardsticks(&ladder.yardsticks).into_iter();
+    let marks = known.filter_map(|(label, fact)| {
+        Some(Mark { label: label.to_owned(), value: fact.known()?.median })
+    });
+    let repeats = counted(u64::from(ladder.repeats), "repeat", "repeats");
+    Bars {
+        title: "How fast is a pipe?".to_owned(),
+        subtitle: caption.to_owned(),
+        unit: UNIT,
+        groups: rungs(ladder).map(group).collect(),
+        marks: marks.collect(),
+        notes: vec![
+            format!("Median of {repeats} in shuffled order; lines reach from the smallest to the largest."),
+            "By reference: nobody looked at the bytes. Touched: the consumer read and checked every byte."
+                .to_owned(),
+            "Dashed: what the memory itself gave in the same minutes.".to_owned(),
+        ],
+    }
+}
+
+fn group(points: &[Point]) -> Group {
+    let row = |point: &Point| Row {
+        label: consumption_label(point.consumption).to_owned(),
+        series: match point.consumption {
+            Consumption::Untouched => 0,
+            Consumption::Touched => 1,
+            Consumption::ForwardedSocket | Consumption::ForwardedFile => 2,
+        },
+        value: match point.rate() {
+            Some(rate) => Ok(Range { median: rate.median, least: rate.min, most: rate.max }),
+            None => Err(point.refused.clone().unwrap_or_else(|| "no repeat".to_owned())),
+        },
+    };
+    Group {
+        title: points.first().map_or_else(String::new, |p| p.rung.name.clone()),
+        detail: points.first().map_or_else(String::new, settings),
+        rows: points.iter().map(row).collect(),
+    }
+}
+
+fn heat(ladder: &Ladder, caption: &str) -> Heat {
+    let mut kinds: Vec<Vec<&Point>> = Vec::new();
+    for point in &ladder.points {
+        let alike = |kind: &&mut Vec<&Point>| {
+            kind[0].consumption == point.consumption && kind[0].rung.is_alike(&point.rung)
+        };
+        match kinds.iter_mut().find(alike) {
+            Some(kind) => kind.push(point),
+            None => kinds.push(vec![point]),
+        }
+    }
+    Heat {
+        title: "How fast is a pipe, by buffer and pipe size?".to_owned(),
+        subtitle: caption.to_owned(),
+        unit: UNIT,
+        columns_are: "pipe",
+        rows_are: "buffer",
+        is_best_by_column: false,
+        panels: kinds.iter().map(|kind| panel(kind)).collect(),
+    }
+}
+
+/// The pipe of a point: as it was held, or as it was asked for where it never ran.
+fn pipe_bytes(point: &Point) -> Bytes {
+    if point.pipe_bytes.0 > 0 {
+        point.pipe_bytes
+    } else {
+        point.rung.pipe_bytes.unwrap_or_default()
+    }
+}
+
+fn panel(points: &[&Point]) -> Panel {
+    let sizes = |of: &dyn Fn(&Point) -> Bytes| {
+        let mut all: Vec<Bytes> = points.iter().map(|p| of(p)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let (columns, rows) = (sizes(&pipe_bytes), sizes(&|p| p.rung.buffer_bytes));
+    let cell = |row: Bytes, column: Bytes| {
+        let point = points
+            .iter()
+            .find(|p| p.rung.buffer_bytes == row && pipe_bytes(p) == column)
+            .ok_or_else(|| "not in this grid".to_owned())?;
+        let why = || point.refused.clone().unwrap_or_else(|| "no repeat".to_owned());
+        point.rate().map(|rate| rate.median).ok_or_else(why)
+    };
+    let cells =
+        rows.iter().map(|row| columns.iter().map(|column| cell(*row, *column)).collect()).collect();
+    let head = points.first();
+    Panel {
+        title: head.map_or_else(String::new, |p| {
+            format!("{}, {}", p.rung.technique(), consumption_label(p.consumption))
+        }),
+        columns: columns.into_iter().map(whole_size).collect(),
+        rows: rows.into_iter().map(whole_size).collect(),
+        cells,
+    }
+}
+
+/// Where the time of each rung goes under one consumption; none without accounts.
+pub(super) fn accounts(
+    ladder: &Ladder,
+    judgement: &Judgement,
+    consumption: Consumption,
+) -> Option<String> {
+    let of = |account: &&Account| {
+        ladder.points.get(account.point).is_some_and(|point| point.consumption == consumption)
+    };
+    let rows: Vec<Stack> =
+        judgement.accounts.iter().filter(of).map(|account| stack(ladder, account)).collect();
+    (!rows.is_empty()).then(|| {
+        let stacks = Stacks {
+            title: format!("Where the time goes: {}", consumption_label(consumption)),
+            subtitle:
+                "Time of both ends for each GiB (at the right), by counts times prices taken \
+                       before. In brackets: prices say this much more than passed"
+                    .to_owned(),
+            names: PARTS.iter().map(|(name, class, _)| (*name, *class)).collect(),
+            rows,
+        };
+        stacks.draw()
+    })
+}
+
+fn stack(ladder: &Ladder, account: &Account) -> Stack {
+    let segment = |(name, (_, _, works)): (usize, &(&str, &str, &[Work]))| {
+        let value = match works {
+            [] => account.unexplained_per_gib_ns,
+            works => works.iter().map(|work| account.part_ns(*work)).sum(),
+        };
+        Segment { name, value, hover: format!("{} per GiB", Nanos::from_f64(value)) }
+    };
+    let over = -account.unexplained_per_gib_ns / account.per_gib_ns;
+    let excess = if over > 0.005 { format!(" (+{})", percent(over)) } else { String::new() };
+    Stack {
+        label: rung_name(ladder, account.point).to_owned(),
+        segments: PARTS.iter().enumerate().map(segment).collect(),
+        total: format!("{}{excess}", Nanos::from_f64(account.per_gib_ns)),
+    }
+}

@@ -1,0 +1,85 @@
+//! The table: a heading for each rung, a row for each consumption.
+
+use super::{consumption_label, rungs, settings};
+use crate::number::{UNKNOWN, count, range_text, three_digits};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::bench::pipe::{Consumption, Ladder, Point, Sample};
+use pagewise_model::{Fact, Nanos};
+
+/// All rungs of `ladder`.
+pub(super) fn table(ladder: &Ladder) -> Document {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("GiB/s", Align::Decimal),
+        ("spread", Align::Left),
+        ("CPU s/GiB", Align::Decimal),
+        ("wakes/GiB", Align::Right),
+        ("per slot", Align::Right),
+        ("pages", Align::Right),
+    ]);
+    for points in rungs(ladder) {
+        for (at, point) in points.iter().enumerate() {
+            let above = if at == 0 { heading(point) } else { Document::default() };
+            table.row_between(above, row(point), notes(ladder, point));
+        }
+    }
+    table.into()
+}
+
+fn heading(point: &Point) -> Document {
+    let mut page = Document::default();
+    page.para(&point.rung.name, 1, Tone::Strong);
+    page.para(&settings(point), 2, Tone::Faint);
+    page
+}
+
+fn row(point: &Point) -> Vec<Cell> {
+    let label = format!("  {}", consumption_label(point.consumption));
+    let tone = match point.consumption {
+        Consumption::Untouched => Tone::Faint,
+        _ => Tone::Plain,
+    };
+    let Some(rate) = point.rate() else {
+        return vec![Cell::new(label, tone), "not measured".into()];
+    };
+    let figure = |of: fn(&Sample) -> Option<f64>| point.measured(of).map(|m| m.median);
+    let shown = |value: Option<f64>, show: &dyn Fn(f64) -> String| {
+        Cell::from(value.map_or_else(|| UNKNOWN.to_owned(), show))
+    };
+    let page = point.page_bytes.known();
+    let wrong = if point.verified == Fact::Known(false) { "wrong bytes" } else { "" };
+    vec![
+        Cell::new(label, tone).hover(wrong),
+        Cell::new(three_digits(rate.median), Tone::Strong),
+        Cell::new(range_text(&rate), Tone::Faint),
+        shown(figure(Sample::cpu_s_per_gib), &|v| format!("{v:.3}")),
+        shown(figure(Sample::wakeups_per_gib), &|v| count(v.round().max(0.0) as u64)),
+        shown(figure(Sample::ns_per_slot), &slot_time),
+        page.map_or_else(|| Cell::new("?", Tone::Warn), |page| Cell::from(page.to_string())),
+    ]
+}
+
+/// `61.0 ns`, `3.8 us`.
+fn slot_time(ns: f64) -> String {
+    if ns < 99.95 { format!("{ns:.1} ns") } else { Nanos::from_f64(ns).to_string() }
+}
+
+/// What the reader of a row must know.
+fn notes(ladder: &Ladder, point: &Point) -> Document {
+    let mut page = Document::default();
+    if let Some(why) = &point.refused {
+        page.para(why, 6, Tone::Faint);
+    }
+    if point.verified == Fact::Known(false) {
+        page.para("the consumer did not find the bytes that were sent", 6, Tone::Bad);
+    }
+    if ladder.yardsticks.is_implausible(point) {
+        page.para("implausible: more than one core can read from memory", 6, Tone::Bad);
+    }
+    if let (Fact::Missing(why), Some(_)) = (&point.page_bytes, point.rate()) {
+        page.para(&format!("page size not known: {why}"), 6, Tone::Faint);
+    }
+    page
+}

@@ -1,0 +1,108 @@
+//! Tables: one list at every size, and all lists at five sizes.
+
+use super::{describe, protocol, unsteady};
+use crate::lacking;
+use crate::number::{ratio_text, whole_size};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::Bytes;
+use pagewise_model::bench::tlb::{PageKind, Path, Point, Ratio, Walks};
+
+/// Sets of the overview, with their titles.
+const SETS: [(Bytes, &str); 5] = [
+    (Bytes::kib(16), "16 KiB"),
+    (Bytes::kib(512), "512 KiB"),
+    (Bytes::mib(8), "8 MiB"),
+    (Bytes::mib(128), "128 MiB"),
+    (Bytes::gib(1), "1 GiB"),
+];
+
+/// One list at every size: nanoseconds on each kind of page, and what the larger ones are worth.
+pub(super) fn list(walks: &Walks, path: Path) -> Document {
+    let mut page = Document::default();
+    page.heading(&format!("ns for each load, {}", describe(path)));
+    page.para(&protocol(walks), 2, Tone::Faint);
+    let kinds = kinds(walks, path);
+    let mut columns = vec![("set", Align::Right)];
+    columns.extend(kinds.iter().map(|kind| (kind.label(), Align::Decimal)));
+    columns.extend([("of base", Align::Left), ("", Align::Left)]);
+    let mut table = Table::new(&columns);
+    for set in sets(walks, path) {
+        let elements = set.0 / path.pitch().0;
+        let mut row = vec![Cell::from(whole_size(set))];
+        row.extend(kinds.iter().map(|kind| time(walks.find(path, *kind, elements))));
+        let ratio = best_ratio(walks, path, set);
+        row.push(ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval)).into());
+        row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
+        table.row(row);
+    }
+    page.table(table);
+    page.append(refused(walks, path));
+    page
+}
+
+/// The kinds of pages on which a list was asked for.
+fn kinds(walks: &Walks, path: Path) -> Vec<PageKind> {
+    let used = |kind: &PageKind| !walks.curve(path, *kind).is_empty();
+    PageKind::ALL.into_iter().filter(used).collect()
+}
+
+/// The sets of a list on any kind of page.
+fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
+    let of = walks.points.iter().filter(|p| p.path == path);
+    let mut sets: Vec<Bytes> = of.map(Point::set_bytes).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    sets
+}
+
+/// The ratio of the larger pages on which one set is fastest.
+fn best_ratio(walks: &Walks, path: Path, set: Bytes) -> Option<&Ratio> {
+    let all = walks.judgement.iter().flat_map(|judgement| &judgement.ratios);
+    let here = all.filter(|ratio| ratio.path == path && ratio.set_bytes == set);
+    here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+}
+
+fn time(point: Option<&Point>) -> Cell {
+    let Some(point) = point else { return Cell::new("-", Tone::Faint) };
+    let why = point.refused.as_deref().unwrap_or("not walked");
+    Cell::figure(point.load_ns().as_ref(), why)
+}
+
+/// Reasons for which samples of a list are missing, each once with how often.
+fn refused(walks: &Walks, path: Path) -> Document {
+    let points = walks.points.iter().filter(|p| p.path == path);
+    let reasons = lacking::reasons(points.filter_map(|p| p.refused.as_deref()));
+    let mut page = Document::default();
+    for (why, count) in reasons {
+        page.para(&format!("{count} not walked, or not as often as asked: {why}"), 2, Tone::Faint);
+    }
+    page
+}
+
+/// Every list on every kind of page at five sizes; nothing where there is only one list.
+pub(super) fn overview(walks: &Walks) -> Document {
+    let lists = walks.lists();
+    if lists.len() < 2 {
+        return Document::default();
+    }
+    let mut page = Document::default();
+    page.heading("every list, ns for each load");
+    let mut columns = vec![("order", Align::Left), ("element", Align::Right), ("", Align::Left)];
+    columns.extend(SETS.iter().map(|(_, title)| (*title, Align::Decimal)));
+    let mut table = Table::new(&columns);
+    for path in lists {
+        let Path::List { order, .. } = path else { continue };
+        for kind in kinds(walks, path) {
+            let element = path.pitch();
+            let mut row: Vec<Cell> =
+                vec![order.label().into(), element.to_string().into(), kind.label().into()];
+            let at = |(set, _): &(Bytes, &str)| time(walks.find(path, kind, set.0 / element.0));
+            row.extend(SETS.iter().map(at));
+            table.row(row);
+        }
+    }
+    page.table(table);
+    page
+}
