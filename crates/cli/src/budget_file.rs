@@ -80,8 +80,8 @@ pub(crate) fn read(path: &Path, name: Option<&str>) -> Result<Named, Failure> {
     let (name, entry) = found.ok_or_else(|| match name {
         Some(name) => Failure::usage(format!("`{shown}` has no budgets [faults.{name}]"))
             .with_help(format!("it has: {}", names())),
-        None => Failure::usage(format!("`{shown}` does not hold the budgets of one command alone"))
-            .with_help(format!("--budget NAME; it has: {}", names())),
+        None => Failure::usage(format!("`{shown}` holds more than one budget table"))
+            .with_help(format!("choose one with --budget NAME: {}", names())),
     })?;
     Ok(named(name, entry))
 }

@@ -66,7 +66,7 @@ fn what_cannot_be_read_is_one_line() {
         (dir.as_str(), "is a directory"),
         (small.to_str().unwrap(), "less than one block"),
         ("/nonexistent", "cannot be opened"),
-        ("/dev/null", "is no regular file"),
+        ("/dev/null", "is not a regular file"),
     ] {
         let done = bench(&place, &["--file", path]).output().unwrap();
         let told = said(&done.stderr);

@@ -76,7 +76,7 @@ impl Tree {
         }
         let mode = Fact::from(mode).and_then(|number| match Mode::of_number(number) {
             Some(mode) => Fact::Known(mode),
-            None => Fact::missing(format!("{number} is no mode that is known here")),
+            None => Fact::missing(format!("{number} is an unknown mode")),
         });
         let pad_threshold_bytes = Fact::from(self.get(Setting::PadThreshold)).map(Bytes);
         Some(Hugetext { mode, pad_threshold_bytes })

@@ -66,7 +66,7 @@ impl PartFile {
     pub fn create(target: &Path) -> Result<Self, SysError> {
         let failed = |e: std::io::Error| SysError::new("open", target.display().to_string(), e);
         if target.file_name().is_none() {
-            return Err(failed(std::io::Error::other("this names no file")));
+            return Err(failed(std::io::Error::other("this is not the name of a file")));
         }
         if let Some(made) = Self::nameless(target) {
             return Ok(made);
@@ -76,7 +76,7 @@ impl PartFile {
                 return Ok(made);
             }
         }
-        Err(failed(std::io::Error::other("somebody removes every new file there")))
+        Err(failed(std::io::Error::other("something removes every new file there")))
     }
 
     /// None where the file system has no such files.

@@ -57,7 +57,7 @@ pub enum ChooseError {
     #[error("{0}")]
     Demand(String),
     /// There are no prices yet, or none that hold for this machine, or they are too old.
-    #[error("no prices of reading are kept for files on {file_system} here")]
+    #[error("no prices of reading are saved for files on {file_system} here")]
     NotCalibrated {
         /// The kind of the file system.
         file_system: String,
@@ -70,9 +70,9 @@ impl ChooseError {
     pub fn help(&self) -> String {
         match self {
             Self::Sys(_) => "name a regular file with content that you may read".to_owned(),
-            Self::NoPlace(_) => "set XDG_CACHE_HOME to a directory that you may write".to_owned(),
-            Self::Demand(_) => "ask for other blocks, passes or threads".to_owned(),
-            Self::NotCalibrated { .. } => "pagewise choose --calibrate FILE takes them".to_owned(),
+            Self::NoPlace(_) => "set XDG_CACHE_HOME to a directory that you may write to".to_owned(),
+            Self::Demand(_) => "use other blocks, passes or threads".to_owned(),
+            Self::NotCalibrated { .. } => "measure them with pagewise choose --calibrate FILE".to_owned(),
         }
     }
 }
@@ -170,7 +170,7 @@ impl Subject {
     /// Looks at a file.
     ///
     /// # Errors
-    /// When it cannot be opened or looked at, is no regular file, or is empty.
+    /// When it cannot be opened or looked at, is not a regular file, or is empty.
     pub fn open(path: &Path) -> Result<Self, ChooseError> {
         let file = CachedFile::open(path)?;
         let state = FileState::of(&file.look()?, file.size(), page_size::base());

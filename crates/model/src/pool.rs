@@ -49,10 +49,10 @@ impl std::fmt::Display for HugePool {
         let Self { pages, free_pages, reserved_pages, surplus_pages, .. } = self;
         write!(f, "{pages} pages, {free_pages} free")?;
         if *reserved_pages > 0 {
-            write!(f, ", of them {reserved_pages} promised")?;
+            write!(f, ", {reserved_pages} of them promised")?;
         }
         if *surplus_pages > 0 {
-            write!(f, "; {surplus_pages} more until their users let go")?;
+            write!(f, "; {surplus_pages} more until they are released")?;
         }
         Ok(())
     }

@@ -54,8 +54,7 @@ impl Record {
             kept::read(path, LIMITS).and_then(|kept| serde_json::from_slice(&kept.text).ok());
         if read.is_none() && path.symlink_metadata().is_ok() {
             return Err(format!(
-                "the record `{}` of huge pages that were reserved cannot be read: set \
-                 vm.nr_hugepages to what it is to be, and remove the record",
+                "cannot read the record `{}` of reserved huge pages: set vm.nr_hugepages to the wanted number, and remove the record",
                 path.display()
             ));
         }
@@ -72,7 +71,7 @@ impl Record {
         let Self { before_pages, most_pages, .. } = self;
         if now > *most_pages || before_pages > most_pages {
             return Err(format!(
-                "the pool of huge pages has {now} pages, which another has set since: it is left so"
+                "the pool of huge pages has {now} pages: it was changed by someone else since, so it stays unchanged"
             ));
         }
         Ok(now.saturating_sub(*before_pages))
@@ -106,11 +105,11 @@ impl Permit {
         let page = hugetlb::usual().map_err(|error| error.to_string())?;
         let control = hugetlb::control(page);
         rustix::fs::access(&control, rustix::fs::Access::WRITE_OK).map_err(|error| {
-            SysError::new("access", control, error).to_string() + ": only root changes the pool"
+            SysError::new("access", control, error).to_string() + ": only root can change the pool"
         })?;
         let directory = dirs::machine_dir(Missing::IsMade).map_err(|error| error.to_string())?;
         Self::obtain_in(
-            &directory.ok_or("there is no /run for the record of what is changed")?,
+            &directory.ok_or("there is no /run to record the change in")?,
             page,
         )
     }
@@ -132,8 +131,7 @@ impl Permit {
         let pool = hugetlb::pool(self.page).map_err(|error| error.to_string())?;
         if pages > pool.addable_pages {
             return Err(format!(
-                "{} more in the pool of huge pages would leave less than a quarter of the memory \
-                 available (at most {})",
+                "reserving {} more would leave less than a quarter of the memory available (at most {})",
                 pool.size(pages),
                 pool.size(pool.addable_pages)
             ));
@@ -175,7 +173,7 @@ fn pieces(page: PageSize) -> String {
         said.push(format!("{} of {all} blocks of memory cannot be moved", blocks.other));
     }
     said.push(
-        "hugepages=N on the kernel's command line takes them before memory is in pieces".into(),
+        "hugepages=N on the kernel's command line reserves them before memory fragments".into(),
     );
     said.join("; ")
 }
@@ -236,7 +234,7 @@ pub fn repair() -> Option<String> {
         // Root of a user namespace, for whom it is another user's.
         Err(DirError::Unsafe { why: dirs::Objection::Foreign(_), .. }) => None,
         Err(error) => {
-            Some(format!("whether a killed run has reserved huge pages is unknown: {error}"))
+            Some(format!("cannot find out whether a killed run has reserved huge pages: {error}"))
         }
     }
 }
@@ -245,7 +243,7 @@ fn repair_in(directory: &Path) -> Option<String> {
     let path = directory.join(NAME);
     path.symlink_metadata().ok()?;
     let impossible = |why: String| {
-        Some(format!("huge pages that a killed run had reserved are not given back: {why}"))
+        Some(format!("huge pages reserved by a killed run are not given back: {why}"))
     };
     let _lock = match SettingsLock::acquire_in(directory) {
         // The owner lives, or somebody else repairs it.
@@ -260,7 +258,7 @@ fn repair_in(directory: &Path) -> Option<String> {
     match settle(&path, &record) {
         Ok(0) => None,
         Ok(pages) => Some(format!(
-            "{pages} huge pages of {} that a killed run had reserved are given back",
+            "gave back {pages} huge pages of {}, reserved by a killed run",
             record.page_bytes
         )),
         Err(why) => impossible(format!("{why} (there were {} before)", record.before_pages)),
@@ -289,7 +287,7 @@ pub fn ensure(
 ) -> Result<(), String> {
     let page = hugetlb::usual().map_err(|error| error.to_string())?;
     if page != need.page_bytes {
-        return Err(format!("the usual pages of the pool are of {page} here"));
+        return Err(format!("the pool's usual pages have {page} here"));
     }
     let pool = hugetlb::pool(page).map_err(|error| error.to_string())?;
     let missing = need.pages().saturating_sub(pool.available_pages());
@@ -300,7 +298,7 @@ pub fn ensure(
             Ok(())
         }
         None => Err(format!(
-            "the pool of huge pages has {} of {} available; --system reserves them, as root (or \
+            "the pool of huge pages has {} of {} available; use --system as root to reserve them (or \
              sysctl vm.nr_hugepages={})",
             pool.available(),
             need.bytes,

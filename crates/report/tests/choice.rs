@@ -37,7 +37,7 @@ fn choice() -> Choice {
             size_bytes: Bytes::mib(512),
             cached_share: 1.0,
             folios: vec![share(FolioClass::Piece, 0.75), share(FolioClass::Huge, 0.25)],
-            assumed: Some("sizes of folios are for root to see".to_owned()),
+            assumed: Some("only root can see folio sizes".to_owned()),
         },
         calibration_age_ns: Nanos::secs(3 * 3600),
         calibration_took_ns: Nanos::millis(17_250),

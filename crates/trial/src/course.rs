@@ -336,7 +336,7 @@ impl<'a, B: Bench> Course<'a, B> {
         match verdict.word {
             Word::NotTried => refused(Word::NotTried, &NO_ROOM.to_owned()),
             Word::Keep | Word::Likely if !self.vouched.contains(&arm) => {
-                let why = format!("{}; its output was not yet compared", verdict.why);
+                let why = format!("{}; its output is not compared yet", verdict.why);
                 refused(Word::CannotTell, &why)
             }
             _ => verdict,

@@ -19,7 +19,7 @@ pub fn candidates(evidence: &Evidence<'_>) -> Vec<Candidate> {
             let mut candidate = remedy.fit(evidence);
             if candidate.fits() && candidate.ceiling_share < LEAST_REMEDY_CEILING {
                 candidate.why = format!(
-                    "{}, but it could give at most {:.1}%",
+                    "{}, but it could gain at most {:.1}%",
                     candidate.why,
                     candidate.ceiling_share * 100.0
                 );

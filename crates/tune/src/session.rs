@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
         let timed = look::time(world, &plain, self.request.ignore_failure, limits, enough)?;
         if timed.leftovers > 0 {
             self.run.warnings.push(format!(
-                "it left up to {} process(es) behind, which were killed at its end: their work is not in these figures",
+                "it left up to {} process(es) behind, which were killed at its end: these figures do not include their work",
                 timed.leftovers
             ));
         }
@@ -191,7 +191,7 @@ impl<'a> Session<'a> {
         let faults = if enough(timed.cost_ns, world.now()) {
             self.record(&timed.runs, &timing, world)?
         } else {
-            Fact::missing("the budget has no room for a run of its own")
+            Fact::missing("the budget has no room for a separate run")
         };
         let look =
             Look { runs: timed.runs, traced, samples: timed.samples, walks: timed.walks, faults };
@@ -210,7 +210,7 @@ impl<'a> Session<'a> {
     ) -> Result<Fact<TimedFaults>, Stop> {
         let price = self.run.prices.as_ref().map(|prices| prices.anon_fault_ns.median);
         if !price.is_some_and(|price| look::is_worth_recording(runs, price)) {
-            return Ok(Fact::missing("its faults cost too little for a run of their own"));
+            return Ok(Fact::missing("its faults cost too little for a separate run"));
         }
         world.tell(&Event::Stage("recorded look"));
         world.recorded(&Arm::plain(self.request), timing)
@@ -363,8 +363,7 @@ impl<'a> Session<'a> {
             let least = 1.0 - verdict.effect.as_ref()?.ratio_high;
             (least > ceiling).then(|| {
                 format!(
-                    "{} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling leaves out \
-                     what a program loses after a fault (caches, branch predictors)",
+                    "{} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling does not include losses after a fault (caches, branch predictors)",
                     verdict.arm,
                     least * 100.0,
                     ceiling * 100.0

@@ -112,7 +112,7 @@ fn second_input(args: &Profile) -> Result<Input, Failure> {
         return input(args.input.as_deref(), true);
     }
     Err(Failure::usage("--traced runs the program a second time, which may not be safe")
-        .with_help("--rerun-safe if running it again does no harm"))
+        .with_help("add --rerun-safe if running it again does no harm"))
 }
 
 fn launch(args: &Profile) -> Result<Launch, Failure> {

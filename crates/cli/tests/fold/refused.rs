@@ -46,7 +46,7 @@ fn what_is_no_program_of_this_kind_is_refused() {
         (good[..70].to_vec(), "truncated or damaged"),
         (patched(5, &[2]), ""),
         (patched(4, &[1]), ""),
-        (patched(56, &[0, 0]), "no part of the file is loaded"),
+        (patched(56, &[0, 0]), "it has no loadable segment"),
         (patched(second + 8, &u64::MAX.to_le_bytes()), ""),
         (patched(second + 16, &(u64::MAX - 0xfff).to_le_bytes()), ""),
         (patched(second + 40, &[0; 8]), "larger in the file than in memory"),

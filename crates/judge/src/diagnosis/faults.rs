@@ -113,10 +113,10 @@ fn anonymous(split: &Split, prices: &Prices, pages_per_huge: f64, untraced: bool
             evidence += &format!(", {:.0} huge x {}", split.huge, micros(huge_ns - huge_zero_ns));
         }
         if split.again > 0.0 {
-            evidence += &format!(", {:.0} of them of pages given back before", split.again);
+            evidence += &format!(", {:.0} of them on pages given back before", split.again);
         }
         if untraced {
-            evidence += ", all taken as anonymous: the program could not be traced";
+            evidence += ", all counted as anonymous: the program could not be traced";
         }
         estimates.push(Estimate::priced(CostKind::AnonFaults, ns, evidence));
         let zeroing = split.anon * zero_ns + split.huge * huge_zero_ns;

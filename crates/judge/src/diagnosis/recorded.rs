@@ -48,8 +48,7 @@ pub(super) fn replace(
     let [told, counted, system] = [by_record, by_price, run.sys_ns].map(Nanos::from_f64);
     if by_record > run.sys_ns * (1.0 + TOLERANCE) {
         let said = format!(
-            "faults: {told} as timed, far more than the system time of {system} (waiting is in \
-             it): {counted} by counts and prices stand"
+            "faults: {told} as timed, far more than the system time of {system} (it includes waiting): {counted} by counts and prices is used"
         );
         return (priced, Some(said));
     }

@@ -190,12 +190,12 @@ impl Plan {
         if self.touches.points.is_empty() && !self.has_split() && self.pressed().is_none() {
             let missing = self.touches.unavailable.first().map(|m| (m.way.label(), &m.why));
             let missing = missing.as_ref().map(|(way, why)| (way.as_str(), why.as_str()));
-            return Err(frame::nothing(missing, "no way was asked for"));
+            return Err(frame::nothing(missing, "no way was chosen"));
         }
         let cost = self.cost();
         if cost.memory_bytes > self.touches.most_bytes {
             return Err(PriceError::Unavailable(format!(
-                "mappings of {} take {} with what goes before them, and only {} may be taken ({})",
+                "mappings of {} take {} with their preparation, and only {} is available ({})",
                 self.size(),
                 cost.memory_bytes,
                 self.touches.most_bytes,

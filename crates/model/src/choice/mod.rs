@@ -65,14 +65,14 @@ impl Demand {
         if block.0 == 0 || !block.0.is_multiple_of(BLOCK_UNIT.0) || block > LARGEST_BLOCK {
             let (unit, most) = (BLOCK_UNIT, LARGEST_BLOCK);
             return Some(format!(
-                "a block of {block} is not among the prices: they are for multiples of {unit} up to {most}"
+                "a block of {block} has no price: use multiples of {unit} up to {most}"
             ));
         }
         if block > size {
-            return Some(format!("a block of {block} is larger than the file, which has {size}"));
+            return Some(format!("a block of {block} is larger than the file ({size})"));
         }
         (self.passes == 0 || self.threads == 0)
-            .then(|| "it takes at least one pass and one thread".to_owned())
+            .then(|| "give at least one pass and one thread".to_owned())
     }
 }
 

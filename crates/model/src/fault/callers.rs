@@ -38,7 +38,7 @@ impl StackEnd {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Self::NotTaken => "no stack was taken",
+            Self::NotTaken => "no stack was recorded",
             Self::Outermost => "libraries alone",
             Self::NoTable => "no unwind table",
             Self::Cut => "the copy was too short",

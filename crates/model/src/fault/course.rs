@@ -65,7 +65,7 @@ impl Again {
             Self::GivenBack => "gone and touched again",
             Self::Protection => "there, not for this access",
             Self::Raced => "another thread brought it in",
-            Self::Retried => "interrupted, begun anew",
+            Self::Retried => "interrupted, restarted",
             Self::Unknown => "unknown",
         }
     }

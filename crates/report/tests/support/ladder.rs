@@ -219,7 +219,7 @@ pub(crate) fn sweep() -> Ladder {
             pipe_bytes: Bytes::mib(1),
             gib_per_s: 60.0,
             enough_pipe_bytes: Bytes::kib(256),
-            why: "nobody touches the bytes, so the largest pipe should be best, and it is".into(),
+            why: "the bytes are never read, so the largest pipe should be best, and it is".into(),
         }],
     });
     sweep

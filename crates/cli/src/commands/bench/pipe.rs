@@ -77,7 +77,7 @@ fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
     match pagewise_measure::calibrate(&Options::cached(PRICES), &|| control.is_stopped()) {
         Ok(prices) => Some(prices),
         Err(error) => {
-            warnings.push(format!("without prices nothing is explained: {error}"));
+            warnings.push(format!("no explanations, because the prices failed: {error}"));
             None
         }
     }

@@ -21,7 +21,7 @@ pub(super) fn bar(text: &OsStr) -> Result<Bar, Instead> {
 }
 
 fn unfit(what: &str, text: &OsStr, wanted: &str) -> Instead {
-    Instead::Wrong(format!("'{}' is no {what} ({wanted})", text.display()))
+    Instead::Wrong(format!("'{}' is not a valid {what} ({wanted})", text.display()))
 }
 
 pub(super) fn number<T: std::str::FromStr>(what: &str, text: &OsStr) -> Result<T, Instead> {

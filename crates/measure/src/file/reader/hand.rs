@@ -364,7 +364,7 @@ fn outside() -> PriceError {
 }
 
 fn no_memory() -> PriceError {
-    PriceError::Unavailable("there is no memory to put blocks into".to_owned())
+    PriceError::Unavailable("there is no memory for the blocks".to_owned())
 }
 
 #[cfg(test)]
