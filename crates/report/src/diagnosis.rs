@@ -38,7 +38,7 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
     match &diagnosis.kernel_time {
         Fact::Known(time) => page.item("samples", &kernel_time(time)),
         Fact::Missing(why) => {
-            page.item("samples", &format!("none, so counts stand alone: {why}"));
+            page.item("samples", &format!("none, so only counts are used: {why}"));
         }
     }
     page.finish()
@@ -66,7 +66,7 @@ fn kernel_time(time: &KernelTime) -> String {
     };
     let text = list(&mut activities.into_iter());
     if text.is_empty() {
-        return "next to none of them in the kernel".to_owned();
+        return "almost none of them in the kernel".to_owned();
     }
     let symbols =
         time.symbol_share.iter().take(MOST_SYMBOLS).map(|(s, share)| (s.as_str(), *share));

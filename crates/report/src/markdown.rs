@@ -129,7 +129,7 @@ fn receipt_part(receipt: &Receipt) -> String {
         Some(&receipt.command).filter(|c| !c.is_empty()).map(exact).into_iter().collect();
     let parts = [
         ("To keep it:", command),
-        ("By the environment alone:", receipt.environment.iter().map(exact).collect()),
+        ("With environment variables only:", receipt.environment.iter().map(exact).collect()),
         ("As a systemd drop-in:", receipt.systemd.iter().map(exact).collect()),
     ];
     for (title, lines) in parts {

@@ -281,7 +281,7 @@ impl Lines<'_> {
             self.push(indent, &row, Tone::Good);
         }
         if hostile {
-            let text = "the line above holds control characters, spelled out here: do not copy it";
+            let text = "the line above contains control characters, shown here as escapes: do not copy it";
             self.hang("", 4, text, Tone::Warn);
         }
     }

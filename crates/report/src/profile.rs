@@ -35,7 +35,7 @@ pub(crate) fn headline(profile: &Profile) -> String {
                 let share = percent(bucket.time_share);
                 format!("the largest part of CPU time, {share}: {}", title(bucket))
             }
-            None => "no sample fell on the process: it used next to no CPU time".to_owned(),
+            None => "no sample hit the process: it used almost no CPU time".to_owned(),
         },
         Fact::Missing(why) => format!("no samples: {why}"),
     }
@@ -191,7 +191,7 @@ fn notes(profile: &Profile, page: &mut Page<'_>) {
         page.item("process", &course_text(course));
         if course.unseen_children > 0 {
             let children = counted(course.unseen_children, "process", "processes");
-            let text = format!("{children} below it: this account may not observe them");
+            let text = format!("{children} below it cannot be observed by this account");
             page.item_tone("not seen", &text, Tone::Warn);
         }
     }
@@ -223,8 +223,7 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
     if blind > 0 && blind as f64 >= LEAST_BLIND * seen as f64 {
         let tasks = counted(sorted.begun_tasks, "process or thread", "processes and threads");
         let text = format!(
-            "the first {} of each of {tasks} that began, {} at most: exec, the loader and \
-             exit count too little",
+            "the first {} of each of {tasks} that began, {} at most: exec, the loader and exit are undercounted",
             sorted.period_ns,
             sorted.blind_ns()
         );
@@ -233,8 +232,7 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
     if sorted.pressure_accounting_share >= LEAST_ACCOUNTING {
         let share = percent(sorted.pressure_accounting_share);
         let text = format!(
-            "{share} of the samples are in pressure-stall accounting, which each wake-up pays; boot \
-             with psi=0 to leave it out"
+            "{share} of the samples are in pressure-stall accounting, part of each wake-up; boot with psi=0 to avoid it"
         );
         page.item_tone("spoiled", &text, Tone::Warn);
     }
@@ -284,7 +282,7 @@ pub fn graph_section(profile: &Profile, wanted: &str, style: &Style) -> String {
     let shown: Vec<&Bucket> = sorted.buckets.iter().filter(is_wanted).collect();
     if shown.is_empty() {
         let names: Vec<String> = sorted.buckets.iter().map(name).collect();
-        let text = format!("no samples in {wanted}; there are {}", names.join(", "));
+        let text = format!("no samples in {wanted}; buckets with samples: {}", names.join(", "));
         page.para(&text, 0, Tone::Warn);
     }
     for bucket in shown {

@@ -91,7 +91,7 @@ fn nothing_to_choose_from_is_said() {
     let text = render(&run(none), &PLAIN);
     assert!(text.starts_with("Nothing is chosen") && !text.contains("should take"), "{text}");
     let empty = Run::new(RunKind::Choose, String::new(), 0, Vec::new());
-    assert_eq!(headline(&empty), "nothing was looked at");
+    assert_eq!(headline(&empty), "nothing was examined");
 }
 
 #[test]

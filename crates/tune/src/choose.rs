@@ -5,7 +5,7 @@ use crate::world::Arm;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_remedy::{Evidence, Mechanism, all, find};
 
-/// Below this ceiling no remedy is tried that was not asked for.
+/// Below this ceiling no remedy is tried that was not requested.
 pub const LEAST_CEILING: f64 = 0.02;
 /// A remedy whose own ceiling is below this cannot be proven by any ordinary budget.
 const LEAST_REMEDY_CEILING: f64 = 0.01;

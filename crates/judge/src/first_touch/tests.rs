@@ -53,9 +53,9 @@ fn touches(points: Vec<Point>) -> FirstTouch {
         points,
         unavailable: Vec::new(),
         host: Vec::new(),
-        split: Fact::missing("not asked for"),
-        shared_pool: Fact::missing("not asked for"),
-        pressure: Fact::missing("not asked for"),
+        split: Fact::missing("not requested"),
+        shared_pool: Fact::missing("not requested"),
+        pressure: Fact::missing("not requested"),
         judgement: None,
     }
 }

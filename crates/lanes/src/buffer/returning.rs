@@ -139,7 +139,7 @@ fn make_child() -> Result<libc::pid_t, Errno> {
 /// Waits until a child has ended and given its memory back.
 fn wait_for(child: libc::pid_t) -> Result<(), Errno> {
     loop {
-        // SAFETY: the status is not asked for, so nothing is written.
+        // SAFETY: the status is not requested, so nothing is written.
         let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
         match last_error() {
             _ if ended == child => return Ok(()),

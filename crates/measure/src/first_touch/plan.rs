@@ -11,7 +11,7 @@ use pagewise_model::first_touch::{FirstTouch, Point, Way};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
 /// Why there is nothing of a part.
-const NOT_ASKED: &str = "not asked for";
+const NOT_ASKED: &str = "not requested";
 /// The word for the splitting of a huge page.
 const SPLIT: &str = "split";
 /// The word for populating where memory is short.
@@ -137,7 +137,7 @@ impl Plan {
         self.is_asked(SPLIT)
     }
 
-    /// Size of the file that is populated where memory is short; none where that was not asked for.
+    /// Size of the file that is populated where memory is short; none where that was not requested.
     pub(super) fn pressed(&self) -> Option<Bytes> {
         let size = if self.touches.quick { QUICK_PRESSED } else { PRESSED };
         self.is_asked(PRESSURE).then_some(size)
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn who_wants_none_gets_the_reason() {
         let plan = Plan::new(request(&["on-demand"])).expect("base pages");
-        assert_eq!(plan.touches.split.reason(), Some("not asked for"));
+        assert_eq!(plan.touches.split.reason(), Some("not requested"));
         assert!(!plan.has_split() && plan.pressed().is_none());
     }
 

@@ -4,7 +4,7 @@
 //! An element of code lies on one line of each page, and jumps to the next one ([`chain`](crate::kernels)).
 //! Two orders, both by chance, each element once in a lap. *Repeated*: every element leads to the same one
 //! each time; a branch predictor learns that, the processor fetches ahead, and most of what translation
-//! costs is hidden. *Changing*: another order in each lap; where to go on is known when the jump is
+//! costs is hidden. *Changing*: another order in each lap; where to continue is known when the jump is
 //! executed, and what translation costs shows in full. Programs are in between.
 //!
 //! The line of each page goes through all lines of a page in turn, turned by a hash for each such round, so

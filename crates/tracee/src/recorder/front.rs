@@ -153,7 +153,7 @@ impl Recording {
     /// its program yet.
     pub(crate) fn beside(command: &[OsString], pid: i32) -> Self {
         let Some((exe, args)) = command.split_first() else {
-            return Self(Fact::missing("not asked for in this run"));
+            return Self(Fact::missing("not requested in this run"));
         };
         let start = || -> Result<Recorder, RecordError> {
             let recorder = Recorder::start(exe, args)?;

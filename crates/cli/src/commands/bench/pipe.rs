@@ -39,7 +39,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     session.announce(&announcement(&plan, &cost, args.no_prices));
     let (control, run) = (&session.control, &mut session.run);
     let reference = if args.no_prices {
-        ReferencePrices::missing("not asked for")
+        ReferencePrices::missing("not requested")
     } else {
         run.prices = prices(control, &mut run.warnings);
         ladder::reference_prices()

@@ -143,7 +143,7 @@ pub(super) struct Asked {
     pub(super) pid_file: Option<PathBuf>,
     /// Another process and its descriptor, to be watched (`-d`).
     pub(super) watched: Option<(u32, Option<u32>)>,
-    /// A running meter that is to go on with these options (`-R`).
+    /// A running meter that is to continue with these options (`-R`).
     pub(super) remote: Option<u32>,
     pub(super) files: Vec<OsString>,
 }

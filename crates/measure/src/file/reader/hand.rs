@@ -301,7 +301,7 @@ impl Hand {
     }
 }
 
-/// Pieces of a mapping that are populated when they are reached; none where that is not asked for.
+/// Pieces of a mapping that are populated when they are reached; none where that is not requested.
 struct Pieces<'a> {
     view: &'a View,
     done: Vec<bool>,
