@@ -80,6 +80,7 @@ fn usage_items(runs: &[Usage], page: &mut Page<'_>) {
         ),
     );
     let middle = |of| count(median(runs, of).unwrap_or(0));
+    let times = |of| counted(median(runs, of).unwrap_or(0), "time", "times");
     let peak = runs.iter().map(|u| u.peak_rss_bytes).max().unwrap_or_default();
     page.item(
         "memory",
@@ -92,9 +93,9 @@ fn usage_items(runs: &[Usage], page: &mut Page<'_>) {
     page.item(
         "waiting",
         &format!(
-            "gave up a CPU {} times, lost it {} times",
-            middle(|u| u.voluntary_switches),
-            middle(|u| u.involuntary_switches)
+            "gave up a CPU {}, lost it {}",
+            times(|u| u.voluntary_switches),
+            times(|u| u.involuntary_switches)
         ),
     );
     page.item("data", &data_text(&runs[0]));

@@ -110,7 +110,7 @@ impl Stop {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::NotSafe(_) => Some(
-                "add add --rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes",
+                "add --rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes",
             ),
             Self::UsesInput { .. } | Self::InputNotSeen { .. } => Some(INPUT_HELP),
             Self::NotSeen(_) => Some("add --rerun-safe if running it again does no harm"),

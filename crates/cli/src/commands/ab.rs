@@ -114,7 +114,7 @@ fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
 fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), Failure> {
     const PLACES: [&str; 4] = ["first", "second", "third", "fourth"];
     if !given.is_empty() && given.len() != commands.len() {
-        let why = format!("--name is given {} times for {} commands", given.len(), commands.len());
+        let why = format!("--name names {} of {} commands", given.len(), commands.len());
         return Err(Failure::usage(why).with_help("name all commands or none"));
     }
     for (at, arm) in commands.iter_mut().enumerate() {

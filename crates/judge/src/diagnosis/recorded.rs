@@ -15,7 +15,7 @@
 
 use super::second_opinion::{TOLERANCE, disagree};
 use super::typical::Typical;
-use super::{Estimate, micros};
+use super::{Estimate, counted, micros};
 use pagewise_model::Nanos;
 use pagewise_model::diagnosis::{Basis, CostKind};
 use pagewise_model::fault::Tally;
@@ -135,7 +135,7 @@ impl<'a> Recorded<'a> {
         let [kind, rest @ ..] = members else { return String::new() };
         let tally = self.tally(*kind);
         let each = micros(self.recorded_ns(*kind) / (tally.faults as f64).max(1.0));
-        let mut text = format!("{} faults timed, {each} each", tally.faults);
+        let mut text = format!("{} timed, {each} each", counted(tally.faults as f64, "fault"));
         if !rest.is_empty() {
             text += " with zeroing";
         }

@@ -274,7 +274,7 @@ impl Bill<'_> {
             Some(spun) => self.accounted(Work::Waiting, spun, "time spun"),
             None => {
                 let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
-                self.priced(Work::Waiting, self.counts.spins, "calls in vain", spin);
+                self.priced(Work::Waiting, self.counts.spins, "calls without effect", spin);
             }
         }
         if matches!(
