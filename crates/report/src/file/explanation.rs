@@ -35,7 +35,7 @@ pub(super) fn section(readings: &Readings) -> Document {
     page.para(&summary(readings, judgement), 2, Tone::Faint);
     let mut columns = vec![("", Align::Left), ("", Align::Left), ("ms/GiB", Align::Decimal)];
     columns.extend(COLUMNS.iter().map(|(title, _)| (*title, Align::Right)));
-    columns.extend([("explained", Align::Right), ("beside", Align::Right)]);
+    columns.extend([("sum", Align::Right), ("beside", Align::Right)]);
     let mut table = Table::new(&columns);
     let shown = readings.part(Part::Blocks).filter(|(_, point)| point.cell.block_bytes == block);
     for (at, point) in shown {
@@ -45,7 +45,7 @@ pub(super) fn section(readings: &Readings) -> Document {
     }
     page.table(table);
     page.para(
-        "ms/GiB: undisturbed time of cached cells, the least CPU time of each slice over the processes; the shares refer to it. explained: the part of the time that they make up; beside: how far the median lies above it, because of other programs. entry: calls and opening; lookup: the rest of a call in order; reach: the extra cost of a block at random, in a mapping its whole cost apart from its bytes; copy: by kernel or program, in place the sum; faults: with populating and fresh memory",
+        "ms/GiB: undisturbed time of cached cells, the least CPU time of each slice over the processes; the shares refer to it. sum: the part of the time that they make up; beside: how far the median lies above it, because of other programs. entry: calls and opening; lookup: the rest of a call in order; reach: the extra cost of a block at random, in a mapping its whole cost apart from its bytes; copy: by kernel or program, in place the sum; faults: with populating and fresh memory",
         2,
         Tone::Faint,
     );
