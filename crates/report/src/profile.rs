@@ -57,7 +57,7 @@ pub fn profile_section(profile: &Profile, style: &Style) -> String {
         Fact::Known(sorted) => {
             page.heading(&heading(sorted));
             page.append(bucket_table(sorted, style));
-            page.item("what for", &purposes(sorted));
+            page.item("why", &purposes(sorted));
             unclassified_items(sorted, &mut page);
         }
         Fact::Missing(why) => {
@@ -156,7 +156,7 @@ fn unclassified_items(sorted: &Sorted, page: &mut Page<'_>) {
         return;
     }
     let share = percent(sorted.unclassified_share());
-    page.item("no rule", &format!("for {share} of the samples in the kernel; most frequent:"));
+    page.item("no rule", &format!("{share} of the samples in the kernel; most frequent:"));
     for stack in &sorted.unclassified {
         let names = stack_text(&stack.symbols);
         page.hanging(&format!("{} x {names}", count(stack.samples)), 4);
@@ -203,7 +203,7 @@ fn notes(profile: &Profile, page: &mut Page<'_>) {
         Fact::Known(dead) => {
             let names: Vec<String> =
                 dead.iter().map(|rule| format!("{} ({})", rule.name, rule.kernels)).collect();
-            let rules = counted(dead.len() as u64, "rule knows", "rules know");
+            let rules = counted(dead.len() as u64, "rule matches", "rules match");
             let text = format!("{rules} no function of this kernel: {}", names.join(", "));
             page.item_tone("rules", &text, Tone::Warn);
         }

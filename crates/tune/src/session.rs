@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
     fn time(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         world.tell(&Event::Stage("timed look"));
         let plain = Arm::plain(self.request);
-        let traced = self.traced.take().unwrap_or_else(|| Fact::missing("not taken"));
+        let traced = self.traced.take().unwrap_or_else(|| Fact::missing("no traced look"));
         let limits = look::first_limits(&traced);
         let enough = |cost: Nanos, now: Nanos| {
             let spent = now.0.saturating_sub(self.since.0);

@@ -39,7 +39,7 @@ impl StackEnd {
     pub const fn label(self) -> &'static str {
         match self {
             Self::NotTaken => "no stack was recorded",
-            Self::Outermost => "libraries alone",
+            Self::Outermost => "only libraries",
             Self::NoTable => "no unwind table",
             Self::Cut => "the copy was too short",
             Self::Deep => "too many frames",

@@ -61,7 +61,7 @@ impl Again {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Self::Remapped => "mapped anew",
+            Self::Remapped => "mapped again",
             Self::GivenBack => "gone and touched again",
             Self::Protection => "there, not for this access",
             Self::Raced => "another thread brought it in",

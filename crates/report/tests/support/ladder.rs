@@ -160,7 +160,7 @@ fn judgement() -> Judgement {
         unexplained_per_gib_ns: -2e6 - 0.2e9,
     };
     Judgement {
-        prices: ReferencePrices::missing("not taken"),
+        prices: ReferencePrices::missing("not measured"),
         accounts: vec![before, after],
         steps: vec![step],
         advice: Vec::new(),
@@ -208,7 +208,7 @@ pub(crate) fn sweep() -> Ladder {
     points[2] = Point::refused(points[2].rung.clone(), Consumption::Untouched, "EPERM");
     let mut sweep = empty(points, true);
     sweep.judgement = Some(Judgement {
-        prices: ReferencePrices::missing("not taken"),
+        prices: ReferencePrices::missing("not measured"),
         accounts: Vec::new(),
         steps: Vec::new(),
         sentences: Vec::new(),
