@@ -147,9 +147,9 @@ mod tests {
     fn a_name_may_be_left_out_where_there_is_one() {
         assert_eq!(read_text("[faults.a]\nmax-major = 1\n", None).unwrap().name, "a");
         let said = |text, name| read_text(text, name).unwrap_err();
-        assert!(said(GOOD, None).contains("of one command alone"));
+        assert!(said(GOOD, None).contains("more than one budget table"));
         assert_eq!(said(GOOD, Some("x")), "`FILE` has no budgets [faults.x]");
-        assert!(said("", None).contains("of one command alone"));
+        assert!(said("", None).contains("more than one budget table"));
     }
 
     #[test]

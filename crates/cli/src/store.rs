@@ -179,7 +179,10 @@ pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
         .collect();
     if runs.len() < found {
         Failure::usage(format!("{} saved run(s) cannot be read", found - runs.len()))
-            .with_help(format!("pagewise show ID explains why; they are in {}", directory.display()))
+            .with_help(format!(
+                "pagewise show ID explains why; they are in {}",
+                directory.display()
+            ))
             .tell();
     }
     Ok(runs)

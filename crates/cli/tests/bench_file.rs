@@ -78,7 +78,7 @@ fn what_cannot_be_read_is_one_line() {
     }
     let large = bench(&place, &["--size=1048576G"]).output().unwrap();
     assert_eq!(large.status.code(), Some(3), "{}", said(&large.stderr));
-    assert!(said(&large.stderr).contains("no room for a file"), "{}", said(&large.stderr));
+    assert!(said(&large.stderr).contains("no space for a file"), "{}", said(&large.stderr));
 }
 
 #[test]

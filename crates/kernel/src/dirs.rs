@@ -90,7 +90,10 @@ impl DirError {
             Self::Io { variable: "", path, .. }
             | Self::Unsafe { variable: "", path, .. }
             | Self::Doubtful { variable: "", path, .. } => {
-                format!("only root may own it, and it has only this place: ls -ld {}", path.display())
+                format!(
+                    "only root may own it, and it has only this place: ls -ld {}",
+                    path.display()
+                )
             }
             Self::NoHome { variable, .. } | Self::Io { variable, .. } => {
                 format!("set {variable} to a directory that you may write to")

@@ -62,7 +62,7 @@ impl PartFile {
     /// Makes an empty file that is to be `target`, for its owner alone.
     ///
     /// # Errors
-    /// When `target` names no file, or its directory takes no new ones.
+    /// When `target` not the name of a file, or its directory takes no new ones.
     pub fn create(target: &Path) -> Result<Self, SysError> {
         let failed = |e: std::io::Error| SysError::new("open", target.display().to_string(), e);
         if target.file_name().is_none() {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn what_names_no_file_or_is_nowhere_is_an_error() {
         assert!(
-            PartFile::create(Path::new("/")).unwrap_err().to_string().contains("names no file")
+            PartFile::create(Path::new("/")).unwrap_err().to_string().contains("not the name of a file")
         );
         let error = PartFile::create(Path::new("/nonexistent/file")).unwrap_err();
         assert!(error.is_gone(), "{error}");

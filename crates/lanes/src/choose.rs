@@ -70,9 +70,13 @@ impl ChooseError {
     pub fn help(&self) -> String {
         match self {
             Self::Sys(_) => "name a regular file with content that you may read".to_owned(),
-            Self::NoPlace(_) => "set XDG_CACHE_HOME to a directory that you may write to".to_owned(),
+            Self::NoPlace(_) => {
+                "set XDG_CACHE_HOME to a directory that you may write to".to_owned()
+            }
             Self::Demand(_) => "use other blocks, passes or threads".to_owned(),
-            Self::NotCalibrated { .. } => "measure them with pagewise choose --calibrate FILE".to_owned(),
+            Self::NotCalibrated { .. } => {
+                "measure them with pagewise choose --calibrate FILE".to_owned()
+            }
         }
     }
 }

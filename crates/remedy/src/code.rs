@@ -149,7 +149,7 @@ mod tests {
         small.segments[0].file_bytes = Bytes(4096);
         assert!(why(&small).contains("smaller than a huge page"));
         let between = layout(Placement::Fixed, SLOT + 4096, 4096, 1);
-        assert!(why(&between).contains("no boundaries"), "{}", why(&between));
+        assert!(why(&between).contains("no whole huge page"), "{}", why(&between));
     }
 
     #[test]

@@ -159,8 +159,9 @@ impl Remedy for HeapHuge {
         let wide: Vec<&ProcessSeen> =
             evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0).collect();
         let Some(largest) = wide.iter().max_by_key(|p| small_bytes(p)) else {
-            return self
-                .unfit(format!("no process has {WORTH} or more of anonymous memory on small pages"));
+            return self.unfit(format!(
+                "no process has {WORTH} or more of anonymous memory on small pages"
+            ));
         };
         let mut doses: Vec<Dose> = self.switches_for(&wide).into_iter().collect();
         let injectable = wide.iter().any(|p| !has_switch(p) && p.churn.large_mmap_calls > 0);
@@ -188,7 +189,8 @@ impl Remedy for HeapHuge {
 
     fn notes(&self, dose: &Dose) -> Vec<String> {
         let mut notes = vec![
-            "memory is rounded up to 2 MiB pages; programs that use it sparsely need more".to_owned(),
+            "memory is rounded up to 2 MiB pages; programs that use it sparsely need more"
+                .to_owned(),
             "after fork, the first write to a page copies 2 MiB instead of 4 KiB".to_owned(),
         ];
         if dose.settings.env.iter().any(|merge| merge.name == "GLIBC_TUNABLES") {

@@ -32,7 +32,11 @@ impl Remedy for HeapSmall {
     }
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
-        if parameter.is_empty() { Ok(self.off()) } else { Err("this remedy takes no parameter".to_owned()) }
+        if parameter.is_empty() {
+            Ok(self.off())
+        } else {
+            Err("this remedy takes no parameter".to_owned())
+        }
     }
 
     fn conflicts(&self) -> &'static [&'static str] {

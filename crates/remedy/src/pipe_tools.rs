@@ -88,7 +88,9 @@ fn refusal(processes: &[ProcessSeen]) -> String {
             let word = process.args.first().map_or(name, String::as_str);
             format!("it starts {word} by its path, so PATH has no effect")
         }
-        Some((process, name, _)) => format!("its {name} is {}, not the one of coreutils", process.exe),
+        Some((process, name, _)) => {
+            format!("its {name} is {}, not the one of coreutils", process.exe)
+        }
         None if processes.iter().any(|p| bare(p) == Some(METER)) => {
             "it starts no cat or tee (pv is not replaced: meter refuses some of its options)".into()
         }

@@ -207,10 +207,7 @@ impl Subject {
     fn is_too_young(&self) -> Option<CacheOutcome> {
         let (who, help) = match is_answered_for(self.file.file()) {
             true => ("is not known for this file", "wait a minute"),
-            false => (
-                "is shown only to its owner",
-                "run as its owner or root, or wait a minute",
-            ),
+            false => ("is shown only to its owner", "run as its owner or root, or wait a minute"),
         };
         // Copies and unpacked archives have the time of their originals: the later one is when it was written.
         let found = self.file.file().metadata().ok();
@@ -369,8 +366,9 @@ fn outcome(before: Bytes, after: Bytes, asked: Bytes, file_system: &str) -> Cach
         let why = "no huge page was free while it was read back".to_owned();
         CacheOutcome::Worse { why }
     } else if after == Bytes(0) {
-        let why =
-            format!("{file_system} gave no huge folio: it does not support them, or no huge page was free");
+        let why = format!(
+            "{file_system} gave no huge folio: it does not support them, or no huge page was free"
+        );
         CacheOutcome::Short { why }
     } else {
         let why = "some of it was in use, or no huge page was free for it".to_owned();

@@ -200,9 +200,7 @@ impl Start<'_> {
         let lines = verbs.into_iter().filter_map(|(kind, verb)| {
             let files = self.files(settings, |of| of == kind);
             (!files.is_empty()).then(|| {
-                format!(
-                    "for starts without pagewise, after each boot: pagewise {verb} {files}"
-                )
+                format!("for starts without pagewise, after each boot: pagewise {verb} {files}")
             })
         });
         lines.collect()
@@ -216,8 +214,7 @@ impl Start<'_> {
             );
         }
         if !environment_alone(settings) {
-            return "start it without `pagewise run`; the system is unchanged"
-                .to_owned();
+            return "start it without `pagewise run`; the system is unchanged".to_owned();
         }
         let names = settings.env.iter().map(|m| m.name.as_str());
         let (set, unset): (Vec<&str>, Vec<&str>) =

@@ -108,10 +108,7 @@ impl Permit {
             SysError::new("access", control, error).to_string() + ": only root can change the pool"
         })?;
         let directory = dirs::machine_dir(Missing::IsMade).map_err(|error| error.to_string())?;
-        Self::obtain_in(
-            &directory.ok_or("there is no /run to record the change in")?,
-            page,
-        )
+        Self::obtain_in(&directory.ok_or("there is no /run to record the change in")?, page)
     }
 
     fn obtain_in(directory: &Path, page: PageSize) -> Result<Self, String> {
@@ -326,7 +323,7 @@ mod tests {
     fn only_what_was_added_is_given_back() {
         let added = |now| record(3, 10).added(now);
         assert_eq!([added(3), added(2), added(7), added(10)], [Ok(0), Ok(0), Ok(4), Ok(7)]);
-        assert!(added(11).unwrap_err().contains("another has set since"));
+        assert!(added(11).unwrap_err().contains("changed by someone else since"));
         assert!(record(10, 3).added(1).is_err(), "no range at all");
     }
 
@@ -343,7 +340,7 @@ mod tests {
         assert!(!path.exists());
         Record { before_pages: 9, most_pages: 8, ..same.clone() }.write(&path).unwrap();
         let told = repair_in(dir.path()).unwrap();
-        assert!(told.contains("it is left so") && !path.exists(), "{told}");
+        assert!(told.contains("it stays unchanged") && !path.exists(), "{told}");
         Record { boot_id: "another".into(), most_pages: u64::MAX, ..same }.write(&path).unwrap();
         assert_eq!(repair_in(dir.path()), None);
         assert!(!path.exists(), "its boot is over");
@@ -358,9 +355,9 @@ mod tests {
         let page_bytes = hugetlb::usual().unwrap();
         let more = PoolNeed { bytes: Bytes::gib(1 << 20), page_bytes };
         let why = ensure(more, None, &mut None).unwrap_err();
-        assert!(why.contains("--system reserves them"), "{why}");
+        assert!(why.contains("use --system as root"), "{why}");
         let odd = PoolNeed { page_bytes: PageSize::BASE_4K, ..more };
-        assert!(ensure(odd, None, &mut None).unwrap_err().contains("the usual pages"));
+        assert!(ensure(odd, None, &mut None).unwrap_err().contains("the pool's usual pages"));
         assert_eq!(facts(None).known().map(|pool| pool.addable_pages), Some(0));
     }
 

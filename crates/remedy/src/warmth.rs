@@ -320,7 +320,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("script");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
-        assert!(refused(&path, FileKind::Code).contains("not an ELF file"));
+        assert!(refused(&path, FileKind::Code).contains("not a readable ELF file"));
         assert!(refused(&path, FileKind::Input).contains("less than one huge page"));
     }
 }

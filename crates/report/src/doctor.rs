@@ -27,7 +27,8 @@ pub(crate) fn summary(checkup: Option<&Checkup>) -> String {
     text.push_str("; ");
     match spoilers {
         0 => text.push_str("nothing known disturbs measurements"),
-        n => text.push_str(&format!("{} measurements", counted(n, "thing disturbs", "things disturb"))),
+        n => text
+            .push_str(&format!("{} measurements", counted(n, "thing disturbs", "things disturb"))),
     }
     text
 }

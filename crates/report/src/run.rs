@@ -156,7 +156,8 @@ fn notes_section(run: &Run) -> Document {
         page.para(&format!("with {}", pairs.collect::<Vec<_>>().join(" ")), 0, Tone::Faint);
     }
     if !run.id.is_empty() {
-        let text = format!("took {}; saved; to see it again: pagewise show {}", run.took_ns, run.id);
+        let text =
+            format!("took {}; saved; to see it again: pagewise show {}", run.took_ns, run.id);
         page.para(&text, 0, Tone::Faint);
     }
     page

@@ -64,11 +64,7 @@ fn held(experiment: &Experiment) -> String {
         of_on.map(|(_, count)| *count)
     };
     let off: Vec<u64> = points.iter().filter_map(idle).collect();
-    format!(
-        "huge pages of these files mapped in each run: {} on, {} off",
-        range(&on),
-        range(&off)
-    )
+    format!("huge pages of these files mapped in each run: {} on, {} off", range(&on), range(&off))
 }
 
 fn range(counts: &[u64]) -> String {

@@ -87,9 +87,9 @@ fn what_was_measured_and_what_is_not_cached_have_columns() {
 fn nothing_to_choose_from_is_said() {
     let mut none = choice();
     none.forecasts.clear();
-    none.reasons = vec!["Nothing is chosen: no way has prices here.".to_owned()];
+    none.reasons = vec!["No choice: no way has prices here.".to_owned()];
     let text = render(&run(none), &PLAIN);
-    assert!(text.starts_with("Nothing is chosen") && !text.contains("should take"), "{text}");
+    assert!(text.starts_with("No choice") && !text.contains("should take"), "{text}");
     let empty = Run::new(RunKind::Choose, String::new(), 0, Vec::new());
     assert_eq!(headline(&empty), "nothing was examined");
 }

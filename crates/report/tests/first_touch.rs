@@ -46,7 +46,7 @@ fn what_is_not_as_it_must_be_and_what_is_missing_is_told() {
         "1 way has fewer mappings than asked for",
         "pool-map, pool-memfd",
         "next step: as root",
-        "mapped for nothing",
+        "mapped in vain",
         "refuted",
     ]);
     usual().assert_ends_with_advice();

@@ -67,11 +67,12 @@ pub fn load(path: &Path) -> Result<WorkingSet, String> {
     let read = file.take(LARGEST.0 + 1).read_to_end(&mut text);
     read.map_err(|e| unreadable(e.to_string()))?;
     if text.len() as u64 > LARGEST.0 {
-        return Err(unreadable(format!("it is larger than {LARGEST}, the most that a working set can have")));
+        return Err(unreadable(format!(
+            "it is larger than {LARGEST}, the most that a working set can have"
+        )));
     }
-    let set: WorkingSet = serde_json::from_slice(&text).map_err(|e| {
-        format!("`{shown}` is not a working set saved by `pagewise faults`: {e}")
-    })?;
+    let set: WorkingSet = serde_json::from_slice(&text)
+        .map_err(|e| format!("`{shown}` is not a working set saved by `pagewise faults`: {e}"))?;
     if set.files.len() > MOST_FILES {
         let files = set.files.len();
         return Err(unreadable(format!("it names {files} files, more than {MOST_FILES}")));
@@ -313,7 +314,7 @@ mod tests {
         let said = || load(&path).unwrap_err();
         assert!(said().contains("cannot read"), "{}", said());
         std::fs::write(&path, b"{}").unwrap();
-        assert!(said().contains("is no working set"), "{}", said());
+        assert!(said().contains("is not a working set"), "{}", said());
         let one = made(dir.path()).files[0].clone();
         let many = WorkingSet { files: vec![one; MOST_FILES + 1], ..made(dir.path()) };
         std::fs::write(&path, serde_json::to_vec(&many).unwrap()).unwrap();

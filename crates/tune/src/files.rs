@@ -99,7 +99,11 @@ fn open(path: &Path) -> Result<(File, State), String> {
     }
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
     let there = file.metadata().map_err(unreadable)?;
-    if there.is_file() { Ok((file, State::of(&there))) } else { Err("is not a regular file".into()) }
+    if there.is_file() {
+        Ok((file, State::of(&there)))
+    } else {
+        Err("is not a regular file".into())
+    }
 }
 
 fn stream(file: File) -> Result<Stream, String> {

@@ -33,8 +33,10 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
         return Err(failure(&ChooseError::Demand(why)));
     }
     if args.measure && subject.state().cached_share < 1.0 {
-        return Err(Failure::unfit("only part of the file is cached, and the rest can be read cold only once")
-            .with_help("read it first: cat FILE >/dev/null; or leave out --measure"));
+        return Err(Failure::unfit(
+            "only part of the file is cached, and the rest can be read cold only once",
+        )
+        .with_help("read it first: cat FILE >/dev/null; or leave out --measure"));
     }
     let mut warnings = Vec::new();
     let kept = if args.calibrate { None } else { subject.place().kept() };
@@ -114,7 +116,9 @@ impl Bench {
     fn check(&self) -> Result<(), Failure> {
         if self.control.is_stopped() {
             self.control.finish();
-            return Err(Failure::usage("interrupted before the prices were known").with_code(INTERRUPTED));
+            return Err(
+                Failure::usage("interrupted before the prices were known").with_code(INTERRUPTED)
+            );
         }
         Ok(())
     }

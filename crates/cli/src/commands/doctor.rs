@@ -92,7 +92,7 @@ mod tests {
         let functions =
             |names: &[&str]| Fact::Known(names.iter().map(ToString::to_string).collect());
         let few = rules("6.18.1-generic", functions(&["clear_page_erms"])).value;
-        assert!(few.contains("know none: ") && !few.contains("clearing a page"), "{few}");
+        assert!(few.contains("match none: ") && !few.contains("clearing a page"), "{few}");
         assert!(rules("unknown", functions(&[])).value.starts_with("not checked"));
         assert!(rules("6.18", Fact::missing("no /proc")).value.contains("no /proc"));
     }

@@ -312,9 +312,7 @@ fn code(outcome: Option<&Outcome>) -> u8 {
 pub(super) fn failure(stop: &Stop) -> Failure {
     let failure = match stop {
         Stop::Launch(error) => Failure::from(error.clone()),
-        Stop::Interrupted => {
-            Failure::usage("interrupted before any result").with_code(INTERRUPTED)
-        }
+        Stop::Interrupted => Failure::usage("interrupted before any result").with_code(INTERRUPTED),
         other => Failure::usage(other.to_string()),
     };
     match stop.help() {

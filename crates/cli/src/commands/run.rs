@@ -83,8 +83,10 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
 /// refused.
 fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
     if doses.iter().all(|dose| dose.settings.pool.is_none()) {
-        return Err(Failure::usage("--system has no effect: none of these remedies changes the machine")
-            .with_help("pagewise run --system --with pool=SIZE -- CMD"));
+        return Err(Failure::usage(
+            "--system has no effect: none of these remedies changes the machine",
+        )
+        .with_help("pagewise run --system --with pool=SIZE -- CMD"));
     }
     experiment::stop_flag()
 }

@@ -29,7 +29,8 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     };
     let _lock = experiment::lock()?;
     if args.system {
-        let refused = |why| Failure::unfit(why).with_help("leave out --system to change no settings");
+        let refused =
+            |why| Failure::unfit(why).with_help("leave out --system to change no settings");
         request.system = Some(Permit::obtain().map_err(refused)?);
     }
     let stop = experiment::stop_flag()?;

@@ -103,8 +103,11 @@ impl Links {
                         .with_help("--force replaces it"));
                 }
                 Entry::Foreign => {
-                    return Err(Failure::usage(format!("{} is not a link to pagewise", path.display()))
-                        .with_help("choose a separate directory for the links"));
+                    return Err(Failure::usage(format!(
+                        "{} is not a link to pagewise",
+                        path.display()
+                    ))
+                    .with_help("choose a separate directory for the links"));
                 }
             };
             wanted.push((path, done));
@@ -211,7 +214,7 @@ mod tests {
         ] {
             make(&tee).unwrap();
             for force in [false, true] {
-                assert!(links.make(&NAMES, force).unwrap_err().to_string().contains("not ours"));
+                assert!(links.make(&NAMES, force).unwrap_err().to_string().contains("not a link to pagewise"));
             }
             assert!(!links.directory.join("cat").exists());
             assert_eq!(done(&links.remove(&NAMES).unwrap()), [Done::Left]);

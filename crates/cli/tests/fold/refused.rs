@@ -41,7 +41,7 @@ fn what_is_no_program_of_this_kind_is_refused() {
     let second = first + loads[1] * 56;
     let its_offset = u64::from_le_bytes(good[second + 8..second + 16].try_into().unwrap());
     let cases = [
-        (b"#!/bin/sh\n".to_vec(), "not an ELF file"),
+        (b"#!/bin/sh\n".to_vec(), "not a readable ELF file"),
         (good[..=its_offset as usize].to_vec(), "truncated or damaged"),
         (good[..70].to_vec(), "truncated or damaged"),
         (patched(5, &[2]), ""),
@@ -86,7 +86,7 @@ fn a_name_that_is_taken_is_replaced_only_when_asked_for() {
     let place = Place::new();
     let copy = place.path().join("copy");
     std::fs::write(&copy, b"there").unwrap();
-    assert_refused(&fold(&place, &[], Path::new(PROGRAM), &copy), "is there already");
+    assert_refused(&fold(&place, &[], Path::new(PROGRAM), &copy), "already exists");
     assert_eq!(std::fs::read(&copy).unwrap(), b"there");
     folded(&place, &["--force"], Path::new(PROGRAM), &copy);
     assert!(std::fs::read(&copy).unwrap().starts_with(b"\x7fELF"));

@@ -151,7 +151,9 @@ fn size(layout: &Layout, seen: &Seen) -> Fact<PageSize> {
     match seen.residence.known().map(|r| (mapped_huge(r), r.resident_bytes)) {
         Some((Bytes(0), _)) => Fact::Known(base),
         Some((mapped, resident)) if mapped == resident => Fact::Known(huge),
-        _ => Fact::missing(format!("some of the mapping is mapped huge; which part is unknown: {why}")),
+        _ => Fact::missing(format!(
+            "some of the mapping is mapped huge; which part is unknown: {why}"
+        )),
     }
 }
 

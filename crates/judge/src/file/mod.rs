@@ -65,9 +65,7 @@ fn difference(asked: &Ledger, found: &Ledger) -> Option<String> {
         ));
     }
     if found.checksum != asked.checksum {
-        return Some(
-            "its checksum is wrong: blocks were missing or different".to_owned(),
-        );
+        return Some("its checksum is wrong: blocks were missing or different".to_owned());
     }
     (found.mapped_before_bytes != asked.mapped_before_bytes)
         .then(|| format!("{} was mapped before its clock started", found.mapped_before_bytes))
@@ -160,8 +158,7 @@ impl Found<'_> {
             (Some(one), None) => format!("To read a cached file once in order: {}.", clause(one)),
             (None, Some(one)) => format!("To read a cached file once at random: {}.", clause(one)),
             (None, None) => {
-                "No verdict on cached files: calls and mappings were not both measured."
-                    .to_owned()
+                "No verdict on cached files: calls and mappings were not both measured.".to_owned()
             }
         }
     }
@@ -177,10 +174,7 @@ impl Found<'_> {
         if clauses.is_empty() {
             let why = self.readings.points.iter().filter(|p| p.cell.residency == Residency::Cold);
             let why = why.filter_map(|point| point.refused.as_deref()).next();
-            return format!(
-                "No verdict on uncached files: {}.",
-                why.unwrap_or("none was read")
-            );
+            return format!("No verdict on uncached files: {}.", why.unwrap_or("none was read"));
         }
         format!("To read an uncached file, the fastest way is {}.", clauses.join(", "))
     }
@@ -198,8 +192,7 @@ impl Found<'_> {
         };
         let (Some(read), Some(mapped)) = (passes(|arm| !arm.is_mapped()), passes(Arm::is_mapped))
         else {
-            return "No verdict on files that are read again: no passes were measured."
-                .to_owned();
+            return "No verdict on files that are read again: no passes were measured.".to_owned();
         };
         let is_worth = mapped.2 > read.2 * (1.0 + SAME);
         let advice = if is_worth {

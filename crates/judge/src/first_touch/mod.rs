@@ -215,8 +215,7 @@ fn page_advice(touches: &FirstTouch, ratios: &[Ratio]) -> String {
             .to_owned();
     }
     if lacks_proof(ratios, |r| is_larger(r.way)) {
-        return "No verdict on larger pages: too few mappings for a proof."
-            .to_owned();
+        return "No verdict on larger pages: too few mappings for a proof.".to_owned();
     }
     let Some(best) = best(ratios, |r| is_larger(r.way)) else {
         return "Do not expect larger pages to make memory ready faster here: no size has a proven gain of 3%."
@@ -248,11 +247,11 @@ fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
             (1.0 - best.ratio) * 100.0
         ),
         None if lacks_proof(ratios, is_ahead) => {
-            "No verdict on populating base pages: too few mappings for a proof"
-                .to_owned()
+            "No verdict on populating base pages: too few mappings for a proof".to_owned()
         }
-        None => "Do not populate base pages to save time: no way has a proven gain of 3%"
-            .to_owned(),
+        None => {
+            "Do not populate base pages to save time: no way has a proven gain of 3%".to_owned()
+        }
     };
     format!("{advised}{}.", waste(touches, ratios).unwrap_or_default())
 }

@@ -101,7 +101,8 @@ fn page_advice(ratios: &[Ratio]) -> String {
     let gains = gains(ratios, Order::Changing);
     let Some(best) = gains.first() else {
         let unsteady = ratios.iter().any(|r| r.steadiness != Steadiness::Steady);
-        let rest = if unsteady { "; differences come from placement or other programs" } else { "" };
+        let rest =
+            if unsteady { "; differences come from placement or other programs" } else { "" };
         return format!(
             "Do not expect huge pages to make jumps faster here: no size has a proven gain of 3% for unpredictable jumps{rest}."
         );

@@ -204,9 +204,7 @@ fn waiting(ladder: &Ladder) -> String {
             awake.consumption.label(),
             more_cpu(asleep, awake)
         ),
-        (None, 0) => {
-            "No verdict on waiting: no way was measured both asleep and awake.".to_owned()
-        }
+        (None, 0) => "No verdict on waiting: no way was measured both asleep and awake.".to_owned(),
         (None, pairs) => format!(
             "Let the ends of a pipe sleep: staying awake is proven faster in none of {pairs} pairs."
         ),

@@ -97,9 +97,7 @@ fn ends(pins: &Pins, way: Way, pages: PageKind) -> Result<(&Point, &Point), Stri
     let (first, last) = (measured.next(), measured.next_back());
     match (first, last) {
         (Some(first), Some(last)) => Ok((first, last)),
-        (Some(_), None) => {
-            Err("prices per page and per call need two sizes".to_owned())
-        }
+        (Some(_), None) => Err("prices per page and per call need two sizes".to_owned()),
         (None, _) => {
             let why = curve.iter().find_map(|point| point.refused.clone());
             Err(why.unwrap_or_else(|| "not measured".to_owned()))
@@ -234,8 +232,7 @@ fn on_base(prices: &[Price], way: Way) -> Option<&Price> {
 fn call_advice(pins: &Pins, prices: &[Price]) -> String {
     let price = on_base(prices, Way::Vmsplice).or_else(|| on_base(prices, Way::ReadOwn));
     let Some(price) = price else {
-        return "No verdict on the size of a call: no way was measured on base pages."
-            .to_owned();
+        return "No verdict on the size of a call: no way was measured on base pages.".to_owned();
     };
     match (&price.page_ns, &price.call_ns) {
         (Fact::Known(page), Fact::Known(call)) => {
@@ -274,9 +271,7 @@ fn register_advice(pins: &Pins, prices: &[Price]) -> String {
             "Allow {:.1} us for registering a buffer of {USUAL} with io_uring on base pages; the cost of pinning it each time is not known here.",
             (call + page * pages) / 1e3
         ),
-        (None, _) => {
-            "No verdict on registered buffers: their price is not known here.".to_owned()
-        }
+        (None, _) => "No verdict on registered buffers: their price is not known here.".to_owned(),
     }
 }
 

@@ -67,9 +67,8 @@ struct Found<'a> {
 /// as the fastest one takes.
 fn unseen(curve: &Curve, pages: u64) -> Option<String> {
     let resolution = knees::resolution_ns(curve, pages);
-    (resolution > curve.fastest_ns).then(|| {
-        format!("too much noise: there, only rises above {resolution:.1} ns can be seen")
-    })
+    (resolution > curve.fastest_ns)
+        .then(|| format!("too much noise: there, only rises above {resolution:.1} ns can be seen"))
 }
 
 impl Found<'_> {
@@ -94,8 +93,7 @@ impl Found<'_> {
         } else if let Some(why) = unseen(self.curve, entries) {
             (Answer::CannotTell, why)
         } else if self.is_hidden {
-            let why =
-                "; decoded code needs no translation, so the end may be invisible";
+            let why = "; decoded code needs no translation, so the end may be invisible";
             (Answer::CannotTell, self.elsewhere() + why)
         } else {
             (Answer::Refuted, self.elsewhere())

@@ -176,15 +176,15 @@ fn usual(ratios: &[Ratio]) -> Option<Path> {
 
 fn page_advice(ratios: &[Ratio]) -> String {
     let Some(path) = usual(ratios) else {
-        return "No verdict on page sizes: only one page size was measured."
-            .to_owned();
+        return "No verdict on page sizes: only one page size was measured.".to_owned();
     };
     let gains = |r: &&Ratio| r.path == path && is_below(&r.interval, WORTH);
     let mut worth: Vec<&Ratio> = ratios.iter().filter(gains).collect();
     worth.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
     let Some(best) = worth.first() else {
         let unsteady = ratios.iter().any(|r| r.path == path && r.steadiness != Steadiness::Steady);
-        let rest = if unsteady { "; differences come from placement or other programs" } else { "" };
+        let rest =
+            if unsteady { "; differences come from placement or other programs" } else { "" };
         return format!(
             "Do not expect huge pages to make dependent random loads faster here: no size has a proven gain of 3%{rest}."
         );
@@ -204,8 +204,7 @@ fn together(walks: &Walks, knees: &[Knee]) -> String {
     let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
     match base.as_slice() {
         [] => {
-            "No limit on base pages was found: here the cost of loads depends on caches."
-                .to_owned()
+            "No limit on base pages was found: here the cost of loads depends on caches.".to_owned()
         }
         [one] => format!(
             "Keep data that is used together on at most {} base pages ({}): beyond that, each load on another page costs {} more.",

@@ -114,8 +114,7 @@ fn pools() -> Vec<Trait> {
 fn page_blocks() -> Option<Trait> {
     let blocks = pagetypeinfo::read().ok()?;
     let all = blocks.movable.saturating_add(blocks.other);
-    let value =
-        format!("{} of {all} blocks of memory are kept for movable pages", blocks.movable);
+    let value = format!("{} of {all} blocks of memory are kept for movable pages", blocks.movable);
     Some(fact("memory", "available as huge pages by moving", value))
 }
 

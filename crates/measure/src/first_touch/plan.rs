@@ -19,7 +19,7 @@ const PRESSURE: &str = "pressure";
 /// The file that is populated there.
 const PRESSED: Bytes = Bytes::mib(64);
 const QUICK_PRESSED: Bytes = Bytes::mib(16);
-/// Usual size of a mapping: more than private caches hold. At most a share of what may be taken.
+/// Usual size of a mapping: more than private caches hold. At most a share of what is available.
 const SIZE: Bytes = Bytes::mib(128);
 const QUICK_SIZE: Bytes = Bytes::mib(16);
 const SHARE: u64 = 8;
@@ -315,7 +315,7 @@ mod tests {
             let size = Some(size);
             let error = Plan::new(Request { size, ..request(&["on-demand", "fork-cow", "mthp"]) });
             let error = error.expect_err("too large").to_string();
-            assert!(error.contains("may be taken"), "{error}");
+            assert!(error.contains("is available"), "{error}");
         }
     }
 

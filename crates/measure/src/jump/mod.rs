@@ -112,8 +112,7 @@ impl Plan {
         let points = grid::points(&request, kinds, most.bytes);
         if points.is_empty() {
             let missing = unavailable.first().map(|m| (m.pages.name(), m.why.as_str()));
-            let otherwise =
-                format!("no requested code size fits into {}", most.bytes);
+            let otherwise = format!("no requested code size fits into {}", most.bytes);
             return Err(frame::nothing(missing, &otherwise));
         }
         let jumps = Jumps {
@@ -250,11 +249,15 @@ fn through(route: &Route<'_>, times: u64) -> Result<(), PriceError> {
 /// Whether there is code here and it may be executed: one element on one page.
 fn may_execute(kinds: Kinds) -> Result<(), PriceError> {
     if !IS_KNOWN {
-        let text = format!("this bench generates code only for x86-64, not for {}", std::env::consts::ARCH);
+        let text = format!(
+            "this bench generates code only for x86-64, not for {}",
+            std::env::consts::ARCH
+        );
         return Err(PriceError::Unavailable(text));
     }
     let region = kinds.map(PageKind::Base, Bytes(kinds.base().bytes()))?;
-    let refused = |e| PriceError::Unavailable(format!("not allowed to execute generated code: {e}"));
+    let refused =
+        |e| PriceError::Unavailable(format!("not allowed to execute generated code: {e}"));
     Chain::write(region, vec![0]).map(drop).map_err(refused)
 }
 

@@ -131,7 +131,8 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Pins {
 /// size asked for before and behind. One turn goes before; another says how many make up a piece of time.
 fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Taken<Sample> {
     turn.stop.check()?;
-    let too_large = || PriceError::Unavailable(format!("{} does not fit into memory", point.size_bytes));
+    let too_large =
+        || PriceError::Unavailable(format!("{} does not fit into memory", point.size_bytes));
     let size = usize::try_from(point.size_bytes.0).map_err(|_| too_large())?;
     let mut region = kinds.map(point.pages, REGION)?;
     region.populate()?;

@@ -331,7 +331,7 @@ mod tests {
         let why = |demand: Demand| demand.objection(Bytes::kib(64)).unwrap_or_default();
         assert_eq!(demand(65_536, 1, 1).objection(Bytes::kib(64)), None);
         for block in [0, 100, 513, 2 << 20] {
-            assert!(why(demand(block, 1, 1)).contains("not among the prices"), "{block}");
+            assert!(why(demand(block, 1, 1)).contains("has no price"), "{block}");
         }
         assert!(why(demand(128 << 10, 1, 1)).contains("larger than the file, which has 64.0 KiB"));
         assert!(why(demand(512, 0, 1)).contains("at least one pass"));

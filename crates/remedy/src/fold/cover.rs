@@ -164,6 +164,6 @@ mod tests {
     fn copies_larger_than_memory_are_refused() {
         assert!(refuse_large(Bytes(1)).is_ok());
         let error = refuse_large(Bytes(u64::MAX)).unwrap_err().to_string();
-        assert!(error.contains("free to use"), "{error}");
+        assert!(error.contains("leaves only"), "{error}");
     }
 }

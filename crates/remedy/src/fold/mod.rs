@@ -141,9 +141,13 @@ fn about_file_system(copy: &File, path: &Path) -> Result<Option<String>, FoldErr
     let found = file_system::of(copy, &path.display().to_string())?;
     let name = &found.name;
     Ok(if found.has_no_large_folios {
-        Some(format!("it lies on {name}, which caches files only in base pages: move it to ext4 or xfs"))
+        Some(format!(
+            "it lies on {name}, which caches files only in base pages: move it to ext4 or xfs"
+        ))
     } else if found.is_in_memory {
-        Some(format!("it lies in memory ({name}), where `text warm` does nothing: move it to ext4 or xfs"))
+        Some(format!(
+            "it lies in memory ({name}), where `text warm` does nothing: move it to ext4 or xfs"
+        ))
     } else {
         None
     })

@@ -61,9 +61,7 @@ pub enum PlanError {
     #[error("it is a big-endian ELF file; only little-endian files can be folded")]
     BigEndian,
     /// Its text is written while it is loaded.
-    #[error(
-        "its code is relocated at load time (DT_TEXTREL), so its pages are private copies"
-    )]
+    #[error("its code is relocated at load time (DT_TEXTREL), so its pages are private copies")]
     TextRelocations,
 }
 

@@ -63,9 +63,7 @@ fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
         _ => "",
     };
     if account.outside_faults.known().is_some() {
-        return format!(
-            "unexplained: faults that neither call counters nor events show{negative}"
-        );
+        return format!("unexplained: faults that neither call counters nor events show{negative}");
     }
     if account.start_faults.known().is_some() {
         return format!(

@@ -96,7 +96,9 @@ fn split(split: &Fact<Split>) -> String {
 
 fn pressed(pressure: &Fact<Pressure>) -> String {
     let all = match pressure {
-        Fact::Missing(why) => return format!("no mapping was populated under a memory limit: {why}"),
+        Fact::Missing(why) => {
+            return format!("no mapping was populated under a memory limit: {why}");
+        }
         Fact::Known(all) => all,
     };
     let times = |found: &Populated| {

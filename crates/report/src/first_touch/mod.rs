@@ -100,10 +100,7 @@ pub(crate) fn headline(touches: &FirstTouch) -> String {
         || "no way is proven to take less".to_owned(),
         |r| format!("{} takes {}", r.way.label(), change(r.ratio)),
     );
-    format!(
-        "a page of {page} takes {} ns before first use; {rest}",
-        three_digits(demand.median)
-    )
+    format!("a page of {page} takes {} ns before first use; {rest}", three_digits(demand.median))
 }
 
 /// The points of each baseline, with what they are.

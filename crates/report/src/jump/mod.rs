@@ -24,8 +24,7 @@ use pagewise_model::walk::{PageKind, Steadiness};
 use pagewise_model::{Bytes, Fact};
 
 /// What the claims are about.
-const CLAIMS: &str =
-    "TLBs for code as the processor claims, and where jumps begin to cost more";
+const CLAIMS: &str = "TLBs for code as the processor claims, and where jumps begin to cost more";
 const LACKING: &str = "pages that are not available here";
 
 /// The jumps as terminal text.

@@ -23,7 +23,8 @@ pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
         steps.filter(|step| consumption(ladder, step) == Some(Consumption::Untouched)).collect();
     if !shown.is_empty() {
         page.heading("why: change of the time of both ends for each GiB, by reference");
-        let text = "counts of the repeats times prices measured before; the rest is shown as unexplained";
+        let text =
+            "counts of the repeats times prices measured before; the rest is shown as unexplained";
         page.para(text, 2, Tone::Faint);
     }
     for step in shown {

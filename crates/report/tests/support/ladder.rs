@@ -46,7 +46,7 @@ pub(crate) fn point(rung: &Rung, consumption: Consumption, rate: f64) -> Point {
         page_bytes: Fact::Known(page),
         verified: match consumption {
             Consumption::Touched => Fact::Known(true),
-            _ => Fact::missing("nobody looked"),
+            _ => Fact::missing("data never read"),
         },
         samples: (0..3).map(sample).collect(),
         refused: None,

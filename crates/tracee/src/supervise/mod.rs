@@ -162,7 +162,11 @@ pub enum SuperviseError {
 }
 
 fn still_alive(alive: &[Survivor]) -> String {
-    if alive.is_empty() { String::new() } else { format!("; these processes do not end: {}", named(alive)) }
+    if alive.is_empty() {
+        String::new()
+    } else {
+        format!("; these processes do not end: {}", named(alive))
+    }
 }
 
 #[cfg(test)]

@@ -109,9 +109,7 @@ pub(in crate::commands) fn no_file(error: &OriginError) -> Failure {
 
 fn unfit(error: PriceError) -> Failure {
     match error {
-        PriceError::Unavailable(why) => {
-            Failure::usage(why).with_help("add ways, orders or parts")
-        }
+        PriceError::Unavailable(why) => Failure::usage(why).with_help("add ways, orders or parts"),
         other => Failure::usage(other.to_string()),
     }
 }

@@ -47,7 +47,8 @@ fn request(args: &BenchText, seed: u64) -> Result<Request, Failure> {
         } else {
             format!("--largest {largest} is more than {LARGEST}")
         };
-        return Err(Failure::usage(why).with_help("use sizes such as 64K, 8M or 256M, with the smallest first"));
+        return Err(Failure::usage(why)
+            .with_help("use sizes such as 64K, 8M or 256M, with the smallest first"));
     }
     let part = |part| args.only.is_empty() || args.only.contains(&part);
     let parts = Parts { sizes: part(CodePart::Sizes), knees: part(CodePart::Knees) };

@@ -68,10 +68,10 @@ fn request(args: &BenchTlb, seed: u64) -> Result<Request, Failure> {
 fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> {
     let fits = |npad: &&u32| **npad <= MOST_NPAD && (**npad + 1).is_power_of_two();
     if let Some(npad) = npads.iter().find(|npad| !fits(npad)) {
-        return Err(Failure::usage(format!(
-            "--npad {npad}: this padding is not supported"
-        ))
-        .with_help(format!("use one less than a power of two: 0, 1, 3, 7, 15, 31, up to {MOST_NPAD}")));
+        return Err(Failure::usage(format!("--npad {npad}: this padding is not supported"))
+            .with_help(format!(
+                "use one less than a power of two: 0, 1, 3, 7, 15, 31, up to {MOST_NPAD}"
+            )));
     }
     if smallest > largest {
         return Err(Failure::usage(format!(

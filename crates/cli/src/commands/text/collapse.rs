@@ -12,8 +12,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// What has to be known before it is done.
-pub(super) const CANNOT_BE_UNDONE: &str =
-    "collapsed memory cannot be returned to small pages";
+pub(super) const CANNOT_BE_UNDONE: &str = "collapsed memory cannot be returned to small pages";
 
 /// Puts the text of a running process on huge pages.
 pub(super) fn run(args: &Collapse) -> Result<ExitCode, Failure> {

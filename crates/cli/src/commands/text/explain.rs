@@ -72,8 +72,9 @@ fn explained(file: FileSeen, is_disabled: bool) -> MappedFile {
 pub(super) fn no_process(pid: i32, error: &SysError) -> Failure {
     use std::io::ErrorKind;
     if error.is_gone() || error.source.kind() == ErrorKind::NotFound {
-        return Failure::usage(format!("no process {pid} is running"))
-            .with_help(format!("ps shows running processes; for a file of that name, use ./{pid}"));
+        return Failure::usage(format!("no process {pid} is running")).with_help(format!(
+            "ps shows running processes; for a file of that name, use ./{pid}"
+        ));
     }
     match error.source.kind() {
         ErrorKind::PermissionDenied => {

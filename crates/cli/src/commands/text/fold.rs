@@ -46,10 +46,8 @@ pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
 fn asked(args: &Fold) -> Result<Asked, Failure> {
     let judged::Sizes { base, huge } = sizes();
     if args.pad_tail.0 >= huge.bytes() {
-        let text = format!(
-            "--pad-tail {}: a last huge page always holds less than {huge}",
-            args.pad_tail
-        );
+        let text =
+            format!("--pad-tail {}: a last huge page always holds less than {huge}", args.pad_tail);
         return Err(Failure::usage(text).with_help("use --pad-tail 0 to fill none"));
     }
     Ok(Asked { merge: args.merge, fill_above: args.pad_tail, base, huge })
@@ -59,8 +57,9 @@ fn asked(args: &Fold) -> Result<Asked, Failure> {
 fn moved_origin(original: &Opened, copy: &Path) -> Option<String> {
     let search = original.elf.search.as_deref().filter(|search| search.contains("ORIGIN"))?;
     let directory = |path: &Path| Some(path.canonicalize().ok()?.parent()?.to_owned());
-    (directory(&original.path) != directory(copy))
-        .then(|| format!("it looks for libraries beside itself ({search}), and the copy lies elsewhere"))
+    (directory(&original.path) != directory(copy)).then(|| {
+        format!("it looks for libraries beside itself ({search}), and the copy lies elsewhere")
+    })
 }
 
 fn no_copy(file: &Path, output: &Path, error: FoldError) -> Failure {

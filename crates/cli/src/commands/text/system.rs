@@ -101,16 +101,17 @@ fn unset(error: HugetextError) -> Failure {
         HugetextError::Range { .. } => {
             Failure::usage(text).with_help("pagewise text system --help explains the values")
         }
-        HugetextError::NotTaken { .. } => {
-            Failure::unfit(text).with_help("pagewise text system --undo restores the previous setting")
-        }
+        HugetextError::NotTaken { .. } => Failure::unfit(text)
+            .with_help("pagewise text system --undo restores the previous setting"),
     }
 }
 
 /// Does the same to what is named, on a kernel without the setting.
 fn act(system: &mut TextSystem, args: &System, mode: Option<Mode>) -> Result<Done, Failure> {
     if args.undo {
-        system.notes.push("no setting to restore; for files use pagewise text undo --all".to_owned());
+        system
+            .notes
+            .push("no setting to restore; for files use pagewise text undo --all".to_owned());
         return Ok(DONE);
     }
     if let Some(bytes) = args.pad_threshold {
@@ -152,14 +153,17 @@ fn subjects(args: &System, mode: Mode) -> Result<(Vec<PathBuf>, Vec<i32>), Failu
     }
     let wrong = match mode {
         Mode::Off if !args.subjects.is_empty() => Some("mode 0 takes no names"),
-        _ if !files.is_empty() && !mode.has_files() => Some("mode 2 applies to processes, not files"),
+        _ if !files.is_empty() && !mode.has_files() => {
+            Some("mode 2 applies to processes, not files")
+        }
         _ if !processes.is_empty() && !mode.has_generated() => {
             Some("mode 1 applies to files, not processes")
         }
         _ => None,
     };
     if let Some(wrong) = wrong {
-        return Err(Failure::usage(wrong).with_help("use mode 1 FILE..., mode 2 PID..., or mode 3 with both"));
+        return Err(Failure::usage(wrong)
+            .with_help("use mode 1 FILE..., mode 2 PID..., or mode 3 with both"));
     }
     if args.subjects.is_empty() {
         let names = match mode {
@@ -179,8 +183,12 @@ fn clean(system: &mut TextSystem, cleaner: Cleaner, yes: bool) -> Result<Done, F
     if !yes {
         let text = format!("--clean {name} cannot be undone: it {}", cleaner.warning());
         let help = match cleaner {
-            Cleaner::Caches => "for one file use pagewise cache evict FILE; for the whole cache add --yes",
-            Cleaner::Split => "for files use pagewise text undo --all; for all huge pages add --yes",
+            Cleaner::Caches => {
+                "for one file use pagewise cache evict FILE; for the whole cache add --yes"
+            }
+            Cleaner::Split => {
+                "for files use pagewise text undo --all; for all huge pages add --yes"
+            }
         };
         return Err(Failure::usage(text).with_help(help));
     }

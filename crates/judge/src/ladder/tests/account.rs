@@ -171,7 +171,7 @@ fn wakeups_take_no_longer_than_was_slept() {
     let account = only(&judgement);
     assert_near(account.part_ns(Work::Wakeups), 3_000.0 * AWAKE + 2e6, 1e-3);
     let part = account.parts.iter().find(|p| p.work == Work::Wakeups).unwrap();
-    assert!(part.evidence.contains("capped by the time asleep"), "{}", part.evidence);
+    assert!(part.evidence.contains("limited by the time asleep"), "{}", part.evidence);
     assert!(account.part_ns(Work::Waiting) == 0.0);
 }
 
