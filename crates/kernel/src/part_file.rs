@@ -271,7 +271,10 @@ mod tests {
     #[test]
     fn what_names_no_file_or_is_nowhere_is_an_error() {
         assert!(
-            PartFile::create(Path::new("/")).unwrap_err().to_string().contains("not the name of a file")
+            PartFile::create(Path::new("/"))
+                .unwrap_err()
+                .to_string()
+                .contains("not the name of a file")
         );
         let error = PartFile::create(Path::new("/nonexistent/file")).unwrap_err();
         assert!(error.is_gone(), "{error}");

@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(pool(2, 5, 0).available_pages(), 0);
         assert_eq!(
             pool(5, 2, 1).to_string(),
-            "9 pages, 5 free, of them 2 promised; 1 more until their users let go"
+            "9 pages, 5 free, 2 of them promised; 1 more until they are released"
         );
         assert_eq!(pool(9, 0, 0).to_string(), "9 pages, 9 free");
     }

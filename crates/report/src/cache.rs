@@ -115,7 +115,7 @@ fn came_of_it(file: &CachedFile, style: &Style) -> String {
     let took = file.took_ns.map_or_else(String::new, |took| format!(" in {took}"));
     let change = file.after.as_ref().map_or_else(String::new, |after| {
         format!(
-            "cached: {} before, {} now; on huge pages: {} before, {} now{took}",
+            "cached {} -> {}, on huge pages {} -> {}{took}",
             amount(&file.before.cached_bytes),
             amount(&after.cached_bytes),
             amount(&file.before.huge_bytes),

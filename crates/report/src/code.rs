@@ -161,7 +161,7 @@ pub(crate) fn reason(standing: &Standing, slots: u64) -> String {
         Standing::PrivateCopy { copied_bytes } => format!("{copied_bytes} written: a private copy"),
         Standing::PageTable => "blocked by a table of small pages".to_owned(),
         Standing::Disabled => "switched off for the process".to_owned(),
-        Standing::NotOffered => "switched off for this kind of memory (never)".to_owned(),
+        Standing::NotOffered => "switched off by the system (never)".to_owned(),
         Standing::NotAsked => "not requested (madvise)".to_owned(),
         Standing::Refused => "kept small by MADV_NOHUGEPAGE or MAP_STACK".to_owned(),
         Standing::PoolEmpty => "no free page in the pool".to_owned(),

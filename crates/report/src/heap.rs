@@ -34,7 +34,7 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) ->
         others(&mut page, rest, "more");
     }
     others(&mut page, &small, "smaller than a huge page");
-    let rows = "each row sums the whole slots of a mapping in the same state, in order of the first; --json lists every slot. Shared memory is not shown";
+    let rows = "each row sums the whole slots of a mapping in the same state, ordered by the first slot; --json lists every slot. Shared memory is not shown";
     page.para(rows, 2, Tone::Faint);
     page.finish()
 }

@@ -282,7 +282,7 @@ impl Lines<'_> {
         }
         if hostile {
             let text =
-                "the line above contains control characters, shown here as escapes: do not copy it";
+                "the line above contains control characters, shown as escapes: do not copy it";
             self.hang("", 4, text, Tone::Warn);
         }
     }
@@ -373,7 +373,7 @@ mod tests {
         page.exact("run \x1b[2J");
         let text = page.finish();
         assert!(text.starts_with("    run \\x1b[2J\n"), "{text}");
-        assert!(text.contains("characters, shown here"), "{text}");
+        assert!(text.contains("characters, shown as"), "{text}");
     }
 
     #[test]

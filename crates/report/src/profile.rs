@@ -234,7 +234,7 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
         let text = format!(
             "{share} of the samples are in pressure-stall accounting, part of each wake-up; boot with psi=0 to avoid it"
         );
-        page.item_tone("spoiled", &text, Tone::Warn);
+        page.item_tone("disturbed", &text, Tone::Warn);
     }
 }
 

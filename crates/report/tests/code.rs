@@ -90,7 +90,11 @@ fn a_narrow_terminal_without_unicode_and_nothing_at_all() {
     file.areas.clear();
     file.size = Coverage::default();
     let empty = text_run(TextReport::ExplainFile { slot_bytes, file });
-    assert!(headline(&empty).starts_with("nothing of text"), "{}", headline(&empty));
+    assert!(
+        headline(&empty).starts_with("new starts have nothing of text"),
+        "{}",
+        headline(&empty)
+    );
 }
 
 #[test]

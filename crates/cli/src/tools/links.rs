@@ -214,7 +214,13 @@ mod tests {
         ] {
             make(&tee).unwrap();
             for force in [false, true] {
-                assert!(links.make(&NAMES, force).unwrap_err().to_string().contains("not a link to pagewise"));
+                assert!(
+                    links
+                        .make(&NAMES, force)
+                        .unwrap_err()
+                        .to_string()
+                        .contains("not a link to pagewise")
+                );
             }
             assert!(!links.directory.join("cat").exists());
             assert_eq!(done(&links.remove(&NAMES).unwrap()), [Done::Left]);

@@ -323,7 +323,7 @@ fn the_reasons_name_margin_parts_and_what_cannot_be_told() {
         .collect();
     let last = reasons(&measured).pop().unwrap();
     assert!(last.starts_with("Measured, it took ") && last.contains("% more than the fastest"));
-    assert!(last.ends_with("the forecasts of 2 ways are off by 14% in the middle."), "{last}");
+    assert!(last.ends_with("the median error of the forecasts for 2 ways is 14%."), "{last}");
     measured.trials.truncate(1);
     assert!(reasons(&measured).pop().unwrap().contains("nothing was faster"));
     let only = reasons(&choice(&[Arm::Uring], demand));

@@ -178,7 +178,10 @@ fn a_mapping_that_was_not_filled_is_told_where_the_machine_had_room() {
             alone: populated(alone, 0),
             limited: populated(limited, 300),
         };
-        answer(&FirstTouch { pressure: Fact::Known(pressure), ..touches(usual()) }, "is fully populated")
+        answer(
+            &FirstTouch { pressure: Fact::Known(pressure), ..touches(usual()) },
+            "is fully populated",
+        )
     };
     assert_eq!(told(64, 30), Some(Answer::Refuted));
     assert_eq!(told(64, 64), Some(Answer::Confirmed));

@@ -333,7 +333,7 @@ mod tests {
         for block in [0, 100, 513, 2 << 20] {
             assert!(why(demand(block, 1, 1)).contains("has no price"), "{block}");
         }
-        assert!(why(demand(128 << 10, 1, 1)).contains("larger than the file, which has 64.0 KiB"));
+        assert!(why(demand(128 << 10, 1, 1)).contains("larger than the file (64.0 KiB)"));
         assert!(why(demand(512, 0, 1)).contains("at least one pass"));
         assert!(why(demand(512, 1, 0)).contains("at least one pass"));
     }

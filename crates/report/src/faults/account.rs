@@ -63,11 +63,13 @@ fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
         _ => "",
     };
     if account.outside_faults.known().is_some() {
-        return format!("unexplained: faults that neither call counters nor events show{negative}");
+        return format!(
+            "unexplained are faults that neither call counters nor events show{negative}"
+        );
     }
     if account.start_faults.known().is_some() {
         return format!(
-            "unexplained: faults of the kernel outside calls, visible only with more rights: signal frames, writes after a fork, the end of processes{negative}"
+            "unexplained are faults of the kernel outside calls, visible only with more rights: signal frames, writes after a fork, the end of processes{negative}"
         );
     }
     let mut parts = vec!["populated and pinned pages", "making processes and executing programs"];
@@ -79,5 +81,5 @@ fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
     }
     let parts = parts.join(", ");
     let hint = if is_attached { "" } else { "; --account counts them at each call" };
-    format!("unexplained: faults that events do not show: {parts}{negative}{hint}")
+    format!("unexplained are faults without events: {parts}{negative}{hint}")
 }

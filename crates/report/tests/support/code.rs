@@ -67,7 +67,8 @@ fn refused() -> CachedFile {
 
 fn foreign() -> CachedFile {
     let mut file = file("/usr/bin/foreign", &[Slot::Asked, Slot::Huge, Slot::Absent]);
-    file.before.cached_bytes = Fact::missing("the kernel shows it only to accounts that own the file");
+    file.before.cached_bytes =
+        Fact::missing("the kernel shows it only to accounts that own the file");
     file.before.counts = Fact::missing("`cachestat` failed");
     file.before.folios = Fact::missing("only root can see folio sizes");
     file
