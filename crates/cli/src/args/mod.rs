@@ -169,10 +169,10 @@ Standard error reports remedies that had no effect, before the program starts
 or after it ends. Changes made by --system are undone when the program ends.
 If pagewise is killed by SIGKILL, its next start undoes them.
 
-Use --fold when text-huge alone cannot put the code on huge pages. It makes a
-copy in memory, as pagewise text fold --merge does, and mounts it over the file.
-Only this program and its children see the copy, and it disappears with them.
-They run in a mount namespace: their mounts are invisible outside. Without
+Use --fold when text-huge by itself cannot put the code on huge pages. It makes
+a copy in memory, as pagewise text fold --merge does, and mounts it over the
+file. Only this program and its children see the copy, and it disappears with
+them. They run in a mount namespace: their mounts are invisible outside. Without
 CAP_SYS_ADMIN they also run in a user namespace. There, files of other users
 appear to belong to nobody, set-user-id programs give no rights, and nothing
 that needs rights works.
