@@ -14,7 +14,7 @@ Examples:
   pagewise text warm /usr/bin/node               put its code there
   pagewise text keep /usr/bin/node &             keep it there
   pagewise text fold --merge app -o app.huge     a copy with more code there
-  pagewise text collapse 1234                    code of a running process (root)
+  pagewise text collapse 1234                    code that runs already (root)
   pagewise text explain 1234                     what a process has, and why
   pagewise text status                           all processes
 

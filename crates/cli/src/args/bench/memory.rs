@@ -15,8 +15,8 @@ Examples:
   pagewise bench memory --only on-demand,thp,populate-write --threads 8
   pagewise bench memory --only split,pressure    (pressure: root)
 
-pagewise creates memory, touches each page once, and gives it back. It times each
-part and shows all per base page, so that different page sizes compare. The
+pagewise creates memory, touches each page once, and gives it back. It times
+each part and shows all per base page, so that different page sizes compare. The
 kernel's count of faults proves each way. The report names what is not available
 here, and what would make it available. In a virtual machine, memory is touched
 and freed beforehand; the host's share of the time is shown separately.

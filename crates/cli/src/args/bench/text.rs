@@ -23,18 +23,18 @@ Examples:
 
 Without a command, pagewise runs generated code with one jump on each base page,
 on base pages and on huge ones: in an order that branch predictors learn, and in
-an unpredictable one. It looks for knees with a growing number of pages. The code
-is written, made read-only, then executed. Every sample is a fresh mapping with a
-page size proven by the kernel, and a sum proves that all of it ran.
+an unpredictable one. It looks for knees with a growing number of pages. The
+code is written, made read-only, then executed. Every sample is a fresh mapping
+with a page size proven by the kernel, and a sum proves that all of it ran.
 
 With a command, pagewise runs the program in random order with its code on base
 pages (off: its files are dropped from the page cache and read by a plain start)
-and on huge pages (on: pagewise run --with text-huge). For both it reads from the
-kernel how much of the text is on huge pages.
+and on huge pages (on: pagewise run --with text-huge). For both it reads from
+the kernel how much of the text is on huge pages.
 
-Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, cannot tell,
-or another experiment runs; 126 not executable; 127 not found; 130 interrupted,
-after printing what is known.")]
+Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, cannot
+tell, or another experiment runs; 126 not executable; 127 not found; 130
+interrupted, after printing what is known.")]
 pub(crate) struct BenchText {
     /// Run a short form: code up to 64M, coarser steps, at most 18 s
     #[arg(long, conflicts_with = "command")]

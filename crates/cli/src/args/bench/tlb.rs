@@ -17,8 +17,8 @@ Examples:
 pagewise follows a list of elements, each with the address of the next and NPAD
 words of padding: 0, 7, 15 and 31 make elements of 8, 64, 128 and 256 bytes. It
 looks for knees with one cache line on each of a growing number of pages. Every
-sample is a fresh mapping with a page size proven by the kernel. The report names
-pages that are not available here, and what would make them available.
+sample is a fresh mapping with a page size proven by the kernel. The report
+names pages that are not available here, and what would make them available.
 
 Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
 experiment runs; 130 interrupted, after printing what is known.")]

@@ -91,9 +91,9 @@ Other options:
 These options of pv are refused, with a hint what to use instead: -g -K -M -O -Q
 -U -X -Z -x.
 
-Like pv, meter passes pages of a file or pipe into a pipe by reference, and pages
-of a pipe into a socket. If the data changes before the reader takes it, the
-reader gets the changed data. That happens with a file that is being written, or
+Like pv, meter passes pages of a file or pipe into a pipe by reference, and
+pages of a pipe into a socket. If the data changes before the reader takes it,
+the reader gets the changed data. That happens with a file that is written, or
 with memory that a program passes to the pipe and reuses. Use -C if data may
 change. Use --live only if it cannot.
 
