@@ -143,7 +143,7 @@ mod tests {
             code(layout).why_small()
         };
         assert!(why(&layout(Placement::Program, 0, 0, 3)).contains("one of 512 starts"));
-        assert!(why(&layout(Placement::Fixed, 4 * SLOT + 4096, 0, 3)).contains("4.0 KiB off"));
+        assert!(why(&layout(Placement::Fixed, 4 * SLOT + 4096, 0, 3)).contains("4.0 KiB away"));
         assert!(why(&layout(Placement::Fixed, SLOT, 0, 0)).contains("no text"));
         let mut small = layout(Placement::Fixed, SLOT, 0, 1);
         small.segments[0].file_bytes = Bytes(4096);

@@ -221,7 +221,7 @@ mod tests {
         let pool = HugePool { addable_pages: 3, ..constructed::pool(5) };
         let said = |pages| Pool::room(&pool, pages);
         assert_eq!(said(5), Ok("the pool has 10.0 MiB".to_owned()));
-        assert_eq!(said(8), Ok("6.0 MiB are reserved for as long as this lasts".to_owned()));
+        assert_eq!(said(8), Ok("6.0 MiB are reserved meanwhile".to_owned()));
         assert!(said(9).unwrap_err().ends_with("no more than 6.0 MiB may be reserved"));
         let empty = Pool::room(&constructed::pool(0), 1).unwrap_err();
         assert!(empty.starts_with("the pool of huge pages is empty"), "{empty}");

@@ -413,7 +413,7 @@ mod tests {
         assert!(!is_gone(&state));
         assert!(why_pages_stay(&state, &holders).contains("no process maps it"));
         holders.hidden_processes = 2;
-        assert!(why_pages_stay(&state, &holders).contains("2 processes of others"));
+        assert!(why_pages_stay(&state, &holders).contains("2 processes of other accounts"));
         let counts = CacheCounts { dirty_bytes: Bytes(1), ..Default::default() };
         state.counts = Fact::Known(counts);
         assert!(why_pages_stay(&state, &holders).contains("not on disk"));

@@ -346,7 +346,7 @@ mod tests {
         assert!(!path.exists(), "its boot is over");
         std::fs::write(&path, "half of a rec").unwrap();
         let told = repair_in(dir.path()).unwrap();
-        assert!(told.contains("cannot be read") && path.exists(), "{told}");
+        assert!(told.contains("cannot read the record") && path.exists(), "{told}");
         assert!(Permit::obtain_in(dir.path(), PageSize::PMD_2M).is_err());
     }
 
@@ -381,7 +381,7 @@ mod tests {
         held.record.take().unwrap();
         drop((held, permit));
         let told = repair_in(dir.path()).unwrap();
-        assert!(told.starts_with("2 huge pages"), "{told}");
+        assert!(told.starts_with("gave back 2 huge pages"), "{told}");
         assert_eq!((now(), path.exists()), (before, false));
         let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
         // What is in the way of a second is the first.

@@ -80,8 +80,8 @@ fn passed(run: &Run, candidate: &Candidate) -> &'static str {
     let Some(experiment) = &run.experiment else { return "nothing was tried" };
     let planned = |dose: &Dose| experiment.design.arms.contains(&dose.spec());
     if candidate.doses.iter().any(planned) {
-        "no run of it counted"
+        "no run of this arm counted"
     } else {
-        "it was left out by --only"
+        "excluded by --only"
     }
 }

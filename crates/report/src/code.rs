@@ -183,7 +183,7 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
     let mut table = Table::new(&columns);
     for reach in &file.reach {
         let takes = match reach.method {
-            Method::Warm => "text warm: the file as it is",
+            Method::Warm => "text warm: the unchanged file",
             Method::Aligned => "text fold: a copy, aligned",
             Method::Merged => "text fold --merge: as one",
         };

@@ -31,7 +31,7 @@ pub fn machine_line(machine: &Machine, style: &Style) -> String {
 #[must_use]
 pub fn look_section(look: &Look, plain: &[Usage], style: &Style) -> String {
     let mut page = Page::new(style);
-    page.heading("the program as it is");
+    page.heading("the unmodified program");
     if plain.is_empty() {
         page.item("time", "no plain run");
     } else {

@@ -146,7 +146,7 @@ fn examined(run: &Run, page: &mut Document, style: &Style) {
 fn notes_section(run: &Run) -> Document {
     let mut page = Document::default();
     if !run.warnings.is_empty() {
-        page.heading("to know");
+        page.heading("notes");
     }
     for warning in &run.warnings {
         page.bullet(warning, Tone::Warn);

@@ -56,10 +56,10 @@ fn a_remedy_that_fits_and_has_no_verdict_says_why() {
     let said = |run: &pagewise_model::run::Run| {
         render(run, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert!(said(&run).contains("but no run of it counted"), "{}", said(&run));
+    assert!(said(&run).contains("but no run of this arm counted"), "{}", said(&run));
     let design = &mut run.experiment.as_mut().unwrap().design;
     design.arms = vec!["heap-huge".into()];
-    assert!(said(&run).contains("but it was left out by --only"), "{}", said(&run));
+    assert!(said(&run).contains("but excluded by --only"), "{}", said(&run));
     run.experiment = None;
     assert!(said(&run).contains("but nothing was tried"), "{}", said(&run));
 }

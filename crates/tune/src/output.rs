@@ -357,7 +357,7 @@ mod tests {
         let base = Baseline::of(&there, &there).unwrap();
         assert!(base.check("x", &there).equal);
         let notes = base.check("x", &absent).notes;
-        assert_eq!(notes, ["file `x` is not there, other than in plain runs"]);
+        assert_eq!(notes, ["file `x` is not there, unlike in plain runs"]);
         let once = Baseline::of(&there, &absent).unwrap();
         assert_eq!(once.exceptions(), ["file `x` exists after one plain run only; not compared"]);
     }

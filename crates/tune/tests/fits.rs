@@ -178,8 +178,8 @@ fn pipes_of_the_program_are_grown_and_others_are_not() {
 fn pipes_whose_size_the_program_counts_on_keep_it() {
     for (call, reason) in [
         (PipeCall::Lends, "vmsplice"),
-        (PipeCall::AsksCapacity, "asks for the size"),
-        (PipeCall::SetsCapacity, "asks for the size"),
+        (PipeCall::AsksCapacity, "sets the size"),
+        (PipeCall::SetsCapacity, "sets the size"),
     ] {
         let counting = candidates(|t, l| {
             busy_pipe(t, l);
@@ -225,7 +225,7 @@ fn a_tool_that_ours_would_not_stand_in_for_is_named() {
     let moved = Some(Bytes::gib(1));
     for (word, exe, told) in [
         ("/usr/bin/cat", "/usr/bin/cat", "starts /usr/bin/cat by its path"),
-        ("cat", "/bin/busybox", "its cat is /bin/busybox, not that of coreutils"),
+        ("cat", "/bin/busybox", "its cat is /bin/busybox, not the one of coreutils"),
         ("cat", "/opt/bin/cat", "its cat is /opt/bin/cat"),
         ("tee", "/opt/pagewise", "its tee is pagewise's already"),
         ("pv", "/usr/bin/pv", "pv is not replaced"),

@@ -67,7 +67,7 @@ fn spent(parts: &TimeParts) -> String {
         (parts.bytes_ns, "for bytes"),
         (parts.starts_ns, "to start threads"),
         (parts.tear_down_ns, "to unmap and close"),
-        (parts.device_ns, "for what is not cached"),
+        (parts.device_ns, "for uncached data"),
     ];
     named.sort_by(|a, b| b.0.total_cmp(&a.0));
     let total = parts.total_ns();

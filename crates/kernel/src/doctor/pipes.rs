@@ -95,7 +95,7 @@ mod tests {
         assert!(matches!(limit_answer(0, Some(&error(Errno::MFILE))), Answer::Unknown(_)));
         assert_eq!(limit_answer(3, Some(&error(Errno::PERM))), Answer::Yes);
         assert_eq!(limit_answer(MOST, None), Answer::Yes);
-        assert!(gives(3).contains("; 3 such"));
+        assert!(gives(3).contains("have 3 more such"));
     }
 
     #[test]

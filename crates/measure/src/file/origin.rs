@@ -109,7 +109,7 @@ impl Origin {
                 let why = format!("{size} is more than {most} ({bound_by})");
                 return Err(OriginError::NoRoom { why });
             }
-            Some(size) => (size, "as asked".to_owned()),
+            Some(size) => (size, "as requested".to_owned()),
             None if usual <= most => (usual, "the usual size".to_owned()),
             None => (most, bound_by),
         };
@@ -397,9 +397,9 @@ mod tests {
     fn what_has_no_room_says_what_binds() {
         let dir = tempfile::tempdir().expect("a directory");
         let large = Origin::own(dir.path(), Some(Bytes(1 << 60)), SMALLEST).expect_err("too large");
-        assert!(large.to_string().contains("1048576 TiB are more than"), "{large}");
+        assert!(large.to_string().contains("1048576 TiB is more than"), "{large}");
         let small = Origin::own(dir.path(), Some(Bytes(1)), SMALLEST).expect_err("too small");
-        assert!(small.to_string().contains("0 B (as asked) are less than 8.0 MiB"), "{small}");
+        assert!(small.to_string().contains("0 B (as requested) is less than 8.0 MiB"), "{small}");
         assert!(Origin::own(Path::new("/no/such/place"), None, SMALLEST).is_err());
     }
 
