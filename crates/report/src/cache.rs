@@ -163,7 +163,7 @@ fn held(holders: &Holders, style: &Style) -> String {
     }
     if holders.hidden_processes > 0 {
         let n = counted(holders.hidden_processes, "process", "processes");
-        let text = format!("{n} of other accounts could not be examined");
+        let text = format!("{n} could not be examined");
         page.para(&text, INDENT, Tone::Faint);
     }
     page.finish()
@@ -177,7 +177,7 @@ fn legend(report: &CacheReport, style: &Style) -> String {
     page.finish()
 }
 
-fn letters() -> String {
+pub(crate) fn letters() -> String {
     let word = |slot: Slot| match slot {
         Slot::Huge => "a huge page",
         Slot::Whole => "cached in smaller pieces",

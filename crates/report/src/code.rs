@@ -3,7 +3,7 @@
 //!
 //! Pieces that stand alike and follow each other are one row; the saved form has each of them.
 
-use crate::cache::cached_file;
+use crate::cache::{cached_file, letters};
 use crate::collapse::{self, collapse_section, generated};
 use crate::fold::{self, fold_section};
 use crate::heap::heap_section;
@@ -259,11 +259,7 @@ fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> Strin
 
 fn meaning(slot: PageSize, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.para(
-        &format!("in a map, H is a huge page of {slot}, # is cached in smaller pieces"),
-        0,
-        Tone::Faint,
-    );
+    page.para(&format!("maps in pieces of {slot}: {}", letters()), 0, Tone::Faint);
     page.finish()
 }
 
@@ -305,7 +301,7 @@ fn sums(status: &TextStatus, style: &Style) -> String {
     }
     if status.hidden_processes > 0 {
         let n = counted(status.hidden_processes, "process", "processes");
-        page.para(&format!("{n} of other accounts could not be examined"), 2, Tone::Faint);
+        page.para(&format!("{n} could not be examined"), 2, Tone::Faint);
     }
     page.section(machine("the whole machine", &status.totals, style));
     page.finish()

@@ -3,7 +3,7 @@
 //! Shares are of CPU time, those of wake-ups of wall time. A bound is marked "at most, estimate".
 
 use crate::headline::without;
-use crate::number::{bar, percent};
+use crate::number::{at_most, bar, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
@@ -45,11 +45,8 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
 }
 
 fn ceiling(diagnosis: &Diagnosis) -> String {
-    let share = percent(diagnosis.ceiling_share);
-    format!(
-        "removing all of it could save at most {share} of wall time (estimate){}",
-        without(diagnosis)
-    )
+    let share = at_most(diagnosis.ceiling_share);
+    format!("removing all of it could save {share} of wall time (estimate){}", without(diagnosis))
 }
 
 /// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.

@@ -2,7 +2,7 @@
 
 use crate::bench::Bench;
 use crate::experiment::{short_word, time_phrase};
-use crate::number::{counted, percent, times_as_fast, whole_percent};
+use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use pagewise_model::diagnosis::Diagnosis;
@@ -83,10 +83,9 @@ fn profile_headline(run: &Run) -> String {
         let none = || "no diagnosis".to_owned();
         return run.profile.as_ref().map_or_else(none, crate::profile::headline);
     };
-    let ceiling = percent(diagnosis.ceiling_share);
+    let ceiling = at_most(diagnosis.ceiling_share);
     let without = without(diagnosis);
-    let costs =
-        format!("page costs and wake-ups: at most {ceiling} of wall time (estimate){without}");
+    let costs = format!("page costs and wake-ups: {ceiling} of wall time (estimate){without}");
     match diagnosis.costs.first() {
         Some(cost) => format!("{costs}; the largest: {}", cost.kind.label()),
         None => costs,
@@ -181,10 +180,10 @@ fn advice(run: &Run) -> String {
     let best = fitting.iter().max_by(|a, b| a.ceiling_share.total_cmp(&b.ceiling_share));
     match best {
         Some(best) => format!(
-            "advice only, nothing tried: {}, the most promising {} (at most {}, estimate)",
+            "advice only, nothing tried: {}, the most promising {} ({}, estimate)",
             counted(fitting.len() as u64, "remedy fits", "remedies fit"),
             best.remedy,
-            percent(best.ceiling_share)
+            at_most(best.ceiling_share)
         ),
         None => "advice only, nothing tried: no remedy fits".to_owned(),
     }

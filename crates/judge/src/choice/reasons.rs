@@ -86,7 +86,7 @@ fn blurred(choice: &Choice) -> Option<String> {
         names += &format!("; and {} more", rivals.len() - NAMED);
     }
     Some(format!(
-        "The prediction cannot separate it from {names}: its error is {:.0}%.",
+        "No clear winner: {names} may be as fast, within the prediction's error of {:.0}%.",
         100.0 * choice.error_share
     ))
 }

@@ -310,8 +310,8 @@ fn the_reasons_name_margin_parts_and_what_cannot_be_told() {
     let two = [Arm::Map, Arm::MapPopulate];
     let sentences = reasons(&choice(&two, demand));
     assert_eq!(sentences.len(), 2, "no calls to set beside it, but a rival: {sentences:?}");
-    assert!(sentences[1].starts_with("The prediction cannot separate it from "), "{sentences:?}");
-    assert!(sentences[1].ends_with("its error is 4%."), "{sentences:?}");
+    assert!(sentences[1].starts_with("No clear winner: "), "{sentences:?}");
+    assert!(sentences[1].ends_with("error of 4%."), "{sentences:?}");
     let mut measured = choice(&two, demand);
     let took = measured.forecasts.iter().enumerate();
     measured.trials = took

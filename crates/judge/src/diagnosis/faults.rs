@@ -121,7 +121,7 @@ fn anonymous(split: &Split, prices: &Prices, pages_per_huge: f64, untraced: bool
             evidence += &format!(", {:.0} of them on pages given back before", split.again);
         }
         if untraced {
-            evidence += ", all counted as anonymous: the program could not be traced";
+            evidence += ", all counted as anonymous: the program was not traced";
         }
         estimates.push(Estimate::priced(CostKind::AnonFaults, ns, evidence));
         let zeroing = split.anon * zero_ns + split.huge * huge_zero_ns;
