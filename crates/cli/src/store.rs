@@ -69,7 +69,7 @@ fn cause(error: SysError) -> Error {
     error.source
 }
 
-/// Writes a file so that it is there whole or not at all. What is no regular file (a pipe, a
+/// Writes a file so that it is there whole or not at all. What is not a regular file (a pipe, a
 /// device) and our own output are written to as they are.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     let written = match fs::metadata(path) {
@@ -179,7 +179,10 @@ pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
         .collect();
     if runs.len() < found {
         Failure::usage(format!("{} saved run(s) cannot be read", found - runs.len()))
-            .with_help(format!("pagewise show ID says why; they lie in {}", directory.display()))
+            .with_help(format!(
+                "pagewise show ID explains why; they are in {}",
+                directory.display()
+            ))
             .tell();
     }
     Ok(runs)

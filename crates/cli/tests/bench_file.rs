@@ -50,7 +50,7 @@ fn readings_are_measured_kept_and_drawn() {
     assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + 33);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
     let shown = place.pagewise(&["show", &run.id]).output().unwrap();
-    assert!(said(&shown.stdout).contains("what this machine should do"), "{}", said(&shown.stdout));
+    assert!(said(&shown.stdout).contains("advice for this machine"), "{}", said(&shown.stdout));
     let words = ["--block=513", "--chart", &html];
     assert_eq!(bench(&place, &words).output().unwrap().status.code(), Some(2));
 }
@@ -66,7 +66,7 @@ fn what_cannot_be_read_is_one_line() {
         (dir.as_str(), "is a directory"),
         (small.to_str().unwrap(), "less than one block"),
         ("/nonexistent", "cannot be opened"),
-        ("/dev/null", "is no regular file"),
+        ("/dev/null", "is not a regular file"),
     ] {
         let done = bench(&place, &["--file", path]).output().unwrap();
         let told = said(&done.stderr);
@@ -78,7 +78,7 @@ fn what_cannot_be_read_is_one_line() {
     }
     let large = bench(&place, &["--size=1048576G"]).output().unwrap();
     assert_eq!(large.status.code(), Some(3), "{}", said(&large.stderr));
-    assert!(said(&large.stderr).contains("no room for a file"), "{}", said(&large.stderr));
+    assert!(said(&large.stderr).contains("no space for a file"), "{}", said(&large.stderr));
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn why(file: &CachedFile) -> String {
 fn is_skipped(test: &str, file: &CachedFile) -> bool {
     let skipped = why(file).contains("gave no huge folio")
         || why(file).contains("base pages")
-        || why(file).contains("memory alone");
+        || why(file).contains("only in memory");
     if skipped {
         println!("SKIP {test}: {}", why(file));
     }
@@ -215,7 +215,7 @@ fn files_too_small_or_in_memory_are_refused_with_the_reason() {
     small(&path, &content());
     let (refused, code) = cache(&place, "huge", &path);
     assert_eq!(code, Some(3));
-    assert!(why(&refused).contains("memory alone (tmpfs)"), "{refused:?}");
+    assert!(why(&refused).contains("only in memory (tmpfs)"), "{refused:?}");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn a_way_without_prices_is_not_chosen() {
     ground.keep();
     let done = ground.choose(&["--arm=io-uring"]).output().unwrap();
     assert_eq!(done.status.code(), Some(3), "{}", said(&done.stderr));
-    assert!(said(&done.stdout).starts_with("Nothing is chosen"), "{}", said(&done.stdout));
+    assert!(said(&done.stdout).starts_with("No choice"), "{}", said(&done.stdout));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn prices_are_taken_once_and_every_way_is_measured() {
     let words = ["--block=16K", "--passes=2", "--json", "--measure", "--repeats=1"];
     let Some(done) = experiment(|| ground.choose(&words)) else { return };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    assert!(said(&done.stderr).contains("taking the prices"), "{}", said(&done.stderr));
+    assert!(said(&done.stderr).contains("measuring the prices"), "{}", said(&done.stderr));
     let run = Run::from_json(&done.stdout).unwrap();
     let choice = run.choice.unwrap();
     assert!(choice.calibration_processes > 0 && choice.calibration_age_ns == Nanos(0));
@@ -174,7 +174,7 @@ fn prices_are_taken_once_and_every_way_is_measured() {
 fn an_interrupt_keeps_nothing() {
     let _turn = only_turn();
     let ground = Ground::new();
-    let Some(done) = interrupt(|| ground.choose(&[]), "taking the prices") else { return };
+    let Some(done) = interrupt(|| ground.choose(&[]), "measuring the prices") else { return };
     assert_eq!((done.status.code(), said(&done.stdout)), (Some(130), String::new()));
     assert!(await_gone(&ground.place), "a reader was left behind");
     let cache = ground.place.path().join("pagewise");

@@ -149,7 +149,7 @@ fn every_touched_slot_is_huge_afterwards_and_the_code_is_what_it_was() {
     let done = place.pagewise(&words).output().unwrap();
     let Some(process) = collapsed(&done, TEST) else { return };
     assert_eq!(done.status.code(), Some(0), "{process:?}");
-    assert!(said(&done.stderr).contains("no call brings back"));
+    assert!(said(&done.stderr).contains("cannot be returned"));
     let [part] = &process.parts[..] else { panic!("{process:?}") };
     assert_eq!((part.huge_before_bytes, part.tried_slots), (Bytes(0), TOUCHED));
     assert_eq!((part.huge(), running.huge()), (slots(TOUCHED), slots(TOUCHED)));
@@ -232,7 +232,7 @@ fn without_the_right_nothing_is_changed_and_the_next_step_is_named() {
     let done = tried(as_nobody(&pagewise), &foreign);
     let error = said(&done.stderr);
     assert_eq!((done.status.code(), foreign.huge()), (Some(2), Bytes(0)), "{error}");
-    assert!(error.contains("of another account") && error.contains("help: "), "{error}");
+    assert!(error.contains("belongs to another account") && error.contains("help: "), "{error}");
     foreign.end();
 }
 

@@ -124,7 +124,7 @@ fn each_slot_of_a_process_is_huge_or_has_its_reason() {
                 assert_eq!(wanted, [(1, given.clone()), absent(1), (1, given), absent(1)]);
             }
             let shown = said(&explain(place, user, pid, &[]).stdout);
-            assert!(shown.contains("private memory of no file"), "{shown}");
+            assert!(shown.contains("private memory without a file"), "{shown}");
             assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
         }
     }

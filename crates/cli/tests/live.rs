@@ -157,7 +157,7 @@ fn profile_keeps_program_and_report_apart() {
         .output()
         .unwrap();
     assert_eq!((plain.status.code(), plain.stdout.as_slice()), (Some(3), &b"out\n"[..]));
-    assert!(said(&plain.stderr).contains("the program as it is"));
+    assert!(said(&plain.stderr).contains("the unmodified program"));
     let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
     assert_eq!(saved["kind"], "profile");
     let json = place.pagewise(&["profile", "--json"]).args(program).output().unwrap();
@@ -212,7 +212,7 @@ fn a_result_that_cannot_be_kept_is_printed() {
         return;
     };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    assert!(said(&done.stdout).contains("the program as it is"));
+    assert!(said(&done.stdout).contains("the unmodified program"));
     assert!(said(&done.stderr).contains("XDG_STATE_HOME"), "{}", said(&done.stderr));
 }
 

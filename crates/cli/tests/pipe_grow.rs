@@ -120,7 +120,7 @@ fn pipes_of_ordinary_programs_are_grown() {
         let (_, told) = through(&place, "pipe-grow", script);
         let first = told.lines().find(|line| line.contains("took effect")).unwrap();
         assert!(!first.contains(" 0 time"), "{script}: {told}");
-        assert!(!told.contains("pipe(s) left alone"), "{script}: {told}");
+        assert!(!told.contains("pipe(s) unchanged"), "{script}: {told}");
     }
 }
 
@@ -134,7 +134,7 @@ fn what_was_left_alone_is_told_with_the_reason() {
     assert!(compile("page_lender.c", &["-O2"], &writer));
     let script = format!("{} | {}", writer.display(), check.display());
     let (_, told) = through(&place, "pipe-grow", &script);
-    let wanted = format!("1 pipe(s) left alone: {} names vmsplice", writer.display());
+    let wanted = format!("1 pipe(s) unchanged: {} names vmsplice", writer.display());
     assert!(told.contains(&wanted), "{told}");
     let first = told.lines().next().unwrap();
     assert!(first.starts_with("pagewise: pipe-grow: a program that lends pages"), "{told}");

@@ -92,7 +92,7 @@ fn a_program_starts_plainly_where_the_pool_is_too_small() {
     let done = command.env_remove("GLIBC_TUNABLES").output().unwrap();
     assert_eq!((done.status.code(), done.stdout), (Some(7), b"unset\n".to_vec()));
     let told = said(&done.stderr);
-    assert!(told.contains("--system reserves them") && refusal(&told).is_some(), "{told}");
+    assert!(told.contains("use --system as root") && refusal(&told).is_some(), "{told}");
     if is_root() {
         let mut command =
             place.pagewise(&["run", "--system", "--with", &huge, "--", "sh", "-c", script]);
@@ -155,7 +155,7 @@ fn the_next_start_gives_back_what_a_kill_has_left() {
     child.wait().unwrap();
     assert!(pages() > before, "nobody was left to give them back");
     let next = place.pagewise(&["history"]).output().unwrap();
-    assert!(said(&next.stderr).contains("that a killed run had reserved are given back"));
+    assert!(said(&next.stderr).contains("reserved by a killed run"));
     assert_eq!(pages(), before);
     let later = place.pagewise(&["history"]).output().unwrap();
     assert!(later.stderr.is_empty(), "{}", said(&later.stderr));

@@ -77,8 +77,7 @@ impl Mechanism {
             format!("; its counter stood out in each of its runs and in {control}")
         } else {
             format!(
-                "; its counter stood out in {held} of its {} runs and in {control}: it does not \
-                 take hold in each",
+                "; its counter stood out in {held} of its {} runs and in {control}: it does not take effect in every run",
                 arm.len()
             )
         }

@@ -91,7 +91,7 @@ impl CachedFile {
         if cached_bytes != Fact::Known(Bytes(0)) && counts_nothing(&counts) {
             // An overlay has a cache of its own, which is empty: the pages are those of another file.
             counts =
-                Fact::missing("the kernel counts nothing of this file, and pages of it are cached");
+                Fact::missing("pages of this file are cached, but the kernel reports no counts");
         }
         let (huge_bytes, folios) = (view.huge_bytes().into(), self.folios(&view));
         Ok(CacheState { cached_bytes, huge_bytes, slots, counts, folios })
@@ -150,7 +150,7 @@ impl CachedFile {
             let (slots, cached) = self.resident_slots(view)?;
             (slots, Fact::Known(cached))
         } else {
-            let why = "the kernel tells it to those who own the file or may write it";
+            let why = "the kernel shows it only to accounts that own the file or may write it";
             (self.asked_slots()?, Fact::missing(why))
         };
         mark_huge(view, &mut slots);
@@ -189,11 +189,11 @@ impl CachedFile {
     /// The folios, by the flags of their frames.
     fn folios(&self, view: &FileView) -> Fact<Vec<FolioShare>> {
         if self.size() > FOLIOS_LIMIT {
-            return Fact::missing(format!("not looked at in files above {FOLIOS_LIMIT}"));
+            return Fact::missing(format!("not examined in files above {FOLIOS_LIMIT}"));
         }
         match pagemap::shows_frames() {
             Ok(true) => self.cached_folios(view).into(),
-            Ok(false) => Fact::missing("sizes of folios are for root to see"),
+            Ok(false) => Fact::missing("only root can see folio sizes"),
             Err(error) => Fact::missing(error.to_string()),
         }
     }

@@ -90,13 +90,16 @@ impl DirError {
             Self::Io { variable: "", path, .. }
             | Self::Unsafe { variable: "", path, .. }
             | Self::Doubtful { variable: "", path, .. } => {
-                format!("it is root's, and has one place: ls -ld {}", path.display())
+                format!(
+                    "only root may own it, and it has only this place: ls -ld {}",
+                    path.display()
+                )
             }
             Self::NoHome { variable, .. } | Self::Io { variable, .. } => {
-                format!("set {variable} to a directory that you may write")
+                format!("set {variable} to a directory that you may write to")
             }
             Self::Doubtful { variable, at, why, .. } => match why {
-                Doubt::Foreign(_) => format!("set {variable} to a directory below one of your own"),
+                Doubt::Foreign(_) => format!("set {variable} to a directory below your own"),
                 Doubt::Open | Doubt::Group(_) => {
                     let at = at.display();
                     format!("chmod go-w {at}, or set {variable} to a directory below another")
@@ -106,13 +109,13 @@ impl DirError {
                 let path = path.display();
                 match why {
                     Objection::NotDirectory => {
-                        format!("remove it, or set {variable} to a directory that you may write")
+                        format!("remove it, or set {variable} to a directory that you may write to")
                     }
                     Objection::Foreign(uid) => format!(
                         "set {variable} to a directory of your own, or as root: chown {uid} {path}"
                     ),
                     Objection::Open => {
-                        format!("remove it, or make it yours alone: chmod 700 {path}")
+                        format!("remove it, or make it private: chmod 700 {path}")
                     }
                 }
             }

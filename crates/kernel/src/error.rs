@@ -31,7 +31,7 @@ impl SysError {
 
     /// Text from the kernel that is not in the form that its documentation gives.
     pub fn malformed(call: &'static str, subject: impl Into<String>) -> Self {
-        let source = io::Error::new(io::ErrorKind::InvalidData, "unexpected form of the text");
+        let source = io::Error::new(io::ErrorKind::InvalidData, "unexpected text format");
         Self::new(call, subject, source)
     }
 

@@ -96,7 +96,7 @@ pub fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<()> {
     let unsendable = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     let text = serde_json::to_vec(message).map_err(|e| unsendable(e.to_string()))?;
     let len = u32::try_from(text.len()).ok().filter(|len| *len <= LONGEST);
-    let too_long = || format!("{} bytes are more than the {LONGEST} of a message", text.len());
+    let too_long = || format!("{} bytes exceed the message limit of {LONGEST}", text.len());
     let len = len.ok_or_else(|| unsendable(too_long()))?;
     let mut frame = len.to_le_bytes().to_vec();
     frame.extend(text);

@@ -76,7 +76,7 @@ impl Tree {
         }
         let mode = Fact::from(mode).and_then(|number| match Mode::of_number(number) {
             Some(mode) => Fact::Known(mode),
-            None => Fact::missing(format!("{number} is no mode that is known here")),
+            None => Fact::missing(format!("{number} is an unknown mode")),
         });
         let pad_threshold_bytes = Fact::from(self.get(Setting::PadThreshold)).map(Bytes);
         Some(Hugetext { mode, pad_threshold_bytes })
@@ -190,7 +190,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let tree = Tree::at(dir.path());
         std::fs::create_dir_all(tree.path(THP)).unwrap();
-        for (text, expected) in [("7\n", "7 is no mode"), ("on\n", "unexpected form")] {
+        for (text, expected) in
+            [("7\n", "7 is an unknown mode"), ("on\n", "unexpected text format")]
+        {
             std::fs::write(tree.setting_path(Setting::Mode), text).unwrap();
             let found = tree.hugetext().unwrap();
             assert!(found.mode.reason().is_some_and(|why| why.contains(expected)), "{found:?}");

@@ -26,9 +26,7 @@ impl MemoryLimit {
     #[must_use]
     pub fn exceeded(&self, subject: &str, size: Bytes) -> Option<String> {
         let Self { bytes, bound_by } = self;
-        (size > *bytes).then(|| {
-            format!("{subject} {size}, and of {bound_by} no more than {bytes} is free to use")
-        })
+        (size > *bytes).then(|| format!("{subject} {size}, but {bound_by} leaves only {bytes}"))
     }
 }
 

@@ -97,7 +97,9 @@ impl LockError {
                     .to_owned()
             }
             Self::Changing(_) => "wait for it to end, or stop it".to_owned(),
-            Self::Dir(_) | Self::Sys(_) => "settings of the machine are root's".to_owned(),
+            Self::Dir(_) | Self::Sys(_) => {
+                "run as root: only root may change settings of the machine".to_owned()
+            }
         }
     }
 }

@@ -62,11 +62,11 @@ impl PartFile {
     /// Makes an empty file that is to be `target`, for its owner alone.
     ///
     /// # Errors
-    /// When `target` names no file, or its directory takes no new ones.
+    /// When `target` not the name of a file, or its directory takes no new ones.
     pub fn create(target: &Path) -> Result<Self, SysError> {
         let failed = |e: std::io::Error| SysError::new("open", target.display().to_string(), e);
         if target.file_name().is_none() {
-            return Err(failed(std::io::Error::other("this names no file")));
+            return Err(failed(std::io::Error::other("this is not the name of a file")));
         }
         if let Some(made) = Self::nameless(target) {
             return Ok(made);
@@ -76,7 +76,7 @@ impl PartFile {
                 return Ok(made);
             }
         }
-        Err(failed(std::io::Error::other("somebody removes every new file there")))
+        Err(failed(std::io::Error::other("something removes every new file there")))
     }
 
     /// None where the file system has no such files.
@@ -271,7 +271,10 @@ mod tests {
     #[test]
     fn what_names_no_file_or_is_nowhere_is_an_error() {
         assert!(
-            PartFile::create(Path::new("/")).unwrap_err().to_string().contains("names no file")
+            PartFile::create(Path::new("/"))
+                .unwrap_err()
+                .to_string()
+                .contains("not the name of a file")
         );
         let error = PartFile::create(Path::new("/nonexistent/file")).unwrap_err();
         assert!(error.is_gone(), "{error}");

@@ -1,5 +1,5 @@
-//! Which way to read a file: predicted for this machine, this file as it lies in the page cache now, and what
-//! a program does with it.
+//! Which way to read a file: predicted for this machine, for this file as it is cached now, and for the
+//! use that a program makes of it.
 //!
 //! ```no_run
 //! use pagewise_lanes::choose::{Arm, Bytes, Demand, Order, Subject};
@@ -15,14 +15,14 @@
 //! # Ok::<(), pagewise_lanes::choose::ChooseError>(())
 //! ```
 //!
-//! The prices were taken before, by `pagewise choose --calibrate`: some 18 s, once for each machine, kernel
-//! and file system. They are kept in the cache directory for a week, and named after the file system. Nothing
-//! is measured here. A look at the file (`pagewise_kernel::cached_file`) costs some 2 ns a page, and 60 where this
-//! account may see frames; it changes nothing of what the cache holds, save that one page of each huge page's
-//! worth is asked for of files of others.
+//! Run `pagewise choose --calibrate` first. It measures the prices: some 18 s, once for each machine, kernel
+//! and file system. They are kept in the cache directory for a week, and named after the file system. This module
+//! measures nothing. A look at the file (`pagewise_kernel::cached_file`) costs some 2 ns a page, and 60 if this
+//! account may see frames. It does not change the cache, except that it requests one page of each huge page's
+//! worth for files of other accounts.
 //!
-//! A mapping of a file that somebody shortens ends the program that touches it (`SIGBUS`): leave mappings out of
-//! the ways to choose from where that may happen.
+//! If somebody shortens a mapped file, a touch ends the program (`SIGBUS`). Leave mappings out of
+//! the ways to choose from if that may happen.
 
 pub use pagewise_model::bench::file::Arm;
 pub use pagewise_model::bench::tlb::Order;
@@ -44,20 +44,20 @@ use std::time::Duration;
 const LIMITS: Limits =
     Limits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 4 << 20 };
 
-/// Why nothing is chosen.
+/// Why there is no choice.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
-    /// The file cannot be looked at.
+    /// The file cannot be examined.
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// There is no place for what is kept.
+    /// There is no directory for saved prices.
     #[error("{0}")]
     NoPlace(String),
-    /// Nobody reads so.
+    /// No way to read supports the demand.
     #[error("{0}")]
     Demand(String),
-    /// There are no prices yet, or none that hold for this machine, or they are too old.
-    #[error("no prices of reading are kept for files on {file_system} here")]
+    /// There are no prices yet, or none for this machine, or they are too old.
+    #[error("no prices of reading are saved for files on {file_system} here")]
     NotCalibrated {
         /// The kind of the file system.
         file_system: String,
@@ -65,14 +65,18 @@ pub enum ChooseError {
 }
 
 impl ChooseError {
-    /// What to do about it.
+    /// The next step for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::Sys(_) => "name a regular file with content that you may read".to_owned(),
-            Self::NoPlace(_) => "set XDG_CACHE_HOME to a directory that you may write".to_owned(),
-            Self::Demand(_) => "ask for other blocks, passes or threads".to_owned(),
-            Self::NotCalibrated { .. } => "pagewise choose --calibrate FILE takes them".to_owned(),
+            Self::NoPlace(_) => {
+                "set XDG_CACHE_HOME to a directory that you may write to".to_owned()
+            }
+            Self::Demand(_) => "use other blocks, passes or threads".to_owned(),
+            Self::NotCalibrated { .. } => {
+                "measure them with pagewise choose --calibrate FILE".to_owned()
+            }
         }
     }
 }
@@ -170,7 +174,7 @@ impl Subject {
     /// Looks at a file.
     ///
     /// # Errors
-    /// When it cannot be opened or looked at, is no regular file, or is empty.
+    /// When it cannot be opened or examined, is not a regular file, or is empty.
     pub fn open(path: &Path) -> Result<Self, ChooseError> {
         let file = CachedFile::open(path)?;
         let state = FileState::of(&file.look()?, file.size(), page_size::base());
@@ -186,7 +190,7 @@ impl Subject {
         self.state.size_bytes
     }
 
-    /// How it lies in the cache.
+    /// How much of it is cached, and in which folios.
     #[must_use]
     pub const fn state(&self) -> &FileState {
         &self.state
@@ -198,10 +202,10 @@ impl Subject {
         &self.place
     }
 
-    /// What each way of `arms` should take by the prices that are kept, fastest first.
+    /// The predicted time of each way of `arms` by the saved prices, fastest first.
     ///
     /// # Errors
-    /// When nobody reads so, or no prices are kept.
+    /// When no way supports the demand, or no prices are saved.
     pub fn choose(&self, demand: &Demand, arms: &[Arm]) -> Result<Choice, ChooseError> {
         let Some(kept) = self.place.kept() else {
             let file_system = self.place.key.file_system().to_owned();
@@ -210,10 +214,10 @@ impl Subject {
         self.choose_by(&kept, demand, arms)
     }
 
-    /// The same by other prices.
+    /// As [`Subject::choose`], with other prices.
     ///
     /// # Errors
-    /// When nobody reads so.
+    /// When no way supports the demand.
     pub fn choose_by(
         &self,
         prices: &KeptPrices,

@@ -1,20 +1,20 @@
-//! Moving bytes between descriptors: the fastest way that is safe for what is on either side.
+//! Moving bytes between descriptors in the fastest way that is safe for both sides.
 //!
-//! [`copy()`] takes any two descriptors and moves everything from one to the other, exactly: no byte
-//! is lost, repeated or reordered, whichever way the kernel allows, and an error says which side it
-//! is of; [`Fan`] gives the same bytes to many. Both are exact whatever the writer of the source does
-//! meanwhile, unless the caller asks for [`Copy::live`]. [`End`] tells what a descriptor is; the choice of the way rests on it and on trying, never
-//! on a kernel version.
+//! [`copy()`] moves everything from one descriptor to any other, exactly: no byte is lost, repeated or
+//! reordered, whichever way the kernel allows. An error names its side. [`Fan`] gives the same bytes to
+//! many. Both are exact whatever the writer of the source does meanwhile, unless you ask for
+//! [`Copy::live`]. [`End`] describes a descriptor. The choice of the way depends on it and on trying,
+//! never on a kernel version.
 //!
-//! [`pipe`] has the ends of a pipe, to write to and read from, that grow it and wait well.
-//! [`buffer`] holds bytes that can be handed to a pipe by reference and never change afterwards;
-//! [`probe`] asks this kernel what is really shared.
+//! [`pipe`] has the writing and reading ends of a pipe, which grow it and wait efficiently.
+//! [`buffer`] holds bytes that can be passed to a pipe by reference and never change afterwards.
+//! [`probe`] tests what this kernel really shares.
 //!
-//! With the feature `choose`, the module `choose` predicts what each way to read a file takes on this machine,
-//! and says which to take. Without it this crate needs rustix and libc only.
+//! With the feature `choose`, the module `choose` predicts the time of each way to read a file on this
+//! machine, and names the fastest. Without it this crate needs only rustix and libc.
 //!
-//! Units are bytes. Nothing here changes a descriptor's flags or offset but by the bytes moved, and
-//! nothing prints.
+//! Units are bytes. Nothing here changes a descriptor's flags, or its offset other than by the bytes
+//! moved. Nothing prints.
 
 #![deny(unsafe_code)]
 

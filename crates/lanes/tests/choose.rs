@@ -53,7 +53,7 @@ fn what_cannot_be_chosen_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let subject = file(dir.path(), "small", 4 << 10);
     let kept = KeptPrices { calibration: prices(subject.place()), age: Nanos(0) };
-    for (block, why) in [(0, "not among the prices"), (8 << 10, "larger than the file")] {
+    for (block, why) in [(0, "has no price"), (8 << 10, "larger than the file")] {
         let error = subject.choose_by(&kept, &demand(block), &[Arm::Pread]).unwrap_err();
         assert!(matches!(error, ChooseError::Demand(_)), "{error}");
         assert!(error.to_string().contains(why) && !error.help().is_empty(), "{error}");

@@ -95,11 +95,11 @@ impl Kinds {
                 "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled".to_owned()
             }
             (PageKind::Base | PageKind::Thp, _) => {
-                "again when more memory is free in one piece".to_owned()
+                "try again when more contiguous memory is free".to_owned()
             }
             (PageKind::Pool | PageKind::Giant, Some(page)) => pool_step(page, error),
             (PageKind::Pool | PageKind::Giant, None) => {
-                "none here: neither processor nor kernel offers them".to_owned()
+                "neither the processor nor the kernel offers them".to_owned()
             }
         }
     }

@@ -103,7 +103,7 @@ fn fit(wanted: Bytes, most: Bytes) -> usize {
 fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
     let started = Instant::now();
     let cpus = affinity::get(0)?;
-    let own = *cpus.first().ok_or(PriceError::Unavailable("there is no CPU to run on".into()))?;
+    let own = *cpus.first().ok_or(PriceError::Unavailable("no CPU is available".into()))?;
     affinity::set(0, &[own])?;
     let most = most()?;
     let this = machine::machine();
@@ -240,7 +240,7 @@ impl Table {
             wakeup_same_ns: self.same.finish()?,
             spawn_ns: self.spawn.finish_fact(),
             chase: Vec::new(),
-            host_fault_extra_ns: Fact::missing("not looked for yet"),
+            host_fault_extra_ns: Fact::missing("not examined yet"),
             prior: false,
         })
     }

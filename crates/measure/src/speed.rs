@@ -69,7 +69,7 @@ impl Speeds {
     pub fn start(room: Bytes) -> Result<Self, PriceError> {
         let set = set_bytes();
         if set.0 > room.0 / SHARE {
-            return Err(PriceError::Unavailable(format!("{set} of memory are too much here")));
+            return Err(PriceError::Unavailable(format!("{set} of memory is too much here")));
         }
         let mut region = Region::new(set, Pages::Huge)?;
         region.populate()?;

@@ -156,7 +156,7 @@ pub fn readings(points: Vec<Point>) -> Readings {
         base_page_bytes: PageSize::BASE_4K,
         truths: points.iter().map(truth).collect(),
         refills: 0,
-        entry_ns: Fact::missing("not taken"),
+        entry_ns: Fact::missing("not measured"),
         prices: Vec::new(),
         price_folios: None,
         points,

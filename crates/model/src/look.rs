@@ -257,7 +257,7 @@ pub struct Traced {
 
 /// For recordings of former versions.
 fn not_recorded() -> Fact<Footprint> {
-    Fact::missing("this recording does not have it")
+    Fact::missing("not in this recording")
 }
 
 /// The name of a frame whose address belongs to no known symbol.
@@ -319,7 +319,7 @@ pub struct Look {
 
 /// Of looks that were saved before faults were timed.
 fn not_timed() -> Fact<TimedFaults> {
-    Fact::missing("this saved run does not have them")
+    Fact::missing("not in this saved run")
 }
 
 /// Page faults of one run, each timed from its beginning to its end. The times hold what recording

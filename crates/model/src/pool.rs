@@ -49,10 +49,10 @@ impl std::fmt::Display for HugePool {
         let Self { pages, free_pages, reserved_pages, surplus_pages, .. } = self;
         write!(f, "{pages} pages, {free_pages} free")?;
         if *reserved_pages > 0 {
-            write!(f, ", of them {reserved_pages} promised")?;
+            write!(f, ", {reserved_pages} of them promised")?;
         }
         if *surplus_pages > 0 {
-            write!(f, "; {surplus_pages} more until their users let go")?;
+            write!(f, "; {surplus_pages} more until they are released")?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(pool(2, 5, 0).available_pages(), 0);
         assert_eq!(
             pool(5, 2, 1).to_string(),
-            "9 pages, 5 free, of them 2 promised; 1 more until their users let go"
+            "9 pages, 5 free, 2 of them promised; 1 more until they are released"
         );
         assert_eq!(pool(9, 0, 0).to_string(), "9 pages, 9 free");
     }

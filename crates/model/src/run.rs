@@ -224,7 +224,7 @@ pub enum RunError {
         found: u32,
     },
     /// Made by an older pagewise, in a form that would be misread.
-    #[error("saved in an older form (schema {found}, now {SCHEMA}): run the command again")]
+    #[error("saved in an older format (schema {found}, now {SCHEMA}): run the command again")]
     Older {
         /// The schema found.
         found: u32,

@@ -137,12 +137,10 @@ impl Cleaner {
     pub const fn warning(self) -> &'static str {
         match self {
             Self::Caches => {
-                "drops the page cache of the whole machine, with names and inodes: every program reads \
-                 its files again from disk, and nothing brings back what was there"
+                "drops the page cache of the whole machine, with names and inodes: every program must read its files from disk again"
             }
             Self::Split => {
-                "splits every huge page of the whole machine, also those of heaps, guests and shared \
-                 memory: what they are worth to other programs is lost until each is made anew"
+                "splits every huge page of the whole machine, also those of heaps, guests and shared memory: other programs lose their benefit until the kernel builds them again"
             }
         }
     }

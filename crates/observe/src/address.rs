@@ -163,5 +163,5 @@ fn flags(number: u64, largest: PageSize, base: PageSize) -> Result<FlagWindow, S
 }
 
 fn for_root<T>(read: Result<T, SysError>) -> Fact<T> {
-    read.map_err(|error| format!("{error}; root alone may read it")).into()
+    read.map_err(|error| format!("{error}; only root may read it")).into()
 }

@@ -69,13 +69,12 @@ impl<'a> Code<'a> {
                 format!("its text is smaller than a huge page of {}", self.sizes.huge)
             }
             Some(Piece { standing: Standing::ByChance { one_in }, .. }) => format!(
-                "it is placed at random: its text comes on huge pages in one of {one_in} starts (in \
-                 all, of a copy by pagewise text fold)"
+                "it is placed at random: its text is on huge pages in one of {one_in} starts (in all starts of a copy made by pagewise text fold)"
             ),
             Some(Piece { standing: Standing::Incongruent { off_by_bytes }, .. }) => {
-                format!("its text lies {off_by_bytes} off the boundaries of huge pages in its file")
+                format!("in the file, its text lies {off_by_bytes} away from huge page boundaries")
             }
-            Some(_) => "no boundaries of huge pages enclose a whole one of its text".to_owned(),
+            Some(_) => "its text holds no whole huge page between boundaries".to_owned(),
         }
     }
 }
@@ -144,13 +143,13 @@ mod tests {
             code(layout).why_small()
         };
         assert!(why(&layout(Placement::Program, 0, 0, 3)).contains("one of 512 starts"));
-        assert!(why(&layout(Placement::Fixed, 4 * SLOT + 4096, 0, 3)).contains("4.0 KiB off"));
+        assert!(why(&layout(Placement::Fixed, 4 * SLOT + 4096, 0, 3)).contains("4.0 KiB away"));
         assert!(why(&layout(Placement::Fixed, SLOT, 0, 0)).contains("no text"));
         let mut small = layout(Placement::Fixed, SLOT, 0, 1);
         small.segments[0].file_bytes = Bytes(4096);
         assert!(why(&small).contains("smaller than a huge page"));
         let between = layout(Placement::Fixed, SLOT + 4096, 4096, 1);
-        assert!(why(&between).contains("no boundaries"), "{}", why(&between));
+        assert!(why(&between).contains("no whole huge page"), "{}", why(&between));
     }
 
     #[test]

@@ -192,14 +192,12 @@ struct Tried {
 const fn why(refusal: Refusal, is_file: bool) -> &'static str {
     match (refusal, is_file) {
         (Refusal::Unfit, true) => {
-            "this kernel collapses no text of files (it has no READ_ONLY_THP_FOR_FS): pagewise text \
-             warm FILE, and start it again"
+            "this kernel cannot collapse the text of files (no READ_ONLY_THP_FOR_FS): use pagewise text warm FILE, and start the program again"
         }
         (Refusal::Unfit, false) => {
-            "memory that the kernel never collapses: advised against (MADV_NOHUGEPAGE), watched by \
-             userfaultfd, or held by a device"
+            "the kernel never collapses such memory: it is advised against (MADV_NOHUGEPAGE), watched by userfaultfd, or held by a device"
         }
-        (Refusal::Busy, _) => "in use at that moment: try again",
+        (Refusal::Busy, _) => "in use right now: try again",
         (Refusal::NoMemory, _) => "no huge page was free, or it was unmapped meanwhile",
         (Refusal::GroupFull, _) => "its cgroup may not have more memory",
     }

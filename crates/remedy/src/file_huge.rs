@@ -36,15 +36,15 @@ impl Remedy for FileHuge {
         NAME
     }
     fn sentence(&self) -> &'static str {
-        "the files that it reads lie in the page cache in pieces of 2 MiB"
+        "the files that the program reads lie in the page cache in 2 MiB pieces"
     }
     fn parameters(&self) -> &'static str {
-        "the files, joined by :; no comma in their paths"
+        "the files, separated by :; no comma in their paths"
     }
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
         if parameter.is_empty() {
-            return Err("it takes the files that the program reads: file-huge=FILE:FILE".to_owned());
+            return Err("name the files that the program reads: file-huge=FILE:FILE".to_owned());
         }
         let huge_files = warmth::parse(parameter, FileKind::Input)?;
         let parameter = warmth::spell(&huge_files);
@@ -53,7 +53,7 @@ impl Remedy for FileHuge {
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
         let Some(traced) = evidence.traced() else {
-            return self.unfit("the files that it reads could not be looked at");
+            return self.unfit("the files that it reads could not be examined");
         };
         let Some(slot) = evidence.machine.huge_page_bytes.known().map(|huge| huge.bytes()) else {
             return self.unfit("this machine has no huge pages");
@@ -68,7 +68,7 @@ impl Remedy for FileHuge {
             let held = small.iter().find_map(|file| Some((file, file.obstacle.as_ref()?)));
             return self.unfit(match (held, inputs.first()) {
                 (Some((file, why)), _) => format!("{}: {why}", file.path),
-                (None, Some(_)) => "what it reads lies in huge folios already".to_owned(),
+                (None, Some(_)) => "the files that it reads lie in huge folios already".to_owned(),
                 (None, None) => "it reads no file as large as a huge page".to_owned(),
             });
         }

@@ -135,7 +135,7 @@ impl Remedy for HeapHuge {
                     |name| SWITCHED.iter().find(|(known, _)| *known == name).map(|(_, a)| *a);
                 let found: Option<Vec<Allocator>> = names.split('+').map(known).collect();
                 let found = found.ok_or_else(|| {
-                    format!("`{names}` is not `tunable`, `inject`, or of glibc, jemalloc, mimalloc")
+                    format!("`{names}` is not `tunable`, `inject`, or a list of glibc, jemalloc, mimalloc")
                 })?;
                 Ok(self.switches(names, found.into_iter()))
             }
@@ -154,13 +154,14 @@ impl Remedy for HeapHuge {
             return self.unfit(why);
         }
         if evidence.traced().is_none() {
-            return self.unfit("the memory of the program could not be looked at");
+            return self.unfit("the memory of the program could not be examined");
         }
         let wide: Vec<&ProcessSeen> =
             evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0).collect();
         let Some(largest) = wide.iter().max_by_key(|p| small_bytes(p)) else {
-            return self
-                .unfit(format!("no process has {WORTH} of anonymous memory on small pages"));
+            return self.unfit(format!(
+                "no process has {WORTH} or more of anonymous memory on small pages"
+            ));
         };
         let mut doses: Vec<Dose> = self.switches_for(&wide).into_iter().collect();
         let injectable = wide.iter().any(|p| !has_switch(p) && p.churn.large_mmap_calls > 0);
@@ -169,7 +170,7 @@ impl Remedy for HeapHuge {
         }
         if doses.is_empty() {
             return self.unfit(format!(
-                "the heap of {} ({}) grows in steps below {INJECT_MIN} and its allocator has no switch",
+                "the heap of {} ({}) grows in steps below {INJECT_MIN}, and its allocator has no setting for huge pages",
                 largest.exe, largest.allocator
             ));
         }
@@ -188,13 +189,13 @@ impl Remedy for HeapHuge {
 
     fn notes(&self, dose: &Dose) -> Vec<String> {
         let mut notes = vec![
-            "memory is rounded up to 2 MiB pages; sparse use takes more of it".to_owned(),
+            "memory is rounded up to 2 MiB pages; programs that use it sparsely need more"
+                .to_owned(),
             "after fork, the first write to a page copies 2 MiB instead of 4 KiB".to_owned(),
         ];
         if dose.settings.env.iter().any(|merge| merge.name == "GLIBC_TUNABLES") {
             notes.push(
-                "glibc 2.36 takes this tunable in most starts and not in all (it reads the THP \
-                 mode without a terminator); the gain shown is the average over all starts"
+                "glibc 2.36 applies this tunable in most starts, not in all (it reads the THP mode without a terminator); the gain is the average over all starts"
                     .to_owned(),
             );
         }

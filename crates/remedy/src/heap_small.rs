@@ -1,4 +1,4 @@
-//! `heap-small`: no transparent huge pages for the program and what it starts.
+//! `heap-small`: no transparent huge pages for the program and its children.
 //!
 //! `prctl(PR_SET_THP_DISABLE)`, inherited over fork and exec (prctl(2)). It helps programs that
 //! touch a little of many huge pages, fork with large heaps, or wait for compaction, where the
@@ -25,14 +25,18 @@ impl Remedy for HeapSmall {
         "heap-small"
     }
     fn sentence(&self) -> &'static str {
-        "no transparent huge pages for the program and what it starts"
+        "no transparent huge pages for the program and its children"
     }
     fn parameters(&self) -> &'static str {
         "none"
     }
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
-        if parameter.is_empty() { Ok(self.off()) } else { Err("it takes no parameter".to_owned()) }
+        if parameter.is_empty() {
+            Ok(self.off())
+        } else {
+            Err("this remedy takes no parameter".to_owned())
+        }
     }
 
     fn conflicts(&self) -> &'static [&'static str] {
@@ -41,7 +45,7 @@ impl Remedy for HeapSmall {
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
         if evidence.traced().is_none() {
-            return self.unfit("the memory of the program could not be looked at");
+            return self.unfit("the memory of the program could not be examined");
         }
         let huge: u64 = evidence.processes().iter().map(|p| p.anon_huge_bytes.0).sum();
         if huge == 0 {

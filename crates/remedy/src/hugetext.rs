@@ -109,7 +109,7 @@ impl Settings {
     /// # Errors
     /// Where there is no place for the record.
     pub fn own() -> Result<Self, HugetextError> {
-        let none = || HugetextError::Record("there is no /run for the record of it".to_owned());
+        let none = || HugetextError::Record("there is no /run to record the change in".to_owned());
         let directory = dirs::machine_dir(Missing::IsMade);
         let directory = directory.map_err(|error| HugetextError::Record(error.to_string()))?;
         Ok(Self { tree: Tree::own(), record: directory.ok_or_else(none)?.join(NAME) })
@@ -171,7 +171,7 @@ impl Settings {
                 changes.push(Change { setting, before: now, after: self.tree.get(setting)? });
             } else {
                 notes.push(format!(
-                    "{} is {now}, which another has set since: it is left so",
+                    "{} is {now}: it was changed by someone else since, so it stays unchanged",
                     setting.file()
                 ));
             }
@@ -303,7 +303,7 @@ mod tests {
         settings.tree.set(Setting::Mode, 2).unwrap();
         let (changes, notes) = settings.put_back().unwrap();
         assert_eq!((changes.len(), get(&settings).0), (0, 2));
-        assert!(notes[0].contains("is 2, which another has set since"), "{notes:?}");
+        assert!(notes[0].contains("is 2: it was changed by someone else since"), "{notes:?}");
         // Begun anew, that is what comes back.
         settings.change(Setting::Mode, 0).unwrap();
         settings.tree.set(Setting::Mode, 2).unwrap();

@@ -92,7 +92,7 @@ impl Remedy for MallocKeep {
         };
         let churners: Vec<&ProcessSeen> = evidence.processes().iter().filter(worth).collect();
         let Some(most) = churners.iter().max_by_key(|p| churn(p)) else {
-            return self.unfit("no process on glibc gives back and takes again much memory");
+            return self.unfit("no glibc process gives back memory and takes much of it again");
         };
         let again: u64 = churners.iter().map(|p| churn(p)).sum();
         let filled: u64 = evidence.processes().iter().map(|p| p.minor_faults * base.bytes()).sum();
@@ -101,7 +101,7 @@ impl Remedy for MallocKeep {
         let ceiling = faults * churn_share.min(1.0) + evidence.share(CostKind::MapUnmap);
         let kept = Bytes(most.peak_rss_bytes.0.next_power_of_two()).clamp(Bytes::mib(64), LARGEST);
         let why = format!(
-            "{} given back and faulted in again, peak {} ({} munmap, {} brk calls)",
+            "{} given back and faulted in again; peak {} ({} munmap, {} brk calls)",
             Bytes(churn(most)),
             most.peak_rss_bytes,
             most.churn.munmap_calls,

@@ -40,21 +40,17 @@ impl PipeGrow {
 }
 
 /// What cannot be seen of a program before it harms itself.
-const UNSEEN: &str = "a program that lends pages by a pipe's size (vmsplice) is recognized by its \
-                      code, and its pipes are left alone; start without pipe-grow a script that \
-                      makes that call by its number, and one that starts, on a pipe in use, a \
-                      program that takes 64 KiB for granted";
+const UNSEEN: &str = "programs that lend pages to pipes (vmsplice) are recognised by their code, and their pipes stay unchanged; do not use pipe-grow for a script that makes that call by its number, or that starts, on a pipe in use, a program that assumes 64 KiB";
 
 /// Why pipes of the program must keep their capacity.
 fn obstacle(traced: &Traced) -> Option<&'static str> {
     let made = |call| traced.pipe_calls.contains(&call);
     if made(PipeCall::Lends) {
         Some(
-            "it lends pages to pipes (vmsplice) and may use them again by the pipe's size: \
-             a larger pipe could make its output wrong",
+            "it lends pages to pipes (vmsplice) and may reuse them once a pipe's worth was read: a larger pipe could corrupt its output",
         )
     } else if made(PipeCall::AsksCapacity) || made(PipeCall::SetsCapacity) {
-        Some("it asks for the size of its pipes or sets it, so it counts on that size")
+        Some("it reads or sets the size of its pipes, so it may rely on it")
     } else {
         None
     }
@@ -95,7 +91,7 @@ impl Remedy for PipeGrow {
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
         let Some(traced) = evidence.traced() else {
-            return self.unfit("the pipes of the program could not be looked at");
+            return self.unfit("the pipes of the program could not be examined");
         };
         if let Some(why) = obstacle(traced) {
             return self.unfit(why);
@@ -109,7 +105,7 @@ impl Remedy for PipeGrow {
             .collect();
         let Some(largest) = sizes.last() else {
             return self.unfit(if traced.pipes.iter().all(|p| p.inherited) {
-                "no process of the program passes data to another through a pipe of its own"
+                "no two processes of the program are joined by a pipe"
             } else {
                 "no pipe between its processes has the default size"
             });
@@ -131,8 +127,7 @@ impl Remedy for PipeGrow {
     fn notes(&self, _dose: &Dose) -> Vec<String> {
         vec![
             format!(
-                "takes up to {BUDGET} of the user's pipe budget (fs.pipe-user-pages-soft); beyond \
-                 that budget new pipes of the user hold only two pages"
+                "uses up to {BUDGET} of the user's pipe budget (fs.pipe-user-pages-soft); beyond that budget, the user's new pipes hold only two pages"
             ),
             "pagewise stays beside the program and looks for full pipes every 5 to 20 ms"
                 .to_owned(),

@@ -86,11 +86,13 @@ fn refusal(processes: &[ProcessSeen]) -> String {
         Some((_, name, Whose::Ours)) => format!("its {name} is pagewise's already"),
         Some((process, name, Whose::ByPath)) => {
             let word = process.args.first().map_or(name, String::as_str);
-            format!("it starts {word} by its path: PATH is not asked")
+            format!("it starts {word} by its path, so PATH has no effect")
         }
-        Some((process, name, _)) => format!("its {name} is {}, not that of coreutils", process.exe),
+        Some((process, name, _)) => {
+            format!("its {name} is {}, not the one of coreutils", process.exe)
+        }
         None if processes.iter().any(|p| bare(p) == Some(METER)) => {
-            "it starts no cat or tee (pv stays as it is: meter refuses some of its options)".into()
+            "it starts no cat or tee (pv is not replaced: meter refuses some of its options)".into()
         }
         None => "it starts no cat or tee".into(),
     }
@@ -124,7 +126,7 @@ impl Remedy for PipeTools {
         "cat and tee inside the program are pagewise's: exact, with a larger pipe behind them"
     }
     fn parameters(&self) -> &'static str {
-        "cat, tee, or both joined by + (default)"
+        "cat, tee, or both as cat+tee (default)"
     }
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
@@ -140,7 +142,7 @@ impl Remedy for PipeTools {
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
         if evidence.traced().is_none() {
-            return self.unfit("the programs that it starts could not be looked at");
+            return self.unfit("the programs that it starts could not be examined");
         }
         let found = |process| match used(process)? {
             (tool, Whose::Systems) => Some((tool, process)),
@@ -174,19 +176,16 @@ impl Remedy for PipeTools {
         let names = dose.parameter.replace('+', " and ");
         vec![
             format!(
-                "PATH of the program begins with a directory of links in pagewise's cache: `which` \
-                 and what prints PATH show it, and the --version of {names} is pagewise's"
+                "the program's PATH begins with a directory of links in pagewise's cache: `which` and printed PATHs show it, and {names} --version is pagewise's"
             ),
-            "processes that set PATH themselves, name a tool by its path, or become another user \
-             run the system's"
+            "processes that set PATH themselves, start a tool by its path, or become another user run the system's tools"
                 .to_owned(),
-            "what the tools pass on is exact: they copy, and leave the pipe that they read as it is"
+            "the tools pass on exact data: they copy, and do not change the pipe that they read"
                 .to_owned(),
             "the pipes that the tools write to hold up to 1 MiB, from the user's budget \
-             (fs.pipe-user-pages-soft); a later writer to the same pipe that lends its pages \
-             (vmsplice) and assumes 64 KiB without asking would be inexact"
+             (fs.pipe-user-pages-soft); a later writer to the same pipe that lends its pages (vmsplice) and assumes 64 KiB would send wrong data"
                 .to_owned(),
-            "for every program of a shell: `pagewise links DIR` and DIR in front of PATH"
+            "for all programs of a shell: run `pagewise links DIR` and put DIR in front of PATH"
                 .to_owned(),
         ]
     }

@@ -51,7 +51,7 @@ impl Remedy for Place {
             "apart" => self.apart(machine),
             other => return Err(format!("`{other}` is not `one` or `apart`")),
         };
-        dose.ok_or_else(|| "it needs two CPUs that this process may use".to_owned())
+        dose.ok_or_else(|| "it needs two CPUs, and this process may use only one".to_owned())
     }
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
@@ -64,11 +64,11 @@ impl Remedy for Place {
             return self.unfit(format!("wake-ups are {:.1}% of its time", wakeups * 100.0));
         }
         let Some(traced) = evidence.traced() else {
-            return self.unfit("its processes could not be looked at");
+            return self.unfit("its processes could not be examined");
         };
         let threads = traced.processes.iter().map(|p| p.threads).max().unwrap_or(1);
         if traced.most_processes < 2 && threads < 2 {
-            return self.unfit("it runs one thread at a time");
+            return self.unfit("it runs only one thread at a time");
         }
         let piped = traced
             .pipes
@@ -86,7 +86,7 @@ impl Remedy for Place {
         if dose.parameter == "one" {
             vec!["the program cannot use more than one CPU at a time".to_owned()]
         } else {
-            vec!["processes joined by pipes keep to two CPUs in turn".to_owned()]
+            vec!["processes joined by pipes use only two CPUs, in turn".to_owned()]
         }
     }
 }

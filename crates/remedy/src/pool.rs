@@ -68,17 +68,17 @@ impl Pool {
         }
         let lacking = pages - available;
         if pool.addable_pages >= lacking {
-            return Ok(format!("{} are reserved for as long as this lasts", pool.size(lacking)));
+            return Ok(format!("{} are reserved meanwhile", pool.size(lacking)));
         }
         let has = match available {
             0 => "the pool of huge pages is empty".to_owned(),
             _ => format!("the pool of huge pages has {} available", pool.available()),
         };
         let unlock = match pool.addable_pages {
-            0 => "--system reserves them, as root".to_owned(),
-            more => format!("no more than {} may be reserved", pool.size(more)),
+            0 => "use --system as root to reserve them".to_owned(),
+            more => format!("at most {} may be reserved", pool.size(more)),
         };
-        Err(format!("{has}, its heaps take {size}: {unlock}"))
+        Err(format!("{has}, its heaps need {size}: {unlock}"))
     }
 }
 
@@ -108,7 +108,7 @@ impl Remedy for Pool {
         "the heap on huge pages reserved for it: never small, never split, never swapped"
     }
     fn parameters(&self) -> &'static str {
-        "the memory that has to be available in the pool when it starts (default 256M);\n    \
+        "the memory that the pool must have available at the start (default 256M);\n    \
          run --system reserves what is missing"
     }
 
@@ -122,7 +122,7 @@ impl Remedy for Pool {
         if amount > Bytes(0) && amount <= machine.memory_bytes {
             Ok(self.need(amount, *page))
         } else {
-            Err(format!("it takes an amount of memory, at most {}", machine.memory_bytes))
+            Err(format!("give an amount of memory, at most {}", machine.memory_bytes))
         }
     }
 
@@ -132,7 +132,7 @@ impl Remedy for Pool {
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
         if evidence.traced().is_none() {
-            return self.unfit("the memory of the program could not be looked at");
+            return self.unfit("the memory of the program could not be examined");
         }
         let reached: Vec<&ProcessSeen> =
             evidence.processes().iter().filter(|p| is_reached(p)).collect();
@@ -167,23 +167,19 @@ impl Remedy for Pool {
 
     fn notes(&self, dose: &Dose) -> Vec<String> {
         let mut notes = vec![
-            "reserved pages serve nobody else, used or not; they count neither as resident memory \
-             nor against a cgroup's limit of memory"
+            "nothing else can use reserved pages; they count neither as resident memory nor against a cgroup's memory limit"
                 .to_owned(),
-            "after fork, each page that is written takes one more from the pool; where there is \
-             none, the child dies by SIGBUS at its next touch of that page"
+            "after fork, each written page takes one more from the pool; if the pool is empty, the child dies by SIGBUS when it next touches that page"
                 .to_owned(),
         ];
         if let Some(need) = dose.settings.pool {
             let pages = need.pages();
             notes.push(format!(
-                "for starts without pagewise in front: GLIBC_TUNABLES={TUNABLE}; nobody then tells \
-                 that the pool is too small"
+                "for starts without pagewise: GLIBC_TUNABLES={TUNABLE}; nothing then warns if the pool is too small"
             ));
             notes.push(format!(
                 "to have {} in the pool for good: vm.nr_hugepages={pages} in a file of \
-                 /etc/sysctl.d, or, before memory is in pieces, hugepages={pages} on the kernel's \
-                 command line",
+                 /etc/sysctl.d, or, before memory fragments, hugepages={pages} on the kernel's command line",
                 need.bytes
             ));
         }
@@ -225,10 +221,10 @@ mod tests {
         let pool = HugePool { addable_pages: 3, ..constructed::pool(5) };
         let said = |pages| Pool::room(&pool, pages);
         assert_eq!(said(5), Ok("the pool has 10.0 MiB".to_owned()));
-        assert_eq!(said(8), Ok("6.0 MiB are reserved for as long as this lasts".to_owned()));
+        assert_eq!(said(8), Ok("6.0 MiB are reserved meanwhile".to_owned()));
         assert!(said(9).unwrap_err().ends_with("no more than 6.0 MiB may be reserved"));
         let empty = Pool::room(&constructed::pool(0), 1).unwrap_err();
         assert!(empty.starts_with("the pool of huge pages is empty"), "{empty}");
-        assert!(empty.ends_with("--system reserves them, as root"), "{empty}");
+        assert!(empty.ends_with("use --system as root to reserve them"), "{empty}");
     }
 }

@@ -171,12 +171,12 @@ impl Subject {
         if whole == Bytes(0) {
             return Some(refuse(
                 format!("it is {}, less than one huge page of {slot}", self.file.size()),
-                "nothing is to be done: small files gain nothing".to_owned(),
+                "nothing to do: small files gain nothing".to_owned(),
             ));
         }
         self.file_system.has_no_large_folios.then(|| {
             refuse(
-                format!("{} keeps its files in base pages", self.file_system.name),
+                format!("{} caches files only in base pages", self.file_system.name),
                 "put the file on ext4, xfs or tmpfs".to_owned(),
             )
         })
@@ -187,8 +187,8 @@ impl Subject {
         if self.file_system.is_in_memory {
             let name = &self.file_system.name;
             return Some(refuse(
-                format!("it lives in memory alone ({name}): its cache is the file itself"),
-                "only files on a disk can be dropped and read back".to_owned(),
+                format!("it lives only in memory ({name}): its cache is the file itself"),
+                "name a file on a disk: only those can be dropped and read back".to_owned(),
             ));
         }
         let unwritten = match &self.before.counts {
@@ -197,8 +197,8 @@ impl Subject {
         };
         (unwritten > Bytes(0)).then(|| {
             refuse(
-                format!("{unwritten} of it are not on disk yet, and dropping would write them"),
-                "wait, or bring it to disk first: sync FILE".to_owned(),
+                format!("{unwritten} of it are not on disk yet"),
+                "wait, or write it to disk first: sync FILE".to_owned(),
             )
         })
     }
@@ -206,11 +206,8 @@ impl Subject {
     /// Why it cannot be taken for written, where the kernel does not tell.
     fn is_too_young(&self) -> Option<CacheOutcome> {
         let (who, help) = match is_answered_for(self.file.file()) {
-            true => ("is not told for this file", "wait a minute"),
-            false => (
-                "is told to its owner alone",
-                "ask as its owner or root, who are told, or wait a minute",
-            ),
+            true => ("is not known for this file", "wait a minute"),
+            false => ("is shown only to its owner", "run as its owner or root, or wait a minute"),
         };
         // Copies and unpacked archives have the time of their originals: the later one is when it was written.
         let found = self.file.file().metadata().ok();
@@ -224,8 +221,8 @@ impl Subject {
             (Some(_), Some(longest)) => {
                 format!("it was written less than {} ago", Nanos::from(longest))
             }
-            (None, _) => "it was written in the future".to_owned(),
-            (_, None) => "this kernel leaves written pages in memory without end".to_owned(),
+            (None, _) => "its time of last change lies in the future".to_owned(),
+            (_, None) => "this kernel keeps written pages in memory without limit".to_owned(),
         };
         let why = format!("{why}, and whether it is on disk {who}");
         Some(refuse(why, help.to_owned()))
@@ -305,12 +302,12 @@ pub(crate) fn no_room(size: Bytes) -> Option<CacheOutcome> {
     let limit = match limits::experiment_memory() {
         Ok(limit) => limit,
         Err(error) => {
-            let help = "pagewise doctor says what this account may see";
+            let help = "pagewise doctor shows what this account may see";
             return Some(refuse(format!("free memory is not known: {error}"), help.to_owned()));
         }
     };
     let why = limit.exceeded("it is", size)?;
-    Some(refuse(why, "free memory first, or take smaller files".to_owned()))
+    Some(refuse(why, "free memory first, or use smaller files".to_owned()))
 }
 
 /// Why no memory is to be taken now, whatever is free: others wait for some. Where the kernel does not
@@ -324,9 +321,9 @@ fn under_pressure(waited_percent: f64) -> Option<CacheOutcome> {
     (waited_percent >= PRESSED_PERCENT).then(|| {
         refuse(
             format!(
-                "memory is short: in {waited_percent:.0}% of the last 10 s somebody waited for it"
+                "memory is short: in {waited_percent:.0}% of the last 10 s a process waited for it"
             ),
-            "wait until others have what they need".to_owned(),
+            "wait until other processes have the memory they need".to_owned(),
         )
     })
 }
@@ -339,25 +336,24 @@ fn held(holders: &Holders) -> CacheOutcome {
     let more =
         if all > names.len() { format!(" and {} more", all - names.len()) } else { String::new() };
     refuse(
-        format!("it is mapped, in the folios that it has now, by {}{more}", names.join(", ")),
-        "end them first, and start them again afterwards".to_owned(),
+        format!("it is mapped in its current folios by {}{more}", names.join(", ")),
+        "stop them first, and start them again afterwards".to_owned(),
     )
 }
 
 /// Why pages are still there.
 fn why_pages_stay(after: &CacheState, holders: &Holders) -> String {
     if !holders.seen.is_empty() {
-        return "processes map it, and what is mapped stays".to_owned();
+        return "processes map it, and mapped pages cannot be dropped".to_owned();
     }
     if after.counts.known().is_some_and(|counts| unwritten(counts) > Bytes(0)) {
-        return "somebody writes it: what is not on disk stays".to_owned();
+        return "a process writes it, and pages that are not on disk cannot be dropped".to_owned();
     }
     match holders.hidden_processes {
-        0 => "no process maps it; the kernel itself uses the pages (a swap file, a loop device, a \
-              transfer)"
+        0 => "no process maps it, but the kernel uses the pages (a swap file, a loop device, a transfer)"
             .to_owned(),
         hidden => {
-            format!("somebody uses the pages; {hidden} processes of others could not be looked at")
+            format!("the pages are in use; {hidden} processes of other accounts could not be examined")
         }
     }
 }
@@ -370,8 +366,9 @@ fn outcome(before: Bytes, after: Bytes, asked: Bytes, file_system: &str) -> Cach
         let why = "no huge page was free while it was read back".to_owned();
         CacheOutcome::Worse { why }
     } else if after == Bytes(0) {
-        let why =
-            format!("{file_system} gave no huge folio: it has none here, or no huge page was free");
+        let why = format!(
+            "{file_system} gave no huge folio: it does not support them, or no huge page was free"
+        );
         CacheOutcome::Short { why }
     } else {
         let why = "some of it was in use, or no huge page was free for it".to_owned();
@@ -416,7 +413,7 @@ mod tests {
         assert!(!is_gone(&state));
         assert!(why_pages_stay(&state, &holders).contains("no process maps it"));
         holders.hidden_processes = 2;
-        assert!(why_pages_stay(&state, &holders).contains("2 processes of others"));
+        assert!(why_pages_stay(&state, &holders).contains("2 processes of other accounts"));
         let counts = CacheCounts { dirty_bytes: Bytes(1), ..Default::default() };
         state.counts = Fact::Known(counts);
         assert!(why_pages_stay(&state, &holders).contains("not on disk"));

@@ -200,9 +200,7 @@ impl Start<'_> {
         let lines = verbs.into_iter().filter_map(|(kind, verb)| {
             let files = self.files(settings, |of| of == kind);
             (!files.is_empty()).then(|| {
-                format!(
-                    "for starts without pagewise in front, after each boot: pagewise {verb} {files}"
-                )
+                format!("for starts without pagewise, after each boot: pagewise {verb} {files}")
             })
         });
         lines.collect()
@@ -212,13 +210,11 @@ impl Start<'_> {
         if !settings.huge_files.is_empty() {
             let files = self.files(settings, |_| true);
             return format!(
-                "start it without `pagewise run`; to drop what is cached of its files: pagewise \
-                 cache evict {files}"
+                "start it without `pagewise run`; to drop its files from the cache: pagewise cache evict {files}"
             );
         }
         if !environment_alone(settings) {
-            return "start it without `pagewise run`; nothing stays changed on the system"
-                .to_owned();
+            return "start it without `pagewise run`; the system is unchanged".to_owned();
         }
         let names = settings.env.iter().map(|m| m.name.as_str());
         let (set, unset): (Vec<&str>, Vec<&str>) =

@@ -54,8 +54,7 @@ impl Record {
             kept::read(path, LIMITS).and_then(|kept| serde_json::from_slice(&kept.text).ok());
         if read.is_none() && path.symlink_metadata().is_ok() {
             return Err(format!(
-                "the record `{}` of huge pages that were reserved cannot be read: set \
-                 vm.nr_hugepages to what it is to be, and remove the record",
+                "cannot read the record `{}` of reserved huge pages: set vm.nr_hugepages to the wanted number, and remove the record",
                 path.display()
             ));
         }
@@ -72,7 +71,7 @@ impl Record {
         let Self { before_pages, most_pages, .. } = self;
         if now > *most_pages || before_pages > most_pages {
             return Err(format!(
-                "the pool of huge pages has {now} pages, which another has set since: it is left so"
+                "the pool of huge pages has {now} pages: it was changed by someone else since, so it stays unchanged"
             ));
         }
         Ok(now.saturating_sub(*before_pages))
@@ -106,13 +105,10 @@ impl Permit {
         let page = hugetlb::usual().map_err(|error| error.to_string())?;
         let control = hugetlb::control(page);
         rustix::fs::access(&control, rustix::fs::Access::WRITE_OK).map_err(|error| {
-            SysError::new("access", control, error).to_string() + ": only root changes the pool"
+            SysError::new("access", control, error).to_string() + ": only root can change the pool"
         })?;
         let directory = dirs::machine_dir(Missing::IsMade).map_err(|error| error.to_string())?;
-        Self::obtain_in(
-            &directory.ok_or("there is no /run for the record of what is changed")?,
-            page,
-        )
+        Self::obtain_in(&directory.ok_or("there is no /run to record the change in")?, page)
     }
 
     fn obtain_in(directory: &Path, page: PageSize) -> Result<Self, String> {
@@ -132,8 +128,7 @@ impl Permit {
         let pool = hugetlb::pool(self.page).map_err(|error| error.to_string())?;
         if pages > pool.addable_pages {
             return Err(format!(
-                "{} more in the pool of huge pages would leave less than a quarter of the memory \
-                 available (at most {})",
+                "reserving {} more would leave less than a quarter of the memory available (at most {})",
                 pool.size(pages),
                 pool.size(pool.addable_pages)
             ));
@@ -175,7 +170,7 @@ fn pieces(page: PageSize) -> String {
         said.push(format!("{} of {all} blocks of memory cannot be moved", blocks.other));
     }
     said.push(
-        "hugepages=N on the kernel's command line takes them before memory is in pieces".into(),
+        "hugepages=N on the kernel's command line reserves them before memory fragments".into(),
     );
     said.join("; ")
 }
@@ -236,7 +231,7 @@ pub fn repair() -> Option<String> {
         // Root of a user namespace, for whom it is another user's.
         Err(DirError::Unsafe { why: dirs::Objection::Foreign(_), .. }) => None,
         Err(error) => {
-            Some(format!("whether a killed run has reserved huge pages is unknown: {error}"))
+            Some(format!("cannot find out whether a killed run has reserved huge pages: {error}"))
         }
     }
 }
@@ -245,7 +240,7 @@ fn repair_in(directory: &Path) -> Option<String> {
     let path = directory.join(NAME);
     path.symlink_metadata().ok()?;
     let impossible = |why: String| {
-        Some(format!("huge pages that a killed run had reserved are not given back: {why}"))
+        Some(format!("huge pages reserved by a killed run are not given back: {why}"))
     };
     let _lock = match SettingsLock::acquire_in(directory) {
         // The owner lives, or somebody else repairs it.
@@ -260,7 +255,7 @@ fn repair_in(directory: &Path) -> Option<String> {
     match settle(&path, &record) {
         Ok(0) => None,
         Ok(pages) => Some(format!(
-            "{pages} huge pages of {} that a killed run had reserved are given back",
+            "gave back {pages} huge pages of {}, reserved by a killed run",
             record.page_bytes
         )),
         Err(why) => impossible(format!("{why} (there were {} before)", record.before_pages)),
@@ -289,7 +284,7 @@ pub fn ensure(
 ) -> Result<(), String> {
     let page = hugetlb::usual().map_err(|error| error.to_string())?;
     if page != need.page_bytes {
-        return Err(format!("the usual pages of the pool are of {page} here"));
+        return Err(format!("the pool's usual pages have {page} here"));
     }
     let pool = hugetlb::pool(page).map_err(|error| error.to_string())?;
     let missing = need.pages().saturating_sub(pool.available_pages());
@@ -300,7 +295,7 @@ pub fn ensure(
             Ok(())
         }
         None => Err(format!(
-            "the pool of huge pages has {} of {} available; --system reserves them, as root (or \
+            "the pool of huge pages has {} of {} available; use --system as root to reserve them (or \
              sysctl vm.nr_hugepages={})",
             pool.available(),
             need.bytes,
@@ -328,7 +323,7 @@ mod tests {
     fn only_what_was_added_is_given_back() {
         let added = |now| record(3, 10).added(now);
         assert_eq!([added(3), added(2), added(7), added(10)], [Ok(0), Ok(0), Ok(4), Ok(7)]);
-        assert!(added(11).unwrap_err().contains("another has set since"));
+        assert!(added(11).unwrap_err().contains("changed by someone else since"));
         assert!(record(10, 3).added(1).is_err(), "no range at all");
     }
 
@@ -345,13 +340,13 @@ mod tests {
         assert!(!path.exists());
         Record { before_pages: 9, most_pages: 8, ..same.clone() }.write(&path).unwrap();
         let told = repair_in(dir.path()).unwrap();
-        assert!(told.contains("it is left so") && !path.exists(), "{told}");
+        assert!(told.contains("it stays unchanged") && !path.exists(), "{told}");
         Record { boot_id: "another".into(), most_pages: u64::MAX, ..same }.write(&path).unwrap();
         assert_eq!(repair_in(dir.path()), None);
         assert!(!path.exists(), "its boot is over");
         std::fs::write(&path, "half of a rec").unwrap();
         let told = repair_in(dir.path()).unwrap();
-        assert!(told.contains("cannot be read") && path.exists(), "{told}");
+        assert!(told.contains("cannot read the record") && path.exists(), "{told}");
         assert!(Permit::obtain_in(dir.path(), PageSize::PMD_2M).is_err());
     }
 
@@ -360,9 +355,9 @@ mod tests {
         let page_bytes = hugetlb::usual().unwrap();
         let more = PoolNeed { bytes: Bytes::gib(1 << 20), page_bytes };
         let why = ensure(more, None, &mut None).unwrap_err();
-        assert!(why.contains("--system reserves them"), "{why}");
+        assert!(why.contains("use --system as root"), "{why}");
         let odd = PoolNeed { page_bytes: PageSize::BASE_4K, ..more };
-        assert!(ensure(odd, None, &mut None).unwrap_err().contains("the usual pages"));
+        assert!(ensure(odd, None, &mut None).unwrap_err().contains("the pool's usual pages"));
         assert_eq!(facts(None).known().map(|pool| pool.addable_pages), Some(0));
     }
 
@@ -386,7 +381,7 @@ mod tests {
         held.record.take().unwrap();
         drop((held, permit));
         let told = repair_in(dir.path()).unwrap();
-        assert!(told.starts_with("2 huge pages"), "{told}");
+        assert!(told.starts_with("gave back 2 huge pages"), "{told}");
         assert_eq!((now(), path.exists()), (before, false));
         let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
         // What is in the way of a second is the first.

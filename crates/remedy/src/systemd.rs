@@ -44,7 +44,7 @@ pub(crate) fn argument(word: &OsStr) -> Result<String, Refusal> {
 /// The program of an `ExecStart=` line: an absolute path, in which no variable is looked for.
 pub(crate) fn program(path: &OsStr) -> Result<String, Refusal> {
     if text(path)?.contains('$') {
-        return Err("holds a `$`, which has no form in the name of a program");
+        return Err("holds a `$`, which a program name cannot contain");
     }
     argument(path)
 }
@@ -58,7 +58,7 @@ pub(crate) fn assignment(name: &str, value: &OsStr) -> Result<String, Refusal> {
 pub(crate) fn path(path: &OsStr) -> Result<String, Refusal> {
     let text = text(path)?;
     if text.ends_with(|c: char| c == '\\' || c.is_whitespace()) {
-        return Err("ends in a blank or a backslash");
+        return Err("ends in a space or a backslash");
     }
     Ok(text.replace('%', "%%"))
 }

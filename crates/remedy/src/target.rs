@@ -1,7 +1,7 @@
 //! The program a remedy is put on without a look at its run: what its file says.
 //!
 //! A script is followed to its interpreter, through `env` too; text without a `#!` line goes to the
-//! shell. What is not asked for is not read: an allocator is looked for in symbols, which takes up to
+//! shell. What is not requested is not read: an allocator is looked for in symbols, which takes up to
 //! 20 ms. Not seen: programs that the program starts, and an allocator preloaded into it.
 
 use pagewise_kernel::file_view::open_regular;

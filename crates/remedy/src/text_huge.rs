@@ -92,7 +92,7 @@ impl Remedy for TextHuge {
         "its code starts on 2 MiB pages: one fault and one TLB entry instead of 512"
     }
     fn parameters(&self) -> &'static str {
-        "program files and libraries, joined by : (default: those of the command);\n    \
+        "program files and libraries, separated by : (default: those of the command);\n    \
          no comma in their paths"
     }
 
@@ -118,7 +118,7 @@ impl Remedy for TextHuge {
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
         let Some(traced) = evidence.traced() else {
-            return self.unfit("the files of the program could not be looked at");
+            return self.unfit("the files of the program could not be examined");
         };
         let Some(huge) = evidence.machine.huge_page_bytes.known() else {
             return self.unfit("this machine has no huge pages");
@@ -130,7 +130,7 @@ impl Remedy for TextHuge {
         if fit.is_empty() {
             let first = unfit.into_iter().find_map(|text| Some((text, text.refusal.as_ref()?)));
             return self.unfit(match first {
-                None => "no file of its code is mapped as large as a huge page".to_owned(),
+                None => "no file with its code is mapped as large as a huge page".to_owned(),
                 Some((text, why)) => format!("{}: {why}", text.file.path),
             });
         }

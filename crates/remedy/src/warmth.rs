@@ -23,10 +23,8 @@ use std::path::Path;
 
 /// What it costs and what to know.
 pub(crate) const NOTES: [&str; 2] = [
-    "the cache of these files is dropped and read back once, for all programs; a file that somebody \
-     maps or has written is left as it is, and that is told",
-    "cache that nobody maps is taken when memory is needed: each start looks, and reads back what is \
-     missing",
+    "the cache of these files is dropped and read back once, for all programs; files that a process maps or has written stay unchanged, and the report names them",
+    "the system reclaims unmapped cache when it needs memory: each start checks, and reads back what is missing",
 ];
 
 /// What came of one file.
@@ -215,7 +213,7 @@ const fn remedy(kind: FileKind) -> &'static str {
 pub(crate) fn parse(parameter: &str, kind: FileKind) -> Result<Vec<HugeFile>, String> {
     let file = |name: &str| {
         let path = std::path::absolute(name).map_err(|e| format!("`{name}`: {e}"))?;
-        HugeFile::of(&path, kind).ok_or_else(|| format!("`{name}` cannot stand in a list"))
+        HugeFile::of(&path, kind).ok_or_else(|| format!("`{name}` cannot be part of a list"))
     };
     let mut files: Vec<HugeFile> =
         parameter.split(HugeFile::SEPARATOR).map(file).collect::<Result<_, String>>()?;
@@ -322,7 +320,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("script");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
-        assert!(refused(&path, FileKind::Code).contains("not an ELF file"));
+        assert!(refused(&path, FileKind::Code).contains("not a readable ELF file"));
         assert!(refused(&path, FileKind::Input).contains("less than one huge page"));
     }
 }

@@ -25,16 +25,15 @@ impl Remedy for WorkingSet {
         "working-set"
     }
     fn sentence(&self) -> &'static str {
-        "for cold starts: what a start touches of its files, read in one go before it"
+        "for cold starts: reads what a start touches of its files in one go beforehand"
     }
     fn parameters(&self) -> &'static str {
-        "the file that `pagewise faults --save-working-set` has made; no comma in its path"
+        "a file made by `pagewise faults --save-working-set`; no comma in its path"
     }
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
         if parameter.is_empty() {
-            return Err("it takes the file that `pagewise faults --save-working-set FILE -- CMD` \
-                        makes: working-set=FILE"
+            return Err("name a file made by `pagewise faults --save-working-set FILE -- CMD`: working-set=FILE"
                 .to_owned());
         }
         read_ahead::load(Path::new(parameter))?;
@@ -47,7 +46,7 @@ impl Remedy for WorkingSet {
 
     fn fit(&self, _evidence: &Evidence<'_>) -> Candidate {
         self.unfit(
-            "it serves cold starts, and experiments run warm (pagewise faults --save-working-set)",
+            "it is for cold starts, and experiments run warm (pagewise faults --save-working-set)",
         )
     }
 
@@ -57,8 +56,7 @@ impl Remedy for WorkingSet {
 
     fn notes(&self, _dose: &Dose) -> Vec<String> {
         vec![
-            "it helps where the program's files are not in the page cache; a warm start pays for \
-             the look at the cache"
+            "it helps if the program's files are not in the page cache; a warm start pays for checking the cache"
                 .to_owned(),
             "record it again when the program or its libraries change: changed files are left out"
                 .to_owned(),

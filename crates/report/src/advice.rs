@@ -6,7 +6,7 @@ use crate::style::Tone;
 /// The sentences under their heading.
 pub(crate) fn section(sentences: &[String]) -> Document {
     let mut page = Document::default();
-    page.heading("what this machine should do");
+    page.heading("advice for this machine");
     for sentence in sentences {
         page.bullet(sentence, Tone::Plain);
     }

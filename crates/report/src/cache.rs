@@ -83,14 +83,14 @@ fn figures(file: &CachedFile, state: &CacheState) -> String {
             format!("{cached} cached ({})", percent(cached.0 as f64 / size.0 as f64))
         }
         Fact::Missing(why) => format!(
-            "the first page of {} of {} slots cached, the rest not asked for: {why}",
+            "the first page of {} of {} slots is cached, the rest was not checked: {why}",
             state.slots.0.len() as u64 - state.slots.count(Slot::Absent),
             state.slots.0.len()
         ),
     };
     let huge = match &state.huge_bytes {
         Fact::Known(huge) => format!("{huge} on huge pages when mapped"),
-        Fact::Missing(why) => format!("on which pages is not known: {why}"),
+        Fact::Missing(why) => format!("page sizes not known: {why}"),
     };
     format!("{size} on {}; {huge}; {cached}", file.file_system)
 }
@@ -115,7 +115,7 @@ fn came_of_it(file: &CachedFile, style: &Style) -> String {
     let took = file.took_ns.map_or_else(String::new, |took| format!(" in {took}"));
     let change = file.after.as_ref().map_or_else(String::new, |after| {
         format!(
-            "cached {} before and {} now, on huge pages {} before and {} now{took}",
+            "cached {} -> {}, on huge pages {} -> {}{took}",
             amount(&file.before.cached_bytes),
             amount(&after.cached_bytes),
             amount(&file.before.huge_bytes),
@@ -127,18 +127,18 @@ fn came_of_it(file: &CachedFile, style: &Style) -> String {
         Some(CacheOutcome::Done) if file.after.is_none() => page.para("done", INDENT, Tone::Good),
         Some(CacheOutcome::Done) => page.para(&format!("done: {change}"), INDENT, Tone::Good),
         Some(CacheOutcome::Already) => {
-            page.para("it was so before: nothing was changed", INDENT, Tone::Good);
+            page.para("already done: nothing was changed", INDENT, Tone::Good);
         }
         Some(CacheOutcome::Refused { why, help }) => {
             page.para(&format!("refused, nothing was changed: {why}"), INDENT, Tone::Warn);
             page.para(&format!("next step: {help}"), INDENT, Tone::Plain);
         }
         Some(CacheOutcome::Short { why }) => {
-            page.para(&format!("not all of it: {why}"), INDENT, Tone::Warn);
+            page.para(&format!("done in part: {why}"), INDENT, Tone::Warn);
             page.para(&change, INDENT, Tone::Plain);
         }
         Some(CacheOutcome::Worse { why }) => {
-            let text = format!("less than before, the file is all in the cache again: {why}");
+            let text = format!("less than before; the whole file is in the cache again: {why}");
             page.para(&text, INDENT, Tone::Bad);
             page.para(&change, INDENT, Tone::Plain);
         }
@@ -163,7 +163,7 @@ fn held(holders: &Holders, style: &Style) -> String {
     }
     if holders.hidden_processes > 0 {
         let n = counted(holders.hidden_processes, "process", "processes");
-        let text = format!("{n} of other accounts could not be looked at");
+        let text = format!("{n} could not be examined");
         page.para(&text, INDENT, Tone::Faint);
     }
     page.finish()
@@ -177,12 +177,12 @@ fn legend(report: &CacheReport, style: &Style) -> String {
     page.finish()
 }
 
-fn letters() -> String {
+pub(crate) fn letters() -> String {
     let word = |slot: Slot| match slot {
         Slot::Huge => "a huge page",
         Slot::Whole => "cached in smaller pieces",
         Slot::Part => "in part",
-        Slot::Asked => "cached where asked",
+        Slot::Asked => "cached where checked",
         Slot::Absent => "not cached",
     };
     let all: Vec<String> =
@@ -191,7 +191,7 @@ fn letters() -> String {
 }
 
 fn scale(slot: PageSize) -> String {
-    format!("a character is {slot}, or more where a line would be too long")
+    format!("each character stands for {slot}, or more on long lines")
 }
 
 /// The slots in at most `room` characters.

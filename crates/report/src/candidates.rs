@@ -1,6 +1,6 @@
 //! Remedies: those that fit what was seen, those that do not, those that exist.
 
-use crate::number::percent;
+use crate::number::at_most;
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use pagewise_model::plan::{Candidate, Dose};
@@ -33,7 +33,7 @@ pub fn candidates_section(candidates: &[Candidate], style: &Style) -> String {
 }
 
 fn fitting(candidate: &Candidate) -> String {
-    format!("at most {} (estimate): {}", percent(candidate.ceiling_share), candidate.why)
+    format!("{} (estimate): {}", at_most(candidate.ceiling_share), candidate.why)
 }
 
 fn doses(candidate: &Candidate) -> String {
@@ -65,7 +65,7 @@ pub(crate) fn untried_section(run: &Run, style: &Style) -> String {
     };
     let rows = run.candidates.iter().filter(|c| !tried(c)).map(|c| {
         let why = if c.fits() {
-            format!("fits, at most {} (estimate), but {}", percent(c.ceiling_share), passed(run, c))
+            format!("fits, {} (estimate), but {}", at_most(c.ceiling_share), passed(run, c))
         } else {
             c.why.clone()
         };
@@ -80,8 +80,8 @@ fn passed(run: &Run, candidate: &Candidate) -> &'static str {
     let Some(experiment) = &run.experiment else { return "nothing was tried" };
     let planned = |dose: &Dose| experiment.design.arms.contains(&dose.spec());
     if candidate.doses.iter().any(planned) {
-        "no run of it counted"
+        "no run of this arm counted"
     } else {
-        "it was left out by --only"
+        "excluded by --only"
     }
 }

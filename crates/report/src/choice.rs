@@ -66,7 +66,7 @@ fn wanted(demand: &Demand) -> String {
 
 fn prices(choice: &Choice) -> String {
     let age = match choice.calibration_age_ns {
-        Nanos(0) => "taken now".to_owned(),
+        Nanos(0) => "measured now".to_owned(),
         age => format!("{} old", long(age)),
     };
     format!(

@@ -3,7 +3,7 @@
 //!
 //! Pieces that stand alike and follow each other are one row; the saved form has each of them.
 
-use crate::cache::cached_file;
+use crate::cache::{cached_file, letters};
 use crate::collapse::{self, collapse_section, generated};
 use crate::fold::{self, fold_section};
 use crate::heap::heap_section;
@@ -29,14 +29,14 @@ pub(crate) fn headline(report: &TextReport) -> String {
                 files.iter().fold(Bytes(0), |sum, file| sum + part(file).text_bytes)
             };
             format!(
-                "{} of text on huge pages in what starts now, in {}",
+                "new starts have {} of text on huge pages, in {}",
                 of(sum(&TextFile::huge), sum(&|file| file.size)),
                 counted(files.len() as u64, "file", "files")
             )
         }
         TextReport::ExplainFile { file, .. } => {
             let text = of(file.huge().text_bytes, file.size.text_bytes);
-            format!("{text} of text on huge pages in what starts now")
+            format!("new starts have {text} of text on huge pages")
         }
         TextReport::ExplainProcess { process, .. } => {
             let text = of(process.huge(), process.text());
@@ -69,7 +69,7 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
             let is_large = |file: &TextFile| file.size.text_bytes.0 >= slot_bytes.bytes();
             if files.iter().any(|file| is_large(file) && file.huge().text_bytes == Bytes(0)) {
                 page.blank();
-                page.para("pagewise text explain FILE says why there is none", 0, Tone::Plain);
+                page.para("pagewise text explain FILE shows why there is none", 0, Tone::Plain);
             }
             if !missing_libraries.is_empty() {
                 page.blank();
@@ -109,7 +109,7 @@ pub(crate) fn warmed(file: &TextFile, style: &Style) -> String {
     let (huge, size) = (file.huge(), file.size);
     page.para(
         &format!(
-            "what starts now has on huge pages {} of text and {} of read-only data",
+            "new starts have {} of text and {} of read-only data on huge pages",
             of(huge.text_bytes, size.text_bytes),
             of(huge.read_only_bytes, size.read_only_bytes)
         ),
@@ -155,17 +155,17 @@ pub(crate) fn reason(standing: &Standing, slots: u64) -> String {
         Standing::Incongruent { off_by_bytes } => {
             format!("address and offset {off_by_bytes} apart")
         }
-        Standing::ByChance { one_in } => format!("base at random: fits in 1 of {one_in} starts"),
+        Standing::ByChance { one_in } => format!("random base: fits in 1 of {one_in} starts"),
         Standing::Boundary => "boundary of the mapping".to_owned(),
         Standing::TooSmall => "smaller than a huge page".to_owned(),
         Standing::PrivateCopy { copied_bytes } => format!("{copied_bytes} written: a private copy"),
-        Standing::PageTable => "a table of small pages in the way".to_owned(),
+        Standing::PageTable => "blocked by a table of small pages".to_owned(),
         Standing::Disabled => "switched off for the process".to_owned(),
-        Standing::NotOffered => "switched off for such memory (never)".to_owned(),
-        Standing::NotAsked => "not asked for (madvise)".to_owned(),
+        Standing::NotOffered => "switched off by the system (never)".to_owned(),
+        Standing::NotAsked => "not requested (madvise)".to_owned(),
         Standing::Refused => "kept small by MADV_NOHUGEPAGE or MAP_STACK".to_owned(),
-        Standing::PoolEmpty => "no page is left in the pool".to_owned(),
-        Standing::FileSystem { name } => format!("{name} has base pages alone"),
+        Standing::PoolEmpty => "no free page in the pool".to_owned(),
+        Standing::FileSystem { name } => format!("{name} has only base pages"),
         Standing::NotKnown { why } => format!("not known: {why}"),
     }
 }
@@ -173,7 +173,7 @@ pub(crate) fn reason(standing: &Standing, slots: u64) -> String {
 /// What each method reaches.
 fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.heading("what each method reaches, by the program headers");
+    page.heading("what each method reaches, from the program headers");
     let columns = [
         ("", Align::Left),
         ("text", Align::Left),
@@ -183,7 +183,7 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
     let mut table = Table::new(&columns);
     for reach in &file.reach {
         let takes = match reach.method {
-            Method::Warm => "text warm: the file as it is",
+            Method::Warm => "text warm: the unchanged file",
             Method::Aligned => "text fold: a copy, aligned",
             Method::Merged => "text fold --merge: as one",
         };
@@ -197,8 +197,7 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
     page.append(table.render(style));
     if file.layout.placement == Placement::Program {
         let text = format!(
-            "a position-independent program is placed at a multiple of its largest alignment: linked \
-             with -Wl,-z,max-page-size={:#x} it is aligned",
+            "the kernel places a position-independent program at a multiple of its largest alignment: link it with -Wl,-z,max-page-size={:#x} to align it",
             slot.bytes()
         );
         page.para(&text, 2, Tone::Faint);
@@ -235,8 +234,7 @@ fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> Strin
         let (huge, size, warm) = (file.huge(), file.size(), file.after_warm);
         part.para(
             &format!(
-                "on huge pages {} of text and {} of read-only data; warmed and started anew at these \
-                 addresses {} and {}",
+                "on huge pages: {} of text and {} of read-only data; after warming and a new start at these addresses: {} and {}",
                 of(huge.text_bytes, size.text_bytes),
                 of(huge.read_only_bytes, size.read_only_bytes),
                 warm.text_bytes,
@@ -253,7 +251,7 @@ fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> Strin
     if !small.is_empty() {
         let names: Vec<&str> = small.iter().map(|file| file.path.as_str()).collect();
         page.blank();
-        let text = format!("no mapping as large as a huge page: {}", names.join(", "));
+        let text = format!("no mapping is as large as a huge page: {}", names.join(", "));
         page.para(&text, 0, Tone::Faint);
     }
     page.finish()
@@ -261,11 +259,7 @@ fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> Strin
 
 fn meaning(slot: PageSize, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.para(
-        &format!("a huge page is {slot}; H in a map is one, # smaller pieces"),
-        0,
-        Tone::Faint,
-    );
+    page.para(&format!("maps in pieces of {slot}: {}", letters()), 0, Tone::Faint);
     page.finish()
 }
 
@@ -307,7 +301,7 @@ fn sums(status: &TextStatus, style: &Style) -> String {
     }
     if status.hidden_processes > 0 {
         let n = counted(status.hidden_processes, "process", "processes");
-        page.para(&format!("{n} of other accounts could not be looked at"), 2, Tone::Faint);
+        page.para(&format!("{n} could not be examined"), 2, Tone::Faint);
     }
     page.section(machine("the whole machine", &status.totals, style));
     page.finish()
@@ -333,7 +327,7 @@ pub(crate) fn machine(heading: &str, totals: &HugeTotals, style: &Style) -> Stri
     let mut page = Page::new(style);
     page.heading(heading);
     let known = |bytes: Option<Bytes>| {
-        bytes.map_or_else(|| "not told by this kernel".to_owned(), |bytes| bytes.to_string())
+        bytes.map_or_else(|| "not shown by this kernel".to_owned(), |bytes| bytes.to_string())
     };
     let rows = [
         (

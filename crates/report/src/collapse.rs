@@ -37,7 +37,7 @@ pub(crate) fn collapse_section(
     let idle: Vec<&str> = idle.filter_map(|part| part.path.as_deref()).collect();
     if !idle.is_empty() {
         page.blank();
-        let text = format!("no slot of text to put there: {}", idle.join(", "));
+        let text = format!("no slot of text to collapse: {}", idle.join(", "));
         page.para(&text, 0, Tone::Faint);
     }
     page.blank();
@@ -61,13 +61,13 @@ fn one(process: &CollapsedProcess, part: &CollapsedPart, style: &Style) -> Strin
     );
     page.para(&text, 2, Tone::Plain);
     if part.grown_bytes > Bytes(0) {
-        let text = format!("{} more are resident: what the slots did not have", part.grown_bytes);
+        let text = format!("{} more are resident: pages that the slots lacked", part.grown_bytes);
         page.para(&text, 2, Tone::Plain);
     }
     if let (Some(later), Some(after)) = (part.later_huge_bytes, process.later_ns) {
         let lost = part.huge().0.saturating_sub(later.0);
         let tone = if lost > 0 { Tone::Warn } else { Tone::Plain };
-        page.para(&format!("{after} later {later} of it are huge"), 2, tone);
+        page.para(&format!("after {after}, {later} of it is still huge"), 2, tone);
     }
     for refused in &part.refused {
         let slots = counted(refused.slots, "slot", "slots");
@@ -102,7 +102,7 @@ fn mappings(areas: &[Area], style: &Style) -> String {
     if !small.is_empty() {
         let size = small.iter().fold(Bytes(0), |sum, area| sum + area.size());
         let n = counted(small.len() as u64, "mapping is", "mappings are");
-        let text = format!("{n} smaller than a huge page, {size} in all");
+        let text = format!("{n} smaller than a huge page, {size} in total");
         page.para(&text, 2, Tone::Faint);
     }
     page.finish()

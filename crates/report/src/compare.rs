@@ -58,7 +58,7 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String 
 
 fn machines(a: Option<&Machine>, b: Option<&Machine>) -> (String, Tone) {
     let (Some(a), Some(b)) = (a, b) else {
-        let text = "cannot tell whether the machines are the same: not recorded in both runs";
+        let text = "cannot tell whether the machines are the same: one run did not record it";
         return (text.to_owned(), Tone::Warn);
     };
     let differences = differences(a, b);
@@ -142,7 +142,7 @@ fn figures(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
 fn time_text(time: Option<&Ratio>, first: usize, second: usize) -> String {
     let runs = format!("{first} and {second} plain runs");
     let Some(time) = time else {
-        return format!("{runs}: too few to tell whether the time changed");
+        return format!("{runs}: too few for a verdict on the time");
     };
     let range = interval(time.ratio, time.ratio_low, time.ratio_high);
     let is_open = time.ratio_low <= 1.0 && 1.0 <= time.ratio_high;

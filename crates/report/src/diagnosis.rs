@@ -3,7 +3,7 @@
 //! Shares are of CPU time, those of wake-ups of wall time. A bound is marked "at most, estimate".
 
 use crate::headline::without;
-use crate::number::{bar, percent};
+use crate::number::{at_most, bar, percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
@@ -38,18 +38,15 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
     match &diagnosis.kernel_time {
         Fact::Known(time) => page.item("samples", &kernel_time(time)),
         Fact::Missing(why) => {
-            page.item("samples", &format!("none, so counts stand alone: {why}"));
+            page.item("samples", &format!("none, so only counts are used: {why}"));
         }
     }
     page.finish()
 }
 
 fn ceiling(diagnosis: &Diagnosis) -> String {
-    let share = percent(diagnosis.ceiling_share);
-    format!(
-        "removing all of it could save at most {share} of wall time (estimate){}",
-        without(diagnosis)
-    )
+    let share = at_most(diagnosis.ceiling_share);
+    format!("removing all of it could save {share} of wall time (estimate){}", without(diagnosis))
 }
 
 /// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.
@@ -66,7 +63,7 @@ fn kernel_time(time: &KernelTime) -> String {
     };
     let text = list(&mut activities.into_iter());
     if text.is_empty() {
-        return "next to none of them in the kernel".to_owned();
+        return "almost none of them in the kernel".to_owned();
     }
     let symbols =
         time.symbol_share.iter().take(MOST_SYMBOLS).map(|(s, share)| (s.as_str(), *share));

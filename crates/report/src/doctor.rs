@@ -9,7 +9,7 @@ use pagewise_model::capability::{Answer, Capability, Checkup};
 /// One sentence of counts.
 pub(crate) fn summary(checkup: Option<&Checkup>) -> String {
     let Some(checkup) = checkup else {
-        return "no checkup was made".to_owned();
+        return "no check was made".to_owned();
     };
     let count = |wanted: fn(&Answer) -> bool| {
         checkup.capabilities.iter().filter(|c| wanted(&c.answer)).count()
@@ -26,8 +26,9 @@ pub(crate) fn summary(checkup: Option<&Checkup>) -> String {
     let spoilers = checkup.spoilers.len() as u64;
     text.push_str("; ");
     match spoilers {
-        0 => text.push_str("nothing known spoils measurements"),
-        n => text.push_str(&format!("{} measurements", counted(n, "thing spoils", "things spoil"))),
+        0 => text.push_str("nothing known disturbs measurements"),
+        n => text
+            .push_str(&format!("{} measurements", counted(n, "thing disturbs", "things disturb"))),
     }
     text
 }
@@ -39,7 +40,7 @@ pub fn doctor_section(checkup: &Checkup, style: &Style) -> String {
     page.append(crate::look::machine_line(&checkup.machine, style));
     if !checkup.spoilers.is_empty() {
         page.blank();
-        page.heading("what spoils measurements here");
+        page.heading("what disturbs measurements here");
     }
     for spoiler in &checkup.spoilers {
         page.bullet(&spoiler.what, Tone::Warn);

@@ -30,7 +30,7 @@ pub(crate) fn fold_section(folded: &Folded, slot: PageSize, style: &Style) -> St
     page.section(costs(folded, slot, style));
     page.section(link(folded, style));
     page.blank();
-    page.heading("to bring it there");
+    page.heading("to put it there");
     page.exact(&format!("pagewise text warm {}", quote(&folded.copy.cache.path)));
     page.finish()
 }
@@ -46,7 +46,7 @@ fn written(folded: &Folded, style: &Style) -> String {
     page.para(&text, 2, Tone::Plain);
     let headers = counted(changes.edited.len() as u64, "program header", "program headers");
     let edited = match changes.edited.first() {
-        None => "no byte of it changed".to_owned(),
+        None => "no byte changed".to_owned(),
         Some(first) => format!(
             "{headers} changed ({} each, from offset {:#x}), no other byte",
             first.length_bytes, first.offset_bytes.0
@@ -117,15 +117,14 @@ fn last_slot(tail: &Tail) -> String {
     let slot = format!("the last huge page at {address:#x} has {tail_bytes}");
     match outcome {
         TailOutcome::Filled => format!("{slot}: filled"),
-        TailOutcome::BelowThreshold => format!("{slot}: too little to be filled (--pad-tail)"),
+        TailOutcome::BelowThreshold => format!("{slot}: too little to fill (--pad-tail)"),
         TailOutcome::Taken { by_address } => {
             format!(
-                "{slot}, and the segment at {by_address:#x} begins in it: only a linker moves that"
+                "{slot}, and the segment at {by_address:#x} begins in it: only a linker can move that"
             )
         }
         TailOutcome::Payload { payload_bytes } => format!(
-            "{slot}, and filling it would append to the file, which ends with {payload_bytes} that are \
-             no part of a program: left alone"
+            "{slot}, and filling it would append to the file, which ends with {payload_bytes} that are no part of a program: unchanged"
         ),
     }
 }
@@ -157,7 +156,7 @@ fn costs(folded: &Folded, slot: PageSize, style: &Style) -> String {
     if changes.base_bits_lost > 0 {
         let bits = counted(changes.base_bits_lost.into(), "bit", "bits");
         costs.push(format!(
-            "its place is a multiple of {slot}: up to {bits} of address space randomisation fewer"
+            "its address is a multiple of {slot}: up to {bits} less address space randomisation"
         ));
     }
     if !costs.is_empty() || !folded.notes.is_empty() {
@@ -175,12 +174,12 @@ fn costs(folded: &Folded, slot: PageSize, style: &Style) -> String {
 /// How a linker does the same.
 fn link(folded: &Folded, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.heading("the same and more when it is linked: with GNU ld, or with lld");
+    page.heading("the same or more by linking: with GNU ld, or with lld");
     page.exact(&folded.link.gnu);
     page.exact(&folded.link.lld);
     let asked = if folded.is_merged { "--merge --linker" } else { "--linker" };
     let text =
-        format!("pagewise text fold {asked} prints a script that fills the last huge pages too");
+        format!("pagewise text fold {asked} prints a script that also fills the last huge pages");
     page.para(&text, 2, Tone::Faint);
     page.finish()
 }
@@ -191,7 +190,7 @@ pub fn link_script(advice: &LinkAdvice) -> String {
     let LinkAdvice { gnu, lld, script } = advice;
     format!(
         "/* Lays out a program so that its code can be on huge pages, with the last ones filled.\n   \
-         GNU ld, this file being huge.ld:\n     {gnu} -Wl,-T,huge.ld\n   \
+         GNU ld, with this file as huge.ld:\n     {gnu} -Wl,-T,huge.ld\n   \
          lld, which fills none and takes no such script:\n     {lld} */\n{script}"
     )
 }

@@ -2,7 +2,7 @@
 
 use crate::bench::Bench;
 use crate::experiment::{short_word, time_phrase};
-use crate::number::{counted, percent, times_as_fast, whole_percent};
+use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
 use crate::page::Page;
 use crate::style::{Style, Tone};
 use pagewise_model::diagnosis::Diagnosis;
@@ -16,7 +16,7 @@ pub const ENDED_EARLY: &str = "the session ended early: ";
 #[must_use]
 pub fn outcome_line(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Proven { keep } if keep.is_empty() => "proven, but no arm is named".to_owned(),
+        Outcome::Proven { keep } if keep.is_empty() => "proven, but the arm has no name".to_owned(),
         Outcome::Proven { keep } => format!("keep {}", keep.join(", ")),
         Outcome::Likely { arms } => format!("likely {}", arms.join(", ")),
         Outcome::NoGain { above_share } => {
@@ -48,7 +48,7 @@ pub fn headline(run: &Run) -> String {
 
 /// What `say` makes of a report that is there.
 fn of<T>(report: Option<&T>, say: impl Fn(&T) -> String) -> String {
-    report.map_or_else(|| "nothing was looked at".to_owned(), say)
+    report.map_or_else(|| "nothing was examined".to_owned(), say)
 }
 
 /// The headline as lines of a report.
@@ -80,13 +80,12 @@ fn bench_headline(run: &Run) -> String {
 
 fn profile_headline(run: &Run) -> String {
     let Some(diagnosis) = &run.diagnosis else {
-        let none = || "no diagnosis was made".to_owned();
+        let none = || "no diagnosis".to_owned();
         return run.profile.as_ref().map_or_else(none, crate::profile::headline);
     };
-    let ceiling = percent(diagnosis.ceiling_share);
+    let ceiling = at_most(diagnosis.ceiling_share);
     let without = without(diagnosis);
-    let costs =
-        format!("page costs and wake-ups: at most {ceiling} of wall time (estimate){without}");
+    let costs = format!("page costs and wake-ups: {ceiling} of wall time (estimate){without}");
     match diagnosis.costs.first() {
         Some(cost) => format!("{costs}; the largest: {}", cost.kind.label()),
         None => costs,
@@ -172,7 +171,7 @@ fn nothing_kept(verdicts: &[Verdict]) -> String {
         Some((arm, time)) => {
             format!("nothing worth keeping; the best of {tried}, {arm}, has {time}")
         }
-        None => format!("nothing worth keeping; {tried} tried, and all were refused"),
+        None => format!("nothing worth keeping; {tried} tried, all refused"),
     }
 }
 
@@ -181,10 +180,10 @@ fn advice(run: &Run) -> String {
     let best = fitting.iter().max_by(|a, b| a.ceiling_share.total_cmp(&b.ceiling_share));
     match best {
         Some(best) => format!(
-            "advice only, nothing tried: {}, the most promising {} (at most {}, estimate)",
+            "advice only, nothing tried: {}, the most promising {} ({}, estimate)",
             counted(fitting.len() as u64, "remedy fits", "remedies fit"),
             best.remedy,
-            percent(best.ceiling_share)
+            at_most(best.ceiling_share)
         ),
         None => "advice only, nothing tried: no remedy fits".to_owned(),
     }
@@ -196,7 +195,7 @@ fn interrupted(run: &Run) -> String {
         Some(verdict) => format!("interrupted, yet {}", sentence(verdict)),
         None => match best(verdicts(run)) {
             Some((arm, time)) => format!("interrupted: {arm} has {time} so far"),
-            None => "interrupted: no arm was run by then".to_owned(),
+            None => "interrupted: no arm had run yet".to_owned(),
         },
     }
 }
@@ -204,7 +203,7 @@ fn interrupted(run: &Run) -> String {
 fn ab_headline(run: &Run) -> String {
     let all = verdicts(run);
     if all.is_empty() {
-        return run.outcome.as_ref().map_or("no comparison was made".to_owned(), outcome_line);
+        return run.outcome.as_ref().map_or("no comparison".to_owned(), outcome_line);
     }
     let of = |verdict: &Verdict| {
         let (word, _) = short_word(verdict, true);

@@ -21,9 +21,9 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) ->
     if there == Bytes(0) {
         return String::new();
     }
-    page.single("private memory of no file: heap, stacks, arenas", 0, Tone::Strong);
+    page.single("private memory without a file: heap, stacks, arenas", 0, Tone::Strong);
     let huge = sum(areas, HeapArea::huge);
-    page.para(&format!("{} of what is there on huge pages", of(huge, there)), 2, Tone::Plain);
+    page.para(&format!("{} of the resident memory on huge pages", of(huge, there)), 2, Tone::Plain);
     let is_large =
         |area: &&HeapArea| area.stretches.iter().any(|s| s.standing != Standing::TooSmall);
     let (mut large, small): (Vec<&HeapArea>, Vec<&HeapArea>) = areas.iter().partition(is_large);
@@ -34,8 +34,7 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) ->
         others(&mut page, rest, "more");
     }
     others(&mut page, &small, "smaller than a huge page");
-    let rows = "a row is all of a mapping that stands alike, whole slots, from the first one; --json has \
-                each. Shared memory is not shown";
+    let rows = "each row sums the whole slots of a mapping in the same state, ordered by the first slot; --json lists every slot. Shared memory is not shown";
     page.para(rows, 2, Tone::Faint);
     page.finish()
 }

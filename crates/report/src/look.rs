@@ -31,9 +31,9 @@ pub fn machine_line(machine: &Machine, style: &Style) -> String {
 #[must_use]
 pub fn look_section(look: &Look, plain: &[Usage], style: &Style) -> String {
     let mut page = Page::new(style);
-    page.heading("the program as it is");
+    page.heading("the unmodified program");
     if plain.is_empty() {
-        page.item("time", "no plain run was made");
+        page.item("time", "no plain run");
     } else {
         usage_items(plain, &mut page);
     }
@@ -80,6 +80,7 @@ fn usage_items(runs: &[Usage], page: &mut Page<'_>) {
         ),
     );
     let middle = |of| count(median(runs, of).unwrap_or(0));
+    let times = |of| counted(median(runs, of).unwrap_or(0), "time", "times");
     let peak = runs.iter().map(|u| u.peak_rss_bytes).max().unwrap_or_default();
     page.item(
         "memory",
@@ -92,9 +93,9 @@ fn usage_items(runs: &[Usage], page: &mut Page<'_>) {
     page.item(
         "waiting",
         &format!(
-            "gave up a CPU {} times, lost it {} times",
-            middle(|u| u.voluntary_switches),
-            middle(|u| u.involuntary_switches)
+            "gave up a CPU {}, lost it {}",
+            times(|u| u.voluntary_switches),
+            times(|u| u.involuntary_switches)
         ),
     );
     page.item("data", &data_text(&runs[0]));
@@ -133,7 +134,7 @@ fn traced_items(traced: &Traced, page: &mut Page<'_>) {
         Fact::Known(p) => page.item(
             "accesses",
             &format!(
-                "{} of {} stepped went to another page, within {} ({} of it huge)",
+                "{} of {} stepped instructions went to another page, within {} ({} of it huge)",
                 count(p.jumps),
                 count(p.accesses),
                 p.jump_span_bytes,
@@ -145,7 +146,7 @@ fn traced_items(traced: &Traced, page: &mut Page<'_>) {
     if let Fact::Known(seen) = &traced.footprint {
         let pages =
             format!("{:.0} more pages came into use per ms of CPU time", seen.new_pages_per_ms);
-        page.item("footprint", &format!("{pages}, beyond those that the smallest TLB keeps"));
+        page.item("footprint", &format!("{pages}, beyond those that the smallest TLB holds"));
     }
 }
 
@@ -198,7 +199,7 @@ fn process_table(processes: &[ProcessSeen], style: &Style) -> String {
 fn sample_text(samples: &Samples) -> String {
     let total = samples.total();
     if total == 0 {
-        return "taken, but none fell on the program".to_owned();
+        return "taken, but none hit the program".to_owned();
     }
     let kernel = percent(samples.kernel_total() as f64 / total as f64);
     let mut text = format!("{}, {kernel} of them in the kernel", count(total));
@@ -218,11 +219,10 @@ fn fault_text(faults: &TimedFaults) -> String {
     if faults.in_shown_run {
         let cost = faults.recording_ns();
         format!(
-            "of {all} of this run: {kinds}; recording takes about {added} each, {cost} of the times \
-             above (the costs below are without it)"
+            "of {all} of this run: {kinds}; recording takes about {added} each, {cost} of the times above (the costs below exclude it)"
         )
     } else {
-        format!("of {all} of a run of their own: {kinds}; recording takes about {added} each")
+        format!("of {all} of a separate run: {kinds}; recording takes about {added} each")
     }
 }
 

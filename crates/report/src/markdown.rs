@@ -3,7 +3,7 @@
 
 use crate::experiment::{reason, short_word};
 use crate::headline::{headline, without};
-use crate::number::{change, interval, percent, signed_bytes};
+use crate::number::{at_most, change, interval, percent, signed_bytes};
 use crate::shell::start_line;
 use crate::text::escape;
 use pagewise_model::diagnosis::{Basis, Diagnosis};
@@ -81,9 +81,9 @@ fn costs(diagnosis: &Diagnosis) -> String {
         let (kind, share) = (cost.kind.label(), percent(cost.time_share));
         out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));
     }
-    let ceiling = percent(diagnosis.ceiling_share);
+    let ceiling = at_most(diagnosis.ceiling_share);
     let without = without(diagnosis);
-    out.push_str(&format!("\nCeiling: at most {ceiling} of wall time (estimate){without}.\n\n"));
+    out.push_str(&format!("\nCeiling: {ceiling} of wall time (estimate){without}.\n\n"));
     out
 }
 
@@ -129,7 +129,7 @@ fn receipt_part(receipt: &Receipt) -> String {
         Some(&receipt.command).filter(|c| !c.is_empty()).map(exact).into_iter().collect();
     let parts = [
         ("To keep it:", command),
-        ("By the environment alone:", receipt.environment.iter().map(exact).collect()),
+        ("With environment variables only:", receipt.environment.iter().map(exact).collect()),
         ("As a systemd drop-in:", receipt.systemd.iter().map(exact).collect()),
     ];
     for (title, lines) in parts {

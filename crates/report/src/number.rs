@@ -20,6 +20,15 @@ fn decimals(percent: f64) -> usize {
     usize::from(percent.abs() < 9.95)
 }
 
+/// A share (0..1) as a bound: `at most 48%`, `less than 0.1%`.
+#[must_use]
+pub fn at_most(share: f64) -> String {
+    let percent = percent(share);
+    percent
+        .strip_prefix('<')
+        .map_or_else(|| format!("at most {percent}"), |bound| format!("less than {bound}"))
+}
+
 /// A share (0..1) as percent: `48%`, `4.1%`, `<0.1%`.
 #[must_use]
 pub fn percent(share: f64) -> String {

@@ -281,7 +281,8 @@ impl Lines<'_> {
             self.push(indent, &row, Tone::Good);
         }
         if hostile {
-            let text = "the line above holds control characters, spelled out here: do not copy it";
+            let text =
+                "the line above contains control characters, shown as escapes: do not copy it";
             self.hang("", 4, text, Tone::Warn);
         }
     }
@@ -372,7 +373,7 @@ mod tests {
         page.exact("run \x1b[2J");
         let text = page.finish();
         assert!(text.starts_with("    run \\x1b[2J\n"), "{text}");
-        assert!(text.contains("characters, spelled out"), "{text}");
+        assert!(text.contains("characters, shown as"), "{text}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) fn headline(profile: &Profile) -> String {
                 let share = percent(bucket.time_share);
                 format!("the largest part of CPU time, {share}: {}", title(bucket))
             }
-            None => "no sample fell on the process: it used next to no CPU time".to_owned(),
+            None => "no sample hit the process: it used almost no CPU time".to_owned(),
         },
         Fact::Missing(why) => format!("no samples: {why}"),
     }
@@ -57,7 +57,7 @@ pub fn profile_section(profile: &Profile, style: &Style) -> String {
         Fact::Known(sorted) => {
             page.heading(&heading(sorted));
             page.append(bucket_table(sorted, style));
-            page.item("what for", &purposes(sorted));
+            page.item("why", &purposes(sorted));
             unclassified_items(sorted, &mut page);
         }
         Fact::Missing(why) => {
@@ -156,7 +156,7 @@ fn unclassified_items(sorted: &Sorted, page: &mut Page<'_>) {
         return;
     }
     let share = percent(sorted.unclassified_share());
-    page.item("no rule", &format!("for {share} of the samples in the kernel; most frequent:"));
+    page.item("no rule", &format!("{share} of the samples in the kernel; most frequent:"));
     for stack in &sorted.unclassified {
         let names = stack_text(&stack.symbols);
         page.hanging(&format!("{} x {names}", count(stack.samples)), 4);
@@ -191,7 +191,7 @@ fn notes(profile: &Profile, page: &mut Page<'_>) {
         page.item("process", &course_text(course));
         if course.unseen_children > 0 {
             let children = counted(course.unseen_children, "process", "processes");
-            let text = format!("{children} below it: this account may not observe them");
+            let text = format!("{children} below it cannot be observed by this account");
             page.item_tone("not seen", &text, Tone::Warn);
         }
     }
@@ -203,7 +203,7 @@ fn notes(profile: &Profile, page: &mut Page<'_>) {
         Fact::Known(dead) => {
             let names: Vec<String> =
                 dead.iter().map(|rule| format!("{} ({})", rule.name, rule.kernels)).collect();
-            let rules = counted(dead.len() as u64, "rule knows", "rules know");
+            let rules = counted(dead.len() as u64, "rule matches", "rules match");
             let text = format!("{rules} no function of this kernel: {}", names.join(", "));
             page.item_tone("rules", &text, Tone::Warn);
         }
@@ -223,8 +223,7 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
     if blind > 0 && blind as f64 >= LEAST_BLIND * seen as f64 {
         let tasks = counted(sorted.begun_tasks, "process or thread", "processes and threads");
         let text = format!(
-            "the first {} of each of {tasks} that began, {} at most: exec, the loader and \
-             exit count too little",
+            "the first {} of each of {tasks} that began, {} at most: exec, the loader and exit are undercounted",
             sorted.period_ns,
             sorted.blind_ns()
         );
@@ -233,10 +232,9 @@ fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
     if sorted.pressure_accounting_share >= LEAST_ACCOUNTING {
         let share = percent(sorted.pressure_accounting_share);
         let text = format!(
-            "{share} of the samples are in pressure-stall accounting, which each wake-up pays; boot \
-             with psi=0 to leave it out"
+            "{share} of the samples are in pressure-stall accounting, part of each wake-up; boot with psi=0 to avoid it"
         );
-        page.item_tone("spoiled", &text, Tone::Warn);
+        page.item_tone("disturbed", &text, Tone::Warn);
     }
 }
 
@@ -284,7 +282,7 @@ pub fn graph_section(profile: &Profile, wanted: &str, style: &Style) -> String {
     let shown: Vec<&Bucket> = sorted.buckets.iter().filter(is_wanted).collect();
     if shown.is_empty() {
         let names: Vec<String> = sorted.buckets.iter().map(name).collect();
-        let text = format!("no samples in {wanted}; there are {}", names.join(", "));
+        let text = format!("no samples in {wanted}; buckets with samples: {}", names.join(", "));
         page.para(&text, 0, Tone::Warn);
     }
     for bucket in shown {

@@ -15,7 +15,7 @@ pub fn receipt_section(receipt: &Receipt, is_proven: bool, style: &Style) -> Str
         page.heading(if is_proven { "to keep it" } else { "to use it (likely, not proven)" });
         page.exact(&receipt.command);
     }
-    exact_lines(&mut page, "or by the environment alone", &receipt.environment);
+    exact_lines(&mut page, "or with environment variables only", &receipt.environment);
     exact_lines(&mut page, "as a systemd drop-in", &receipt.systemd);
     if !receipt.notes.is_empty() {
         page.heading("what it costs, what to know");
@@ -60,7 +60,7 @@ pub fn continue_section(run: &Run, style: &Style) -> String {
         of_word.filter_map(|verdict| verdict.settled_by_ns).min()
     };
     let known = settled(Word::Likely).or_else(|| settled(Word::CannotTell));
-    page.heading(if known.is_some() { "to settle it" } else { "to go on" });
+    page.heading(if known.is_some() { "to settle it" } else { "to continue" });
     let seconds = known.unwrap_or(experiment.design.budget_ns).0.div_ceil(Nanos::secs(1).0);
     page.exact(&format!("pagewise tune --continue {} --budget {seconds}s", run.id));
     page.finish()

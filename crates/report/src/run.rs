@@ -146,7 +146,7 @@ fn examined(run: &Run, page: &mut Document, style: &Style) {
 fn notes_section(run: &Run) -> Document {
     let mut page = Document::default();
     if !run.warnings.is_empty() {
-        page.heading("to know");
+        page.heading("notes");
     }
     for warning in &run.warnings {
         page.bullet(warning, Tone::Warn);
@@ -156,7 +156,8 @@ fn notes_section(run: &Run) -> Document {
         page.para(&format!("with {}", pairs.collect::<Vec<_>>().join(" ")), 0, Tone::Faint);
     }
     if !run.id.is_empty() {
-        let text = format!("took {}; saved, see it again: pagewise show {}", run.took_ns, run.id);
+        let text =
+            format!("took {}; saved; to see it again: pagewise show {}", run.took_ns, run.id);
         page.para(&text, 0, Tone::Faint);
     }
     page

@@ -14,11 +14,11 @@ use pagewise_model::{Bytes, Fact, PageSize};
 pub(crate) fn headline(system: &TextSystem) -> String {
     match (&system.hugetext, system.cleaned) {
         (_, Some(Cleaner::Caches)) => "the page cache was dropped".to_owned(),
-        (_, Some(Cleaner::Split)) => "every huge page that could be was split".to_owned(),
+        (_, Some(Cleaner::Split)) => "every huge page that can be split was split".to_owned(),
         (Some(hugetext), None) => format!("hugetext is in {}", mode(hugetext)),
         (None, None) if system.is_changed() => acted(system),
         (None, None) => {
-            "no hugetext in this kernel: code comes on huge pages by file and process".to_owned()
+            "no hugetext in this kernel: put code on huge pages by file and process".to_owned()
         }
     }
 }
@@ -28,13 +28,13 @@ fn acted(system: &TextSystem) -> String {
     let files = counted(system.files.iter().filter(huge).count() as u64, "file", "files");
     let huge = system.processes.iter().filter(|process| process.huge() > Bytes(0)).count();
     let processes = counted(huge as u64, "process", "processes");
-    format!("code of {files} on huge pages in what starts now, of {processes} in what runs")
+    format!("code on huge pages: {files} at new starts, {processes} now")
 }
 
 fn mode(hugetext: &Hugetext) -> String {
     match &hugetext.mode {
         Fact::Known(mode) => format!("mode {}: {}", mode.number(), mode.label()),
-        Fact::Missing(why) => format!("no mode that is known: {why}"),
+        Fact::Missing(why) => format!("unknown mode: {why}"),
     }
 }
 
@@ -76,8 +76,7 @@ fn changes(system: &TextSystem, style: &Style) -> String {
         page.para(&text, 0, Tone::Plain);
     }
     if system.changes.iter().any(|change| change.setting == Setting::Mode) {
-        let text = "khugepaged does it by and by: pagewise text status shows how far it is; what was on \
-                    huge pages before stays there until it is cleaned";
+        let text = "khugepaged works gradually: pagewise text status shows its progress; pages that were huge before stay huge until --clean";
         page.para(text, 0, Tone::Faint);
     }
     for note in &system.notes {
@@ -106,7 +105,7 @@ fn kernel(system: &TextSystem, style: &Style) -> String {
     page.item("at boot", &boot);
     let collapses = match &system.collapses_files {
         Fact::Known(true) => "text of files too (READ_ONLY_THP_FOR_FS)".to_owned(),
-        Fact::Known(false) => "memory of no file; no text of files".to_owned(),
+        Fact::Known(false) => "memory without a file; no text of files".to_owned(),
         Fact::Missing(why) => format!("not known: {why}"),
     };
     page.item("collapse", &collapses);
@@ -125,7 +124,7 @@ fn kernel(system: &TextSystem, style: &Style) -> String {
 fn padding(threshold: &Fact<Bytes>) -> String {
     match threshold {
         Fact::Known(Bytes(0)) => "off (hugetext_pad_threshold)".to_owned(),
-        Fact::Known(bytes) => format!("last slots with more than {bytes} in them are filled"),
+        Fact::Known(bytes) => format!("last slots that hold more than {bytes} are filled"),
         Fact::Missing(why) => format!("not known: {why}"),
     }
 }
@@ -133,7 +132,7 @@ fn padding(threshold: &Fact<Bytes>) -> String {
 fn pace(pace: &Fact<Pace>) -> String {
     match pace {
         Fact::Known(Pace { round_bytes, sleep_ns }) => {
-            format!("looks at {round_bytes} of all memory, then sleeps {sleep_ns}")
+            format!("scans {round_bytes} of all memory, then sleeps {sleep_ns}")
         }
         Fact::Missing(why) => format!("not known: {why}"),
     }
@@ -160,7 +159,7 @@ const STEPS: [(&str, &str, &str); 8] = [
     ("check", "pagewise text status", "pagewise text status"),
     (
         "off",
-        "pagewise text system --mode 0; what is there stays",
+        "pagewise text system --mode 0; existing huge pages stay",
         "pagewise text system --mode 0 drops the files that were filled",
     ),
     (
@@ -185,7 +184,7 @@ const STEPS: [(&str, &str, &str); 8] = [
     ),
     (
         "clean up",
-        "pagewise text system --clean caches or --clean split, for good",
-        "pagewise text system --clean caches or --clean split, for good",
+        "pagewise text system --clean caches or --clean split, cannot be undone",
+        "pagewise text system --clean caches or --clean split, cannot be undone",
     ),
 ];

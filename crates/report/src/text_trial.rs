@@ -40,7 +40,7 @@ pub fn text_trial_section(
         page.para(&held(experiment), 2, Tone::Faint);
     }
     for left in &trial.left {
-        page.para(&format!("left as it is: {}: {}", left.path, left.why), 2, Tone::Faint);
+        page.para(&format!("unchanged: {}: {}", left.path, left.why), 2, Tone::Faint);
     }
     page.para(&walks(trial), 2, Tone::Faint);
     page.finish()
@@ -64,11 +64,7 @@ fn held(experiment: &Experiment) -> String {
         of_on.map(|(_, count)| *count)
     };
     let off: Vec<u64> = points.iter().filter_map(idle).collect();
-    format!(
-        "huge pages of these files that were mapped in each run: {} on, {} off",
-        range(&on),
-        range(&off)
-    )
+    format!("huge pages of these files mapped in each run: {} on, {} off", range(&on), range(&off))
 }
 
 fn range(counts: &[u64]) -> String {

@@ -161,7 +161,7 @@ fn an_address_alone() {
         memory: None,
     };
     let text = render(&report(vec![alone]), &PLAIN);
-    assert!(text.contains("bits 63 to 47 are not all alike") && text.contains("five levels"));
+    assert!(text.contains("bits 63 to 47 are not all equal") && text.contains("five levels"));
     assert!(text.contains("001111000000") && !text.contains("process 4242"), "{text}");
 }
 

@@ -37,7 +37,7 @@ fn choice() -> Choice {
             size_bytes: Bytes::mib(512),
             cached_share: 1.0,
             folios: vec![share(FolioClass::Piece, 0.75), share(FolioClass::Huge, 0.25)],
-            assumed: Some("sizes of folios are for root to see".to_owned()),
+            assumed: Some("only root can see folio sizes".to_owned()),
         },
         calibration_age_ns: Nanos::secs(3 * 3600),
         calibration_took_ns: Nanos::millis(17_250),
@@ -87,11 +87,11 @@ fn what_was_measured_and_what_is_not_cached_have_columns() {
 fn nothing_to_choose_from_is_said() {
     let mut none = choice();
     none.forecasts.clear();
-    none.reasons = vec!["Nothing is chosen: no way has prices here.".to_owned()];
+    none.reasons = vec!["No choice: no way has prices here.".to_owned()];
     let text = render(&run(none), &PLAIN);
-    assert!(text.starts_with("Nothing is chosen") && !text.contains("should take"), "{text}");
+    assert!(text.starts_with("No choice") && !text.contains("should take"), "{text}");
     let empty = Run::new(RunKind::Choose, String::new(), 0, Vec::new());
-    assert_eq!(headline(&empty), "nothing was looked at");
+    assert_eq!(headline(&empty), "nothing was examined");
 }
 
 #[test]

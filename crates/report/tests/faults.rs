@@ -141,6 +141,6 @@ fn a_mapping_of_many_pages_is_drawn_with_several_to_a_cell() {
     let mut export = Export::new(Form::Html, true);
     assert_eq!(export.take(&names, &all), "");
     let page = export.finish(&run());
-    assert!(page.contains("20,000 pages; a cell is 8 pages"), "{}", &page[..2000]);
+    assert!(page.contains("20,000 pages; each cell is 8 pages"), "{}", &page[..2000]);
     assert_eq!(page.matches(": after ").count(), 2500);
 }

@@ -43,10 +43,10 @@ fn what_is_not_as_it_must_be_and_what_is_missing_is_told() {
     usual().assert_tells(&[
         "not as expected",
         "not measured: `madvise`",
-        "1 way has fewer mappings than asked for",
+        "1 way has fewer mappings than requested",
         "pool-map, pool-memfd",
         "next step: as root",
-        "mapped for nothing",
+        "mapped in vain",
         "refuted",
     ]);
     usual().assert_ends_with_advice();

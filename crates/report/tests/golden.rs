@@ -56,10 +56,10 @@ fn a_remedy_that_fits_and_has_no_verdict_says_why() {
     let said = |run: &pagewise_model::run::Run| {
         render(run, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert!(said(&run).contains("but no run of it counted"), "{}", said(&run));
+    assert!(said(&run).contains("but no run of this arm counted"), "{}", said(&run));
     let design = &mut run.experiment.as_mut().unwrap().design;
     design.arms = vec!["heap-huge".into()];
-    assert!(said(&run).contains("but it was left out by --only"), "{}", said(&run));
+    assert!(said(&run).contains("but excluded by --only"), "{}", said(&run));
     run.experiment = None;
     assert!(said(&run).contains("but nothing was tried"), "{}", said(&run));
 }
@@ -113,7 +113,7 @@ fn two_runs_of_different_machines() {
     let open = Ratio { ratio_high: 1.02, ..change.clone() };
     let text = compare(&a, &b, Some(&open), &PLAIN);
     assert!(text.contains("cannot tell whether the time changed: 20% less"), "{text}");
-    assert!(compare(&a, &b, None, &PLAIN).contains("too few to tell"));
+    assert!(compare(&a, &b, None, &PLAIN).contains("too few for a verdict"));
     assert!(compare(&a, &a, None, &PLAIN).starts_with("same machine\n"));
     b.environment = vec![("GLIBC_TUNABLES".into(), "x=1".into())];
     b.input = Some("in put".into());

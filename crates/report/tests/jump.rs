@@ -28,7 +28,7 @@ fn jumps_as_text() {
     usual().check_text("jump.txt");
     assert_eq!(
         headline(&usual().run),
-        "a jump that nothing foresees takes 7.00 ns in 64 KiB of code and 69.0 ns in 16 MiB of code; \
+        "an unpredictable jump takes 7.00 ns in 64 KiB of code and 69.0 ns in 16 MiB of code; \
          huge pages at most 40% less (in 16 MiB)"
     );
 }

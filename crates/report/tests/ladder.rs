@@ -64,7 +64,7 @@ fn figures_that_cannot_be_and_wrong_bytes_are_told() {
     let mut wrong = ladder();
     assert!(section(&wrong, &PLAIN).contains("implausible"), "25 touched against 20 of memory");
     wrong.points[1].verified = Fact::Known(false);
-    assert!(section(&wrong, &PLAIN).contains("did not find the bytes that were sent"));
+    assert!(section(&wrong, &PLAIN).contains("did not receive the bytes that were sent"));
     let page = forms(wrong, "").page();
     assert!(page.contains("implausible") && page.contains("wrong bytes"));
 }

@@ -60,8 +60,8 @@ fn what_clocks_of_tasks_miss_is_told_and_of_whole_cpus_nothing_is() {
         let of_tasks = Sorted { clock, begun_tasks: 300, ..sorted() };
         profile_section(&Profile { sorted: Fact::Known(of_tasks), ..profile() }, &PLAIN)
     };
-    let of_tasks = with(Clock::Tasks { why: "whole CPUs are for root".to_owned() });
-    assert!(of_tasks.contains("whole CPUs are for root"), "{of_tasks}");
+    let of_tasks = with(Clock::Tasks { why: "whole CPUs need root".to_owned() });
+    assert!(of_tasks.contains("whole CPUs need root"), "{of_tasks}");
     assert!(of_tasks.contains("not seen") && of_tasks.contains("300 processes"), "{of_tasks}");
     assert!(!with(Clock::Cpus).contains("not seen"));
 }
@@ -78,7 +78,7 @@ fn an_idle_process_has_a_profile_too() {
         ..sorted()
     });
     let run = run(idle);
-    assert!(headline(&run).contains("next to no CPU time"));
+    assert!(headline(&run).contains("almost no CPU time"));
     assert!(render(&run, &PLAIN).contains("0 samples"));
 }
 

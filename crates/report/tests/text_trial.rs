@@ -43,8 +43,7 @@ fn run() -> Run {
 #[test]
 fn each_file_is_shown_in_both_arms() {
     let text = render(&run(), &PLAIN);
-    for part in ["30.0 MiB", "0 B", "24.0 MiB", "80%", "left as it is: /lib/libm.so", "not counted"]
-    {
+    for part in ["30.0 MiB", "0 B", "24.0 MiB", "80%", "unchanged: /lib/libm.so", "not counted"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert!(headline(&run()).starts_with("on: "), "{}", headline(&run()));

@@ -356,7 +356,7 @@ fn reset_signals(state: &SignalState) {
         // SAFETY: neither action runs code of ours; numbers libc keeps for itself are refused.
         unsafe { libc::signal(signal, action) };
     }
-    // SAFETY: reads a live sigset_t; the old mask is not asked for.
+    // SAFETY: reads a live sigset_t; the old mask is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
 }
 

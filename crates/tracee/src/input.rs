@@ -187,7 +187,7 @@ impl Standard {
             }
             FileType::RegularFile | FileType::BlockDevice => Self::again(stdin),
             FileType::Directory => Self::Other("a directory"),
-            _ => Self::Other("a device that may not give the same twice"),
+            _ => Self::Other("a device that may not give the same data twice"),
         }
     }
 

@@ -34,7 +34,7 @@ pub enum LaunchError {
     },
     /// It would run with other rights than ours, so nothing is done to it.
     #[error(
-        "`{program}` is not started: it {what}, and a program with rights of its own is left alone"
+        "`{program}` is not started: it {what}, and pagewise does not start programs with extra rights"
     )]
     SetuidRefused {
         /// As the user typed it.
@@ -49,7 +49,7 @@ pub enum LaunchError {
         why: String,
     },
     /// The tools that it is to find cannot be put in front of PATH.
-    #[error("no tools can be put in front of PATH: {why}")]
+    #[error("cannot put tools in front of PATH: {why}")]
     Tools {
         /// Why, and what to do.
         why: String,
@@ -62,7 +62,7 @@ pub enum LaunchError {
     },
     /// Processes of it outlive SIGKILL.
     #[error(
-        "`{program}` left {} that SIGKILL did not end within 10 s: {}; end what hangs, then start again",
+        "`{program}` left {} that SIGKILL did not end within 10 s: {}; end them, then start again",
         counted(alive.len()),
         named(alive)
     )]

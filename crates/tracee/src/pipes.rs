@@ -296,7 +296,7 @@ fn consider(
         return Ok(Growth::LargeEnough);
     }
     if from != pipe::default_capacity() {
-        return Ok(Growth::LeftAlone(format!("one of {from} has not the default size")));
+        return Ok(Growth::LeftAlone(format!("one of {from} does not have the default size")));
     }
     let content = rustix::io::ioctl_fionread(pipe)
         .map_err(|e| SysError::new("ioctl(FIONREAD)", "a pipe", e))?;

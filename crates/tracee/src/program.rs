@@ -157,7 +157,7 @@ pub(crate) fn explain(program: &str, file: &Path, errno: i32) -> LaunchError {
         libc::ENOENT | libc::ENOTDIR => LaunchError::NotFound { program },
         libc::ENOEXEC => LaunchError::NotExecutable {
             program,
-            reason: "it is in no format this machine can run".into(),
+            reason: "this machine cannot run its format".into(),
         },
         _ => LaunchError::NotExecutable {
             program,

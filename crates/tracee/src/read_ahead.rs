@@ -67,11 +67,12 @@ pub fn load(path: &Path) -> Result<WorkingSet, String> {
     let read = file.take(LARGEST.0 + 1).read_to_end(&mut text);
     read.map_err(|e| unreadable(e.to_string()))?;
     if text.len() as u64 > LARGEST.0 {
-        return Err(unreadable(format!("it is larger than {LARGEST}, as no working set is")));
+        return Err(unreadable(format!(
+            "it is larger than {LARGEST}, the most that a working set can have"
+        )));
     }
-    let set: WorkingSet = serde_json::from_slice(&text).map_err(|e| {
-        format!("`{shown}` is no working set that `pagewise faults` has saved: {e}")
-    })?;
+    let set: WorkingSet = serde_json::from_slice(&text)
+        .map_err(|e| format!("`{shown}` is not a working set saved by `pagewise faults`: {e}"))?;
     if set.files.len() > MOST_FILES {
         let files = set.files.len();
         return Err(unreadable(format!("it names {files} files, more than {MOST_FILES}")));
@@ -171,7 +172,7 @@ pub(crate) fn before_start(path: Option<&str>) -> Result<(), LaunchError> {
 
 /// The file, if it is the one that was recorded; else how it differs.
 fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
-    let gone = || "it is not there, or may not be read".to_owned();
+    let gone = || "it does not exist, or cannot be read".to_owned();
     let (file, length) = open_regular(Path::new(&recorded.path)).map_err(|_error| gone())?;
     if length as u64 != recorded.size_bytes.0 {
         return Err("its length has changed".to_owned());
@@ -185,7 +186,7 @@ fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
     }
     let is_same = modified(&file) == Some(recorded.modified_unix_ns)
         || (recorded.build_id.is_some() && build_id(&file) == recorded.build_id);
-    if is_same { Ok(file) } else { Err("it has been written since".to_owned()) }
+    if is_same { Ok(file) } else { Err("it has changed since".to_owned()) }
 }
 
 /// A range in pieces: offset and length of each.
@@ -275,7 +276,7 @@ mod tests {
         let why = |set: &WorkingSet| Plan::of(set).left_out().join("\n");
         let file = File::options().write(true).open(path).unwrap();
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
-        assert!(why(&set).ends_with("data: it has been written since"), "{}", why(&set));
+        assert!(why(&set).ends_with("data: it has changed since"), "{}", why(&set));
         file.set_len(LENGTH - 1).unwrap();
         assert!(why(&set).ends_with("its length has changed"), "{}", why(&set));
         let mut beyond = made(dir.path());
@@ -313,7 +314,7 @@ mod tests {
         let said = || load(&path).unwrap_err();
         assert!(said().contains("cannot read"), "{}", said());
         std::fs::write(&path, b"{}").unwrap();
-        assert!(said().contains("is no working set"), "{}", said());
+        assert!(said().contains("is not a working set"), "{}", said());
         let one = made(dir.path()).files[0].clone();
         let many = WorkingSet { files: vec![one; MOST_FILES + 1], ..made(dir.path()) };
         std::fs::write(&path, serde_json::to_vec(&many).unwrap()).unwrap();

@@ -204,7 +204,7 @@ pub(crate) fn park(tid: i32, program: i32) -> Result<(), SysError> {
 }
 
 pub(crate) fn restore(state: &SignalState) {
-    // SAFETY: reads a live sigset_t; the present mask is not asked for.
+    // SAFETY: reads a live sigset_t; the present mask is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
 }
 

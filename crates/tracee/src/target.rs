@@ -29,7 +29,7 @@ pub enum TargetError {
         pid: i32,
     },
     /// It has no memory of its own.
-    #[error("process {0} is a kernel thread: it has no memory of its own")]
+    #[error("process {0} is a kernel thread, without memory")]
     Kernel(i32),
     /// This account may not observe it.
     #[error("process {0} may not be observed by this account")]

@@ -94,8 +94,7 @@ fn in_front(directory: &Path, path: Option<&OsStr>) -> Result<OsString, LaunchEr
     if directory.as_os_str().as_bytes().contains(&SEPARATOR) {
         let directory = directory.display();
         let why = format!(
-            "{directory} holds a `:`, which separates the directories of PATH; set XDG_CACHE_HOME \
-             to a directory without"
+            "{directory} contains a `:`, which separates the directories of PATH; set XDG_CACHE_HOME to a directory without one"
         );
         return Err(LaunchError::Tools { why });
     }

@@ -96,7 +96,7 @@ fn testify(socket: BorrowedFd<'_>, parent: u32) -> ! {
     if wait::die_with(parent).is_ok() {
         descriptors::close_all_but([socket, socket]);
         let all = every_signal();
-        // SAFETY: reads a live sigset_t; the old mask is not asked for.
+        // SAFETY: reads a live sigset_t; the old mask is not requested.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut()) };
         let mut program = [0; size_of::<i32>()];
         while rustix::io::read(socket, &mut program) == Ok(program.len()) {

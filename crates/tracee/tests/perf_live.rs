@@ -98,7 +98,7 @@ fn kernel_work_shows_in_the_stacks() {
 #[test]
 fn what_was_not_asked_for_is_missing_and_so_are_absent_counters() {
     let seen = observe("true", Observe { walks: true, ..Observe::default() });
-    assert!(seen.samples.reason().unwrap().contains("not asked for"));
+    assert!(seen.samples.reason().unwrap().contains("not requested"));
     match seen.walks {
         Fact::Known(walks) => {
             assert!(walks.cycles > 0 && walks.data_walk_cycles <= walks.cycles);

@@ -5,7 +5,7 @@ use crate::world::Arm;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_remedy::{Evidence, Mechanism, all, find};
 
-/// Below this ceiling no remedy is tried that was not asked for.
+/// Below this ceiling no remedy is tried that was not requested.
 pub const LEAST_CEILING: f64 = 0.02;
 /// A remedy whose own ceiling is below this cannot be proven by any ordinary budget.
 const LEAST_REMEDY_CEILING: f64 = 0.01;
@@ -19,7 +19,7 @@ pub fn candidates(evidence: &Evidence<'_>) -> Vec<Candidate> {
             let mut candidate = remedy.fit(evidence);
             if candidate.fits() && candidate.ceiling_share < LEAST_REMEDY_CEILING {
                 candidate.why = format!(
-                    "{}, but it could give at most {:.1}%",
+                    "{}, but it could gain at most {:.1}%",
                     candidate.why,
                     candidate.ceiling_share * 100.0
                 );

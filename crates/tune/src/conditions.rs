@@ -110,11 +110,11 @@ pub fn changed(
     let is_known = |path: &PathBuf| conditions.files.iter().any(|f| Path::new(&f.path) == path);
     if !program.as_ref().is_some_and(is_known) {
         let shown = run.command.first().map_or("", String::as_str);
-        return Some(format!("`{shown}` is another file now"));
+        return Some(format!("`{shown}` is a different file now"));
     }
     let other =
         conditions.files.iter().find(|was| mark(Path::new(&was.path)).as_ref() != Some(was));
-    other.map(|file| format!("`{}` was changed", file.path))
+    other.map(|file| format!("`{}` has changed", file.path))
 }
 
 #[cfg(test)]

@@ -220,8 +220,8 @@ mod tests {
             supervisor_ns: Nanos(0),
             leftovers: 0,
             conditioned: true,
-            samples: Fact::missing("not asked for"),
-            walks: Fact::missing("not asked for"),
+            samples: Fact::missing("not requested"),
+            walks: Fact::missing("not requested"),
         }
     }
 

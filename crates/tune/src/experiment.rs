@@ -221,8 +221,8 @@ struct WorldLab<'a, 'w> {
 impl WorldLab<'_, '_> {
     fn warnings(&self) -> Vec<String> {
         let told = [
-            (self.cold, "run(s) read from a device what had been in the page cache"),
-            (self.unconditioned, "run(s) began without the memory that the host should have ready"),
+            (self.cold, "run(s) read data from a device that had been in the page cache"),
+            (self.unconditioned, "run(s) began before the host had their memory ready"),
         ];
         let counted = told.into_iter().filter(|(runs, _)| *runs > 0);
         counted.map(|(runs, what)| format!("{runs} {what}")).collect()

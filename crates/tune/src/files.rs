@@ -93,13 +93,17 @@ fn open(path: &Path) -> Result<(File, State), String> {
         std::io::ErrorKind::NotFound => "is not there".to_owned(),
         _ => format!("cannot be read: {e}"),
     };
-    // Opening what is no regular file may have effects of its own (a device, a FIFO's writer).
+    // Opening what is not a regular file may have effects of its own (a device, a FIFO's writer).
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
     let there = file.metadata().map_err(unreadable)?;
-    if there.is_file() { Ok((file, State::of(&there))) } else { Err("is no regular file".into()) }
+    if there.is_file() {
+        Ok((file, State::of(&there)))
+    } else {
+        Err("is not a regular file".into())
+    }
 }
 
 fn stream(file: File) -> Result<Stream, String> {
@@ -151,7 +155,7 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         for path in [fifo.as_path(), dir.as_path(), Path::new("/dev/null")] {
-            assert_eq!(read(path).unwrap_err(), "is no regular file", "{}", path.display());
+            assert_eq!(read(path).unwrap_err(), "is not a regular file", "{}", path.display());
         }
         std::fs::remove_dir_all(&dir).unwrap();
     }

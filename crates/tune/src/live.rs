@@ -412,7 +412,7 @@ impl World for Live<'_> {
         })?;
         let ended = done.usage.ended;
         if !ended.success() && !self.request.ignore_failure {
-            return Ok(Fact::Missing(format!("the run that was recorded failed: {ended}")));
+            return Ok(Fact::Missing(format!("the recorded run failed: {ended}")));
         }
         commands.beside_probe(done.faults, false, &mut |launch| self.bounded(launch))
     }

@@ -111,7 +111,7 @@ pub(crate) fn rerun(
         Fact::Missing(why) => notes.push(format!("no traced look: {why}")),
     }
     notes.extend(request.read_once().map(|what| {
-        format!("standard input is {what}, which the program does not read: each run has an empty one instead")
+        format!("standard input is {what}, which the program does not read: each run gets an empty one instead")
     }));
     Ok(notes)
 }

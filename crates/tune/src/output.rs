@@ -250,7 +250,7 @@ fn compare(x: &Stream, y: &Stream) -> Rule {
         return Rule::AnyOrder { bag, lines: left.len() };
     }
     if left.len() != right.len() {
-        return Rule::LeftOut("has another number of lines in each plain run");
+        return Rule::LeftOut("has a different number of lines in each plain run");
     }
     let lines = left.iter().zip(right).map(|(l, r)| (l == r).then_some(*l)).collect();
     Rule::Masked { lines }
@@ -260,12 +260,12 @@ fn exception(name: &str, rule: &Rule) -> Option<String> {
     match rule {
         Rule::Exact(_) => None,
         Rule::AnyOrder { .. } => Some(format!(
-            "{name}: lines come in another order in each plain run; compared without order"
+            "{name}: the order of lines differs between plain runs; compared without order"
         )),
         Rule::Masked { lines } => {
             let out = lines.iter().filter(|l| l.is_none()).count();
             Some(format!(
-                "{name}: {out} of {} lines differ between plain runs and are left out",
+                "{name}: {out} of {} lines differ between plain runs and are ignored",
                 lines.len()
             ))
         }
@@ -276,20 +276,20 @@ fn exception(name: &str, rule: &Rule) -> Option<String> {
 fn differs(rule: &Rule, run: &Result<Stream, String>) -> Option<String> {
     match (rule, run) {
         (Rule::LeftOut(_), _) => None,
-        (_, Err(why)) => Some(format!("{why}, other than in plain runs")),
+        (_, Err(why)) => Some(format!("{why}, unlike in plain runs")),
         (Rule::Exact(plain), Ok(stream)) => (plain.whole != stream.whole)
             .then(|| format!("differs ({} bytes, plain {})", stream.bytes, plain.bytes)),
         (Rule::AnyOrder { bag, lines }, Ok(stream)) => {
             let same = stream.bag() == Some(*bag)
                 && stream.lines.as_ref().is_some_and(|l| l.len() == *lines);
-            (!same).then(|| "differs, whatever the order of its lines".to_owned())
+            (!same).then(|| "differs, even without the order of lines".to_owned())
         }
         (Rule::Masked { lines }, Ok(stream)) => match &stream.lines {
             Some(run) if run.len() == lines.len() => {
                 let bad = lines.iter().zip(run).position(|(p, r)| p.is_some_and(|p| p != *r))?;
                 Some(format!("differs in line {}", bad + 1))
             }
-            _ => Some("has another number of lines".to_owned()),
+            _ => Some("has a different number of lines".to_owned()),
         },
     }
 }
@@ -357,7 +357,7 @@ mod tests {
         let base = Baseline::of(&there, &there).unwrap();
         assert!(base.check("x", &there).equal);
         let notes = base.check("x", &absent).notes;
-        assert_eq!(notes, ["file `x` is not there, other than in plain runs"]);
+        assert_eq!(notes, ["file `x` is not there, unlike in plain runs"]);
         let once = Baseline::of(&there, &absent).unwrap();
         assert_eq!(once.exceptions(), ["file `x` exists after one plain run only; not compared"]);
     }

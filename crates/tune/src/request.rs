@@ -101,7 +101,7 @@ impl Request {
                 return Some(format!("`{name}` is the name of a remedy"));
             }
             if name.contains('+') {
-                return Some(format!("`{name}`: `+` stands between remedies that are combined"));
+                return Some(format!("`{name}`: `+` separates combined remedies"));
             }
             if own.command.first().is_none_or(|program| program.is_empty()) {
                 return Some(format!("arm `{name}` has no command"));
@@ -133,8 +133,7 @@ pub fn run_of(kind: RunKind, id: String, started_unix_ns: u64, command: &[OsStri
     let mut run = Run::new(kind, id, started_unix_ns, text);
     if command.iter().any(|w| w.to_str().is_none()) {
         run.warnings.push(
-            "the command is not UTF-8: as it is shown here it cannot be typed again (the lines of \
-             a receipt are exact)"
+            "the command is not UTF-8: do not copy it from here (the lines of a receipt are exact)"
                 .to_owned(),
         );
     }

@@ -41,7 +41,7 @@ impl Scratch {
                 return Ok(made);
             }
         }
-        Err(io::Error::other("somebody removes every new directory there"))
+        Err(io::Error::other("something removes every new directory there"))
     }
 
     /// None where the name is taken, or where another session took the directory for a leftover

@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
     fn time(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         world.tell(&Event::Stage("timed look"));
         let plain = Arm::plain(self.request);
-        let traced = self.traced.take().unwrap_or_else(|| Fact::missing("not taken"));
+        let traced = self.traced.take().unwrap_or_else(|| Fact::missing("no traced look"));
         let limits = look::first_limits(&traced);
         let enough = |cost: Nanos, now: Nanos| {
             let spent = now.0.saturating_sub(self.since.0);
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
         let timed = look::time(world, &plain, self.request.ignore_failure, limits, enough)?;
         if timed.leftovers > 0 {
             self.run.warnings.push(format!(
-                "it left up to {} process(es) behind, which were killed at its end: their work is not in these figures",
+                "it left up to {} process(es) behind, which were killed at its end: these figures do not include their work",
                 timed.leftovers
             ));
         }
@@ -192,7 +192,7 @@ impl<'a> Session<'a> {
         let faults = if enough(timed.cost_ns, world.now()) {
             self.record(&timed.runs, &timing, world)?
         } else {
-            Fact::missing("the budget has no room for a run of its own")
+            Fact::missing("the budget has no room for a separate run")
         };
         let look =
             Look { runs: timed.runs, traced, samples: timed.samples, walks: timed.walks, faults };
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
     ) -> Result<Fact<TimedFaults>, Stop> {
         let price = self.run.prices.as_ref().map(|prices| prices.anon_fault_ns.median);
         if !price.is_some_and(|price| look::is_worth_recording(runs, price)) {
-            return Ok(Fact::missing("its faults cost too little for a run of their own"));
+            return Ok(Fact::missing("its faults cost too little for a separate run"));
         }
         world.tell(&Event::Stage("recorded look"));
         world.recorded(&Arm::plain(self.request), timing)
@@ -362,8 +362,7 @@ impl<'a> Session<'a> {
             let least = 1.0 - verdict.effect.as_ref()?.ratio_high;
             (least > ceiling).then(|| {
                 format!(
-                    "{} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling leaves out \
-                     what a program loses after a fault (caches, branch predictors)",
+                    "{} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling does not include losses after a fault (caches, branch predictors)",
                     verdict.arm,
                     least * 100.0,
                     ceiling * 100.0

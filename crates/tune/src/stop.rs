@@ -29,8 +29,7 @@ pub enum Stop {
     NotSeen(String),
     /// It uses a standard input that can be read only once.
     #[error(
-        "the program reads its standard input ({call}), which is {what}: that can be read only once, and nothing of it \
-         was read{}", had_done(.effects)
+        "the program reads its standard input ({call}), which is {what}: it can be read only once, and nothing was read{}", had_done(.effects)
     )]
     UsesInput {
         /// What standard input is.
@@ -91,7 +90,7 @@ pub enum Stop {
 
 /// What to do about a standard input that can be read only once.
 pub const INPUT_HELP: &str =
-    "save it and give it with --input FILE, or use </dev/null if the program needs none";
+    "save it and use --input FILE, or use </dev/null if the program needs none";
 
 fn had_done(effects: &[SideEffect]) -> String {
     if effects.is_empty() { String::new() } else { format!("; before that it {}", told(effects)) }
@@ -111,15 +110,15 @@ impl Stop {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::NotSafe(_) => Some(
-                "--rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes",
+                "add --rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes",
             ),
             Self::UsesInput { .. } | Self::InputNotSeen { .. } => Some(INPUT_HELP),
-            Self::NotSeen(_) => Some("--rerun-safe if running it again does no harm"),
+            Self::NotSeen(_) => Some("add --rerun-safe if running it again does no harm"),
             Self::Failed { .. } => Some(
-                "--ignore-failure accepts a program that always fails alike; --input FILE gives it input",
+                "use --ignore-failure for a program that always fails in the same way; use --input FILE to give it input",
             ),
             Self::Output(_) => Some(
-                "--output names regular files that each run writes anew, relative to this directory",
+                "with --output, name regular files that each run writes again, relative to this directory",
             ),
             _ => None,
         }

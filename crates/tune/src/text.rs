@@ -123,7 +123,7 @@ impl Subject<'_> {
         let on_text = world.text_on_huge_pages(&arms.files);
         let on_walks = match &off_walks {
             Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.walks,
-            Fact::Known(_) => Fact::missing("the arm could not be run as it should"),
+            Fact::Known(_) => Fact::missing("the arm could not be run as intended"),
             Fact::Missing(why) => Fact::missing(why.as_str()),
         };
         let files = in_arms(&arms.files, &off_text, &on_text);
@@ -181,7 +181,7 @@ fn found(
     let traced = match traced {
         Fact::Known(traced) => traced,
         Fact::Missing(why) => {
-            return Err(format!("the files of its code could not be looked at: {why}"));
+            return Err(format!("the files with its code could not be examined: {why}"));
         }
     };
     let huge = machine.huge_page_bytes.known().ok_or("this machine has no huge pages")?;
@@ -191,7 +191,7 @@ fn found(
     if paths.is_empty() {
         let first = left.first().map(|file| format!("{}: {}", file.path, file.why));
         return Err(first.unwrap_or_else(|| {
-            "no file of its code is mapped as large as a huge page".to_owned()
+            "no file with its code is mapped as large as a huge page".to_owned()
         }));
     }
     let file = |path| HugeFile { path, kind: FileKind::Code };

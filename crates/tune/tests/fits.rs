@@ -110,7 +110,7 @@ fn a_heap_goes_to_the_pool_where_that_holds_it() {
     assert_eq!(specs(&with_pool(constructed::pool(222), as_it_is), "pool"), ["pool=444M"]);
     let small = with_pool(constructed::pool(221), as_it_is);
     assert!(specs(&small, "pool").is_empty());
-    assert!(why(&small, "pool").contains("--system reserves them"), "{}", why(&small, "pool"));
+    assert!(why(&small, "pool").contains("use --system as root"), "{}", why(&small, "pool"));
     let addable = HugePool { addable_pages: 1, ..constructed::pool(221) };
     assert_eq!(specs(&with_pool(addable, as_it_is), "pool"), ["pool=444M"]);
     let forked = with_pool(constructed::pool(222), |t, _| {
@@ -178,8 +178,8 @@ fn pipes_of_the_program_are_grown_and_others_are_not() {
 fn pipes_whose_size_the_program_counts_on_keep_it() {
     for (call, reason) in [
         (PipeCall::Lends, "vmsplice"),
-        (PipeCall::AsksCapacity, "asks for the size"),
-        (PipeCall::SetsCapacity, "asks for the size"),
+        (PipeCall::AsksCapacity, "sets the size"),
+        (PipeCall::SetsCapacity, "sets the size"),
     ] {
         let counting = candidates(|t, l| {
             busy_pipe(t, l);
@@ -225,10 +225,10 @@ fn a_tool_that_ours_would_not_stand_in_for_is_named() {
     let moved = Some(Bytes::gib(1));
     for (word, exe, told) in [
         ("/usr/bin/cat", "/usr/bin/cat", "starts /usr/bin/cat by its path"),
-        ("cat", "/bin/busybox", "its cat is /bin/busybox, not that of coreutils"),
+        ("cat", "/bin/busybox", "its cat is /bin/busybox, not the one of coreutils"),
         ("cat", "/opt/bin/cat", "its cat is /opt/bin/cat"),
         ("tee", "/opt/pagewise", "its tee is pagewise's already"),
-        ("pv", "/usr/bin/pv", "pv stays as it is"),
+        ("pv", "/usr/bin/pv", "pv is not replaced"),
         ("scat", "/usr/bin/scat", "it starts no cat or tee"),
     ] {
         let seen = piped_into(word, exe, moved);
@@ -327,7 +327,7 @@ fn code_fits_where_its_layout_lets_it_be_huge_and_its_cache_does_not() {
         (used("/bin/x", Slot::Huge, Some(Placement::Fixed)), "on huge pages already"),
         (used("/bin/x", Slot::Whole, Some(Placement::Program)), "one of 512 starts"),
         (UsedFile { obstacle: Some("sh (1) maps it".into()), ..small }, "/bin/x: sh (1) maps it"),
-        (used("/var/x", Slot::Whole, None), "no file of its code"),
+        (used("/var/x", Slot::Whole, None), "no file with its code"),
     ] {
         let seen = with_files(&[file]);
         assert!(specs(&seen, "text-huge").is_empty());

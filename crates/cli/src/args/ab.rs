@@ -29,26 +29,26 @@ Examples:
   pagewise ab --fail-if-slower-than 5% -- ./old --- ./new
   pagewise ab --scan N=1,2,4,8 -- xz -kf -T{N} big.txt
 
-Each command is judged against the first.
+Every command is compared with the first.
 
-Exit codes: 0 a verdict, 1 with --fail-if-slower: a command is proven slower,
-or ends otherwise than the first; with --fail-if-slower-than: one takes more
-than that; 2 usage or failure, 3 cannot tell or another experiment runs,
-126 cannot be executed, 127 not found, 130 interrupted.")]
+Exit codes: 0 a verdict; 1 with --fail-if-slower: a command is proven slower, or
+its exit status differs; 1 with --fail-if-slower-than: a command takes more than
+that; 2 usage or failure; 3 cannot tell, or another experiment runs; 126 not
+executable; 127 not found; 130 interrupted.")]
 pub(crate) struct Ab {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,
     /// Names of the commands, in order
     #[arg(long = "name", value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Exit with 1 when a command is proven slower than the first or is rejected
+    /// Exit with 1 if a command is proven slower than the first, or is rejected
     #[arg(long)]
     pub(crate) fail_if_slower: bool,
-    /// Exit with 0 only if every command is shown to take less than this much more time than the first,
-    /// with 1 if one takes more, with 3 if that cannot be told
+    /// Exit with 0 if every command is proven to stay within this limit over the first, with 1 if one
+    /// exceeds it, with 3 if the runs do not settle it
     #[arg(long, value_name = "PERCENT", conflicts_with = "fail_if_slower")]
     pub(crate) fail_if_slower_than: Option<Percent>,
-    /// One command with each of these values in the place of {NAME}, the first as reference
+    /// Run one command with each value in place of {NAME}; the first value is the reference
     #[arg(long, value_name = "NAME=VALUES")]
     pub(crate) scan: Option<String>,
     /// CMD1 --- CMD2 [--- CMD3 ...]

@@ -17,15 +17,15 @@ pub(crate) struct Bench {
 pub(crate) enum BenchKind {
     /// Pipes: every way to move bytes from one process to another, rung by rung
     Pipe(Box<BenchPipe>),
-    /// Loads: what one costs by size of set and page, where the TLB ends, bandwidth
+    /// Loads: latency by working set and page size, where the TLB ends, bandwidth
     Tlb(Box<BenchTlb>),
-    /// Memory: what a page costs until it can be used, under every way to get it
+    /// Memory: the cost of a page before first use, for every way to get it
     Memory(Box<BenchMemory>),
-    /// Files: every way to read one, from opening to closing, warm and cold
+    /// Files: every way to read one, from open to close, warm and cold
     File(Box<BenchFile>),
-    /// Pinning: what it costs to find and hold pages, on base pages against huge ones
+    /// Pinning: the cost of finding and holding pages, on base and huge pages
     Pin(Box<BenchPin>),
-    /// Code: what a jump costs by size of code and page, where the TLB for code ends
+    /// Code: the cost of a jump by size of code and page, where the instruction TLB ends
     Text(Box<BenchText>),
 }
 
@@ -39,19 +39,19 @@ Examples:
   pagewise bench pipe --sweep --only P1,P5 --chart sizes.svg
   pagewise bench pipe --writer vmsplice --reader splice --huge --busy --buffer 1M
 
-Rungs: P1 write/read, P2 vmsplice/read, P3 vmsplice/splice, P4 on huge pages, P5
-in a busy loop (the published study's); large-pipe, large-pipe-adaptive,
-vmsplice-out, io-uring, P4-adaptive, P5-reserved, P5-large, dropped, seed,
-frozen, frozen-adaptive, frozen-busy. P2 to P5 hand over buffers that they use
-again, which only a copying reader may be given; they are marked.
+Rungs of the published study: P1 write/read, P2 vmsplice/read, P3
+vmsplice/splice, P4 on huge pages, P5 in a busy loop. Other rungs: large-pipe,
+large-pipe-adaptive, vmsplice-out, io-uring, P4-adaptive, P5-reserved, P5-large,
+dropped, seed, frozen, frozen-adaptive, frozen-busy. P2 to P5 reuse the buffers
+that they pass on, which is safe only if the reader copies. They are marked.
 
-Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
-experiment runs, 130 interrupted: what is known by then is printed.")]
+Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
+experiment runs; 130 interrupted, after printing what is known.")]
 pub(crate) struct BenchPipe {
-    /// The short form: P1 to P5, frozen and frozen-adaptive, untouched and touched, 6 repeats of 40 ms
+    /// Run a short form: P1 to P5, frozen, frozen-adaptive; untouched and touched; 6 repeats of 40 ms
     #[arg(long, conflicts_with = "sweep")]
     pub(crate) quick: bool,
-    /// Bytes of each repeat [default: what fills --time]
+    /// Bytes in each repeat [default: what fills --time]
     #[arg(long, value_name = "SIZE", conflicts_with = "time")]
     pub(crate) bytes: Option<Bytes>,
     /// Time of each repeat [default: 150ms]
@@ -60,29 +60,29 @@ pub(crate) struct BenchPipe {
     /// Repeats of each point, each a fresh pair of processes [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: Option<u32>,
-    /// Bytes handed over at once [default: 256K, or as the rung says]
+    /// Bytes passed in one call [default: 256K, unless the rung sets it]
     #[arg(long, value_name = "SIZE")]
     pub(crate) buffer: Option<Bytes>,
-    /// Capacity of the pipe [default: half a buffer for vmsplice, else as the rung says]
+    /// Capacity of the pipe [default: half a buffer for vmsplice, else set by the rung]
     #[arg(long, value_name = "SIZE")]
     pub(crate) pipe_size: Option<Bytes>,
-    /// Only these rungs
+    /// Measure only these rungs
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
     /// Where the two processes run [default: on two cores]
     #[arg(long, value_enum, value_name = "WHERE")]
     pub(crate) placement: Option<PlacementKind>,
-    /// What becomes of the bytes [default: untouched,touched,socket]
+    /// What the consumer does with the bytes [default: untouched,touched,socket]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) consume: Vec<ConsumptionKind>,
-    /// A grid over buffer and pipe sizes (of P1, P5 and frozen-busy, without --only)
+    /// Measure a grid of buffer and pipe sizes (for P1, P5 and frozen-busy, unless --only is given)
     #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]
     pub(crate) sweep: bool,
-    /// Sample both processes of each rung by reference, in repeats of their own: the calls under
-    /// each explanation, and a second opinion of it
+    /// Sample both processes of each rung by reference, in extra repeats: shows the calls behind each
+    /// explanation, as a second opinion
     #[arg(long, conflicts_with = "sweep")]
     pub(crate) samples: bool,
-    /// Take no prices, which saves some seconds: nothing is explained then
+    /// Measure no prices: saves some seconds, but explains nothing
     #[arg(long)]
     pub(crate) no_prices: bool,
     #[command(flatten)]
@@ -91,38 +91,38 @@ pub(crate) struct BenchPipe {
     pub(crate) result: BenchResult,
 }
 
-/// A rung of the user's own, and switches for whatever is measured.
+/// A rung of the user's own, and switches for every rung.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "A rung of your own, and switches for every rung")]
+#[command(next_help_heading = "Your own rung, and switches for every rung")]
 pub(crate) struct OwnRung {
-    /// Measure one rung of your own: how bytes get in
+    /// Measure your own rung: how bytes enter the pipe
     #[arg(long, value_enum, value_name = "WAY", conflicts_with = "only")]
     pub(crate) writer: Option<WriterKind>,
-    /// The same: how they get out
+    /// Measure your own rung: how bytes leave the pipe
     #[arg(long, value_enum, value_name = "WAY", conflicts_with = "only")]
     pub(crate) reader: Option<ReaderKind>,
-    /// Buffers on huge pages: the same as --pages huge
+    /// Put buffers on huge pages: the same as --pages huge
     #[arg(long, conflicts_with = "pages")]
     pub(crate) huge: bool,
-    /// Pages of the producer's buffers
+    /// Pages for the producer's buffers
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) pages: Option<PagesKind>,
-    /// Refuse buffers that are not proven to be on huge pages
+    /// Refuse buffers unless they are proven to be on huge pages
     #[arg(long, conflicts_with = "untouched")]
     pub(crate) check_huge: bool,
-    /// Never sleep while the other end is not ready: the same as --wait busy
+    /// Never sleep while waiting for the other end: the same as --wait busy
     #[arg(long, conflicts_with = "wait")]
     pub(crate) busy: bool,
-    /// poll(2) before each call; with --busy again and again
+    /// Call poll(2) before each call; with --busy, repeatedly
     #[arg(long, conflicts_with = "wait")]
     pub(crate) poll: bool,
-    /// What an end does while the other is not ready
+    /// How an end waits for the other
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) wait: Option<WaitKind>,
-    /// One buffer whose halves are taken in turn, instead of two
+    /// Use the halves of one buffer in turn, instead of two buffers
     #[arg(long)]
     pub(crate) one_buffer: bool,
-    /// SPLICE_F_GIFT on one side, SPLICE_F_MOVE on the other
+    /// Set SPLICE_F_GIFT on one side and SPLICE_F_MOVE on the other
     #[arg(long)]
     pub(crate) gift: bool,
     /// Lock the producer's buffers in memory
@@ -137,22 +137,22 @@ pub(crate) struct OwnRung {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The result")]
 pub(crate) struct BenchResult {
-    /// Seed of the order of the repeats
+    /// Seed of the random order of repeats
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Save the run to FILE (it is saved under its identifier as well)
+    /// Also save the run to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     /// Write every repeat to FILE as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Draw the result: FILE.svg the chart, FILE.html one page with everything
+    /// Draw the result: FILE.svg holds the chart, FILE.html one page with everything
     #[arg(long, value_name = "FILE")]
     pub(crate) chart: Option<PathBuf>,
-    /// Print the saved form instead of text
+    /// Print JSON, as saved, instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Announce nothing and show no progress
+    /// No announcement and no progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -189,7 +189,7 @@ words! {
     WriterKind for Writer {
         /// write(2)
         Write => Write,
-        /// vmsplice(2) of buffers that are used again (unsafe)
+        /// vmsplice(2) of buffers that are reused (unsafe)
         Vmsplice => Vmsplice,
         /// splice(2) from a sealed memfd
         Frozen => SpliceFrozen,
@@ -235,11 +235,11 @@ words! {
         Block => Block,
         /// poll(2), then the call
         Poll => Poll,
-        /// The call, again and again
+        /// Repeat the call
         Busy => Busy,
-        /// poll(2), again and again
+        /// Repeat poll(2)
         BusyPoll => BusyPoll,
-        /// Spin while the other is about to act, else sleep
+        /// Spin while the other end is about to act, else sleep
         Adaptive => Adaptive,
     }
 }
@@ -249,7 +249,7 @@ words! {
     PlacementKind for Placement {
         /// Both on one core
         OneCore => SameCore,
-        /// Each on a core of its own
+        /// Each on its own core
         TwoCores => TwoCores,
         /// On two hardware threads of one core
         Siblings => Siblings,
@@ -261,13 +261,13 @@ words! {
 words! {
     /// What becomes of the bytes.
     ConsumptionKind for Consumption {
-        /// Nobody looks
+        /// The data is never read
         Untouched => Untouched,
-        /// The consumer reads every byte and checks it
+        /// The consumer reads and checks every byte
         Touched => Touched,
-        /// On to an AF_UNIX socket
+        /// The consumer forwards it to an AF_UNIX socket
         Socket => ForwardedSocket,
-        /// On to a file in the page cache
+        /// The consumer forwards it to a file in the page cache
         File => ForwardedFile,
     }
 }

@@ -13,11 +13,11 @@ Examples:
   pagewise cache huge data.bin                   hold it in 2 MiB folios
   pagewise cache lock --for 1h data.bin          keep it there for an hour
 
-Nothing that is not on disk yet is dropped. The page cache is everybody's: what
-was dropped comes back only by being read again.
+Data that is not on disk yet is never dropped. All processes share the page
+cache: dropped data must be read from disk again.
 
-Exit codes: 0 as asked, or it was so before; 1 less is on huge pages than
-before; 2 usage or failure; 3 refused, or not all of it.")]
+Exit codes: 0 done, or nothing to do; 1 less is on huge pages than before;
+2 usage or failure; 3 refused, or done in part.")]
 pub(crate) struct Cache {
     #[command(subcommand)]
     pub(crate) verb: CacheVerb,
@@ -26,18 +26,18 @@ pub(crate) struct Cache {
 /// What is to be done with the page cache of files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheVerb {
-    /// Show what is cached, on which pages, in folios of which sizes (root)
+    /// Show what is cached, on which pages, and (root) in which folio sizes
     #[command(after_help = "\
 Examples:
   pagewise cache show /usr/lib/x86_64-linux-gnu/libc.so.6
   pagewise cache show --json *.db > cached.json")]
     Show(CachedFiles),
-    /// Drop files from the page cache, where nobody maps them
+    /// Drop files from the page cache, unless a process maps them
     #[command(after_help = "\
 Examples:
   pagewise cache evict big.db && time ./report big.db       a cold start
 
-A file of which something is not on disk yet is refused: sync FILE first.")]
+Files with data that is not on disk yet are refused: run sync FILE first.")]
     Evict(CachedFiles),
     /// Drop files and read them back in huge folios
     #[command(after_help = "\
@@ -45,9 +45,9 @@ Examples:
   pagewise cache huge model.bin
   pagewise cache huge /usr/lib/gcc/x86_64-linux-gnu/12/cc1plus
 
-What maps a file afterwards, at congruent addresses, has it on huge pages, of
-every process, without any setting. Idle cache may be taken by the system:
-pagewise cache lock keeps it.")]
+Every process that maps the file afterwards, at congruent addresses, has it on
+huge pages, without any setting. The system may reclaim idle cache; use
+pagewise cache lock to keep it.")]
     Huge(CachedFiles),
     /// Read files and lock them in memory until interrupted
     #[command(after_help = "\
@@ -55,7 +55,7 @@ Examples:
   pagewise cache lock index.bin &
   pagewise cache lock --for 30m index.bin
 
-Within the limit of locked memory of this account (ulimit -l).")]
+The limit on locked memory of this account applies (ulimit -l).")]
     Lock(LockedFiles),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct CachedFiles {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Regular files, not empty
+    /// Regular files that are not empty
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct CachedFiles {
 /// Files that are locked in memory.
 #[derive(Debug, Args)]
 pub(crate) struct LockedFiles {
-    /// End by itself after TIME, such as 90s, 30m or 1h
+    /// Stop after TIME, such as 90s, 30m or 1h
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) time: Option<Nanos>,
     #[command(flatten)]

@@ -11,34 +11,33 @@ use std::path::PathBuf;
 Examples:
   pagewise choose big.db --order random --block 16K --passes 3
   pagewise choose log.txt --arm read,mmap,mmap-populate
-  pagewise choose big.db --threads 2 --measure      and is it true?
+  pagewise choose big.db --threads 2 --measure      check the prediction
 
-What each way to read the file should take, from opening it to closing it, as
-the file lies in the page cache now. The prices are taken once on this machine,
-for each file system, by short runs of the same ways as those of `bench file`,
-in less than 20 s, and kept for a week. Ways that copy end when the bytes are
-copied; those in place add every word up where it lies.
+Predicts how long each way takes to read the file, from open to close, as it is
+cached now. Prices are measured once for each file system, in under 20 s, with
+short runs of the ways of `bench file`, and kept for a week. Ways that copy end
+when the bytes are copied. Ways in place sum every word in the mapping.
 
-Exit codes: 0 done, 2 usage or failure, 3 no way that was asked for has prices,
-or another experiment runs, 130 interrupted.")]
+Exit codes: 0 done; 2 usage or failure; 3 no requested way has prices, or
+another experiment runs; 130 interrupted.")]
 pub(crate) struct Choose {
-    /// The file that is to be read
+    /// The file to read
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// In which order: by address, or each block once by chance
+    /// Order of the blocks: by address, or at random, each once
     #[arg(long, value_enum, value_name = "ORDER", default_value = "sequential")]
     pub(crate) order: WalkOrder,
-    /// Bytes taken at once, a multiple of 512 up to 1M
+    /// Bytes per read, a multiple of 512 up to 1M
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub(crate) block: Bytes,
-    /// How often all of it is gone through, by the same descriptor or mapping
+    /// Passes over the whole file through the same descriptor or mapping
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) passes: u32,
     /// Threads, each with its share of the blocks
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: u32,
-    /// Choose from these ways alone, as `bench file --help` lists them: not every program can map a file, or
-    /// use it in place
+    /// Choose only from these ways, for programs that cannot map a file or use it in place;
+    /// `bench file --help` lists the names
     #[arg(
         long,
         value_enum,
@@ -47,22 +46,22 @@ pub(crate) struct Choose {
         hide_possible_values = true
     )]
     pub(crate) arm: Vec<FileArm>,
-    /// Take the prices anew, even if they are kept
+    /// Measure the prices again, even if saved ones exist
     #[arg(long)]
     pub(crate) calibrate: bool,
-    /// Measure every way too, on the file itself, and say how far the forecasts are off
+    /// Also measure every way on the file, and report the error of each prediction
     #[arg(long)]
     pub(crate) measure: bool,
-    /// Fresh processes of each way that is measured
+    /// Fresh processes for each measured way
     #[arg(long, value_name = "N", requires = "measure", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
-    /// Seed of the order of what is measured
+    /// Seed of the random order of measurements
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Announce nothing and show no progress
+    /// No announcement and no progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }

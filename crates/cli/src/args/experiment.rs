@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub(crate) enum StdoutKind {
     /// /dev/null.
     Null,
-    /// A pipe that is emptied at once.
+    /// A pipe that is read at once.
     Pipe,
     /// A file in a scratch directory.
     File,
@@ -25,31 +25,31 @@ pub(crate) struct ExperimentArgs {
     /// Read the program's standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Where standard output goes in timed runs
+    /// Send standard output of timed runs here
     #[arg(long, value_enum, default_value = "null", value_name = "KIND")]
     pub(crate) stdout: StdoutKind,
-    /// A file that the program writes, compared between arms (repeatable)
+    /// Compare this file, written by the program, between arms (repeatable)
     #[arg(long = "output", value_name = "FILE")]
     pub(crate) outputs: Vec<PathBuf>,
-    /// It is safe to run the program again, whatever it writes
+    /// Declare that running the program again is safe, whatever it writes
     #[arg(long)]
     pub(crate) rerun_safe: bool,
-    /// Run this shell command before each run, outside the clock
+    /// Run this shell command before each run (not timed)
     #[arg(long, value_name = "CMD")]
     pub(crate) prepare: Option<String>,
-    /// Run this shell command after each run, outside the clock
+    /// Run this shell command after each run (not timed)
     #[arg(long, value_name = "CMD")]
     pub(crate) cleanup: Option<String>,
-    /// Accept a program that fails, as long as it always fails alike
+    /// Accept a program that fails, if it always fails in the same way
     #[arg(long)]
     pub(crate) ignore_failure: bool,
     /// Seed of the random order of runs
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Save the run to FILE (it is saved under its identifier as well)
+    /// Also save the run to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Print the saved form instead of text
+    /// Print JSON, as saved, instead of text
     #[arg(long)]
     pub(crate) json: bool,
     /// No progress display

@@ -20,13 +20,13 @@ Examples:
   pagewise faults --max-faults 2000 --max-major 0 -- ./app --version
   pagewise faults -p 1234 --for 5s               a running process, undisturbed
   pagewise faults --no-latency -- ./app          a third of the cost, no times
-  pagewise faults --account -- ./app             what no event tells of, by call
-  pagewise faults --budget startup               as pagewise.toml says
+  pagewise faults --account -- ./app             faults without events, by call
+  pagewise faults --budget startup               a budget of pagewise.toml
   pagewise faults --exact --all -- ls            each page touched, no times
   pagewise faults --save-working-set app.ws -- ./app --version
   pagewise run --with working-set=app.ws -- ./app --version
 
-A file of budgets has a table for each name, every key of which may be left out:
+A budget file has a table for each name. Every key is optional:
   [faults.startup]
   command = [\"./app\", \"--version\"]
   max-faults = 2000
@@ -34,24 +34,24 @@ A file of budgets has a table for each name, every key of which may be left out:
   max-touched-pages = 900
   max-fault-time = \"250ms\"
 
-Budgets on faults and pages are judged without address randomisation, which
-alone moves these figures by some from run to run: the program is started with
-fixed addresses, as --fixed-addresses does.
+Budgets on faults and pages turn off address randomisation, as --fixed-addresses
+does, because it changes these figures from run to run.
 
---exact traces the program and all it starts until the last of them has ended:
-a program that leaves a service behind is waited for until that ends.
+--exact traces the program and its children until all of them end. If a service
+stays behind, --exact waits until that ends too.
 
 The summary goes to standard error, after the program's own output. With a list
-(--all, --format) or --json standard output is that alone: the program's goes to
-standard error.
+(--all, --format) or --json, standard output holds only that; the program's goes
+to standard error.
 
-With -p every thread of the process is recorded, and the children it makes from
-then on, until --for is over, the process ends or Ctrl-C; it is never stopped.
+-p records every thread of the process, and the children it makes meanwhile,
+until --for is over, the process ends, or you press Ctrl-C. It never stops the
+process.
 
 Exit codes: the program's own, or its signal (with -p: 0); 1 a budget is broken
-(a program that failed keeps its own), 3 faults cannot be recorded here, or
-records were lost so that a budget cannot be judged; 125 could not be started,
-126 cannot be executed, 127 not found, 2 bad usage, or no such process to record.")]
+(a failed program keeps its own status); 3 faults cannot be recorded here, or
+records were lost and a budget cannot be judged; 125 could not be started, 126
+not executable, 127 not found; 2 bad usage, or no such process.")]
 pub(crate) struct Faults {
     /// Print every fault on standard output
     #[arg(long)]
@@ -59,10 +59,10 @@ pub(crate) struct Faults {
     /// Print every fault in this form
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) format: Option<ListFormat>,
-    /// User stacks: enough to name callers, of every fault, or none
+    /// Which user stacks to record
     #[arg(long, value_enum, value_name = "WHICH", default_value = "sample")]
     stacks: WhichStacks,
-    /// Print the saved form on standard output instead of text on standard error
+    /// Print JSON, as saved, on standard output instead of text on standard error
     #[arg(long, conflicts_with_all = ["all", "format"])]
     pub(crate) json: bool,
     /// Record a running process
@@ -72,47 +72,47 @@ pub(crate) struct Faults {
     /// Record the process for this long: 5s, 2min
     #[arg(long = "for", value_name = "TIME", requires = "pid", conflicts_with = "command")]
     pub(crate) duration: Option<Nanos>,
-    /// Record when and where faults begin alone, at a third of the cost: neither how long they take nor
-    /// whether a page was there; only major ones are told apart
+    /// Record only when and where faults begin, at a third of the cost: no durations, and no kinds
+    /// except major
     #[arg(long, conflicts_with = "max_fault_time")]
     pub(crate) no_latency: bool,
-    /// Look lines of source up in separate debug files too (/usr/lib/debug): up to a second more
+    /// Also read separate debug files (/usr/lib/debug) for lines of source: up to a second more
     #[arg(long)]
     pub(crate) debug_files: bool,
-    /// Count the faults inside each system call too, by tracing the program: it runs slower
+    /// Also count the faults inside each system call; tracing makes the program slower
     #[arg(long)]
     pub(crate) account: bool,
-    /// Save the run to FILE (it is saved under its identifier as well)
+    /// Also save the run to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Make each page that is touched a fault of its own (fault-around off); no times are kept
+    /// Record one fault for each touched page (fault-around off), without times
     #[arg(long, conflicts_with_all = ["max_fault_time", "pid", "account"])]
     pub(crate) exact: bool,
-    /// Start the program without address randomisation, as budgets on faults and pages do
+    /// Start the program without address randomisation; budgets on faults and pages imply it
     #[arg(long, conflicts_with = "pid")]
     pub(crate) fixed_addresses: bool,
-    /// Save which parts of which files were touched, for `run --with working-set=FILE`
+    /// Save which parts of files were touched, for `run --with working-set=FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) save_working_set: Option<PathBuf>,
-    /// Take command and budgets from [faults.NAME] of pagewise.toml; what is typed comes first
+    /// Take command and budgets from [faults.NAME] in pagewise.toml; the command line overrides them
     #[arg(long, value_name = "NAME", help_heading = "Budgets")]
     pub(crate) budget: Option<String>,
-    /// Take them from FILE; without --budget the only ones there
+    /// Read budgets from FILE; give --budget if it holds more than one
     #[arg(long = "budgets", value_name = "FILE", help_heading = "Budgets")]
     pub(crate) budget_file: Option<PathBuf>,
-    /// Fail when more faults are recorded
+    /// Fail if more faults than N are recorded
     #[arg(long, value_name = "N", help_heading = "Budgets")]
     max_faults: Option<u64>,
-    /// Fail when more major faults are recorded
+    /// Fail if more major faults than N are recorded
     #[arg(long, value_name = "N", help_heading = "Budgets")]
     max_major: Option<u64>,
-    /// Fail when more pages are faulted on
+    /// Fail if more pages than N are faulted on
     #[arg(long, value_name = "N", help_heading = "Budgets")]
     max_touched_pages: Option<u64>,
-    /// Fail when faults take longer, all together: 250ms, 2s
+    /// Fail if all faults together take longer: 250ms, 2s
     #[arg(long, value_name = "TIME", help_heading = "Budgets")]
     max_fault_time: Option<Nanos>,
     /// The program and its arguments
@@ -129,30 +129,30 @@ pub(crate) enum ListFormat {
     Pagein,
     /// JSON Lines
     Json,
-    /// Folded stacks by number, for flame graphs
+    /// Folded stacks weighted by count, for flame graphs
     Folded,
-    /// Folded stacks by nanoseconds
+    /// Folded stacks weighted by nanoseconds
     FoldedNs,
-    /// The text of perf script, for tools that read it
+    /// The text format of perf script
     Perf,
     /// Trace events, for Perfetto and Chrome
     Chrome,
-    /// A profile for Firefox Profiler, a marker for each fault
+    /// A profile for Firefox Profiler, with a marker for each fault
     Firefox,
-    /// A page with a picture: a cell for each page, by the time of its first touch
+    /// An HTML page with a picture: one cell for each page, by the time of its first touch
     Html,
 }
 
 /// Which user stacks are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhichStacks {
-    /// Of some thousand faults a second, by unwind tables: names callers at little cost
+    /// Some thousand faults a second, by unwind tables: enough to name callers at little cost
     Sample,
-    /// Of every fault, by frame pointers: for programs that were built with them
+    /// Every fault, by frame pointers: for programs built with them
     Fp,
-    /// Of every fault, by unwind tables: dear
+    /// Every fault, by unwind tables: the highest cost
     Dwarf,
-    /// None: the least cost
+    /// No stacks: the lowest cost
     None,
 }
 

@@ -11,15 +11,15 @@ Examples:
   PATH=~/.local/lib/pagewise:\"$PATH\" make
   pagewise links --remove ~/.local/lib/pagewise
 
-What is not a link to a pagewise is never overwritten and never removed.")]
+Files that are not links to a pagewise are never overwritten or removed.")]
 pub(crate) struct Links {
     /// The directory, which must exist
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Make a link `pv` to the meter too
+    /// Also link `pv` to the meter
     #[arg(long)]
     pub(crate) pv: bool,
-    /// Replace links that lead to another pagewise
+    /// Replace links to another pagewise
     #[arg(long)]
     pub(crate) force: bool,
     /// Remove the links instead

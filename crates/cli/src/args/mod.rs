@@ -37,8 +37,8 @@ use std::path::PathBuf;
 
 /// What do memory pages cost your program, and how do you get that time back?
 ///
-/// pagewise measures what a program pays for memory pages (faults, copies through pipes and files,
-/// TLB misses, wake-ups), tries to remove that cost on the unmodified program, and proves the gain.
+/// pagewise measures what a program pays for memory pages: faults, copies through pipes and files,
+/// TLB misses and wake-ups. It tries to remove that cost on the unmodified program, and proves the gain.
 #[derive(Debug, Parser)]
 #[command(name = "pagewise", version, after_help = EXAMPLES, max_term_width = 80)]
 pub(crate) struct Cli {
@@ -52,21 +52,21 @@ pub(crate) struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   pagewise tune -- sort -o /dev/null big.txt     find and prove what helps
-  pagewise tune --advise -- python3 job.py       only say what it pays for
+  pagewise tune --advise -- python3 job.py       show the costs, try nothing
   pagewise run --with heap-huge -- python3 job.py
   pagewise profile -- sh -c 'cat big | wc -l'    where its CPU time goes
   pagewise faults -- python3 -c pass             what its page faults cost
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
   pagewise bench pipe                            how fast pipes can be here
   pagewise bench tlb --quick                     what page sizes are worth here
-  pagewise bench file --quick                    which way of reading is fast
-  pagewise choose big.db --order random          and for this file
+  pagewise bench file --quick                    the fastest way to read files
+  pagewise choose big.db --order random          the fastest way for this file
   pagewise page 1234 0x7f1200034010              what is at an address
   pagewise text warm /usr/bin/node               code on huge pages
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
-`run`, `profile` and `faults` pass the program's own status on.";
+`run`, `profile` and `faults` end with the program's own status.";
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -82,48 +82,48 @@ pub(crate) enum When {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Diagnose a program, try what fits, prove it, print the receipt
+    /// Diagnose a program, try remedies, prove the gain, print how to keep it
     Tune(Tune),
-    /// Are two commands different? The experiment engine by itself
+    /// Test whether commands differ in time, CPU or memory
     Ab(Ab),
-    /// Start a program with remedies on
+    /// Start a program with remedies
     Run(Run),
-    /// Where the time went: what was done, what for, who called it
+    /// Show where the time went: what was done, why, and who called it
     Profile(Profile),
-    /// Every page fault: what it cost, who touched what; budgets for builds
+    /// Record every page fault: its cost, its caller, its page; check budgets in builds
     Faults(Box<Faults>),
-    /// What each technique is worth on this machine: pipes, rung by rung; page sizes; first touches
+    /// Measure what each technique gains on this machine: pipes, page sizes, first touches, files
     Bench(Bench),
-    /// One address through the page table: levels, page, frame, mapping, neighbours
+    /// Follow an address through the page table: levels, page, frame, mapping, neighbours
     Page(Page),
-    /// Code on huge pages: what is, what is not and why, and bringing it there
+    /// Show which code is on huge pages, and put more of it there
     Text(Text),
-    /// The page cache of files: shown, dropped, held in huge folios, locked
+    /// Show, drop or lock the page cache of files, or hold it in huge folios
     Cache(Cache),
-    /// Which way to read a file: predicted for this machine and the file as it lies in the cache
+    /// Predict the fastest way to read a file on this machine, as it is cached now
     Choose(Choose),
-    /// What this machine, kernel and account allow, and what spoils measurements
+    /// Show what this machine, kernel and account allow, and what disturbs measurements
     Doctor(Doctor),
     /// Print a saved run again
     Show(Show),
-    /// Set two saved runs side by side
+    /// Compare two saved runs
     Compare(Compare),
     /// List saved runs
     History(History),
-    /// Concatenate files, like cat, by the fastest safe way
+    /// Concatenate files, like cat, in the fastest safe way
     #[command(disable_help_flag = true, after_help = CAT_HELP)]
     Cat(Tool),
-    /// Copy files or standard input and show the progress, like pv
+    /// Copy files or standard input and show progress, like pv
     #[command(disable_help_flag = true, after_help = METER_HELP)]
     Meter(Tool),
     /// Copy standard input to files and standard output, like tee
     #[command(disable_help_flag = true, after_help = TEE_HELP)]
     Tee(Tool),
-    /// Put cat, meter and tee under their usual names into a directory
+    /// Link cat, meter and tee into a directory under their usual names
     Links(Links),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     Completions(Completions),
-    /// Print the manual page, or that of one command
+    /// Print the manual page of pagewise or of one command
     Man(Man),
     /// A process of pagewise's own that works for another one
     #[command(name = "__helper", hide = true)]
@@ -165,34 +165,34 @@ Examples:
   pagewise run --list
 
 The program keeps standard input, output and error, signals and terminal.
-Remedies that could not take hold are told on standard error, before it starts
-or when it has ended. What --system changes is changed back when the program
-ends; what a SIGKILL leaves, by the next start of pagewise.
+Standard error reports remedies that had no effect, before the program starts
+or after it ends. Changes made by --system are undone when the program ends.
+If pagewise is killed by SIGKILL, its next start undoes them.
 
---fold is for programs of whose code text-huge can bring nothing on huge pages:
-a copy, made as by pagewise text fold --merge, is mounted over the file, in
-memory, for this program and what it starts, and is gone with them. They are in
-a mount namespace: what they mount does not show outside. Without CAP_SYS_ADMIN
-they are in a user namespace too: other users' files show as nobody's,
-set-user-id programs give no rights, and nothing that needs rights works.
+Use --fold when text-huge by itself cannot put the code on huge pages. It makes
+a copy in memory, as pagewise text fold --merge does, and mounts it over the
+file. Only this program and its children see the copy, and it disappears with
+them. They run in a mount namespace: their mounts are invisible outside. Without
+CAP_SYS_ADMIN they also run in a user namespace. There, files of other users
+appear to belong to nobody, set-user-id programs give no rights, and nothing
+that needs rights works.
 
 Exit codes: the program's own, or its signal; 125 could not be started,
-126 cannot be executed, 127 not found, 2 bad usage.")]
+126 not executable, 127 not found, 2 bad usage.")]
 pub(crate) struct Run {
     /// Remedies, separated by commas, each NAME or NAME=PARAMETER
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub(crate) with: String,
-    /// Settings of the whole machine may be changed while it runs: pool reserves pages
+    /// Allow changes to machine-wide settings while the program runs: pool reserves pages
     #[arg(long)]
     pub(crate) system: bool,
-    /// Where only a folded copy has code on huge pages, text-huge mounts one over the file,
-    /// in namespaces of its own
+    /// Let text-huge mount a folded copy over the file if it cannot put the code on huge pages
     #[arg(long)]
     pub(crate) fold: bool,
-    /// List the remedies and what they take
+    /// List the remedies and their parameters
     #[arg(long)]
     pub(crate) list: bool,
-    /// Tell all that was done to the program, not only what did not work
+    /// Report everything that was done to the program, not only failures
     #[arg(long, short)]
     pub(crate) verbose: bool,
     /// The program and its arguments
@@ -210,7 +210,7 @@ pub(crate) struct Doctor {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Measure this machine's unit prices too (about 2 s)
+    /// Also measure this machine's unit prices (about 2 s)
     #[arg(long)]
     pub(crate) prices: bool,
 }
@@ -223,18 +223,18 @@ Examples:
   pagewise show 3                 run 3 of `pagewise history`
   pagewise show kept.json --markdown")]
 pub(crate) struct Show {
-    /// Number from `pagewise history`, `last`, an identifier, or a file; the newest run without it
+    /// Number from `pagewise history`, `last`, an identifier, or a file [default: the newest run]
     pub(crate) run: Option<String>,
     /// Print the saved form
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print for a pull request
+    /// Print Markdown, for a pull request
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(crate) markdown: bool,
     /// Print all timed runs as CSV
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// Write one page for a browser to FILE and print nothing
+    /// Write one HTML page to FILE and print nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown", "csv"])]
     pub(crate) html: Option<PathBuf>,
 }
@@ -260,10 +260,10 @@ Examples:
   pagewise history --program sort --all
   pagewise history --json | jq -r .id")]
 pub(crate) struct History {
-    /// List only runs of this program, by its file name
+    /// List only runs of the program with this file name
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,
-    /// List all runs, not only the newest 20
+    /// List all runs [default: the newest 20]
     #[arg(long)]
     pub(crate) all: bool,
     /// Print as JSON Lines

@@ -10,17 +10,17 @@ Examples:
   pagewise page 1234 0x7f1200034010              an address of process 1234
   grep heap /proc/1234/maps                      where to look
   pagewise page 1234 55d0c8a4b000 7ffd3b1c2000   as maps writes them
-  pagewise page --explain 0x0000f2705af953c0     the number alone
+  pagewise page --explain 0x0000f2705af953c0     only the number
   pagewise page --json 1234 0x7f1200034010 | jq '.addresses[0].memory.page'
 
-An address is hexadecimal after 0x, with a digit above 9, or of up to 12 digits
-as in /proc/PID/maps; more digits are decimal. The process is not stopped: each
-fact is of the moment at which it is read. An ordinary user is told all of own
-processes but the frame: its number needs CAP_SYS_ADMIN; its flags, count of
-mappings and folio need root.
+An address is hexadecimal if it starts with 0x, has a digit above 9, or has up
+to 12 digits as in /proc/PID/maps. Longer numbers are decimal. The process is
+not stopped: each fact is true at the moment it is read. For your own processes
+everything is shown except the frame. Its number needs CAP_SYS_ADMIN; its flags,
+count of mappings and folio need root.
 
-Exit codes: 0 done, also for an address where nothing is mapped; 2 bad usage, no
-such process or not allowed, 3 this processor's page tables are not known.")]
+Exit codes: 0 done, also if nothing is mapped there; 2 bad usage, no such
+process or not allowed; 3 the page tables of this processor are not known.")]
 pub(crate) struct Page {
     /// The process
     #[arg(value_name = "PID", required_unless_present = "explain")]
@@ -29,7 +29,7 @@ pub(crate) struct Page {
     /// Addresses in its memory
     #[arg(value_name = "ADDR", required_unless_present = "explain")]
     pub(crate) addresses: Vec<Address>,
-    /// Take addresses apart by themselves, without a process
+    /// Explain the numbers themselves, without a process
     #[arg(long, value_name = "ADDR", num_args = 1.., conflicts_with_all = ["pid", "addresses"])]
     pub(crate) explain: Vec<Address>,
     /// Print as JSON

@@ -17,23 +17,23 @@ Examples:
   pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
 
-Buckets have two names, WHAT was done and WHY, and --graph takes either or both:
+A bucket has two names, WHAT was done and WHY. --graph takes either or both:
   WHAT  user, copy, zeroing, allocation, fault-entry, mapping, unmapping,
         tlb-flush, lock, scheduling, lookup, pinning, entry, handling, io-wait,
         reclaim, compaction, swap-in, interrupt, unclassified
   WHY   own, pipe, file-read, file-write, file-fault, anon-fault, cow-fault,
         fault, exec, fork, exit, map-call, interrupt, unknown, or a system call
 
-With -p every thread of the process and of those below it is followed until
---for is over, the process ends or Ctrl-C; it is never stopped.
+-p follows every thread of the process and of its descendants until --for is
+over, the process ends, or you press Ctrl-C. It never stops the process.
 
-The report goes to standard error, after the program's own output. With --json
-standard output is the document alone: the program's goes to standard error.
+The report goes to standard error, after the program's own output. With --json,
+standard output holds only the document; the program's goes to standard error.
 
 Exit codes: the program's own, or its signal (with -p: 0); 125 could not be
-started, 126 cannot be executed, 127 not found, 2 bad usage, or no such process.")]
+started, 126 not executable, 127 not found, 2 bad usage, or no such process.")]
 pub(crate) struct Profile {
-    /// Show who called it: of each bucket, or of those of this name
+    /// Show the callers of each bucket, or of the buckets with this name
     #[arg(long, value_name = "BUCKET", num_args = 0..=1, default_missing_value = "all")]
     pub(crate) graph: Option<String>,
     /// Profile a running process
@@ -46,20 +46,20 @@ pub(crate) struct Profile {
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Print the saved form on standard output instead of text on standard error
+    /// Print JSON, as saved, on standard output instead of text on standard error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Save the run to FILE (it is saved under its identifier as well)
+    /// Also save the run to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Time each page fault of the run, for fault time by kind; the run takes about 1 us longer for
-    /// each, which is measured and said
+    /// Time each page fault, to show fault time by kind; each fault takes about 1 us longer, and the
+    /// report shows this cost
     #[arg(long)]
     pub(crate) faults: bool,
-    /// Run the program a second time under tracing, for the kinds of faults and copies
+    /// Run the program a second time, traced, to show the kinds of faults and copies
     #[arg(long)]
     pub(crate) traced: bool,
-    /// It is safe to run the program again, whatever it writes; needed for --traced
+    /// Declare that running the program again is safe, whatever it writes; --traced needs it
     #[arg(long)]
     pub(crate) rerun_safe: bool,
     /// The program and its arguments

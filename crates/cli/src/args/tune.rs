@@ -14,31 +14,31 @@ Examples:
   pagewise tune --arm 'tuned=./job --threads 1' -- ./job
   pagewise tune --continue 1793000000000-4711-job --budget 60s
 
-Arms race in random order beside the plain program, until the answer is clear or
-the budget is over. A gain is kept only when it is proven, moved its own kernel
-counter and left the output as it was. --continue adds runs to a saved session;
-it is refused when the program, its input or the machine has changed.
+Arms run in random order beside the plain program, until the answer is clear or
+the budget is over. pagewise keeps a gain only if it is proven, moved its own
+kernel counter and left the output unchanged. --continue adds runs to a saved
+session. It is refused if the program, its input or the machine has changed.
 
-Exit codes: 0 done, 2 usage or failure, 3 cannot tell or another experiment
-runs, 126 cannot be executed, 127 not found, 130 interrupted: what is known by
-then is printed. A result that cannot be saved is printed all the same; only a
-failing --save is a failure.")]
+Exit codes: 0 done; 2 usage or failure; 3 cannot tell, or another experiment
+runs; 126 not executable; 127 not found; 130 interrupted, after printing what is
+known. A result that cannot be saved is printed anyway; only a failing --save
+is a failure.")]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,
-    /// Stop after the advice: nothing is tried
+    /// Stop after the advice; try nothing
     #[arg(long)]
     pub(crate) advise: bool,
     /// Try only these remedies (NAME or NAME=PARAMETER, separated by commas)
     #[arg(long, value_name = "LIST")]
     pub(crate) only: Option<String>,
-    /// Settings of the whole machine may be changed while it lasts: pool reserves pages (root)
+    /// Allow changes to machine-wide settings during the session: pool reserves pages (root)
     #[arg(long)]
     pub(crate) system: bool,
-    /// One more arm: a command of yours to set against the plain one (repeatable)
+    /// Add an arm: your own command, compared with the plain one (repeatable)
     #[arg(long = "arm", value_name = "NAME=CMD")]
     pub(crate) arms: Vec<String>,
-    /// Go on where a saved session stopped: an identifier from `pagewise history`, or a file
+    /// Continue a saved session: a number or identifier from `pagewise history`, or a file
     #[arg(
         long = "continue",
         value_name = "RUN",

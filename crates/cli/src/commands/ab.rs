@@ -80,7 +80,7 @@ fn split(words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
     let arms: Vec<OwnArm> =
         commands.map(|c| OwnArm { name: String::new(), command: c.to_vec() }).collect();
     if arms.len() < 2 || arms.iter().any(|arm| arm.command.is_empty()) {
-        let why = "two commands or more are needed, with --- between them";
+        let why = "give two or more commands, separated by ---";
         return Err(Failure::usage(why).with_help(HELP));
     }
     Ok(arms)
@@ -89,15 +89,15 @@ fn split(words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
 /// The command with each of the values of `NAME=VALUE,VALUE...` where it says `{NAME}`.
 fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
     let bad = |why: &str| Failure::usage(format!("--scan `{scan}`: {why}")).with_help(HELP);
-    let (name, values) = scan.split_once('=').ok_or_else(|| bad("it needs NAME=VALUE,VALUE"))?;
+    let (name, values) = scan.split_once('=').ok_or_else(|| bad("use NAME=VALUE,VALUE"))?;
     let values: Vec<&str> = values.split(',').collect();
     if name.is_empty() || values.len() < 2 || values.iter().any(|value| value.is_empty()) {
-        return Err(bad("it needs a name and two values or more"));
+        return Err(bad("give a name and at least two values"));
     }
     let place = format!("{{{name}}}");
     let is_used = |word: &OsString| word.to_str().is_some_and(|word| word.contains(&place));
     if !words.iter().any(is_used) {
-        return Err(bad(&format!("the command does not say {place}")));
+        return Err(bad(&format!("the command does not contain {place}")));
     }
     let with = |value: &str| {
         let replaced = |word: &OsString| match word.to_str() {
@@ -114,7 +114,7 @@ fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
 fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), Failure> {
     const PLACES: [&str; 4] = ["first", "second", "third", "fourth"];
     if !given.is_empty() && given.len() != commands.len() {
-        let why = format!("--name is given {} times for {} commands", given.len(), commands.len());
+        let why = format!("--name names {} of {} commands", given.len(), commands.len());
         return Err(Failure::usage(why).with_help("name all commands or none"));
     }
     for (at, arm) in commands.iter_mut().enumerate() {

@@ -82,14 +82,14 @@ pub(super) fn until_failure<T, U>(
 }
 
 /// What has to be known before files are dropped.
-pub(super) const EVICTED: &str = "what is dropped comes back only by being read again";
+pub(super) const EVICTED: &str = "dropped data must be read from disk again";
 
 /// What has to be known before files are filled anew: told once, when the first is about to be.
 pub(super) fn warn_of_refilling() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         terminal::complain(
-            "the files are dropped from the cache and read anew; the folios of before are gone",
+            "the files are dropped from the cache and read again; their previous folios cannot be restored",
         );
     });
 }
@@ -142,10 +142,10 @@ pub(super) const fn worst(a: u8, b: u8) -> u8 {
 
 pub(super) fn failure(error: &SysError) -> Failure {
     let help = match error.source.kind() {
-        std::io::ErrorKind::NotFound => "look at the name; ls shows what is there",
+        std::io::ErrorKind::NotFound => "check the name; ls shows the existing files",
         std::io::ErrorKind::Other => "name a regular file with content",
-        std::io::ErrorKind::PermissionDenied => "ask as an account that may read it",
-        _ => "pagewise doctor says what this machine and account allow",
+        std::io::ErrorKind::PermissionDenied => "run as an account that may read it",
+        _ => "pagewise doctor shows what this machine and account allow",
     };
     Failure::usage(error.to_string()).with_help(help)
 }
@@ -185,7 +185,7 @@ fn locked(file: &CachedFile) -> Result<FileView, Failure> {
     view.lock().map_err(|error| {
         let name = file.path().display();
         Failure::unfit(format!("{name}: {error}"))
-            .with_help("ulimit -l says how much this account may lock; root may lock more")
+            .with_help("ulimit -l shows how much this account may lock; root may lock more")
     })?;
     Ok(view)
 }

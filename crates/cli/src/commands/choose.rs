@@ -33,8 +33,10 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
         return Err(failure(&ChooseError::Demand(why)));
     }
     if args.measure && subject.state().cached_share < 1.0 {
-        return Err(Failure::unfit("only part of the file is cached, and the rest comes but once")
-            .with_help("read it first: cat FILE >/dev/null; or measure without --measure"));
+        return Err(Failure::unfit(
+            "only part of the file is cached, and the rest can be read cold only once",
+        )
+        .with_help("read it first: cat FILE >/dev/null; or leave out --measure"));
     }
     let mut warnings = Vec::new();
     let kept = if args.calibrate { None } else { subject.place().kept() };
@@ -42,12 +44,12 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     let prices = match (kept, &bench) {
         (Some(kept), _) => kept,
         (None, Some(bench)) => bench.prices(subject.place(), &mut warnings)?,
-        (None, None) => return Err(Failure::usage("no prices were taken")),
+        (None, None) => return Err(Failure::usage("no prices were measured")),
     };
     if !subject.place().is_own {
         let directory = subject.place().directory.display();
         warnings.push(format!(
-            "the prices are those of files in {directory}: beside this one nothing may be written"
+            "prices were measured in {directory}: no file may be written beside this one"
         ));
     }
     let choice = subject.choose_by(&prices, &demand, &arms(args));
@@ -114,7 +116,9 @@ impl Bench {
     fn check(&self) -> Result<(), Failure> {
         if self.control.is_stopped() {
             self.control.finish();
-            return Err(Failure::usage("interrupted before it was known").with_code(INTERRUPTED));
+            return Err(
+                Failure::usage("interrupted before the prices were known").with_code(INTERRUPTED)
+            );
         }
         Ok(())
     }
@@ -123,7 +127,7 @@ impl Bench {
     fn prices(&self, place: &Place, warnings: &mut Vec<String>) -> Result<KeptPrices, Failure> {
         let began = clock::now();
         self.announce(&format!(
-            "taking the prices of reading on {}: under 20 s, once a week",
+            "measuring the prices of reading on {}: under 20 s, once a week",
             place.key.file_system()
         ));
         let mut sittings = Vec::new();
@@ -142,15 +146,14 @@ impl Bench {
         let took_ns = Nanos(clock::now().0.saturating_sub(began.0));
         let occasion = Occasion { key: place.key.clone(), unix_ns: self.started_unix_ns, took_ns };
         let calibration = calibrate(&sittings, occasion)
-            .ok_or_else(|| Failure::unfit("no way to read a file could be measured here"))?;
+            .ok_or_else(|| Failure::unfit("no way to read a file could be measured"))?;
         if calibration.missed_share > MOST_MISSED {
             warnings.push(format!(
-                "the machine is too busy for its prices: {:.0}% of what they need was not read in \
-                 time; they are not kept",
+                "the machine is too busy: {:.0}% of the price measurements were not done in time; the prices are not saved",
                 100.0 * calibration.missed_share
             ));
         } else if let Err(error) = place.keep(&calibration) {
-            warnings.push(format!("the prices are not kept: {error}"));
+            warnings.push(format!("the prices cannot be saved: {error}"));
         }
         Ok(KeptPrices { calibration, age: Nanos(0) })
     }

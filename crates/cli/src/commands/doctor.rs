@@ -50,16 +50,16 @@ fn rules(release: &str, functions: Fact<HashSet<String>>) -> Trait {
             let all = activity::rules().iter().filter(meant).count();
             let names: Vec<&str> = dead.iter().map(|rule| rule.name).collect();
             match names.len() {
-                0 => format!("each of the {all} for Linux {release} knows some"),
-                n => format!("{n} of {all} for Linux {release} know none: {}", names.join(", ")),
+                0 => format!("all {all} for Linux {release} match functions"),
+                n => format!("{n} of {all} for Linux {release} match none: {}", names.join(", ")),
             }
         }
-        (None, _) => format!("not checked: {release:?} is no release of a kernel"),
+        (None, _) => format!("not checked: {release:?} is not a kernel release"),
         (_, Fact::Missing(why)) => format!("not checked: {why}"),
     };
     Trait {
         group: "kernel samples".into(),
-        name: "rules that know functions of this kernel".into(),
+        name: "rules that match functions of this kernel".into(),
         value,
     }
 }
@@ -76,7 +76,7 @@ fn sharing(sink: Sink, truths: &[Truth]) -> Trait {
         format!("{answer}: {}", names.join(", "))
     });
     Trait {
-        group: "pages moved by reference".into(),
+        group: "pages passed by reference".into(),
         name: format!("into a {sink}"),
         value: lists.collect::<Vec<_>>().join("; "),
     }
@@ -92,7 +92,7 @@ mod tests {
         let functions =
             |names: &[&str]| Fact::Known(names.iter().map(ToString::to_string).collect());
         let few = rules("6.18.1-generic", functions(&["clear_page_erms"])).value;
-        assert!(few.contains("know none: ") && !few.contains("clearing a page"), "{few}");
+        assert!(few.contains("match none: ") && !few.contains("clearing a page"), "{few}");
         assert!(rules("unknown", functions(&[])).value.starts_with("not checked"));
         assert!(rules("6.18", Fact::missing("no /proc")).value.contains("no /proc"));
     }

@@ -114,7 +114,7 @@ pub(super) fn input(named: Option<&Path>, is_traced: bool) -> Result<Input, Fail
         Standard::Repeatable(input) => return Ok(input),
         Standard::Once(once) if is_traced => return Ok(Input::Ended(once)),
         Standard::Once(once) => format!("{}, which can be read only once", once.what()),
-        Standard::Other(what) => format!("{what}, which cannot be given to each run"),
+        Standard::Other(what) => format!("{what}, which the runs cannot share"),
     };
     Err(Failure::usage(format!("standard input is {why}")).with_help(INPUT_HELP))
 }
@@ -127,7 +127,7 @@ fn named_input(file: &Path) -> Result<Input, Failure> {
     let kind = std::fs::metadata(file).map_err(cannot)?.file_type();
     if kind.is_fifo() || kind.is_socket() {
         return Err(Failure::usage(format!("input `{shown}` can be read only once"))
-            .with_help("--input takes a regular file: save it to one first"));
+            .with_help("--input needs a regular file: save the input to one first"));
     }
     std::fs::File::open(file).map_err(cannot)?;
     Ok(Input::File(file.to_owned()))
@@ -312,9 +312,7 @@ fn code(outcome: Option<&Outcome>) -> u8 {
 pub(super) fn failure(stop: &Stop) -> Failure {
     let failure = match stop {
         Stop::Launch(error) => Failure::from(error.clone()),
-        Stop::Interrupted => {
-            Failure::usage("interrupted before anything was known").with_code(INTERRUPTED)
-        }
+        Stop::Interrupted => Failure::usage("interrupted before any result").with_code(INTERRUPTED),
         other => Failure::usage(other.to_string()),
     };
     match stop.help() {

@@ -138,7 +138,7 @@ fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
             Some(Failure::usage(last).with_code(BROKEN))
         }
         None if outcome.is_uncertain => {
-            let text = "records were lost: whether the budgets are kept cannot be told";
+            let text = "records were lost, so the budgets cannot be judged";
             Some(
                 Failure::unfit(text)
                     .with_help("raise RLIMIT_MEMLOCK (ulimit -l), or run on fewer CPUs"),

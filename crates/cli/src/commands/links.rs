@@ -31,7 +31,7 @@ pub(super) fn run(args: &args::Links) -> Result<ExitCode, Failure> {
             Done::Replaced => format!("replaced {path} -> {program}"),
             Done::Kept => format!("kept {path} -> {program}"),
             Done::Removed => format!("removed {path}"),
-            Done::Left => format!("left {path}: it is not ours"),
+            Done::Left => format!("kept {path}: it is not a link to pagewise"),
         };
         escape(&text) + "\n"
     };
@@ -44,7 +44,7 @@ pub(super) fn run(args: &args::Links) -> Result<ExitCode, Failure> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let next = match links.are_found(names, &path) {
-        true => "a shell takes them first\n".to_owned(),
+        true => "a shell finds these first\n".to_owned(),
         false => {
             let directory = quote_bytes(links.directory.as_os_str().as_bytes());
             format!("to use them:  export PATH={directory}:\"$PATH\"\n")

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Page) -> Result<ExitCode, Failure> {
     let info = cpuinfo::read().map_err(|error| Failure::usage(error.to_string()))?;
     let layout = page_table::layout(&info).ok_or_else(|| {
-        Failure::unfit("how the page tables of this processor divide an address is not known")
+        Failure::unfit("the page table layout of this processor is not known")
             .with_help("run on x86-64")
     })?;
     let (process, addresses) = match args.pid {
@@ -50,10 +50,10 @@ fn of_process(
     if let Some(address) = addresses.iter().find(of_nobody) {
         let bits = layout.user_bits;
         return Err(Failure::usage(format!(
-            "{address} is not canonical: no process of this machine can have it"
+            "{address} is not canonical: no process on this machine can use it"
         ))
         .with_help(format!(
-            "addresses of processes have {bits} bits here; pagewise page --explain takes it apart"
+            "user addresses have {bits} bits here; pagewise page --explain shows the parts"
         )));
     }
     let target = Target::find(pid).map_err(refusal)?;
@@ -67,7 +67,7 @@ fn refusal(error: TargetError) -> Failure {
     match error {
         TargetError::Gone(_) => failure.with_help("ps shows the processes that are running"),
         TargetError::Thread { pid, .. } => {
-            failure.with_help(format!("its threads share one memory: give {pid}"))
+            failure.with_help(format!("its threads share one address space: use {pid}"))
         }
         TargetError::NotAllowed(_) => {
             failure.with_help("run as its user, or as root or with CAP_SYS_PTRACE")

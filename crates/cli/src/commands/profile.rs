@@ -112,7 +112,7 @@ fn second_input(args: &Profile) -> Result<Input, Failure> {
         return input(args.input.as_deref(), true);
     }
     Err(Failure::usage("--traced runs the program a second time, which may not be safe")
-        .with_help("--rerun-safe if running it again does no harm"))
+        .with_help("add --rerun-safe if running it again does no harm"))
 }
 
 fn launch(args: &Profile) -> Result<Launch, Failure> {
@@ -146,7 +146,7 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
 /// program did: below this process, which must not become the parent of what the program left.
 fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults> {
     if !args.faults {
-        return Fact::missing("not asked for (--faults times each fault of the run)");
+        return Fact::missing("not requested (--faults times each fault of the run)");
     }
     let timed = || -> Result<Fact<TimedFaults>, Failure> {
         let commands = helper::timing(&own_exe()?);
@@ -161,7 +161,7 @@ fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults>
 /// The second, traced run, if asked for; its output is thrown away.
 fn traced(args: &Profile, input: Option<Input>) -> Fact<Traced> {
     let Some(stdin) = input else {
-        return Fact::missing("not asked for (--traced runs the program a second time)");
+        return Fact::missing("not requested (--traced runs the program a second time)");
     };
     let launch = Launch { stdin, ..Launch::experiment(args.command.clone()) };
     let traced = || -> Result<Traced, String> {

@@ -26,7 +26,7 @@ pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failu
     let machine = pagewise_kernel::machine::machine();
     pagewise_remedy::parse_list(list, &machine, &|| Target::of(command)).map_err(|error| {
         Failure::usage(error.to_string())
-            .with_help("pagewise run --list says what each remedy takes")
+            .with_help("pagewise run --list shows the parameters of each remedy")
     })
 }
 
@@ -83,8 +83,10 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
 /// refused.
 fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
     if doses.iter().all(|dose| dose.settings.pool.is_none()) {
-        return Err(Failure::usage("--system: none of these remedies changes the machine")
-            .with_help("pagewise run --system --with pool=SIZE -- CMD"));
+        return Err(Failure::usage(
+            "--system has no effect: none of these remedies changes the machine",
+        )
+        .with_help("pagewise run --system --with pool=SIZE -- CMD"));
     }
     experiment::stop_flag()
 }
@@ -92,7 +94,7 @@ fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
 /// The files of which only a folded copy brings code on huge pages; the others stay in `files`.
 fn choose(files: &mut Vec<HugeFile>, doses: &[Dose]) -> Result<Choice, Failure> {
     if doses.iter().all(|dose| dose.remedy != pagewise_remedy::TEXT_HUGE) {
-        return Err(Failure::usage("--fold: text-huge is not among these remedies")
+        return Err(Failure::usage("--fold needs the remedy text-huge")
             .with_help("pagewise run --fold --with text-huge -- CMD"));
     }
     let (choice, rest) = fold::choose(std::mem::take(files));
@@ -104,9 +106,8 @@ fn not_covered(error: &FoldError) -> Failure {
     let help = match error {
         FoldError::Refused { help, .. } => *help,
         FoldError::System(error) if matches!(error.call, "unshare" | "mount" | "write") => {
-            "start it as root, or where this account may have user namespaces \
-             (user.max_user_namespaces, filters of containers, security modules); or start a copy \
-             that pagewise text fold makes"
+            "run it as root, or allow user namespaces for this account \
+             (user.max_user_namespaces, container filters, security modules); or make a copy with pagewise text fold and start that"
         }
         FoldError::System(_) | FoldError::Plan(_) | FoldError::Stopped => "start it without --fold",
     };

@@ -29,7 +29,8 @@ pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
     };
     let _lock = experiment::lock()?;
     if args.system {
-        let refused = |why| Failure::unfit(why).with_help("without --system nothing is changed");
+        let refused =
+            |why| Failure::unfit(why).with_help("leave out --system to change no settings");
         request.system = Some(Permit::obtain().map_err(refused)?);
     }
     let stop = experiment::stop_flag()?;
@@ -75,7 +76,7 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     };
     let is_halted = saved.experiment.as_ref().is_none_or(|e| e.halted.is_some());
     if saved.kind != RunKind::Tune || is_halted || saved.look.is_none() {
-        return Err(refused("it is not a `tune` session that tried an arm"));
+        return Err(refused("it is not a `tune` session with an arm"));
     }
     let Some(then) = saved.conditions.clone() else {
         return Err(refused("its command or its input cannot be repeated exactly"));
@@ -83,7 +84,7 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     std::env::set_current_dir(&then.directory)
         .map_err(|e| refused(&format!("its directory `{}`: {e}", then.directory)))?;
     if saved.environment != experiment::environment() {
-        return Err(refused("variables such as GLIBC_TUNABLES have other values now"));
+        return Err(refused("variables such as GLIBC_TUNABLES have changed"));
     }
     let words = |words: &[String]| words.iter().map(Into::into).collect();
     let mut request = experiment::request_of(args, words(&saved.command), Input::Null)?;
@@ -117,7 +118,7 @@ fn refuse_arms(request: &Request) -> Result<(), Failure> {
 /// `NAME=COMMAND`, the command as words of a shell.
 fn own_arm(text: &str) -> Result<OwnArm, Failure> {
     let bad = |why: &str| Failure::usage(format!("--arm `{text}`: {why}")).with_help(ARM_HELP);
-    let (name, command) = text.split_once('=').ok_or_else(|| bad("it needs NAME=COMMAND"))?;
-    let words = shlex::split(command).ok_or_else(|| bad("a quote is not closed"))?;
+    let (name, command) = text.split_once('=').ok_or_else(|| bad("use NAME=COMMAND"))?;
+    let words = shlex::split(command).ok_or_else(|| bad("a quote is missing"))?;
     Ok(OwnArm { name: name.to_owned(), command: words.into_iter().map(Into::into).collect() })
 }

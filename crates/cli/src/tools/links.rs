@@ -62,7 +62,7 @@ impl Links {
             return Err(failure.with_help("choose a directory without `:` in its name"));
         }
         let program = std::env::current_exe().map_err(|error| {
-            Failure::usage(format!("this program's file is not known: {error}"))
+            Failure::usage(format!("cannot find this program's own file: {error}"))
         })?;
         Ok(Self { directory: found, program })
     }
@@ -99,12 +99,15 @@ impl Links {
                 Entry::OtherPagewise(_) if force => Done::Replaced,
                 Entry::OtherPagewise(other) => {
                     let (path, other) = (path.display(), other.display());
-                    return Err(Failure::usage(format!("{path} leads to another one, {other}"))
+                    return Err(Failure::usage(format!("{path} links to another one, {other}"))
                         .with_help("--force replaces it"));
                 }
                 Entry::Foreign => {
-                    return Err(Failure::usage(format!("{} is not ours", path.display()))
-                        .with_help("choose a directory of its own for the links"));
+                    return Err(Failure::usage(format!(
+                        "{} is not a link to pagewise",
+                        path.display()
+                    ))
+                    .with_help("choose a separate directory for the links"));
                 }
             };
             wanted.push((path, done));
@@ -211,7 +214,13 @@ mod tests {
         ] {
             make(&tee).unwrap();
             for force in [false, true] {
-                assert!(links.make(&NAMES, force).unwrap_err().to_string().contains("not ours"));
+                assert!(
+                    links
+                        .make(&NAMES, force)
+                        .unwrap_err()
+                        .to_string()
+                        .contains("not a link to pagewise")
+                );
             }
             assert!(!links.directory.join("cat").exists());
             assert_eq!(done(&links.remove(&NAMES).unwrap()), [Done::Left]);

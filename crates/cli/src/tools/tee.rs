@@ -21,9 +21,9 @@ Copy standard input to each FILE, and also to standard output.
   -a, --append              append to the given FILEs, do not overwrite
   -i, --ignore-interrupts   ignore interrupt signals
       --live                pass pages of a pipe on by reference: faster, but
-                            the readers get what the memory that a program lent
-                            to the pipe holds when they read. Use it only where
-                            nobody changes that
+                            the readers see later changes to memory that a
+                            program passed to the pipe. Use it only if nobody
+                            changes the data
   -p                        operate in a more appropriate MODE with pipes
       --output-error[=MODE] set behavior on write error, see MODE below
       --help                display this help and exit

@@ -71,9 +71,9 @@ fn what_is_not_named_or_named_wrongly_is_refused_with_the_step_to_take() {
         (&["--mode", "1"][..], 3, "--mode 1 FILE"),
         (&["--mode", "2"], 3, "--mode 2 PID"),
         (&["--mode", "3"], 3, "--mode 3 FILE"),
-        (&["--mode", "1", "1"], 2, "mode 1 is for files"),
-        (&["--mode", "2", "/bin/true"], 2, "mode 2 is for processes"),
-        (&["--mode", "0", "/bin/true"], 2, "mode 0 takes all back"),
+        (&["--mode", "1", "1"], 2, "mode 1 applies to files"),
+        (&["--mode", "2", "/bin/true"], 2, "mode 2 applies to processes"),
+        (&["--mode", "0", "/bin/true"], 2, "mode 0 takes no names"),
         (&["--mode", "4"], 2, "4 is not in 0..=3"),
         (&["--pad-threshold", "4K"], 3, "pagewise text fold --pad-tail"),
         (&["--clean", "everything"], 2, "caches or split"),
@@ -89,7 +89,7 @@ fn what_is_not_named_or_named_wrongly_is_refused_with_the_step_to_take() {
     }
     let done = system(&place, &["--undo"]);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    assert!(said(&done.stdout).contains("no setting to put back"), "{}", said(&done.stdout));
+    assert!(said(&done.stdout).contains("no setting to restore"), "{}", said(&done.stdout));
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn no_times_are_kept_and_none_can_be_asked_for() {
     assert_eq!(seen.report["total"]["time_ns"], 0);
     let text = said(&place.pagewise(&["faults", "--exact", "--", "true"]).output().unwrap().stderr);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("no times are kept") && !text.contains("of wall"), "{text}");
+    assert!(text.contains("no times are recorded") && !text.contains("of wall"), "{text}");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn what_gains_rights_or_is_signed_is_refused() {
         let done = fold(&place, &[], &file, &copy);
         assert_eq!(done.status.code(), Some(2));
         assert!(
-            said(&done.stderr).contains("more rights than its caller"),
+            said(&done.stderr).contains("more rights than their caller"),
             "{}",
             said(&done.stderr)
         );

@@ -41,12 +41,12 @@ fn what_is_no_program_of_this_kind_is_refused() {
     let second = first + loads[1] * 56;
     let its_offset = u64::from_le_bytes(good[second + 8..second + 16].try_into().unwrap());
     let cases = [
-        (b"#!/bin/sh\n".to_vec(), "not an ELF file"),
+        (b"#!/bin/sh\n".to_vec(), "not a readable ELF file"),
         (good[..=its_offset as usize].to_vec(), "truncated or damaged"),
         (good[..70].to_vec(), "truncated or damaged"),
         (patched(5, &[2]), ""),
         (patched(4, &[1]), ""),
-        (patched(56, &[0, 0]), "no part of the file is loaded"),
+        (patched(56, &[0, 0]), "it has no loadable segment"),
         (patched(second + 8, &u64::MAX.to_le_bytes()), ""),
         (patched(second + 16, &(u64::MAX - 0xfff).to_le_bytes()), ""),
         (patched(second + 40, &[0; 8]), "larger in the file than in memory"),
@@ -86,7 +86,7 @@ fn a_name_that_is_taken_is_replaced_only_when_asked_for() {
     let place = Place::new();
     let copy = place.path().join("copy");
     std::fs::write(&copy, b"there").unwrap();
-    assert_refused(&fold(&place, &[], Path::new(PROGRAM), &copy), "is there already");
+    assert_refused(&fold(&place, &[], Path::new(PROGRAM), &copy), "already exists");
     assert_eq!(std::fs::read(&copy).unwrap(), b"there");
     folded(&place, &["--force"], Path::new(PROGRAM), &copy);
     assert!(std::fs::read(&copy).unwrap().starts_with(b"\x7fELF"));

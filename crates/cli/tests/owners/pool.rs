@@ -125,7 +125,7 @@ fn pages_are_given_back_whoever_holds_the_name_of_the_lock() {
         let _clean = place.pagewise(&["history"]).output();
     }
     assert_eq!(left, before, "{told}");
-    assert!(told.contains("that a killed run had reserved are given back"), "{told}");
+    assert!(told.contains("reserved by a killed run"), "{told}");
     // Root's settings do not wait for a name that anybody can take; experiments do, and say whose it is.
     let told = said(&again.stderr);
     assert!(!told.contains("started without it"), "{told}");

@@ -34,7 +34,7 @@ fn a_shell_takes_the_tools_by_their_usual_names() {
     let mut again = Command::new(PAGEWISE);
     again.args(["links", "a bin"]).env("PATH", &path);
     let again = said(&run(again, place.path(), b""));
-    assert!(again.contains("kept ") && again.contains("takes them first"), "{again}");
+    assert!(again.contains("kept ") && again.contains("finds these first"), "{again}");
     let gone = links(place.path(), &["--remove", "a bin"]);
     assert_eq!(said(&gone).lines().filter(|line| line.starts_with("removed ")).count(), 4);
     assert_eq!(bin.read_dir().unwrap().count(), 0);

@@ -80,7 +80,7 @@ fn send(to: &Child, words: &[&str]) -> std::process::Output {
     await_some(|| {
         let mut command = ours("meter");
         let sent = command.arg("-R").arg(to.id().to_string()).args(words).output().unwrap();
-        (!String::from_utf8_lossy(&sent.stderr).contains("is no meter")).then_some(sent)
+        (!String::from_utf8_lossy(&sent.stderr).contains("is not a meter")).then_some(sent)
     })
     .unwrap()
 }

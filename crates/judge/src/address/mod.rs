@@ -83,7 +83,7 @@ fn entry(layout: &Layout, seen: &Seen) -> Fact<Entry> {
     let from_first = seen.address.0.checked_sub(entries.first_address.0);
     let nth = from_first.and_then(|b| usize::try_from(b / layout.base_page_bytes.bytes()).ok());
     nth.and_then(|nth| entries.entries.get(nth).copied()).map_or_else(
-        || Fact::missing("the kernel shows no entry there: it is no address of a process"),
+        || Fact::missing("the kernel shows no entry there: it is not an address of a process"),
         Fact::Known,
     )
 }
@@ -151,7 +151,9 @@ fn size(layout: &Layout, seen: &Seen) -> Fact<PageSize> {
     match seen.residence.known().map(|r| (mapped_huge(r), r.resident_bytes)) {
         Some((Bytes(0), _)) => Fact::Known(base),
         Some((mapped, resident)) if mapped == resident => Fact::Known(huge),
-        _ => Fact::missing(format!("some of the mapping is mapped huge; which is not told: {why}")),
+        _ => Fact::missing(format!(
+            "some of the mapping is mapped huge; which part is unknown: {why}"
+        )),
     }
 }
 
@@ -164,7 +166,7 @@ fn explain(layout: &Layout, seen: &FrameSeen) -> Frame {
         let nth = usize::try_from(seen.number.checked_sub(window.first)?).ok()?;
         window.flags.get(nth).copied()
     };
-    let none = || Fact::missing("the kernel has no flags of this frame");
+    let none = || Fact::missing("the kernel has no flags for this frame");
     let flags = match &seen.flags {
         Fact::Known(window) => of_window(window).map_or_else(none, |f| Fact::Known(f.names())),
         Fact::Missing(why) => Fact::missing(why),

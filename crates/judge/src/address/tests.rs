@@ -210,7 +210,7 @@ fn nothing_is_told_of_what_the_kernel_does_not_show() {
     kernel.entries =
         Fact::Known(Entries { first_address: Address(u64::MAX - HUGE + 1), entries: vec![] });
     let memory = memory(&kernel);
-    assert!(memory.page.reason().is_some_and(|why| why.contains("no address of a process")));
+    assert!(memory.page.reason().is_some_and(|why| why.contains("not an address of a process")));
     assert!(memory.around.reason().is_some());
 }
 

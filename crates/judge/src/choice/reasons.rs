@@ -15,7 +15,7 @@ const NAMED: usize = 3;
 #[must_use]
 pub fn reasons(choice: &Choice) -> Vec<String> {
     let Some(best) = choice.best() else {
-        return vec!["Nothing is chosen: no way that was asked for has prices here.".to_owned()];
+        return vec!["No choice: none of the requested ways has prices here.".to_owned()];
     };
     let all =
         [Some(chosen(choice, best)), beside(choice, best), blurred(choice), measured(choice, best)];
@@ -35,7 +35,7 @@ fn chosen(choice: &Choice, best: &Forecast) -> String {
             100.0 * margin,
             time(next.total_ns)
         ),
-        _ => format!("{takes}; no other way was asked for."),
+        _ => format!("{takes}; no other way was requested."),
     }
 }
 
@@ -51,7 +51,7 @@ fn capital(arm: Arm) -> String {
 fn beside(choice: &Choice, best: &Forecast) -> Option<String> {
     let other = choice.forecasts.iter().find(|f| f.arm.is_mapped() != best.arm.is_mapped())?;
     Some(format!(
-        "It pays {}; {} would pay {}.",
+        "Its time: {}; with {}: {}.",
         spent(&best.parts),
         other.arm.name(),
         spent(&other.parts)
@@ -67,7 +67,7 @@ fn spent(parts: &TimeParts) -> String {
         (parts.bytes_ns, "for bytes"),
         (parts.starts_ns, "to start threads"),
         (parts.tear_down_ns, "to unmap and close"),
-        (parts.device_ns, "for what is not cached"),
+        (parts.device_ns, "for uncached data"),
     ];
     named.sort_by(|a, b| b.0.total_cmp(&a.0));
     let total = parts.total_ns();
@@ -86,7 +86,7 @@ fn blurred(choice: &Choice) -> Option<String> {
         names += &format!("; and {} more", rivals.len() - NAMED);
     }
     Some(format!(
-        "The prediction cannot tell it from {names}: its own error is {:.0}%.",
+        "No clear winner: {names} may be as fast, within the prediction's error of {:.0}%.",
         100.0 * choice.error_share
     ))
 }
@@ -114,7 +114,7 @@ fn measured(choice: &Choice, best: &Forecast) -> Option<String> {
         format!("Measured, it took {}, {more:.0}% more than the fastest, {name}", time(own))
     };
     Some(format!(
-        "{place}; the forecasts of {} ways are off by {:.0}% in the middle.",
+        "{place}; the median error of the forecasts for {} ways is {:.0}%.",
         all.len(),
         100.0 * off
     ))

@@ -8,7 +8,7 @@
 //! of processes, copies of pages shared by fork. The sum is always the number that was counted.
 
 use super::typical::Typical;
-use super::{Estimate, micros};
+use super::{Estimate, counted, micros};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Look, ProcessSeen, Traced};
 use pagewise_model::machine::Machine;
@@ -45,7 +45,7 @@ pub(super) fn estimate(
     let mut estimates = anonymous(&split, prices, pages_per_huge, traced.is_none());
     let plain = |kind, count: f64, price: f64| {
         (count > 0.0).then(|| {
-            let evidence = format!("{count:.0} faults x {}", micros(price));
+            let evidence = format!("{} x {}", counted(count, "fault"), micros(price));
             Estimate::priced(kind, count * price, evidence)
         })
     };
@@ -108,20 +108,25 @@ fn anonymous(split: &Split, prices: &Prices, pages_per_huge: f64, untraced: bool
     let mut estimates = Vec::new();
     if split.anon > 0.0 || split.huge > 0.0 {
         let ns = split.anon * (fault_ns - zero_ns) + split.huge * (huge_ns - huge_zero_ns);
-        let mut evidence = format!("{:.0} faults x {}", split.anon, micros(fault_ns - zero_ns));
-        if split.huge > 0.0 {
-            evidence += &format!(", {:.0} huge x {}", split.huge, micros(huge_ns - huge_zero_ns));
+        let mut parts = Vec::new();
+        if split.anon > 0.0 {
+            let each = micros(fault_ns - zero_ns);
+            parts.push(format!("{} x {each}", counted(split.anon, "fault")));
         }
+        if split.huge > 0.0 {
+            parts.push(format!("{:.0} huge x {}", split.huge, micros(huge_ns - huge_zero_ns)));
+        }
+        let mut evidence = parts.join(", ");
         if split.again > 0.0 {
-            evidence += &format!(", {:.0} of them of pages given back before", split.again);
+            evidence += &format!(", {:.0} of them on pages given back before", split.again);
         }
         if untraced {
-            evidence += ", all taken as anonymous: the program could not be traced";
+            evidence += ", all counted as anonymous: the program was not traced";
         }
         estimates.push(Estimate::priced(CostKind::AnonFaults, ns, evidence));
         let zeroing = split.anon * zero_ns + split.huge * huge_zero_ns;
         let pages = split.anon + split.huge * pages_per_huge;
-        let evidence = format!("{pages:.0} pages x {}", micros(zero_ns));
+        let evidence = format!("{} x {}", counted(pages, "page"), micros(zero_ns));
         estimates.push(Estimate::priced(CostKind::Zeroing, zeroing, evidence));
     }
     estimates

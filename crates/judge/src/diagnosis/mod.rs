@@ -166,6 +166,15 @@ fn host_share(
     Fact::Known(share(run.sys_ns - fault_ns - other_ns, run.cpu_ns()))
 }
 
+/// A rounded count for evidence: "3 faults", "1 fault", and "under 1 fault" instead of 0.
+fn counted(count: f64, one: &str) -> String {
+    let rounded = count.round();
+    if rounded < 1.0 {
+        return format!("under 1 {one}");
+    }
+    format!("{rounded:.0} {one}{}", if rounded < 2.0 { "" } else { "s" })
+}
+
 /// A time for evidence: "0.61 us".
 fn micros(ns: f64) -> String {
     format!("{:.2} us", ns / 1e3)

@@ -15,7 +15,7 @@
 
 use super::second_opinion::{TOLERANCE, disagree};
 use super::typical::Typical;
-use super::{Estimate, micros};
+use super::{Estimate, counted, micros};
 use pagewise_model::Nanos;
 use pagewise_model::diagnosis::{Basis, CostKind};
 use pagewise_model::fault::Tally;
@@ -48,8 +48,7 @@ pub(super) fn replace(
     let [told, counted, system] = [by_record, by_price, run.sys_ns].map(Nanos::from_f64);
     if by_record > run.sys_ns * (1.0 + TOLERANCE) {
         let said = format!(
-            "faults: {told} as timed, far more than the system time of {system} (waiting is in \
-             it): {counted} by counts and prices stand"
+            "faults: {told} as timed, far more than the system time of {system} (it includes waiting): {counted} by counts and prices is used"
         );
         return (priced, Some(said));
     }
@@ -136,7 +135,7 @@ impl<'a> Recorded<'a> {
         let [kind, rest @ ..] = members else { return String::new() };
         let tally = self.tally(*kind);
         let each = micros(self.recorded_ns(*kind) / (tally.faults as f64).max(1.0));
-        let mut text = format!("{} faults timed, {each} each", tally.faults);
+        let mut text = format!("{} timed, {each} each", counted(tally.faults as f64, "fault"));
         if !rest.is_empty() {
             text += " with zeroing";
         }

@@ -7,7 +7,7 @@
 //! fault around it. So faults, zeroing and mapping are compared together. Wake-ups are not compared: their price is
 //! the time until the other side runs, samples show only the CPU time around it.
 
-use super::Estimate;
+use super::{Estimate, counted};
 use crate::activity::{self, MAPPING_COSTS};
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, KernelTime};
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
@@ -87,7 +87,7 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
         return Fact::missing("samples do not show page walks");
     };
     match kinds.iter().find(|other| **other != kind && present.contains(other)) {
-        Some(other) => Fact::Missing(format!("samples do not tell it from {}", other.label())),
+        Some(other) => Fact::Missing(format!("samples do not separate it from {}", other.label())),
         None => Fact::Known(Nanos::from_f64(samples.ns(activities))),
     }
 }
@@ -96,7 +96,7 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
 pub(super) fn reclaim(samples: &Fact<Sorted>) -> Option<Estimate> {
     let samples = samples.known()?;
     let count = samples.count(&[Activity::Reclaim]);
-    let evidence = format!("{count} samples x {}", samples.period_ns);
+    let evidence = format!("{} x {}", counted(count as f64, "sample"), samples.period_ns);
     let ns = samples.ns(&[Activity::Reclaim]);
     (count > 0).then_some(Estimate { kind: CostKind::Reclaim, ns, basis: Basis::Samples, evidence })
 }

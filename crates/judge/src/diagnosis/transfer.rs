@@ -7,7 +7,7 @@
 //! mean call. A voluntary context switch is one wake-up: the program stopped and was woken.
 
 use super::typical::Typical;
-use super::{Estimate, micros};
+use super::{Estimate, counted, micros};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Look, MapChurn, PipeSeen};
@@ -73,7 +73,7 @@ fn map_unmap<'a>(churns: impl Iterator<Item = &'a MapChurn>, prices: &Prices) ->
         .sum();
     let call_ns = prices.map_unmap_ns.median / 2.0;
     (calls > 0.0).then(|| {
-        let evidence = format!("{calls:.0} calls x {}", micros(call_ns));
+        let evidence = format!("{} x {}", counted(calls, "call"), micros(call_ns));
         Estimate::priced(CostKind::MapUnmap, calls * call_ns, evidence)
     })
 }
@@ -86,7 +86,7 @@ pub(super) fn wakeups(run: &Typical, prices: &Prices, machine: &Machine) -> Opti
     };
     let count = run.voluntary_switches;
     (count > 0.0 && price > 0.0).then(|| {
-        let evidence = format!("{count:.0} wake-ups x {}{which}", micros(price));
+        let evidence = format!("{} x {}{which}", counted(count, "wake-up"), micros(price));
         // Waiting cannot take longer than the run.
         Estimate::priced(CostKind::Wakeups, (count * price).min(run.wall_ns), evidence)
     })

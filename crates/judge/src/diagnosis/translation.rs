@@ -57,7 +57,7 @@ fn by_user_time(set: Bytes, run: &Typical, curve: &Curve) -> Option<Estimate> {
         ns: share * run.user_ns,
         basis: Basis::UpperBound,
         evidence: format!(
-            "{:.0}% of its user time, as the pages it uses were not seen; settled by the heap-huge arm",
+            "{:.0}% of its user time, because its pages were not seen; the heap-huge arm settles it",
             share * 100.0
         ),
     })
@@ -145,7 +145,7 @@ fn bound(
         ns,
         basis: Basis::UpperBound,
         evidence: format!(
-            "{:.0} new pages per ms, {}, x {walk_ns:.0} ns over {set}; settled by the heap-huge arm",
+            "{:.0} new pages per ms, {}, x {walk_ns:.0} ns over {set}; the heap-huge arm settles it",
             footprint.new_pages_per_ms,
             jumps.words(),
         ),

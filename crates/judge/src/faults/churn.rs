@@ -37,7 +37,7 @@ pub(super) const fn reason(before: Before, cause: Cause, of: Circumstances) -> O
 #[derive(Debug, Default)]
 pub(super) struct Churning {
     by_reason: Groups<Again>,
-    /// Those on pages that had gone, by the instruction.
+    /// Those on pages that were gone, by the instruction.
     by_site: Groups<u32>,
 }
 

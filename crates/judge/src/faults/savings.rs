@@ -64,14 +64,13 @@ impl Removable {
                 "heap-huge",
                 saved,
                 Nanos::from_f64(time),
-                "first touches of private memory by base pages, were they one for each 2 MiB \
-                 that a mapping holds all of; clearing the memory stays",
+                "first touches of private memory on base pages, if there were one for each whole 2 MiB of a mapping; clearing the memory remains",
             ),
             saving(
                 "working-set",
                 self.read.faults,
                 self.read.time_ns,
-                "parts of files that had to be read when they were touched",
+                "parts of files that were read from disk when touched",
             ),
         ];
         let worth = |saving: &Saving| saving.time_ns.0 as f64 > wall.0 as f64 * LEAST_SHARE;

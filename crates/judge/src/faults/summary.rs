@@ -88,7 +88,7 @@ impl Analysis {
         let attribution = Attribution::new(names, stacks);
         let latencies = self.latencies.latencies();
         let none = || match self.sees.all_ends {
-            true => Fact::missing("no fault was recorded from its beginning to its end"),
+            true => Fact::missing("no fault was recorded completely"),
             false => Fact::missing(NO_ENDS),
         };
         FaultReport {
@@ -137,7 +137,7 @@ impl Analysis {
     fn callers(&self, by_site: &[GroupTally<u32>], attribution: &Attribution<'_>) -> Fact<Callers> {
         let asked = self.wanted.stacks;
         if asked == Stacks::None {
-            return Fact::missing("no stacks were asked for (--stacks)");
+            return Fact::missing("no stacks were requested (--stacks)");
         }
         if self.taken.count() == 0 && self.total.faults > 0 {
             return Fact::missing("no stack could be recorded");

@@ -46,7 +46,7 @@ impl Probe<'_> {
     fn median(&self) -> Result<Nanos, String> {
         match &self.recorded.latency {
             Fact::Known(latencies) if latencies.p50_ns > Nanos(0) => Ok(latencies.p50_ns),
-            Fact::Known(_) => Err("the recorder's clock does not tell latencies".to_owned()),
+            Fact::Known(_) => Err("the recorder's clock gives no latencies".to_owned()),
             Fact::Missing(why) => Err(why.clone()),
         }
     }

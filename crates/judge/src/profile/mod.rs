@@ -81,7 +81,7 @@ fn unseen(is_counted: bool) -> Vec<What> {
 
 fn dead_rules(facts: &Facts<'_>) -> Fact<Vec<DeadRule>> {
     let Some(release) = Release::parse(facts.release) else {
-        return Fact::Missing(format!("{:?} is no release of a kernel", facts.release));
+        return Fact::Missing(format!("{:?} is not a kernel release", facts.release));
     };
     let functions: HashSet<&str> = match facts.functions {
         Fact::Known(functions) => functions.iter().map(String::as_str).collect(),

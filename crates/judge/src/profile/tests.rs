@@ -110,17 +110,17 @@ fn cost(kind: CostKind, basis: Basis, ms: u64) -> Cost {
 fn counted(costs: Vec<Cost>) -> (Look, Diagnosis) {
     let look = Look {
         runs: vec![constructed::usage()],
-        traced: Fact::missing("not asked for"),
-        samples: Fact::missing("not asked for"),
-        walks: Fact::missing("not asked for"),
-        faults: Fact::missing("not asked for"),
+        traced: Fact::missing("not requested"),
+        samples: Fact::missing("not requested"),
+        walks: Fact::missing("not requested"),
+        faults: Fact::missing("not requested"),
     };
     let diagnosis = Diagnosis {
         costs,
         ceiling_share: 0.0,
         not_in_ceiling: Vec::new(),
-        host_share: Fact::missing("not asked for"),
-        kernel_time: Fact::missing("not asked for"),
+        host_share: Fact::missing("not requested"),
+        kernel_time: Fact::missing("not requested"),
         disagreements: Vec::new(),
     };
     (look, diagnosis)

@@ -89,7 +89,7 @@ impl Findings<'_> {
     #[must_use]
     pub fn judge(&self, name: &str, costs: Costs) -> Verdict {
         let Some(effect) = self.effect() else {
-            let why = "no block with a run of it was finished".to_owned();
+            let why = "no block with a run of this arm was finished".to_owned();
             return without_effect(name, Word::NotTried, why, costs);
         };
         let (word, why) = self.decide();
@@ -167,8 +167,7 @@ impl Findings<'_> {
             && !self.mechanism.moved()
         {
             let why = format!(
-                "faster, but its counter does not show why: it stood out in {} of its {} runs, and was up to {} in \
-                 the control's",
+                "faster, but its counter does not show why: it stood out in {} of its {} runs, and reached {} in the control",
                 self.mechanism.held(),
                 arm.len(),
                 control.iter().max().unwrap_or(&0)
@@ -198,8 +197,7 @@ impl Findings<'_> {
     fn host_made(&self, claim: Claim) -> Option<String> {
         (self.without_host.evidence(self.arm, claim) < WORTH).then(|| {
             format!(
-                "the host could have made the difference: memory it gave back late took {} of the control's time and \
-                 {} of the arm's",
+                "the host could explain the difference: memory that it supplied late took {} of the control's time and {} of the arm's",
                 percent(self.host_share_control),
                 percent(self.host_share_arm)
             )

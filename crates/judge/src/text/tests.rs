@@ -233,7 +233,7 @@ fn read_only_data_and_private_copies_are_not_collapsed() {
         collapsible(&explain_mapping(&seen, &cache(cached), false, &SIZES)).count()
     };
     assert_eq!(of(AreaKind::Text, slot, Slot::Whole), 1);
-    assert_eq!(of(AreaKind::Text, slot, Slot::Huge), 1, "a table of small pages in the way");
+    assert_eq!(of(AreaKind::Text, slot, Slot::Huge), 1, "blocked by a table of small pages");
     assert_eq!(of(AreaKind::Text, copied, Slot::Whole), 0);
     assert_eq!(of(AreaKind::ReadOnly, slot, Slot::Whole), 0);
 }

@@ -15,7 +15,7 @@ pub fn answer_from(errno: i32) -> Answer {
         libc::ENOSYS => no("this kernel has no such call, or a seccomp filter hides it"),
         libc::EPERM => no("not permitted to this account, or forbidden by a seccomp filter"),
         libc::EACCES => no("access denied to this account"),
-        libc::EINVAL => no("this kernel knows the call but not this form of it"),
+        libc::EINVAL => no("this kernel has the call, but not this form of it"),
         libc::ENOTTY => no("this kernel has no such control"),
         libc::EOPNOTSUPP => no("not supported here"),
         libc::ENOENT => no("not present on this machine"),

@@ -20,7 +20,7 @@ pub(super) fn probe() -> Vec<Capability> {
         capability(
             GROUP,
             "kernel symbols",
-            "names of the kernel functions in which time went",
+            "names of the kernel functions that used the time",
             symbols_answer(kallsyms::are_shown()),
             Some("sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1, or CAP_SYSLOG"),
         ),
@@ -57,7 +57,7 @@ fn hardware() -> Capability {
     capability(
         GROUP,
         "hardware counters",
-        "cycles of page walks, so that address translation is measured and not bounded",
+        "cycles of page walks, so that address translation is measured instead of bounded",
         hardware_answer(&try_open(&perf::hardware(bindings::PERF_COUNT_HW_CPU_CYCLES))),
         Some("in a virtual machine: a virtual PMU from the host (QEMU: -cpu host,pmu=on)"),
     )

@@ -53,7 +53,7 @@ fn claimed_tlbs() -> Vec<Trait> {
 
 fn describe_tlb(tlb: Tlb) -> Trait {
     let name = format!("L{} {} {} as claimed", tlb.level, tlb.side.label(), tlb.pages);
-    let scaled = tlb.scaled.map_or_else(String::new, |n| format!(", or {n} (unit not told)"));
+    let scaled = tlb.scaled.map_or_else(String::new, |n| format!(", or {n} (unit unknown)"));
     fact("processor", name, format!("{} entries{scaled}", tlb.entries))
 }
 
@@ -98,7 +98,7 @@ fn free_blocks() -> Option<Trait> {
     let info = buddyinfo::read().ok()?;
     let (whole, all) = (info.free_for(huge, base), info.free_for(base, base));
     let value = format!("{whole} of {all} free lie in blocks of {huge} or more");
-    Some(fact("memory", "to be had as huge pages now", value))
+    Some(fact("memory", "available as huge pages now", value))
 }
 
 /// The pools of reserved huge pages.
@@ -114,9 +114,8 @@ fn pools() -> Vec<Trait> {
 fn page_blocks() -> Option<Trait> {
     let blocks = pagetypeinfo::read().ok()?;
     let all = blocks.movable.saturating_add(blocks.other);
-    let value =
-        format!("{} of {all} blocks of memory are kept for what can be moved", blocks.movable);
-    Some(fact("memory", "to be had as huge pages by moving", value))
+    let value = format!("{} of {all} blocks of memory are kept for movable pages", blocks.movable);
+    Some(fact("memory", "available as huge pages by moving", value))
 }
 
 fn offered_sizes() -> Option<Trait> {
@@ -128,7 +127,7 @@ fn offered_sizes() -> Option<Trait> {
         .map(|(size, word)| format!("{size} ({word})"))
         .collect();
     let value = if offered.is_empty() {
-        "none beside the setting `enabled`".to_owned()
+        "none apart from the setting `enabled`".to_owned()
     } else {
         offered.join(", ")
     };
@@ -172,7 +171,7 @@ mod tests {
         let found = collect();
         let has = |name: &str| found.iter().any(|t| t.name == name && !t.value.is_empty());
         assert!(has("page sizes") && has("installed"), "{found:?}");
-        assert!(has("to be had as huge pages now"), "{found:?}");
+        assert!(has("available as huge pages now"), "{found:?}");
         for page in hugetlb::sizes().unwrap() {
             assert!(has(&format!("pool of {page} pages")), "{found:?}");
         }

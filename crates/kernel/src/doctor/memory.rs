@@ -48,7 +48,7 @@ fn huge_pages() -> Vec<Capability> {
         capability(
             GROUP,
             "reserved huge pages",
-            "memory that is huge for certain (remedy pool)",
+            "memory that is always huge (remedy pool)",
             answer_of(&take_reserved()),
             Some("as root: sysctl vm.nr_hugepages=N, or pagewise run --system --with pool=SIZE"),
         ),
@@ -67,7 +67,7 @@ fn page_tables() -> Vec<Capability> {
         capability(
             GROUP,
             "frame numbers in pagemap",
-            "which physical pages and folios serve an address",
+            "the physical pages and folios behind an address",
             proven(pagemap::shows_frames(), "read, but frame numbers are hidden from this account"),
             Some("root, or setcap cap_sys_admin+ep on pagewise"),
         ),

@@ -1,4 +1,4 @@
-//! What this machine, kernel and account allow, and what spoils measurements here.
+//! What this machine, kernel and account allow, and what disturbs measurements here.
 //!
 //! Every capability is found by trying it on this process or on a tiny child; no kernel version is
 //! compared. A probe answers yes, no with the reason, or unknown with the error, and says what

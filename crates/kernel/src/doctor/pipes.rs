@@ -25,7 +25,7 @@ pub(super) fn probe() -> Vec<Capability> {
         capability(
             GROUP,
             "vmsplice and splice",
-            "pages handed over without a copy",
+            "pages passed without a copy",
             answer_of(&hand_over()),
             Some("in a container: allow vmsplice and splice"),
         ),
@@ -41,7 +41,7 @@ pub(super) fn probe() -> Vec<Capability> {
 
 fn gives(count: usize) -> String {
     let left = if count >= MOST { format!("{MOST} or more") } else { count.to_string() };
-    format!("fewer wake-ups per byte (remedy pipe-grow); {left} such pipes are left to this user")
+    format!("fewer wake-ups per byte (remedy pipe-grow); this user can have {left} more such pipes")
 }
 
 fn limit_answer(count: usize, ended: Option<&SysError>) -> Answer {
@@ -95,7 +95,7 @@ mod tests {
         assert!(matches!(limit_answer(0, Some(&error(Errno::MFILE))), Answer::Unknown(_)));
         assert_eq!(limit_answer(3, Some(&error(Errno::PERM))), Answer::Yes);
         assert_eq!(limit_answer(MOST, None), Answer::Yes);
-        assert!(gives(3).contains("; 3 such"));
+        assert!(gives(3).contains("have 3 more such"));
     }
 
     #[test]

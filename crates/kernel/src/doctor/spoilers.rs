@@ -69,7 +69,7 @@ fn steal(times: CpuTimes) -> Option<Spoiler> {
     }
     spoiler(
         format!("the hypervisor took {:.1}% of CPU time since boot", share * 100.0),
-        "recorded beside each block; use a machine of your own for effects below 5%",
+        "recorded with each block; use a dedicated machine for effects below 5%",
     )
 }
 
@@ -78,7 +78,7 @@ fn huge_by_default(word: &str) -> Option<Spoiler> {
         return None;
     }
     spoiler(
-        "transparent huge pages are on for all memory: the baseline has them where it is lucky",
+        "transparent huge pages are on for all memory: the baseline gets them by chance",
         "heap-small shows what they cost; the receipt names the setting",
     )
 }
@@ -89,8 +89,8 @@ fn swap(info: MemInfo) -> Option<Spoiler> {
         return None;
     }
     spoiler(
-        format!("{used} of swap is in use: a major fault may be swap and not a file"),
-        "swapoff -a, if the memory suffices",
+        format!("{used} of swap is in use: a major fault may come from swap instead of a file"),
+        "swapoff -a, if memory is sufficient",
     )
 }
 
@@ -106,7 +106,7 @@ fn under_pressure(pressure: &Pressure) -> Option<Spoiler> {
 
 fn pressure_unseen(read: &Result<Pressure, SysError>) -> Option<Spoiler> {
     read.as_ref().err()?;
-    spoiler("memory pressure is not accounted on this kernel", "boot with psi=1")
+    spoiler("this kernel does not account memory pressure", "boot with psi=1")
 }
 
 fn governor() -> Option<Spoiler> {
@@ -126,7 +126,7 @@ fn turbo() -> Option<Spoiler> {
         return None;
     }
     spoiler(
-        "turbo is on: the clock depends on temperature and on what the other cores do",
+        "turbo is on: the clock depends on temperature and on the load of other cores",
         "interleaved blocks cancel the drift; switch it off for absolute figures",
     )
 }
@@ -162,8 +162,8 @@ fn damon() -> Option<Spoiler> {
         return None;
     }
     spoiler(
-        "DAMON is at work: idle memory and unmapped file cache may be paged out within a minute",
-        "files of a session are kept mapped; warmth is proven for each run",
+        "DAMON is active: idle memory and unmapped file cache may be paged out within a minute",
+        "pagewise keeps files of a session mapped and proves for each run that they are cached",
     )
 }
 
@@ -183,7 +183,7 @@ fn symbols(capabilities: &[Capability]) -> Option<Spoiler> {
         return None;
     }
     spoiler(
-        "kernel symbols are hidden: samples cannot be named",
+        "kernel symbols are hidden: samples have no function names",
         "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
     )
 }
@@ -199,8 +199,8 @@ fn mitigations() -> Option<Spoiler> {
         return None;
     }
     spoiler(
-        format!("mitigations make kernel entries dearer: {}", costly.join(", ")),
-        "prices are measured with them; do not carry results to a machine without",
+        format!("mitigations make kernel entries more expensive: {}", costly.join(", ")),
+        "prices are measured with them; results do not apply to a machine without them",
     )
 }
 

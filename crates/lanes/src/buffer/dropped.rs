@@ -1,22 +1,22 @@
-//! Memory that is given away: filled, handed over by reference, and replaced before anybody can
-//! write there again.
+//! Memory that is given away: filled, passed on by reference, and replaced before it can be written
+//! again.
 //!
-//! `vmsplice(2)` puts references to the pages into the pipe. They stay what they were when given,
-//! because [`Dropped`] lets nobody write what was given: [`Dropped::as_mut_slice`] is only the
-//! rest, and when that is used up the pages are replaced by new ones (`madvise(2)`, MADV_DONTNEED).
-//! The old ones belong to whoever holds references, wherever the reader sends them on, and are
-//! freed with the last. Only bytes that the kernel has taken count as given; after a short count or
-//! an error the rest is still ours, and a region dropped half given is safe, because a reference
-//! holds its page. SPLICE_F_GIFT is never set: it gains nothing.
+//! `vmsplice(2)` puts references to the pages into the pipe. Their content stays as given, because
+//! [`Dropped`] gives no write access to given bytes: [`Dropped::as_mut_slice`] is only the rest. When
+//! that is used up, new pages replace the old ones (`madvise(2)`, MADV_DONTNEED). The old pages belong
+//! to the holders of references, wherever the reader sends them, and are freed with the last reference.
+//! Only bytes that the kernel has taken count as given. After a short count or an error the rest is
+//! still ours. Dropping a region that is half given is safe, because a reference holds its page.
+//! SPLICE_F_GIFT is never set: it gains nothing.
 //!
-//! The price against a copy by `write(2)` is a new zeroed page for each page given: worth it where
-//! huge pages make faults cheap or the reader passes the bytes on. [`Dropped::returning`] makes a
-//! region that is taken back instead: the kernel copies the pages that anybody still refers to, when
-//! they are written, and the others are used again as they are. Where vmsplice copies anyway (the
-//! [probe](crate::probe) says so) `write(2)` is used, and pages stay.
+//! Compared with a copy by `write(2)`, each given page costs a new zeroed page. That pays if huge pages
+//! make faults cheap or the reader passes the bytes on. [`Dropped::returning`] makes a region that is
+//! taken back instead: on a write, the kernel copies the pages that are still referenced, and the others
+//! are reused directly. If vmsplice copies anyway (the [probe](crate::probe) shows it), `write(2)` is
+//! used, and pages stay.
 //!
-//! Not seen: whether the reader has read. Memory in use is what readers hold, at most the
-//! pipe's capacity for readers that copy, plus the region.
+//! Not seen: whether the reader has read. Memory in use is the memory that readers hold (at most the
+//! pipe's capacity for readers that copy), plus the region.
 
 #![allow(unsafe_code, reason = "vmsplice of bytes that this type never writes again")]
 
@@ -54,8 +54,7 @@ pub struct Dropped {
     given: usize,
     /// Whether any of them went by reference.
     held: bool,
-    /// What pages that are used again when nobody refers to them any more need known; none where
-    /// every round has others.
+    /// The state of returning pages; none if every round has new pages.
     returns: Option<References>,
 }
 
@@ -69,13 +68,13 @@ impl Dropped {
         Self::over(size, pages, None)
     }
 
-    /// As [`Dropped::new`], but the bytes stay when the region is used up: what is not written anew
-    /// is as it was, and pages that nobody refers to any more are neither replaced nor cleared.
+    /// As [`Dropped::new`], but the bytes stay when the region is used up: bytes that you do not write
+    /// keep their value, and pages without references are neither replaced nor cleared.
     ///
-    /// Each time the region is used up a child process is made that ends at once. So this is for
-    /// small processes and for regions of several times what the pipe holds; in a large process
-    /// [`Dropped::new`] is faster. And it is for readers that do not multiply what they get: in a
-    /// process that uses O_DIRECT or the like, a base page of which readers made more than 500
+    /// Each time the region is used up, a child process is made that ends immediately. Use this in
+    /// small processes and for regions of several times the pipe's capacity; in a large process
+    /// [`Dropped::new`] is faster. Use it only with readers that do not multiply references: in a
+    /// process that uses O_DIRECT or the like, a base page to which readers added more than 500
     /// references themselves (tee(2)) could change under them.
     ///
     /// # Errors
@@ -116,14 +115,14 @@ impl Dropped {
     }
 
     /// The bytes not given yet, from which [`Dropped::give`] takes the first; the whole region
-    /// after all were given. What is in there beforehand is of no meaning, unless the region is
+    /// after all were given. Its earlier content has no meaning, unless the region is
     /// [returning](Dropped::returning).
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.memory.as_mut_bytes()[self.given..]
     }
 
-    /// As [`Dropped::as_mut_slice`], with room for `len` bytes: if there is less, the region is
-    /// renewed and given out as a whole. Bytes written and not given are then lost for the reader.
+    /// As [`Dropped::as_mut_slice`], with room for `len` bytes: if there is less, the whole region is
+    /// renewed and returned. The reader then never gets bytes that were written and not given.
     ///
     /// # Errors
     ///
@@ -153,9 +152,9 @@ impl Dropped {
         Ok(())
     }
 
-    /// Gives the first `len` bytes of [`Dropped::as_mut_slice`] to any descriptor, all of them,
-    /// waiting where it is full: into a pipe by reference, elsewhere and where the kernel refuses
-    /// that, by `write(2)`.
+    /// Gives all of the first `len` bytes of [`Dropped::as_mut_slice`] to any descriptor, and waits
+    /// while it is full: into a pipe by reference; elsewhere, or if the kernel refuses that, by
+    /// `write(2)`.
     ///
     /// # Errors
     ///
@@ -172,8 +171,8 @@ impl Dropped {
     }
 
     /// Gives some of the first `len` bytes left, of which there must be as many, by one call: by
-    /// reference, where `flags` says whether to wait, or by `write` once that was refused. `by`
-    /// starts as [`Sent::first_of_memory`] says of `to` and tells afterwards how they went.
+    /// reference, where `flags` sets whether to wait, or by `write` once that was refused. `by`
+    /// starts as [`Sent::first_of_memory`] of `to` and afterwards shows how they went.
     pub(crate) fn give_some(
         &mut self,
         to: BorrowedFd<'_>,

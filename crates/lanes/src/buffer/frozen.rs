@@ -1,23 +1,22 @@
 //! Bytes that never change again: a write-sealed memfd, spliced any number of times.
 //!
-//! The memory is filled first and then frozen, and only what is frozen can be sent. By rule it is a
-//! memfd under the seals F_SEAL_WRITE, GROW, SHRINK and SEAL (`fcntl(2)`, `memfd_create(2)`): from
-//! then on the kernel refuses every write, writable mapping, hole and truncation, by whomever, so
-//! that references handed out (`splice(2)` with an offset of its own) show the same bytes for ever.
-//! The seal is set before the first send, because the kernel refuses it (EBUSY) while anybody holds
-//! references to the pages. Where memfd or seals are not allowed, or on request, it is private
-//! memory whose right to be written is taken away (`mprotect(2)`) and which is sent by
-//! `vmsplice(2)`; here it is this type, not the kernel, that keeps other code of the process from
-//! writing.
+//! The memory is filled first and then frozen, and only frozen bytes can be sent. Usually it is a
+//! memfd under the seals F_SEAL_WRITE, GROW, SHRINK and SEAL (`fcntl(2)`, `memfd_create(2)`). From
+//! then on the kernel refuses every write, writable mapping, hole and truncation from any process. So
+//! references in pipes (`splice(2)` with a separate offset) show the same bytes for ever.
+//! The seal is set before the first send, because the kernel refuses it (EBUSY) while references to the
+//! pages exist. If memfd or seals are not allowed, or on request, it is private memory without the right
+//! to be written (`mprotect(2)`), sent by `vmsplice(2)`. There this type, not the kernel, keeps other
+//! code of the process from writing.
 //!
 //! From a sixteenth of a huge page up, content is put on huge pages, where each slot of a pipe
-//! costs less to fill: MADV_COLLAPSE (`madvise(2)`, Linux 6.1) does that without privilege and
+//! costs less to fill. MADV_COLLAPSE (`madvise(2)`, Linux 6.1) does that without privilege and
 //! whatever the setting for shared memory is. [`Frozen::page_size`] proves it. Content is then
-//! padded with zeroes in memory, not in what is sent, to whole huge pages.
+//! padded with zeroes to whole huge pages, in memory but not when sent.
 //!
 //! Not seen: whether a receiver has read the bytes. Overhead: making one costs some 50 us, the
-//! faults of its pages, and with huge pages one copy more; sending costs one slot of the pipe a
-//! base page and no copy.
+//! faults of its pages, and with huge pages one more copy. Sending costs one slot of the pipe for each
+//! base page, and no copy.
 
 use super::proof;
 use super::region::{Pages, Region};
@@ -87,7 +86,7 @@ impl Frozen {
     ///
     /// # Errors
     ///
-    /// ENOMEM. Where a sealed memfd is refused, private memory serves instead.
+    /// ENOMEM. If a sealed memfd is refused, private memory is used instead.
     ///
     /// # Examples
     ///
@@ -141,8 +140,8 @@ impl Frozen {
         }
     }
 
-    /// The bytes. Sound as a plain slice, for nobody can write or shorten them any more: no
-    /// SIGBUS, no change behind the reader's back.
+    /// The bytes. A plain slice is sound, because they can no longer be written or shortened: no
+    /// SIGBUS, and no hidden change.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.memory().as_bytes()[..self.0.len]
@@ -188,8 +187,8 @@ impl Frozen {
         proof::page_size(self.memory())
     }
 
-    /// Sends `bytes` of the content to any descriptor, all of them, waiting where it is full: into
-    /// a pipe by reference, elsewhere and where the kernel refuses that, by `write(2)`.
+    /// Sends all `bytes` of the content to any descriptor, and waits while it is full: into
+    /// a pipe by reference; elsewhere, or if the kernel refuses that, by `write(2)`.
     ///
     /// # Errors
     ///
@@ -212,8 +211,8 @@ impl Frozen {
     }
 
     /// Sends some of `bytes`, which lie within the content, by one call: by reference, where
-    /// `flags` says whether to wait, or by `write` once that was refused. `by` starts as
-    /// [`Sent::first`] says of `to` and tells afterwards how they went.
+    /// `flags` sets whether to wait, or by `write` once that was refused. `by` starts as
+    /// [`Sent::first`] of `to` and afterwards shows how they went.
     pub(crate) fn send_some(
         &self,
         to: BorrowedFd<'_>,

@@ -1,25 +1,24 @@
-//! Buffers whose type makes reuse safe, so that their bytes can be handed over by reference.
+//! Buffers whose type makes reuse safe, so that their bytes can be passed by reference.
 //!
-//! A pipe can hold references to pages instead of copies (`vmsplice(2)`, `splice(2)`). Whoever
-//! writes such a page afterwards changes what the reader gets, and nothing tells when the last
-//! reference is gone: the reader may have sent it on to another pipe or a socket. An empty pipe
-//! proves nothing. So:
+//! A pipe can hold references to pages instead of copies (`vmsplice(2)`, `splice(2)`). A later write to
+//! such a page changes what the reader gets, and nothing shows when the last reference is gone: the
+//! reader may have sent it on to another pipe or a socket. An empty pipe proves nothing. So:
 //!
-//! | type | why its bytes never change after they were handed over | for |
+//! | type | why its bytes never change after they were passed on | for |
 //! |---|---|---|
-//! | [`Frozen`] | nobody can write them: sealed by the kernel, or read only | what is sent again and again |
-//! | [`Dropped`] | whoever gave them has other pages afterwards | new data in large pieces |
-//! | [`Dropped::returning`] | a write copies what anybody still refers to | data that changes little, from a small process |
-//! | [`acked`] | they are lent again when its own reader has copied them | a reader of ours |
+//! | [`Frozen`] | they cannot be written: sealed by the kernel, or read only | content that is sent repeatedly |
+//! | [`Dropped`] | the sender has other pages afterwards | new data in large pieces |
+//! | [`Dropped::returning`] | a write copies pages that are still referenced | data that changes little, from a small process |
+//! | [`acked`] | they are reused only after their own reader has copied them | your own reader |
 //! | `std::io::Write` | they are copied | everything else |
 //!
-//! All sizes are bytes. Memory is mapped, never heap, so no allocator can reuse it; what can be
-//! written is not inherited by forked children; SPLICE_F_GIFT is never set. Where the kernel
-//! refuses to take references (a filter answers EPERM, a kernel has no vmsplice, the descriptor is
-//! no pipe) bytes are copied by `write(2)`, and [`Sent`] tells so. [`crate::pipe::Writer`] sends
-//! and gives with an adaptive wait; the methods here sleep in the call.
+//! All sizes are bytes. Memory is mapped, never heap, so no allocator can reuse it. Forked children do
+//! not inherit writable memory. SPLICE_F_GIFT is never set. If the kernel refuses to take references
+//! (a filter answers EPERM, a kernel has no vmsplice, the descriptor is not a pipe), bytes are copied by
+//! `write(2)`, and [`Sent`] shows it. [`crate::pipe::Writer`] sends and gives with an adaptive wait; the
+//! methods here sleep in the call.
 //!
-//! Not seen: what a reader does with the bytes and, but for the ring, when it is done.
+//! Not seen: what a reader does with the bytes and, except for the ring, when it is done.
 
 pub mod acked;
 mod dropped;

@@ -1,15 +1,15 @@
 //! Owned memory that is mapped, never heap: anonymous and private, or a file's.
 //!
 //! A region lies between two inaccessible guards, so that its mapping is never merged with a
-//! neighbour's, and starts at a huge page boundary where huge pages are wanted. While it can be
-//! written it is not inherited by forked children (`madvise(2)`, MADV_DONTFORK), as a page shared
-//! after fork can change under whoever holds a reference to it. Lengths are bytes, rounded up to
+//! neighbour's. It starts at a huge page boundary if huge pages are wanted. Forked children do not
+//! inherit it while it can be written (`madvise(2)`, MADV_DONTFORK), because a page shared
+//! after fork can change under a holder of a reference to it. Lengths are bytes, rounded up to
 //! whole pages.
 //!
-//! Huge pages are asked for by MADV_HUGEPAGE before memory is touched and by MADV_COLLAPSE (Linux
-//! 6.1) afterwards, which needs no privilege and works whatever
-//! `/sys/kernel/mm/transparent_hugepage` says. Both may be refused; [`super::proof`] tells what
-//! came of it. Overhead: two mmap and two madvise, about 5 us, plus the faults of the first touch.
+//! Huge pages are requested by MADV_HUGEPAGE before memory is touched and by MADV_COLLAPSE (Linux
+//! 6.1) afterwards, which needs no privilege and works whatever the setting in
+//! `/sys/kernel/mm/transparent_hugepage`. Both may be refused; [`super::proof`] shows the result.
+//! Overhead: two mmap and two madvise, about 5 us, plus the faults of the first touch.
 
 #![allow(unsafe_code, reason = "memory that the kernel maps; one operation a block")]
 
@@ -67,7 +67,7 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// Nobody but this region may change or shorten the file while the region lives.
+    /// Only this region may change or shorten the file while the region lives.
     pub(crate) unsafe fn of_file(
         file: BorrowedFd<'_>,
         len: usize,
@@ -84,7 +84,7 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// Nobody may change or shorten the file while the region lives.
+    /// The file must not change or shrink while the region lives.
     pub(crate) unsafe fn view(
         file: BorrowedFd<'_>,
         len: usize,
@@ -124,8 +124,8 @@ impl Region {
         unsafe { rustix::mm::mmap(start, self.len, rights, flags, file, 0) }.map(drop)
     }
 
-    /// Replaces all pages by fresh zeroed ones; whoever holds references to the old ones keeps them
-    /// as they are. For anonymous regions.
+    /// Replaces all pages by fresh zeroed ones; holders of references keep the old ones unchanged.
+    /// For anonymous regions.
     pub(crate) fn renew(&mut self) -> Result<(), Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
@@ -146,8 +146,8 @@ impl Region {
         self.advise(Advice::LinuxDontNeed).or_else(|_| self.renew())
     }
 
-    /// Puts the content on other pages, at another address; whoever holds references to the old
-    /// ones keeps them as they are. For anonymous regions.
+    /// Puts the content on other pages, at another address; holders of references keep the old
+    /// ones unchanged. For anonymous regions.
     pub(crate) fn move_content(&mut self) -> Result<(), Errno> {
         let mut fresh = Self::anonymous(self.len, self.pages)?;
         fresh.as_mut_bytes().copy_from_slice(self.as_bytes());
@@ -166,7 +166,7 @@ impl Region {
         unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.len, advice) }
     }
 
-    /// Puts what is resident on huge pages, where they are wanted and the kernel allows.
+    /// Puts resident pages on huge pages, if they are wanted and the kernel allows it.
     pub(crate) fn collapse(&mut self) {
         const TRIES: u32 = 3; // EAGAIN: a page was busy, on a list of another CPU for instance
         if self.pages == Pages::Base {
@@ -230,8 +230,8 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// `to` must not be the reading end of a pipe, unless the memory is read only. Whoever holds
-    /// the references sees every later change of the bytes: the caller sees to it that there is
+    /// `to` must not be the reading end of a pipe, unless the memory is read only. Holders of
+    /// the references see every later change of the bytes: the caller makes sure that there is
     /// none, or that the holders expect it.
     pub(crate) unsafe fn vmsplice(
         &self,

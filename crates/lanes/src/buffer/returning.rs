@@ -1,28 +1,28 @@
-//! Pages that come back: given away, and used again when nobody refers to them any more.
+//! Pages that come back: given away, and reused when no reference to them is left.
 //!
-//! No interface tells a program whether its pages are still referred to, but the kernel asks itself
-//! at every copy-on-write: a private page that `fork(2)` has made shared is copied by the next write
+//! No interface shows a program whether its pages are still referenced, but the kernel checks it
+//! at every copy-on-write. The next write copies a private page that `fork(2)` has made shared,
 //! unless this mapping holds the only reference to it (`do_wp_page` and `do_huge_pmd_wp_page` in
-//! mm/). What vmsplice has put into a pipe counts there, wherever it was sent on. So a child is made
-//! that ends at once. From then on whoever holds references keeps the bytes as they were, and a
-//! page that nobody holds is written in place, without having been cleared or copied.
+//! mm/). References that vmsplice has put into a pipe count there, wherever they were sent. So we make
+//! a child that ends immediately. From then on, holders of references keep the bytes unchanged, and a
+//! page without other holders is written in place, without clearing or copying.
 //!
 //! Kernels before 5.9, and before 5.18 for huge pages, looked only at mappings and wrote such pages
-//! under their readers. No version is asked for: once in a process, for each kind of page, this is
-//! tried. Where it does not hold, where there is no huge page to try it on, and where a child cannot
-//! be made, the content is moved to fresh pages instead.
+//! under their readers. This module does not compare versions: it tries once in a process, for each kind
+//! of page. If that fails, if there is no huge page to try it on, or if a child cannot be made, the
+//! content is moved to fresh pages instead.
 //!
-//! A process that has ever pinned memory (O_DIRECT, io_uring) shares no pinned page with a child: it
-//! gets a copy, and ours stays writable. What looks pinned is a base page with 1024 references
-//! (`folio_maybe_dma_pinned` in include/linux/mm.h), so the content is moved as well where half as
-//! many of one page may have been handed out. Not seen: references that readers add (tee(2)), which
+//! A process that has ever pinned memory (O_DIRECT, io_uring) shares no pinned page with a child: the
+//! child gets a copy, and ours stays writable. A base page with 1024 references looks pinned
+//! (`folio_maybe_dma_pinned` in include/linux/mm.h), so the content is also moved if half as
+//! many of one page may have been passed on. Not seen: references that readers add (tee(2)), which
 //! must stay below the other half.
 //!
 //! The child is made by `clone(2)` with our table of descriptors, so that it keeps none open, and
-//! without a signal at its end, so that nobody else's `wait(2)` or SIGCHLD sees it. Only here
+//! without a signal at its end, so that no other `wait(2)` or SIGCHLD sees it. Only here
 //! is the region inherited. Overhead: 0.1 to 0.3 ms for a small process, more for one with much
-//! memory, whose page tables are copied and whose next writes fault; then a fault for each page
-//! written, some 3 us for a huge one.
+//! memory, whose page tables are copied and whose next writes fault; then a fault for each written
+//! page, some 3 us for a huge one.
 
 #![allow(
     unsafe_code,
@@ -139,7 +139,7 @@ fn make_child() -> Result<libc::pid_t, Errno> {
 /// Waits until a child has ended and given its memory back.
 fn wait_for(child: libc::pid_t) -> Result<(), Errno> {
     loop {
-        // SAFETY: the status is not asked for, so nothing is written.
+        // SAFETY: the status is not requested, so nothing is written.
         let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
         match last_error() {
             _ if ended == child => return Ok(()),

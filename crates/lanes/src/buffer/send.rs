@@ -1,10 +1,10 @@
-//! What all buffers share in handing bytes over: by which way they went, what an error tells, and
-//! the loop that goes on until everything is taken.
+//! The shared part of all buffers: the way bytes went, errors, and the loop that runs until everything
+//! is taken.
 //!
-//! By reference is tried first. Whatever the kernel answers but EINTR, EAGAIN and EPIPE counts as
-//! "not this way": EPERM, EINVAL, ENOSYS, EOPNOTSUPP from a filter or a kernel that has no such
-//! call, EBADF and EINVAL from what is no pipe. From then on bytes are copied by `write(2)`, whose
-//! error is then the one told.
+//! By reference is tried first. Any answer of the kernel except EINTR, EAGAIN and EPIPE means "not this
+//! way": EPERM, EINVAL, ENOSYS, EOPNOTSUPP from a filter or a kernel without such a
+//! call, EBADF and EINVAL from a descriptor that is not a pipe. From then on `write(2)` copies the
+//! bytes, and its error is the one returned.
 
 use crate::{end, probe};
 use rustix::event::PollFlags;

@@ -1,9 +1,9 @@
-//! Private memory that is never written again: its right to be written is taken away
-//! (`mprotect(2)`), and no function of this type gives the memory back while it is mapped.
+//! Private memory that is never written again: its right to be written is removed
+//! (`mprotect(2)`), and no function of this type restores it while the memory is mapped.
 //!
-//! References to its pages (`vmsplice(2)`) therefore show the same bytes for ever, also after the
-//! memory is unmapped or the process has ended, as each holds its page. Forked children share the
-//! memory and cannot write it either.
+//! References to its pages (`vmsplice(2)`) therefore show the same bytes for ever, even after the
+//! memory is unmapped or the process has ended, because each reference holds its page. Forked children
+//! share the memory and cannot write it either.
 
 #![allow(unsafe_code, reason = "vmsplice of memory that this type keeps as it is")]
 

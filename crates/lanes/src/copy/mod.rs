@@ -1,22 +1,23 @@
-//! Copying everything from one descriptor to another, exactly, by the fastest safe way.
+//! Copying everything from one descriptor to another, exactly, in the fastest safe way.
 //!
 //! Exact means: the sink gets what the source's reader would have got, whatever the writer of the
 //! source does meanwhile. So bytes pass through our memory wherever references could show a later
-//! change (`route`), and the capacity of a pipe that is read stays as it is, because a writer that
-//! lends its pages may count on it. [`Copy::live`] and [`Copy::grow_source`] give both up for speed.
+//! change (`route`), and the capacity of the source's pipe stays unchanged, because a writer that
+//! passes pages by reference may rely on it. [`Copy::live`] and [`Copy::grow_source`] give both up for
+//! speed.
 //!
-//! The ways of `route` are tried in order. A way that fails is left for the next one: all of them
-//! move both file positions by exactly the bytes they moved, so the next goes on where it stopped,
-//! and bytes that are already in a pipe of our own are first written out. `read` and `write` come
-//! last, and the errors told are theirs, so that each is of one side. An end told by another way
-//! than `read` is asked once more of `read`, as some files (those of /proc) only give their bytes
-//! to it; a terminal, where that would ask the user twice, is only ever read.
+//! The ways of `route` are tried in order. If a way fails, the next one is used. All of them
+//! move both file positions by exactly the bytes they moved, so the next one continues where it stopped,
+//! and bytes that are already in a pipe of our own are written out first. `read` and `write` come
+//! last, and errors are theirs, so that each has one side. If another way
+//! than `read` reports an end, `read` is asked as well, because some files (those of /proc) give their
+//! bytes only to it. A terminal is only ever read, because a second request would ask the user twice.
 //!
-//! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets. A pipe of our own, and one
-//! that more than 64 KiB were written to, is grown to [`PIPE`], or as near as the user's limits allow,
-//! unless somebody has changed its capacity before; [`Copy::keep_capacity`] leaves both ends as they
-//! are. For spliced pieces in close order it looks a few times before it sleeps (`polling`). A descriptor with
-//! O_NONBLOCK is waited for and left as it was. Overhead before the first byte: two `fstat`, two
+//! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets. A pipe of our own, and a
+//! sink's pipe after 64 KiB, grow to [`PIPE`], or as near as the user's limits allow,
+//! unless somebody has changed the capacity before. [`Copy::keep_capacity`] changes neither end.
+//! For spliced pieces in close order it looks a few times before it sleeps (`polling`). It waits for a
+//! descriptor with O_NONBLOCK and leaves the flag. Overhead before the first byte: two `fstat`, two
 //! `fcntl`, and one `fstatfs` between files; growing a pipe takes one to three calls later.
 
 mod calls;
@@ -106,7 +107,7 @@ pub struct Step {
     pub moved: u64,
     /// The way that moved these.
     pub way: Way,
-    /// Time spent in calls on the source, where [`Copy::tell_sides`] asked for it.
+    /// Time spent in calls on the source, if [`Copy::tell_sides`] requested it.
     pub source: Duration,
     /// Time spent in calls on the sink, likewise.
     pub sink: Duration,
@@ -156,9 +157,9 @@ impl<'a> Copy<'a> {
 
     /// Passes pages of a file or pipe on by reference, without copying them.
     ///
-    /// **Dangerous where they can change.** Until the reader takes them, the bytes in the sink are
+    /// **Dangerous if they can change.** Until the reader takes them, the bytes in the sink are
     /// the file's own pages: a later write, truncation or punched hole changes what the reader gets.
-    /// So does a writer of the source's pipe that lends it pages (`vmsplice(2)`) and writes them over
+    /// So does a writer that passed pages to the source's pipe (`vmsplice(2)`) and overwrites them
     /// once they have left that pipe.
     #[must_use]
     pub fn live(mut self) -> Self {
@@ -166,10 +167,10 @@ impl<'a> Copy<'a> {
         self
     }
 
-    /// Grows the pipe that is read from, too.
+    /// Also grows the pipe of the source.
     ///
-    /// **Dangerous where its writer lends pages**: one that has asked for the capacity before writes
-    /// them over while they are still in the pipe.
+    /// **Dangerous if its writer passes pages by reference**: a writer that has read the capacity before
+    /// overwrites them while they are still in the pipe.
     #[must_use]
     pub fn grow_source(mut self) -> Self {
         self.grows_source = true;
@@ -203,15 +204,15 @@ impl<'a> Copy<'a> {
         self
     }
 
-    /// Leaves the capacity of the pipes at both ends as it is.
+    /// Does not change the capacity of the pipes at both ends.
     #[must_use]
     pub fn keep_capacity(mut self) -> Self {
         (self.grows_source, self.grows_sink) = (false, false);
         self
     }
 
-    /// Tells in each [`Step`] the time spent waiting for and moving on either side, and moves by
-    /// ways that can tell: through a pipe of our own, or by read and write.
+    /// Reports in each [`Step`] the time spent waiting for and moving on either side. Moves only by
+    /// ways that can measure it: through a pipe of our own, or by read and write.
     #[must_use]
     pub fn tell_sides(mut self) -> Self {
         self.wanted.sides = true;
@@ -222,7 +223,7 @@ impl<'a> Copy<'a> {
     ///
     /// # Errors
     ///
-    /// The first error of a side that no other way gets round, with the bytes moved until then.
+    /// The first error of a side that no other way avoids, with the bytes moved so far.
     /// EPIPE comes with SIGPIPE unless the caller ignores it.
     pub fn run(self) -> Result<Copied, CopyError> {
         self.run_watched(|_| {})
@@ -265,7 +266,7 @@ const fn buffer(to: Kind) -> usize {
 }
 
 /// Grows a pipe to [`PIPE`], or as near as allowed; its capacity then, or 0. A pipe that stays small,
-/// or does not tell its capacity, is slower and nothing else.
+/// or does not show its capacity, is only slower.
 fn grow(calls: &impl Calls, pipe: BorrowedFd<'_>) -> usize {
     calls.grow(pipe, PIPE).unwrap_or(0)
 }

@@ -258,7 +258,7 @@ pub(crate) fn on_cpu<T: Send>(
 pub(crate) fn cpus() -> Result<Vec<u32>, PriceError> {
     let cpus = affinity::get(0)?;
     if cpus.is_empty() {
-        return Err(PriceError::Unavailable("there is no CPU to run on".to_owned()));
+        return Err(PriceError::Unavailable("no CPU is available".to_owned()));
     }
     Ok(cpus)
 }
@@ -298,7 +298,7 @@ pub(crate) fn allowed_memory() -> Result<MemoryLimit, PriceError> {
 /// Fails where so much is large and no longer free.
 pub(crate) fn still_free(resident: Bytes) -> Result<(), PriceError> {
     if resident >= LARGE && resident > limits::own_memory()?.bytes {
-        let text = format!("{resident} are no longer free for an experiment");
+        let text = format!("{resident} is no longer free for an experiment");
         return Err(PriceError::Unavailable(text));
     }
     Ok(())

@@ -50,7 +50,7 @@ pub(crate) fn find_slow(costs: &[f64], price_ns: f64) -> Vec<f64> {
 pub(crate) fn find_extra(costs: &[f64], price_ns: f64) -> Fact<f64> {
     match Measured::of(&find_slow(costs, price_ns)) {
         Some(cost) => Fact::Known(cost.median - price_ns),
-        None => Fact::missing("the host backed all memory that was touched"),
+        None => Fact::missing("the host had all touched memory ready"),
     }
 }
 

@@ -40,7 +40,7 @@ impl Order {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Repeated => "the same order in each lap, which predictors learn",
-            Self::Changing => "another order in each lap, which nothing foresees",
+            Self::Changing => "a different order in each lap, which nothing predicts",
         }
     }
 }

@@ -53,7 +53,7 @@ impl Way {
         match self {
             Self::Vmsplice => "vmsplice into a drained pipe",
             Self::Tee => "tee into the same pipe",
-            Self::Register => "io_uring buffers, registered and given back",
+            Self::Register => "io_uring buffers, registered and released",
             Self::ReadOwn => "process_vm_readv of own memory",
             Self::Copy => "the same copy in user space",
             Self::GupTest => "the kernel's gup_test",

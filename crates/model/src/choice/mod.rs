@@ -65,14 +65,14 @@ impl Demand {
         if block.0 == 0 || !block.0.is_multiple_of(BLOCK_UNIT.0) || block > LARGEST_BLOCK {
             let (unit, most) = (BLOCK_UNIT, LARGEST_BLOCK);
             return Some(format!(
-                "a block of {block} is not among the prices: they are for multiples of {unit} up to {most}"
+                "a block of {block} has no price: use multiples of {unit} up to {most}"
             ));
         }
         if block > size {
-            return Some(format!("a block of {block} is larger than the file, which has {size}"));
+            return Some(format!("a block of {block} is larger than the file ({size})"));
         }
         (self.passes == 0 || self.threads == 0)
-            .then(|| "it takes at least one pass and one thread".to_owned())
+            .then(|| "give at least one pass and one thread".to_owned())
     }
 }
 
@@ -331,9 +331,9 @@ mod tests {
         let why = |demand: Demand| demand.objection(Bytes::kib(64)).unwrap_or_default();
         assert_eq!(demand(65_536, 1, 1).objection(Bytes::kib(64)), None);
         for block in [0, 100, 513, 2 << 20] {
-            assert!(why(demand(block, 1, 1)).contains("not among the prices"), "{block}");
+            assert!(why(demand(block, 1, 1)).contains("has no price"), "{block}");
         }
-        assert!(why(demand(128 << 10, 1, 1)).contains("larger than the file, which has 64.0 KiB"));
+        assert!(why(demand(128 << 10, 1, 1)).contains("larger than the file (64.0 KiB)"));
         assert!(why(demand(512, 0, 1)).contains("at least one pass"));
         assert!(why(demand(512, 1, 0)).contains("at least one pass"));
     }

@@ -74,7 +74,7 @@ impl FileState {
         let small = small.min(cached_share - huge);
         let nothing_seen = cached_share <= 0.0;
         let assumed = if nothing_seen {
-            Some("what is not cached comes in folios of the kernel's choice".to_owned())
+            Some("the kernel chooses the folios for data that is not cached".to_owned())
         } else {
             // The page cache of a file that is all huge leaves nothing to assume.
             seen.folios.reason().filter(|_| huge < cached_share).map(str::to_owned)

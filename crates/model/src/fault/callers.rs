@@ -38,8 +38,8 @@ impl StackEnd {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Self::NotTaken => "no stack was taken",
-            Self::Outermost => "libraries alone",
+            Self::NotTaken => "no stack was recorded",
+            Self::Outermost => "only libraries",
             Self::NoTable => "no unwind table",
             Self::Cut => "the copy was too short",
             Self::Deep => "too many frames",

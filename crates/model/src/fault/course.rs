@@ -61,11 +61,11 @@ impl Again {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Self::Remapped => "mapped anew",
+            Self::Remapped => "mapped again",
             Self::GivenBack => "gone and touched again",
             Self::Protection => "there, not for this access",
             Self::Raced => "another thread brought it in",
-            Self::Retried => "interrupted, begun anew",
+            Self::Retried => "interrupted, restarted",
             Self::Unknown => "unknown",
         }
     }

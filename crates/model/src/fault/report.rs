@@ -126,7 +126,7 @@ pub struct FaultReport {
     pub by_access: Vec<GroupTally<Access>>,
     /// By why it faulted.
     pub by_cause: Vec<GroupTally<Cause>>,
-    /// By what lives there.
+    /// By what is there.
     pub by_kind: Vec<GroupTally<MappingKind>>,
     /// By size of the page mapped, where the kernel tells.
     pub by_page: Vec<GroupTally<Bytes>>,
@@ -137,7 +137,7 @@ pub struct FaultReport {
     pub places: Vec<PlaceTally>,
     /// By function, the most time first; the long tail is left out.
     pub functions: Vec<FunctionTally>,
-    /// Who is behind them.
+    /// Callers.
     pub callers: Fact<Callers>,
     /// When they came, in the order of time.
     pub by_phase: Vec<GroupTally<Phase>>,

@@ -204,14 +204,14 @@ impl Why {
             Self::FileFault => "file fault",
             Self::AnonFault => "anonymous fault",
             Self::CowFault => "copy-on-write fault",
-            Self::Fault => "fault, kind not told",
+            Self::Fault => "fault, unknown kind",
             Self::Exec => "exec",
             Self::Fork => "fork",
             Self::Exit => "exit",
             Self::MapCall => "mapping calls",
             Self::Interrupt => "interrupts and preemption",
             Self::Call(name) => name,
-            Self::Unknown => "not told by the stack",
+            Self::Unknown => "not shown by the stack",
         }
     }
 

@@ -1,6 +1,6 @@
 //! The files of a working set as they are now: what a later start compares before it reads ahead.
 //!
-//! A file that is not there any more, is no regular file or may not be read is left out. Cost: one
+//! A file that is not there any more, is not a regular file or may not be read is left out. Cost: one
 //! open and one look at its notes for each file.
 
 use pagewise_kernel::file_view::open_regular;

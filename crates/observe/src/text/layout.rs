@@ -24,13 +24,13 @@ pub const MOST_DYNAMIC: Bytes = Bytes::mib(1);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ElfError {
     /// Another format, or a damaged header.
-    #[error("it is not an ELF file that can be read")]
+    #[error("it is not a readable ELF file")]
     NotElf,
     /// Neither a program nor a library.
     #[error("it is an ELF file, but neither a program nor a library")]
     NotLoaded,
     /// The headers name parts that are not there.
-    #[error("its program headers name parts beyond its end: it is truncated or damaged")]
+    #[error("its segments reach beyond its end: it is truncated or damaged")]
     Truncated,
     /// The headers say what no loader follows.
     #[error("its program headers cannot be mapped: {0}")]
@@ -84,7 +84,7 @@ where
     }
     // Before they are read: what a header says may be more than there is memory.
     if header.phnum(endian, data).map_err(|_| ElfError::Truncated)? > MOST_SEGMENTS {
-        return Err(ElfError::Unmappable("more parts than any program has"));
+        return Err(ElfError::Unmappable("it has too many segments"));
     }
     let headers = header.program_headers(endian, data).map_err(|_| ElfError::Truncated)?;
     let loads = headers.iter().filter(|part| part.p_type(endian) == PT_LOAD);
@@ -131,7 +131,7 @@ fn segment<H: FileHeader<Endian = Endianness>>(
 fn check(segments: &[Segment], len: u64) -> Result<(), ElfError> {
     let page = page_size::base().bytes();
     if segments.is_empty() {
-        return Err(ElfError::Unmappable("no part of the file is loaded"));
+        return Err(ElfError::Unmappable("it has no loadable segment"));
     }
     for segment in segments {
         let (offset, size) = (segment.offset_bytes.0, segment.file_bytes.0);
@@ -139,11 +139,11 @@ fn check(segments: &[Segment], len: u64) -> Result<(), ElfError> {
             return Err(ElfError::Truncated);
         }
         if segment.address.checked_add(size).is_none_or(|end| end > u64::MAX - page) {
-            return Err(ElfError::Unmappable("a part ends beyond the last address"));
+            return Err(ElfError::Unmappable("a segment ends beyond the last address"));
         }
         if offset % page != segment.address % page {
             return Err(ElfError::Unmappable(
-                "an address is elsewhere in its page than its offset",
+                "a segment's address and offset differ within the page",
             ));
         }
     }

@@ -83,7 +83,7 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
 }
 
 fn no_memory(pid: i32, file: &str) -> SysError {
-    let why = Error::other("it has no memory of its own: a kernel thread, or ended");
+    let why = Error::other("it has no memory: it is a kernel thread, or has ended");
     SysError::new("read", format!("/proc/{pid}/{file}"), why)
 }
 
@@ -191,7 +191,7 @@ fn opened(pid: i32, mapping: &Mapping) -> Result<CachedFile, String> {
     if (listed.device, listed.inode) == (mapping.device, mapping.inode) {
         Ok(file)
     } else {
-        Err("another file has its name by now".to_owned())
+        Err("its name belongs to another file now".to_owned())
     }
 }
 

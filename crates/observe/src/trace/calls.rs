@@ -235,7 +235,7 @@ const CALLS: &[(c_long, Kind)] = &[
     (libc::SYS_mq_open, Kind::Queue(QueueCall::Open)), (libc::SYS_mq_unlink, Kind::Queue(QueueCall::Unlink)),
     (libc::SYS_mq_timedsend, Kind::Queue(QueueCall::Use("sent a message to queue"))),
     (libc::SYS_mq_timedreceive, Kind::Queue(QueueCall::Use("took a message from queue"))),
-    (libc::SYS_mq_notify, Kind::Queue(QueueCall::Use("asked to be told of messages in queue"))),
+    (libc::SYS_mq_notify, Kind::Queue(QueueCall::Use("asked for notices about messages in queue"))),
     (libc::SYS_prlimit64, Kind::Others(Whom::Process(0), "changed the limits of")),
     (libc::SYS_setpriority, Kind::Others(Whom::Kind(0), "changed the priority of")),
     (libc::SYS_ioprio_set, Kind::Others(Whom::Kind(1), "changed the I/O priority of")),

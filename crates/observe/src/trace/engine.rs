@@ -156,9 +156,9 @@ impl Engine {
             effects: self.effects.into_found(),
             footprint: match self.sampler {
                 Some(_) => self.footprints.finish(),
-                None => Fact::missing("not asked for"),
+                None => Fact::missing("not requested"),
             },
-            pattern: self.sampler.map_or_else(|| Fact::missing("not asked for"), Sampler::finish),
+            pattern: self.sampler.map_or_else(|| Fact::missing("not requested"), Sampler::finish),
             descriptor_kinds: self.kinds,
             ended,
         })

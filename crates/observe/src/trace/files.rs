@@ -89,10 +89,10 @@ fn used(path: &Path, kind: FileKind) -> Option<UsedFile> {
 fn obstacle(file: &CachedFile) -> Option<String> {
     let kind = file.file_system().ok()?;
     if kind.is_in_memory {
-        return Some(format!("it lives in memory alone ({})", kind.name));
+        return Some(format!("it lives only in memory ({})", kind.name));
     }
     if kind.has_no_large_folios {
-        return Some(format!("{} keeps its files in base pages", kind.name));
+        return Some(format!("{} caches files only in base pages", kind.name));
     }
     let holders = file.holders().ok()?.seen;
     let first = holders.first()?;

@@ -218,7 +218,7 @@ impl Footprints {
     /// The mean over the time that was probed; missing where there was no probe.
     pub(super) fn finish(self) -> Fact<Footprint> {
         if self.growths.is_empty() {
-            let none = || "no thread ran long enough to be followed".to_owned();
+            let none = || "no thread ran long enough".to_owned();
             return Fact::missing(self.refused.unwrap_or_else(none));
         }
         let time = |before: &Duration| before.max(&LEAST_TIME).as_secs_f64();

@@ -57,7 +57,7 @@ pub enum TraceError {
     Launch(#[from] LaunchError),
     /// It, or a child of it, runs with the rights of another user.
     #[error(
-        "`{path}` runs with rights of its own (setuid, setgid or capabilities) and is not traced"
+        "`{path}` runs with extra rights (setuid, setgid or capabilities) and cannot be traced"
     )]
     Setuid {
         /// The executable.

@@ -186,7 +186,7 @@ impl Sampler {
     /// The pattern seen; missing when nothing ran long enough.
     pub(super) fn finish(mut self) -> Fact<AccessPattern> {
         if self.pattern.bursts == 0 {
-            return Fact::missing("no thread ran in user code long enough to be stepped");
+            return Fact::missing("no thread ran long enough in user code");
         }
         let mut jumped_in = BTreeSet::new();
         for first in &self.first_uses {

@@ -31,17 +31,15 @@ pub(super) fn of(file: &CachedFile) -> Result<Kept, FoldError> {
     if rights.user.is_some() || rights.group.is_some() {
         let mark = rights.mark().unwrap_or("gains rights");
         let why =
-            format!("{name} {mark}: a program with more rights than its caller is not folded");
-        let help = "its read-only data would be executable and its place easier to guess; \
-                    link it with aligned segments instead: pagewise text fold --linker";
+            format!("{name} {mark}: programs with more rights than their caller cannot be folded");
+        let help = "a copy would have executable read-only data and weaker address randomisation; link it with aligned segments instead: pagewise text fold --linker";
         return Err(FoldError::refused(why, help));
     }
     let attributes = attributes::of(file.file(), &name)?;
     let is_signature = |found: &&Attribute| SIGNATURES.contains(&found.name.to_bytes());
     if let Some(signature) = attributes.iter().find(is_signature) {
         let why = format!("{name} carries a signature over its contents ({})", signature.label());
-        let help = "the copy would be refused where signatures are checked; sign an unsigned copy \
-                    after folding it";
+        let help = "a system that checks signatures would refuse the copy; fold an unsigned copy, then sign it";
         return Err(FoldError::refused(why, help));
     }
     let metadata = file.file().metadata().map_err(|e| SysError::new("fstat", name, e))?;
@@ -69,7 +67,7 @@ impl Kept {
         for attribute in self.attributes.iter().filter(|wanted| !there.contains(wanted)) {
             attribute.set(copy).map_err(|error| {
                 let why = format!("the copy cannot have {}: {error}", attribute.label());
-                FoldError::refused(why, "ask as root, or fold a copy without it: cp FILE OTHER")
+                FoldError::refused(why, "run as root, or fold a copy without it: cp FILE OTHER")
             })?;
         }
         Ok(note)

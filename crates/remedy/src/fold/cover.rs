@@ -42,7 +42,7 @@ impl Covering {
             let now = warmth::text_now(file);
             let copy = format!("{}: {}: a folded copy over it", text_huge::NAME, file.path);
             if now.huge_bytes == Bytes(0) {
-                return Some(format!("{copy} got no huge page"));
+                return Some(format!("{copy} has no huge page"));
             }
             verbose.then(|| {
                 format!(
@@ -53,8 +53,7 @@ impl Covering {
         };
         let users = (verbose && self.has_own_users).then(|| {
             format!(
-                "{}: it starts in a user namespace: other users show as nobody, set-user-id programs \
-                 give no rights",
+                "{}: starting in a user namespace: other users appear as nobody, set-user-id programs give no rights",
                 text_huge::NAME
             )
         });
@@ -120,7 +119,7 @@ fn refuse_rights(original: &CachedFile) -> Result<(), FoldError> {
     match FileRights::of_open(original.file(), &name)?.mark() {
         None => Ok(()),
         Some(mark) => {
-            let why = format!("{name} {mark}, and a copy over it would give it no rights");
+            let why = format!("{name} {mark}, and would lose those rights under a mounted copy");
             Err(FoldError::refused(why, "start it without --fold"))
         }
     }
@@ -165,6 +164,6 @@ mod tests {
     fn copies_larger_than_memory_are_refused() {
         assert!(refuse_large(Bytes(1)).is_ok());
         let error = refuse_large(Bytes(u64::MAX)).unwrap_err().to_string();
-        assert!(error.contains("free to use"), "{error}");
+        assert!(error.contains("leaves only"), "{error}");
     }
 }

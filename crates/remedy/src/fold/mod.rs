@@ -50,7 +50,7 @@ pub enum FoldError {
     #[error(transparent)]
     System(#[from] SysError),
     /// Stopped by the user.
-    #[error("stopped: no copy was made")]
+    #[error("interrupted: no copy was made")]
     Stopped,
 }
 
@@ -98,7 +98,7 @@ pub fn make(
     let plan = plan(&cache, file.size().0, asked)?;
     let mut notes = Vec::new();
     for left in remove_leftovers(target.path) {
-        notes.push(format!("removed what a killed run had left: {}", left.display()));
+        notes.push(format!("removed the remains of a killed run: {}", left.display()));
     }
     refuse_target(file, target)?;
     let part = PartFile::create(target.path)?;
@@ -125,12 +125,12 @@ fn refuse_target(file: &CachedFile, target: Target<'_>) -> Result<(), FoldError>
     }
     match std::fs::symlink_metadata(target.path) {
         Ok(there) if !there.is_file() => {
-            let why = format!("{name} is there and no regular file");
-            Err(FoldError::refused(why, "name a file; of a link what it leads to"))
+            let why = format!("{name} exists and is not a regular file");
+            Err(FoldError::refused(why, "name a regular file; for a link, name its target"))
         }
         Ok(_) if !target.replaces => Err(FoldError::refused(
-            format!("{name} is there already"),
-            "--force replaces it; what runs from it keeps the old one",
+            format!("{name} already exists"),
+            "use --force to replace it; running programs keep the old file",
         )),
         Ok(_) | Err(_) => Ok(()),
     }
@@ -141,9 +141,13 @@ fn about_file_system(copy: &File, path: &Path) -> Result<Option<String>, FoldErr
     let found = file_system::of(copy, &path.display().to_string())?;
     let name = &found.name;
     Ok(if found.has_no_large_folios {
-        Some(format!("it lies on {name}, which keeps files in base pages: put it on ext4 or xfs"))
+        Some(format!(
+            "it lies on {name}, which caches files only in base pages: move it to ext4 or xfs"
+        ))
     } else if found.is_in_memory {
-        Some(format!("it lies in memory ({name}), where warm does nothing: put it on ext4 or xfs"))
+        Some(format!(
+            "it lies in memory ({name}), where `text warm` does nothing: move it to ext4 or xfs"
+        ))
     } else {
         None
     })
@@ -175,8 +179,8 @@ impl Copying<'_> {
             if there == piece {
                 return Ok(());
             }
-            let why = format!("{} changed while it was copied", self.original.path().display());
-            Err(FoldError::refused(why, "make the copy when nobody writes the file"))
+            let why = format!("{} changed during the copy", self.original.path().display());
+            Err(FoldError::refused(why, "try again when nobody writes the file"))
         })
     }
 

@@ -55,15 +55,13 @@ pub enum PlanError {
     #[error(transparent)]
     Elf(#[from] ElfError),
     /// Of another class.
-    #[error("it is an ELF file of 32 bits, and only those of 64 are folded")]
+    #[error("it is a 32-bit ELF file; only 64-bit files can be folded")]
     Narrow,
     /// Of another byte order.
-    #[error("it is an ELF file of big-endian byte order, and only little-endian ones are folded")]
+    #[error("it is a big-endian ELF file; only little-endian files can be folded")]
     BigEndian,
     /// Its text is written while it is loaded.
-    #[error(
-        "its code is relocated while it is loaded (DT_TEXTREL): such pages are never the file's"
-    )]
+    #[error("its code is relocated at load time (DT_TEXTREL), so its pages are private copies")]
     TextRelocations,
 }
 
@@ -155,13 +153,13 @@ impl<'data> Image<'data> {
         }
         // Before they are read: what a header says may be more than there is memory.
         if header.phnum(LITTLE, data).map_err(|_| ElfError::Truncated)? > MOST_SEGMENTS {
-            return Err(ElfError::Unmappable("more parts than any program has").into());
+            return Err(ElfError::Unmappable("it has too many segments").into());
         }
         let headers = header.program_headers(LITTLE, data).map_err(|_| ElfError::Truncated)?;
         let is_dynamic = |part: &&ProgramHeader64<LittleEndian>| part.p_type(LITTLE) == PT_DYNAMIC;
         let mut dynamic = headers.iter().filter(is_dynamic);
         if dynamic.any(|part| part.p_filesz(LITTLE) > MOST_DYNAMIC.0) {
-            return Err(ElfError::Unmappable("more dynamic entries than any program has").into());
+            return Err(ElfError::Unmappable("it has too many dynamic entries").into());
         }
         if is_relocated(headers, data) {
             return Err(PlanError::TextRelocations);
@@ -333,7 +331,7 @@ fn check(parts: &[Part], len: u64, asked: &Asked) -> Result<(), ElfError> {
     let page = asked.base.bytes();
     let highest = u64::MAX - asked.huge.bytes();
     if parts.is_empty() {
-        return Err(ElfError::Unmappable("no part of the file is loaded"));
+        return Err(ElfError::Unmappable("it has no loadable segment"));
     }
     let mut end = 0;
     for Load { offset, address, file, memory, .. } in parts.iter().map(|part| part.before) {
@@ -341,19 +339,19 @@ fn check(parts: &[Part], len: u64, asked: &Asked) -> Result<(), ElfError> {
             return Err(ElfError::Truncated);
         }
         if file > memory {
-            return Err(ElfError::Unmappable("a part is larger in the file than in memory"));
+            return Err(ElfError::Unmappable("a segment is larger in the file than in memory"));
         }
         if offset % page != address % page {
-            let why = "an address is elsewhere in its page than its offset";
+            let why = "a segment's address and offset differ within the page";
             return Err(ElfError::Unmappable(why));
         }
         if address < end {
-            let why = "parts overlap, or are not in the order of their addresses";
+            let why = "segments overlap, or are not in order of their addresses";
             return Err(ElfError::Unmappable(why));
         }
         end = match address.checked_add(memory) {
             Some(end) if end <= highest => end,
-            _ => return Err(ElfError::Unmappable("a part ends beyond the last address")),
+            _ => return Err(ElfError::Unmappable("a segment ends beyond the last address")),
         };
     }
     Ok(())

@@ -259,21 +259,20 @@ impl Watcher for AdviseHuge {
         let done = &self.done;
         if done.advised > 0 {
             notes.push(format!(
-                "{} mapping(s), {} advised; stopped for {} in all, {} at most",
+                "{} mapping(s), {} advised; program stopped for {} in total, {} at most",
                 done.advised, done.bytes, done.stopped_ns, done.longest_ns
             ));
         }
         if done.by_registers > 0 {
             notes.push(format!(
-                "{} of them by way of registers: the program would have died with pagewise in \
-                 that moment",
+                "{} of them through registers: if pagewise had died at that moment, the program would have died too",
                 done.by_registers
             ));
         }
         let refused = |(why, n): (&String, &u64)| format!("{n} refused: {why}");
         let mut failures: Vec<String> = self.refusals.iter().map(refused).collect();
         if self.limit_reached {
-            failures.push(format!("no more advice beyond {} of memory", self.growth_limit));
+            failures.push(format!("advice stopped at {} of memory", self.growth_limit));
         }
         let watch = self.name().to_owned();
         WatchReport { watch, counter: done.advised, notes, failures }

@@ -42,8 +42,7 @@ impl Watcher for CountPool {
             notes.push(format!("at least {} on pages of the pool at once", self.most));
         } else {
             failures.push(
-                "no memory was seen on pages of the pool: only a heap of glibc 2.35 or later asks \
-                 for them"
+                "no memory was on pages of the pool: only a heap of glibc 2.35 or later asks for them"
                     .to_owned(),
             );
         }

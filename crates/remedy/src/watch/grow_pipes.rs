@@ -54,7 +54,7 @@ impl Watcher for GrowPipes {
             failures.push(format!("{count} pipe(s) not grown: {error}"));
         }
         for (why, count) in self.ledger.left_alone() {
-            notes.push(format!("{count} pipe(s) left alone: {why}"));
+            notes.push(format!("{count} pipe(s) unchanged: {why}"));
         }
         if self.ledger.grown() > 0 {
             notes.push(format!("at most {} more pipe memory at once", self.ledger.most_held()));

@@ -57,7 +57,7 @@ fn row(level: &Level) -> Vec<Cell> {
     let (text, tone) = match level.role {
         Role::Table => ("leads to the next table", Tone::Plain),
         Role::Page => ("maps the page: the walk ends", Tone::Good),
-        Role::Beyond => ("not walked, inside the page", Tone::Faint),
+        Role::Beyond => ("not walked: inside the page", Tone::Faint),
         Role::NotKnown => ("", Tone::Plain),
     };
     let width = level.high_bit.saturating_sub(level.low_bit) + 1;
@@ -90,7 +90,7 @@ fn remark(layout: &Layout, view: &View) -> Option<String> {
     match view.half {
         Half::User => None,
         Half::Kernel => Some(
-            "a kernel address: its entries belong to all processes and are shown to none"
+            "a kernel address: all processes share its entries, and no process can see them"
                 .to_owned(),
         ),
         Half::NotCanonical => {
@@ -100,8 +100,7 @@ fn remark(layout: &Layout, view: &View) -> Option<String> {
                 ""
             };
             Some(format!(
-                "not canonical: bits 63 to {bits} are not all alike, so no process of this machine has \
-                 it, and a load from it traps. Its lower bits choose the entries above{five}"
+                "not canonical: bits 63 to {bits} are not all equal, so no process on this machine can use it, and a load from it traps. Its lower bits choose the entries above{five}"
             ))
         }
     }

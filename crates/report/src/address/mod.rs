@@ -55,9 +55,9 @@ fn in_short(view: &View) -> String {
     let page = match &memory.page {
         Fact::Known(page) => page,
         Fact::Missing(_) if view.half == Half::Kernel => {
-            return "a kernel address, of which processes are shown nothing".to_owned();
+            return "a kernel address; processes cannot see what is there".to_owned();
         }
-        Fact::Missing(_) => return "what is there is not known".to_owned(),
+        Fact::Missing(_) => return "contents not known".to_owned(),
     };
     match (page.state, &memory.within) {
         (State::Present, _) => present_text(page),
@@ -125,14 +125,14 @@ fn page_items(view: &PageView, page: &mut Page<'_>) {
 
 fn kind_text(view: &PageView) -> String {
     if view.is_zero == Fact::Known(true) {
-        return "the kernel's zero page: read and never written".to_owned();
+        return "the kernel's zero page: only read so far".to_owned();
     }
     let whose = match view.is_of_file_or_shared {
         true => "of a file or of shared memory",
         false => "anonymous, or a private copy",
     };
     let others = match view.is_exclusive {
-        true => "mapped by this process alone",
+        true => "mapped only by this process",
         false => "not exclusively this process's",
     };
     format!("{whose}; {others}")
@@ -152,7 +152,7 @@ fn frame_items(frame: &Frame, page: &mut Page<'_>) {
     };
     page.item("flags", &flags);
     let folio = match &frame.folio {
-        Fact::Known(folio) if folio.frames == 1 => "this frame alone".to_owned(),
+        Fact::Known(folio) if folio.frames == 1 => "only this frame".to_owned(),
         Fact::Known(folio) => format!(
             "{}, {} from {:#x} on; this is number {}",
             folio.size_bytes,

@@ -56,21 +56,20 @@ fn calls(calls: &[CallTally]) -> String {
 
 fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
     if let Some(why) = account.unexplained_faults.reason() {
-        return format!("what is unexplained is not known: {why}");
+        return format!("the unexplained part is not known: {why}");
     }
     let negative = match account.unexplained_faults {
-        Fact::Known(n) if n < 0 => "; below 0: processes that nobody waited for are not in rusage",
+        Fact::Known(n) if n < 0 => "; below 0: rusage lacks processes that no parent waited for",
         _ => "",
     };
     if account.outside_faults.known().is_some() {
         return format!(
-            "unexplained holds what neither a counter at a call nor an event tells of{negative}"
+            "unexplained are faults that neither call counters nor events show{negative}"
         );
     }
     if account.start_faults.known().is_some() {
         return format!(
-            "unexplained holds what the kernel takes outside of calls, which needs rights to see: \
-             signal frames, what it writes after a fork, the end of processes{negative}"
+            "unexplained are faults of the kernel outside calls, visible only with more rights: signal frames, writes after a fork, the end of processes{negative}"
         );
     }
     let mut parts = vec!["populated and pinned pages", "making processes and executing programs"];
@@ -82,5 +81,5 @@ fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
     }
     let parts = parts.join(", ");
     let hint = if is_attached { "" } else { "; --account counts them at each call" };
-    format!("unexplained holds what no event tells of: {parts}{negative}{hint}")
+    format!("unexplained are faults without events: {parts}{negative}{hint}")
 }

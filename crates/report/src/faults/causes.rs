@@ -1,4 +1,4 @@
-//! When faults came, who is behind them, which came again, and what would remove them.
+//! When faults came, callers, which came again, and what would remove them.
 
 use super::{function_rows, groups, tallies, timed_wall};
 use crate::number::{counted, percent};
@@ -29,11 +29,11 @@ fn callers(callers: &Fact<Callers>, wall: Option<Nanos>, style: &Style) -> Strin
     let mut page = Page::new(style);
     match callers {
         Fact::Known(callers) => {
-            page.append(tallies("who is behind them", caller_rows(callers), wall, style));
+            page.append(tallies("callers", caller_rows(callers), wall, style));
             page.para(&how_callers_are_known(callers), 2, Tone::Faint);
         }
         Fact::Missing(why) => {
-            page.para(&format!("who is behind them is not known: {why}"), 2, Tone::Faint);
+            page.para(&format!("callers not known: {why}"), 2, Tone::Faint);
         }
     }
     page.finish()
@@ -43,7 +43,7 @@ fn how_callers_are_known(callers: &Callers) -> String {
     let of = match callers.asked {
         Stacks::Copied => "one of every fault",
         Stacks::None | Stacks::Sampled | Stacks::FramePointers => {
-            "of some faults, which stand for the others of their instruction"
+            "of some faults, which represent the others of their instruction"
         }
     };
     let lost = match callers.lost_stacks {
@@ -66,7 +66,7 @@ fn churn(report: &FaultReport, wall: Option<Nanos>, style: &Style) -> String {
         style,
     ));
     let functions = function_rows(&report.churn.functions);
-    page.section(tallies("pages that had gone, by", functions, wall, style));
+    page.section(tallies("pages that were gone, by", functions, wall, style));
     page.finish()
 }
 
@@ -74,7 +74,7 @@ fn savings(savings: &[Saving], wall: Nanos, style: &Style) -> String {
     let mut page = Page::new(style);
     if !savings.is_empty() {
         page.para(
-            "what could remove them (upper bounds: `pagewise tune` tries and proves)",
+            "what could remove them (upper bounds; `pagewise tune` tries and proves)",
             2,
             Tone::Faint,
         );

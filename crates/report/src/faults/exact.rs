@@ -10,12 +10,12 @@ use pagewise_model::fault::{ExactTouch, FaultAround, FaultReport};
 /// Says how exact the touches are.
 pub(super) fn touches(exact: &ExactTouch, page: &mut Page<'_>) {
     let mappings = counted(exact.mappings, "mapping of a file", "mappings of files");
-    let text = format!("each page is a fault of its own in {mappings}; no times are kept");
+    let text = format!("each page has its own fault in {mappings}; no times are recorded");
     page.item("exact", &text);
     if exact.left_mappings > 0 {
         let left = counted(exact.left_mappings, "shared mapping", "shared mappings");
         let text =
-            format!("{left} of files open for reading alone: neighbours of a page come along");
+            format!("{left} of files open only for reading: a fault also maps neighbouring pages");
         page.item_tone("not exact", &text, Tone::Warn);
     }
     for left in &exact.left_programs {
@@ -31,13 +31,11 @@ pub(super) fn around(around: &FaultAround, is_exact: bool) -> String {
     let share = percent(untouched.0 as f64 / mapped.0.max(1) as f64);
     if is_exact {
         format!(
-            "{mapped} of files would be mapped along by {faults} without --exact; {untouched} of it \
-             ({share}) is never touched"
+            "without --exact, {faults} would also map {mapped} of files; {untouched} of it ({share}) is never touched"
         )
     } else {
         format!(
-            "at most {mapped} of files were mapped along by {faults}; at most {untouched} of it never \
-             touched (--exact tells)"
+            "{faults} also mapped up to {mapped} of files; up to {untouched} of it is never touched (--exact measures it)"
         )
     }
 }
@@ -63,7 +61,7 @@ pub(super) fn page_sizes(report: &FaultReport, style: &Style) -> String {
     page.append(table.render(style));
     let around = match report.exact {
         Some(_) => "without fault-around",
-        None => "fault-around as recorded: what it mapped beside a fault is never touched here",
+        None => "fault-around as recorded: pages mapped along with a fault count as never touched",
     };
     let text = format!(
         "forecast from the pages faulted on: base pages of 16 and 64 KiB, huge pages of 2 MiB where \
@@ -88,11 +86,11 @@ mod tests {
         };
         assert_eq!(
             around(&sums, true),
-            "180 KiB of files would be mapped along by 3 faults without --exact; 90.0 KiB of it \
+            "without --exact, 3 faults would also map 180 KiB of files; 90.0 KiB of it \
              (50%) is never touched"
         );
         let bound = around(&sums, false);
-        assert_eq!(bound.matches("at most").count(), 2, "{bound}");
+        assert_eq!(bound.matches("up to").count(), 2, "{bound}");
     }
 
     #[test]

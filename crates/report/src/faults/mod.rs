@@ -88,7 +88,7 @@ pub fn faults_section(report: &FaultReport, style: &Style) -> String {
     let wall = timed_wall(report);
     page.section(groups("what was done", &report.by_access, |k| k.label().into(), wall, style));
     page.section(groups("why", &report.by_cause, |k| k.label().into(), wall, style));
-    page.section(groups("what lives there", &report.by_kind, |k| k.label().into(), wall, style));
+    page.section(groups("what is there", &report.by_kind, |k| k.label().into(), wall, style));
     if report.by_page.len() > 1 {
         let size = |bytes: pagewise_model::Bytes| bytes.to_string();
         page.section(groups("page mapped", &report.by_page, size, wall, style));
@@ -147,7 +147,7 @@ fn circumstances(report: &FaultReport, page: &mut Page<'_>) {
     }
     if report.total.raced_faults > 0 {
         let raced = faults(report.total.raced_faults);
-        let doubt = if report.has_error_codes { "" } else { ": why is less certain there" };
+        let doubt = if report.has_error_codes { "" } else { ": their cause is less certain" };
         page.item("raced", &format!("{raced} on a page that another thread faulted on{doubt}"));
     }
     if report.fixed_addresses {
@@ -167,13 +167,12 @@ fn faults(n: u64) -> String {
 
 fn recorded(report: &FaultReport) -> String {
     let what = match report.has_ends {
-        true => "beginning and end of each fault",
-        false => "the beginning of each fault, the end of major ones,",
+        true => "start and end of each fault",
+        false => "the start of each fault, the end of major ones,",
     };
     match report.step {
         Step::PerfUser => format!(
-            "{what} in user mode (perf events); those that the kernel takes for the program need \
-             kernel.perf_event_paranoid=1 or CAP_PERFMON"
+            "{what} in user mode (perf events); faults of the kernel for the program need kernel.perf_event_paranoid=1 or CAP_PERFMON"
         ),
         Step::PerfAll => format!("{what} in user mode and in the kernel (perf events)"),
     }
@@ -181,7 +180,7 @@ fn recorded(report: &FaultReport) -> String {
 
 fn incomplete(report: &FaultReport) -> String {
     format!(
-        "{} lost, {} without a beginning, {} without an end: the figures are lower bounds",
+        "{} lost, {} without a start, {} without an end: the figures are lower bounds",
         counted(report.lost_records, "record", "records"),
         counted(report.unpaired_ends, "end", "ends"),
         counted(report.unpaired_begins, "beginning", "beginnings"),
@@ -238,7 +237,7 @@ fn functions(functions: &[FunctionTally], wall: Option<Nanos>, style: &Style) ->
     let mut page = Page::new(style);
     page.append(tallies("touching function", function_rows(functions), wall, style));
     if !functions.is_empty() {
-        let text = "the function that holds the instruction itself, whoever called it";
+        let text = "the function that contains the instruction, not its caller";
         page.para(text, 2, Tone::Faint);
     }
     page.finish()

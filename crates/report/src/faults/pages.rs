@@ -61,8 +61,7 @@ impl Touched {
         if let Some(report) = &run.faults {
             page.append(tables(report));
         }
-        let text = "A cell is a page that was faulted on. Pages that the kernel mapped around a fault, or that \
-                    were populated, have none.";
+        let text = "Each cell is a page that was faulted on. Pages mapped around a fault, or populated, have no cell.";
         page.para(text, 0, Tone::Faint);
         crate::run::page(run, page)
     }
@@ -120,8 +119,8 @@ impl Touches {
             }
         }
         let each = match pages_a_cell {
-            1 => "a cell is a page".to_owned(),
-            n => format!("a cell is {} pages", count(n)),
+            1 => "each cell is a page".to_owned(),
+            n => format!("each cell is {} pages", count(n)),
         };
         let pages = counted(self.0.len() as u64, "page", "pages");
         Pages {
@@ -157,7 +156,7 @@ fn tables(report: &FaultReport) -> Document {
     page.append(table("When they came", phases, wall));
     match &report.callers {
         Fact::Known(callers) => {
-            page.append(table("Who is behind them", causes::caller_rows(callers), wall));
+            page.append(table("Callers", causes::caller_rows(callers), wall));
         }
         Fact::Missing(why) => {
             page.para(&format!("callers are not known: {why}"), 0, Tone::Faint);

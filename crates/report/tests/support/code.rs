@@ -58,7 +58,7 @@ fn refused() -> CachedFile {
     CachedFile {
         outcome: Some(CacheOutcome::Refused {
             why: "it is mapped, in the folios that it has now, by server (7)".into(),
-            help: "end them first, and start them again afterwards".into(),
+            help: "stop them first, and start them again afterwards".into(),
         }),
         holders: Some(Holders { seen: (7..14).map(holder).collect(), hidden_processes: 2 }),
         ..file("/usr/sbin/server", &[Slot::Whole, Slot::Part, Slot::Absent])
@@ -67,9 +67,10 @@ fn refused() -> CachedFile {
 
 fn foreign() -> CachedFile {
     let mut file = file("/usr/bin/foreign", &[Slot::Asked, Slot::Huge, Slot::Absent]);
-    file.before.cached_bytes = Fact::missing("the kernel tells it to those who own the file");
+    file.before.cached_bytes =
+        Fact::missing("the kernel shows it only to accounts that own the file");
     file.before.counts = Fact::missing("`cachestat` failed");
-    file.before.folios = Fact::missing("sizes of folios are for root to see");
+    file.before.folios = Fact::missing("only root can see folio sizes");
     file
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn point(rung: &Rung, consumption: Consumption, rate: f64) -> Point {
         page_bytes: Fact::Known(page),
         verified: match consumption {
             Consumption::Touched => Fact::Known(true),
-            _ => Fact::missing("nobody looked"),
+            _ => Fact::missing("data never read"),
         },
         samples: (0..3).map(sample).collect(),
         refused: None,
@@ -160,7 +160,7 @@ fn judgement() -> Judgement {
         unexplained_per_gib_ns: -2e6 - 0.2e9,
     };
     Judgement {
-        prices: ReferencePrices::missing("not taken"),
+        prices: ReferencePrices::missing("not measured"),
         accounts: vec![before, after],
         steps: vec![step],
         advice: Vec::new(),
@@ -208,7 +208,7 @@ pub(crate) fn sweep() -> Ladder {
     points[2] = Point::refused(points[2].rung.clone(), Consumption::Untouched, "EPERM");
     let mut sweep = empty(points, true);
     sweep.judgement = Some(Judgement {
-        prices: ReferencePrices::missing("not taken"),
+        prices: ReferencePrices::missing("not measured"),
         accounts: Vec::new(),
         steps: Vec::new(),
         sentences: Vec::new(),
@@ -219,7 +219,7 @@ pub(crate) fn sweep() -> Ladder {
             pipe_bytes: Bytes::mib(1),
             gib_per_s: 60.0,
             enough_pipe_bytes: Bytes::kib(256),
-            why: "nobody touches the bytes, so the largest pipe should be best, and it is".into(),
+            why: "the bytes are never read, so the largest pipe should be best, and it is".into(),
         }],
     });
     sweep

@@ -98,7 +98,7 @@ pub(crate) fn look() -> Look {
         traced: Fact::missing("ptrace is not permitted"),
         samples: Fact::missing("perf_event_paranoid is 2"),
         walks: Fact::missing("no hardware counters"),
-        faults: Fact::missing("not asked for"),
+        faults: Fact::missing("not requested"),
     }
 }
 

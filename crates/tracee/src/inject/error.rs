@@ -6,7 +6,7 @@ use pagewise_kernel::error::SysError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A kernel thread or a process that has ended.
-    #[error("it has no memory of its own")]
+    #[error("it has no memory")]
     NoMemory,
     /// Another tracer has it.
     #[error("process {0} traces it already")]
@@ -21,7 +21,7 @@ pub enum Refusal {
     #[error("no system call instruction was found in its code")]
     NoCallSite,
     /// No restorer, and it was not started by pagewise.
-    #[error("no signal restorer was found in its code")]
+    #[error("no signal return code was found in it")]
     NoRestorer,
     /// No thread has a stack with room for a frame.
     #[error("no room for a signal frame on its stack")]
@@ -30,7 +30,7 @@ pub enum Refusal {
     #[error("it runs 32-bit code")]
     ThirtyTwoBit,
     /// It stops its own threads by ptrace to look for leaks, and would miss one that is held.
-    #[error("it has a leak checker, which must be the only one to trace it")]
+    #[error("it has a leak checker, which must be its only tracer")]
     LeakChecker,
     /// The extended register state is not in the format expected.
     #[error("the format of its extended registers is not known")]
@@ -42,7 +42,7 @@ pub enum Refusal {
     #[error("its code changed meanwhile")]
     CodeChanged,
     /// It was handling signals, stopping or in a restartable sequence in every attempt.
-    #[error("it was busy with signals in every attempt")]
+    #[error("signals interrupted every attempt")]
     Busy,
 }
 

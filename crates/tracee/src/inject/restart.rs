@@ -3,7 +3,7 @@
 //! A system call that a stop interrupts comes back with one of the kernel's private error numbers
 //! (`include/linux/errno.h`), which the signal code of `arch/x86/kernel/signal.c` would turn into a
 //! restart on the way out. Who changes the registers in that stop must do the same by hand. Calls
-//! with a relative timeout (`nanosleep`, `poll`, `futex`) leave it to the kernel to go on with what
+//! with a relative timeout (`nanosleep`, `poll`, `futex`) leave it to the kernel to continue with what
 //! remains, which works as long as no signal frame comes in between. Some calls (`epoll_wait`,
 //! `sigtimedwait`, `recv` with a timeout) return a plain EINTR instead; where no signal is pending
 //! only our interrupt can have caused it, and those on a list are issued again. Their timeout, if

@@ -177,8 +177,7 @@ fn ended_early() -> std::io::Error {
 fn untraceable(error: &SysError) -> Refusal {
     Refusal {
         why: format!("the program cannot be traced, which --exact needs: {error}"),
-        help: "kernel.yama.ptrace_scope below 3, in a container a seccomp profile that allows \
-               ptrace; without --exact nothing is traced"
+        help: "set kernel.yama.ptrace_scope below 3, in a container allow ptrace in the seccomp profile, or leave out --exact"
             .to_owned(),
     }
 }
@@ -187,8 +186,8 @@ fn untraceable(error: &SysError) -> Refusal {
 fn explain(error: LaunchError) -> RecordError {
     match error {
         LaunchError::Call { ref call, .. } if call == "seccomp" => Refusal {
-            why: format!("the program cannot be stopped where it maps files: {error}"),
-            help: "a container whose seccomp profile allows seccomp; or leave out --exact"
+            why: format!("cannot stop the program when it maps files: {error}"),
+            help: "in a container allow seccomp in the seccomp profile, or leave out --exact"
                 .to_owned(),
         }
         .into(),

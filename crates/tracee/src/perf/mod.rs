@@ -80,5 +80,5 @@ impl Observers {
 }
 
 fn not_asked<T>() -> Fact<T> {
-    Fact::missing("not asked for in this run")
+    Fact::missing("not requested in this run")
 }

@@ -30,7 +30,7 @@ pub enum Stop {
     Exit,
     /// A seccomp filter returned `SECCOMP_RET_TRACE`.
     Seccomp,
-    /// An event that was not asked for.
+    /// An event that was not requested.
     Other(c_int),
 }
 

@@ -126,7 +126,7 @@ fn out_of_place(response: &Response) -> io::Error {
         Response::Faults(_) => "faults",
         Response::End => "end",
     };
-    io::Error::new(io::ErrorKind::InvalidData, format!("`{text}` is out of place"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("unexpected message `{text}`"))
 }
 
 /// Sums with times, and no more.
@@ -153,7 +153,7 @@ impl Recording {
     /// its program yet.
     pub(crate) fn beside(command: &[OsString], pid: i32) -> Self {
         let Some((exe, args)) = command.split_first() else {
-            return Self(Fact::missing("not asked for in this run"));
+            return Self(Fact::missing("not requested in this run"));
         };
         let start = || -> Result<Recorder, RecordError> {
             let recorder = Recorder::start(exe, args)?;
@@ -174,7 +174,7 @@ impl Recording {
             Fact::Known(recorder) => recorder,
             Fact::Missing(why) => return Fact::Missing(why),
         };
-        let followed = Followed::at_exec(Fact::missing("not read beside another run"));
+        let followed = Followed::at_exec(Fact::missing("not read in this run"));
         let ending = Ending::of_started(usage.clone(), followed.exec, followed.calls);
         Fact::from(recorder.conclude(ending, &mut |_, _| {}).map_err(RecordError::Died))
     }

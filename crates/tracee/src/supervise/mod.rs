@@ -147,22 +147,26 @@ pub enum SuperviseError {
     },
     /// The supervisor and its guard are gone.
     #[error(
-        "the supervisor and its guard ended unexpectedly ({how}); processes that the program started may be alive: end them before the next start"
+        "the supervisor and its guard ended unexpectedly ({how}); processes of the program may still run: end them before the next start"
     )]
     Lost {
         /// Exit status or signal of the guard.
         how: String,
     },
     /// The answer was too much to be sent.
-    #[error("the supervisor cannot answer: {0}")]
+    #[error("the supervisor did not answer: {0}")]
     Unsendable(String),
     /// An answer that does not belong to the request.
-    #[error("the supervisor gave an answer out of place: {0}")]
+    #[error("unexpected answer from the supervisor: {0}")]
     OutOfPlace(String),
 }
 
 fn still_alive(alive: &[Survivor]) -> String {
-    if alive.is_empty() { String::new() } else { format!("; these do not end: {}", named(alive)) }
+    if alive.is_empty() {
+        String::new()
+    } else {
+        format!("; these processes do not end: {}", named(alive))
+    }
 }
 
 #[cfg(test)]

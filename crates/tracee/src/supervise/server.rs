@@ -76,7 +76,7 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::R
 fn answer(socket: &UnixStream, response: &Response, is_traced: bool) -> io::Result<()> {
     match helper::send(socket, response) {
         Err(e) if helper::is_unsendable(&e) => {
-            let why = format!("what it would tell is too much: {e}");
+            let why = format!("its answer is too long: {e}");
             let kind = if is_traced { Response::NotTraced } else { Response::Unsendable };
             helper::send(socket, &kind(why))
         }

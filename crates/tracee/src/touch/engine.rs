@@ -171,9 +171,8 @@ impl Engine {
 
     /// The first program cannot be seen page by page: it does not begin.
     fn refuse(&mut self, why: String) {
-        let help = "Linux 6.7 with userfaultfd(2), in a container a seccomp profile that allows it; \
-                    without --exact each fault is recorded, but not each page";
-        let why = format!("fault-around cannot be turned off: {why}");
+        let help = "use Linux 6.7 with userfaultfd(2), in a container allow it in the seccomp profile; without --exact, faults are recorded, but not each page";
+        let why = format!("cannot turn off fault-around: {why}");
         self.refusal = Some(Refusal { why, help: help.to_owned() });
         wait::kill(self.root, libc::SIGKILL);
     }

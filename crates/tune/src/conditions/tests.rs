@@ -47,8 +47,8 @@ fn another_file_is_told() {
     let other = directory.path().join("other");
     fs::write(&other, "").unwrap();
     let told = |program: &Path| changed(&run, &conditions, &constructed::machine(), program);
-    assert_eq!(told(&other).unwrap(), "`prog` is another file now");
-    assert_eq!(told(&directory.path().join("none")).unwrap(), "`prog` is another file now");
+    assert_eq!(told(&other).unwrap(), "`prog` is a different file now");
+    assert_eq!(told(&directory.path().join("none")).unwrap(), "`prog` is a different file now");
     // Replaced by one of the same size and time.
     let times =
         fs::FileTimes::new().set_modified(fs::metadata(&program).unwrap().modified().unwrap());

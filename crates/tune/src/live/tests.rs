@@ -79,10 +79,10 @@ fn finished(ended: Ended) -> Finished {
         cpus_at_end: Vec::new(),
         timed_out: false,
         over_memory: false,
-        samples: Fact::missing("not asked for"),
-        profile: Fact::missing("not asked for"),
-        walks: Fact::missing("not asked for"),
-        faults: Fact::missing("not asked for"),
+        samples: Fact::missing("not requested"),
+        profile: Fact::missing("not requested"),
+        walks: Fact::missing("not requested"),
+        faults: Fact::missing("not requested"),
     }
 }
 
@@ -167,7 +167,7 @@ fn a_run_that_was_recorded_and_failed_tells_nothing_of_the_program() {
     assert_eq!(ran, ["true", "condition", "exit 3", "true"]);
     // Where nothing was recorded there is nothing to set beside a probe.
     let (seen, ran) = recorded("exit 0");
-    assert!(matches!(seen, Ok(Fact::Missing(why)) if why == "not asked for"));
+    assert!(matches!(seen, Ok(Fact::Missing(why)) if why == "not requested"));
     assert_eq!(ran, ["true", "condition", "exit 0", "true"]);
 }
 

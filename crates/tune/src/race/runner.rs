@@ -29,7 +29,7 @@ pub(crate) fn ours(failure: RunFailure) -> Halt {
     match failure {
         RunFailure::Interrupted => Halt::Interrupted,
         RunFailure::Failed(why) | RunFailure::Broken(why) => {
-            Halt::Control(format!("the experiment could not go on: {why}"))
+            Halt::Control(format!("the experiment could not continue: {why}"))
         }
     }
 }

@@ -339,7 +339,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
         match verdict.word {
             Word::NotTried => refused(Word::NotTried, &NO_ROOM.to_owned()),
             Word::Keep | Word::Likely if !self.compared.contains(&arm) => {
-                let why = format!("{}; its output was not yet compared", verdict.why);
+                let why = format!("{}; its output is not compared yet", verdict.why);
                 refused(Word::CannotTell, &why)
             }
             _ => verdict,

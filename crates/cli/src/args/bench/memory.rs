@@ -15,19 +15,19 @@ Examples:
   pagewise bench memory --only on-demand,thp,populate-write --threads 8
   pagewise bench memory --only split,pressure    (pressure: root)
 
-Memory is made, touched once in each page, and given back; each part is timed,
-and all are shown for each base page used, so that ways on pages of different
-sizes compare. The kernel's count of faults proves each way. What is not to be
-had is named with what would make it available. In a virtual machine memory is
-touched and freed beforehand; what its host takes for that is told apart.
+pagewise creates memory, touches each page once, and gives it back. It times
+each part and shows all per base page, so that different page sizes compare. The
+kernel's count of faults proves each way. The report names what is not available
+here, and what would make it available. In a virtual machine, memory is touched
+and freed beforehand; the host's share of the time is shown separately.
 
-Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
-experiment runs, 130 interrupted: what is known by then is printed.")]
+Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
+experiment runs; 130 interrupted, after printing what is known.")]
 pub(crate) struct BenchMemory {
-    /// The short form: mappings of 16M, at most 18 s
+    /// Run a short form: mappings of 16M, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these ways [default: all]
+    /// Measure only these ways [default: all]
     #[arg(
         long,
         value_name = "LIST",
@@ -35,14 +35,14 @@ pub(crate) struct BenchMemory {
         value_parser = PossibleValuesParser::new(words())
     )]
     pub(crate) only: Vec<String>,
-    /// Size of each mapping, rounded up to whole huge pages [default: 128M, less where
-    /// memory is short]
+    /// Size of each mapping, rounded up to whole huge pages [default: 128M, less if memory is
+    /// short]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Bytes>,
-    /// Most threads that touch one mapping [default: one on each CPU, up to 16]
+    /// Largest number of threads that touch one mapping [default: one on each CPU, up to 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Fresh mappings of each way
+    /// Fresh mappings for each way
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]

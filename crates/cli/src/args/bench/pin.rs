@@ -15,28 +15,28 @@ Examples:
   pagewise bench pin --only vmsplice --pages base,thp --size 4K,128K,1M
   pagewise bench pin --json | jq .pins.judgement.prices
 
-vmsplice into a pipe that is emptied is set against tee of as many slots, and
-process_vm_readv of own memory against the same copy in user space; what remains
-is finding and holding the pages. Every sample is a fresh mapping, whose page
-size the kernel has shown. gup-test is the kernel's own benchmark, for root on a
-kernel built with it.
+The price of pinning is a difference: vmsplice into a pipe minus tee of as many
+slots, and process_vm_readv of own memory minus the same copy in user space. The
+rest is the time to find and hold the pages. Every sample is a fresh mapping
+with a page size proven by the kernel. gup-test is the kernel's own benchmark;
+it needs root and a kernel built with it.
 
-Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
-experiment runs, 130 interrupted: what is known by then is printed.")]
+Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
+experiment runs; 130 interrupted, after printing what is known.")]
 pub(crate) struct BenchPin {
-    /// The short form: fewer sizes, shorter pieces, at most 18 s
+    /// Run a short form: fewer sizes, shorter pieces, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these ways, with what they are set against
+    /// Measure only these ways, and what they are compared with
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) only: Vec<PinWay>,
-    /// On which pages [default: base,thp,pool]
+    /// Which pages to use [default: base,thp,pool]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) pages: Vec<WalkPages>,
-    /// Bytes of a call, powers of two up to 1M [default: 4K to 1M]
+    /// Bytes per call, powers of two up to 1M [default: 4K to 1M]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) size: Vec<Bytes>,
-    /// Fresh mappings of each point
+    /// Fresh mappings for each point
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
@@ -46,9 +46,9 @@ pub(crate) struct BenchPin {
 words! {
     /// A way to have memory pinned.
     PinWay for Way {
-        /// vmsplice(2) into a pipe that is emptied
+        /// vmsplice(2) into a pipe that is read
         Vmsplice => Vmsplice,
-        /// io_uring buffers, registered and given back
+        /// io_uring buffers, registered and released
         Register => Register,
         /// process_vm_readv(2) of own memory
         ReadOwn => ReadOwn,

@@ -21,25 +21,25 @@ Examples:
   pagewise bench text --pairs 40 --input data.json -- node job.js
   pagewise bench text --files /opt/db/bin/postgres --rerun-safe -- ./load.sh
 
-Generated code is gone through by jumps, one on each base page, on base pages
-against huge ones: in an order that branch predictors learn, and in one that
-nothing foresees. Knees are looked for with a growing number of pages. The code
-is written, closed to writing, then executed; every sample is a fresh mapping
-whose page size the kernel has shown, and whose sum shows that all of it ran.
+Without a command, pagewise runs generated code with one jump on each base page,
+on base pages and on huge ones: in an order that branch predictors learn, and in
+an unpredictable one. It looks for knees with a growing number of pages. The
+code is written, made read-only, then executed. Every sample is a fresh mapping
+with a page size proven by the kernel, and a sum proves that all of it ran.
 
-With a command, the program is run with its code on base pages (off: its files
-dropped from the page cache and read back by a plain start) against the same
-with it on huge pages (on: pagewise run --with text-huge), in random order; how
-much of the text is on huge pages is read from the kernel in both.
+With a command, pagewise runs the program in random order with its code on base
+pages (off: its files are dropped from the page cache and read by a plain start)
+and on huge pages (on: pagewise run --with text-huge). For both it reads from
+the kernel how much of the text is on huge pages.
 
-Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured, cannot
-tell, or another experiment runs, 126 cannot be executed, 127 not found, 130
-interrupted: what is known by then is printed.")]
+Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, cannot
+tell, or another experiment runs; 126 not executable; 127 not found; 130
+interrupted, after printing what is known.")]
 pub(crate) struct BenchText {
-    /// The short form: code up to 64M, coarser steps, at most 18 s
+    /// Run a short form: code up to 64M, coarser steps, at most 18 s
     #[arg(long, conflicts_with = "command")]
     pub(crate) quick: bool,
-    /// Only these parts
+    /// Measure only these parts
     #[arg(
         long,
         value_enum,
@@ -48,7 +48,7 @@ pub(crate) struct BenchText {
         conflicts_with = "command"
     )]
     pub(crate) only: Vec<CodePart>,
-    /// On which pages [default: base,thp]
+    /// Which pages to use [default: base,thp]
     #[arg(
         long,
         value_enum,
@@ -57,7 +57,7 @@ pub(crate) struct BenchText {
         conflicts_with = "command"
     )]
     pub(crate) pages: Vec<WalkPages>,
-    /// In which order code of growing size is gone through [default: both]
+    /// Order of the jumps through code of growing size [default: both]
     #[arg(
         long,
         value_enum,
@@ -72,7 +72,7 @@ pub(crate) struct BenchText {
     /// Largest code, as far as memory allows [default: 256M]
     #[arg(long, value_name = "SIZE", conflicts_with = "command")]
     pub(crate) largest: Option<Bytes>,
-    /// Fresh mappings of each point
+    /// Fresh mappings for each point
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
@@ -88,31 +88,31 @@ pub(crate) struct BenchText {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With a command")]
 pub(crate) struct ProgramArgs {
-    /// Pairs to run, each on once and off once [default: 24]
+    /// Pairs of runs, one on and one off [default: 24]
     #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(8..=1000))]
     pub(crate) pairs: Option<u32>,
-    /// Files of its code, joined by : [default: those that a traced run maps]
+    /// Files of its code, separated by : [default: the files that a traced run maps]
     #[arg(long, value_name = "LIST", requires = "command")]
     pub(crate) files: Option<String>,
     /// Read its standard input from FILE
     #[arg(long, value_name = "FILE", requires = "command")]
     pub(crate) input: Option<PathBuf>,
-    /// Where its standard output goes in timed runs [default: null]
+    /// Send its standard output in timed runs here [default: null]
     #[arg(long, value_enum, value_name = "KIND", requires = "command")]
     pub(crate) stdout: Option<StdoutKind>,
-    /// A file that it writes, compared between arms (repeatable)
+    /// Compare this file, written by the program, between arms (repeatable)
     #[arg(long = "output", value_name = "FILE", requires = "command")]
     pub(crate) outputs: Vec<PathBuf>,
-    /// It is safe to run it again, whatever it writes
+    /// Declare that running the program again is safe, whatever it writes
     #[arg(long, requires = "command")]
     pub(crate) rerun_safe: bool,
-    /// Run this shell command before each run, outside the clock
+    /// Run this shell command before each run (not timed)
     #[arg(long, value_name = "CMD", requires = "command")]
     pub(crate) prepare: Option<String>,
-    /// Run this shell command after each run, outside the clock
+    /// Run this shell command after each run (not timed)
     #[arg(long, value_name = "CMD", requires = "command")]
     pub(crate) cleanup: Option<String>,
-    /// Accept a program that fails, as long as it always fails alike
+    /// Accept a program that fails, if it always fails in the same way
     #[arg(long, requires = "command")]
     pub(crate) ignore_failure: bool,
 }
@@ -143,16 +143,16 @@ impl BenchText {
 pub(crate) enum CodePart {
     /// Code of growing size
     Sizes,
-    /// A growing number of pages: where the TLB for code ends
+    /// A growing number of pages: where the instruction TLB ends
     Knees,
 }
 
 words! {
     /// The order of jumps.
     CodeOrder for Order {
-        /// The same in each lap, which branch predictors learn
+        /// The same in each lap; branch predictors learn it
         Repeated => Repeated,
-        /// Another in each lap, which nothing foresees
+        /// Different in each lap; nothing can predict it
         Changing => Changing,
     }
 }

@@ -14,37 +14,37 @@ Examples:
   pagewise bench tlb --only lists --npad 7 --smallest 512K --largest 128M
   pagewise bench tlb --only knees --csv lines.csv
 
-A list of elements is followed, each with the address of the next and NPAD words
-of padding: 0, 7, 15 and 31 are elements of 8, 64, 128 and 256 bytes. Knees are
-looked for with one cache line on each of a growing number of pages. Every sample
-is a fresh mapping whose page size the kernel has shown. Pages that are not to be
-had are named with what would make them available.
+pagewise follows a list of elements, each with the address of the next and NPAD
+words of padding: 0, 7, 15 and 31 make elements of 8, 64, 128 and 256 bytes. It
+looks for knees with one cache line on each of a growing number of pages. Every
+sample is a fresh mapping with a page size proven by the kernel. The report
+names pages that are not available here, and what would make them available.
 
-Exit codes: 0 done, 2 usage or failure, 3 nothing could be measured or another
-experiment runs, 130 interrupted: what is known by then is printed.")]
+Exit codes: 0 done; 2 usage or failure; 3 nothing could be measured, or another
+experiment runs; 130 interrupted, after printing what is known.")]
 pub(crate) struct BenchTlb {
-    /// The short form: random order, NPAD 7, sets from 4K to 64M, coarser steps, at most 18 s
+    /// Run a short form: random order, NPAD 7, sets from 4K to 64M, coarser steps, at most 18 s
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these parts
+    /// Measure only these parts
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) only: Vec<WalkPart>,
-    /// On which pages [default: all]
+    /// Which pages to use [default: all]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) pages: Vec<WalkPages>,
-    /// In which order lists are followed [default: both]
+    /// Order of the lists [default: both]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) order: Vec<WalkOrder>,
-    /// Words of padding of an element [default: 0,7,15,31]
+    /// Words of padding in an element [default: 0,7,15,31]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) npad: Vec<u32>,
-    /// Smallest set of a list [default: 1K]
+    /// Smallest working set of a list [default: 1K]
     #[arg(long, value_name = "SIZE")]
     pub(crate) smallest: Option<Bytes>,
-    /// Largest set of a list, as far as memory allows [default: 1G]
+    /// Largest working set of a list, as far as memory allows [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub(crate) largest: Option<Bytes>,
-    /// Fresh mappings of each point
+    /// Fresh mappings for each point
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct BenchTlb {
 /// A part of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WalkPart {
-    /// Lists over growing sets
+    /// Lists over growing working sets
     Lists,
     /// Lines on a growing number of pages: where the TLB ends
     Knees,
@@ -79,7 +79,7 @@ words! {
 words! {
     /// The order of a list.
     WalkOrder for Order {
-        /// By chance, each element once
+        /// At random, each element once
         Random => Random,
         /// By address
         #[value(alias = "seq")]

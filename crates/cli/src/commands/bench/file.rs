@@ -75,8 +75,8 @@ fn check(blocks: &[Bytes]) -> Result<(), Failure> {
     };
     match blocks.iter().find(|block| !fits(block)) {
         None => Ok(()),
-        Some(block) => Err(Failure::usage(format!("--block {block} is no size of a block"))
-            .with_help("multiples of 512 bytes, up to 1M")),
+        Some(block) => Err(Failure::usage(format!("--block {block}: this size is not supported"))
+            .with_help("use multiples of 512 bytes, up to 1M")),
     }
 }
 
@@ -109,9 +109,7 @@ pub(in crate::commands) fn no_file(error: &OriginError) -> Failure {
 
 fn unfit(error: PriceError) -> Failure {
     match error {
-        PriceError::Unavailable(why) => {
-            Failure::usage(why).with_help("ask for more ways, orders or parts")
-        }
+        PriceError::Unavailable(why) => Failure::usage(why).with_help("add ways, orders or parts"),
         other => Failure::usage(other.to_string()),
     }
 }
@@ -147,13 +145,13 @@ fn prices(
             if most.share < ALIKE {
                 let (percent, folios) = (100.0 * most.share, most.folios.label());
                 warnings.push(format!(
-                    "{percent:.0}% of the file lies on {folios}: the prices are of those alone"
+                    "{percent:.0}% of the file lies on {folios}: prices cover only that part"
                 ));
             }
             prices
         }
         Err(error) => {
-            warnings.push(format!("without prices nothing is explained: {error}"));
+            warnings.push(format!("no explanations, because the prices failed: {error}"));
             None
         }
     }
@@ -174,7 +172,7 @@ fn priced(
     if most.folios == FolioClass::Huge && !file::lies_huge(&content) {
         let place = directory.display();
         return Err(Failure::unfit(format!(
-            "files in {place} get no huge pages, this one lies on some"
+            "this file has huge pages, but new files in {place} get none"
         )));
     }
     let entry_ns = file::entry_price();
@@ -188,7 +186,7 @@ fn copies(args: &BenchFile, control: &Control, warnings: &mut Vec<String>) -> Op
     match file::copies(&directory(args), &|| control.is_stopped()) {
         Ok(copies) => Some(copies),
         Err(error) => {
-            warnings.push(format!("the kernel's copy is set beside no other: {error}"));
+            warnings.push(format!("the kernel's copy is not compared with others: {error}"));
             None
         }
     }

@@ -9,7 +9,7 @@ use pagewise_model::bench::memory::{FirstTouch, Point};
 use std::process::ExitCode;
 
 /// What to do where nothing can be measured.
-const HELP: &str = "ask for a smaller --size or other ways; pagewise doctor says what there is";
+const HELP: &str = "try a smaller --size or other ways; pagewise doctor shows what is available";
 
 /// Touches, judges, keeps and shows.
 pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {

@@ -19,7 +19,7 @@ pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
     let start = Start::new("pin", &args.result)?;
     let request = request(args, start.seed)?;
     let mut session = start.begin()?;
-    let help = "ask for another way or base pages; pagewise doctor says what there is";
+    let help = "try another way or base pages; pagewise doctor shows what is available";
     let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
     session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
@@ -46,8 +46,8 @@ fn request(args: &BenchPin, seed: u64) -> Result<Request, Failure> {
     }
     let fits = |size: &&Bytes| size.0.is_power_of_two() && **size <= LARGEST;
     if let Some(size) = sizes.iter().find(|size| !fits(size)) {
-        return Err(Failure::usage(format!("--size {size} is no piece that is measured"))
-            .with_help("powers of two from a page up to 1M"));
+        return Err(Failure::usage(format!("--size {size}: this size is not supported"))
+            .with_help("use a power of two from 4K to 1M"));
     }
     let (repeats, quick) = (args.repeats, args.quick);
     Ok(Request {

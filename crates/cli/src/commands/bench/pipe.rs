@@ -39,7 +39,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     session.announce(&announcement(&plan, &cost, args.no_prices));
     let (control, run) = (&session.control, &mut session.run);
     let reference = if args.no_prices {
-        ReferencePrices::missing("not asked for")
+        ReferencePrices::missing("not requested")
     } else {
         run.prices = prices(control, &mut run.warnings);
         pipe::reference_prices()
@@ -77,7 +77,7 @@ fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
     match pagewise_measure::calibrate(&Options::cached(PRICES), &|| control.is_stopped()) {
         Ok(prices) => Some(prices),
         Err(error) => {
-            warnings.push(format!("without prices nothing is explained: {error}"));
+            warnings.push(format!("no explanations, because the prices failed: {error}"));
             None
         }
     }

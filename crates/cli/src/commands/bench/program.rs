@@ -17,8 +17,8 @@ const PAIRS: u32 = 24;
 /// Tries, keeps and shows.
 pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     if args.result.chart.is_some() {
-        return Err(Failure::usage("--chart draws generated code, not the runs of a program")
-            .with_help("leave it out, or take --csv, --save or --json"));
+        return Err(Failure::usage("--chart draws only generated code, not the runs of a program")
+            .with_help("omit it, or use --csv, --save or --json"));
     }
     let conditions = args.experiment();
     let request = experiment::request(&conditions, args.command.clone(), true)?;
@@ -52,7 +52,7 @@ fn files(args: &BenchText) -> Result<Vec<HugeFile>, Failure> {
     let Some(list) = &args.program.files else { return Ok(Vec::new()) };
     let bad = |why: String| {
         Failure::usage(format!("--files: {why}"))
-            .with_help("paths joined by :, each of a program or library")
+            .with_help("separate paths by :, each a program or library")
     };
     let remedy =
         pagewise_remedy::find("text-huge").ok_or_else(|| bad("there is no such remedy".into()))?;

@@ -41,7 +41,7 @@ fn check_sizes(args: &BenchPipe) -> Result<(), Failure> {
     let page = Bytes(page_size::base().bytes());
     let small = |name: &str, size: Option<Bytes>, least: Bytes| match size {
         Some(size) if size < least => Err(Failure::usage(format!("{name} {size} is too small"))
-            .with_help(format!("{name} takes at least {least}"))),
+            .with_help(format!("{name} needs at least {least}"))),
         _ => Ok(()),
     };
     small("--buffer", args.buffer, page)?;

@@ -156,8 +156,8 @@ fn check_chart(file: Option<&Path>) -> Result<(), Failure> {
     match file.map(|file| (file, extension(file))) {
         None | Some((_, "svg" | "html")) => Ok(()),
         Some((file, _)) => {
-            Err(Failure::usage(format!("--chart `{}` names no kind of drawing", file.display()))
-                .with_help("let it end in .svg or .html"))
+            Err(Failure::usage(format!("--chart `{}`: unknown chart format", file.display()))
+                .with_help("use a name that ends in .svg or .html"))
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     let start = Start::new("text", &args.result)?;
     let request = request(args, start.seed)?;
     let mut session = start.begin()?;
-    let help = "ask for base pages or smaller code; pagewise doctor says what there is";
+    let help = "try base pages or smaller code; pagewise doctor shows what is available";
     let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
     session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
@@ -47,7 +47,8 @@ fn request(args: &BenchText, seed: u64) -> Result<Request, Failure> {
         } else {
             format!("--largest {largest} is more than {LARGEST}")
         };
-        return Err(Failure::usage(why).with_help("sizes such as 64K, 8M or 256M, in order"));
+        return Err(Failure::usage(why)
+            .with_help("use sizes such as 64K, 8M or 256M, with the smallest first"));
     }
     let part = |part| args.only.is_empty() || args.only.contains(&part);
     let parts = Parts { sizes: part(CodePart::Sizes), knees: part(CodePart::Knees) };

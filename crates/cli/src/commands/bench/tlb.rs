@@ -19,7 +19,7 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let start = Start::new("tlb", &args.result)?;
     let request = request(args, start.seed)?;
     let mut session = start.begin()?;
-    let help = "ask for base pages or smaller sets; pagewise doctor says what there is";
+    let help = "try base pages or smaller sets; pagewise doctor shows what is available";
     let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
     session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
@@ -68,16 +68,16 @@ fn request(args: &BenchTlb, seed: u64) -> Result<Request, Failure> {
 fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> {
     let fits = |npad: &&u32| **npad <= MOST_NPAD && (**npad + 1).is_power_of_two();
     if let Some(npad) = npads.iter().find(|npad| !fits(npad)) {
-        return Err(Failure::usage(format!(
-            "--npad {npad} makes no element that sets can be filled with"
-        ))
-        .with_help(format!("0, 1, 3, 7, 15, 31 and so on, up to {MOST_NPAD}")));
+        return Err(Failure::usage(format!("--npad {npad}: this padding is not supported"))
+            .with_help(format!(
+                "use one less than a power of two: 0, 1, 3, 7, 15, 31, up to {MOST_NPAD}"
+            )));
     }
     if smallest > largest {
         return Err(Failure::usage(format!(
             "--smallest {smallest} is more than --largest {largest}"
         ))
-        .with_help("let the smallest set be no larger than the largest"));
+        .with_help("give a --smallest that is not larger than --largest"));
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ impl Asked {
             if !args.latency() && named.budgets.most_time_ns.is_some() {
                 let text = format!("[faults.{}] has max-fault-time", named.name);
                 return Err(Failure::usage(text)
-                    .with_help("judge times by a run without --exact and --no-latency"));
+                    .with_help("leave out --exact and --no-latency to judge times"));
             }
             if command.is_empty() {
                 command = named.command;
@@ -65,7 +65,7 @@ pub(super) fn settle_addresses(asked: bool, budgets: &Budgets) -> Result<bool, F
         Err(error) if asked => Err(Failure::unfit(format!("addresses cannot be fixed: {error}"))
             .with_help("in a container its seccomp profile must allow personality(2)")),
         Err(error) => {
-            let what = "pages and faults move by some from run to run";
+            let what = "page and fault counts vary from run to run";
             terminal::remark(&format!("addresses stay random, {what}: {error}"));
             Ok(personality::has_fixed_addresses())
         }

@@ -57,7 +57,7 @@ pub(in crate::commands) fn refusal(error: TargetError) -> Failure {
     match error {
         TargetError::Gone(_) => failure.with_help("ps shows the processes that are running"),
         TargetError::Thread { pid, .. } => {
-            failure.with_help(format!("-p {pid} takes all of its threads"))
+            failure.with_help(format!("-p {pid} records all of its threads"))
         }
         TargetError::NotAllowed(_) => failure.with_help(
             "run as its user; for any process as root, or with CAP_SYS_PTRACE and CAP_PERFMON",

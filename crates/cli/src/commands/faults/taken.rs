@@ -95,11 +95,11 @@ impl Saved {
     fn write(self, command: &[String]) -> Result<(), Failure> {
         let (set, left_out) = identify(command, self.touches.ranges());
         for path in left_out {
-            let why = "it is not there any more, or cannot be read";
+            let why = "it is gone, or cannot be read";
             terminal::remark(&format!("left out of the working set: {path}: {why}"));
         }
         let text = serde_json::to_string(&set)
-            .map_err(|e| Failure::usage(format!("the working set cannot be written: {e}")))?;
+            .map_err(|e| Failure::usage(format!("cannot write the working set: {e}")))?;
         store::write_whole(&self.to, &(text + "\n"))?;
         let (size, files) = (set.size(), set.files.len());
         let to = quote(&self.to.to_string_lossy());

@@ -12,8 +12,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// What has to be known before it is done.
-pub(super) const CANNOT_BE_UNDONE: &str =
-    "no call brings back the small pages of memory that was collapsed";
+pub(super) const CANNOT_BE_UNDONE: &str = "collapsed memory cannot be returned to small pages";
 
 /// Puts the text of a running process on huge pages.
 pub(super) fn run(args: &Collapse) -> Result<ExitCode, Failure> {
@@ -45,11 +44,11 @@ fn not_collapsed(pid: i32, error: &SysError) -> Failure {
     }
     match error.source.kind() {
         ErrorKind::PermissionDenied => {
-            Failure::unfit(format!("process {pid} may not be changed from outside: {error}"))
-                .with_help("as root, or with CAP_SYS_NICE: setcap cap_sys_nice+ep on pagewise")
+            Failure::unfit(format!("not allowed to change process {pid} from outside: {error}"))
+                .with_help("run as root, or use setcap cap_sys_nice+ep on pagewise")
         }
         ErrorKind::Unsupported => Failure::unfit(error.to_string())
-            .with_help("Linux 5.10 has this call, Linux 6.1 what is asked of it"),
+            .with_help("the call needs Linux 5.10, and this use of it Linux 6.1"),
         _ => no_process(pid, error),
     }
 }

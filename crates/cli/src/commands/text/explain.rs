@@ -31,8 +31,8 @@ fn of_file(path: &Path) -> Result<TextReport, Failure> {
 /// The number of a process.
 pub(super) fn number(text: &str) -> Result<i32, Failure> {
     text.parse::<i32>().ok().filter(|pid| *pid > 0).ok_or_else(|| {
-        Failure::usage(format!("{text} is no number of a process"))
-            .with_help(format!("a file of that name is ./{text}"))
+        Failure::usage(format!("{text} is not a process id"))
+            .with_help(format!("for a file of that name, use ./{text}"))
     })
 }
 
@@ -72,16 +72,17 @@ fn explained(file: FileSeen, is_disabled: bool) -> MappedFile {
 pub(super) fn no_process(pid: i32, error: &SysError) -> Failure {
     use std::io::ErrorKind;
     if error.is_gone() || error.source.kind() == ErrorKind::NotFound {
-        return Failure::usage(format!("process {pid} is not there"))
-            .with_help(format!("ps shows those that run; a file of that name is ./{pid}"));
+        return Failure::usage(format!("no process {pid} is running")).with_help(format!(
+            "ps shows running processes; for a file of that name, use ./{pid}"
+        ));
     }
     match error.source.kind() {
         ErrorKind::PermissionDenied => {
-            Failure::usage(format!("process {pid} is of another account: {error}"))
-                .with_help("ask as its user, or as root")
+            Failure::usage(format!("process {pid} belongs to another account: {error}"))
+                .with_help("run as its user, or as root")
         }
         _ if error.call.contains("PAGEMAP_SCAN") => Failure::unfit(error.to_string())
-            .with_help(format!("pagewise text status {pid} gives sums on older kernels")),
+            .with_help(format!("on older kernels, pagewise text status {pid} shows sums")),
         _ => Failure::usage(error.to_string()).with_help("ps shows what it is"),
     }
 }

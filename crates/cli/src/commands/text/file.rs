@@ -25,7 +25,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
     let file = CachedFile::open(path).map_err(|error| failure(&error))?;
     let elf = Elf::read(file.file()).map_err(|error| {
         Failure::usage(format!("{}: {error}", path.display()))
-            .with_help("name a program or a library; of a script, its interpreter")
+            .with_help("name a program or a library; for a script, name its interpreter")
     })?;
     Ok(Opened { path: path.to_owned(), elf, file })
 }

@@ -46,11 +46,9 @@ pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
 fn asked(args: &Fold) -> Result<Asked, Failure> {
     let judged::Sizes { base, huge } = sizes();
     if args.pad_tail.0 >= huge.bytes() {
-        let text = format!(
-            "--pad-tail {}: a last huge page has always less than {huge} in it",
-            args.pad_tail
-        );
-        return Err(Failure::usage(text).with_help("--pad-tail 0 fills none"));
+        let text =
+            format!("--pad-tail {}: a last huge page always holds less than {huge}", args.pad_tail);
+        return Err(Failure::usage(text).with_help("use --pad-tail 0 to fill none"));
     }
     Ok(Asked { merge: args.merge, fill_above: args.pad_tail, base, huge })
 }
@@ -59,15 +57,16 @@ fn asked(args: &Fold) -> Result<Asked, Failure> {
 fn moved_origin(original: &Opened, copy: &Path) -> Option<String> {
     let search = original.elf.search.as_deref().filter(|search| search.contains("ORIGIN"))?;
     let directory = |path: &Path| Some(path.canonicalize().ok()?.parent()?.to_owned());
-    (directory(&original.path) != directory(copy))
-        .then(|| format!("it looks for libraries beside itself ({search}), and lies elsewhere now"))
+    (directory(&original.path) != directory(copy)).then(|| {
+        format!("it looks for libraries beside itself ({search}), and the copy lies elsewhere")
+    })
 }
 
 fn no_copy(file: &Path, output: &Path, error: FoldError) -> Failure {
     match error {
         FoldError::Refused { why, help } => Failure::usage(why).with_help(help),
         FoldError::Plan(error) => Failure::usage(format!("{}: {error}", file.display()))
-            .with_help("pagewise text explain FILE says what can be done with it as it is"),
+            .with_help("pagewise text explain FILE shows what is possible without a copy"),
         FoldError::System(error) => not_written(output, &error),
         FoldError::Stopped => Failure::usage(error.to_string()).with_code(INTERRUPTED),
     }
@@ -76,14 +75,14 @@ fn no_copy(file: &Path, output: &Path, error: FoldError) -> Failure {
 fn not_written(output: &Path, error: &SysError) -> Failure {
     let help = match error.source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            format!("free room beside {}, or name another directory", output.display())
+            format!("free space beside {}, or name another directory", output.display())
         }
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "the directory of the copy has to be one that this account may write".to_owned()
+            "put the copy in a directory that this account may write".to_owned()
         }
-        ErrorKind::NotFound => "make the directory of the copy first".to_owned(),
+        ErrorKind::NotFound => "create the directory of the copy first".to_owned(),
         ErrorKind::InvalidInput if error.call == "renameat2" => {
-            "this file system needs --force, which replaces whatever is there".to_owned()
+            "use --force on this file system; it replaces an existing file".to_owned()
         }
         _ => return failure(error),
     };

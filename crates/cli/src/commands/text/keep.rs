@@ -97,8 +97,8 @@ impl Kept {
         let opened = open(path)?;
         let file = std::path::absolute(&opened.path).ok();
         let file = file.and_then(|path| HugeFile::of(&path, FileKind::Code)).ok_or_else(|| {
-            Failure::usage(format!("{} cannot stand in a list of files", path.display()))
-                .with_help("no comma, no colon and UTF-8 alone in its path")
+            Failure::usage(format!("{} cannot be part of a list of files", path.display()))
+                .with_help("its path must be UTF-8, without comma and colon")
         })?;
         Ok(Self { file, identity: None, held: None, pause: Pause::default(), told: None })
     }

@@ -54,7 +54,7 @@ pub(super) fn run(args: &System) -> Result<ExitCode, Failure> {
 fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     if !args.subjects.is_empty() {
         return Err(Failure::usage("this kernel has one setting for all programs")
-            .with_help("name no file and no process"));
+            .with_help("give no files or processes"));
     }
     let threshold = args.pad_threshold.map(|bytes| bytes.0);
     let asked = [(Setting::Mode, args.mode), (Setting::PadThreshold, threshold)];
@@ -66,7 +66,7 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     if args.undo {
         (system.changes, system.notes) = settings.undo(&lock.settings).map_err(unset)?;
         if system.changes.is_empty() && system.notes.is_empty() {
-            system.notes.push("nothing was changed here since the boot".to_owned());
+            system.notes.push("nothing was changed here since boot".to_owned());
         }
     }
     let mut done = DONE;
@@ -90,32 +90,33 @@ fn unset(error: HugetextError) -> Failure {
     match error {
         HugetextError::Sys(error) => match error.source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                Failure::unfit(text).with_help("as root, outside of a container")
+                Failure::unfit(text).with_help("run as root, outside a container")
             }
             ErrorKind::NotFound => Failure::unfit(text)
-                .with_help("this kernel does not have it: pagewise text system says what it has"),
-            _ => Failure::usage(text).with_help("pagewise text system says what the kernel has"),
+                .with_help("this kernel lacks it: pagewise text system shows what it has"),
+            _ => Failure::usage(text).with_help("pagewise text system shows what the kernel has"),
         },
         HugetextError::Record(_) => Failure::usage(text)
-            .with_help("what is changed is recorded in /run/pagewise: look at it, as root"),
+            .with_help("changes are recorded in /run/pagewise: check it as root"),
         HugetextError::Range { .. } => {
-            Failure::usage(text).with_help("pagewise text system --help says what values mean")
+            Failure::usage(text).with_help("pagewise text system --help explains the values")
         }
-        HugetextError::NotTaken { .. } => {
-            Failure::unfit(text).with_help("pagewise text system --undo puts back what it was")
-        }
+        HugetextError::NotTaken { .. } => Failure::unfit(text)
+            .with_help("pagewise text system --undo restores the previous setting"),
     }
 }
 
 /// Does the same to what is named, on a kernel without the setting.
 fn act(system: &mut TextSystem, args: &System, mode: Option<Mode>) -> Result<Done, Failure> {
     if args.undo {
-        system.notes.push("no setting to put back; of files: pagewise text undo --all".to_owned());
+        system
+            .notes
+            .push("no setting to restore; for files use pagewise text undo --all".to_owned());
         return Ok(DONE);
     }
     if let Some(bytes) = args.pad_threshold {
         let help = format!("pagewise text fold --pad-tail {} FILE -o COPY", bytes.0);
-        return Err(Failure::unfit("this kernel fills no slots: a copy of a program has to")
+        return Err(Failure::unfit("this kernel fills no slots: make a copy of the program")
             .with_help(help));
     }
     let Some(mode) = mode else { return Ok(DONE) };
@@ -151,15 +152,18 @@ fn subjects(args: &System, mode: Mode) -> Result<(Vec<PathBuf>, Vec<i32>), Failu
         }
     }
     let wrong = match mode {
-        Mode::Off if !args.subjects.is_empty() => Some("mode 0 takes all back, and no names"),
-        _ if !files.is_empty() && !mode.has_files() => Some("mode 2 is for processes, not files"),
+        Mode::Off if !args.subjects.is_empty() => Some("mode 0 takes no names"),
+        _ if !files.is_empty() && !mode.has_files() => {
+            Some("mode 2 applies to processes, not files")
+        }
         _ if !processes.is_empty() && !mode.has_generated() => {
-            Some("mode 1 is for files, not processes")
+            Some("mode 1 applies to files, not processes")
         }
         _ => None,
     };
     if let Some(wrong) = wrong {
-        return Err(Failure::usage(wrong).with_help("mode 1 FILE..., mode 2 PID..., mode 3 both"));
+        return Err(Failure::usage(wrong)
+            .with_help("use mode 1 FILE..., mode 2 PID..., or mode 3 with both"));
     }
     if args.subjects.is_empty() {
         let names = match mode {
@@ -179,8 +183,12 @@ fn clean(system: &mut TextSystem, cleaner: Cleaner, yes: bool) -> Result<Done, F
     if !yes {
         let text = format!("--clean {name} cannot be undone: it {}", cleaner.warning());
         let help = match cleaner {
-            Cleaner::Caches => "one file: pagewise cache evict FILE; all of it: --yes",
-            Cleaner::Split => "of files: pagewise text undo --all; all of them: --yes",
+            Cleaner::Caches => {
+                "for one file use pagewise cache evict FILE; for the whole cache add --yes"
+            }
+            Cleaner::Split => {
+                "for files use pagewise text undo --all; for all huge pages add --yes"
+            }
         };
         return Err(Failure::usage(text).with_help(help));
     }
@@ -197,7 +205,7 @@ fn uncleaned(cleaner: Cleaner, error: &pagewise_kernel::SysError) -> Failure {
         (Cleaner::Split, ErrorKind::NotFound) => {
             "it is in debugfs, which is not mounted: mount -t debugfs none /sys/kernel/debug"
         }
-        _ => "as root, outside of a container",
+        _ => "run as root, outside a container",
     };
     Failure::unfit(error.to_string()).with_help(help)
 }

@@ -69,7 +69,7 @@ impl Named {
             let more = closed.len() - 1;
             let others = if more == 0 { String::new() } else { format!(", and {more} more") };
             Failure::usage(format!("{first}{others}: not dropped"))
-                .with_help("they stay recorded: again, as an account that may read them")
+                .with_help("they stay listed: try again as an account that may read them")
         });
         named
     }

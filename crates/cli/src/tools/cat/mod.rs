@@ -32,9 +32,9 @@ standard input.
   -u                       (ignored)
   -v, --show-nonprinting   use ^ and M- notation, except for LFD and TAB
       --live               pass pages on by reference: faster, but the reader
-                           gets what a file, or the memory that a program lent
-                           to a pipe, holds when it reads. Use it only where
-                           nobody changes these
+                           sees later changes to the file, or to memory that a
+                           program passed to the pipe. Use it only if nobody
+                           changes the data
       --help               display this help and exit
       --version            output version information and exit
 

@@ -13,14 +13,14 @@ use std::time::Duration;
 
 /// Options of pv that are not offered, and what serves instead.
 const REFUSED: [(&str, &str); 9] = [
-    ("query", "--json to a file gives the same figures"),
-    ("direct-io", "it moves through pipes, which O_DIRECT does not speed up"),
-    ("sparse", "cp --sparse=always makes sparse copies"),
+    ("query", "use --json into a file for the same figures"),
+    ("direct-io", "O_DIRECT does not speed up pipes; leave it out"),
+    ("sparse", "use cp --sparse=always for sparse copies"),
     ("discard", "redirect to /dev/null"),
     ("store-and-forward", "use a temporary file"),
-    ("error-skip-block", "--skip-errors skips by what can be read"),
-    ("gauge", "--rate shows the same figure as a number"),
-    ("extra-display", "--json to a file serves other displays"),
+    ("error-skip-block", "use --skip-errors, which skips what cannot be read"),
+    ("gauge", "use --rate for the same figure as a number"),
+    ("extra-display", "use --json into a file for other displays"),
     ("monitor", "put one meter before the command and one after it"),
 ];
 
@@ -143,7 +143,7 @@ pub(super) struct Asked {
     pub(super) pid_file: Option<PathBuf>,
     /// Another process and its descriptor, to be watched (`-d`).
     pub(super) watched: Option<(u32, Option<u32>)>,
-    /// A running meter that is to go on with these options (`-R`).
+    /// A running meter that is to continue with these options (`-R`).
     pub(super) remote: Option<u32>,
     pub(super) files: Vec<OsString>,
 }
@@ -277,7 +277,7 @@ fn finish(mut asked: Asked) -> Result<Asked, Instead> {
         return wrong("--last-written shows at most 1000 bytes");
     }
     if asked.format.is_some() && matches!(asked.form, Form::Numeric | Form::Json) {
-        return wrong("--format is for people: --json gives all figures by name");
+        return wrong("use --json instead of --format: it gives all figures by name");
     }
     if asked.watched.is_some() && !asked.files.is_empty() {
         return wrong("--watchfd takes no files");

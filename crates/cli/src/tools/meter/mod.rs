@@ -43,64 +43,63 @@ const WRONG_USAGE: u8 = 64;
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
 Usage: pagewise meter [OPTION]... [FILE]...
-Copy FILE(s), or standard input, to standard output and show the progress.
+Copy FILE(s), or standard input, to standard output and show progress.
 
-What is shown (default: -b -t -r -p -e):
+What to show (default: -b -t -r -p -e):
   -p, --progress           bar        -t, --timer         time since the start
   -e, --eta                time left  -I, --fineta        time of day at the end
   -r, --rate               rate now   -a, --average-rate  mean rate
   -b, --bytes              amount     -T, --buffer-percent
-                                      share of the time that the source takes:
-                                      {in 90%} waits for the producer
+                                      share of the time spent on the source:
+                                      {in 90%} means waiting for the producer
   -A, --last-written NUM   the last NUM bytes
   -F, --format FORMAT      %p %t %e %I %r %a %b %T %A %N or %{name}
-  -N, --name NAME          before all
-How it is shown:
-  -n, --numeric            numbers, a line each
-      --json               objects, a line each
+  -N, --name NAME          a name before everything else
+How to show it:
+  -n, --numeric            numbers, one per line
+      --json               JSON objects, one per line
   -q, --quiet              nothing         -8, --bits          bits
   -k, --si                 units of 1000   -l, --line-mode     lines
   -0, --null               lines end in a null byte (implies -l)
-  -i, --interval SEC       between updates (1; at least 0.1)
-  -m, --average-rate-window SEC            of -a
-  -W, --wait               the clock starts at the first byte
-  -D, --delay-start SEC    show nothing before
-  -w, --width NUM          of the line
-  -f, --force              though standard error is no terminal
-  -c, --cursor             a line of its own beside other meters of a pipeline
+  -i, --interval SEC       time between updates (default 1, at least 0.1)
+  -m, --average-rate-window SEC            window for -a
+  -W, --wait               start the clock at the first byte
+  -D, --delay-start SEC    show nothing before SEC
+  -w, --width NUM          width of the line
+  -f, --force              show even if standard error is not a terminal
+  -c, --cursor             use a separate line for each meter of a pipeline
   -u, --bar-style STYLE    plain, block, granular, shaded
-  -v, --stats              at the end: spread of the rate, CPU time and wake-ups
-                           for each GiB, share by reference, which side waits
-What is moved (as pv does, by reference; see below):
-  -s, --size SIZE          size expected; @PATH: size of a file or directory
+  -v, --stats              at the end, show spread of the rate, CPU time and
+                           wake-ups per GiB, share by reference, waiting side
+How to move data (as pv does, by reference; see below):
+  -s, --size SIZE          expected size; @PATH: size of a file or directory
   -S, --stop-at-size       stop there      -L, --rate-limit RATE   (0: none)
   -B, --buffer-size BYTES  copy through a buffer of this size
-  -C, --no-splice          copy: exact whatever the writer or the file does
-      --live               pass files to sockets by reference, too, and grow
+  -C, --no-splice          copy: exact even if the writer or file changes data
+      --live               also pass files to sockets by reference, and grow
                            the pipe that is read
-  -E, --skip-errors        zeroes for what cannot be read; -EE tells of it
-                           once in a file
-  -Y, --sync               to the disk after each write
-  -o, --output FILE        instead of standard output
-Others:
-  -H, --height NUM         taken, and of no effect
+  -E, --skip-errors        write zeroes for unreadable data; -EE reports it
+                           once per file
+  -Y, --sync               write to disk after each write
+  -o, --output FILE        write to FILE instead of standard output
+Other options:
+  -H, --height NUM         accepted, but has no effect
   -d, --watchfd PID[:FD]   show how far another process is in a file
-  -R, --remote PID         have that meter go on with these options instead
-  -P, --pidfile FILE       our process id, while we run
+  -R, --remote PID         give these options to the running meter PID
+  -P, --pidfile FILE       hold our process id in FILE while we run
 
-Not offered of pv's options: -g -K -M -O -Q -U -X -Z -x; each is refused with
-what serves instead.
+These options of pv are refused, with a hint what to use instead: -g -K -M -O -Q
+-U -X -Z -x.
 
-Pages of a file or pipe go into a pipe by reference, and those of a pipe into a
-socket, as with pv. What changes in them before the reader takes them changes
-what it gets: a file that somebody writes, or memory that a program lends to the
-pipe and uses again. Where that can happen, use -C. Use --live only where it
-cannot.
+Like pv, meter passes pages of a file or pipe into a pipe by reference, and
+pages of a pipe into a socket. If the data changes before the reader takes it,
+the reader gets the changed data. That happens with a file that is written, or
+with memory that a program passes to the pipe and reuses. Use -C if data may
+change. Use --live only if it cannot.
 
-Exit status: 0, or the sum of 1 (-R or -P could not be served, or signals not be
-handled), 2 (a file could not be opened), 4 (an input is the output), 8 (no file
-could be opened at all), 16 (moving failed), 32 (a signal ended it), 64 (wrong
-usage).
+Exit status: 0, or the sum of 1 (-R, -P or signal handling failed), 2 (a file
+could not be opened), 4 (an input is the output), 8 (no file could be opened at
+all), 16 (moving data failed), 32 (ended by a signal), 64 (wrong usage).
 
 Examples:
   pagewise meter big.tar | tar x

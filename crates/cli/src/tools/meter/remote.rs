@@ -67,7 +67,7 @@ fn answer(mut stream: UnixStream, control: &Control) -> io::Result<()> {
 pub(super) fn send(pid: u32, arguments: &[OsString]) -> Result<(), String> {
     let unreachable = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            format!("process {pid} is no meter that can be reached")
+            format!("process {pid} is not a meter, or cannot be reached")
         }
         _ => format!("process {pid} cannot be reached: {error}"),
     };
@@ -75,7 +75,7 @@ pub(super) fn send(pid: u32, arguments: &[OsString]) -> Result<(), String> {
     let stream = stream.map_err(unreachable)?;
     let peer = socket_peercred(&stream).map_err(|errno| unreachable(errno.into()))?;
     if u32::try_from(peer.pid.as_raw_pid()) != Ok(pid) {
-        return Err(format!("process {pid} is no meter that can be reached"));
+        return Err(format!("process {pid} is not a meter, or cannot be reached"));
     }
     let said = ask(&stream, arguments).map_err(unreachable)?;
     if said.is_empty() { Ok(()) } else { Err(format!("process {pid}: {said}")) }

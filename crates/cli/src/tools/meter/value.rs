@@ -21,7 +21,7 @@ pub(super) fn bar(text: &OsStr) -> Result<Bar, Instead> {
 }
 
 fn unfit(what: &str, text: &OsStr, wanted: &str) -> Instead {
-    Instead::Wrong(format!("'{}' is no {what} ({wanted})", text.display()))
+    Instead::Wrong(format!("'{}' is not a valid {what} ({wanted})", text.display()))
 }
 
 pub(super) fn number<T: std::str::FromStr>(what: &str, text: &OsStr) -> Result<T, Instead> {
@@ -104,7 +104,7 @@ mod tests {
     fn what_is_no_number_is_refused() {
         for bad in ["x", "", "-1", "1Q", "1e400"] {
             let Err(Instead::Wrong(text)) = size(bad.as_ref(), false) else { panic!("{bad}") };
-            assert!(text.contains("is no size"), "{text}");
+            assert!(text.contains("is not a valid size"), "{text}");
         }
         assert_eq!(interval("interval", "1e19".as_ref()), Ok(LONGEST_INTERVAL));
         assert_eq!(interval("interval", "0".as_ref()), Ok(Duration::from_millis(100)));

@@ -47,9 +47,9 @@ fn choose(pid: u32, fd: Option<u32>) -> Option<Open> {
 pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
     let Some(watched) = choose(pid, fd) else {
         let what = match fd {
-            Some(fd) => format!("descriptor {fd} of process {pid} is no open regular file"),
+            Some(fd) => format!("descriptor {fd} of process {pid} is not an open regular file"),
             None if Path::new(&format!("/proc/{pid}")).exists() => {
-                format!("process {pid} has no regular file open that may be seen")
+                format!("no regular file of process {pid} is open and visible to you")
             }
             None => format!("process {pid} does not exist"),
         };

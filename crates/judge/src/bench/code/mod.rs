@@ -96,21 +96,20 @@ fn gains(ratios: &[Ratio], order: Order) -> Vec<&Ratio> {
 
 fn page_advice(ratios: &[Ratio]) -> String {
     if ratios.is_empty() {
-        return "No code was run on two kinds of pages, so nothing is said about them.".to_owned();
+        return "No verdict on page sizes: code was not run on two kinds of pages.".to_owned();
     }
     let gains = gains(ratios, Order::Changing);
     let Some(best) = gains.first() else {
         let unsteady = ratios.iter().any(|r| r.steadiness != Steadiness::Steady);
-        let rest = if unsteady { "; where figures differ, placement or others decide" } else { "" };
+        let rest =
+            if unsteady { "; differences come from placement or other programs" } else { "" };
         return format!(
-            "Do not expect huge pages for code to make jumps faster here: at no size is a gain of 3% \
-             proven where nothing foresees them{rest}."
+            "Do not expect huge pages to make jumps faster here: no size has a proven gain of 3% for unpredictable jumps{rest}."
         );
     };
     let first = gains.iter().map(|r| r.set_bytes).min().unwrap_or_default();
     format!(
-        "Put code that is used together on huge pages from {first} on (pagewise text warm): with {} a \
-         jump that nothing foresees takes {:.0}% less.",
+        "Put code that is used together on huge pages from {first} on (pagewise text warm): with {}, an unpredictable jump takes {:.0}% less.",
         best.set_bytes,
         (1.0 - best.ratio) * 100.0
     )
@@ -119,8 +118,7 @@ fn page_advice(ratios: &[Ratio]) -> String {
 fn together(jumps: &Jumps, knees: &[Knee]) -> String {
     let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
     let (Some(first), Some(last)) = (base.first(), base.last()) else {
-        return "No number of base pages was found beyond which each jump costs more: how much code is \
-                used together is a matter of caches and predictors here."
+        return "No limit on base pages of code was found: here the cost of jumps depends on caches and predictors."
             .to_owned();
     };
     let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
@@ -132,13 +130,12 @@ fn together(jumps: &Jumps, knees: &[Knee]) -> String {
         )
     };
     let more = if base.len() > 1 {
-        format!(", and beyond {} {} more again", reach(last), cost(last))
+        format!(", and beyond {} another {} more", reach(last), cost(last))
     } else {
         String::new()
     };
     format!(
-        "Keep the code that is used together on at most {}: beyond, a jump to another page costs {} \
-         more{more}.",
+        "Keep code that is used together on at most {}: beyond that, a jump to another page costs {} more{more}.",
         reach(first),
         cost(first)
     )
@@ -146,23 +143,21 @@ fn together(jumps: &Jumps, knees: &[Knee]) -> String {
 
 fn foreseen(ratios: &[Ratio]) -> String {
     let best = |order| gains(ratios, order).first().map(|r| (1.0 - r.ratio) * 100.0);
-    let ask = "ask for a program itself by pagewise bench text -- COMMAND";
+    let ask = "measure your own program with pagewise bench text -- COMMAND";
     match (best(Order::Changing), best(Order::Repeated)) {
         (Some(changing), Some(repeated)) => format!(
-            "Expect between {:.0}% and {:.0}% of the time of jumps at most, by how well they are \
-             foreseen; {ask}.",
+            "Expect a gain of at most {:.0}% to {:.0}% of the time of jumps, depending on prediction; {ask}.",
             repeated.min(changing),
             repeated.max(changing)
         ),
         (Some(changing), None) => format!(
-            "Expect nothing where jumps are foreseen and up to {changing:.0}% of their time where \
-             they are not; {ask}."
+            "Expect no gain for predicted jumps, and up to {changing:.0}% of the time of unpredictable ones; {ask}."
         ),
         (None, Some(repeated)) => {
-            format!("Expect up to {repeated:.0}% of the time of jumps that are foreseen; {ask}.")
+            format!("Expect a gain of up to {repeated:.0}% of the time of predicted jumps; {ask}.")
         }
         (None, None) => {
-            format!("Do not conclude from generated code that no program gains; {ask}.")
+            format!("This does not mean that no program gains; {ask}.")
         }
     }
 }

@@ -117,7 +117,7 @@ fn claims_are_confirmed_by_knees_and_refuted_by_none() {
     let claims = judge(&jumps).claims;
     let answers: Vec<Answer> = claims.iter().map(|claim| claim.answer).collect();
     assert_eq!(answers, [Answer::CannotTell, Answer::Confirmed, Answer::Confirmed], "{claims:?}");
-    assert!(claims[0].why.contains("may end unseen"), "{claims:?}");
+    assert!(claims[0].why.contains("the end may be invisible"), "{claims:?}");
     assert!(claims[1].why.starts_with("a jump costs"), "{claims:?}");
 }
 
@@ -144,5 +144,5 @@ fn there_are_always_three_sentences() {
     }
     let all = judge(&jumps(points())).advice;
     assert!(all[0].starts_with("Put code") && all[1].contains("base pages"), "{all:?}");
-    assert!(all[2].contains("where jumps are foreseen"), "{all:?}");
+    assert!(all[2].contains("for predicted jumps"), "{all:?}");
 }

@@ -70,8 +70,7 @@ impl Found<'_> {
             "a mapping with a copy is 2 to 6 times as fast as read() on a cached file",
             Answer::of(least >= FASTER.0 && most <= FASTER.1),
             format!(
-                "here {least:.2} to {most:.2} times (cells: {}), from opening to closing; the study's clock \
-                 saw no unmapping, and its loop over the mapping once ended half way",
+                "here {least:.2} to {most:.2} times (cells: {}), from open to close; the study did not time unmapping, and its loop over the mapping once ended half way",
                 times.len()
             ),
         ))
@@ -110,7 +109,7 @@ impl Found<'_> {
             "82% of the time of read() and 96% of that of a mapping can be explained",
             Answer::of(read >= EXPLAINED.0 && mapped >= EXPLAINED.1),
             format!(
-                "here {:.0}% and {:.0}%, by counts times prices that were taken before",
+                "here {:.0}% and {:.0}%, by counts times prices measured before",
                 100.0 * read,
                 100.0 * mapped
             ),
@@ -126,11 +125,10 @@ impl Found<'_> {
         let (plain, populated) = (ms(Arm::Map, all)?, ms(Arm::MapPopulate, all)?);
         let (plain_loop, populated_loop) = (ms(Arm::Map, inner)?, ms(Arm::MapPopulate, inner)?);
         Some(Claim::new(
-            "MAP_POPULATE takes the price of mapping away",
+            "MAP_POPULATE removes the cost of mapping",
             Answer::of(populated < plain * (1.0 - MAPPING + NEAR)),
             format!(
-                "the loop goes from {plain_loop:.0} to {populated_loop:.0} ms for each GiB, the whole from \
-                 {plain:.0} to {populated:.0}: the set-up pays for it"
+                "the loop goes from {plain_loop:.0} to {populated_loop:.0} ms per GiB, the total from {plain:.0} to {populated:.0}: the cost moves to the set-up"
             ),
         ))
     }
@@ -145,7 +143,7 @@ impl Found<'_> {
         let (read, mapped) = (passes(Arm::Read)?, passes(Arm::Map)?);
         let is_flat = (read.1 / read.0 - 1.0).abs() <= SAME;
         Some(Claim::new(
-            "over the same file again and again a mapping becomes all copy, and read() stays",
+            "with repeated passes over a file, a mapping becomes pure copy and read() does not change",
             Answer::of(is_flat && mapped.1 > mapped.0 * (1.0 + SAME)),
             format!(
                 "first pass and last: the mapping {:.1} and {:.1} GiB/s, read() {:.1} and {:.1}",
@@ -167,15 +165,15 @@ impl Found<'_> {
         let gain = (1.0 / kernel - 1.0 / vector) * 1e9 / Bytes::gib(1).0 as f64;
         let is_faster = vector > kernel * (1.0 + SAME);
         let pays = if is_faster {
-            format!("it pays from {} a call on", Bytes((save / gain) as u64))
+            format!("it pays from {} per call on", Bytes((save / gain) as u64))
         } else {
             "that is never earned back".to_owned()
         };
         Some(Claim::new(
-            "a copy by vector registers is faster than the kernel's, which would have to save them",
+            "copying with vector registers is faster than the kernel's copy, which would have to save them",
             Answer::of(is_faster),
             format!(
-                "to a page's beginning {name} copies {vector:.1} GiB/s, the kernel {kernel:.1}; saving and \
+                "page-aligned, {name} copies {vector:.1} GiB/s, the kernel {kernel:.1}; saving and \
                  restoring {state} of registers takes {save:.0} ns: {pays}"
             ),
         ))

@@ -43,7 +43,7 @@ pub(crate) fn refusals(readings: &Readings) -> Vec<Refusal> {
         let asked = readings.asked(&it.cell);
         let why = it.samples.iter().find_map(|sample| match asked {
             Some(asked) => difference(&asked, &sample.ledger),
-            None => Some("what it should add up to is not known".to_owned()),
+            None => Some("its expected checksum is not known".to_owned()),
         })?;
         Some(Refusal { point, why })
     };
@@ -65,12 +65,10 @@ fn difference(asked: &Ledger, found: &Ledger) -> Option<String> {
         ));
     }
     if found.checksum != asked.checksum {
-        return Some(
-            "what it read does not add up: blocks were not copied, or are others".to_owned(),
-        );
+        return Some("its checksum is wrong: blocks were missing or different".to_owned());
     }
     (found.mapped_before_bytes != asked.mapped_before_bytes)
-        .then(|| format!("{} were mapped before its clock started", found.mapped_before_bytes))
+        .then(|| format!("{} was mapped before its clock started", found.mapped_before_bytes))
 }
 
 /// What is known so far.
@@ -160,8 +158,7 @@ impl Found<'_> {
             (Some(one), None) => format!("To read a cached file once in order: {}.", clause(one)),
             (None, Some(one)) => format!("To read a cached file once at random: {}.", clause(one)),
             (None, None) => {
-                "Nothing is said about cached files: calls and mappings were not both read so."
-                    .to_owned()
+                "No verdict on cached files: calls and mappings were not both measured.".to_owned()
             }
         }
     }
@@ -177,12 +174,9 @@ impl Found<'_> {
         if clauses.is_empty() {
             let why = self.readings.points.iter().filter(|p| p.cell.residency == Residency::Cold);
             let why = why.filter_map(|point| point.refused.as_deref()).next();
-            return format!(
-                "Nothing is said about files that are not cached: {}.",
-                why.unwrap_or("none was read so")
-            );
+            return format!("No verdict on uncached files: {}.", why.unwrap_or("none was read"));
         }
-        format!("To read a file that is not cached, fastest is {}.", clauses.join(", "))
+        format!("To read an uncached file, the fastest way is {}.", clauses.join(", "))
     }
 
     /// What a mapping is worth that is kept, pass after pass.
@@ -198,14 +192,13 @@ impl Found<'_> {
         };
         let (Some(read), Some(mapped)) = (passes(|arm| !arm.is_mapped()), passes(Arm::is_mapped))
         else {
-            return "Nothing is said about files that are read again: no passes were read."
-                .to_owned();
+            return "No verdict on files that are read again: no passes were measured.".to_owned();
         };
         let is_worth = mapped.2 > read.2 * (1.0 + SAME);
         let advice = if is_worth {
-            "Keep the mapping of a file that is read again"
+            "Keep the mapping of a file that you read again"
         } else {
-            "Do not keep a mapping for the sake of later passes"
+            "Do not keep a mapping only for later passes"
         };
         format!(
             "{advice}: {} goes from {:.1} GiB/s in the first pass to {:.1} in the last, {} from {:.1} to \

@@ -49,11 +49,11 @@ fn find(ratios: &[Ratio], way: Way, every_pages: u64) -> Option<&Ratio> {
 fn claims(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<Claim> {
     let claims = [
         fewer_faults(touches),
-        filled(touches, Way::MapPopulate, "MAP_POPULATE leaves no fault to the first touch"),
+        filled(touches, Way::MapPopulate, "MAP_POPULATE leaves no fault for the first touch"),
         filled(
             touches,
             Way::PopulateWrite,
-            "MADV_POPULATE_WRITE leaves no fault to the first touch",
+            "MADV_POPULATE_WRITE leaves no fault for the first touch",
         ),
         faster(touches, ratios),
         willneed(touches),
@@ -106,12 +106,12 @@ fn faster(touches: &FirstTouch, ratios: &[Ratio]) -> Option<Claim> {
     let (low, high) = ratio.interval.known()?;
     let ns = |way| Some(measured(touches, way)?.page_ns(Part::Whole)?.median);
     let why = format!(
-        "{:.0} ns for each page filled ahead and touched, {:.0} ns on demand (ratio {:.2}, {low:.2}-{high:.2})",
+        "{:.0} ns per page populated and touched, {:.0} ns on demand (ratio {:.2}, {low:.2}-{high:.2})",
         ns(Way::PopulateWrite)?,
         ns(Way::OnDemand)?,
         ratio.ratio
     );
-    let claim = "filling memory ahead is faster than a fault for each page";
+    let claim = "populating memory is faster than one fault per page";
     Some(Claim::new(claim, Answer::is_less((*low, *high)), why))
 }
 
@@ -119,7 +119,7 @@ fn willneed(touches: &FirstTouch) -> Option<Claim> {
     let point = measured(touches, Way::Willneed)?;
     let resident = point.resident_bytes()?;
     let has_mapped = resident > Bytes(0) || !point.has_expected_faults()?;
-    let why = format!("{resident} mapped behind the call, then {}", faults_text(point));
+    let why = format!("{resident} mapped after the call, then {}", faults_text(point));
     tested("MADV_WILLNEED fills anonymous memory", has_mapped, why)
 }
 
@@ -129,7 +129,7 @@ fn willneed_of_file(touches: &FirstTouch) -> Option<Claim> {
     let resident = point.resident_bytes()?;
     let (with, plain) = (point.touch_faults()?, without.touch_faults()?);
     let why =
-        format!("{resident} mapped behind the call, then {with} faults; without it {plain} faults");
+        format!("{resident} mapped after the call, then {with} faults; without it {plain} faults");
     // A mapped page would be a fault less.
     let has_mapped = resident > Bytes(0) || with < plain - plain / 10;
     tested("POSIX_MADV_WILLNEED maps the cached pages of a file", has_mapped, why)
@@ -140,14 +140,13 @@ fn whole_copies(touches: &FirstTouch) -> Option<Claim> {
     let page = *point.page_bytes.known()?;
     let why = format!("{} in the child, which got pages of {page}", faults_text(point));
     let holds = page == touches.huge_page_bytes;
-    tested("a write to a huge page that fork shares copies all of it", holds, why)
+    tested("a write to a huge page shared by fork copies the whole page", holds, why)
 }
 
 fn split(touches: &FirstTouch) -> Option<Claim> {
     let Fact::Known(split) = &touches.split else { return None };
     let why = format!(
-        "{} on huge pages before and {} after one base page of each was made read-only and writable again; \
-         {:.0} + {:.0} ns for each, {:.0} + {:.0} ns on base pages",
+        "{} on huge pages before and {} after making one base page of each read-only and writable again; {:.0} + {:.0} ns each, {:.0} + {:.0} ns on base pages",
         split.before_bytes,
         split.after_bytes,
         split.split_ns.median,
@@ -156,7 +155,7 @@ fn split(touches: &FirstTouch) -> Option<Claim> {
         split.base_mend_ns.median
     );
     let holds = split.after_bytes >= split.before_bytes;
-    tested("a huge page stays one when the rights of a part of it change", holds, why)
+    tested("a huge page stays whole when the rights of a part change", holds, why)
 }
 
 fn pressed(touches: &FirstTouch) -> Option<Claim> {
@@ -167,11 +166,11 @@ fn pressed(touches: &FirstTouch) -> Option<Claim> {
         return None;
     }
     let why = format!(
-        "the call succeeded with {} of {file} mapped where {} may be held, then {} major faults",
+        "the call succeeded with {} of {file} mapped under a limit of {}, then {} major faults",
         limited.resident_bytes, pressure.limit_bytes, limited.major_faults
     );
     let holds = limited.resident_bytes >= file;
-    tested("a mapping that MAP_POPULATE made is whole", holds, why)
+    tested("a mapping made by MAP_POPULATE is fully populated", holds, why)
 }
 
 fn shared(touches: &FirstTouch) -> Option<Claim> {
@@ -212,17 +211,14 @@ fn is_larger(way: Way) -> bool {
 
 fn page_advice(touches: &FirstTouch, ratios: &[Ratio]) -> String {
     if !ratios.iter().any(|r| is_larger(r.way)) {
-        return "Nothing was touched on larger pages and on base pages, so nothing is said about their \
-                size."
+        return "No verdict on page sizes: larger pages and base pages were not both measured."
             .to_owned();
     }
     if lacks_proof(ratios, |r| is_larger(r.way)) {
-        return "Nothing is said about larger pages: too few mappings were made to prove anything."
-            .to_owned();
+        return "No verdict on larger pages: too few mappings for a proof.".to_owned();
     }
     let Some(best) = best(ratios, |r| is_larger(r.way)) else {
-        return "Do not expect larger pages to make memory ready faster here: a gain of 3% is proven for \
-                none."
+        return "Do not expect larger pages to make memory ready faster here: no size has a proven gain of 3%."
             .to_owned();
     };
     let how = match best.way {
@@ -231,8 +227,7 @@ fn page_advice(touches: &FirstTouch, ratios: &[Ratio]) -> String {
         _ => "the reserved pool".to_owned(),
     };
     format!(
-        "Put memory that is used whole on larger pages ({how}): until each {} of it can be used takes \
-         {:.0}% less time than on base pages.",
+        "Put memory that you use completely on larger pages ({how}): each {} is ready in {:.0}% less time than on base pages.",
         touches.base_page_bytes,
         (1.0 - best.ratio) * 100.0
     )
@@ -242,21 +237,21 @@ fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
     let is_ahead =
         |r: &Ratio| matches!(r.way, Way::MapPopulate | Way::PopulateWrite | Way::PopulatePieces);
     if !ratios.iter().any(is_ahead) {
-        return "Nothing is said about filling memory ahead: it was not measured beside faults."
+        return "No verdict on populating memory: it was not measured together with faults."
             .to_owned();
     }
     let advised = match best(ratios, is_ahead) {
         Some(best) => format!(
-            "Fill base pages ahead ({}) where all of them will be used: {:.0}% less than by faults",
+            "Populate base pages ({}) if you will use all of them: {:.0}% less time than by faults",
             best.way.word(),
             (1.0 - best.ratio) * 100.0
         ),
         None if lacks_proof(ratios, is_ahead) => {
-            "Nothing is said about filling base pages ahead: too few mappings were made to prove anything"
-                .to_owned()
+            "No verdict on populating base pages: too few mappings for a proof".to_owned()
         }
-        None => "Do not fill base pages ahead to save time: a gain of 3% is proven for no way"
-            .to_owned(),
+        None => {
+            "Do not populate base pages to save time: no way has a proven gain of 3%".to_owned()
+        }
     };
     format!("{advised}{}.", waste(touches, ratios).unwrap_or_default())
 }
@@ -268,8 +263,7 @@ fn waste(touches: &FirstTouch, ratios: &[Ratio]) -> Option<String> {
         (page_ns(touches, point.way, point.every_pages)?, page_ns(touches, Way::OnDemand, 1)?);
     let ratio = find(ratios, point.way, point.every_pages)?;
     Some(format!(
-        "; with one page in {} used, MAP_POPULATE costs {used:.0} ns for each of those ({:.1} times the {demand:.0} \
-         ns of a fault) and holds {} for nothing",
+        "; if you use one page in {}, MAP_POPULATE costs {used:.0} ns per used page ({:.1} times the {demand:.0} ns of a fault) and wastes {}",
         point.every_pages,
         ratio.ratio,
         point.wasted_bytes(touches.base_page_bytes)
@@ -283,7 +277,7 @@ fn together(touches: &FirstTouch) -> String {
         (Some(threads), None) => format!("{threads}."),
         (None, Some(host)) => format!("Touch memory once before you measure: {host}."),
         (None, None) => {
-            "Nothing is said about threads: only one touched, or may run here.".to_owned()
+            "No verdict on threads: only one thread touched memory, or may run here.".to_owned()
         }
     }
 }
@@ -299,8 +293,7 @@ fn threads(touches: &FirstTouch) -> Option<String> {
     let advised = if together < FASTER * alone { "Touch" } else { "Do not touch" };
     let for_speed = if together < FASTER * alone { "" } else { " for speed" };
     Some(format!(
-        "{advised} large memory first with several threads{for_speed}: {} of them take {together:.0} ns for each \
-         page together, one takes {alone:.0}",
+        "{advised} large memory first with several threads{for_speed}: {} threads together take {together:.0} ns per page, one thread takes {alone:.0}",
         most.threads
     ))
 }
@@ -310,8 +303,7 @@ fn host(host: &Host) -> Option<String> {
     let is_often = host.slow_chunks * 100 >= OFTEN * host.chunks;
     is_often.then(|| {
         format!(
-            "a page that the host of this virtual machine must back anew costs {extra:.0} ns more ({} of {} \
-             chunks touched beforehand were such)",
+            "a page that the host of this virtual machine must supply first costs {extra:.0} ns more ({} of {} chunks touched beforehand were of this kind)",
             host.slow_chunks, host.chunks
         )
     })

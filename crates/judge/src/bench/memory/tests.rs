@@ -53,9 +53,9 @@ fn touches(points: Vec<Point>) -> FirstTouch {
         points,
         unavailable: Vec::new(),
         host: Vec::new(),
-        split: Fact::missing("not asked for"),
-        shared_pool: Fact::missing("not asked for"),
-        pressure: Fact::missing("not asked for"),
+        split: Fact::missing("not requested"),
+        shared_pool: Fact::missing("not requested"),
+        pressure: Fact::missing("not requested"),
         judgement: None,
     }
 }
@@ -120,10 +120,10 @@ fn claims_are_answered_by_counts() {
     let usual = touches(usual());
     assert_eq!(answer(&usual, "one fault instead of 512"), Some(Answer::Confirmed));
     assert_eq!(answer(&usual, "MAP_POPULATE leaves"), Some(Answer::Confirmed));
-    assert_eq!(answer(&usual, "filling memory ahead"), Some(Answer::Confirmed));
+    assert_eq!(answer(&usual, "populating memory is faster"), Some(Answer::Confirmed));
     assert_eq!(answer(&usual, "MADV_WILLNEED fills anonymous"), Some(Answer::Refuted));
     assert_eq!(answer(&usual, "POSIX_MADV_WILLNEED maps"), Some(Answer::Refuted));
-    assert_eq!(answer(&usual, "stays one"), None, "nothing was split");
+    assert_eq!(answer(&usual, "stays whole"), None, "nothing was split");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_kernel_that_does_otherwise_is_told() {
     points[7] = point(Way::FileWillneed, 50.0, 0, PAGES);
     let other = touches(points);
     assert_eq!(answer(&other, "MAP_POPULATE leaves"), Some(Answer::Refuted));
-    assert_eq!(answer(&other, "filling memory ahead"), Some(Answer::Refuted));
+    assert_eq!(answer(&other, "populating memory is faster"), Some(Answer::Refuted));
     assert_eq!(answer(&other, "MADV_WILLNEED fills anonymous"), Some(Answer::Confirmed));
     assert_eq!(answer(&other, "POSIX_MADV_WILLNEED maps"), Some(Answer::Confirmed));
 }
@@ -158,9 +158,9 @@ fn a_split_page_is_told_by_what_is_left_of_it() {
         base_mend_ns: ns(900.0),
     };
     some.split = Fact::Known(split.clone());
-    assert_eq!(answer(&some, "stays one"), Some(Answer::Refuted));
+    assert_eq!(answer(&some, "stays whole"), Some(Answer::Refuted));
     some.split = Fact::Known(Split { after_bytes: Bytes::mib(16), ..split });
-    assert_eq!(answer(&some, "stays one"), Some(Answer::Confirmed));
+    assert_eq!(answer(&some, "stays whole"), Some(Answer::Confirmed));
 }
 
 #[test]
@@ -178,7 +178,10 @@ fn a_mapping_that_was_not_filled_is_told_where_the_machine_had_room() {
             alone: populated(alone, 0),
             limited: populated(limited, 300),
         };
-        answer(&FirstTouch { pressure: Fact::Known(pressure), ..touches(usual()) }, "is whole")
+        answer(
+            &FirstTouch { pressure: Fact::Known(pressure), ..touches(usual()) },
+            "is fully populated",
+        )
     };
     assert_eq!(told(64, 30), Some(Answer::Refuted));
     assert_eq!(told(64, 64), Some(Answer::Confirmed));
@@ -190,10 +193,10 @@ fn there_are_three_sentences_whatever_is_known() {
     let all = judge(&touches(usual())).advice;
     assert_eq!(all.len(), 3);
     assert!(all[0].contains("MADV_HUGEPAGE") && all[0].contains("80% less"), "{all:?}");
-    assert!(all[1].contains("map-populate") && all[1].contains("for nothing"), "{all:?}");
+    assert!(all[1].contains("map-populate") && all[1].contains("wastes"), "{all:?}");
     let none = judge(&touches(Vec::new())).advice;
     assert_eq!(none.len(), 3);
-    assert!(none.iter().all(|s| s.starts_with("Nothing is said") || s.starts_with("Nothing was")));
+    assert!(none.iter().all(|s| s.starts_with("No verdict")));
 }
 
 #[test]
@@ -205,7 +208,7 @@ fn no_gain_is_no_advice() {
     ];
     let advice = judge(&touches(points)).advice;
     assert!(advice[0].starts_with("Do not expect larger pages"), "{advice:?}");
-    assert!(advice[1].starts_with("Do not fill base pages ahead"), "{advice:?}");
+    assert!(advice[1].starts_with("Do not populate base pages"), "{advice:?}");
 }
 
 #[test]
@@ -213,8 +216,8 @@ fn too_few_mappings_prove_nothing() {
     let mut points = usual();
     points.iter_mut().for_each(|point| point.samples.truncate(5));
     let advice = judge(&touches(points)).advice;
-    assert!(advice[0].starts_with("Nothing is said about larger pages: too few"), "{advice:?}");
-    assert!(advice[1].starts_with("Nothing is said about filling base pages ahead"), "{advice:?}");
+    assert!(advice[0].starts_with("No verdict on larger pages: too few"), "{advice:?}");
+    assert!(advice[1].starts_with("No verdict on populating base pages"), "{advice:?}");
 }
 
 #[test]

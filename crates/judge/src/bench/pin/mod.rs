@@ -86,7 +86,7 @@ fn known(series: &Series) -> Fact<Measured> {
     match series.measured() {
         Some(measured) if measured.median > 0.0 => Fact::Known(measured),
         Some(measured) => Fact::missing(below_zero(measured.median, "ns")),
-        None => Fact::missing("what it is set against was not measured in the same rounds"),
+        None => Fact::missing("the way it is compared with was not measured in the same rounds"),
     }
 }
 
@@ -97,9 +97,7 @@ fn ends(pins: &Pins, way: Way, pages: PageKind) -> Result<(&Point, &Point), Stri
     let (first, last) = (measured.next(), measured.next_back());
     match (first, last) {
         (Some(first), Some(last)) => Ok((first, last)),
-        (Some(_), None) => {
-            Err("a price for each page and one for each call need two sizes".to_owned())
-        }
+        (Some(_), None) => Err("prices per page and per call need two sizes".to_owned()),
         (None, _) => {
             let why = curve.iter().find_map(|point| point.refused.clone());
             Err(why.unwrap_or_else(|| "not measured".to_owned()))
@@ -153,7 +151,7 @@ fn claims(shares: &[Share], ratios: &[Ratio]) -> Vec<Claim> {
         share_of("a third of vmsplice", "of the call", OF_CALL, nearest, |s| &s.of_call_share),
         share_of(
             "18% of a transfer by vmsplice and splice",
-            "of call and emptying together, by one thread",
+            "of call and emptying together, with one thread",
             OF_TRANSFER,
             nearest,
             |s| &s.of_transfer_share,
@@ -193,7 +191,7 @@ fn huge_is_cheaper(ratios: &[Ratio]) -> Claim {
             format!("by vmsplice and splice: {ratio:.2} ({low:.2}-{high:.2}) of a base page"),
         ),
     };
-    Claim::new("huge pages are cheaper to find and hold: one entry serves for many", answer, why)
+    Claim::new("huge pages are cheaper to find and hold: one entry covers many", answer, why)
 }
 
 /// Three sentences, each a reason where nothing is known.
@@ -204,7 +202,7 @@ fn advice(pins: &Pins, prices: &[Price], ratios: &[Ratio], shares: &[Share]) -> 
 fn page_advice(ratios: &[Ratio], shares: &[Share]) -> String {
     let of_way = ratios.iter().filter(|r| r.way == Way::Vmsplice);
     let Some(best) = of_way.min_by(|a, b| a.ratio.total_cmp(&b.ratio)) else {
-        return "Nothing was lent on two kinds of pages, so nothing is said about them.".to_owned();
+        return "No verdict on page sizes: only one page size was measured.".to_owned();
     };
     let base = shares.iter().filter(|share| share.pages == PageKind::Base);
     let usual = base.min_by_key(|share| share.size_bytes.0.abs_diff(USUAL.0));
@@ -214,14 +212,13 @@ fn page_advice(ratios: &[Ratio], shares: &[Share]) -> String {
     });
     if is_below(&best.interval, WORTH) {
         format!(
-            "Lend huge pages to pipes: by vmsplice and splice a page takes {:.0}% less on {}{part}.",
+            "Pass huge pages to pipes: with vmsplice and splice a page takes {:.0}% less time on {}{part}.",
             (1.0 - best.ratio) * 100.0,
             best.pages.name()
         )
     } else {
         format!(
-            "Do not take huge pages for the sake of pinning alone: a tenth less for each page lent is not \
-             proven (ratio {:.2}){part}.",
+            "Do not use huge pages only because of pinning: a saving of a tenth per page is not proven (ratio {:.2}){part}.",
             best.ratio
         )
     }
@@ -235,23 +232,21 @@ fn on_base(prices: &[Price], way: Way) -> Option<&Price> {
 fn call_advice(pins: &Pins, prices: &[Price]) -> String {
     let price = on_base(prices, Way::Vmsplice).or_else(|| on_base(prices, Way::ReadOwn));
     let Some(price) = price else {
-        return "Nothing is said about the size of a call: no way was measured on base pages."
-            .to_owned();
+        return "No verdict on the size of a call: no way was measured on base pages.".to_owned();
     };
     match (&price.page_ns, &price.call_ns) {
         (Fact::Known(page), Fact::Known(call)) => {
             let count = (call.median / page.median / SMALL).ceil().max(1.0);
             let size = Bytes((count * pins.base_page_bytes.bytes() as f64) as u64);
             format!(
-                "Pin at least {size} in a call of {}: a call costs {:.0} ns beside its pages, a page \
-                 {:.1} ns, and from there on the call is less than a tenth.",
+                "Pin at least {size} per call of {}: a call costs {:.0} ns plus {:.1} ns per page, so from that size on the call itself is less than a tenth.",
                 price.way.label(),
                 call.median,
                 page.median
             )
         }
         (Fact::Missing(why), _) | (_, Fact::Missing(why)) => {
-            format!("Nothing is said about the size of a call: {}: {why}.", price.way.label())
+            format!("No verdict on the size of a call: {}: {why}.", price.way.label())
         }
     }
 }
@@ -266,21 +261,17 @@ fn register_advice(pins: &Pins, prices: &[Price]) -> String {
         (Some((page, call)), Some((each, _))) => {
             let (once, spared) = (call + page * pages, each * pages);
             format!(
-                "Register a buffer of {USUAL} with io_uring when it is used {:.0} times or more: \
-                 registering costs {:.1} us on base pages, pinning it anew {:.1} us each time.",
+                "Register a buffer of {USUAL} with io_uring if you use it {:.0} times or more: on base pages, registering costs {:.1} us, and pinning it each time {:.1} us.",
                 (once / spared).ceil().max(1.0),
                 once / 1e3,
                 spared / 1e3
             )
         }
         (Some((page, call)), None) => format!(
-            "Count {:.1} us for registering a buffer of {USUAL} with io_uring on base pages; what \
-             pinning it anew costs is not known here.",
+            "Allow {:.1} us for registering a buffer of {USUAL} with io_uring on base pages; the cost of pinning it each time is not known here.",
             (call + page * pages) / 1e3
         ),
-        (None, _) => {
-            "Nothing is said about registered buffers: their price is not known here.".to_owned()
-        }
+        (None, _) => "No verdict on registered buffers: their price is not known here.".to_owned(),
     }
 }
 

@@ -149,11 +149,11 @@ fn three_sentences_whatever_is_known() {
         assert!(advice.iter().all(|sentence| sentence.ends_with('.')), "{advice:?}");
     }
     let advice = judge(&usual()).advice;
-    assert!(advice[0].starts_with("Lend huge pages to pipes"), "{advice:?}");
+    assert!(advice[0].starts_with("Pass huge pages to pipes"), "{advice:?}");
     // 100 ns a call, 30 ns a page: a tenth from 34 pages on.
     assert!(advice[1].contains("136 KiB"), "{advice:?}");
     // 1000 + 64 * 50 against 64 * 30.
-    assert!(advice[2].contains("used 3 times"), "{advice:?}");
+    assert!(advice[2].contains("use it 3 times"), "{advice:?}");
 }
 
 proptest! {

@@ -125,7 +125,7 @@ pub(super) fn account(
         parts: bill.parts,
         unexplained_per_gib_ns: bill.counts.total - explained,
         not_priced: bill.not_priced,
-        samples: Fact::missing("no kernel samples were taken of this point"),
+        samples: Fact::missing("no kernel samples of this point"),
         disagreements: Vec::new(),
     })
 }
@@ -274,7 +274,7 @@ impl Bill<'_> {
             Some(spun) => self.accounted(Work::Waiting, spun, "time spun"),
             None => {
                 let spin = prices.entry.and_then(|entry| Some(entry + prices.lock?));
-                self.priced(Work::Waiting, self.counts.spins, "calls in vain", spin);
+                self.priced(Work::Waiting, self.counts.spins, "calls without effect", spin);
             }
         }
         if matches!(
@@ -290,7 +290,7 @@ impl Bill<'_> {
         let (asleep, switches) = (self.counts.asleep(), self.counts.switches);
         if on_one_cpu(self.point) {
             self.priced(Work::Wakeups, switches, "wake-ups", self.prices.wakeup_same);
-            return self.accounted(Work::Waiting, asleep, "neither end on the CPU");
+            return self.accounted(Work::Waiting, asleep, "neither end on a CPU");
         }
         let Some(price) = self.prices.wakeup_cross.filter(|_| switches > 0.0) else {
             self.priced(Work::Wakeups, switches, "wake-ups", None);
@@ -303,7 +303,7 @@ impl Bill<'_> {
         self.priced(Work::Wakeups, switches, "wake-ups", Some(price));
         if let Some(part) = self.parts.last_mut().filter(|p| awake + slept < p.per_gib_ns) {
             part.per_gib_ns = awake + slept;
-            part.evidence.push_str("; capped by the time asleep and the CPU time left");
+            part.evidence.push_str("; limited by the time asleep and the CPU time left");
         }
         self.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
     }

@@ -124,7 +124,7 @@ fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
     let claim = format!("{} gives {there:.1} times the rate of {}", to.name, from.name);
     let compared = before.zip(point).and_then(|(a, b)| Some((compare(a, b)?, a, b)));
     let Some((comparison, a, b)) = compared else {
-        return Claim::new(claim, Answer::CannotTell, "this ladder lacks one of the two");
+        return Claim::new(claim, Answer::CannotTell, "this ladder does not have both");
     };
     let range = match &comparison.interval {
         Fact::Known((low, high)) => format!(" (95% interval {low:.2} to {high:.2})"),
@@ -159,7 +159,7 @@ fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
     let widest =
         all.iter().filter_map(|g| Some((g, spread(g)?))).max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((grid, ratio)) = widest else {
-        let why = "no technique was measured with several sizes: try --sweep";
+        let why = "no technique was measured with several sizes: use --sweep";
         return Claim::new(claim, Answer::CannotTell, why);
     };
     let (Some((best, top)), Some((worst, bottom))) = (grid.best(), grid.worst()) else {
@@ -188,7 +188,7 @@ fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
 fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
     let claim = match consumption {
         Consumption::Untouched => "the speed of memory is the ceiling, by reference",
-        _ => "the speed of memory is the ceiling, for bytes that are touched",
+        _ => "the speed of memory is the ceiling, for touched bytes",
     };
     let rates = ladder.points.iter().filter(|p| p.consumption == consumption);
     let best =

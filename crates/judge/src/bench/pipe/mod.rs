@@ -95,7 +95,7 @@ pub fn compare(first: &Point, second: &Point) -> Option<Comparison> {
     };
     let interval = match shifted {
         Some(s) => Fact::Known((s.low.exp(), s.high.exp())),
-        None => Fact::missing("fewer than 6 repeats that both have"),
+        None => Fact::missing("fewer than 6 common repeats"),
     };
     ratio.is_finite().then_some(Comparison { ratio, interval, pace })
 }
@@ -134,8 +134,8 @@ fn step(ladder: &Ladder, from: &Account, to: &Account) -> Option<Step> {
 
 /// Three sentences, each a reason where nothing is known.
 fn sentences(ladder: &Ladder) -> Vec<String> {
-    let looked_at = "Where bytes are looked at";
-    let passed_on = "Where bytes are only passed on";
+    let looked_at = "If the data is read";
+    let passed_on = "If the data is only passed on";
     vec![
         way(ladder, Consumption::Touched, looked_at),
         way(ladder, Consumption::Untouched, passed_on),
@@ -147,7 +147,7 @@ fn sentences(ladder: &Ladder) -> Vec<String> {
 fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
     let of = || ladder.points.iter().filter(|p| p.consumption == consumption);
     let Some(plain) = of().find(|point| is_plain(&point.rung) && point.rate().is_some()) else {
-        return format!("{place}, nothing is said: write and read were not measured.");
+        return format!("{place}: no verdict, because write and read were not measured.");
     };
     let faster = of().filter(|point| point.safe).filter_map(|point| {
         let comparison = compare(plain, point)?;
@@ -165,7 +165,7 @@ fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
             rate(plain)
         ),
         None => format!(
-            "{place}, stay with write and read ({}): no safe way is proven faster.",
+            "{place}, use plain write and read ({}): no safe way is proven faster.",
             rate(plain)
         ),
     }
@@ -199,17 +199,14 @@ fn waiting(ladder: &Ladder) -> String {
     }
     match (best, pairs) {
         (Some((asleep, awake, ratio)), _) => format!(
-            "Where the rate counts, do not let both ends sleep: {} ({}) has {ratio:.1} times the rate \
-             of the same that sleeps{}.",
+            "If the rate matters, do not let both ends sleep: {} ({}) has {ratio:.1} times the rate of the same way with sleeping ends{}.",
             awake.rung.technique(),
             awake.consumption.label(),
             more_cpu(asleep, awake)
         ),
-        (None, 0) => {
-            "On waiting nothing is said: no way was measured both asleep and awake.".to_owned()
-        }
+        (None, 0) => "No verdict on waiting: no way was measured both asleep and awake.".to_owned(),
         (None, pairs) => format!(
-            "Let the ends of a pipe sleep: in none of {pairs} pairs is staying awake proven faster."
+            "Let the ends of a pipe sleep: staying awake is proven faster in none of {pairs} pairs."
         ),
     }
 }

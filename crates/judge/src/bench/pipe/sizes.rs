@@ -82,7 +82,7 @@ fn advise_one(grid: &Grid<'_>, l2: &Fact<Bytes>) -> Option<Advice> {
         gib_per_s: rate,
         enough_pipe_bytes: enough,
         why: if grid.largest_pipe() == grid.smallest_pipe() {
-            "all pipes of this grid are of one size".to_owned()
+            "all pipes of this grid have the same size".to_owned()
         } else if best.consumption == Consumption::Untouched {
             untouched(grid, best)
         } else {
@@ -93,7 +93,7 @@ fn advise_one(grid: &Grid<'_>, l2: &Fact<Bytes>) -> Option<Advice> {
 
 fn untouched(grid: &Grid<'_>, best: &Point) -> String {
     let largest = grid.largest_pipe();
-    let rule = "nobody touches the bytes, so the largest pipe should be best";
+    let rule = "the bytes are never read, so the largest pipe should be best";
     if best.pipe_bytes == largest {
         format!("{rule}, and it is")
     } else {
@@ -117,6 +117,6 @@ fn touched(consumption: Consumption, enough: Bytes, l2: &Fact<Bytes>) -> String 
     if enough <= half {
         format!("{rule}, and it is")
     } else {
-        format!("{rule}; here it takes {enough}")
+        format!("{rule}; here {enough} is needed")
     }
 }

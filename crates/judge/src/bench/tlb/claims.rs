@@ -67,9 +67,8 @@ struct Found<'a> {
 /// as the fastest one takes.
 fn unseen(curve: &Curve, pages: u64) -> Option<String> {
     let resolution = knees::resolution_ns(curve, pages);
-    (resolution > curve.fastest_ns).then(|| {
-        format!("too much noise: only rises of more than {resolution:.1} ns are seen about there")
-    })
+    (resolution > curve.fastest_ns)
+        .then(|| format!("too much noise: there, only rises above {resolution:.1} ns can be seen"))
 }
 
 impl Found<'_> {
@@ -82,8 +81,7 @@ impl Found<'_> {
             (Answer::Confirmed, self.told(knee))
         } else if let Some((knee, count)) = scaled.and_then(|count| Some((at(count)?, count))) {
             let why = format!(
-                "the figure is in units of 32 on this family, and the bit that says so is hidden: \
-                 {count}, and {}",
+                "on this family the figure is in units of 32, and the bit that shows it is hidden: {count}, and {}",
                 self.told(knee)
             );
             (Answer::Refuted, why)
@@ -95,8 +93,7 @@ impl Found<'_> {
         } else if let Some(why) = unseen(self.curve, entries) {
             (Answer::CannotTell, why)
         } else if self.is_hidden {
-            let why =
-                "; code that the processor has decoded needs no translation, so it may end unseen";
+            let why = "; decoded code needs no translation, so the end may be invisible";
             (Answer::CannotTell, self.elsewhere() + why)
         } else {
             (Answer::Refuted, self.elsewhere())
@@ -144,5 +141,5 @@ fn is_at(knee: &Knee, count: u64) -> bool {
 
 fn reach(entries: u64, page: PageSize, walked: u64) -> String {
     let needed = Bytes(entries.saturating_mul(page.bytes()));
-    format!("walked to {walked} pages; so many would be {needed}")
+    format!("walked up to {walked} pages; that many would need {needed}")
 }

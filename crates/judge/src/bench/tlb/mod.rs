@@ -159,7 +159,7 @@ fn huge_translation_share(walks: &Walks, curves: &[Curve]) -> Fact<f64> {
     // Below this the difference that is looked for drowns in noise.
     let seen = 4.0 * (huge.noise_ns + base.noise_ns);
     if base.extra_ns <= seen.max(0.1 * base.load_ns) {
-        return Fact::missing("translation of base pages costs too little here to tell");
+        return Fact::missing("translation of base pages costs too little here for a verdict");
     }
     Fact::Known((huge.extra_ns / base.extra_ns).max(0.0))
 }
@@ -178,25 +178,23 @@ fn usual(ratios: &[Ratio]) -> Option<Path> {
 
 fn page_advice(ratios: &[Ratio]) -> String {
     let Some(path) = usual(ratios) else {
-        return "Nothing was walked on two kinds of pages, so nothing is said about them."
-            .to_owned();
+        return "No verdict on page sizes: only one page size was measured.".to_owned();
     };
     let gains = |r: &&Ratio| r.path == path && is_below(&r.interval, WORTH);
     let mut worth: Vec<&Ratio> = ratios.iter().filter(gains).collect();
     worth.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
     let Some(best) = worth.first() else {
         let unsteady = ratios.iter().any(|r| r.path == path && r.steadiness != Steadiness::Steady);
-        let rest = if unsteady { "; where figures differ, placement or others decide" } else { "" };
+        let rest =
+            if unsteady { "; differences come from placement or other programs" } else { "" };
         return format!(
-            "Do not expect huge pages to make dependent random loads faster here: at no size is a gain \
-             of 3% proven{rest}."
+            "Do not expect huge pages to make dependent random loads faster here: no size has a proven gain of 3%{rest}."
         );
     };
     let first = worth.iter().map(|r| r.set_bytes).min().unwrap_or_default();
     let kind = if best.pages == PageKind::Thp { "MADV_HUGEPAGE" } else { "the reserved pool" };
     format!(
-        "Put what is read at random on huge pages from {first} on ({kind}): at {} a load takes {:.0}% \
-         less.",
+        "Put data that you read at random on huge pages from {first} on ({kind}): at {}, a load takes {:.0}% less.",
         best.set_bytes,
         (1.0 - best.ratio) * 100.0
     )
@@ -208,20 +206,16 @@ fn together(walks: &Walks, knees: &[Knee]) -> String {
     let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
     match base.as_slice() {
         [] => {
-            "No number of base pages was found beyond which each load costs more: the size of what \
-               is used together is a matter of caches here."
-                .to_owned()
+            "No limit on base pages was found: here the cost of loads depends on caches.".to_owned()
         }
         [one] => format!(
-            "Keep what is used together on at most {} base pages ({}): beyond, each load on another \
-             page costs {} more.",
+            "Keep data that is used together on at most {} base pages ({}): beyond that, each load on another page costs {} more.",
             one.about_pages,
             reach(one),
             cost(one)
         ),
         [first, .., last] => format!(
-            "Keep what is used together on at most {} base pages ({}), or {} ({}) at {} more for each \
-             load on another page: beyond, it is {} more again.",
+            "Keep data that is used together on at most {} base pages ({}), or {} ({}) at {} more per load on another page; beyond that, another {} more.",
             first.about_pages,
             reach(first),
             last.about_pages,
@@ -236,21 +230,19 @@ fn scans(walks: &Walks) -> String {
     let (one, all) = (&walks.bandwidth.one.read_gib_per_s, &walks.bandwidth.all.read_gib_per_s);
     match (one.known(), all.known()) {
         (Some(one), Some(all)) if all.median > MORE * one.median => format!(
-            "Split scans of memory over the {} cores: together they read {:.1} GiB/s, one alone {:.1}.",
+            "Split scans of memory over the {} cores: together they read {:.1} GiB/s, a single core {:.1}.",
             walks.bandwidth.cpus, all.median, one.median
         ),
         (Some(one), Some(all)) => format!(
-            "Do not split scans of memory for speed: all {} cores read {:.1} GiB/s together, one alone \
-             {:.1}.",
+            "Do not split scans of memory for speed: all {} cores together read {:.1} GiB/s, a single core {:.1}.",
             walks.bandwidth.cpus, all.median, one.median
         ),
         (Some(one), None) => format!(
-            "Take {:.1} GiB/s as the ceiling of whatever reads memory here: more than one core may not \
-             be used.",
+            "Take {:.1} GiB/s as the ceiling for reading memory here: only one core may be used.",
             one.median
         ),
         (None, _) => format!(
-            "Nothing is said about scans: {}.",
+            "No verdict on scans: {}.",
             one.reason().unwrap_or("the bandwidth was not measured")
         ),
     }

@@ -192,7 +192,7 @@ fn without_a_traced_look_all_faults_are_anonymous_and_it_says_so() {
     let mut look = look(run, Vec::new());
     look.traced = Fact::missing("ptrace refused");
     let diagnosis = judge(&look);
-    assert!(diagnosis.cost(CostKind::AnonFaults).unwrap().evidence.contains("not be traced"));
+    assert!(diagnosis.cost(CostKind::AnonFaults).unwrap().evidence.contains("was not traced"));
 }
 
 #[test]

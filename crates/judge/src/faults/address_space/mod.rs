@@ -186,7 +186,7 @@ impl Spaces {
                     kind => kind,
                 };
                 match kind {
-                    // Its code has a name of its own, what lives there needs none.
+                    // Its code has a name of its own, what is there needs none.
                     MappingKind::Vdso => (kind, 0, None, range.is_shared),
                     kind => (kind, range.path, offset, range.is_shared),
                 }

@@ -1,20 +1,20 @@
-//! A ring of regions shared with a reader that says what it has copied.
+//! A ring of regions shared with a reader that acknowledges its copies.
 //!
-//! The writer fills a region, hands it to a pipe by reference (`vmsplice(2)`), and goes on with the
+//! The writer fills a region, passes it to a pipe by reference (`vmsplice(2)`), and continues with the
 //! next. It gets a region back for writing only when the reader has acknowledged its last byte:
-//! [`Reader`] copies out of the pipe (`read(2)`) and then adds the bytes to a count that both
-//! share. So each byte is copied once instead of twice, and no page is ever replaced.
+//! [`Reader`] copies out of the pipe (`read(2)`) and then adds the bytes to a shared count.
+//! So each byte is copied once instead of twice, and no page is ever replaced.
 //!
-//! **Safe against that reader only.** [`ring`] makes both halves and never shows the pipe, so that
-//! nobody else can take slots out of it by `splice(2)` or `tee(2)`, which would live on unseen. Any
-//! other peer goes through [`Writer::over`], which is `unsafe` and says what the peer has to
-//! promise. Threads share the halves as they are; for another process [`Reader::into_files`] and
+//! **Safe only with that reader.** [`ring`] makes both halves and never shows the pipe, so that
+//! no other code can take slots out of it by `splice(2)` or `tee(2)`, which would live on unseen. For any
+//! other peer use [`Writer::over`], which is `unsafe` and lists the promises of the peer. Threads share
+//! the halves directly. For another process, [`Reader::into_files`] and
 //! [`Reader::from_files`] pass one half as two descriptors.
 //!
-//! Sizes are bytes. Writing waits while all regions are on their way: it looks some hundred times
-//! and then sleeps (`futex(2)`), at most 10 ms at a time to see whether the reader is gone, which
+//! Sizes are bytes. Writing waits while all regions are on their way. It looks some hundred times
+//! and then sleeps (`futex(2)`), at most 10 ms at a time to check whether the reader is gone, which
 //! is EPIPE as in any pipe. Regions together should hold at least the pipe and two regions more, or
-//! the writer waits for the reader where a pipe would still have room. Where the kernel refuses
+//! the writer waits for the reader while a pipe would still have room. If the kernel refuses
 //! references, `write(2)` copies.
 
 mod account;

@@ -4,7 +4,7 @@
 //! An element of code lies on one line of each page, and jumps to the next one ([`chain`](crate::kernels)).
 //! Two orders, both by chance, each element once in a lap. *Repeated*: every element leads to the same one
 //! each time; a branch predictor learns that, the processor fetches ahead, and most of what translation
-//! costs is hidden. *Changing*: another order in each lap; where to go on is known when the jump is
+//! costs is hidden. *Changing*: another order in each lap; where to continue is known when the jump is
 //! executed, and what translation costs shows in full. Programs are in between.
 //!
 //! The line of each page goes through all lines of a page in turn, turned by a hash for each such round, so
@@ -112,8 +112,7 @@ impl Plan {
         let points = grid::points(&request, kinds, most.bytes);
         if points.is_empty() {
             let missing = unavailable.first().map(|m| (m.pages.name(), m.why.as_str()));
-            let otherwise =
-                format!("no code of a size that was asked for fits into {}", most.bytes);
+            let otherwise = format!("no requested code size fits into {}", most.bytes);
             return Err(frame::nothing(missing, &otherwise));
         }
         let jumps = Jumps {
@@ -250,11 +249,15 @@ fn through(route: &Route<'_>, times: u64) -> Result<(), PriceError> {
 /// Whether there is code here and it may be executed: one element on one page.
 fn may_execute(kinds: Kinds) -> Result<(), PriceError> {
     if !IS_KNOWN {
-        let text = format!("no code is generated for {}, only for x86-64", std::env::consts::ARCH);
+        let text = format!(
+            "this bench generates code only for x86-64, not for {}",
+            std::env::consts::ARCH
+        );
         return Err(PriceError::Unavailable(text));
     }
     let region = kinds.map(PageKind::Base, Bytes(kinds.base().bytes()))?;
-    let refused = |e| PriceError::Unavailable(format!("generated code may not be executed: {e}"));
+    let refused =
+        |e| PriceError::Unavailable(format!("not allowed to execute generated code: {e}"));
     Chain::write(region, vec![0]).map(drop).map_err(refused)
 }
 

@@ -45,7 +45,7 @@ impl Plan {
     /// What a calibration reads of a file of `size` bytes that lies so, one after the other.
     ///
     /// # Errors
-    /// When there is no CPU to run on.
+    /// When no CPU is available.
     pub fn calibration(
         seed: u64,
         folios: FolioClass,
@@ -76,7 +76,7 @@ impl Plan {
     /// Every way of `arms` that serves a demand, over a whole file of `size` bytes that is cached.
     ///
     /// # Errors
-    /// When there is no CPU to run on.
+    /// When no CPU is available.
     pub fn situation(
         seed: u64,
         arms: &[Arm],

@@ -71,7 +71,7 @@ pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<Copies, Price
             || Fact::missing("the processor or its system does not let programs save it"),
             |size| Fact::Known(Bytes(size as u64)),
         ),
-        save_restore_ns: facts.last().cloned().unwrap_or_else(|| Fact::missing("not taken")),
+        save_restore_ns: facts.last().cloned().unwrap_or_else(|| Fact::missing("not measured")),
     })
 }
 
@@ -79,7 +79,9 @@ pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<Copies, Price
 fn fact(values: Vec<Result<f64, String>>) -> Fact<Measured> {
     let values: Result<Vec<f64>, String> = values.into_iter().collect();
     match values {
-        Ok(values) => Measured::of(&values).map_or_else(|| Fact::missing("not taken"), Fact::Known),
+        Ok(values) => {
+            Measured::of(&values).map_or_else(|| Fact::missing("not measured"), Fact::Known)
+        }
         Err(_) => Fact::missing("this processor does not have it"),
     }
 }

@@ -88,7 +88,7 @@ pub fn run(
         base_page_bytes: plan.page,
         truths,
         refills: session.refills,
-        entry_ns: Fact::missing("not taken"),
+        entry_ns: Fact::missing("not measured"),
         prices: Vec::new(),
         price_folios: None,
         points,

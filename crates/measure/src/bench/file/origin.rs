@@ -47,7 +47,7 @@ pub enum OriginError {
         help: &'static str,
     },
     /// A file of our own has no room.
-    #[error("no room for a file to read: {why}")]
+    #[error("no space for a file to read: {why}")]
     NoRoom {
         /// What binds.
         why: String,
@@ -64,9 +64,9 @@ impl OriginError {
         match self {
             Self::Unfit { help, .. } => Some(*help),
             Self::NoRoom { .. } => {
-                Some("name another place with --dir, a smaller --size, or a file with --file")
+                Some("give another --dir, a smaller --size, or a file with --file")
             }
-            Self::Sys(_) => Some("name another place with --dir, or a file with --file"),
+            Self::Sys(_) => Some("give another --dir, or a file with --file"),
             Self::Interrupted => None,
         }
     }
@@ -106,16 +106,16 @@ impl Origin {
         let (most, bound_by) = room(directory)?;
         let (size, bound_by) = match wanted {
             Some(size) if size > most => {
-                let why = format!("{size} are more than {most} ({bound_by})");
+                let why = format!("{size} is more than {most} ({bound_by})");
                 return Err(OriginError::NoRoom { why });
             }
-            Some(size) => (size, "as asked".to_owned()),
+            Some(size) => (size, "as requested".to_owned()),
             None if usual <= most => (usual, "the usual size".to_owned()),
             None => (most, bound_by),
         };
         let size = Bytes(size.0 / UNIT.0 * UNIT.0);
         if size < SMALLEST {
-            let why = format!("{size} ({bound_by}) are less than {SMALLEST}");
+            let why = format!("{size} ({bound_by}) is less than {SMALLEST}");
             return Err(OriginError::NoRoom { why });
         }
         Ok(Self::Own { directory: directory.to_path_buf(), size, bound_by, piece: WRITTEN_IN })
@@ -168,7 +168,7 @@ impl Origin {
     /// The file at `path`, which has to hold a block of `block` bytes.
     ///
     /// # Errors
-    /// When it is no regular file, cannot be read, or is too small.
+    /// When it is not a regular file, cannot be read, or is too small.
     pub fn given(path: &Path, block: Bytes) -> Result<Self, OriginError> {
         let unfit = |what: String, help| OriginError::Unfit {
             path: path.display().to_string(),
@@ -190,7 +190,7 @@ impl Origin {
             FileType::Directory => {
                 return Err(unfit("is a directory".to_owned(), "name a regular file"));
             }
-            _ => return Err(unfit("is no regular file".to_owned(), "name a regular file")),
+            _ => return Err(unfit("is not a regular file".to_owned(), "name a regular file")),
         }
         let size = Bytes(u64::try_from(found.st_size).unwrap_or(0));
         if size < block {
@@ -344,7 +344,7 @@ mod tests {
         assert!(
             unfit(&dir.path().join("none"), Bytes(512)).contains("cannot be opened: No such file")
         );
-        assert!(unfit(Path::new("/dev/null"), Bytes(512)).ends_with("is no regular file"));
+        assert!(unfit(Path::new("/dev/null"), Bytes(512)).ends_with("is not a regular file"));
         assert_eq!(Origin::given(&small, Bytes(64)).expect("read").size(), Bytes(100));
     }
 
@@ -397,9 +397,9 @@ mod tests {
     fn what_has_no_room_says_what_binds() {
         let dir = tempfile::tempdir().expect("a directory");
         let large = Origin::own(dir.path(), Some(Bytes(1 << 60)), SMALLEST).expect_err("too large");
-        assert!(large.to_string().contains("1048576 TiB are more than"), "{large}");
+        assert!(large.to_string().contains("1048576 TiB is more than"), "{large}");
         let small = Origin::own(dir.path(), Some(Bytes(1)), SMALLEST).expect_err("too small");
-        assert!(small.to_string().contains("0 B (as asked) are less than 8.0 MiB"), "{small}");
+        assert!(small.to_string().contains("0 B (as requested) is less than 8.0 MiB"), "{small}");
         assert!(Origin::own(Path::new("/no/such/place"), None, SMALLEST).is_err());
     }
 

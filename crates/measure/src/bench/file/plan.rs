@@ -118,7 +118,7 @@ impl Plan {
         }
         let cells = grid::cells(&request, size, page_size::base());
         if cells.is_empty() && !request.parts.contains(&Part::Copies) {
-            let why = "none of the ways that were asked for serves these orders and parts";
+            let why = "none of the chosen ways supports these orders and parts";
             return Err(PriceError::Unavailable(format!("nothing to read: {why}")));
         }
         let plan = Self::of(request, cells, size)?;

@@ -45,7 +45,7 @@ impl Plan {
     /// The cells of the prices, over a file of `size` bytes.
     ///
     /// # Errors
-    /// When there is no CPU to run on.
+    /// When no CPU is available.
     pub fn prices(seed: u64, size: Bytes, quick: bool) -> Result<Self, PriceError> {
         let (usual, repeats) = match quick {
             true => (Request::short(seed), QUICK_REPEATS),

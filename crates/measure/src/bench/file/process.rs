@@ -41,7 +41,7 @@ pub(super) fn run(
     match hear(&mut helper, patience)? {
         Word::Ready { .. } => {}
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
-        _ => return Err(lost("it said something else than that it is ready")),
+        _ => return Err(lost("unexpected reply: expected `ready`")),
     }
     let look = clock::now();
     let reached = cache.bring(residency)?;
@@ -50,7 +50,7 @@ pub(super) fn run(
     let (mut sample, pace) = match hear(&mut helper, patience)? {
         Word::Done(done) => *done,
         Word::Refused(why) => return Err(PriceError::Unavailable(why)),
-        _ => return Err(lost("it said something else than that it is done")),
+        _ => return Err(lost("unexpected reply: expected `done`")),
     };
     let look = clock::now();
     let after_pages = cache.count()?;
@@ -87,7 +87,7 @@ fn hear(helper: &mut Helper<Word>, patience: Patience<'_>) -> Result<Word, Price
                     .to_owned(),
             ),
             Some(signal) => PriceError::Unavailable(format!("signal {signal} ended the reader")),
-            None => lost("it ended without a word"),
+            None => lost("it ended without a reply"),
         }),
     }
 }

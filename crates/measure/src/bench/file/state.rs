@@ -68,7 +68,7 @@ impl Cache<'_> {
             self.fill()?;
         }
         Err(PriceError::Unavailable(
-            "the page cache does not keep the whole file: not enough memory is free".to_owned(),
+            "the page cache does not hold the whole file: not enough memory is free".to_owned(),
         ))
     }
 

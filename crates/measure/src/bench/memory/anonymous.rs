@@ -95,7 +95,7 @@ fn alone(job: &Job, region: &mut Region) -> Result<Worked, PriceError> {
             sum.0 += populate(piece)?;
             sum.1 += access(job, piece)?;
         }
-        (sum.0, sum.1, Fact::missing("each piece is used before the next is filled"))
+        (sum.0, sum.1, Fact::missing("each piece is used before the next is populated"))
     } else {
         let setup = match job.way {
             Way::PopulateWrite => populate(region.as_mut_slice())?,
@@ -146,7 +146,7 @@ fn together(job: &Job, memory: &mut [u8]) -> Result<Worked, PriceError> {
     Ok(Worked {
         setup: join(shares.iter().map(|share| share.setup)),
         touch: join(shares.iter().map(|share| share.touch)),
-        resident: Fact::missing("not asked for while several threads work"),
+        resident: Fact::missing("not measured with several threads"),
     })
 }
 

@@ -11,7 +11,7 @@ use pagewise_model::bench::memory::{FirstTouch, Point, Way};
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
 /// Why there is nothing of a part.
-const NOT_ASKED: &str = "not asked for";
+const NOT_ASKED: &str = "not requested";
 /// The word for the splitting of a huge page.
 const SPLIT: &str = "split";
 /// The word for populating where memory is short.
@@ -19,7 +19,7 @@ const PRESSURE: &str = "pressure";
 /// The file that is populated there.
 const PRESSED: Bytes = Bytes::mib(64);
 const QUICK_PRESSED: Bytes = Bytes::mib(16);
-/// Usual size of a mapping: more than private caches hold. At most a share of what may be taken.
+/// Usual size of a mapping: more than private caches hold. At most a share of what is available.
 const SIZE: Bytes = Bytes::mib(128);
 const QUICK_SIZE: Bytes = Bytes::mib(16);
 const SHARE: u64 = 8;
@@ -137,7 +137,7 @@ impl Plan {
         self.is_asked(SPLIT)
     }
 
-    /// Size of the file that is populated where memory is short; none where that was not asked for.
+    /// Size of the file that is populated where memory is short; none where that was not requested.
     pub(super) fn pressed(&self) -> Option<Bytes> {
         let size = if self.touches.quick { QUICK_PRESSED } else { PRESSED };
         self.is_asked(PRESSURE).then_some(size)
@@ -190,12 +190,12 @@ impl Plan {
         if self.touches.points.is_empty() && !self.has_split() && self.pressed().is_none() {
             let missing = self.touches.unavailable.first().map(|m| (m.way.label(), &m.why));
             let missing = missing.as_ref().map(|(way, why)| (way.as_str(), why.as_str()));
-            return Err(frame::nothing(missing, "no way was asked for"));
+            return Err(frame::nothing(missing, "no way was chosen"));
         }
         let cost = self.cost();
         if cost.memory_bytes > self.touches.most_bytes {
             return Err(PriceError::Unavailable(format!(
-                "mappings of {} take {} with what goes before them, and only {} may be taken ({})",
+                "mappings of {} take {} with their preparation, and only {} is available ({})",
                 self.size(),
                 cost.memory_bytes,
                 self.touches.most_bytes,
@@ -315,14 +315,14 @@ mod tests {
             let size = Some(size);
             let error = Plan::new(Request { size, ..request(&["on-demand", "fork-cow", "mthp"]) });
             let error = error.expect_err("too large").to_string();
-            assert!(error.contains("may be taken"), "{error}");
+            assert!(error.contains("is available"), "{error}");
         }
     }
 
     #[test]
     fn who_wants_none_gets_the_reason() {
         let plan = Plan::new(request(&["on-demand"])).expect("base pages");
-        assert_eq!(plan.touches.split.reason(), Some("not asked for"));
+        assert_eq!(plan.touches.split.reason(), Some("not requested"));
         assert!(!plan.has_split() && plan.pressed().is_none());
     }
 

@@ -81,7 +81,7 @@ fn drop_cached(file: &File) -> Result<(), PriceError> {
     let left = cachestat::of(file, "the scratch file")?.cached_bytes;
     if left > Bytes(0) {
         let why =
-            format!("{left} of the scratch file stay cached: it has to lie on a disk (TMPDIR)");
+            format!("{left} of the scratch file stay cached: set TMPDIR to a directory on a disk");
         return Err(PriceError::Unavailable(why));
     }
     Ok(())

@@ -120,8 +120,8 @@ fn try_shared(way: Way, kinds: Kinds, pool: &Pool) -> Result<(), Unavailable> {
         });
     }
     let next = match way {
-        Way::PoolFile => "a directory there that this account may write to",
-        _ => "root, or the group in /proc/sys/vm/hugetlb_shm_group",
+        Way::PoolFile => "create a directory there that this account may write to",
+        _ => "run as root, or in the group of /proc/sys/vm/hugetlb_shm_group",
     };
     let taken = pool.take(way, Bytes(kinds.huge().bytes()));
     let unavailable =

@@ -129,7 +129,7 @@ fn pipe_for(size: usize) -> Result<Loop, PriceError> {
         return Ok(pipe);
     }
     let text = format!(
-        "a pipe holds {} here (fs.pipe-max-size, or this user's fs.pipe-user-pages-soft)",
+        "a pipe holds only {} here (fs.pipe-max-size, or this user's fs.pipe-user-pages-soft)",
         Bytes(pipe.capacity as u64)
     );
     Err(PriceError::Unavailable(text))

@@ -131,7 +131,8 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Pins {
 /// size asked for before and behind. One turn goes before; another says how many make up a piece of time.
 fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Taken<Sample> {
     turn.stop.check()?;
-    let too_large = || PriceError::Unavailable(format!("{} do not fit memory", point.size_bytes));
+    let too_large =
+        || PriceError::Unavailable(format!("{} does not fit into memory", point.size_bytes));
     let size = usize::try_from(point.size_bytes.0).map_err(|_| too_large())?;
     let mut region = kinds.map(point.pages, REGION)?;
     region.populate()?;
@@ -162,8 +163,8 @@ fn try_kind(kinds: Kinds, kind: PageKind, most: Bytes) -> Result<(), Unavailable
     if resident > most {
         return Err(Unavailable {
             pages: kind,
-            why: format!("a mapping takes {resident}, and {most} may be taken"),
-            next: "again when more memory is free".to_owned(),
+            why: format!("a mapping takes {resident}, and only {most} is available"),
+            next: "try again when more memory is free".to_owned(),
         });
     }
     kinds.try_one(kind)
@@ -212,11 +213,11 @@ fn next_step(way: Way, error: &PriceError) -> String {
             "as root: mount -t debugfs none /sys/kernel/debug, on a kernel with CONFIG_GUP_TEST"
         }
         (Way::GupTest, _) => "run as root",
-        (Way::Register, Some(libc::ENOMEM)) => "a larger RLIMIT_MEMLOCK (ulimit -l)",
+        (Way::Register, Some(libc::ENOMEM)) => "raise RLIMIT_MEMLOCK (ulimit -l)",
         (Way::Register, _) => "sysctl kernel.io_uring_disabled=0; in a container: allow io_uring",
         (Way::ReadOwn, _) => "in a container: allow process_vm_readv",
         (Way::Vmsplice | Way::Tee, _) => "in a container: allow vmsplice, tee and splice",
-        (Way::Copy, _) => "again when more memory is free",
+        (Way::Copy, _) => "try again when more memory is free",
     }
     .to_owned()
 }

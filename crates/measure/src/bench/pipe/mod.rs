@@ -102,7 +102,7 @@ impl Session<'_, '_> {
                 let rate = if rate.is_finite() { rate } else { 0.0 };
                 bytes = self.plan.size(&point.rung, rate);
                 point.refused = None;
-                point.verified = Fact::missing("nobody looks at the bytes");
+                point.verified = Fact::missing("the data is never read");
                 learn(&mut point, &outcome);
             }
             Err(error) => refuse(&mut point, &error),

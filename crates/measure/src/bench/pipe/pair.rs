@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 /// What it means that a pair has not ended in time.
-const LATE: &str = "the two moved nothing more, or too slowly";
+const LATE: &str = "the two processes stopped moving data, or were too slow";
 
 /// What a pair is to do.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,7 @@ fn outcome(
     }
     let of = |role: Role| done.iter().find(|(r, _)| *r == role).map(|(_, done)| done);
     let (Some(writer), Some(reader)) = (of(Role::Producer), of(Role::Consumer)) else {
-        return Err(PriceError::Unavailable("an end gave no account".to_owned()));
+        return Err(PriceError::Unavailable("a process gave no result".to_owned()));
     };
     Ok(Outcome {
         sample: Sample {
@@ -205,6 +205,6 @@ impl Crew<'_> {
 }
 
 fn lost(role: Role) -> PriceError {
-    let ended = io::Error::other("it ended without a word");
+    let ended = io::Error::other("it ended without a reply");
     SysError::new("recv", format!("the {}", role.label()), ended).into()
 }

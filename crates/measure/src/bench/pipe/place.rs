@@ -30,7 +30,7 @@ impl Cpus {
     /// Seats for a placement, or why there are none.
     pub(super) fn seats(&self, placement: Placement) -> Result<Seats, String> {
         let pinned = |writer, reader| Seats { writer: Some(writer), reader: Some(reader) };
-        let (first, core) = *self.0.first().ok_or("there is no CPU to run on")?;
+        let (first, core) = *self.0.first().ok_or("no CPU is available")?;
         let partner = |same: bool| {
             let others = self.0.iter().skip(1);
             others.filter(|(_, c)| (*c == core) == same).map(|(cpu, _)| *cpu).next()
@@ -43,7 +43,7 @@ impl Cpus {
                 .ok_or_else(|| "only one core may be used here".to_owned()),
             Placement::Siblings => partner(true)
                 .map(|second| pinned(first, second))
-                .ok_or_else(|| "the first core shows one hardware thread only".to_owned()),
+                .ok_or_else(|| "the first core has only one hardware thread".to_owned()),
         }
     }
 }

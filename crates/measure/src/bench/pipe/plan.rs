@@ -58,7 +58,7 @@ impl Plan {
         let allowed = limits::experiment_memory()?.bytes;
         if memory_bytes > allowed {
             return Err(PriceError::Unavailable(format!(
-                "buffers of {memory_bytes} are more than an experiment may take here ({allowed})"
+                "buffers of {memory_bytes} exceed the memory available to an experiment ({allowed})"
             )));
         }
         let points = self.points.len() as u64;

@@ -204,7 +204,7 @@ fn beyond(price: &Result<f64, String>, other: &Result<f64, String>) -> Fact<f64>
 fn hand_over(cpu: u32) -> Fact<f64> {
     let once = |_| Wakeup::with_partner_on(cpu).hand_over().map(|found| found.cpu_ns);
     match (0..HAND_OVERS).map(once).collect::<Result<Vec<f64>, _>>() {
-        Ok(values) => median(&values).map_or(Fact::missing("not taken"), Fact::Known),
+        Ok(values) => median(&values).map_or(Fact::missing("not measured"), Fact::Known),
         Err(error) => Fact::missing(error.to_string()),
     }
 }

@@ -66,7 +66,7 @@ impl Rounds {
     pub(super) fn finish(self) -> Yardsticks {
         let fact = |values: Result<Vec<f64>, String>| match values {
             Err(why) => Fact::Missing(why),
-            Ok(values) => Measured::of(&values).map_or(Fact::missing("not taken"), Fact::Known),
+            Ok(values) => Measured::of(&values).map_or(Fact::missing("not measured"), Fact::Known),
         };
         Yardsticks {
             memcpy_gib_per_s: fact(self.memcpy),
@@ -152,6 +152,6 @@ mod tests {
     #[test]
     fn without_a_round_there_is_no_figure() {
         let none = Rounds::new(Cpus::allowed()).finish();
-        assert_eq!(none.read_gib_per_s.reason(), Some("not taken"));
+        assert_eq!(none.read_gib_per_s.reason(), Some("not measured"));
     }
 }

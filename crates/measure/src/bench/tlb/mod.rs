@@ -126,7 +126,7 @@ impl Plan {
         }
         if points.is_empty() && !parts.bandwidth {
             let missing = unavailable.first().map(|m| (m.pages.name(), m.why.as_str()));
-            let otherwise = format!("no set that was asked for fits into {}", most.bytes);
+            let otherwise = format!("no requested set fits into {}", most.bytes);
             return Err(frame::nothing(missing, &otherwise));
         }
         let rate_repeats = match (parts.bandwidth, quick) {

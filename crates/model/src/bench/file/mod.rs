@@ -135,7 +135,7 @@ pub struct Readings {
     pub price_folios: Option<FolioClass>,
     /// Every cell.
     pub points: Vec<Point>,
-    /// The kernel's copy beside others; none where it was not asked for.
+    /// The kernel's copy beside others; none where it was not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<Copies>,
     /// What is concluded; none where nothing was.

@@ -306,7 +306,7 @@ pub struct FirstTouch {
 
 /// Of runs that were saved before it was measured.
 fn not_asked() -> Fact<Pressure> {
-    Fact::missing("not asked for")
+    Fact::missing("not requested")
 }
 
 impl FirstTouch {

@@ -246,12 +246,12 @@ pub struct ApartPrices {
 }
 
 fn not_taken() -> Fact<f64> {
-    Fact::missing("not taken")
+    Fact::missing("not measured")
 }
 
 impl Default for ApartPrices {
     fn default() -> Self {
-        Self::missing("not taken")
+        Self::missing("not measured")
     }
 }
 

@@ -177,7 +177,7 @@ fn what_cannot_be_folded_is_told_apart() {
     let unmappable = |error: PlanError| matches!(error, PlanError::Elf(ElfError::Unmappable(_)));
     assert!(unmappable(with(56, &[0])), "no headers");
     assert!(unmappable(with(HEADER + ENTRY + 16, &0_u64.to_le_bytes())), "out of order");
-    assert!(unmappable(with(HEADER + ENTRY + 16, &[8])), "elsewhere in its page");
+    assert!(unmappable(with(HEADER + ENTRY + 16, &[8])), "differ within the page");
     assert!(unmappable(with(HEADER + ENTRY + 40, &[0; 8])), "larger in the file");
     assert!(unmappable(with(HEADER + ENTRY + 17, &[0xc0])), "overlap");
     let highest = u64::MAX - 0xfff;

@@ -24,9 +24,8 @@ use pagewise_model::bench::tlb::{PageKind, Steadiness};
 use pagewise_model::{Bytes, Fact};
 
 /// What the claims are about.
-const CLAIMS: &str =
-    "what the processor claims of its TLBs for code, and where jumps begin to cost more";
-const LACKING: &str = "pages that are not to be had here";
+const CLAIMS: &str = "TLBs for code as the processor claims, and where jumps begin to cost more";
+const LACKING: &str = "pages that are not available here";
 
 /// The jumps as terminal text.
 #[must_use]
@@ -108,7 +107,7 @@ pub(crate) fn headline(jumps: &Jumps) -> String {
             format!("huge pages at most {less} less (in {size})")
         },
     );
-    format!("a jump that nothing foresees takes {} and {}; {huge}", at(first), at(last))
+    format!("an unpredictable jump takes {} and {}; {huge}", at(first), at(last))
 }
 
 fn is_gain(ratio: &Ratio) -> bool {
@@ -162,7 +161,7 @@ fn by_size(jumps: &Jumps, order: Order) -> Document {
     }
     page.table(table);
     for (why, count) in refused(jumps, order) {
-        let text = format!("{count} not run, or not as often as asked: {why}");
+        let text = format!("{count} not run, or fewer times than requested: {why}");
         page.para(&text, 2, Tone::Faint);
     }
     page

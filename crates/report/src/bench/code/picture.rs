@@ -15,7 +15,7 @@ pub fn svg(jumps: &Jumps, caption: &str) -> String {
     panels.extend(by_pages(jumps));
     let mappings = counted(u64::from(jumps.repeats), "fresh mapping", "fresh mappings");
     let lines = Lines {
-        title: "What does a jump cost by the size of the code?".to_owned(),
+        title: "What does a jump cost, by code size?".to_owned(),
         subtitle: caption.to_owned(),
         panels,
         notes: vec![
@@ -92,7 +92,7 @@ fn by_pages(jumps: &Jumps) -> Option<Curves> {
         size: entries(tlb),
     });
     Some(Curves {
-        title: format!("so many pages with one jump each, {}", Order::Changing.name()),
+        title: format!("number of pages with one jump each, {}", Order::Changing.name()),
         sizes_are: "pages",
         write: |size| format!("{size:.0}"),
         unit: "ns",

@@ -31,13 +31,13 @@ pub(super) fn section(readings: &Readings) -> Document {
     };
     let Some(block) = usual_block(readings) else { return Document::default() };
     page.heading(&format!(
-        "where the time goes, shares by counts times prices taken before: blocks of {}",
+        "where the time goes, shares by counts times prices measured before: blocks of {}",
         whole_size(block)
     ));
     page.para(&summary(readings, judgement), 2, Tone::Faint);
     let mut columns = vec![("", Align::Left), ("", Align::Left), ("ms/GiB", Align::Decimal)];
     columns.extend(COLUMNS.iter().map(|(title, _)| (*title, Align::Right)));
-    columns.extend([("told", Align::Right), ("beside", Align::Right)]);
+    columns.extend([("sum", Align::Right), ("beside", Align::Right)]);
     let mut table = Table::new(&columns);
     let shown = readings.part(Part::Blocks).filter(|(_, point)| point.cell.block_bytes == block);
     for (at, point) in shown {
@@ -47,12 +47,7 @@ pub(super) fn section(readings: &Readings) -> Document {
     }
     page.table(table);
     page.para(
-        "ms/GiB: of cached cells undisturbed, the least CPU time of each slice over the processes, which is \
-         what the shares are of; told: how much of it they make up; beside: how much of the median lies above \
-         it, by others on the machine. entry: calls and \
-         opening; lookup: the rest of a call in order; reach: what a block costs more at random, in a mapping \
-         all that it costs beside its bytes; copy: by kernel or program, in place the sum; faults: with \
-         populating and fresh memory",
+        "ms/GiB: undisturbed time of cached cells, the least CPU time of each slice over the processes; the shares refer to it. sum: the part of the time that they make up; beside: how far the median lies above it, because of other programs. entry: calls and opening; lookup: the rest of a call in order; reach: the extra cost of a block at random, in a mapping its whole cost apart from its bytes; copy: by kernel or program, in place the sum; faults: with populating and fresh memory",
         2,
         Tone::Faint,
     );
@@ -139,5 +134,5 @@ fn summary(readings: &Readings, judgement: &Judgement) -> String {
         [Residency::Warm, Residency::Cold].into_iter().filter_map(tell).collect();
     let on = |folios: FolioClass| format!(" Prices of a file on {}.", folios.label());
     let prices = readings.price_folios.map_or_else(String::new, on);
-    format!("Explained in the middle {}.{prices}", told.join("; "))
+    format!("Median of the explained part: {}.{prices}", told.join("; "))
 }

@@ -80,7 +80,7 @@ fn passes(readings: &Readings) -> Grid {
         (point.cell.arm.label().to_owned(), shown.iter().map(pass).collect())
     };
     Grid {
-        title: "warm, in order: again through the same descriptor or mapping, passes alone"
+        title: "warm, in order: repeated passes through the same descriptor or mapping, without open and close"
             .to_owned(),
         columns_are: "pass",
         columns: shown.iter().map(|nth| (nth + 1).to_string()).collect(),
@@ -106,8 +106,8 @@ fn buffers(readings: &Readings) -> Grid {
         }
     }
     Grid {
-        title: "warm, in order: where blocks are put".to_owned(),
-        columns_are: "bytes behind a page's beginning",
+        title: "warm, in order: position of the block in its page".to_owned(),
+        columns_are: "bytes after the start of a page",
         columns: offsets.iter().map(|offset| offset.0.to_string()).collect(),
         rows,
         is_race: false,
@@ -123,8 +123,8 @@ fn copies(found: &Copies) -> Grid {
     let row =
         |row: &CopyRow| (row.way.label().to_owned(), row.gib_per_s.iter().map(entry).collect());
     Grid {
-        title: format!("copies of {} out of the cache", whole_size(found.block_bytes)),
-        columns_are: "bytes behind a page's beginning",
+        title: format!("copies of {} from the cache", whole_size(found.block_bytes)),
+        columns_are: "bytes after the start of a page",
         columns: found.offset_bytes.iter().map(|offset| offset.0.to_string()).collect(),
         rows: found.rows.iter().map(row).collect(),
         is_race: false,

@@ -135,7 +135,7 @@ pub(crate) fn headline(readings: &Readings) -> String {
         _ => String::new(),
     };
     format!(
-        "a cached file once in order in blocks of {}: {} gives {} GiB/s{than}",
+        "a cached file, once, in order, in blocks of {}: {} gives {} GiB/s{than}",
         whole_size(cell.block_bytes),
         cell.arm.name(),
         three_digits(rate)
@@ -148,14 +148,14 @@ fn protocol(readings: &Readings) -> Vec<String> {
     let file = match (&source.path, &source.directory, source.written_in_bytes) {
         (Some(path), ..) => format!("The file `{path}`, {}", source.size_bytes),
         (None, directory, pieces) => format!(
-            "A file of our own in {}, {} ({}), written in pieces of {}",
+            "A temporary file in {}, {} ({}), written in pieces of {}",
             directory.as_deref().unwrap_or("a place that is not known"),
             source.size_bytes,
             source.bound_by,
             whole_size(pieces.unwrap_or_default())
         ),
     };
-    let use_of = if readings.summed { "; each copied block is summed as well" } else { "" };
+    let use_of = if readings.summed { "; each copied block is also summed" } else { "" };
     let processes = counted(u64::from(readings.repeats), "fresh process", "fresh processes");
     let mut told = vec![
         format!("{file}."),
@@ -196,7 +196,7 @@ fn proof(readings: &Readings) -> Option<String> {
     };
     Some(format!(
         "Warm: all pages of the file cached before and after{refills}, no major fault; cold: none cached \
-         before. The proof takes {} for each GiB, outside the clock.",
+         before. The proof takes {} for each GiB, not timed.",
         Nanos::from_f64(median)
     ))
 }

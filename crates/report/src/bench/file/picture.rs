@@ -25,7 +25,7 @@ fn panel(grid: Grid) -> Panel {
         Entry::Rate(rate) => Ok(rate.median),
         Entry::Refused(why) => Err(format!("refused: {why}")),
         Entry::Missing(why) => Err(why),
-        Entry::Empty => Err("not asked for".to_owned()),
+        Entry::Empty => Err("not requested".to_owned()),
     };
     let (rows, cells) = grid
         .rows

@@ -43,8 +43,7 @@ fn disturbed(touches: &FirstTouch) -> Option<String> {
     let share = point.cpu_page_ns()? / point.page_ns(Part::Whole)?.median;
     (share < UNDISTURBED).then(|| {
         format!(
-            "only {} of the time on demand was CPU time: others used this CPU, and the figures are too high. \
-             Run again when the machine is quiet.",
+            "only {} of the on-demand time was CPU time: other programs used this CPU, so the figures are too high. Run again on a quiet machine.",
             percent(share)
         )
     })
@@ -53,7 +52,7 @@ fn disturbed(touches: &FirstTouch) -> Option<String> {
 fn waste(point: &Point, base: PageSize) -> Option<String> {
     let whole = point.page_ns(Part::Whole)?;
     Some(format!(
-        "{}: one page in {} is used, {} of {} are mapped for nothing; {} ns for each page used",
+        "{}: one page in {} is used, {} of {} is mapped in vain; {} ns for each used page",
         point.way.label(),
         point.every_pages,
         point.wasted_bytes(base),
@@ -72,12 +71,11 @@ fn host(part: &Host, base: PageSize) -> String {
     );
     match &part.extra_page_ns {
         Fact::Known(extra) => format!(
-            "{touched} ({}) had to be backed anew by the host: {} ns more for each {base}. None of that is \
-             in the figures above.",
+            "{touched} ({}) had to be supplied by the host first: {} ns more for each {base}. The figures above do not include it.",
             percent(part.slow_chunks as f64 / part.chunks.max(1) as f64),
             three_digits(*extra)
         ),
-        Fact::Missing(why) => format!("{touched} cost more than memory that is there: {why}"),
+        Fact::Missing(why) => format!("{touched} cost more than present memory: {why}"),
     }
 }
 
@@ -85,8 +83,7 @@ fn split(split: &Fact<Split>) -> String {
     match split {
         Fact::Missing(why) => format!("no huge page was split: {why}"),
         Fact::Known(split) => format!(
-            "mprotect of one base page splits a huge page in {} ns, the call that undoes it takes {} ns and does \
-             not make it whole ({} on huge pages before, {} after); on base pages {} and {} ns",
+            "mprotect of one base page splits a huge page in {} ns; the call back takes {} ns and does not make it whole ({} on huge pages before, {} after); on base pages {} and {} ns",
             three_digits(split.split_ns.median),
             three_digits(split.mend_ns.median),
             split.before_bytes,
@@ -99,15 +96,16 @@ fn split(split: &Fact<Split>) -> String {
 
 fn pressed(pressure: &Fact<Pressure>) -> String {
     let all = match pressure {
-        Fact::Missing(why) => return format!("no mapping was filled where memory is short: {why}"),
+        Fact::Missing(why) => {
+            return format!("no mapping was populated under a memory limit: {why}");
+        }
         Fact::Known(all) => all,
     };
     let times = |found: &Populated| {
-        format!("{} to fill it and {} to read it", found.setup_ns, found.touch_ns)
+        format!("{} to populate it and {} to read it", found.setup_ns, found.touch_ns)
     };
     format!(
-        "of {} mapped with MAP_POPULATE in a group that may hold {}, {} were mapped when the call came back \
-         without an error, and reading it then took {} major faults ({}); without the limit {} and {} ({})",
+        "of {} mapped with MAP_POPULATE under a limit of {}, {} were mapped when the call returned without an error, and reading it then took {} major faults ({}); without the limit {} and {} ({})",
         all.file_bytes,
         all.limit_bytes,
         all.limited.resident_bytes,

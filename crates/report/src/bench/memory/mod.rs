@@ -22,8 +22,8 @@ use crate::style::Style;
 use crate::{advice, claims};
 use pagewise_model::bench::memory::{FirstTouch, Part, Point, Ratio, Sample, Unavailable, Way};
 
-const CLAIMS: &str = "what is said of these calls, and what the kernel counted";
-const LACKING: &str = "ways that are not to be had here";
+const CLAIMS: &str = "claims about these calls, and what the kernel counted";
+const LACKING: &str = "ways that are not available here";
 
 /// First touches as terminal text.
 #[must_use]
@@ -97,13 +97,10 @@ pub(crate) fn headline(touches: &FirstTouch) -> String {
     let ratios = touches.judgement.iter().flat_map(|judgement| &judgement.ratios);
     let best = ratios.filter(own).filter(proven).min_by(|a, b| a.ratio.total_cmp(&b.ratio));
     let rest = best.map_or_else(
-        || "nothing is proven to take less".to_owned(),
+        || "no way is proven to take less".to_owned(),
         |r| format!("{} takes {}", r.way.label(), change(r.ratio)),
     );
-    format!(
-        "a page of {page} takes {} ns until it can be used; {rest}",
-        three_digits(demand.median)
-    )
+    format!("a page of {page} takes {} ns before first use; {rest}", three_digits(demand.median))
 }
 
 /// The points of each baseline, with what they are.
@@ -142,7 +139,7 @@ fn lacking(touches: &FirstTouch) -> Vec<Lacking<'_>> {
 /// How the mappings were made, in words.
 pub(crate) fn protocol(touches: &FirstTouch) -> String {
     format!(
-        "median of {} of {} for each way, in shuffled order (seed {}), on CPU {}; at most {} may be taken ({})",
+        "median of {} of {} for each way, in shuffled order (seed {}), on CPU {}; at most {} of memory ({})",
         counted(u64::from(touches.repeats), "fresh mapping", "fresh mappings"),
         whole_size(touches.size_bytes),
         touches.seed,

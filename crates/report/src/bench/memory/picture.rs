@@ -15,14 +15,14 @@ pub fn svg(touches: &FirstTouch, caption: &str) -> String {
     let base = touches.base_page_bytes;
     let mappings = counted(u64::from(touches.repeats), "fresh mapping", "fresh mappings");
     let bars = Bars {
-        title: "What does a page cost until it can be used?".to_owned(),
+        title: "What does a page cost before first use?".to_owned(),
         subtitle: caption.to_owned(),
         unit: "ns",
         groups: all_groups(touches),
         marks: Vec::new(),
         notes: vec![
             format!(
-                "ns for each {base} used: made, touched and given back. Median of {mappings}, in shuffled order."
+                "ns for each used {base}: set up, touched and released. Median of {mappings}, in shuffled order."
             ),
             "Lines reach from the fastest mapping to the slowest.".to_owned(),
         ],
@@ -63,7 +63,7 @@ pub(super) fn parts(touches: &FirstTouch) -> String {
     let points = touches.points.iter().filter(|p| p.threads == 1 && !p.samples.is_empty());
     let stacks = Stacks {
         title: "Where the time of each way goes".to_owned(),
-        subtitle: "Shares of its own time; the whole stands at the end".to_owned(),
+        subtitle: "Shares of each way's time; the total is at the end".to_owned(),
         names: PARTS.map(|(part, class)| (part.label(), class)).to_vec(),
         rows: points.map(stack).collect(),
     };

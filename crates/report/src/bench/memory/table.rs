@@ -13,7 +13,7 @@ use pagewise_model::{Bytes, Fact, PageSize};
 pub(super) fn times(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     let base = touches.base_page_bytes;
-    page.heading(&format!("ns for each {base} used, until it is given back: one thread"));
+    page.heading(&format!("ns for each used {base}, from set-up to release: one thread"));
     page.para(&protocol(touches), 2, Tone::Faint);
     for (title, points) in groups(touches) {
         page.section(times_table(title, touches, points));
@@ -46,7 +46,7 @@ fn short(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     for (why, ways) in reasons {
         let ways = counted(ways, "way has", "ways have");
-        let text = format!("{ways} fewer mappings than asked for: {why}");
+        let text = format!("{ways} fewer mappings than requested: {why}");
         page.para(&text, 2, Tone::Faint);
     }
     page
@@ -166,7 +166,7 @@ fn remark(point: &Point) -> &'static str {
     let is_filled = matches!(point.way, Way::MapPopulate | Way::PopulateWrite);
     match (point.has_expected_faults(), point.resident_bytes()) {
         (Some(false), _) => "not as expected",
-        (_, Some(resident)) if is_filled && resident < point.mapped_bytes => "not all filled",
+        (_, Some(resident)) if is_filled && resident < point.mapped_bytes => "not fully populated",
         _ => "",
     }
 }

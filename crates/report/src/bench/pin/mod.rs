@@ -22,8 +22,8 @@ use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::{Bytes, Fact};
 
 /// What the claims are about.
-const CLAIMS: &str = "what has been published, and this machine";
-const LACKING: &str = "what is not to be had here";
+const CLAIMS: &str = "published figures, and this machine";
+const LACKING: &str = "not available here";
 
 /// Pinning as terminal text.
 #[must_use]
@@ -125,14 +125,14 @@ fn meaning(way: Way) -> String {
 fn prices(pins: &Pins, judgement: &Judgement) -> Document {
     let mut page = Document::default();
     let unit = pins.base_page_bytes;
-    page.heading(&format!("ns to pin and let go, for each {unit} and for each call"));
+    page.heading(&format!("ns to pin and release, for each {unit} and for each call"));
     page.para(&protocol(pins), 2, Tone::Faint);
     let mut table = Table::new(&[
         ("way", Align::Left),
         ("pages", Align::Left),
         ("a page", Align::Decimal),
         ("spread", Align::Left),
-        ("whole, of base", Align::Left),
+        ("total, of base", Align::Left),
         ("a call", Align::Decimal),
         ("spread", Align::Left),
     ]);
@@ -218,7 +218,7 @@ fn refusals(pins: &Pins, way: Way) -> Vec<String> {
     let refused = pins.points.iter().filter(|point| point.way == way);
     let told = refused.filter_map(|point| {
         let why = point.refused.as_deref()?;
-        Some(format!("{} not measured, or not as often as asked: {why}", point.pages.name()))
+        Some(format!("{} not measured, or fewer times than requested: {why}", point.pages.name()))
     });
     let mut all: Vec<String> = told.collect();
     all.sort_unstable();
@@ -231,7 +231,7 @@ fn shares(shares: &[Share]) -> Document {
     if shares.is_empty() {
         return page;
     }
-    page.heading("how much of a transfer by vmsplice and splice is pinning");
+    page.heading("share of pinning in a transfer by vmsplice and splice");
     let mut table = Table::new(&[
         ("pages", Align::Left),
         ("size", Align::Right),

@@ -25,8 +25,8 @@ pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
         steps.filter(|step| consumption(ladder, step) == Some(Consumption::Untouched)).collect();
     if !shown.is_empty() {
         page.heading("why: change of the time of both ends for each GiB, by reference");
-        let text = "counts of the repeats times prices that were taken before them; \
-                what they do not explain is told as unexplained";
+        let text =
+            "counts of the repeats times prices measured before; the rest is shown as unexplained";
         page.para(text, 2, Tone::Faint);
     }
     for step in shown {
@@ -184,7 +184,7 @@ fn now_text(judgement: &Judgement, step: &Step) -> String {
 pub(super) fn advice(judgement: &Judgement) -> Document {
     let mut page = Document::default();
     if !judgement.advice.is_empty() {
-        page.heading("sizes that suit");
+        page.heading("suitable sizes");
     }
     for advice in &judgement.advice {
         let text = format!(

@@ -41,7 +41,7 @@ pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
     page.heading(&title(ladder));
     page.append(table::table(ladder));
     page.section(yardstick_section(&ladder.yardsticks));
-    let heading = "what is said of pipes, and what this machine says";
+    let heading = "claims about pipes, and what this machine shows";
     page.section(claims::section(heading, &ladder.claims));
     if let Some(judgement) = &ladder.judgement {
         page.section(explanation::explanation(ladder, judgement));
@@ -141,7 +141,7 @@ pub(crate) fn headline(ladder: &Ladder) -> String {
     let untouched = ladder.points.iter().filter(|p| p.consumption == Consumption::Untouched);
     match untouched.filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((rate, name)) => {
-            format!("pipes: at most {rate:.1} GiB/s by reference, with nobody looking ({name})")
+            format!("pipes: at most {rate:.1} GiB/s by reference, data never read ({name})")
         }
         None => "pipes: nothing could be measured by reference".to_owned(),
     }

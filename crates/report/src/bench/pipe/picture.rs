@@ -44,9 +44,9 @@ fn bars(ladder: &Ladder, caption: &str) -> Bars {
         marks: marks.collect(),
         notes: vec![
             format!("Median of {repeats} in shuffled order; lines reach from the smallest to the largest."),
-            "By reference: nobody looked at the bytes. Touched: the consumer read and checked every byte."
+            "By reference: the data is never read. Touched: the consumer read and checked every byte."
                 .to_owned(),
-            "Dashed: what the memory itself gave in the same minutes.".to_owned(),
+            "Dashed: the rate of the memory itself in the same minutes.".to_owned(),
         ],
     }
 }
@@ -146,8 +146,7 @@ pub(super) fn accounts(
         let stacks = Stacks {
             title: format!("Where the time goes: {}", consumption_label(consumption)),
             subtitle:
-                "Time of both ends for each GiB (at the right), by counts times prices taken \
-                       before. In brackets: prices say this much more than passed"
+                "Time of both ends for each GiB (at the right), by counts times prices measured before. In brackets: the prices exceed the measured time by this much"
                     .to_owned(),
             names: PARTS.iter().map(|(name, class, _)| (*name, *class)).collect(),
             rows,

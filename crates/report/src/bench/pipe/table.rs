@@ -73,7 +73,7 @@ fn notes(ladder: &Ladder, point: &Point) -> Document {
         page.para(why, 6, Tone::Faint);
     }
     if point.verified == Fact::Known(false) {
-        page.para("the consumer did not find the bytes that were sent", 6, Tone::Bad);
+        page.para("the consumer did not receive the bytes that were sent", 6, Tone::Bad);
     }
     if ladder.yardsticks.is_implausible(point) {
         page.para("implausible: more than one core can read from memory", 6, Tone::Bad);

@@ -26,9 +26,9 @@ use pagewise_model::bench::tlb::{
 use pagewise_model::{Fact, Measured};
 
 /// What the claims are about.
-const CLAIMS: &str = "what the processor claims of its TLBs, and where loads begin to cost more";
+const CLAIMS: &str = "TLBs as the processor claims, and where loads begin to cost more";
 
-const LACKING: &str = "pages that are not to be had here";
+const LACKING: &str = "pages that are not available here";
 
 /// The walks as terminal text.
 #[must_use]
@@ -119,7 +119,7 @@ pub(crate) fn headline(walks: &Walks) -> String {
             )
         },
     );
-    format!("a random load that needs the one before takes {} and {}; {huge}", at(first), at(last))
+    format!("a dependent random load takes {} and {}; {huge}", at(first), at(last))
 }
 
 /// The list that shows most: random, a line to an element, or what is nearest to that.
@@ -157,12 +157,11 @@ fn backing_text(share: &Fact<f64>) -> String {
         Fact::Missing(why) => return format!("how huge pages are backed: {why}"),
     };
     let meaning = match share {
-        s if s < 0.3 => "huge pages are translated as such",
+        s if s < 0.3 => "huge pages are translated as huge pages",
         s if s > 0.7 => {
-            "huge pages are translated in base pages, as under a host that backs them so: they \
-             shorten walks of the page table and reach no further"
+            "huge pages are translated in base pages, as on a host that backs them that way: they shorten page walks, but extend no reach"
         }
-        _ => "some huge pages are translated as such and others in base pages",
+        _ => "some huge pages are translated as huge pages and others in base pages",
     };
     format!(
         "over the same lines, translation on huge pages costs {} of that on base pages: {meaning}",

@@ -13,7 +13,7 @@ pub fn svg(walks: &Walks, caption: &str) -> String {
     panels.extend(lines(walks));
     let mappings = counted(u64::from(walks.repeats), "fresh mapping", "fresh mappings");
     let lines = Lines {
-        title: "What does a load cost that needs the one before?".to_owned(),
+        title: "What does a dependent load cost?".to_owned(),
         subtitle: caption.to_owned(),
         panels,
         notes: vec![
@@ -95,7 +95,7 @@ fn lines(walks: &Walks) -> Option<Curves> {
         size: f64::from(entries(tlb)),
     });
     (!series.is_empty()).then(|| Curves {
-        title: "one cache line on so many pages, random order".to_owned(),
+        title: "one cache line on each of this many pages, random order".to_owned(),
         sizes_are: "lines",
         write: |size| format!("{size:.0}"),
         unit: "ns",

@@ -76,7 +76,11 @@ fn refused(walks: &Walks, path: Path) -> Document {
     let reasons = lacking::reasons(points.filter_map(|p| p.refused.as_deref()));
     let mut page = Document::default();
     for (why, count) in reasons {
-        page.para(&format!("{count} not walked, or not as often as asked: {why}"), 2, Tone::Faint);
+        page.para(
+            &format!("{count} not walked, or fewer times than requested: {why}"),
+            2,
+            Tone::Faint,
+        );
     }
     page
 }

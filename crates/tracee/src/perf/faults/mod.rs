@@ -322,16 +322,15 @@ fn refusal(error: &SysError) -> Refusal {
     let (why, help) = match error.errno() {
         Some(libc::EACCES | libc::EPERM) => (
             format!("perf events are refused to this account{}", paranoid()),
-            "sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON; in a container its seccomp \
-             profile must allow perf_event_open",
+            "use sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON; in a container allow perf_event_open in the seccomp profile",
         ),
         Some(libc::ENOSYS) => (
             "this kernel or container has no perf_event_open".to_owned(),
-            "a kernel with CONFIG_PERF_EVENTS, or a seccomp profile that allows perf_event_open",
+            "use a kernel with CONFIG_PERF_EVENTS, or allow perf_event_open in the seccomp profile",
         ),
         Some(libc::EMFILE) => (
-            "the events of each CPU are more descriptors than this process may have".to_owned(),
-            "ulimit -n with at least eight times the number of CPUs",
+            "the events of all CPUs need more descriptors than this process may have".to_owned(),
+            "raise ulimit -n to at least eight times the number of CPUs",
         ),
         _ => (format!("page faults cannot be recorded: {error}"), "pagewise doctor"),
     };

@@ -162,9 +162,10 @@ fn rings(on_exec: bool) -> Result<Rings<()>, SysError> {
 /// Why clocks of whole CPUs cannot be had.
 fn of_cpus_refused(error: &SysError) -> String {
     match error.errno() {
-        Some(libc::EACCES | libc::EPERM) => "clocks of whole CPUs are for root, CAP_PERFMON, or \
-            `sysctl kernel.perf_event_paranoid=0`"
-            .to_owned(),
+        Some(libc::EACCES | libc::EPERM) => {
+            "clocks of whole CPUs need root, CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=0`"
+                .to_owned()
+        }
         _ => format!("clocks of whole CPUs: {error}"),
     }
 }

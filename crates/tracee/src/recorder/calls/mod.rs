@@ -64,7 +64,7 @@ impl Following {
 impl Followed {
     /// Of a program whose calls are not followed.
     pub(crate) fn at_exec(exec: Fact<ExecCounts>) -> Self {
-        Self { exec, calls: Fact::missing("not asked for") }
+        Self { exec, calls: Fact::missing("not requested") }
     }
 
     fn nothing(why: &str) -> Self {

@@ -56,13 +56,13 @@ fn drawing_with_replacement_is_refused() {
 fn mapping_before_the_clock_is_refused() {
     let mapped = |asked: &mut Ledger| asked.mapped_before_bytes = Bytes::mib(64);
     let why = why(cell(Arm::MapPopulate), mapped);
-    assert_eq!(why, "64.0 MiB were mapped before its clock started");
+    assert_eq!(why, "64.0 MiB was mapped before its clock started");
 }
 
 #[test]
 fn a_copy_that_was_not_made_is_refused() {
     let why = why(cell(Arm::Map), |asked| asked.checksum += 1);
-    assert!(why.contains("does not add up"), "{why}");
+    assert!(why.contains("checksum is wrong"), "{why}");
     let mut unknown = readings(vec![reading(cell(Arm::Map), MS, 1)]);
     unknown.truths.clear();
     assert!(judge(&unknown).refusal(0).is_some_and(|why| why.contains("not known")));
@@ -113,8 +113,8 @@ fn what_is_not_known_has_its_reason() {
     let mut refused = Point::new(Cell { residency: Residency::Cold, ..cell(Arm::Read) });
     refused.refused = Some("3 pages stay".to_owned());
     let sentences = advice(vec![refused]);
-    assert!(sentences.iter().all(|sentence| sentence.starts_with("Nothing is said")));
-    assert!(sentences[1].ends_with("not cached: 3 pages stay."), "{}", sentences[1]);
+    assert!(sentences.iter().all(|sentence| sentence.starts_with("No verdict")));
+    assert!(sentences[1].ends_with("uncached files: 3 pages stay."), "{}", sentences[1]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn what_was_refused_advises_nothing() {
     let mut half = reading(cell(Arm::Map), MS, 3);
     half.samples[0].ledger.bytes = Bytes(0);
     let [warm, ..] = advice(vec![reading(cell(Arm::Read), MS, 3), half]);
-    assert!(warm.starts_with("Nothing is said"), "{warm}");
+    assert!(warm.starts_with("No verdict"), "{warm}");
 }
 
 proptest! {

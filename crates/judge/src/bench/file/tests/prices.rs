@@ -384,9 +384,10 @@ fn vector_registers_pay_from_a_size_on() {
         save_restore_ns: rate(100.0),
     };
     // At 10 and 20 GiB/s each byte is 0.0466 ns cheaper.
-    for (kernel, known, part) in
-        [(10.0, Answer::Confirmed, "from 2.1 KiB a call"), (19.5, Answer::Refuted, "never earned")]
-    {
+    for (kernel, known, part) in [
+        (10.0, Answer::Confirmed, "from 2.1 KiB per call"),
+        (19.5, Answer::Refuted, "never earned"),
+    ] {
         all.copies = Some(copies(kernel));
         let [claim] = &judge(&all).claims[..] else { panic!("one claim") };
         assert!(claim.answer == known && claim.why.contains(part), "{claim:?}");

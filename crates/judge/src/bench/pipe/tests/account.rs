@@ -59,7 +59,7 @@ fn what_has_no_price_stays_unexplained_to_the_nanosecond() {
     let spliced = || made(rung("s", Writer::Vmsplice, Reader::Splice), slots, COUNTS, 0.0);
     let full = judged(vec![spliced()], &references());
     assert!(only(&full).unexplained_per_gib_ns.abs() < 1e-4 * only(&full).per_gib_ns);
-    let without = judged(vec![spliced()], &ReferencePrices::missing("not taken"));
+    let without = judged(vec![spliced()], &ReferencePrices::missing("not measured"));
     let account = only(&without);
     assert_eq!(account.not_priced, [Work::Pinning, Work::Slots, Work::CacheTransfer]);
     assert_near(account.unexplained_per_gib_ns, slots, 1e-3);
@@ -123,7 +123,7 @@ fn what_crosses_between_cores_by_mode_and_consumption() {
     use Consumption::{Touched, Untouched};
     let slots = PAGES as f64 * APART;
     let mut older = references();
-    older.apart.renewed_base_ns = Fact::missing("not taken");
+    older.apart.renewed_base_ns = Fact::missing("not measured");
     for (writer, reader, consumption, want) in [
         (Writer::Write, Reader::Read, Untouched, CROSS),
         (Writer::Vmsplice, Reader::Read, Untouched, slots),
@@ -157,7 +157,7 @@ fn what_was_slept_for_comes_from_colder_caches() {
     // Less than the noise beside a price is nothing; neither is no price.
     prices.apart.read_base_ns = Fact::missing("less than the noise");
     assert_near(transfer(4_096, &prices), 2.5 * APART, 1e-6);
-    prices.asleep = ApartPrices::missing("not taken");
+    prices.asleep = ApartPrices::missing("not measured");
     assert_near(transfer(4_096, &prices), APART, 1e-6);
 }
 
@@ -171,7 +171,7 @@ fn wakeups_take_no_longer_than_was_slept() {
     let account = only(&judgement);
     assert_near(account.part_ns(Work::Wakeups), 3_000.0 * AWAKE + 2e6, 1e-3);
     let part = account.parts.iter().find(|p| p.work == Work::Wakeups).unwrap();
-    assert!(part.evidence.contains("capped by the time asleep"), "{}", part.evidence);
+    assert!(part.evidence.contains("limited by the time asleep"), "{}", part.evidence);
     assert!(account.part_ns(Work::Waiting) == 0.0);
 }
 

@@ -97,7 +97,7 @@ fn sizes_are_advised_by_what_becomes_of_the_bytes() {
     let found = advice(&touched, Bytes::mib(1));
     assert_eq!((found.pipe_bytes, found.enough_pipe_bytes), (Bytes::mib(1), Bytes::kib(256)));
     assert!(found.why.ends_with("and it is"), "{}", found.why);
-    assert!(advice(&touched, Bytes::kib(256)).why.ends_with("here it takes 256 KiB"));
+    assert!(advice(&touched, Bytes::kib(256)).why.ends_with("here 256 KiB is needed"));
     let flat = grid(Consumption::Untouched, &[(64, 10.0), (1024, 10.5)]);
     assert_eq!(claims(&flat)[5].answer, Answer::Confirmed);
 }
@@ -121,7 +121,7 @@ fn what_a_machine_should_do_is_told_of_safe_ways_that_are_proven_faster() {
         near(frozen(Wait::Adaptive), Consumption::Untouched, 12.0),
     ]);
     assert!(
-        all[0].ends_with("stay with write and read (2.00 GiB/s): no safe way is proven faster.")
+        all[0].ends_with("use plain write and read (2.00 GiB/s): no safe way is proven faster.")
     );
     assert!(all[1].contains("(rung frozen): 6.0 times the rate"), "{}", all[1]);
     assert!(all[2].contains("has 1.5 times the rate"), "{}", all[2]);
@@ -133,5 +133,5 @@ fn what_a_machine_should_do_is_told_of_safe_ways_that_are_proven_faster() {
     );
     let nothing = told(Vec::new());
     assert_eq!(nothing.len(), 3);
-    assert!(nothing[2].starts_with("On waiting nothing is said"));
+    assert!(nothing[2].starts_with("No verdict on waiting"));
 }

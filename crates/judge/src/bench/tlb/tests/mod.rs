@@ -176,8 +176,8 @@ fn walks(points: Vec<Point>) -> Walks {
         bandwidth: Bandwidth {
             buffer_bytes: Bytes::mib(64),
             cpus: 2,
-            one: Rates::missing("not taken"),
-            all: Rates::missing("not taken"),
+            one: Rates::missing("not measured"),
+            all: Rates::missing("not measured"),
         },
         claimed: Vec::new(),
         caches: Vec::new(),

@@ -301,7 +301,7 @@ impl Hand {
     }
 }
 
-/// Pieces of a mapping that are populated when they are reached; none where that is not asked for.
+/// Pieces of a mapping that are populated when they are reached; none where that is not requested.
 struct Pieces<'a> {
     view: &'a View,
     done: Vec<bool>,
@@ -364,7 +364,7 @@ fn outside() -> PriceError {
 }
 
 fn no_memory() -> PriceError {
-    PriceError::Unavailable("there is no memory to put blocks into".to_owned())
+    PriceError::Unavailable("there is no memory for the blocks".to_owned())
 }
 
 #[cfg(test)]

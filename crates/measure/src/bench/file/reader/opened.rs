@@ -61,7 +61,7 @@ impl Opened {
     /// The queue of a thread.
     pub(super) fn queue(&self, thread: usize) -> Result<MutexGuard<'_, ReadQueue>, PriceError> {
         let own = self.queues.get(thread);
-        let own = own.ok_or_else(|| PriceError::Unavailable("no queue was made".to_owned()))?;
+        let own = own.ok_or_else(|| PriceError::Unavailable("no queue was created".to_owned()))?;
         Ok(own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -136,7 +136,8 @@ fn plain(usage: EndUsage) -> Done {
 
 /// A size as a length in memory.
 pub(super) fn length(bytes: Bytes) -> Result<usize, PriceError> {
-    let too_large = || PriceError::Unavailable(format!("{bytes} do not fit this machine's memory"));
+    let too_large =
+        || PriceError::Unavailable(format!("{bytes} does not fit into this machine's memory"));
     usize::try_from(bytes.0).map_err(|_| too_large())
 }
 

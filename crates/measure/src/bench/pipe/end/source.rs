@@ -145,10 +145,10 @@ fn memory(rung: &Rung) -> Result<Region, PriceError> {
 fn lane_pages(rung: &Rung) -> Result<buffer::Pages, PriceError> {
     let refuse = |why: &str| Err(PriceError::Unavailable(why.to_owned()));
     match rung.pages {
-        _ if rung.lock => refuse("pages that are given away cannot be locked"),
+        _ if rung.lock => refuse("pages passed by reference cannot be locked"),
         Pages::Base => Ok(buffer::Pages::Base),
         Pages::Huge => Ok(buffer::Pages::Huge),
-        Pages::HugeTlb => refuse("the library takes no pages of the reserved pool"),
+        Pages::HugeTlb => refuse("the library does not use pages of the reserved pool"),
     }
 }
 
