@@ -5,8 +5,8 @@
 //! longer. Then `H` and `#` stand for groups that are huge or cached throughout, `+` for mixed ones.
 
 use crate::number::{counted, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::cache::{
     CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, Holders, Slot, SlotMap,
 };
@@ -36,24 +36,29 @@ fn is_as_asked(file: &CachedFile) -> bool {
 
 /// The files as lines.
 #[must_use]
-pub fn cache_section(report: &CacheReport, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn cache_section(report: &CacheReport) -> Document {
+    let mut page = Document::default();
     for file in &report.files {
-        page.section(cached_file(file, style));
+        page.section(cached_file(file));
     }
     if !report.files.is_empty() {
-        page.section(legend(report, style));
+        page.section(legend(report));
     }
-    page.finish()
+    page
 }
 
 /// One file: its name, its figures, its map, what was done.
-pub(crate) fn cached_file(file: &CachedFile, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn cached_file(file: &CachedFile) -> Document {
+    let mut page = Document::default();
     page.single(&file.path, 0, Tone::Strong);
     let state = file.now();
     page.para(&figures(file, state), INDENT, Tone::Plain);
-    page.single(&map_line(&state.slots, style.columns() - INDENT), INDENT, Tone::Plain);
+    let slots = state.slots.clone();
+    page.fitted(move |style| {
+        let mut map = Document::default();
+        map.single(&map_line(&slots, style.columns() - INDENT), INDENT, Tone::Plain);
+        map
+    });
     if let Fact::Known(counts) = &state.counts {
         let parts = [
             (counts.dirty_bytes, "not on disk yet"),
@@ -65,11 +70,11 @@ pub(crate) fn cached_file(file: &CachedFile, style: &Style) -> String {
         page.para(&words.join(", "), INDENT, Tone::Plain);
     }
     page.para(&folios(state), INDENT, Tone::Faint);
-    page.append(came_of_it(file, style));
+    page.append(came_of_it(file));
     if let Some(holders) = &file.holders {
-        page.append(held(holders, style));
+        page.append(held(holders));
     }
-    page.finish()
+    page
 }
 
 /// How much of a file is cached, and how much of that is huge.
@@ -110,8 +115,8 @@ fn folios(state: &CacheState) -> String {
 }
 
 /// What became of a change.
-fn came_of_it(file: &CachedFile, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn came_of_it(file: &CachedFile) -> Document {
+    let mut page = Document::default();
     let took = file.took_ns.map_or_else(String::new, |took| format!(" in {took}"));
     let change = file.after.as_ref().map_or_else(String::new, |after| {
         format!(
@@ -143,15 +148,15 @@ fn came_of_it(file: &CachedFile, style: &Style) -> String {
             page.para(&change, INDENT, Tone::Plain);
         }
     }
-    page.finish()
+    page
 }
 
 fn amount(bytes: &Fact<Bytes>) -> String {
     bytes.known().map_or_else(|| "an unknown amount".to_owned(), Bytes::to_string)
 }
 
-fn held(holders: &Holders, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn held(holders: &Holders) -> Document {
+    let mut page = Document::default();
     let named = holders.seen.iter().take(NAMED);
     let names: Vec<String> = named
         .map(|holder| format!("{} ({}, {})", holder.name, holder.pid, holder.mapped_bytes))
@@ -166,15 +171,15 @@ fn held(holders: &Holders, style: &Style) -> String {
         let text = format!("{n} could not be examined");
         page.para(&text, INDENT, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// What the characters mean.
-fn legend(report: &CacheReport, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn legend(report: &CacheReport) -> Document {
+    let mut page = Document::default();
     let size = report.slot_bytes;
     page.para(&format!("{}; {}", letters(), scale(size)), 0, Tone::Faint);
-    page.finish()
+    page
 }
 
 pub(crate) fn letters() -> String {

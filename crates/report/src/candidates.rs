@@ -1,17 +1,17 @@
 //! Remedies: those that fit what was seen, those that do not, those that exist.
 
 use crate::number::at_most;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::plan::{Candidate, Dose};
 use pagewise_model::run::Run;
 
 /// Every remedy with the reason why it fits or does not.
 #[must_use]
-pub fn candidates_section(candidates: &[Candidate], style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn candidates_section(candidates: &[Candidate]) -> Document {
+    let mut page = Document::default();
     if candidates.is_empty() {
-        return page.finish();
+        return page;
     }
     let (fit, rest): (Vec<_>, Vec<_>) = candidates.iter().partition(|c| c.fits());
     if fit.is_empty() {
@@ -27,9 +27,8 @@ pub fn candidates_section(candidates: &[Candidate], style: &Style) -> String {
             Tone::Faint,
         );
     }
-    let others = rest_section(rest.iter().map(|c| (c.remedy.as_str(), c.why.as_str())), style);
-    page.append(&others);
-    page.finish()
+    page.append(rest_section(rest.iter().map(|c| (c.remedy.as_str(), c.why.as_str()))));
+    page
 }
 
 fn fitting(candidate: &Candidate) -> String {
@@ -40,8 +39,8 @@ fn doses(candidate: &Candidate) -> String {
     candidate.doses.iter().map(|d| d.spec()).collect::<Vec<_>>().join(", ")
 }
 
-fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>) -> Document {
+    let mut page = Document::default();
     let mut rest = rest.peekable();
     if rest.peek().is_some() {
         page.heading("not tried");
@@ -49,11 +48,11 @@ fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>, style: &Styl
     for (remedy, why) in rest {
         page.item(remedy, why);
     }
-    page.finish()
+    page
 }
 
 /// What of a finished run was not tried, and why.
-pub(crate) fn untried_section(run: &Run, style: &Style) -> String {
+pub(crate) fn untried_section(run: &Run) -> Document {
     let tried = |candidate: &Candidate| {
         let specs: Vec<String> = candidate.doses.iter().map(|d| d.spec()).collect();
         let arm_has = |arm: &str| {
@@ -72,7 +71,7 @@ pub(crate) fn untried_section(run: &Run, style: &Style) -> String {
         (c.remedy.as_str(), why)
     });
     let rows: Vec<_> = rows.collect();
-    rest_section(rows.iter().map(|(remedy, why)| (*remedy, why.as_str())), style)
+    rest_section(rows.iter().map(|(remedy, why)| (*remedy, why.as_str())))
 }
 
 /// Why a remedy that fits has no verdict. All that fit are arms, unless the user named others.

@@ -2,8 +2,8 @@
 //! what its time goes into, and why.
 
 use crate::number::{counted, percent, three_digits, whole_size};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::Nanos;
 use pagewise_model::choice::{Choice, Demand, FileState, Forecast};
@@ -17,19 +17,19 @@ pub(crate) fn headline(choice: &Choice) -> String {
 
 /// File and prices, the ways, the reasons.
 #[must_use]
-pub fn choice_section(choice: &Choice, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn choice_section(choice: &Choice) -> Document {
+    let mut page = Document::default();
     page.single(&choice.path, 0, Tone::Strong);
     page.para(&lies(&choice.state), 2, Tone::Plain);
     page.para(&wanted(&choice.demand), 2, Tone::Plain);
     page.para(&prices(choice), 2, Tone::Faint);
-    page.section(ways(choice, style));
-    let mut why = Page::new(style);
+    page.section(ways(choice));
+    let mut why = Document::default();
     for sentence in choice.reasons.iter().skip(1) {
         why.bullet(sentence, Tone::Plain);
     }
-    page.section(why.finish());
-    page.finish()
+    page.section(why);
+    page
 }
 
 /// How the file lies in the cache.
@@ -90,8 +90,8 @@ fn long(time: Nanos) -> String {
 }
 
 /// Every way, fastest first.
-fn ways(choice: &Choice, style: &Style) -> String {
-    let Some(best) = choice.best() else { return String::new() };
+fn ways(choice: &Choice) -> Document {
+    let Some(best) = choice.best() else { return Document::default() };
     let (number, is_measured) = (Align::Decimal, !choice.trials.is_empty());
     let mut columns = vec![("way", Align::Left), ("ms", number)];
     if is_measured {
@@ -123,10 +123,10 @@ fn ways(choice: &Choice, style: &Style) -> String {
         row.push(ms(parts.tear_down_ns));
         table.row(row);
     }
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     page.heading("what each way should take, ms, from opening to closing");
-    page.append(table.render(style));
-    page.finish()
+    page.append(table);
+    page
 }
 
 fn ms(ns: f64) -> Cell {

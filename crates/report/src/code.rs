@@ -8,8 +8,8 @@ use crate::collapse::{self, collapse_section, generated};
 use crate::fold::{self, fold_section};
 use crate::heap::heap_section;
 use crate::number::{counted, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use crate::text_system::{self, system_section};
 use pagewise_model::text::{
@@ -59,12 +59,12 @@ pub(crate) fn of(part: Bytes, all: Bytes) -> String {
 
 /// The report as lines.
 #[must_use]
-pub fn text_section(report: &TextReport, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn text_section(report: &TextReport) -> Document {
+    let mut page = Document::default();
     match report {
         TextReport::Warm { slot_bytes, files, missing_libraries } => {
             for file in files {
-                page.section(warmed(file, style));
+                page.section(warmed(file));
             }
             let is_large = |file: &TextFile| file.size.text_bytes.0 >= slot_bytes.bytes();
             if files.iter().any(|file| is_large(file) && file.huge().text_bytes == Bytes(0)) {
@@ -76,36 +76,36 @@ pub fn text_section(report: &TextReport, style: &Style) -> String {
                 let text = format!("libraries not found: {}", missing_libraries.join(", "));
                 page.para(&text, 0, Tone::Warn);
             }
-            page.section(meaning(*slot_bytes, style));
+            page.section(meaning(*slot_bytes));
         }
         TextReport::ExplainFile { slot_bytes, file } => {
-            page.append(warmed(file, style));
-            page.section(pieces(&file.areas, style));
-            page.section(reached(file, *slot_bytes, style));
-            page.section(meaning(*slot_bytes, style));
+            page.append(warmed(file));
+            page.section(pieces(&file.areas));
+            page.section(reached(file, *slot_bytes));
+            page.section(meaning(*slot_bytes));
         }
         TextReport::ExplainProcess { slot_bytes, process } => {
-            page.append(explained(process, *slot_bytes, style));
-            page.section(meaning(*slot_bytes, style));
+            page.append(explained(process, *slot_bytes));
+            page.section(meaning(*slot_bytes));
         }
         TextReport::Fold { slot_bytes, folded } => {
-            page.append(fold_section(folded, *slot_bytes, style));
+            page.append(fold_section(folded, *slot_bytes));
         }
         TextReport::Collapse { slot_bytes, process } => {
-            page.append(collapse_section(process, *slot_bytes, style));
+            page.append(collapse_section(process, *slot_bytes));
         }
         TextReport::System { slot_bytes, system } => {
-            page.append(system_section(system, *slot_bytes, style));
+            page.append(system_section(system, *slot_bytes));
         }
-        TextReport::Status(status) => page.append(sums(status, style)),
+        TextReport::Status(status) => page.append(sums(status)),
     }
-    page.finish()
+    page
 }
 
 /// A file: its cache, and what of its code will be huge.
-pub(crate) fn warmed(file: &TextFile, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(cached_file(&file.cache, style));
+pub(crate) fn warmed(file: &TextFile) -> Document {
+    let mut page = Document::default();
+    page.append(cached_file(&file.cache));
     let (huge, size) = (file.huge(), file.size);
     page.para(
         &format!(
@@ -116,11 +116,11 @@ pub(crate) fn warmed(file: &TextFile, style: &Style) -> String {
         2,
         Tone::Strong,
     );
-    page.finish()
+    page
 }
 
 /// Rows of pieces that stand alike.
-pub(crate) fn pieces(areas: &[Area], style: &Style) -> String {
+pub(crate) fn pieces(areas: &[Area]) -> Document {
     let columns = [
         ("", Align::Left),
         ("address", Align::Right),
@@ -141,7 +141,7 @@ pub(crate) fn pieces(areas: &[Area], style: &Style) -> String {
             ]);
         }
     }
-    table.render(style)
+    table.into()
 }
 
 /// Why slots are not on huge pages, or that they are.
@@ -171,8 +171,8 @@ pub(crate) fn reason(standing: &Standing, slots: u64) -> String {
 }
 
 /// What each method reaches.
-fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn reached(file: &TextFile, slot: PageSize) -> Document {
+    let mut page = Document::default();
     page.heading("what each method reaches, from the program headers");
     let columns = [
         ("", Align::Left),
@@ -194,7 +194,7 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
             takes.into(),
         ]);
     }
-    page.append(table.render(style));
+    page.append(table);
     if file.layout.placement == Placement::Program {
         let text = format!(
             "the kernel places a position-independent program at a multiple of its largest alignment: link it with -Wl,-z,max-page-size={:#x} to align it",
@@ -202,7 +202,7 @@ fn reached(file: &TextFile, slot: PageSize, style: &Style) -> String {
         );
         page.para(&text, 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 pub(crate) fn share(part: Bytes, all: Bytes) -> String {
@@ -213,8 +213,8 @@ pub(crate) fn share(part: Bytes, all: Bytes) -> String {
 }
 
 /// A process, file by file; those with nothing to gain in one line.
-fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn explained(process: &ExplainedProcess, slot: PageSize) -> Document {
+    let mut page = Document::default();
     if process.is_disabled {
         page.para(
             "huge pages are switched off for this process (PR_SET_THP_DISABLE)",
@@ -229,7 +229,7 @@ fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> Strin
     let (small, large): (Vec<&MappedFile>, Vec<&MappedFile>) =
         process.files.iter().partition(is_small);
     for file in large {
-        let mut part = Page::new(style);
+        let mut part = Document::default();
         part.single(&file.path, 0, Tone::Strong);
         let (huge, size, warm) = (file.huge(), file.size(), file.after_warm);
         part.para(
@@ -243,24 +243,24 @@ fn explained(process: &ExplainedProcess, slot: PageSize, style: &Style) -> Strin
             2,
             Tone::Plain,
         );
-        part.append(pieces(&file.areas, style));
-        page.section(part.finish());
+        part.append(pieces(&file.areas));
+        page.section(part);
     }
-    page.section(generated(&process.generated, style));
-    page.section(heap_section(&process.heap, slot, style));
+    page.section(generated(&process.generated));
+    page.section(heap_section(&process.heap, slot));
     if !small.is_empty() {
         let names: Vec<&str> = small.iter().map(|file| file.path.as_str()).collect();
         page.blank();
         let text = format!("no mapping is as large as a huge page: {}", names.join(", "));
         page.para(&text, 0, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
-fn meaning(slot: PageSize, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn meaning(slot: PageSize) -> Document {
+    let mut page = Document::default();
     page.para(&format!("maps in pieces of {slot}: {}", letters()), 0, Tone::Faint);
-    page.finish()
+    page
 }
 
 fn status_headline(status: &TextStatus) -> String {
@@ -273,8 +273,8 @@ fn status_headline(status: &TextStatus) -> String {
 }
 
 /// Sums, and the machine's totals.
-fn sums(status: &TextStatus, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn sums(status: &TextStatus) -> Document {
+    let mut page = Document::default();
     let who = if status.pid.is_some() { "file" } else { "process" };
     let columns = [
         (who, Align::Name),
@@ -289,7 +289,7 @@ fn sums(status: &TextStatus, style: &Style) -> String {
     for count in status.counts.iter().take(ROWS) {
         table.row(row(count, status.pid.is_none()));
     }
-    page.append(table.render(style));
+    page.append(table);
     let rest: Vec<&TextCount> = status.counts.iter().skip(ROWS).collect();
     if !rest.is_empty() {
         let huge = rest.iter().filter(|count| count.huge() > Bytes(0)).count();
@@ -303,8 +303,8 @@ fn sums(status: &TextStatus, style: &Style) -> String {
         let n = counted(status.hidden_processes, "process", "processes");
         page.para(&format!("{n} could not be examined"), 2, Tone::Faint);
     }
-    page.section(machine("the whole machine", &status.totals, style));
-    page.finish()
+    page.section(machine("the whole machine", &status.totals));
+    page
 }
 
 fn row(count: &TextCount, is_process: bool) -> Vec<Cell> {
@@ -323,8 +323,8 @@ fn row(count: &TextCount, is_process: bool) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn machine(heading: &str, totals: &HugeTotals, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn machine(heading: &str, totals: &HugeTotals) -> Document {
+    let mut page = Document::default();
     page.heading(heading);
     let known = |bytes: Option<Bytes>| {
         bytes.map_or_else(|| "not shown by this kernel".to_owned(), |bytes| bytes.to_string())
@@ -351,5 +351,5 @@ pub(crate) fn machine(heading: &str, totals: &HugeTotals, style: &Style) -> Stri
     for (name, text) in rows {
         page.item(name, &text);
     }
-    page.finish()
+    page
 }

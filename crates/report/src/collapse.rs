@@ -3,8 +3,8 @@
 
 use crate::code::{of, pieces};
 use crate::number::counted;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess};
 use pagewise_model::text::{Area, Standing, coverage};
 use pagewise_model::{Bytes, PageSize};
@@ -20,18 +20,14 @@ pub(crate) fn headline(process: &CollapsedProcess) -> String {
 }
 
 /// A process as lines.
-pub(crate) fn collapse_section(
-    process: &CollapsedProcess,
-    slot: PageSize,
-    style: &Style,
-) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> Document {
+    let mut page = Document::default();
     if process.is_disabled {
         let text = "huge pages are switched off for this process (PR_SET_THP_DISABLE)";
         page.para(text, 0, Tone::Warn);
     }
     for part in process.parts.iter().filter(|part| !is_idle(part)) {
-        page.section(one(process, part, style));
+        page.section(one(process, part));
     }
     let idle = process.parts.iter().filter(|part| is_idle(part));
     let idle: Vec<&str> = idle.filter_map(|part| part.path.as_deref()).collect();
@@ -42,7 +38,7 @@ pub(crate) fn collapse_section(
     }
     page.blank();
     page.para(&format!("a huge page is {slot}; took {}", process.took_ns), 0, Tone::Faint);
-    page.finish()
+    page
 }
 
 /// A file without a whole slot in its text.
@@ -50,8 +46,8 @@ fn is_idle(part: &CollapsedPart) -> bool {
     part.path.is_some() && part.tried_slots == 0 && part.huge() == Bytes(0)
 }
 
-fn one(process: &CollapsedProcess, part: &CollapsedPart, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn one(process: &CollapsedProcess, part: &CollapsedPart) -> Document {
+    let mut page = Document::default();
     page.single(part.path.as_deref().unwrap_or("generated code"), 0, Tone::Strong);
     let tried = counted(part.tried_slots, "slot", "slots");
     let text = format!(
@@ -73,31 +69,31 @@ fn one(process: &CollapsedProcess, part: &CollapsedPart, style: &Style) -> Strin
         let slots = counted(refused.slots, "slot", "slots");
         page.para(&format!("{slots} refused: {}", refused.why), 2, Tone::Warn);
     }
-    page.append(mappings(&part.areas, style));
-    page.finish()
+    page.append(mappings(&part.areas));
+    page
 }
 
 /// Executable memory of no file in a process, in a section of its own; nothing where there is none.
-pub(crate) fn generated(areas: &[Area], style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn generated(areas: &[Area]) -> Document {
+    let mut page = Document::default();
     if areas.is_empty() {
-        return String::new();
+        return Document::default();
     }
     page.single("generated code", 0, Tone::Strong);
     let (huge, text) = (coverage(areas, Area::huge), coverage(areas, Area::size));
     page.para(&format!("on huge pages {}", of(huge.text_bytes, text.text_bytes)), 2, Tone::Plain);
-    page.append(mappings(areas, style));
-    page.finish()
+    page.append(mappings(areas));
+    page
 }
 
 /// Pieces of the mappings that are as large as a huge page; the others in one line.
-fn mappings(areas: &[Area], style: &Style) -> String {
+fn mappings(areas: &[Area]) -> Document {
     let is_small = |area: &&Area| area.pieces.iter().all(|p| p.standing == Standing::TooSmall);
     let (small, large): (Vec<&Area>, Vec<&Area>) = areas.iter().partition(is_small);
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     if !large.is_empty() {
         let large: Vec<Area> = large.into_iter().cloned().collect();
-        page.append(pieces(&large, style));
+        page.append(pieces(&large));
     }
     if !small.is_empty() {
         let size = small.iter().fold(Bytes(0), |sum, area| sum + area.size());
@@ -105,5 +101,5 @@ fn mappings(areas: &[Area], style: &Style) -> String {
         let text = format!("{n} smaller than a huge page, {size} in total");
         page.para(&text, 2, Tone::Faint);
     }
-    page.finish()
+    page
 }

@@ -5,7 +5,7 @@
 use crate::headline::headline;
 use crate::look::median;
 use crate::number::{change, count, interval, percent};
-use crate::page::Page;
+use crate::page::Document;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
@@ -30,7 +30,7 @@ const FIGURES: [Figure; 6] = [
 /// Run `b` against run `a`; `time` is the change of the time of plain runs, where there are enough.
 #[must_use]
 pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     let (text, tone) = machines(a.machine.as_ref(), b.machine.as_ref());
     page.para(&text, 0, tone);
     if a.pagewise != b.pagewise {
@@ -51,9 +51,9 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String 
         page.para(&format!("{}: {}", run.id, headline(run)), 0, Tone::Strong);
         page.single(&start_line(run), 2, Tone::Faint);
     }
-    page.section(figures(a, b, time, style));
-    page.section(costs(a, b, style));
-    page.finish()
+    page.section(figures(a, b, time));
+    page.section(costs(a, b));
+    page.text(style)
 }
 
 fn machines(a: Option<&Machine>, b: Option<&Machine>) -> (String, Tone) {
@@ -112,7 +112,7 @@ fn differences(a: &Machine, b: &Machine) -> Vec<String> {
     all
 }
 
-fn figures(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
+fn figures(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
     let (runs_a, runs_b) = (a.plain_runs(), b.plain_runs());
     let mut table = Table::new(&[
         ("plain runs", Align::Left),
@@ -132,10 +132,10 @@ fn figures(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
         };
         table.row(vec![name.into(), shown(x), shown(y), ratio.into()]);
     }
-    let mut page = Page::new(style);
-    page.append(table.render(style));
+    let mut page = Document::default();
+    page.append(table);
     page.para(&time_text(time, runs_a.len(), runs_b.len()), 0, Tone::Plain);
-    page.finish()
+    page
 }
 
 /// Whether the time changed from one session to the other.
@@ -154,7 +154,7 @@ fn time_text(time: Option<&Ratio>, first: usize, second: usize) -> String {
     )
 }
 
-fn costs(a: &Run, b: &Run, style: &Style) -> String {
+fn costs(a: &Run, b: &Run) -> Document {
     let costs = |run: &Run| run.diagnosis.as_ref().map(|d| d.costs.clone()).unwrap_or_default();
     let (costs_a, costs_b) = (costs(a), costs(b));
     let mut kinds: Vec<_> = costs_a.iter().chain(&costs_b).map(|c| c.kind).collect();
@@ -172,5 +172,5 @@ fn costs(a: &Run, b: &Run, style: &Style) -> String {
         };
         table.row(vec![kind.label().into(), share(&costs_a), share(&costs_b)]);
     }
-    table.render(style)
+    table.into()
 }

@@ -3,9 +3,9 @@
 //! Shares are of CPU time, those of wake-ups of wall time. A bound is marked "at most, estimate".
 
 use crate::headline::without;
-use crate::number::{at_most, bar, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::number::{at_most, percent};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis, KernelTime};
 use pagewise_model::{Fact, Nanos};
@@ -17,13 +17,13 @@ const MOST_SYMBOLS: usize = 4;
 
 /// The diagnosis.
 #[must_use]
-pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn diagnosis_section(diagnosis: &Diagnosis) -> Document {
+    let mut page = Document::default();
     page.heading("why: what its pages cost (share of CPU time; wake-ups: of wall time)");
     if diagnosis.costs.is_empty() {
         page.para("no page cost was found", 2, Tone::Plain);
     }
-    page.append(cost_table(&diagnosis.costs, style));
+    page.append(cost_table(&diagnosis.costs));
     page.item("ceiling", &ceiling(diagnosis));
     match &diagnosis.host_share {
         Fact::Known(share) => {
@@ -41,7 +41,7 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, style: &Style) -> String {
             page.item("samples", &format!("none, so only counts are used: {why}"));
         }
     }
-    page.finish()
+    page
 }
 
 fn ceiling(diagnosis: &Diagnosis) -> String {
@@ -73,7 +73,7 @@ fn kernel_time(time: &KernelTime) -> String {
     }
 }
 
-fn cost_table(costs: &[Cost], style: &Style) -> String {
+fn cost_table(costs: &[Cost]) -> Document {
     let mut table = Table::new(&[
         ("", Align::Name),
         ("", Align::Left),
@@ -81,7 +81,6 @@ fn cost_table(costs: &[Cost], style: &Style) -> String {
         ("", Align::Decimal),
         ("", Align::Left),
     ]);
-    let bar_width = if style.columns() >= 76 { 16 } else { 8 };
     for cost in costs {
         let (basis, tone) = match cost.basis {
             Basis::CountsTimesPrice => ("counted", Tone::Faint),
@@ -92,16 +91,16 @@ fn cost_table(costs: &[Cost], style: &Style) -> String {
         };
         let cells = vec![
             cost.kind.label().into(),
-            bar(cost.time_share, bar_width, style.unicode).into(),
+            Cell::bar(cost.time_share),
             percent(cost.time_share).into(),
             cost.cost_ns.to_string().into(),
             Cell::new(basis, tone),
         ];
-        let mut under = Page::new(style);
+        let mut under = Document::default();
         under.para(&evidence(cost), 6, Tone::Faint);
-        table.row_with(cells, under.finish());
+        table.row_with(cells, under);
     }
-    table.render(style)
+    table.into()
 }
 
 fn evidence(cost: &Cost) -> String {

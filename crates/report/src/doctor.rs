@@ -2,8 +2,8 @@
 //! and what does not by group, then plain facts.
 
 use crate::number::counted;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::capability::{Answer, Capability, Checkup};
 
 /// One sentence of counts.
@@ -35,9 +35,9 @@ pub(crate) fn summary(checkup: Option<&Checkup>) -> String {
 
 /// The checkup without its headline.
 #[must_use]
-pub fn doctor_section(checkup: &Checkup, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(crate::look::machine_line(&checkup.machine, style));
+pub fn doctor_section(checkup: &Checkup) -> Document {
+    let mut page = Document::default();
+    page.append(crate::look::machine_line(&checkup.machine));
     if !checkup.spoilers.is_empty() {
         page.blank();
         page.heading("what disturbs measurements here");
@@ -60,7 +60,7 @@ pub fn doctor_section(checkup: &Checkup, style: &Style) -> String {
             page.hanging(&format!("{}: {}", fact.name, fact.value), 2);
         }
     }
-    page.finish()
+    page
 }
 
 /// Each group once, in order of appearance.
@@ -74,7 +74,7 @@ fn groups<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-fn capability_lines(capability: &Capability, page: &mut Page<'_>) {
+fn capability_lines(capability: &Capability, page: &mut Document) {
     let (word, reason, tone) = match &capability.answer {
         Answer::Yes => ("yes", None, Tone::Plain),
         Answer::No(why) => ("no", Some(why), Tone::Bad),

@@ -2,7 +2,7 @@
 //! less or more than it.
 
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
-use crate::page::Page;
+use crate::page::Document;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use crate::text::escape;
@@ -48,10 +48,11 @@ pub(crate) fn time_phrase(effect: &Effect) -> String {
 
 /// Every arm that was tried, with the reason of its verdict under it; in the words of `ab` where
 /// asked.
-pub(crate) fn tried_section(experiment: &Experiment, ab: bool, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
+    let mut page = Document::default();
     page.heading("what was tried (time, CPU and memory against the first row)");
-    page.append(arms_table(experiment, ab, style));
+    let (wide, narrow) = (arms_table(experiment, ab, true), arms_table(experiment, ab, false));
+    page.fitted(move |style| if style.columns() >= ROOMY { &wide } else { &narrow }.clone());
     if experiment.verdicts.is_empty() {
         page.para("no arm has a verdict", 2, Tone::Plain);
     }
@@ -59,11 +60,11 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool, style: &Style) ->
     for warning in &experiment.warnings {
         page.bullet(warning, Tone::Warn);
     }
-    page.finish()
+    page
 }
 
-fn arms_table(experiment: &Experiment, ab: bool, style: &Style) -> String {
-    let roomy = style.columns() >= ROOMY;
+/// With CPU and memory in columns of their own where it is `roomy`.
+fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Document {
     let mut columns = vec![("arm", Align::Name), ("time", Align::Decimal), ("95%", Align::Decimal)];
     if roomy {
         columns.extend([("CPU", Align::Decimal), ("memory", Align::Decimal)]);
@@ -74,15 +75,15 @@ fn arms_table(experiment: &Experiment, ab: bool, style: &Style) -> String {
         table.row(cells);
     }
     for verdict in &experiment.verdicts {
-        let mut under = Page::new(style);
+        let mut under = Document::default();
         if !roomy {
             let text = format!("CPU {}; memory {}", cpu(verdict), memory(verdict));
             under.para(&text, 6, Tone::Plain);
         }
         under.para(&reason(verdict), 6, Tone::Faint);
-        table.row_with(verdict_row(verdict, roomy, ab), under.finish());
+        table.row_with(verdict_row(verdict, roomy, ab), under);
     }
-    table.render(style)
+    table.into()
 }
 
 fn verdict_row(verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {

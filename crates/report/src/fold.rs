@@ -3,9 +3,9 @@
 
 use crate::code::{of, share};
 use crate::number::counted;
-use crate::page::Page;
+use crate::page::Document;
 use crate::shell::quote;
-use crate::style::{Style, Tone};
+use crate::style::Tone;
 use crate::table::{Align, Table};
 use pagewise_model::fold::{Changes, Folded, FoldedSegment, LinkAdvice, Tail, TailOutcome};
 use pagewise_model::text::{Coverage, Segment, TextFile};
@@ -22,22 +22,22 @@ pub(crate) fn headline(folded: &Folded) -> String {
 }
 
 /// The copy as lines.
-pub(crate) fn fold_section(folded: &Folded, slot: PageSize, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(written(folded, style));
-    page.section(segments(&folded.changes, style));
-    page.section(reached(folded, style));
-    page.section(costs(folded, slot, style));
-    page.section(link(folded, style));
+pub(crate) fn fold_section(folded: &Folded, slot: PageSize) -> Document {
+    let mut page = Document::default();
+    page.append(written(folded));
+    page.section(segments(&folded.changes));
+    page.section(reached(folded));
+    page.section(costs(folded, slot));
+    page.section(link(folded));
     page.blank();
     page.heading("to put it there");
     page.exact(&format!("pagewise text warm {}", quote(&folded.copy.cache.path)));
-    page.finish()
+    page
 }
 
 /// What was written.
-fn written(folded: &Folded, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn written(folded: &Folded) -> Document {
+    let mut page = Document::default();
     let (copy, changes) = (&folded.copy.cache, &folded.changes);
     page.single(&copy.path, 0, Tone::Strong);
     page.single(&format!("a copy of {}", folded.original.cache.path), 2, Tone::Plain);
@@ -59,11 +59,11 @@ fn written(folded: &Folded, style: &Style) -> String {
     if !folded.attributes.is_empty() {
         page.para(&format!("attributes kept: {}", folded.attributes.join(", ")), 2, Tone::Plain);
     }
-    page.finish()
+    page
 }
 
 /// The parts that are loaded.
-fn segments(changes: &Changes, style: &Style) -> String {
+fn segments(changes: &Changes) -> Document {
     let columns = [
         ("segment", Align::Left),
         ("address", Align::Right),
@@ -79,12 +79,12 @@ fn segments(changes: &Changes, style: &Style) -> String {
             now(segment).into(),
         ]);
     }
-    let mut page = Page::new(style);
-    page.append(table.render(style));
+    let mut page = Document::default();
+    page.append(table);
     for tail in &changes.tails {
         page.para(&last_slot(tail), 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 const fn flags(segment: &Segment) -> &'static str {
@@ -130,7 +130,7 @@ fn last_slot(tail: &Tail) -> String {
 }
 
 /// What is on huge pages once each is warmed.
-fn reached(folded: &Folded, style: &Style) -> String {
+fn reached(folded: &Folded) -> Document {
     let (original, copy) = (&folded.original, &folded.copy);
     let columns = [("when warmed", Align::Left), ("file", Align::Left), ("copy", Align::Left)];
     let mut table = Table::new(&columns);
@@ -141,12 +141,12 @@ fn reached(folded: &Folded, style: &Style) -> String {
     row("text", |coverage| coverage.text_bytes);
     row("read-only data", |coverage| coverage.read_only_bytes);
     row("both", Coverage::sum);
-    table.render(style)
+    table.into()
 }
 
 /// What it costs, and what has to be known.
-fn costs(folded: &Folded, slot: PageSize, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn costs(folded: &Folded, slot: PageSize) -> Document {
+    let mut page = Document::default();
     let changes = &folded.changes;
     let mut costs = Vec::new();
     if changes.made_executable_bytes > Bytes(0) {
@@ -168,12 +168,12 @@ fn costs(folded: &Folded, slot: PageSize, style: &Style) -> String {
     for note in &folded.notes {
         page.bullet(note, Tone::Warn);
     }
-    page.finish()
+    page
 }
 
 /// How a linker does the same.
-fn link(folded: &Folded, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn link(folded: &Folded) -> Document {
+    let mut page = Document::default();
     page.heading("the same or more by linking: with GNU ld, or with lld");
     page.exact(&folded.link.gnu);
     page.exact(&folded.link.lld);
@@ -181,7 +181,7 @@ fn link(folded: &Folded, style: &Style) -> String {
     let text =
         format!("pagewise text fold {asked} prints a script that also fills the last huge pages");
     page.para(&text, 2, Tone::Faint);
-    page.finish()
+    page
 }
 
 /// The script for GNU ld as a file, with what has to be told to the compiler driver.

@@ -3,8 +3,8 @@
 use crate::bench::Bench;
 use crate::experiment::{short_word, time_phrase};
 use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Verdict, Word};
@@ -52,15 +52,15 @@ fn of<T>(report: Option<&T>, say: impl Fn(&T) -> String) -> String {
 }
 
 /// The headline as lines of a report.
-pub(crate) fn headline_section(run: &Run, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn headline_section(run: &Run) -> Document {
+    let mut page = Document::default();
     let tone = match &run.outcome {
         Some(Outcome::Proven { .. } | Outcome::Likely { .. }) => Tone::Good,
         Some(Outcome::CannotTell { .. } | Outcome::Interrupted) => Tone::Warn,
         _ => Tone::Strong,
     };
     page.para(&headline(run), 0, tone);
-    page.finish()
+    page
 }
 
 fn bench_headline(run: &Run) -> String {

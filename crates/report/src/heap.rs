@@ -4,8 +4,8 @@
 
 use crate::code::{of, reason};
 use crate::number::counted;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::heap::HeapArea;
 use pagewise_model::text::Standing;
@@ -15,11 +15,11 @@ use pagewise_model::{Bytes, PageSize};
 const MAPPINGS: usize = 12;
 
 /// The mappings that have most, in a section of its own; nothing where nothing is there.
-pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize) -> Document {
+    let mut page = Document::default();
     let there = sum(areas, |area| area.populated_bytes);
     if there == Bytes(0) {
-        return String::new();
+        return Document::default();
     }
     page.single("private memory without a file: heap, stacks, arenas", 0, Tone::Strong);
     let huge = sum(areas, HeapArea::huge);
@@ -30,13 +30,13 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize, style: &Style) ->
     large.sort_by_key(|area| std::cmp::Reverse(area.populated_bytes));
     if !large.is_empty() {
         let (first, rest) = large.split_at(large.len().min(MAPPINGS));
-        page.append(rows(first, slot, style));
+        page.append(rows(first, slot));
         others(&mut page, rest, "more");
     }
     others(&mut page, &small, "smaller than a huge page");
     let rows = "each row sums the whole slots of a mapping in the same state, ordered by the first slot; --json lists every slot. Shared memory is not shown";
     page.para(rows, 2, Tone::Faint);
-    page.finish()
+    page
 }
 
 fn sum<'a>(
@@ -47,7 +47,7 @@ fn sum<'a>(
 }
 
 /// Mappings that have no row.
-fn others(page: &mut Page<'_>, areas: &[&HeapArea], what: &str) {
+fn others(page: &mut Document, areas: &[&HeapArea], what: &str) {
     if areas.is_empty() {
         return;
     }
@@ -56,7 +56,7 @@ fn others(page: &mut Page<'_>, areas: &[&HeapArea], what: &str) {
     page.para(&format!("{n} {what}, {there} there"), 2, Tone::Faint);
 }
 
-fn rows(areas: &[&HeapArea], usual: PageSize, style: &Style) -> String {
+fn rows(areas: &[&HeapArea], usual: PageSize) -> Document {
     let columns = [
         ("", Align::Name),
         ("from", Align::Right),
@@ -80,7 +80,7 @@ fn rows(areas: &[&HeapArea], usual: PageSize, style: &Style) -> String {
             ]);
         }
     }
-    table.render(style)
+    table.into()
 }
 
 /// How much of a mapping stands each way, and where the first of it is.

@@ -64,6 +64,7 @@ pub use headline::{ENDED_EARLY, headline, outcome_line};
 pub use history::{RunHead, history_table};
 pub use look::{look_section, machine_line};
 pub use markdown::markdown;
+pub use page::Document;
 pub use profile::{graph_section, profile_section};
 pub use receipt::{continue_section, output_section, receipt_section};
 pub use run::{html, render};

@@ -2,8 +2,8 @@
 //! only; the traced look gives counts.
 
 use crate::number::{count, counted, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::look::{
     Look, ProcessSeen, Samples, SideEffect, TimedFaults, Traced, WalkCounts,
@@ -17,20 +17,20 @@ const LISTED: usize = 6;
 
 /// The machine in one paragraph.
 #[must_use]
-pub fn machine_line(machine: &Machine, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn machine_line(machine: &Machine) -> Document {
+    let mut page = Document::default();
     let thp = match &machine.thp_enabled {
         Fact::Known(mode) => format!("huge pages: {mode}"),
         Fact::Missing(why) => format!("huge pages not known: {why}"),
     };
     page.para(&format!("machine: {}, {thp}", machine.line()), 0, Tone::Faint);
-    page.finish()
+    page
 }
 
 /// What the look saw, with the figures of all plain runs.
 #[must_use]
-pub fn look_section(look: &Look, plain: &[Usage], style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn look_section(look: &Look, plain: &[Usage]) -> Document {
+    let mut page = Document::default();
     page.heading("the unmodified program");
     if plain.is_empty() {
         page.item("time", "no plain run");
@@ -53,7 +53,7 @@ pub fn look_section(look: &Look, plain: &[Usage], style: &Style) -> String {
         Fact::Known(faults) => page.item("fault times", &fault_text(faults)),
         Fact::Missing(why) => page.item("fault times", &format!("none: {why}")),
     }
-    page.finish()
+    page
 }
 
 /// Median of one figure over runs, as text by `show`.
@@ -65,7 +65,7 @@ fn median_time(runs: &[Usage], of: fn(&Usage) -> u64) -> String {
     median(runs, of).map_or_else(|| crate::number::UNKNOWN.to_owned(), |ns| Nanos(ns).to_string())
 }
 
-fn usage_items(runs: &[Usage], page: &mut Page<'_>) {
+fn usage_items(runs: &[Usage], page: &mut Document) {
     let walls: Vec<f64> = runs.iter().map(|u| u.wall_ns.0 as f64).collect();
     let spread = Measured::of(&walls).filter(|m| m.n > 1 && m.median > 0.0);
     let spread = spread.map_or(String::new(), |m| format!(" +- {}", percent(m.spread_share())));
@@ -116,11 +116,10 @@ fn data_text(usage: &Usage) -> String {
     format!("{read}; {}", side("wrote", usage.written_bytes, usage.write_calls))
 }
 
-fn traced_items(traced: &Traced, page: &mut Page<'_>) {
+fn traced_items(traced: &Traced, page: &mut Document) {
     let images = counted(traced.processes.len() as u64, "program started", "programs started");
     page.item("processes", &format!("{images}, at most {} at once", traced.most_processes));
-    let table = process_table(&traced.processes, page.style);
-    page.append(&table);
+    page.append(process_table(&traced.processes));
     if !traced.pipes.is_empty() {
         let largest = traced.pipes.iter().map(|p| p.capacity_bytes).max().unwrap_or_default();
         let inherited = traced.pipes.iter().filter(|p| p.inherited).count();
@@ -159,7 +158,7 @@ fn effects_text(effects: &[SideEffect]) -> String {
     text
 }
 
-fn process_table(processes: &[ProcessSeen], style: &Style) -> String {
+fn process_table(processes: &[ProcessSeen]) -> Document {
     let mut table = Table::new(&[
         ("program", Align::Name),
         ("allocator", Align::Left),
@@ -172,7 +171,7 @@ fn process_table(processes: &[ProcessSeen], style: &Style) -> String {
     by_peak.sort_by_key(|p| std::cmp::Reverse(p.peak_rss_bytes));
     for process in by_peak.iter().take(LISTED) {
         let name = process.exe.rsplit('/').find(|part| !part.is_empty()).unwrap_or(&process.exe);
-        let mut under = Page::new(style);
+        let mut under = Document::default();
         let mut cells: Vec<Cell> = vec![
             name.into(),
             process.allocator.to_string().into(),
@@ -185,15 +184,15 @@ fn process_table(processes: &[ProcessSeen], style: &Style) -> String {
             cells.push(process.anon_huge_bytes.to_string().into());
             cells.push(count(process.minor_faults).into());
         }
-        table.row_with(cells, under.finish());
+        table.row_with(cells, under);
     }
-    let mut page = Page::new(style);
-    page.append(table.render(style));
+    let mut page = Document::default();
+    page.append(table);
     if processes.len() > LISTED {
         let text = format!("and {} with smaller peaks", processes.len() - LISTED);
         page.para(&text, 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 fn sample_text(samples: &Samples) -> String {

@@ -8,7 +8,7 @@ use crate::chart::escape_markup;
 use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::text::{cells, escape, escape_for, is_hostile, shorten, wrap};
-use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 
 /// Width of the label column of [`Document::item`].
 const LABEL: usize = 14;
@@ -46,6 +46,8 @@ enum Block {
     Transcript(String),
     /// A picture, which only pages show.
     Figure(String),
+    /// What depends on the width of the terminal.
+    Fitted(Fitted),
     /// Details that only pages show, closed until someone opens them.
     Details {
         title: String,
@@ -53,9 +55,19 @@ enum Block {
     },
 }
 
-/// The blocks so far.
+/// Makes a part of a document for a terminal of some width.
+#[derive(Clone)]
+struct Fitted(Rc<dyn Fn(&Style) -> Document>);
+
+impl std::fmt::Debug for Fitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fitted")
+    }
+}
+
+/// A report, built once and rendered as terminal text or as markup.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Document {
+pub struct Document {
     blocks: Vec<Block>,
 }
 
@@ -160,6 +172,11 @@ impl Document {
         self.blocks.push(Block::Table(table));
     }
 
+    /// Adds what `make` makes for the width of the terminal; a page shows the widest.
+    pub(crate) fn fitted(&mut self, make: impl Fn(&Style) -> Self + 'static) {
+        self.blocks.push(Block::Fitted(Fitted(Rc::new(make))));
+    }
+
     /// Adds a drawing, which only pages show.
     pub(crate) fn figure(&mut self, svg: String) {
         self.blocks.push(Block::Figure(svg));
@@ -171,7 +188,8 @@ impl Document {
     }
 
     /// The document as lines for a terminal.
-    pub(crate) fn text(&self, style: &Style) -> String {
+    #[must_use]
+    pub fn text(&self, style: &Style) -> String {
         let mut lines = Lines { style, out: String::new() };
         self.blocks.iter().for_each(|block| lines.block(block));
         lines.out
@@ -223,6 +241,7 @@ fn markup(block: &Block) -> String {
             format!("<pre>{}</pre>\n", markup_lines(text))
         }
         Block::Table(table) => table.html(),
+        Block::Fitted(Fitted(make)) => make(&Style::default()).html(),
         Block::Figure(svg) => format!("<figure>{svg}</figure>\n"),
         Block::Details { title, inside } => format!(
             "<details><summary>{}</summary>\n{}</details>\n",
@@ -268,6 +287,7 @@ impl Lines<'_> {
             Block::Exact(text) => self.exact(text),
             Block::Table(table) => self.out.push_str(&table.clone().render(self.style)),
             Block::Transcript(text) => self.out.push_str(text),
+            Block::Fitted(Fitted(make)) => self.out.push_str(&make(self.style).text(self.style)),
             Block::Figure(_) | Block::Details { .. } => {}
         }
     }
@@ -310,36 +330,6 @@ impl Lines<'_> {
     }
 }
 
-/// A document that is rendered as terminal text at once.
-pub(crate) struct Page<'a> {
-    pub(crate) style: &'a Style,
-    document: Document,
-}
-
-impl<'a> Page<'a> {
-    pub(crate) fn new(style: &'a Style) -> Self {
-        Self { style, document: Document::default() }
-    }
-
-    pub(crate) fn finish(self) -> String {
-        self.document.text(self.style)
-    }
-}
-
-impl Deref for Page<'_> {
-    type Target = Document;
-
-    fn deref(&self) -> &Document {
-        &self.document
-    }
-}
-
-impl DerefMut for Page<'_> {
-    fn deref_mut(&mut self) -> &mut Document {
-        &mut self.document
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,40 +338,40 @@ mod tests {
 
     #[test]
     fn items_hang_under_their_text() {
-        let mut page = Page::new(&NARROW);
+        let mut page = Document::default();
         page.item("budget", "sixty seconds for all of the experiments");
         assert_eq!(
-            page.finish(),
+            page.text(&NARROW),
             "  budget        sixty seconds for all of\n                the experiments\n"
         );
     }
 
     #[test]
     fn exact_lines_are_never_cut_nor_wrapped() {
-        let mut page = Page::new(&NARROW);
+        let mut page = Document::default();
         let line = "pagewise run --with heap-huge -- ./a-program with 'many words' --and=options";
         page.exact(line);
-        assert_eq!(page.finish(), format!("    {line}\n"));
-        let mut page = Page::new(&NARROW);
+        assert_eq!(page.text(&NARROW), format!("    {line}\n"));
+        let mut page = Document::default();
         page.exact("run 'a\n'");
-        assert_eq!(page.finish(), "    run 'a\n'\n");
+        assert_eq!(page.text(&NARROW), "    run 'a\n'\n");
     }
 
     #[test]
     fn exact_lines_that_would_deceive_are_spelled_out() {
-        let mut page = Page::new(&NARROW);
+        let mut page = Document::default();
         page.exact("run \x1b[2J");
-        let text = page.finish();
+        let text = page.text(&NARROW);
         assert!(text.starts_with("    run \\x1b[2J\n"), "{text}");
         assert!(text.contains("characters, shown as"), "{text}");
     }
 
     #[test]
     fn sections_are_set_apart_once() {
-        let mut page = Page::new(&NARROW);
+        let mut page = Document::default();
         page.section("a\n");
         page.section("");
         page.section("b\n");
-        assert_eq!(page.finish(), "a\n\nb\n");
+        assert_eq!(page.text(&NARROW), "a\n\nb\n");
     }
 }

@@ -4,9 +4,9 @@
 //!
 //! Shares are of all samples, those of a graph's lines of its bucket.
 
-use crate::number::{bar, count, counted, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::number::{count, counted, percent};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::profile::{
     Bucket, Clock, Compared, Course, GraphLine, Profile, Sorted, What, Why,
@@ -51,12 +51,12 @@ fn title(bucket: &Bucket) -> String {
 
 /// The buckets.
 #[must_use]
-pub fn profile_section(profile: &Profile, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn profile_section(profile: &Profile) -> Document {
+    let mut page = Document::default();
     match &profile.sorted {
         Fact::Known(sorted) => {
             page.heading(&heading(sorted));
-            page.append(bucket_table(sorted, style));
+            page.append(bucket_table(sorted));
             page.item("why", &purposes(sorted));
             unclassified_items(sorted, &mut page);
         }
@@ -74,7 +74,7 @@ pub fn profile_section(profile: &Profile, style: &Style) -> String {
         page.item_tone("two ways", &comparison(compared), tone);
     }
     notes(profile, &mut page);
-    page.finish()
+    page
 }
 
 fn heading(sorted: &Sorted) -> String {
@@ -99,10 +99,9 @@ fn sums<K: Ord>(sorted: &Sorted, key: impl Fn(&Bucket) -> K) -> Vec<(K, u64)> {
     all
 }
 
-fn bucket_table(sorted: &Sorted, style: &Style) -> String {
+fn bucket_table(sorted: &Sorted) -> Document {
     let columns = [Align::Name, Align::Left, Align::Decimal, Align::Decimal];
     let mut table = Table::new(&columns.map(|align| ("", align)));
-    let bar_width = if style.columns() >= 76 { 16 } else { 8 };
     let mut listed = sums(sorted, |bucket| bucket.what);
     let is_worth = |(_, samples): &(What, u64)| share(*samples, sorted.samples) >= LEAST_SHARE;
     // The largest come first.
@@ -112,16 +111,16 @@ fn bucket_table(sorted: &Sorted, style: &Style) -> String {
         let time = Nanos(samples.saturating_mul(sorted.period_ns.0));
         let cells: Vec<Cell> = vec![
             what.label().into(),
-            bar(part, bar_width, style.unicode).into(),
+            Cell::bar(part),
             percent(part).into(),
             time.to_string().into(),
         ];
-        let mut under = Page::new(style);
+        let mut under = Document::default();
         under.para(&reasons(sorted, what), 6, Tone::Faint);
-        table.row_with(cells, under.finish());
+        table.row_with(cells, under);
     }
-    let mut page = Page::new(style);
-    page.append(table.render(style));
+    let mut page = Document::default();
+    page.append(table);
     if !small.is_empty() {
         let names: Vec<String> = small
             .iter()
@@ -131,7 +130,7 @@ fn bucket_table(sorted: &Sorted, style: &Style) -> String {
             .collect();
         page.para(&format!("and {}", names.join(", ")), 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// What `what` was done for, where there is more to say than its name does.
@@ -151,7 +150,7 @@ fn purposes(sorted: &Sorted) -> String {
     worth.map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn unclassified_items(sorted: &Sorted, page: &mut Page<'_>) {
+fn unclassified_items(sorted: &Sorted, page: &mut Document) {
     if sorted.unclassified.is_empty() {
         return;
     }
@@ -186,7 +185,7 @@ fn comparison(compared: &Compared) -> String {
     format!("{name}: {counted_ns} by counts and prices, {sampled_ns} by samples{word}")
 }
 
-fn notes(profile: &Profile, page: &mut Page<'_>) {
+fn notes(profile: &Profile, page: &mut Document) {
     if let Some(course) = &profile.course {
         page.item("process", &course_text(course));
         if course.unseen_children > 0 {
@@ -213,7 +212,7 @@ fn notes(profile: &Profile, page: &mut Page<'_>) {
     }
 }
 
-fn sample_notes(sorted: &Sorted, page: &mut Page<'_>) {
+fn sample_notes(sorted: &Sorted, page: &mut Document) {
     if sorted.lost > 0 {
         let text = format!("{} were lost", counted(sorted.lost, "sample", "samples"));
         page.item_tone("samples", &text, Tone::Warn);
@@ -272,9 +271,9 @@ fn course_text(course: &Course) -> String {
 
 /// The call graphs of the buckets that `wanted` names: "all", a what, a why, or "what/why".
 #[must_use]
-pub fn graph_section(profile: &Profile, wanted: &str, style: &Style) -> String {
-    let mut page = Page::new(style);
-    let Fact::Known(sorted) = &profile.sorted else { return String::new() };
+pub fn graph_section(profile: &Profile, wanted: &str) -> Document {
+    let mut page = Document::default();
+    let Fact::Known(sorted) = &profile.sorted else { return page };
     let is_wanted = |bucket: &&Bucket| match wanted {
         ALL => bucket.time_share >= LEAST_SHARE,
         wanted => wanted.split('/').all(|name| has_name(bucket, name)),
@@ -286,13 +285,13 @@ pub fn graph_section(profile: &Profile, wanted: &str, style: &Style) -> String {
         page.para(&text, 0, Tone::Warn);
     }
     for bucket in shown {
-        let mut graph = Page::new(style);
+        let mut graph = Document::default();
         let share = percent(bucket.time_share);
         graph.heading(&format!("{}: {} ({share} of CPU time)", name(bucket), title(bucket)));
         graph_lines(bucket, &mut graph);
-        page.section(graph.finish());
+        page.section(graph);
     }
-    "\n".to_owned() + &page.finish()
+    page
 }
 
 /// The name by which a bucket is asked for.
@@ -306,7 +305,7 @@ fn has_name(bucket: &Bucket, name: &str) -> bool {
 }
 
 /// Each line with the callees that are the only ones of their callers: a chain is one line.
-fn graph_lines(bucket: &Bucket, page: &mut Page<'_>) {
+fn graph_lines(bucket: &Bucket, page: &mut Document) {
     let lines = &bucket.graph;
     // Of the callers of the line that is next, how many stand in the line of their own caller.
     let mut joined: Vec<usize> = Vec::new();

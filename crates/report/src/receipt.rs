@@ -1,7 +1,7 @@
 //! How to keep a gain and how to go back, and whether the output stayed the same.
 
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::Nanos;
 use pagewise_model::plan::Receipt;
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
@@ -9,8 +9,8 @@ use pagewise_model::trial::Word;
 
 /// The receipt: its lines are exact, whatever the width, so that they can be copied.
 #[must_use]
-pub fn receipt_section(receipt: &Receipt, is_proven: bool, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn receipt_section(receipt: &Receipt, is_proven: bool) -> Document {
+    let mut page = Document::default();
     if !receipt.command.is_empty() {
         page.heading(if is_proven { "to keep it" } else { "to use it (likely, not proven)" });
         page.exact(&receipt.command);
@@ -27,10 +27,10 @@ pub fn receipt_section(receipt: &Receipt, is_proven: bool, style: &Style) -> Str
         page.heading("to go back");
         page.para(&receipt.undo, 4, Tone::Plain);
     }
-    page.finish()
+    page
 }
 
-fn exact_lines(page: &mut Page<'_>, heading: &str, lines: &[String]) {
+fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) {
     if !lines.is_empty() {
         page.heading(heading);
         for line in lines {
@@ -41,8 +41,8 @@ fn exact_lines(page: &mut Page<'_>, heading: &str, lines: &[String]) {
 
 /// The line that goes on with a session whose question is open.
 #[must_use]
-pub fn continue_section(run: &Run, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn continue_section(run: &Run) -> Document {
+    let mut page = Document::default();
     let is_open = matches!(
         run.outcome,
         Some(Outcome::Likely { .. } | Outcome::CannotTell { .. } | Outcome::Interrupted)
@@ -53,7 +53,7 @@ pub fn continue_section(run: &Run, style: &Style) -> String {
         .as_ref()
         .filter(|e| is_open && can_continue && e.halted.is_none() && !e.verdicts.is_empty())
     else {
-        return page.finish();
+        return page;
     };
     let settled = |word: Word| {
         let of_word = experiment.verdicts.iter().filter(move |verdict| verdict.word == word);
@@ -63,15 +63,15 @@ pub fn continue_section(run: &Run, style: &Style) -> String {
     page.heading(if known.is_some() { "to settle it" } else { "to continue" });
     let seconds = known.unwrap_or(experiment.design.budget_ns).0.div_ceil(Nanos::secs(1).0);
     page.exact(&format!("pagewise tune --continue {} --budget {seconds}s", run.id));
-    page.finish()
+    page
 }
 
 /// Output of each arm against a plain run.
 #[must_use]
-pub fn output_section(checks: &[OutputCheck], style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn output_section(checks: &[OutputCheck]) -> Document {
+    let mut page = Document::default();
     if checks.is_empty() {
-        return page.finish();
+        return page;
     }
     page.heading("output compared with a plain run");
     for check in checks {
@@ -79,5 +79,5 @@ pub fn output_section(checks: &[OutputCheck], style: &Style) -> String {
         let notes: String = check.notes.iter().map(|n| format!("; {n}")).collect();
         page.item_tone(&check.arm, &format!("{word}{notes}"), tone);
     }
-    page.finish()
+    page
 }

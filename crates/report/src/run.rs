@@ -22,8 +22,8 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 /// says how to see it again.
 #[must_use]
 pub fn render(run: &Run, style: &Style) -> String {
-    let mut page = Document::from(headline_section(run, style));
-    add_body(run, &mut page, style);
+    let mut page = headline_section(run);
+    add_body(run, &mut page);
     page.section(notes_section(run));
     page.text(style)
 }
@@ -31,12 +31,11 @@ pub fn render(run: &Run, style: &Style) -> String {
 /// The run as one page that needs nothing from outside.
 #[must_use]
 pub fn html(run: &Run) -> String {
-    let style = Style::default();
     let shown = match Bench::of(run) {
         Some(bench) => bench.document(&caption(run)),
         None => {
             let mut page = Document::default();
-            add_body(run, &mut page, &style);
+            add_body(run, &mut page);
             page
         }
     };
@@ -66,45 +65,45 @@ fn measured_section(run: &Run) -> Document {
 }
 
 /// Adds what a run holds, beside its headline and notes.
-fn add_body(run: &Run, page: &mut Document, style: &Style) {
+fn add_body(run: &Run, page: &mut Document) {
     match run.kind {
         RunKind::Doctor => {
             if let Some(checkup) = &run.checkup {
-                page.append(doctor_section(checkup, style));
+                page.append(doctor_section(checkup));
             }
         }
-        RunKind::Faults => faulted(run, page, style),
-        RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, page, style),
+        RunKind::Faults => faulted(run, page),
+        RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, page),
         RunKind::Tune | RunKind::Ab | RunKind::Profile | RunKind::Bench => {
-            examined(run, page, style);
+            examined(run, page);
         }
     }
 }
 
 /// The state of files and processes, and what follows from it.
-fn looked_at(run: &Run, page: &mut Document, style: &Style) {
+fn looked_at(run: &Run, page: &mut Document) {
     if let Some(report) = &run.cache {
-        page.section(cache_section(report, style));
+        page.section(cache_section(report));
     }
     if let Some(report) = &run.text {
-        page.section(text_section(report, style));
+        page.section(text_section(report));
     }
     if let Some(choice) = &run.choice {
-        page.section(choice_section(choice, style));
+        page.section(choice_section(choice));
     }
 }
 
-fn faulted(run: &Run, page: &mut Document, style: &Style) {
+fn faulted(run: &Run, page: &mut Document) {
     page.single(&start_line(run), 2, Tone::Faint);
     if let Some(report) = &run.faults {
-        page.section(faults_section(report, style));
+        page.section(faults_section(report));
     }
     if let Some(machine) = &run.machine {
-        page.section(machine_line(machine, style));
+        page.section(machine_line(machine));
     }
 }
 
-fn examined(run: &Run, page: &mut Document, style: &Style) {
+fn examined(run: &Run, page: &mut Document) {
     if !run.command.is_empty() {
         page.single(&start_line(run), 2, Tone::Faint);
     }
@@ -112,34 +111,34 @@ fn examined(run: &Run, page: &mut Document, style: &Style) {
         page.section(bench.document(&caption(run)));
     }
     if let Some(profile) = &run.profile {
-        page.section(profile_section(profile, style));
+        page.section(profile_section(profile));
     }
     if let Some(diagnosis) = &run.diagnosis {
-        page.section(diagnosis_section(diagnosis, style));
+        page.section(diagnosis_section(diagnosis));
     }
     if let Some(trial) = &run.text_trial {
-        page.section(text_trial_section(trial, run.experiment.as_ref(), style));
+        page.section(text_trial_section(trial, run.experiment.as_ref()));
     }
     if let Some(experiment) = &run.experiment {
         let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
-        page.section(tried_section(experiment, ab, style));
+        page.section(tried_section(experiment, ab));
     }
     if matches!(run.outcome, Some(Outcome::AdviceOnly)) {
-        page.section(candidates_section(&run.candidates, style));
+        page.section(candidates_section(&run.candidates));
     } else {
-        page.section(untried_section(run, style));
+        page.section(untried_section(run));
     }
-    page.section(output_section(&run.output_checks, style));
+    page.section(output_section(&run.output_checks));
     if let Some(receipt) = &run.receipt {
         let is_proven = !matches!(run.outcome, Some(Outcome::Likely { .. }));
-        page.section(receipt_section(receipt, is_proven, style));
+        page.section(receipt_section(receipt, is_proven));
     }
-    page.section(continue_section(run, style));
+    page.section(continue_section(run));
     if let Some(look) = &run.look {
-        page.section(look_section(look, &run.plain_runs(), style));
+        page.section(look_section(look, &run.plain_runs()));
     }
     if let Some(machine) = &run.machine {
-        page.section(machine_line(machine, style));
+        page.section(machine_line(machine));
     }
 }
 

@@ -4,7 +4,7 @@
 //! as text (cut at the end), then any column: a table is never wider than its style. Widths are terminal cells.
 
 use crate::chart::escape_markup;
-use crate::number::{range_text, three_digits};
+use crate::number::{bar, range_text, three_digits};
 use crate::page::Document;
 use crate::style::{Style, Tone};
 use crate::text::{cells, cut_end, escape_for, shorten};
@@ -12,6 +12,10 @@ use pagewise_model::{Fact, Measured};
 
 /// Cells that a name keeps as long as other names can still shrink.
 const SHORTEST_NAME: usize = 6;
+/// Cells of a bar, from this width on and below.
+const ROOMY: usize = 76;
+const LONG_BAR: usize = 16;
+const SHORT_BAR: usize = 8;
 
 /// How the cells of a column line up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +42,18 @@ pub(crate) struct Cell {
     tone: Tone,
     /// What a page shows to who points at the cell.
     hover: String,
+    /// A share of 1, drawn in place of text.
+    bar: Option<f64>,
 }
 
 impl Cell {
     pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone, hover: String::new() }
+        Self { text: text.into(), tone, hover: String::new(), bar: None }
+    }
+
+    /// A share of 1, drawn as a bar.
+    pub(crate) fn bar(share: f64) -> Self {
+        Self { bar: Some(share), ..Self::from("") }
     }
 
     /// The cell with what a page shows to who points at it.
@@ -73,6 +84,12 @@ impl Cell {
             "" => String::new(),
             hover => format!(" title=\"{}\"", escape_markup(hover)),
         };
+        if let Some(share) = self.bar {
+            let percent = 100.0 * share.clamp(0.0, 1.0);
+            return format!(
+                "<td><span class=\"bar\"><i style=\"width:{percent:.1}%\"></i></span></td>"
+            );
+        }
         let text = match self.tone {
             _ if self.text.is_empty() => String::new(),
             Tone::Plain => escape_markup(&self.text),
@@ -196,8 +213,12 @@ impl Table {
     }
 
     fn escape_cells(&mut self, style: &Style) {
+        let bar_cells = if style.columns() >= ROOMY { LONG_BAR } else { SHORT_BAR };
         for cell in self.rows.iter_mut().flat_map(|r| r.cells.iter_mut()) {
-            cell.text = escape_for(&cell.text, style.unicode);
+            cell.text = match cell.bar {
+                Some(share) => bar(share, bar_cells, style.unicode),
+                None => escape_for(&cell.text, style.unicode),
+            };
         }
     }
 

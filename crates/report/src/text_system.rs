@@ -4,8 +4,8 @@
 use crate::code::{machine, warmed};
 use crate::collapse::collapse_section;
 use crate::number::counted;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::text::TextFile;
 use pagewise_model::text_system::{Cleaner, Hugetext, Pace, Setting, TextSystem};
 use pagewise_model::{Bytes, Fact, PageSize};
@@ -39,37 +39,37 @@ fn mode(hugetext: &Hugetext) -> String {
 }
 
 /// The system as lines.
-pub(crate) fn system_section(system: &TextSystem, slot: PageSize, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(changes(system, style));
+pub(crate) fn system_section(system: &TextSystem, slot: PageSize) -> Document {
+    let mut page = Document::default();
+    page.append(changes(system));
     for file in &system.files {
-        page.section(warmed(file, style));
+        page.section(warmed(file));
     }
     for process in &system.processes {
-        let mut part = Page::new(style);
+        let mut part = Document::default();
         part.single(&crate::collapse::headline(process), 0, Tone::Strong);
-        part.append(collapse_section(process, slot, style));
-        page.section(part.finish());
+        part.append(collapse_section(process, slot));
+        page.section(part);
     }
     if !system.is_changed() || system.hugetext.is_some() {
-        page.section(kernel(system, style));
+        page.section(kernel(system));
     }
     match &system.after {
         None => {
-            page.section(steps(system, style));
-            page.section(machine("the whole machine", &system.before, style));
+            page.section(steps(system));
+            page.section(machine("the whole machine", &system.before));
         }
         Some(after) => {
-            page.section(machine("the whole machine before", &system.before, style));
-            page.section(machine("the whole machine afterwards", after, style));
+            page.section(machine("the whole machine before", &system.before));
+            page.section(machine("the whole machine afterwards", after));
         }
     }
-    page.finish()
+    page
 }
 
 /// What was changed, and what else came of it.
-fn changes(system: &TextSystem, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn changes(system: &TextSystem) -> Document {
+    let mut page = Document::default();
     for change in &system.changes {
         let text =
             format!("{}: {} before, {} now", change.setting.file(), change.before, change.after);
@@ -82,12 +82,12 @@ fn changes(system: &TextSystem, style: &Style) -> String {
     for note in &system.notes {
         page.para(note, 0, Tone::Warn);
     }
-    page.finish()
+    page
 }
 
 /// What the kernel has.
-fn kernel(system: &TextSystem, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn kernel(system: &TextSystem) -> Document {
+    let mut page = Document::default();
     page.heading("what this kernel has");
     match &system.hugetext {
         None => {
@@ -118,7 +118,7 @@ fn kernel(system: &TextSystem, style: &Style) -> String {
         };
         page.item(offered.cleaner.name(), &format!("{}: {may}", offered.cleaner.path()));
     }
-    page.finish()
+    page
 }
 
 fn padding(threshold: &Fact<Bytes>) -> String {
@@ -139,14 +139,14 @@ fn pace(pace: &Fact<Pace>) -> String {
 }
 
 /// The steps of the feature's documentation, as they are taken on this kernel.
-fn steps(system: &TextSystem, style: &Style) -> String {
+fn steps(system: &TextSystem) -> Document {
     let has_setting = system.hugetext.is_some();
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     page.heading("the steps of hugetext, on this kernel");
     for (step, with, without) in STEPS {
         page.item(step, if has_setting { with } else { without });
     }
-    page.finish()
+    page
 }
 
 /// What a step is, how it is taken with hugetext, and how without.

@@ -2,8 +2,8 @@
 //! showed on huge pages in each arm, what was found so after each run, and walks of the page table for code.
 
 use crate::number::{counted, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::look::WalkCounts;
 use pagewise_model::text_trial::{FileInArms, ON, TextTrial};
@@ -12,12 +12,8 @@ use pagewise_model::{Bytes, Fact};
 
 /// The arms as terminal text; `experiment` is the one that was made with them.
 #[must_use]
-pub fn text_trial_section(
-    trial: &TextTrial,
-    experiment: Option<&Experiment>,
-    style: &Style,
-) -> String {
-    let mut page = Page::new(style);
+pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) -> Document {
+    let mut page = Document::default();
     page.heading("text on huge pages, as the kernel showed it to a start of each arm");
     let mut table = Table::new(&[
         ("file", Align::Name),
@@ -35,7 +31,7 @@ pub fn text_trial_section(
             Cell::new(covered(file), Tone::Faint),
         ]);
     }
-    page.append(table.render(style));
+    page.append(table);
     if let Some(experiment) = experiment {
         page.para(&held(experiment), 2, Tone::Faint);
     }
@@ -43,7 +39,7 @@ pub fn text_trial_section(
         page.para(&format!("unchanged: {}: {}", left.path, left.why), 2, Tone::Faint);
     }
     page.para(&walks(trial), 2, Tone::Faint);
-    page.finish()
+    page
 }
 
 /// The share of a file's text that is on huge pages in the arm on.

@@ -72,7 +72,7 @@ fn the_checkup() {
 #[test]
 fn the_program_as_it_is() {
     let look = traced_look();
-    check("look", &look_section(&look, &look.runs, &PLAIN));
+    check("look", &look_section(&look, &look.runs).text(&PLAIN));
 }
 
 #[test]

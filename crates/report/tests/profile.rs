@@ -15,19 +15,19 @@ use support::{HOSTILE, PLAIN, assert_harmless, check};
 #[test]
 fn buckets_as_text() {
     let profile = profile();
-    check("profile.txt", &profile_section(&profile, &PLAIN));
-    assert!(render(&run(profile.clone()), &PLAIN).contains(&profile_section(&profile, &PLAIN)));
+    check("profile.txt", &profile_section(&profile).text(&PLAIN));
+    assert!(render(&run(profile.clone()), &PLAIN).contains(&profile_section(&profile).text(&PLAIN)));
 }
 
 #[test]
 fn graphs_as_text() {
-    check("profile-graph.txt", &graph_section(&profile(), "all", &PLAIN));
+    check("profile-graph.txt", &graph_section(&profile(), "all").text(&PLAIN));
 }
 
 #[test]
 fn a_graph_is_asked_for_by_what_by_why_or_by_both() {
     let titles = |wanted: &str| {
-        let text = graph_section(&profile(), wanted, &PLAIN);
+        let text = graph_section(&profile(), wanted).text(&PLAIN);
         let titles = text.lines().filter(|line| line.contains(" of CPU time)"));
         titles.map(|line| line.split(':').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -35,7 +35,7 @@ fn a_graph_is_asked_for_by_what_by_why_or_by_both() {
     assert_eq!(titles("pipe"), ["copy/pipe", "scheduling/pipe", "lock/pipe"]);
     assert_eq!(titles("copy/file_read"), ["copy/file-read"]);
     assert_eq!(titles("sendto"), ["unclassified/sendto"]);
-    let none = graph_section(&profile(), "swap-in", &PLAIN);
+    let none = graph_section(&profile(), "swap-in").text(&PLAIN);
     assert!(titles("swap-in").is_empty() && none.contains("copy/pipe"), "{none}");
 }
 
@@ -48,7 +48,7 @@ fn a_running_process_and_missing_samples_are_told() {
         course: Some(course()),
         dead_rules: Fact::missing("/proc/kallsyms cannot be read"),
     };
-    assert!(graph_section(&without, "all", &PLAIN).is_empty());
+    assert!(graph_section(&without, "all").text(&PLAIN).is_empty());
     let run = run(without);
     assert!(headline(&run).contains("refused to this account"));
     check("profile-refused.txt", &render(&run, &PLAIN));
@@ -58,7 +58,7 @@ fn a_running_process_and_missing_samples_are_told() {
 fn what_clocks_of_tasks_miss_is_told_and_of_whole_cpus_nothing_is() {
     let with = |clock| {
         let of_tasks = Sorted { clock, begun_tasks: 300, ..sorted() };
-        profile_section(&Profile { sorted: Fact::Known(of_tasks), ..profile() }, &PLAIN)
+        profile_section(&Profile { sorted: Fact::Known(of_tasks), ..profile() }).text(&PLAIN)
     };
     let of_tasks = with(Clock::Tasks { why: "whole CPUs need root".to_owned() });
     assert!(of_tasks.contains("whole CPUs need root"), "{of_tasks}");
@@ -93,8 +93,8 @@ fn names_of_others_do_no_harm() {
     }
     all.unclassified[0].symbols[0].push_str(HOSTILE);
     hostile.sorted = Fact::Known(all);
-    assert_harmless(&graph_section(&hostile, "all", &PLAIN));
-    assert_harmless(&graph_section(&hostile, HOSTILE, &PLAIN));
+    assert_harmless(&graph_section(&hostile, "all").text(&PLAIN));
+    assert_harmless(&graph_section(&hostile, HOSTILE).text(&PLAIN));
     assert_harmless(&render(&run(hostile), &PLAIN));
 }
 
@@ -111,7 +111,7 @@ proptest! {
             (line.depth, line.samples) = (depth, samples);
         }
         deep.sorted = Fact::Known(all);
-        let text = graph_section(&deep, "all", &style) + &profile_section(&deep, &style);
+        let text = graph_section(&deep, "all").text(&style) + &profile_section(&deep).text(&style);
         prop_assert!(text.lines().all(|line| cells(line) <= width.min(80)), "{}", text);
     }
 }

@@ -56,7 +56,7 @@ fn walks_for_code_are_told_where_they_are_counted() {
         Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 0, code_walk_cycles })
     };
     let counted = TextTrial { off_walks: counts(52), on_walks: counts(4), ..trial() };
-    let text = text_trial_section(&counted, None, &PLAIN);
+    let text = text_trial_section(&counted, None).text(&PLAIN);
     assert!(text.contains("5.2% off, 0.4% on"), "{text}");
 }
 
@@ -73,5 +73,5 @@ fn text_of_others_is_text() {
     trial.files[0].path = HOSTILE.into();
     trial.left[0].why = HOSTILE.into();
     trial.off_walks = Fact::missing(HOSTILE);
-    assert_harmless(&text_trial_section(&trial, None, &PLAIN));
+    assert_harmless(&text_trial_section(&trial, None).text(&PLAIN));
 }

@@ -217,10 +217,10 @@ impl Display {
     pub(super) fn tell(&mut self, event: &Event<'_>) {
         match event {
             Event::Stage(stage) => self.show(stage),
-            Event::Chosen(run) => self.say(&pagewise_report::candidates_section(
-                &run.candidates,
-                &terminal::error_style(),
-            )),
+            Event::Chosen(run) => {
+                let candidates = pagewise_report::candidates_section(&run.candidates);
+                self.say(&candidates.text(&terminal::error_style()));
+            }
             // The intervals take time, so they are computed only to be drawn.
             Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
             Event::Progress(progress) => {

@@ -133,11 +133,10 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
     } else {
         let style = terminal::error_style();
         let graph = args.graph.as_deref().zip(run.profile.as_ref());
-        let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket, &style));
-        let text = pagewise_report::render(run, &style);
-        for line in text.lines().chain(graph.iter().flat_map(|graph| graph.lines())) {
-            terminal::complain(line);
-        }
+        let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket).text(&style));
+        let text = graph.map(|graph| graph + "\n").unwrap_or_default()
+            + &pagewise_report::render(run, &style);
+        text.lines().for_each(terminal::complain);
     }
     saved
 }

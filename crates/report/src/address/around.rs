@@ -1,7 +1,7 @@
 //! The pages under the same entry of the table above base pages, a character for each.
 
 use crate::number::count;
-use crate::page::Page;
+use crate::page::Document;
 use crate::style::{Style, Tone};
 use pagewise_model::Fact;
 use pagewise_model::address::{Address, Around, Layout};
@@ -11,20 +11,15 @@ const INDENT: usize = 2;
 /// Most lines; where there are more pages, a character stands for several.
 const MOST_LINES: usize = 16;
 
-pub(super) fn section(
-    address: Address,
-    layout: &Layout,
-    around: &Fact<Around>,
-    style: &Style,
-) -> String {
-    let mut page = Page::new(style);
+pub(super) fn section(address: Address, layout: &Layout, around: &Fact<Around>) -> Document {
+    let mut page = Document::default();
     let span = layout.huge_page().map_or_else(String::new, |span| format!(" in the same {span}"));
     page.heading(&format!("pages around it{span}"));
     let around = match around {
         Fact::Known(around) => around,
         Fact::Missing(why) => {
             page.para(why, INDENT, Tone::Plain);
-            return page.finish();
+            return page;
         }
     };
     page.para(&counts(around), INDENT, Tone::Plain);
@@ -33,9 +28,10 @@ pub(super) fn section(
     let own = usize::try_from(own).unwrap_or(usize::MAX);
     let cells: Vec<char> = around.pages.chars().collect();
     if cells.iter().any(|cell| Some(cell) != cells.first()) {
-        lines(around.start_address, base, &cells, own, &mut page);
+        let start = around.start_address;
+        page.fitted(move |style| lines(start, base, &cells, own, style));
     }
-    page.finish()
+    page
 }
 
 fn counts(around: &Around) -> String {
@@ -57,9 +53,10 @@ fn counts(around: &Around) -> String {
 }
 
 /// The pages by lines, and a mark under the one that the address is in.
-fn lines(start: Address, base: u64, cells: &[char], own: usize, page: &mut Page<'_>) {
+fn lines(start: Address, base: u64, cells: &[char], own: usize, style: &Style) -> Document {
+    let mut page = Document::default();
     let digits = format!("{:012x}", start.0).len();
-    let room = page.style.columns().saturating_sub(INDENT + digits + 1).max(1);
+    let room = style.columns().saturating_sub(INDENT + digits + 1).max(1);
     // A power of two, so that lines begin at round addresses.
     let width = 1usize << room.ilog2();
     let each = cells.len().div_ceil(width * MOST_LINES).max(1);
@@ -81,6 +78,7 @@ fn lines(start: Address, base: u64, cells: &[char], own: usize, page: &mut Page<
     }
     let unit = if each > 1 { format!("; each stands for {each} pages") } else { String::new() };
     page.para(&format!("{}{unit}", legend(cells)), INDENT, Tone::Faint);
+    page
 }
 
 /// One character for several: their own where they agree, else `+` where any is present, `~` where none.

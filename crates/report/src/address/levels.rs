@@ -1,14 +1,14 @@
 //! The walk as a table: which bits of the address choose which entry, in decimal and in binary.
 
 use crate::number::counted;
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::address::{AddressReport, Half, Layout, Level, Role, View};
 use pagewise_model::{Bytes, PageSize};
 
-pub(super) fn section(report: &AddressReport, view: &View, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub(super) fn section(report: &AddressReport, view: &View) -> Document {
+    let mut page = Document::default();
     page.heading(&title(report, view));
     let mut table = Table::new(&[
         ("level", Align::Left),
@@ -31,11 +31,11 @@ pub(super) fn section(report: &AddressReport, view: &View, style: &Style) -> Str
         size_text(Bytes(1)).into(),
         "the byte".into(),
     ]);
-    page.append(table.render(style));
+    page.append(table);
     if let Some(remark) = remark(&report.layout, view) {
         page.para(&remark, 2, Tone::Warn);
     }
-    page.finish()
+    page
 }
 
 fn title(report: &AddressReport, view: &View) -> String {

@@ -5,7 +5,7 @@ mod around;
 mod levels;
 
 use crate::number::{UNKNOWN, count, counted};
-use crate::page::Page;
+use crate::page::Document;
 use crate::style::{Style, Tone};
 use pagewise_model::address::{
     Address, AddressReport, Frame, Half, Mapping, Memory, PageView, Process, Residence, State,
@@ -16,26 +16,26 @@ use pagewise_model::{Bytes, Fact, PageSize};
 /// All addresses of a report.
 #[must_use]
 pub fn render(report: &AddressReport, style: &Style) -> String {
-    let mut page = Page::new(style);
+    let mut page = Document::default();
     for view in &report.addresses {
-        page.section(view_section(report, view, style));
+        page.section(view_section(report, view));
     }
-    page.finish()
+    page.text(style)
 }
 
-fn view_section(report: &AddressReport, view: &View, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn view_section(report: &AddressReport, view: &View) -> Document {
+    let mut page = Document::default();
     page.heading(&format!("{}: {}", view.address, in_short(view)));
     if let Some(process) = &report.process {
         page.single(&process_text(process), 2, Tone::Faint);
     }
-    page.section(levels::section(report, view, style));
+    page.section(levels::section(report, view));
     if let Some(memory) = &view.memory {
-        page.section(page_section(memory, style));
-        page.section(mapping_section(view, memory, style));
-        page.section(around::section(view.address, &report.layout, &memory.around, style));
+        page.section(page_section(memory));
+        page.section(mapping_section(view, memory));
+        page.section(around::section(view.address, &report.layout, &memory.around));
     }
-    page.finish()
+    page
 }
 
 fn process_text(process: &Process) -> String {
@@ -79,8 +79,8 @@ fn present_text(page: &PageView) -> String {
     }
 }
 
-fn page_section(memory: &Memory, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn page_section(memory: &Memory) -> Document {
+    let mut page = Document::default();
     page.heading("page and frame");
     match &memory.page {
         Fact::Known(view) => page_items(view, &mut page),
@@ -90,10 +90,10 @@ fn page_section(memory: &Memory, style: &Style) -> String {
         Fact::Known(frame) => frame_items(frame, &mut page),
         Fact::Missing(why) => page.item("frame", &format!("{UNKNOWN}: {why}")),
     }
-    page.finish()
+    page
 }
 
-fn page_items(view: &PageView, page: &mut Page<'_>) {
+fn page_items(view: &PageView, page: &mut Document) {
     if view.state == State::Present {
         let size = match &view.size_bytes {
             Fact::Known(size) => size.to_string(),
@@ -138,7 +138,7 @@ fn kind_text(view: &PageView) -> String {
     format!("{whose}; {others}")
 }
 
-fn frame_items(frame: &Frame, page: &mut Page<'_>) {
+fn frame_items(frame: &Frame, page: &mut Document) {
     page.item("frame", &format!("{:#x}", frame.number));
     let count_text = match &frame.map_count {
         Fact::Known(n) => format!("by {}", counted(*n, "page table entry", "page table entries")),
@@ -165,8 +165,8 @@ fn frame_items(frame: &Frame, page: &mut Page<'_>) {
     page.item("folio", &folio);
 }
 
-fn mapping_section(view: &View, memory: &Memory, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn mapping_section(view: &View, memory: &Memory) -> Document {
+    let mut page = Document::default();
     page.heading("mapping");
     match &memory.within {
         Some(within) => within_items(view.address, within, &mut page),
@@ -190,7 +190,7 @@ fn mapping_section(view: &View, memory: &Memory, style: &Style) -> String {
         Some(after) => page.item("after", &neighbour(after, &gap(end, after.start_address.0))),
         None => page.item("after", "none"),
     }
-    page.finish()
+    page
 }
 
 /// As `/proc/PID/maps` writes it.
@@ -207,7 +207,7 @@ fn neighbour(mapping: &Mapping, gap: &str) -> String {
     format!("{}, {gap}, {}", range_text(mapping), path_text(mapping))
 }
 
-fn within_items(address: Address, within: &Within, page: &mut Page<'_>) {
+fn within_items(address: Address, within: &Within, page: &mut Document) {
     let mapping = &within.mapping;
     page.item("this", &format!("{}, {}", range_text(mapping), mapping.size()));
     page.item("of", path_text(mapping));
@@ -223,7 +223,7 @@ fn within_items(address: Address, within: &Within, page: &mut Page<'_>) {
     }
 }
 
-fn residence_items(residence: &Residence, page: &mut Page<'_>) {
+fn residence_items(residence: &Residence, page: &mut Document) {
     let size = |size: Option<PageSize>| size.map_or_else(|| UNKNOWN.to_owned(), |s| s.to_string());
     page.item(
         "pages",

@@ -1,8 +1,8 @@
 //! The account: the kernel's own count, and what explains it.
 
 use crate::number::{count, counted};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::Fact;
 use pagewise_model::fault::{Account, CallTally};
@@ -12,7 +12,7 @@ const CALLS: usize = 8;
 
 /// The account as a table, and what it leaves open; of a process that was attached to, or of one
 /// that was started.
-pub(super) fn account(account: &Account, is_attached: bool, style: &Style) -> String {
+pub(super) fn account(account: &Account, is_attached: bool) -> Document {
     let mut table = Table::new(&[("account", Align::Left), ("faults", Align::Right)]);
     let fact = |fact: &Fact<u64>| fact.known().map_or_else(|| "not known".into(), |n| count(*n));
     let unexplained = account.unexplained_faults.known().map_or_else(
@@ -32,13 +32,13 @@ pub(super) fn account(account: &Account, is_attached: bool, style: &Style) -> St
     ] {
         table.row(vec![Cell::from(name), value.into()]);
     }
-    let mut page = Page::new(style);
-    page.append(table.render(style));
+    let mut page = Document::default();
+    page.append(table);
     if !account.calls.is_empty() {
         page.para(&calls(&account.calls), 2, Tone::Plain);
     }
     page.para(&what_is_unexplained(account, is_attached), 2, Tone::Faint);
-    page.finish()
+    page
 }
 
 fn calls(calls: &[CallTally]) -> String {

@@ -2,20 +2,20 @@
 
 use super::{function_rows, groups, tallies, timed_wall};
 use crate::number::{counted, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use pagewise_model::fault::{Callers, FaultReport, GroupTally, Saving, StackEnd, Stacks, Tally};
 use pagewise_model::{Fact, Nanos};
 
 /// All of it as lines.
-pub(super) fn section(report: &FaultReport, style: &Style) -> String {
+pub(super) fn section(report: &FaultReport) -> Document {
     let wall = timed_wall(report);
-    let mut page = Page::new(style);
-    page.section(groups("when", &report.by_phase, |k| k.label().into(), wall, style));
-    page.section(callers(&report.callers, wall, style));
-    page.section(churn(report, wall, style));
-    page.section(savings(&report.savings, report.wall_ns, style));
-    page.finish()
+    let mut page = Document::default();
+    page.section(groups("when", &report.by_phase, |k| k.label().into(), wall));
+    page.section(callers(&report.callers, wall));
+    page.section(churn(report, wall));
+    page.section(savings(&report.savings, report.wall_ns));
+    page
 }
 
 /// The functions behind the faults, then the faults that have none, with the reason.
@@ -25,18 +25,18 @@ pub(super) fn caller_rows(callers: &Callers) -> impl Iterator<Item = (String, Ta
     function_rows(&callers.functions).chain(callers.unnamed.iter().map(unnamed))
 }
 
-fn callers(callers: &Fact<Callers>, wall: Option<Nanos>, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn callers(callers: &Fact<Callers>, wall: Option<Nanos>) -> Document {
+    let mut page = Document::default();
     match callers {
         Fact::Known(callers) => {
-            page.append(tallies("callers", caller_rows(callers), wall, style));
+            page.append(tallies("callers", caller_rows(callers), wall));
             page.para(&how_callers_are_known(callers), 2, Tone::Faint);
         }
         Fact::Missing(why) => {
             page.para(&format!("callers not known: {why}"), 2, Tone::Faint);
         }
     }
-    page.finish()
+    page
 }
 
 fn how_callers_are_known(callers: &Callers) -> String {
@@ -56,22 +56,16 @@ fn how_callers_are_known(callers: &Callers) -> String {
     )
 }
 
-fn churn(report: &FaultReport, wall: Option<Nanos>, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(groups(
-        "on a page again",
-        &report.churn.by_reason,
-        |k| k.label().into(),
-        wall,
-        style,
-    ));
+fn churn(report: &FaultReport, wall: Option<Nanos>) -> Document {
+    let mut page = Document::default();
+    page.append(groups("on a page again", &report.churn.by_reason, |k| k.label().into(), wall));
     let functions = function_rows(&report.churn.functions);
-    page.section(tallies("pages that were gone, by", functions, wall, style));
-    page.finish()
+    page.section(tallies("pages that were gone, by", functions, wall));
+    page
 }
 
-fn savings(savings: &[Saving], wall: Nanos, style: &Style) -> String {
-    let mut page = Page::new(style);
+fn savings(savings: &[Saving], wall: Nanos) -> Document {
+    let mut page = Document::default();
     if !savings.is_empty() {
         page.para(
             "what could remove them (upper bounds; `pagewise tune` tries and proves)",
@@ -82,7 +76,7 @@ fn savings(savings: &[Saving], wall: Nanos, style: &Style) -> String {
     for saving in savings {
         page.bullet(&saving_line(saving, wall), Tone::Plain);
     }
-    page.finish()
+    page
 }
 
 /// A remedy with what it would save at most.

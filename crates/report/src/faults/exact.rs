@@ -2,13 +2,13 @@
 //! forecast for other page sizes.
 
 use crate::number::{count, counted, percent, whole_size};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Table};
 use pagewise_model::fault::{ExactTouch, FaultAround, FaultReport};
 
 /// Says how exact the touches are.
-pub(super) fn touches(exact: &ExactTouch, page: &mut Page<'_>) {
+pub(super) fn touches(exact: &ExactTouch, page: &mut Document) {
     let mappings = counted(exact.mappings, "mapping of a file", "mappings of files");
     let text = format!("each page has its own fault in {mappings}; no times are recorded");
     page.item("exact", &text);
@@ -41,8 +41,8 @@ pub(super) fn around(around: &FaultAround, is_exact: bool) -> String {
 }
 
 /// Faults and memory by the size of a page.
-pub(super) fn page_sizes(report: &FaultReport, style: &Style) -> String {
-    let [_, _, ..] = report.page_forecasts[..] else { return String::new() };
+pub(super) fn page_sizes(report: &FaultReport) -> Document {
+    let [_, _, ..] = report.page_forecasts[..] else { return Document::default() };
     let mut table = Table::new(&[
         ("page size", Align::Right),
         ("faults", Align::Right),
@@ -57,8 +57,8 @@ pub(super) fn page_sizes(report: &FaultReport, style: &Style) -> String {
             forecast.untouched_bytes.to_string().into(),
         ]);
     }
-    let mut page = Page::new(style);
-    page.append(table.render(style));
+    let mut page = Document::default();
+    page.append(table);
     let around = match report.exact {
         Some(_) => "without fault-around",
         None => "fault-around as recorded: pages mapped along with a fault count as never touched",
@@ -68,7 +68,7 @@ pub(super) fn page_sizes(report: &FaultReport, style: &Style) -> String {
          a mapping holds all of one; {around}"
     );
     page.para(&text, 2, Tone::Faint);
-    page.finish()
+    page
 }
 
 #[cfg(test)]
@@ -95,11 +95,10 @@ mod tests {
 
     #[test]
     fn what_is_not_exact_is_told() {
-        let style = Style::default();
         let told = |exact: &ExactTouch| {
-            let mut page = Page::new(&style);
+            let mut page = Document::default();
             touches(exact, &mut page);
-            page.finish()
+            page.text(&crate::Style::default())
         };
         let mut exact = ExactTouch { mappings: 12, ..ExactTouch::default() };
         assert!(!told(&exact).contains("not exact"), "{}", told(&exact));

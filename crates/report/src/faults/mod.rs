@@ -16,8 +16,8 @@ mod pages;
 pub use export::{Export, Form};
 
 use crate::number::{count, counted, percent};
-use crate::page::Page;
-use crate::style::{Style, Tone};
+use crate::page::Document;
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use account::account;
 use pagewise_model::fault::{
@@ -82,30 +82,30 @@ pub fn broken_line(broken: &Broken) -> String {
 
 /// The faults of a run as lines.
 #[must_use]
-pub fn faults_section(report: &FaultReport, style: &Style) -> String {
-    let mut page = Page::new(style);
+pub fn faults_section(report: &FaultReport) -> Document {
+    let mut page = Document::default();
     figures(report, &mut page);
     let wall = timed_wall(report);
-    page.section(groups("what was done", &report.by_access, |k| k.label().into(), wall, style));
-    page.section(groups("why", &report.by_cause, |k| k.label().into(), wall, style));
-    page.section(groups("what is there", &report.by_kind, |k| k.label().into(), wall, style));
+    page.section(groups("what was done", &report.by_access, |k| k.label().into(), wall));
+    page.section(groups("why", &report.by_cause, |k| k.label().into(), wall));
+    page.section(groups("what is there", &report.by_kind, |k| k.label().into(), wall));
     if report.by_page.len() > 1 {
         let size = |bytes: pagewise_model::Bytes| bytes.to_string();
-        page.section(groups("page mapped", &report.by_page, size, wall, style));
+        page.section(groups("page mapped", &report.by_page, size, wall));
     }
-    page.section(exact::page_sizes(report, style));
-    page.section(causes::section(report, style));
-    page.section(places(&report.places, wall, style));
-    page.section(functions(&report.functions, wall, style));
-    page.section(account(&report.account, report.attached.is_some(), style));
-    page.finish()
+    page.section(exact::page_sizes(report));
+    page.section(causes::section(report));
+    page.section(places(&report.places, wall));
+    page.section(functions(&report.functions, wall));
+    page.section(account(&report.account, report.attached.is_some()));
+    page
 }
 
 fn share(time: Nanos, of: Nanos) -> f64 {
     time.0 as f64 / of.0 as f64
 }
 
-fn figures(report: &FaultReport, page: &mut Page<'_>) {
+fn figures(report: &FaultReport, page: &mut Document) {
     let latency = match &report.latency {
         Fact::Known(l) => format!(
             "half took at most {}, 99% {}, 99.9% {}, the longest {}",
@@ -141,7 +141,7 @@ fn figures(report: &FaultReport, page: &mut Page<'_>) {
 }
 
 /// What else bears on how the figures are to be read.
-fn circumstances(report: &FaultReport, page: &mut Page<'_>) {
+fn circumstances(report: &FaultReport, page: &mut Document) {
     if report.has_error_codes {
         page.item("what and why", "the processor's error code of each fault (tracepoints)");
     }
@@ -192,8 +192,7 @@ fn tallies(
     title: &'static str,
     rows: impl Iterator<Item = (String, Tally)>,
     wall: Option<Nanos>,
-    style: &Style,
-) -> String {
+) -> Document {
     let mut columns = vec![(title, Align::Name), ("faults", Align::Right)];
     if wall.is_some() {
         columns.extend([("time", Align::Decimal), ("of wall", Align::Decimal)]);
@@ -209,7 +208,7 @@ fn tallies(
         cells.push(count(tally.again_faults).into());
         table.row(cells);
     }
-    table.render(style)
+    table.into()
 }
 
 fn groups<K: Copy>(
@@ -217,15 +216,14 @@ fn groups<K: Copy>(
     groups: &[GroupTally<K>],
     label: impl Fn(K) -> String,
     wall: Option<Nanos>,
-    style: &Style,
-) -> String {
+) -> Document {
     let rows = groups.iter().map(|group| (label(group.kind), group.tally));
-    tallies(title, rows, wall, style)
+    tallies(title, rows, wall)
 }
 
-fn places(places: &[PlaceTally], wall: Option<Nanos>, style: &Style) -> String {
+fn places(places: &[PlaceTally], wall: Option<Nanos>) -> Document {
     let rows = places.iter().take(LISTED).map(|one| (place_name(&one.place), one.tally));
-    tallies("touched mapping", rows, wall, style)
+    tallies("touched mapping", rows, wall)
 }
 
 /// The first of these functions by their names.
@@ -233,14 +231,14 @@ fn function_rows(functions: &[FunctionTally]) -> impl Iterator<Item = (String, T
     functions.iter().take(LISTED).map(|one| (site_line(&one.site), one.tally))
 }
 
-fn functions(functions: &[FunctionTally], wall: Option<Nanos>, style: &Style) -> String {
-    let mut page = Page::new(style);
-    page.append(tallies("touching function", function_rows(functions), wall, style));
+fn functions(functions: &[FunctionTally], wall: Option<Nanos>) -> Document {
+    let mut page = Document::default();
+    page.append(tallies("touching function", function_rows(functions), wall));
     if !functions.is_empty() {
         let text = "the function that contains the instruction, not its caller";
         page.para(text, 2, Tone::Faint);
     }
-    page.finish()
+    page
 }
 
 /// What lives there, after the path of its file.
