@@ -2,12 +2,13 @@
 //! different machines say nothing about the programs. Plain runs are those of the experiment, where
 //! one was made.
 
+use crate::document;
 use crate::headline::headline;
 use crate::look::median;
 use crate::number::{change, count, interval, percent};
 use crate::page::Document;
 use crate::shell::start_line;
-use crate::style::{Style, Tone};
+use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
@@ -29,7 +30,7 @@ const FIGURES: [Figure; 6] = [
 
 /// Run `b` against run `a`; `time` is the change of the time of plain runs, where there are enough.
 #[must_use]
-pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String {
+pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
     let mut page = Document::default();
     let (text, tone) = machines(a.machine.as_ref(), b.machine.as_ref());
     page.para(&text, 0, tone);
@@ -53,7 +54,14 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>, style: &Style) -> String 
     }
     page.section(figures(a, b, time));
     page.section(costs(a, b));
-    page.text(style)
+    page
+}
+
+/// A comparison of these two as a page.
+#[must_use]
+pub fn comparison_page(a: &Run, b: &Run, comparison: &Document) -> String {
+    let title = format!("{} against {}", b.id, a.id);
+    document::head(&title, b) + &comparison.html() + &document::foot(b)
 }
 
 fn machines(a: Option<&Machine>, b: Option<&Machine>) -> (String, Tone) {

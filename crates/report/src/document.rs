@@ -4,15 +4,14 @@
 //! policy forbids all else. It follows the reader's light or dark setting.
 
 use crate::chart::escape_markup;
-use crate::headline::headline;
 use crate::number::date;
 use pagewise_model::run::Run;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page up to its headline and machine.
-pub(crate) fn head(run: &Run) -> String {
-    let title = escape_markup(&headline(run));
+/// The page up to its title and the machine of `run`.
+pub(crate) fn head(title: &str, run: &Run) -> String {
+    let title = escape_markup(title);
     let machine = run.machine.as_ref().map_or_else(String::new, |m| escape_markup(&m.line()));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

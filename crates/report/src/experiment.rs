@@ -1,6 +1,7 @@
 //! What an experiment tried. The first row of the table is the reference, each other row says how much
 //! less or more than it.
 
+use crate::chart::{Bars, Group, Mark, Range, Row};
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
 use crate::page::Document;
 use crate::style::{Style, Tone};
@@ -12,6 +13,8 @@ use pagewise_model::{Bytes, Nanos};
 
 /// From this width on CPU and memory have columns of their own.
 const ROOMY: usize = 76;
+/// The largest time that is drawn, in % of the control's.
+const WIDEST: f64 = 400.0;
 
 /// A verdict in a word or some, `ab` where the run was one.
 pub(crate) fn short_word(verdict: &Verdict, ab: bool) -> (String, Tone) {
@@ -56,6 +59,9 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
     if experiment.verdicts.is_empty() {
         page.para("no arm has a verdict", 2, Tone::Plain);
     }
+    if let Some(picture) = picture(experiment) {
+        page.figure(picture);
+    }
     page.para(&runs_text(experiment), 2, Tone::Faint);
     for warning in &experiment.warnings {
         page.bullet(warning, Tone::Warn);
@@ -84,6 +90,44 @@ fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Document {
         table.row_with(verdict_row(verdict, roomy, ab), under);
     }
     table.into()
+}
+
+/// The name of an arm with its files without their directories: a label has little room.
+fn without_directories(arm: &str) -> String {
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let part = |part: &str| match part.split_once('=') {
+        Some((remedy, value)) => {
+            let values: Vec<String> = value.split(':').map(last).collect();
+            format!("{remedy}={}", values.join(":"))
+        }
+        None => part.to_owned(),
+    };
+    arm.split('+').map(part).collect::<Vec<_>>().join("+")
+}
+
+/// The time of each arm that ran as a share of the control's, with its interval.
+fn picture(experiment: &Experiment) -> Option<String> {
+    let row = |verdict: &Verdict| {
+        let effect = verdict.effect.as_ref()?;
+        let [median, least, most] =
+            [effect.ratio, effect.ratio_low, effect.ratio_high].map(|ratio| 100.0 * ratio);
+        // An interval that is still open would leave no room for the others.
+        let is_open = most > WIDEST;
+        let value = Range { median, least: least.max(0.0), most: most.min(WIDEST) };
+        let value = if is_open { Err("too few runs yet".to_owned()) } else { Ok(value) };
+        Some(Row { label: without_directories(&verdict.arm), series: 0, value })
+    };
+    let rows: Vec<Row> = experiment.verdicts.iter().filter_map(row).collect();
+    let drawn = Bars {
+        title: "time of each arm with its 95% interval".to_owned(),
+        subtitle: format!("in % of {}", experiment.design.control),
+        unit: "%",
+        marks: vec![Mark { label: experiment.design.control.clone(), value: 100.0 }],
+        groups: vec![Group { title: String::new(), detail: String::new(), rows }],
+        notes: Vec::new(),
+    };
+    let is_any = drawn.groups[0].rows.iter().any(|row| row.value.is_ok());
+    is_any.then(|| drawn.draw())
 }
 
 fn verdict_row(verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {

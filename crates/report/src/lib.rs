@@ -54,7 +54,7 @@ pub use cache::cache_section;
 pub use candidates::candidates_section;
 pub use choice::choice_section;
 pub use code::text_section;
-pub use compare::compare;
+pub use compare::{compare, comparison_page};
 pub use csv::csv;
 pub use diagnosis::diagnosis_section;
 pub use doctor::doctor_section;

@@ -8,7 +8,7 @@ use crate::code::text_section;
 use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::faults::faults_section;
-use crate::headline::headline_section;
+use crate::headline::{headline, headline_section};
 use crate::page::Document;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
@@ -45,7 +45,7 @@ pub fn html(run: &Run) -> String {
 /// A page of `run` that shows `body`.
 pub(crate) fn page(run: &Run, mut body: Document) -> String {
     body.section(measured_section(run));
-    document::head(run) + &body.html() + &document::foot(run)
+    document::head(&headline(run), run) + &body.html() + &document::foot(run)
 }
 
 /// What a page says of how the run came about.

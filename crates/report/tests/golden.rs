@@ -109,22 +109,22 @@ fn two_runs_of_different_machines() {
     }
     b.look.as_mut().unwrap().runs.truncate(1);
     let change = Ratio { ratio: 0.8, ratio_low: 0.75, ratio_high: 0.85 };
-    check("compare", &compare(&a, &b, Some(&change), &PLAIN));
+    check("compare", &compare(&a, &b, Some(&change)).text(&PLAIN));
     let open = Ratio { ratio_high: 1.02, ..change.clone() };
-    let text = compare(&a, &b, Some(&open), &PLAIN);
+    let text = compare(&a, &b, Some(&open)).text(&PLAIN);
     assert!(text.contains("cannot tell whether the time changed: 20% less"), "{text}");
-    assert!(compare(&a, &b, None, &PLAIN).contains("too few for a verdict"));
-    assert!(compare(&a, &a, None, &PLAIN).starts_with("same machine\n"));
+    assert!(compare(&a, &b, None).text(&PLAIN).contains("too few for a verdict"));
+    assert!(compare(&a, &a, None).text(&PLAIN).starts_with("same machine\n"));
     b.environment = vec![("GLIBC_TUNABLES".into(), "x=1".into())];
     b.input = Some("in put".into());
-    let text = compare(&a, &b, Some(&change), &PLAIN);
+    let text = compare(&a, &b, Some(&change)).text(&PLAIN);
     assert!(text.contains("environments differ: GLIBC_TUNABLES not set / x=1"), "{text}");
     assert!(
         text.contains("input differs") && text.contains("./walk --size 1G < 'in put'"),
         "{text}"
     );
     b.machine = None;
-    assert!(compare(&a, &b, Some(&change), &PLAIN).starts_with("cannot tell whether"));
+    assert!(compare(&a, &b, Some(&change)).text(&PLAIN).starts_with("cannot tell whether"));
 }
 
 #[test]
@@ -180,4 +180,15 @@ fn headlines_of_every_outcome_fit_a_line() {
         pagewise_report::headline(&run)
     };
     assert_eq!(halted("the control failed"), "cannot tell: the control failed");
+}
+
+#[test]
+fn a_session_is_a_page_with_tables_and_its_race() {
+    let page = pagewise_report::html(&proven());
+    support::check("proven.html", &page);
+    assert_eq!(page.matches("<svg").count(), 1, "one picture");
+    assert!(
+        page.contains("class=\"bar\"") && page.contains("<th class=\"text\">arm</th>"),
+        "{page}"
+    );
 }

@@ -48,7 +48,7 @@ fn nothing_raw_in_any_report() {
         let text = render(&hostile_run(), &style);
         assert_harmless(&text);
         assert!(text.contains("do not copy it"), "{text}");
-        assert_harmless(&compare(&hostile_run(), &proven(), None, &style));
+        assert_harmless(&compare(&hostile_run(), &proven(), None).text(&style));
     }
     let page = html(&hostile_run());
     assert_harmless(&page);
@@ -170,7 +170,7 @@ proptest! {
     #[test]
     fn no_line_is_too_wide(run in any_run(), width in 0usize..120, unicode in any::<bool>()) {
         let style = Style { colour: false, width, unicode };
-        let text = render(&run, &style) + &compare(&run, &proven(), None, &style);
+        let text = render(&run, &style) + &compare(&run, &proven(), None).text(&style);
         let limit = width.clamp(40, 80);
         for line in text.lines() {
             prop_assert!(cells(line) <= limit, "{} cells: {line}", cells(line));

@@ -16,7 +16,9 @@ use support::{HOSTILE, PLAIN, assert_harmless, check};
 fn buckets_as_text() {
     let profile = profile();
     check("profile.txt", &profile_section(&profile).text(&PLAIN));
-    assert!(render(&run(profile.clone()), &PLAIN).contains(&profile_section(&profile).text(&PLAIN)));
+    assert!(
+        render(&run(profile.clone()), &PLAIN).contains(&profile_section(&profile).text(&PLAIN))
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `pagewise bench`
 
+use super::Files;
 use clap::{Args, Subcommand, ValueEnum};
 use pagewise_model::bench::pipe::{Consumption, Pages, Placement, Reader, Wait, Writer};
 use pagewise_model::{Bytes, Nanos};
@@ -140,9 +141,8 @@ pub(crate) struct BenchResult {
     /// Seed of the random order of repeats
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Also save the run to FILE
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// Write every repeat to FILE as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,

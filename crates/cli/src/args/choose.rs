@@ -1,5 +1,6 @@
 //! `pagewise choose`
 
+use super::Html;
 use super::bench::{FileArm, WalkOrder};
 use clap::Args;
 use pagewise_model::Bytes;
@@ -61,6 +62,8 @@ pub(crate) struct Choose {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) page: Html,
     /// No announcement and no progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

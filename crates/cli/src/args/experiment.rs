@@ -1,5 +1,6 @@
 //! Options that every experiment takes.
 
+use super::Files;
 use clap::{Args, ValueEnum};
 use pagewise_model::Nanos;
 use std::path::PathBuf;
@@ -46,9 +47,8 @@ pub(crate) struct ExperimentArgs {
     /// Seed of the random order of runs
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Also save the run to FILE
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// Print JSON, as saved, instead of text
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,6 @@
 //! `pagewise faults`
 
+use super::Files;
 use clap::{Args, ValueEnum};
 use pagewise_model::Nanos;
 use pagewise_model::fault::{Budgets, Stacks};
@@ -82,9 +83,8 @@ pub(crate) struct Faults {
     /// Also count the faults inside each system call; tracing makes the program slower
     #[arg(long)]
     pub(crate) account: bool,
-    /// Also save the run to FILE
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,

@@ -7,6 +7,7 @@ mod cache;
 mod choose;
 mod experiment;
 mod faults;
+mod files;
 mod links;
 mod page;
 mod profile;
@@ -24,6 +25,7 @@ pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles};
 pub(crate) use choose::Choose;
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
+pub(crate) use files::{Files, Html};
 pub(crate) use links::Links;
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
@@ -213,6 +215,8 @@ pub(crate) struct Doctor {
     /// Also measure this machine's unit prices (about 2 s)
     #[arg(long)]
     pub(crate) prices: bool,
+    #[command(flatten)]
+    pub(crate) page: Html,
 }
 
 /// `pagewise show`
@@ -250,6 +254,8 @@ pub(crate) struct Compare {
     pub(crate) first: String,
     /// Number, identifier or file of the second run
     pub(crate) second: String,
+    #[command(flatten)]
+    pub(crate) page: Html,
 }
 
 /// `pagewise history`

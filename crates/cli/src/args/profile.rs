@@ -1,5 +1,6 @@
 //! `pagewise profile`
 
+use super::Files;
 use clap::Args;
 use pagewise_model::Nanos;
 use std::ffi::OsString;
@@ -49,9 +50,8 @@ pub(crate) struct Profile {
     /// Print JSON, as saved, on standard output instead of text on standard error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also save the run to FILE
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// Time each page fault, to show fault time by kind; each fault takes about 1 us longer, and the
     /// report shows this cost
     #[arg(long)]

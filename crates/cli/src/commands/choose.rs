@@ -61,6 +61,7 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     let is_any = choice.best().is_some();
     let run = Run { choice: Some(choice), warnings, ..looked(RunKind::Choose, start) };
     show(&run, args.json)?;
+    args.page.write(|| pagewise_report::html(&run))?;
     Ok(ExitCode::from(if is_any { 0 } else { UNFIT }))
 }
 

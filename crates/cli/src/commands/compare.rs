@@ -13,6 +13,8 @@ pub(super) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let second = store::load(Some(&args.second))?;
     let times = |run: &Run| run.plain_runs().iter().map(|usage| usage.wall_ns).collect::<Vec<_>>();
     let time = between_sessions(&times(&first), &times(&second));
-    terminal::print(&pagewise_report::compare(&first, &second, time.as_ref(), &terminal::style()))?;
+    let comparison = pagewise_report::compare(&first, &second, time.as_ref());
+    terminal::print(&comparison.text(&terminal::style()))?;
+    args.page.write(|| pagewise_report::comparison_page(&first, &second, &comparison))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -37,6 +37,7 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
         pagewise_report::render(&run, &terminal::style())
     };
     terminal::print(&text)?;
+    args.page.write(|| pagewise_report::html(&run))?;
     Ok(ExitCode::SUCCESS)
 }
 

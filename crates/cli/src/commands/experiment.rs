@@ -76,6 +76,7 @@ pub(super) fn request_of(
 ) -> Result<Request, Failure> {
     // Before seconds are spent on prices.
     Launch::experiment(command.clone()).check()?;
+    args.files.check()?;
     let (started_unix_ns, id) = identity(&command);
     Ok(Request {
         input,
@@ -276,7 +277,7 @@ pub(super) fn conclude(
         }
     };
     keep(&mut run);
-    let saved = args.save.as_ref().map_or(Ok(()), |path| store::write_whole(path, &run.to_json()));
+    let saved = args.files.write(&run);
     let text = if args.json {
         run.to_json() + "\n"
     } else {

@@ -8,7 +8,7 @@ use super::experiment::{environment, identity, keep};
 use super::helper;
 use crate::args::{Faults, ListFormat, Part};
 use crate::failure::{Failure, UNFIT};
-use crate::{store, terminal};
+use crate::terminal;
 use asked::Asked;
 use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
@@ -42,6 +42,7 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let launch = launch(args, &command);
     launch.check()?;
+    args.files.check()?;
     let fixed_addresses = asked::settle_addresses(args.fixed_addresses, &budgets)?;
     let mut run = begin(&command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
@@ -149,7 +150,7 @@ fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
 }
 
 fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
-    let saved = args.save.as_ref().map_or(Ok(()), |path| store::write_whole(path, &run.to_json()));
+    let saved = args.files.write(run);
     if args.json {
         terminal::print(&(run.to_json() + "\n"))?;
     } else if args.list().is_none() {

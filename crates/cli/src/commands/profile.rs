@@ -6,7 +6,7 @@ use super::experiment::{environment, identity, input, keep, stop_flag};
 use super::helper::{self, own_exe};
 use crate::args::{Part, Profile};
 use crate::failure::Failure;
-use crate::{store, terminal};
+use crate::terminal;
 use pagewise_judge::profile::Facts;
 use pagewise_kernel::{clock, kallsyms};
 use pagewise_measure::Options;
@@ -42,6 +42,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let launch = launch(args)?;
     // Before two seconds are spent on prices.
     launch.check()?;
+    args.files.check()?;
     let (started, id) = identity(&args.command);
     let mut run = run_of(RunKind::Profile, id, started, &args.command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
@@ -127,7 +128,7 @@ fn launch(args: &Profile) -> Result<Launch, Failure> {
 }
 
 fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
-    let saved = args.save.as_ref().map_or(Ok(()), |path| store::write_whole(path, &run.to_json()));
+    let saved = args.files.write(run);
     if args.json {
         terminal::print(&(run.to_json() + "\n"))?;
     } else {

@@ -131,7 +131,7 @@ impl BenchText {
             cleanup: program.cleanup.clone(),
             ignore_failure: program.ignore_failure,
             seed: result.seed,
-            save: result.save.clone(),
+            files: result.files.clone(),
             json: result.json,
             quiet: result.quiet,
         }

@@ -55,6 +55,7 @@ impl<'a> Start<'a> {
         let at = clock::now();
         let (started_unix_ns, id) = identity(&[name.into()]);
         check_chart(out.chart.as_deref())?;
+        out.files.check()?;
         let seed = out.seed.unwrap_or(started_unix_ns);
         Ok(Self { out, at, started_unix_ns, id, seed })
     }
@@ -175,9 +176,7 @@ fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
     };
     terminal::print(&text)?;
     // The result is told first: what cannot be written is not lost.
-    if let Some(file) = &out.save {
-        store::write_whole(file, &run.to_json())?;
-    }
+    out.files.write(run)?;
     if let Some(file) = &out.csv {
         store::write_whole(file, &pagewise_report::csv(run))?;
     }
