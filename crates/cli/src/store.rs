@@ -156,12 +156,12 @@ pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
     {
         return read(&known);
     }
-    if Path::new(which).exists() {
-        return read(Path::new(which));
-    }
     let number = if which == "last" { Some(1) } else { which.parse().ok() };
     if let Some(number) = number {
         return numbered(number);
+    }
+    if Path::new(which).exists() {
+        return read(Path::new(which));
     }
     directory?;
     Err(Failure::usage(format!("no saved run and no file `{which}`"))

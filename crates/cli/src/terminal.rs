@@ -8,8 +8,10 @@ use std::sync::OnceLock;
 
 static COLOUR: OnceLock<When> = OnceLock::new();
 
-/// Widest text that is produced, whatever the terminal.
-const WIDEST: usize = 80;
+/// Width of text that goes to no terminal, unless COLUMNS gives another.
+const USUAL: usize = 80;
+/// Widest table that is printed, whatever the terminal.
+const WIDEST: usize = 160;
 /// Narrowest terminal that the tables fold to.
 const NARROWEST: usize = 60;
 
@@ -29,15 +31,20 @@ pub(crate) fn error_style() -> pagewise_report::Style {
 }
 
 fn style_of(stream: &(impl AsFd + IsTerminal)) -> pagewise_report::Style {
-    let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| usize::from(size.ws_col));
     let colour = match COLOUR.get().copied().unwrap_or(When::Never) {
         When::Always => true,
         When::Never => false,
         When::Auto => stream.is_terminal() && wants_colour(),
     };
-    // A terminal that does not know its size says 0.
-    let width = if columns == 0 { WIDEST } else { columns.clamp(NARROWEST, WIDEST) };
+    let width = columns(stream).map_or(USUAL, |columns| columns.clamp(NARROWEST, WIDEST));
     pagewise_report::Style { colour, width, unicode: speaks_utf8() }
+}
+
+/// COLUMNS, or what the terminal says; one that does not know its size says 0.
+fn columns(stream: &impl AsFd) -> Option<usize> {
+    let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let size = || Some(usize::from(rustix::termios::tcgetwinsize(stream).ok()?.ws_col));
+    given.or_else(size).filter(|columns| *columns > 0)
 }
 
 /// By the convention of no-color.org, and not on a terminal that cannot.

@@ -3,15 +3,17 @@
 
 /// Narrowest layout; a smaller request is raised to it.
 const NARROWEST: usize = 40;
-/// Widest layout; longer lines are hard to read.
+/// Widest layout of prose; longer lines are hard to read.
 const WIDEST: usize = 80;
+/// Widest table.
+const WIDEST_TABLE: usize = 160;
 
 /// What the caller's terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Emit colour sequences.
     pub colour: bool,
-    /// Columns available; used between 40 and 80.
+    /// Columns available; used between 40 and 80, by tables up to 160.
     pub width: usize,
     /// Characters beyond ASCII may be printed.
     pub unicode: bool,
@@ -27,6 +29,11 @@ impl Style {
     /// The columns that a layout uses.
     pub(crate) fn columns(&self) -> usize {
         self.width.clamp(NARROWEST, WIDEST)
+    }
+
+    /// The columns that a table may use.
+    pub(crate) fn table_columns(&self) -> usize {
+        self.width.clamp(NARROWEST, WIDEST_TABLE)
     }
 
     /// `text`, already laid out, in the colour of `tone`.
@@ -91,6 +98,7 @@ mod tests {
     fn width_stays_in_bounds() {
         assert_eq!(Style { width: 0, ..Style::default() }.columns(), 40);
         assert_eq!(Style { width: 60, ..Style::default() }.columns(), 60);
-        assert_eq!(Style { width: 300, ..Style::default() }.columns(), 80);
+        let wide = Style { width: 300, ..Style::default() };
+        assert_eq!((wide.columns(), wide.table_columns()), (80, 160));
     }
 }

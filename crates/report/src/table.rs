@@ -1,7 +1,8 @@
 //! Tables of short cells, as terminal text and as markup: columns as wide as their content, numbers aligned at the decimal point.
 //!
-//! When the columns do not fit, the gaps shrink first, then columns marked as names (cut in the middle) and
-//! as text (cut at the end), then any column: a table is never wider than its style. Widths are terminal cells.
+//! When the columns do not fit, the gaps shrink first, then columns marked as names and as text (cut at the
+//! end), then any column: a table is never wider than its style. A name that begins a row and does not fit
+//! stands on a line above it, whole; other names are cut in the middle. Widths are terminal cells.
 
 use crate::chart::escape_markup;
 use crate::number::{bar, range_text, three_digits};
@@ -198,7 +199,7 @@ impl Table {
         }
         self.escape_cells(style);
         self.align_decimals();
-        let (widths, gap) = self.fit(style.columns() - 2);
+        let (widths, gap) = self.fit(style.table_columns() - 2);
         let mut out = String::new();
         if self.columns.iter().any(|c| !c.title.is_empty()) {
             let titles = self.columns.iter().map(|c| Cell::new(c.title, Tone::Faint));
@@ -206,10 +207,27 @@ impl Table {
         }
         for row in &self.rows {
             out.push_str(&row.above.text(style));
-            out.push_str(&self.line(&row.cells, &widths, gap, style));
+            if self.is_cut(row, &widths) {
+                out.push_str(&Self::name_line(&row.cells[0], style));
+                let mut rest = row.cells.clone();
+                rest[0] = Cell::from("");
+                out.push_str(&self.line(&rest, &widths, gap, style));
+            } else {
+                out.push_str(&self.line(&row.cells, &widths, gap, style));
+            }
             out.push_str(&row.under.text(style));
         }
         out
+    }
+
+    /// The name that begins this row would not fit its column: it gets a line above the other cells.
+    fn is_cut(&self, row: &Row, widths: &[usize]) -> bool {
+        self.columns[0].align == Align::Name && cells(&row.cells[0].text) > widths[0]
+    }
+
+    fn name_line(name: &Cell, style: &Style) -> String {
+        let text = shorten(&name.text, style.table_columns() - 2, style.unicode);
+        format!("  {}\n", style.paint(&text, name.tone))
     }
 
     fn escape_cells(&mut self, style: &Style) {

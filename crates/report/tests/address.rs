@@ -204,7 +204,7 @@ proptest! {
         let text = render(&report(vec![view]), &style);
         assert_harmless(&text);
         for line in text.lines() {
-            prop_assert!(cells(line) <= width.clamp(40, 80), "{}", line);
+            prop_assert!(cells(line) <= width.clamp(40, 160), "{}", line);
         }
     }
 }

@@ -171,7 +171,7 @@ proptest! {
     fn no_line_is_too_wide(run in any_run(), width in 0usize..120, unicode in any::<bool>()) {
         let style = Style { colour: false, width, unicode };
         let text = render(&run, &style) + &compare(&run, &proven(), None).text(&style);
-        let limit = width.clamp(40, 80);
+        let limit = width.clamp(40, 160);
         for line in text.lines() {
             prop_assert!(cells(line) <= limit, "{} cells: {line}", cells(line));
             prop_assert!(!line.chars().any(is_hostile), "{line:?}");

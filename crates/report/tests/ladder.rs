@@ -143,6 +143,6 @@ proptest! {
         assert_well_formed(&svg(&any, &name));
         let style = Style { width, ..PLAIN };
         let text = section(&any, &style);
-        prop_assert!(text.lines().all(|l| cells(l) <= width.min(80)), "{text}");
+        prop_assert!(text.lines().all(|l| cells(l) <= width.min(160)), "{text}");
     }
 }

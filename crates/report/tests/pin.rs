@@ -76,7 +76,7 @@ proptest! {
         let text = section(&pins, &Style { colour: false, width, unicode });
         assert_harmless(&text);
         for line in text.lines() {
-            prop_assert!(cells(line) <= width.clamp(40, 80), "{}", line);
+            prop_assert!(cells(line) <= width.clamp(40, 160), "{}", line);
         }
         prop_assert!(!html(&bench(pins)).contains("<script"));
     }

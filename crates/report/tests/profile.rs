@@ -114,6 +114,6 @@ proptest! {
         }
         deep.sorted = Fact::Known(all);
         let text = graph_section(&deep, "all").text(&style) + &profile_section(&deep).text(&style);
-        prop_assert!(text.lines().all(|line| cells(line) <= width.min(80)), "{}", text);
+        prop_assert!(text.lines().all(|line| cells(line) <= width.min(160)), "{}", text);
     }
 }

@@ -227,7 +227,8 @@ Examples:
   pagewise show 3                 run 3 of `pagewise history`
   pagewise show kept.json --markdown")]
 pub(crate) struct Show {
-    /// Number from `pagewise history`, `last`, an identifier, or a file [default: the newest run]
+    /// Number from `pagewise history`, `last`, an identifier, or a file [default: the newest run]; ./3 is a
+    /// file named 3
     pub(crate) run: Option<String>,
     /// Print the saved form
     #[arg(long)]

@@ -34,15 +34,29 @@ pub(super) fn run(args: &Cache) -> Result<ExitCode, Failure> {
 
 fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     let start = clock::now();
-    let files = open_all(&what.files)?;
+    let (mut files, mut missing) = (Vec::new(), Vec::new());
+    for path in &what.files {
+        match CachedFile::open(path) {
+            Ok(file) => files.push(file),
+            // Nothing is changed where a file cannot be opened.
+            Err(error) if verb != CacheVerb::Show => return Err(failure(&error)),
+            Err(error) => missing.push(failure(&error)),
+        }
+    }
     if verb == CacheVerb::Evict && !files.is_empty() {
         terminal::complain(EVICTED);
     }
     let change = |file| one(verb, file).map_err(|error| failure(&error));
     let (files, failed) = until_failure(files, change);
     let exit = exit_code(files.iter());
-    tell(verb, files, start, what.json)?;
-    failed.map_or(Ok(exit), Err)
+    if what.json || !files.is_empty() {
+        tell(verb, files, start, what.json)?;
+    }
+    let last = failed.or_else(|| missing.pop());
+    for failure in missing {
+        failure.tell();
+    }
+    last.map_or(Ok(exit), Err)
 }
 
 /// Prints what was found of these files, or became of them.

@@ -2,7 +2,7 @@
 
 mod running;
 
-use super::experiment::{environment, identity, input, keep, stop_flag};
+use super::experiment::{Display, environment, identity, input, keep, stop_flag};
 use super::helper::{self, own_exe};
 use crate::args::{Part, Profile};
 use crate::failure::Failure;
@@ -49,8 +49,11 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
     let options = Options::cached(Nanos::secs(2));
+    let display = Display::new(false);
+    display.show("unit prices of this machine");
     let prices = pagewise_measure::calibrate(&options, &|| false)
         .map_err(|e| Failure::usage(e.to_string()))?;
+    display.finish();
     let finished = passthrough::observe_through(&launch)?;
     let ended = finished.usage.ended;
     let samples = named(finished.profile);

@@ -79,5 +79,5 @@ impl Forms {
 /// A picture whose places are numbers, and lines within the width.
 pub(crate) fn assert_whole(picture: &str, text: &str, width: usize) {
     assert!(!picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
-    assert!(text.lines().all(|line| cells(line) <= width.min(80)), "{text}");
+    assert!(text.lines().all(|line| cells(line) <= width.min(160)), "{text}");
 }

@@ -11,6 +11,7 @@ use pagewise_model::cache;
 use pagewise_model::text::{CacheSeen, Layout, TextFile};
 use pagewise_observe::text::Elf;
 use pagewise_remedy::recache::Subject;
+use pagewise_tracee::launch::Launch;
 use std::path::{Path, PathBuf};
 
 /// A file that was opened and is one that loaders map.
@@ -20,8 +21,12 @@ pub(super) struct Opened {
     pub(super) file: CachedFile,
 }
 
-/// Opens an ELF file.
-pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
+/// Opens an ELF file; a bare name that is no file here is a program in PATH.
+pub(super) fn open(named: &Path) -> Result<Opened, Failure> {
+    let in_path = || Launch::experiment(vec![named.into()]).file().ok();
+    let is_bare = named.parent().is_some_and(|parent| parent.as_os_str().is_empty());
+    let found = if is_bare && !named.exists() { in_path() } else { None };
+    let path = found.as_deref().unwrap_or(named);
     let file = CachedFile::open(path).map_err(|error| failure(&error))?;
     let elf = Elf::read(file.file()).map_err(|error| {
         Failure::usage(format!("{}: {error}", path.display()))
