@@ -190,7 +190,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let tree = Tree::at(dir.path());
         std::fs::create_dir_all(tree.path(THP)).unwrap();
-        for (text, expected) in [("7\n", "7 is an unknown mode"), ("on\n", "unexpected text format")] {
+        for (text, expected) in
+            [("7\n", "7 is an unknown mode"), ("on\n", "unexpected text format")]
+        {
             std::fs::write(tree.setting_path(Setting::Mode), text).unwrap();
             let found = tree.hugetext().unwrap();
             assert!(found.mode.reason().is_some_and(|why| why.contains(expected)), "{found:?}");
