@@ -293,7 +293,7 @@ impl<'a, B: Bench> Course<'a, B> {
         Ok(())
     }
 
-    /// The verdict by the times and counters alone.
+    /// The verdict only by times and counters.
     fn verdict_of(&self, arm: usize) -> Verdict {
         let (own, control) = (&self.arms[arm], &self.runner.plan.control);
         let arms = evidence::points(&self.blocks, &own.id, &own.id);

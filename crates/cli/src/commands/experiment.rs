@@ -291,7 +291,7 @@ pub(super) fn conclude(
     Ok(ExitCode::from(code(run.outcome.as_ref())))
 }
 
-/// Keeps a run under its identifier. A run that cannot be kept has none, and that is told; nobody
+/// Keeps a run under its identifier. A run that cannot be kept has none, and that is reported; nobody
 /// asked for it to be kept, so it fails nothing.
 pub(super) fn keep(run: &mut Run) {
     if let Err(error) = store::save(run) {

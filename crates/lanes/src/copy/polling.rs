@@ -54,7 +54,7 @@ impl Polling {
         Self { is_pipe, last: None, is_on: false, tries, skips: 0, patience }
     }
 
-    /// Moves some bytes by `call`, which is told by which kind of splice: one that does not wait,
+    /// Moves some bytes by `call`, which gets the kind of splice: one that does not wait,
     /// a few times, where that is found to pay, then one that does.
     pub(super) fn splice(
         &mut self,

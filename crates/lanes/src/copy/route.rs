@@ -12,7 +12,7 @@
 //! Splicing a pipe straight into a file would be exact too: the file system copies while the slots
 //! are still taken (iter_file_splice_write in fs/splice.c). It is left out because it holds the
 //! pipe's lock for that long and takes twice as long as `read` and `write` (decision 30). A socket as
-//! a source is only read: an error that a splice has met there is not told a second time.
+//! a source is only read: an error that a splice has met there is not returned a second time.
 //!
 //! Whether the kernel really allows a way is found by trying it.
 

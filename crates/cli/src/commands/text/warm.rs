@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// How a file comes into huge folios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// Dropped and read anew.
+    /// Dropped and read again.
     Anew,
     /// Where it lies, by a kernel that collapses files.
     Collapsed,

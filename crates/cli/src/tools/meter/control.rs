@@ -1,6 +1,6 @@
 //! The options in force, which another meter may change while this one runs ([`super::remote`]).
 //!
-//! The display takes them anew at each update. What moves the data looks at one flag after each
+//! The display takes them again at each update. What moves the data looks at one flag after each
 //! step and takes them when it is set.
 
 use super::asked::Asked;
