@@ -11,7 +11,7 @@
 //! one the writer fills the pipe before we get our turn.
 //!
 //! No byte is later than without. When all tries were in vain, the next looks come only after ever
-//! more calls, so that a slow writer costs nothing. Only a splice can be told not to wait; read(2)
+//! more calls, so that a slow writer costs nothing. Only a splice has a flag not to wait; read(2)
 //! is not polled. Overhead: one look at the clock for each piece that was slept for.
 
 use super::calls::Transfer;

@@ -2,7 +2,7 @@
 //!
 //! What is passed on by reference can change on its way. The pages of a regular file are its page
 //! cache: a later write, truncation or punched hole shows in them. The pages in a pipe or socket may
-//! be memory that its writer lent (vmsplice, splice): a writer that waits until they have left that
+//! be memory that its writer passed by reference (vmsplice, splice): a writer that waits until they have left that
 //! pipe writes them over next. Only a copy that ends before the pages leave the source is exact
 //! whatever happens there, and that is `read`. `live` gives this up for speed.
 //!

@@ -174,7 +174,7 @@ fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
         pagewise_report::render(run, &terminal::style())
     };
     terminal::print(&text)?;
-    // The result is told first: what cannot be written is not lost.
+    // The result is printed first: a failed write loses nothing.
     if let Some(file) = &out.save {
         store::write_whole(file, &run.to_json())?;
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub(super) struct Control {
     asked: RwLock<Arc<Asked>>,
-    /// Whether they have changed since whoever moves the data last took them.
+    /// Whether they have changed since the mover of the data last took them.
     pub(super) is_new: AtomicBool,
 }
 
