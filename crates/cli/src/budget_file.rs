@@ -80,7 +80,7 @@ pub(crate) fn read(path: &Path, name: Option<&str>) -> Result<Named, Failure> {
     let (name, entry) = found.ok_or_else(|| match name {
         Some(name) => Failure::usage(format!("`{shown}` has no budgets [faults.{name}]"))
             .with_help(format!("it has: {}", names())),
-        None => Failure::usage(format!("`{shown}` holds more than one budget table"))
+        None => Failure::usage(format!("`{shown}` does not hold exactly one budget table"))
             .with_help(format!("choose one with --budget NAME: {}", names())),
     })?;
     Ok(named(name, entry))
@@ -147,9 +147,9 @@ mod tests {
     fn a_name_may_be_left_out_where_there_is_one() {
         assert_eq!(read_text("[faults.a]\nmax-major = 1\n", None).unwrap().name, "a");
         let said = |text, name| read_text(text, name).unwrap_err();
-        assert!(said(GOOD, None).contains("more than one budget table"));
+        assert!(said(GOOD, None).contains("exactly one budget table"));
         assert_eq!(said(GOOD, Some("x")), "`FILE` has no budgets [faults.x]");
-        assert!(said("", None).contains("more than one budget table"));
+        assert!(said("", None).contains("exactly one budget table"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How a failure is told: one line, a `help:` line where there is a next step, and the exit code.
+//! How a failure is reported: one line, a `help:` line if there is a next step, and the exit code.
 
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 //! program, and proves the gain.
 //!
 //! This crate wires and decides nothing: `args/` is the command line as types, each file of
-//! `commands/` is one command, `failure.rs` is how errors are told, `store.rs` where runs are
+//! `commands/` is one command, `failure.rs` reports errors, `store.rs` is where runs are
 //! kept.
 #![forbid(unsafe_code)]
 

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use pagewise_kernel::{SysError, dirs, part_file};
 use pagewise_model::run::Run;
+use pagewise_report::number::counted;
 use std::fs::{self, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -178,7 +179,8 @@ pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
         .filter_map(|(name, n)| Some((n, read(&directory.join(format!("{name}.json"))).ok()?)))
         .collect();
     if runs.len() < found {
-        Failure::usage(format!("{} saved run(s) cannot be read", found - runs.len()))
+        let unread = counted((found - runs.len()) as u64, "saved run", "saved runs");
+        Failure::usage(format!("{unread} cannot be read"))
             .with_help(format!(
                 "pagewise show ID explains why; they are in {}",
                 directory.display()

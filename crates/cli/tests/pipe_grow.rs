@@ -137,7 +137,7 @@ fn what_was_left_alone_is_told_with_the_reason() {
     let wanted = format!("1 pipe(s) unchanged: {} names vmsplice", writer.display());
     assert!(told.contains(&wanted), "{told}");
     let first = told.lines().next().unwrap();
-    assert!(first.starts_with("pagewise: pipe-grow: a program that lends pages"), "{told}");
+    assert!(first.starts_with("pagewise: pipe-grow: programs that lend pages"), "{told}");
     let quiet = place.pagewise(&["run", "--with", "pipe-grow", "--", "true"]).output().unwrap();
     assert!(quiet.stderr.is_empty(), "a program's standard error that is no terminal is its own");
 }
@@ -153,7 +153,7 @@ fn advice_says_why_such_a_program_does_not_fit() {
     assert!(compile("page_lender.c", &["-O2"], &writer));
     let asks = "python3 -c 'import fcntl; fcntl.fcntl(1, 1032)' | cat";
     let lends = format!("{} | {}", writer.display(), check.display());
-    for (script, reason) in [(lends.as_str(), "vmsplice"), (asks, "asks for the size")] {
+    for (script, reason) in [(lends.as_str(), "vmsplice"), (asks, "sets the size")] {
         let made = || place.pagewise(&["tune", "--advise", "--json", "--", "sh", "-c", script]);
         let Some(done) = experiment(made) else { return };
         let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();

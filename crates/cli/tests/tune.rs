@@ -45,5 +45,5 @@ fn a_session_goes_on_until_its_input_changes() {
     fs::write(place.path().join("data"), "two\n").unwrap();
     let Some(refused) = experiment(|| place.pagewise(&again)) else { return };
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said(&refused.stderr).contains("data` was changed"), "{}", said(&refused.stderr));
+    assert!(said(&refused.stderr).contains("data` has changed"), "{}", said(&refused.stderr));
 }

@@ -233,7 +233,7 @@ fn slot_len() -> usize {
 fn mark_huge(view: &FileView, slots: &mut [Slot]) {
     for (at, slot) in slots.iter().enumerate() {
         if matches!(slot, Slot::Whole | Slot::Asked) {
-            // What cannot be entered is not mapped huge, which is what is told then.
+            // What cannot be entered is not mapped huge, which is what is reported then.
             let _left_small = view.enter(at * slot_len(), 1);
         }
     }

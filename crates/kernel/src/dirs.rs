@@ -3,7 +3,7 @@
 //! directory for settings of the whole machine.
 //!
 //! By the XDG base directory specification: `$XDG_STATE_HOME/pagewise` or `~/.local/state/pagewise`, and
-//! `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Each is made for its owner alone (0700). A directory is
+//! `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Each is made only for its owner (0700). A directory is
 //! used only if no other account can replace it or anything above it ([`trusted_path`](crate::trusted_path)):
 //! programs are started from it, and its records are acted upon. A home directory itself is never made.
 //!
@@ -40,7 +40,7 @@ pub enum DirError {
         /// What the kernel answered.
         source: std::io::Error,
     },
-    /// It is not the owner's alone.
+    /// It is not only the owner's.
     #[error("the {what} directory {} {why}", .path.display())]
     Unsafe {
         /// "state" or "cache".
@@ -161,7 +161,7 @@ pub fn cache_dir() -> Result<PathBuf, DirError> {
 /// and not to be made.
 ///
 /// # Errors
-/// Where it cannot be made or is not this account's alone.
+/// Where it cannot be made or is not only this account's.
 pub fn machine_dir(missing: Missing) -> Result<Option<PathBuf>, DirError> {
     let kind = Kind { what: "machine's", variable: "", below_home: "" };
     own_in(&kind, Path::new(OF_THIS_BOOT), Missing::Ends, OURS, missing)
@@ -240,7 +240,7 @@ fn own(kind: &Kind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
     made.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))
 }
 
-/// The directory of this name in `above`: the owner's alone, or an error.
+/// The directory of this name in `above`: only the owner's, or an error.
 fn own_in(
     kind: &Kind,
     above: &Path,

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 pub struct FileSystem {
     /// Its name in `mount(8)`, or its magic number.
     pub name: String,
-    /// Its files live in memory alone.
+    /// Its files live only in memory.
     pub is_in_memory: bool,
     /// It never has folios above the base page.
     pub has_no_large_folios: bool,

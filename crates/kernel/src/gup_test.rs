@@ -63,7 +63,7 @@ impl GupTest {
             pages_of_a_call: u32::try_from(piece.pages(base)).unwrap_or(u32::MAX),
             ..Argument::default()
         };
-        // SAFETY: the number encodes the size of the argument (checked by a test), integers alone; the
+        // SAFETY: the number encodes the size of the argument (checked by a test), only integers; the
         // kernel reads the page table of the range, which `region` keeps mapped, and changes no memory.
         unsafe {
             ioctl::control(

@@ -82,7 +82,7 @@ impl Tree {
         Some(Hugetext { mode, pad_threshold_bytes })
     }
 
-    /// The mode that the kernel was started with, if it was told one.
+    /// The mode that the kernel was started with, if it was given one.
     #[must_use]
     pub fn boot_mode(&self) -> Option<Mode> {
         boot_mode(&read_text(self.path("/proc/cmdline")).ok()?)

@@ -16,7 +16,7 @@ pub(crate) unsafe fn control<T>(
     argument: &mut T,
 ) -> Result<i32, SysError> {
     let pointer = std::ptr::from_mut(argument).cast::<c_void>();
-    // SAFETY: `argument` is borrowed alone for the call and, by this function's own contract, of
+    // SAFETY: `argument` is borrowed exclusively for the call and, by this function's own contract, of
     // the size and kind that the request reads and writes.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), number as _, pointer) };
     if done >= 0 { Ok(done) } else { Err(SysError::last(call, subject)) }

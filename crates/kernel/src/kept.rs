@@ -1,6 +1,6 @@
 //! Small files that keep what took time to measure, between one start and the next.
 //!
-//! One file each, readable by its owner alone, replaced as a whole ([`part_file`](crate::part_file)). A file that is missing,
+//! One file each, readable only by its owner, replaced as a whole ([`part_file`](crate::part_file)). A file that is missing,
 //! too old, from the future, too large, owned by another user, open to other writers, or a link is not
 //! read: what was kept can be measured again.
 

@@ -12,7 +12,7 @@
 //! Settings of the machine are root's, and so is their lock: a file in root's own directory
 //! ([`machine_dir`](crate::dirs::machine_dir)), locked for a process (fcntl(2), `F_SETLK`). No other account
 //! can open the file, it is the same in all namespaces that share the directory, children do not inherit the
-//! lock, and it ends with its holder. Records of what was changed lie beside it, so whoever has the lock knows
+//! lock, and it ends with its holder. Records of what was changed lie beside it, so a process that has the lock knows
 //! that nobody who wrote a record is alive. Not seen: a container that has a `/run` of its own and may change
 //! settings of the machine.
 
@@ -207,7 +207,7 @@ impl SettingsLock {
         Self::acquire_in(&machine_dir(Missing::IsMade)?.ok_or_else(none)?)
     }
 
-    /// The lock of what is recorded in `directory`, which must be this account's alone. A process has one such
+    /// The lock of what is recorded in `directory`, which must be only this account's. A process has one such
     /// lock at a time: a second would end the first.
     ///
     /// # Errors

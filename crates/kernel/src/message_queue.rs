@@ -14,7 +14,7 @@ pub fn exists(name: &OsStr) -> bool {
     let Ok(name) = CString::new(name.as_bytes()) else { return false };
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let none = ptr::null_mut::<libc::mq_attr>();
-    // SAFETY: `name` ends with NUL and outlives the call; mode and attributes are for new queues alone.
+    // SAFETY: `name` ends with NUL and outlives the call; mode and attributes are only for new queues.
     let fd = unsafe { libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0, none) };
     match i32::try_from(fd) {
         Ok(fd) if fd >= 0 => {

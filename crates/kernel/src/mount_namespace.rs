@@ -8,7 +8,7 @@
 //! program. Mounts of others still arrive (`MS_SLAVE`), none of these leave.
 //!
 //! The file is made on a tmpfs of its own that is mounted with `huge=always` over the directory of the one that
-//! it covers (over `/dev` where that is the root) for as long as that takes, bound over it for reading alone,
+//! it covers (over `/dev` where that is the root) for as long as that takes, bound over it only for reading,
 //! and held by that alone afterwards. The copy belongs to this user, and whoever tries to write it gets EROFS,
 //! so that no program takes the file for one that it may change. So nothing has to be cleaned up: the namespace, the mount and its memory end with the last
 //! process in it, however that ends (fs/namespace.c, `put_mnt_ns`).
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 /// Hidden while a copy of a file in the root is made.
 const BESIDE_ROOT: &str = "/dev";
 
-/// A mount that is there, for reading alone; as its file system was mounted otherwise.
+/// A mount that is there, only for reading; as its file system was mounted otherwise.
 const FOR_READING: libc::c_ulong =
     libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV;
 
@@ -58,7 +58,7 @@ impl MountNamespace {
         Ok(Self { has_own_users })
     }
 
-    /// Whether it lies in a user namespace in which there is this user alone.
+    /// Whether it lies in a user namespace in which there is only this user.
     #[must_use]
     pub const fn has_own_users(&self) -> bool {
         self.has_own_users
@@ -101,7 +101,7 @@ impl MountNamespace {
     }
 }
 
-/// Enters a mount namespace in a user namespace in which there is this user alone.
+/// Enters a mount namespace in a user namespace in which there is only this user.
 fn enter_with_users() -> Result<(), SysError> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS, "a user namespace and a mount namespace")?;

@@ -60,7 +60,7 @@ pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
 /// Whether all of the first `len` bytes is cached, also for who may only read the file.
 ///
 /// # Errors
-/// When neither way is to be had.
+/// When neither way is available.
 pub fn is_all_cached(file: BorrowedFd<'_>, len: Bytes) -> Result<bool, SysError> {
     match count(file, len) {
         Err(error) if error.errno() == Some(libc::EPERM) => Ok(is_there(file, len)),

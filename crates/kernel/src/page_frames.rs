@@ -1,5 +1,5 @@
 //! `/proc/kpageflags` and `/proc/kpagecount`: a word for each frame of physical memory, by its number
-//! (`Documentation/admin-guide/mm/pagemap.rst`). For root alone.
+//! (`Documentation/admin-guide/mm/pagemap.rst`). Only for root.
 //!
 //! Flags are read without a lock, so those of frames that change hands meanwhile may not fit together.
 //! The count is of entries of page tables, not of references; for a frame of a large folio some kernels

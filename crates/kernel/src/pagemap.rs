@@ -161,9 +161,9 @@ impl Pagemap {
             return_mask: PAGE_IS_HUGE | PAGE_IS_ZERO,
             ..ScanArgument::default()
         };
-        // SAFETY: the number encodes the size of the argument (checked by a test), integers alone. Beside
+        // SAFETY: the number encodes the size of the argument (checked by a test), only integers. Beside
         // it the kernel writes at most `vec_len` ranges of three integers to `ranges`, which has as many
-        // and is borrowed alone; nothing is changed, as `flags` asks for nothing.
+        // and is borrowed exclusively; nothing is changed, as `flags` asks for nothing.
         let count = unsafe {
             let name = "ioctl PAGEMAP_SCAN";
             ioctl::control(name, self.path.as_str(), &self.file, PAGEMAP_SCAN, &mut argument)

@@ -36,7 +36,7 @@ pub struct PartFile {
     target: PathBuf,
 }
 
-/// Writes a file of this content, for its owner alone or with these permissions: whole at once, without what
+/// Writes a file of this content, only for its owner or with these permissions: whole at once, without what
 /// killed processes left beside it.
 ///
 /// # Errors
@@ -59,7 +59,7 @@ pub fn write_whole(
 }
 
 impl PartFile {
-    /// Makes an empty file that is to be `target`, for its owner alone.
+    /// Makes an empty file that is to be `target`, only for its owner.
     ///
     /// # Errors
     /// When `target` not the name of a file, or its directory takes no new ones.
@@ -141,7 +141,7 @@ impl PartFile {
 
     /// Gives a file without a name this one.
     fn link(&self, name: &Path) -> std::io::Result<()> {
-        // By its descriptor alone (AT_EMPTY_PATH) it takes a right that users do not have.
+        // By its descriptor without a name (AT_EMPTY_PATH) it takes a right that users do not have.
         let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(rustix::fs::linkat(CWD, open, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
     }

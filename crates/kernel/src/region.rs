@@ -40,7 +40,7 @@ pub struct Region {
     outer_len: usize,
 }
 
-// SAFETY: a Region owns its memory alone, and nothing in it depends on the thread that made it.
+// SAFETY: a Region is the only owner of its memory, and nothing in it depends on the thread that made it.
 unsafe impl Send for Region {}
 // SAFETY: through `&Region` the memory can only be read; writing takes `&mut Region`.
 unsafe impl Sync for Region {}
@@ -168,7 +168,7 @@ impl Region {
     /// The memory as bytes, for writing.
     #[must_use]
     pub const fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as for `as_slice`, mapped writable, and `self` is borrowed alone.
+        // SAFETY: as for `as_slice`, mapped writable, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
@@ -199,7 +199,7 @@ impl Region {
 
     /// `madvise` over the whole region.
     pub fn advise(&mut self, advice: Advice) -> Result<(), SysError> {
-        // SAFETY: the range is memory that `self` owns and has borrowed alone; whatever the advice
+        // SAFETY: the range is memory that `self` owns and has borrowed exclusively; whatever the advice
         // drops reads as zeroes afterwards, which is valid for bytes.
         unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.len, advice) }
             .map_err(|e| SysError::new("madvise", format!("{advice:?} of {}", self.size()), e))
@@ -210,20 +210,20 @@ impl Region {
         let fail = |e| SysError::new("madvise", format!("{advice:?} of {range:?}"), e);
         let within = self.as_mut_slice().get_mut(range.clone());
         let part = within.ok_or_else(|| fail(rustix::io::Errno::INVAL))?;
-        // SAFETY: the range lies in memory that `self` owns and has borrowed alone; whatever the advice
+        // SAFETY: the range lies in memory that `self` owns and has borrowed exclusively; whatever the advice
         // drops reads as zeroes afterwards, which is valid for bytes.
         unsafe { rustix::mm::madvise(part.as_mut_ptr().cast(), part.len(), advice) }.map_err(fail)
     }
 
     /// Puts what is resident on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
     pub fn collapse(&mut self) -> Result<(), SysError> {
-        // SAFETY: the range is memory that `self` owns and has borrowed alone; its content stays.
+        // SAFETY: the range is memory that `self` owns and has borrowed exclusively; its content stays.
         let done =
             unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_COLLAPSE) };
         if done == 0 { Ok(()) } else { Err(SysError::last("madvise MADV_COLLAPSE", "a region")) }
     }
 
-    /// Gives all pages back; the next touch faults them in anew.
+    /// Gives all pages back; the next touch faults them in again.
     pub fn discard(&mut self) -> Result<(), SysError> {
         self.advise(Advice::LinuxDontNeed)
     }

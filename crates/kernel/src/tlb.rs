@@ -27,7 +27,7 @@ pub struct Tlb {
     pub pages: &'static str,
     /// Entries.
     pub entries: u32,
-    /// Entries if the figure is in a larger unit that is not told.
+    /// Entries if the figure is in a larger unit that is not known.
     pub scaled: Option<u32>,
 }
 

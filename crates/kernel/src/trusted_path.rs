@@ -68,7 +68,7 @@ pub enum PathError {
 pub enum Missing {
     /// It ends there.
     Ends,
-    /// It makes a directory for this account alone.
+    /// It makes a directory only for this account.
     IsMade,
 }
 

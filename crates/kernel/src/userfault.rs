@@ -5,7 +5,7 @@
 //! there (mm/memory.c, `uffd_disable_fault_around`) and no large folio as a whole.
 //!
 //! Nothing is ever protected, so no fault waits for anybody. The descriptor belongs to the memory of
-//! the process that made it, whoever holds it, and may be used on that memory by any holder. When
+//! the process that made it, in whatever process it is held, and any holder may use it on that memory. When
 //! the last copy is closed its mappings are as they were; a forked child does not have the property
 //! (mm/userfaultfd.c, `dup_userfaultfd`), neither has what a process maps or moves later.
 //!
@@ -13,7 +13,7 @@
 //! those do that fetch pages from elsewhere. The faulting thread sleeps until the page is filled in.
 //!
 //! Needs no right: [`FLAGS`] ask for faults in user mode only, which no setting forbids. Refused
-//! (EPERM) for shared mappings of files that are open for reading alone. Cost: 1-2 us a mapping.
+//! (EPERM) for shared mappings of files that are open only for reading. Cost: 1-2 us a mapping.
 
 use crate::error::SysError;
 use crate::{ioctl, page_size};
@@ -124,7 +124,7 @@ impl Userfault {
     /// Registers the mappings from `start` on, whole pages.
     ///
     /// # Errors
-    /// EPERM for a shared mapping of a file that is open for reading alone, EBUSY where the memory
+    /// EPERM for a shared mapping of a file that is open only for reading, EBUSY where the memory
     /// has another such descriptor, EINVAL where nothing is mapped.
     pub fn register(&self, start: u64, len: u64) -> Result<(), SysError> {
         register(&self.0, start, len, MODE_WP)
@@ -198,7 +198,7 @@ impl Missing {
         };
         // SAFETY: the number encodes the size of the argument (checked by a test), five integers. The
         // source is `len` bytes that live; the kernel fills only a page that is missing in registered
-        // private memory, which holds zeroes to whoever has borrowed it, before and after.
+        // private memory, which holds zeroes for any borrower, before and after.
         let done = unsafe {
             ioctl::control(
                 "ioctl UFFDIO_COPY",

@@ -87,7 +87,7 @@ impl Drop for Worker {
     }
 }
 
-/// Ends child `pid` by shutting its line, which serves whoever has copies of it, and reaps it.
+/// Ends child `pid` by shutting its line, which serves any process with copies of it, and reaps it.
 fn end(line: &OwnedFd, pid: i32) {
     // It fails only when the child has ended, and nobody is left to wait for where ended children
     // are not kept.

@@ -9,7 +9,7 @@ use crate::text::Standing;
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
 
-/// What a program has told the kernel of a mapping (`madvise`).
+/// A program's advice for a mapping (`madvise`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugeAdvice {
     /// Nothing.

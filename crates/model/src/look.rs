@@ -143,7 +143,7 @@ pub struct PipeSeen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PipeCall {
-    /// vmsplice(2): pages of a process were lent to a pipe.
+    /// vmsplice(2): pages of a process were passed to a pipe by reference.
     Lends,
     /// `F_GETPIPE_SZ`.
     AsksCapacity,

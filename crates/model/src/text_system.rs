@@ -151,7 +151,7 @@ impl Cleaner {
 pub struct Offered {
     /// Which.
     pub cleaner: Cleaner,
-    /// Whether it may be used; the reason why it cannot be told.
+    /// Whether it may be used; the reason why that is unknown.
     pub may_write: Fact<bool>,
 }
 

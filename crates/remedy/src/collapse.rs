@@ -2,7 +2,7 @@
 //! file holds, and where the kernel can and it was asked for the text of its files.
 //!
 //! What lies in whole slots and on smaller pages is tried, slot by slot (`tracee::collapse`); slots that
-//! nobody has touched are left alone. What counts is what the page table shows afterwards. A process that was
+//! nobody has touched are skipped. What counts is what the page table shows afterwards. A process that was
 //! looked at is the one that is changed: its descriptor was opened before, and one that has ended takes no
 //! advice. Nothing is begun while others wait for memory, nor where host and groups do not leave as much
 //! as all slots together, since each first takes a page of its own.

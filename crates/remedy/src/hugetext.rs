@@ -304,7 +304,7 @@ mod tests {
         let (changes, notes) = settings.put_back().unwrap();
         assert_eq!((changes.len(), get(&settings).0), (0, 2));
         assert!(notes[0].contains("is 2: it was changed by someone else since"), "{notes:?}");
-        // Begun anew, that is what comes back.
+        // Begun again, that is what comes back.
         settings.change(Setting::Mode, 0).unwrap();
         settings.tree.set(Setting::Mode, 2).unwrap();
         settings.change(Setting::Mode, 1).unwrap();

@@ -7,7 +7,7 @@
 //!
 //! The capacity belongs to a program that lends pages by it: it uses a page again once a pipeful has
 //! followed, and writes wrong bytes when somebody else enlarges the pipe. So the remedy is unfit where
-//! the look saw such calls, and a run leaves alone every pipe that such a program could hold
+//! the look saw such calls, and a run changes no pipe that such a program could hold
 //! (`pagewise_tracee::pipes` has the rules). Pipes from outside the program are never touched.
 //! Unprivileged users have a budget (`fs.pipe-user-pages-soft`, 64 MiB); beyond it new pipes of that
 //! user shrink to two pages, so at most 16 MiB are taken.

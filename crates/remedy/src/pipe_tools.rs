@@ -27,7 +27,7 @@ use pagewise_model::usage::typical;
 /// What tools must move together: copying less takes a few milliseconds, which the later start of
 /// a few of them eats up.
 const LEAST_MOVED: Bytes = Bytes::mib(16);
-/// A tool that is asked after and left alone.
+/// A tool that is looked for and not replaced.
 const METER: &str = "pv";
 
 /// The remedy.

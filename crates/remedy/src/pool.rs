@@ -222,7 +222,7 @@ mod tests {
         let said = |pages| Pool::room(&pool, pages);
         assert_eq!(said(5), Ok("the pool has 10.0 MiB".to_owned()));
         assert_eq!(said(8), Ok("6.0 MiB are reserved meanwhile".to_owned()));
-        assert!(said(9).unwrap_err().ends_with("no more than 6.0 MiB may be reserved"));
+        assert!(said(9).unwrap_err().ends_with("at most 6.0 MiB may be reserved"));
         let empty = Pool::room(&constructed::pool(0), 1).unwrap_err();
         assert!(empty.starts_with("the pool of huge pages is empty"), "{empty}");
         assert!(empty.ends_with("use --system as root to reserve them"), "{empty}");

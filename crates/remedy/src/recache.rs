@@ -1,4 +1,4 @@
-//! The page cache of a file, dropped, or filled anew so that it lies in huge folios.
+//! The page cache of a file, dropped, or filled again so that it lies in huge folios.
 //!
 //! A folio is as large as the write or the reading-ahead that brought it: programs that were installed
 //! by small writes, or started from disk, lie in small ones. Dropped (`POSIX_FADV_DONTNEED`) and read back
@@ -11,7 +11,7 @@
 //! kernel write it. `cachestat` tells of files that this account owns or may write; any other file, and one on an
 //! overlay, has to be unchanged (content, name, rights) for longer than the kernel leaves changes in memory
 //! (`vm.dirty_expire_centisecs` and two rounds of `vm.dirty_writeback_centisecs`). Pages that some process
-//! maps cannot be dropped, so a file that is mapped is left alone and its holders are named.
+//! maps cannot be dropped, so a mapped file stays unchanged and its holders are named.
 //!
 //! What is to be used is tried before anything is dropped: where advice is refused, by an older kernel or a
 //! filter, the cache stays as it is.
@@ -89,7 +89,7 @@ impl Subject {
         Ok(self.told(Told { holders: Some(holders), ..told }))
     }
 
-    /// Fills the cache anew with huge folios; `begin` is called when nothing stands in the way, before
+    /// Fills the cache again with huge folios; `begin` is called when nothing stands in the way, before
     /// anything is dropped.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Subject {
         view.enter(0, 1)
     }
 
-    /// Drops the file from the cache and reads all of it, in huge folios where they are to be had.
+    /// Drops the file from the cache and reads all of it, in huge folios where they are available.
     fn read_back(&self) -> Result<CacheState, SysError> {
         let view = self.file.view()?;
         view.ask_for_huge()?;

@@ -2,11 +2,11 @@
 //! of it can be dropped again (`pagewise text undo --all`). A file is recorded before its cache is changed:
 //! whenever the process is killed, what it has done is there or in the record.
 //!
-//! Paths between NUL bytes, in one file of the state directory (`dirs::state_dir`, the owner's alone), added at
+//! Paths between NUL bytes, in one file of the state directory (`dirs::state_dir`, only the owner's), added at
 //! its end by one write each. A writer that is killed leaves at most the beginning of one path, which the
 //! NUL in front of the next one ends: a path that is not there is forgotten at the next chance. Writers and
 //! who forgets take turns (`flock(2)`). What is forgotten leaves by a new file under the old name, whole or
-//! not at all; one that a killed process has not given its name is removed by whoever comes next.
+//! not at all; one that a killed process has not given its name is removed by the next process.
 //!
 //! Nothing depends on it: a file that lies in huge folios and is not recorded is dropped by its name.
 

@@ -4,13 +4,13 @@
 //! ([`SettingsLock`]) and may write it, never so far that less than a quarter of the memory stays available,
 //! and given back on every way out. Before the first page is asked for, a record beside the lock says what
 //! the pool had and what it is to have. The lock is held for as long as the pages are, and ends with its
-//! holder however that ends. So whoever has the lock and finds a record knows that its owner is gone, in
+//! holder however that ends. So a process that has the lock and finds a record knows that its owner is gone, in
 //! whatever namespace that was: root's next start of pagewise gives the pages back ([`repair`]), and says so
 //! where it cannot. A pool that holds more than was asked for has been changed by somebody else since and is
 //! left as it is. Pages in use stay with their users until these end, and leave the pool then.
 //!
 //! The kernel may find fewer pages than asked for: memory is in pieces. All or nothing is kept; what was
-//! missing is told with the state of the free memory.
+//! missing is reported with the state of the free memory.
 //!
 //! Not seen: that another changes the pool to a number between the two of the record. Overhead: the kernel
 //! clears nothing at this moment; a page costs some microseconds, or the moving of what lies in it.

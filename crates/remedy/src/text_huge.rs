@@ -8,8 +8,8 @@
 //! Without a parameter the files are the program's own, of a script its interpreter's, and those of the
 //! libraries that it needs. What its children are is known after a look only: `tune` names their files.
 //!
-//! Ceiling: faults on files, and address translation. Where the processor counts, the walks for
-//! instructions alone; elsewhere the bound holds those for data too, and the experiment settles it.
+//! Ceiling: faults on files, and address translation. Where the processor counts, only the walks for
+//! instructions; elsewhere the bound holds those for data too, and the experiment settles it.
 //! Not seen: how the program's text is laid out within its pages, which may decide more.
 
 use crate::code::{self, Code};

@@ -2,8 +2,8 @@
 //!
 //! Its program is `pagewise text keep`, which fills what is missing, maps the files so that their cache
 //! stays, and looks at them again each minute: a file that a package has replaced, or whose cache has gone, is
-//! filled anew by that. So one service is enough; nothing has to watch the package manager. It may write its
-//! state directory alone, and needs no rights: the files need only be readable.
+//! filled again by that. So one service is enough; nothing has to watch the package manager. It may write its
+//! state directory only, and needs no rights: the files need only be readable.
 
 use crate::systemd;
 use std::path::{Path, PathBuf};

@@ -3,11 +3,11 @@
 //!
 //! The cache belongs to the file and not to the program: what is done before one start lasts for the
 //! next ones and for everybody, until memory is needed elsewhere. So each start looks first and fills
-//! anew only what is not there ([`recache`](crate::recache) says how, and when that is refused). A
-//! start is never kept from happening: what fell short is told.
+//! again only what is not there ([`recache`](crate::recache) says how, and when that is refused). A
+//! start is never kept from happening: shortfalls are reported.
 //!
 //! Cost: a look at files that lie as they should takes 2 ns a page and 1 us for each 2 MiB, and some
-//! 50 us a file; filling anew reads them once, some milliseconds for 10 MiB. What cannot be had, of files
+//! 50 us a file; filling again reads them once, some milliseconds for 10 MiB. What cannot be had, of files
 //! that others hold for example, is asked for again at each start.
 
 use crate::code::Code;
@@ -149,7 +149,7 @@ fn huge(code: Option<Code<'_>>, slots: &SlotMap) -> Bytes {
     code.map_or(all, |code| code.huge(slots))
 }
 
-/// Brings all of these into huge folios. What fell short is told, a line for each kind of file; with
+/// Brings all of these into huge folios. Shortfalls are reported, a line for each kind of file; with
 /// `verbose` what came of each.
 #[must_use]
 pub fn before_start(files: &[HugeFile], verbose: bool) -> Vec<String> {

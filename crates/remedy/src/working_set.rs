@@ -7,7 +7,7 @@
 //! Nothing is mapped, so minor faults stay as they are, and whole files are never read: populating
 //! whole images lost in every program that was tried.
 //!
-//! What is in the page cache is not read again: a warm start pays for the look alone. Experiments run
+//! What is in the page cache is not read again: a warm start pays only for the look. Experiments run
 //! warm, so `tune` has nothing to prove here. Cost: page cache for parts that a start with other
 //! arguments would not have touched.
 

@@ -283,7 +283,7 @@ mod tests {
         beyond.files[0].ranges.push(range(LENGTH, u64::MAX));
         assert!(why(&beyond).ends_with("beyond its end"), "{}", why(&beyond));
         std::fs::remove_file(path).unwrap();
-        assert!(why(&set).contains("not there"), "{}", why(&set));
+        assert!(why(&set).contains("does not exist"), "{}", why(&set));
     }
 
     #[test]

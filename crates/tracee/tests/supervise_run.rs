@@ -436,7 +436,7 @@ fn an_answer_too_long_is_told_in_short() {
     let mut supervisor = supervisor();
     let launch = words(&["sh", "-c", "exit 3", "tell-too-much"]);
     let refused = supervisor.traced(&launch, &[], &|| false);
-    assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("too much")));
+    assert!(matches!(&refused, Err(SuperviseError::Trace(why)) if why.contains("too long")));
     let again = supervisor.run(&sh("exit 3"), &|| false).unwrap();
     assert_eq!(again.usage.ended, Ended::Exited(3));
 }

@@ -7,7 +7,7 @@
 //! How many slots are huge after that (none for code that `exec` maps, some where a program reads in
 //! order) is what an arm's own count is held against.
 //!
-//! What each start looks at and fills anew where it must is done twice for an arm: once outside of the
+//! What each start looks at and fills again where it must is done twice for an arm: once outside of the
 //! clock, and once more for its time, which whoever keeps the remedy pays at each start.
 //!
 //! Not seen: the sizes of smaller folios, which differ from one reading to the next.
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Plain, huge, plain; an error where no huge folio is to be had here.
+    /// Plain, huge, plain; an error where no huge folio is available here.
     fn turns(file: &HugeFile) -> Result<(), String> {
         let (mut folios, mut keeper) = (Folios::default(), Keeper::new(Bytes::mib(64)));
         let paths = [file.path.clone()];

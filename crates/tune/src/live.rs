@@ -232,7 +232,7 @@ impl<'a> Live<'a> {
     }
 
     /// Touches and frees memory so that the host backs it. A machine that cannot give all of it
-    /// leaves the run as it is or prepared in part, and that is told; the host's share is measured all the same.
+    /// leaves the run as it is or prepared in part, and that is reported; the host's share is measured all the same.
     fn condition(&mut self, bytes: Bytes) -> Result<bool, Stop> {
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         match self.runs.condition(bytes.min(room), &raised(&self.stop)) {

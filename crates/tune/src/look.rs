@@ -138,7 +138,7 @@ pub(crate) fn first_limits(traced: &Fact<Traced>) -> Limits {
     Limits { time, memory: None }
 }
 
-/// Limits of runs after the look. The peak of the whole tree is known from the traced look alone;
+/// Limits of runs after the look. The peak of the whole tree is known from only the traced look;
 /// without it the room of the machine is the limit.
 pub(crate) fn limits(look: &Look) -> Limits {
     let slowest = look.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(0);

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// A further run for the look alone is made where the budget still holds so many.
+/// A further run only for the look is made where the budget still holds so many.
 const CHEAP_RUNS: u64 = 20;
 
 /// Where a session is.

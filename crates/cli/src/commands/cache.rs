@@ -98,7 +98,7 @@ pub(super) fn until_failure<T, U>(
 /// What has to be known before files are dropped.
 pub(super) const EVICTED: &str = "dropped data must be read from disk again";
 
-/// What has to be known before files are filled anew: told once, when the first is about to be.
+/// What has to be known before files are filled again: told once, when the first is about to be.
 pub(super) fn warn_of_refilling() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

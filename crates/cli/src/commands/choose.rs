@@ -154,7 +154,7 @@ impl Bench {
                 100.0 * calibration.missed_share
             ));
         } else if let Err(error) = place.keep(&calibration) {
-            warnings.push(format!("the prices cannot be saved: {error}"));
+            warnings.push(format!("the prices are not saved: {error}"));
         }
         Ok(KeptPrices { calibration, age: Nanos(0) })
     }

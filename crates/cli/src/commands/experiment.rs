@@ -162,7 +162,7 @@ impl MachineLock {
     }
 }
 
-/// Keeps experiments away from a change of the machine; one that runs is told.
+/// Keeps experiments away from a change of the machine; one that runs is reported.
 pub(super) fn no_experiment_beside() -> Option<ExperimentLock> {
     ExperimentLock::acquire()
         .inspect_err(|error| terminal::remark(&format!("{error}: it will see the change")))
@@ -284,7 +284,7 @@ pub(super) fn conclude(
         pagewise_report::render(&run, &terminal::style())
     };
     terminal::print(&text)?;
-    // The result is told first: what could not be saved is not lost.
+    // The result is printed first: a failed save loses nothing.
     saved?;
     if let Some(failure) = end {
         return Err(failure);
@@ -292,7 +292,7 @@ pub(super) fn conclude(
     Ok(ExitCode::from(code(run.outcome.as_ref())))
 }
 
-/// Keeps a run under its identifier. A run that cannot be kept has none, and that is told; nobody
+/// Keeps a run under its identifier. A run that cannot be saved has none, which is reported; nobody
 /// asked for it to be kept, so it fails nothing.
 pub(super) fn keep(run: &mut Run) {
     if let Err(error) = store::save(run) {
@@ -309,7 +309,7 @@ fn code(outcome: Option<&Outcome>) -> u8 {
     }
 }
 
-/// A session's early end as it is told.
+/// The report of a session's early end.
 pub(super) fn failure(stop: &Stop) -> Failure {
     let failure = match stop {
         Stop::Launch(error) => Failure::from(error.clone()),

@@ -127,7 +127,7 @@ fn launch(args: &Faults, command: &[OsString]) -> Launch {
     }
 }
 
-/// What breaks a budget, told a line each; the last of them as the failure of this command.
+/// Broken budgets, one line each; the last is the failure of this command.
 fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
     let outcome = budget::check(budgets, report);
     let mut lines: Vec<String> = outcome.broken.iter().map(broken_line).collect();

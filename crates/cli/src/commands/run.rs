@@ -9,6 +9,7 @@ use pagewise_model::plan::{Dose, HugeFile, PoolNeed, Settings};
 use pagewise_remedy::fold::{self, Choice, FoldError};
 use pagewise_remedy::reservation::{self, Permit, Reservation};
 use pagewise_remedy::{Target, warmth};
+use pagewise_report::number::counted;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::watcher::WatchReport;
 use pagewise_tracee::{passthrough, read_ahead};
@@ -169,7 +170,8 @@ fn read_before_start(path: &str) -> Result<(), Failure> {
 fn told(watch: &WatchReport, verbose: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if verbose {
-        lines.push(format!("{}: took effect {} time(s)", watch.watch, watch.counter));
+        let times = counted(watch.counter, "time", "times");
+        lines.push(format!("{}: took effect {times}", watch.watch));
         lines.extend(watch.notes.iter().map(|note| format!("{}: {note}", watch.watch)));
     }
     lines.extend(watch.failures.iter().map(|why| format!("{}: {why}", watch.watch)));
@@ -197,7 +199,7 @@ mod tests {
         let mut watch = WatchReport { watch: "pipes".into(), counter: 2, ..WatchReport::default() };
         watch.notes.push("1 MiB more".into());
         assert!(told(&watch, false).is_empty());
-        assert_eq!(told(&watch, true), ["pipes: took effect 2 time(s)", "pipes: 1 MiB more"]);
+        assert_eq!(told(&watch, true), ["pipes: took effect 2 times", "pipes: 1 MiB more"]);
         watch.failures.push("limit reached".into());
         assert_eq!(told(&watch, false), ["pipes: limit reached"]);
         assert_eq!(told(&watch, true).len(), 3);

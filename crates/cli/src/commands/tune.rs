@@ -104,7 +104,7 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     Ok((request, saved))
 }
 
-/// Arms that cannot be told apart or not be run, before seconds are spent on prices.
+/// Arms with the same name or without a program, before seconds are spent on prices.
 fn refuse_arms(request: &Request) -> Result<(), Failure> {
     if let Some(why) = request.unfit_arm() {
         return Err(Failure::usage(format!("--arm: {why}")).with_help(ARM_HELP));

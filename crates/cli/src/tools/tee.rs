@@ -50,7 +50,7 @@ const LONG: [&str; 6] = ["append", "ignore-interrupts", "live", "output-error", 
 /// What a write error does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Mode {
-    /// SIGPIPE ends tee; other errors are told.
+    /// SIGPIPE ends tee; other errors are reported.
     #[default]
     Signal,
     Warn,

@@ -290,7 +290,7 @@ fn budgets_of_a_file_are_judged_and_its_command_is_run() {
     assert_eq!(run(&["--budget", "strict", "--max-faults", "100000"]).0, Some(0), "typed first");
     assert_eq!(run(&["--budget", "wide", "--", "sh", "-c", "exit 4"]).0, Some(4));
     let (status, text) = run(&["--budgets", "pagewise.toml"]);
-    assert!(status == Some(2) && text.contains("it has: strict, wide"), "{text}");
+    assert!(status == Some(2) && text.contains("--budget NAME: strict, wide"), "{text}");
     let (status, text) = run(&["--exact", "--budget", "wide"]);
     assert!(status == Some(2) && text.contains("max-fault-time"), "{text}");
     // Nothing is read where nobody asks for it.

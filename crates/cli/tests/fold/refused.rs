@@ -75,7 +75,7 @@ fn the_file_itself_is_never_the_copy() {
         assert_refused(&fold(&place, &["--force"], &file, &path(name)), "is the file itself");
     }
     for name in ["nowhere", "directory"] {
-        assert_refused(&fold(&place, &["--force"], &file, &path(name)), "no regular file");
+        assert_refused(&fold(&place, &["--force"], &file, &path(name)), "not a regular file");
     }
     assert_eq!(entries(&place), before);
     assert!(std::fs::read(&file).unwrap() == std::fs::read(PROGRAM).unwrap());

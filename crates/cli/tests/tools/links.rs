@@ -48,7 +48,10 @@ fn a_file_of_the_name_is_an_error_with_the_next_step() {
         let told = links(place.path(), words);
         assert_eq!(told.status.code(), Some(2));
         let text = said(&told);
-        assert!(text.contains("tee is not ours") && text.contains("help: "), "{text}");
+        assert!(
+            text.contains("tee is not a link to pagewise") && text.contains("help: "),
+            "{text}"
+        );
     }
     assert_eq!(fs::read(place.path().join("tee")).unwrap(), b"theirs");
     assert_eq!(place.path().read_dir().unwrap().count(), 1);

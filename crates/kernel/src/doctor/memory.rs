@@ -201,7 +201,7 @@ fn query_map() -> Result<(), SysError> {
         ..MapQuery::default()
     };
     let (name, file) = ("ioctl PROCMAP_QUERY", open("/proc/self/maps")?);
-    // SAFETY: the number encodes the size of the argument (checked by a test), integers alone.
+    // SAFETY: the number encodes the size of the argument (checked by a test), only integers.
     unsafe { control(name, "own memory", &file, PROCMAP_QUERY, &mut query) }.map(drop)
 }
 

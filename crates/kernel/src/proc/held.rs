@@ -25,7 +25,7 @@ pub type FileId = (Device, u64);
 /// `st_blocks` counts these.
 const BLOCK: u64 = 512;
 
-/// A file whose content lies in memory alone.
+/// A file whose content lies only in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryFile {
     /// What is allocated for it, mapped or not.
@@ -80,7 +80,7 @@ pub fn allocated(path: &Path, meant: FileId) -> Option<Bytes> {
     Some(Bytes(stat.stx_blocks.saturating_mul(BLOCK)))
 }
 
-/// The devices whose files lie in memory alone, as process `pid` sees the mounts.
+/// The devices whose files lie only in memory, as process `pid` sees the mounts.
 pub fn memory_devices(pid: i32) -> Result<HashSet<Device>, SysError> {
     let mut devices = tmpfs_devices(&read_bytes(pid_path(pid, "mountinfo"))?);
     let fail = |call| move |e| SysError::new(call, "a memfd", e);

@@ -30,9 +30,9 @@ pub struct Residency {
     pub file_pmd: Bytes,
     /// Shared memory mapped huge.
     pub shmem_pmd: Bytes,
-    /// Pages of this process alone, written.
+    /// Pages only of this process, written.
     pub private_dirty: Bytes,
-    /// Pages of this process alone, not written.
+    /// Pages only of this process, not written.
     pub private_clean: Bytes,
     /// Swapped out.
     pub swap: Bytes,

@@ -50,7 +50,7 @@ pub(crate) struct Region {
     pages: Pages,
 }
 
-// SAFETY: a Region owns its memory alone, and nothing in it depends on the thread that made it.
+// SAFETY: a Region is the only owner of its memory, and nothing in it depends on the thread that made it.
 unsafe impl Send for Region {}
 // SAFETY: through `&Region` the memory can only be read; writing takes `&mut Region`.
 unsafe impl Sync for Region {}
@@ -130,7 +130,7 @@ impl Region {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let start = self.start.as_ptr().cast();
-        // SAFETY: replaces memory that `self` owns and has borrowed alone; zeroes are valid bytes.
+        // SAFETY: replaces memory that `self` owns and has borrowed exclusively; zeroes are valid bytes.
         unsafe { rustix::mm::mmap_anonymous(start, self.len, rights, flags) }?;
         self.advise(Advice::LinuxDontFork)?;
         // Only a wish: a kernel without huge pages says EINVAL.
@@ -191,7 +191,7 @@ impl Region {
     /// Takes the right to write away for good; children may then share the memory.
     pub(crate) fn forbid_writing(&mut self) -> Result<(), Errno> {
         let start = self.start.as_ptr().cast();
-        // SAFETY: the range is memory that `self` owns and has borrowed alone.
+        // SAFETY: the range is memory that `self` owns and has borrowed exclusively.
         unsafe { rustix::mm::mprotect(start, self.len, MprotectFlags::READ) }?;
         self.inherit(true)
     }
@@ -221,7 +221,7 @@ impl Region {
     /// The bytes, for writing: not after [`Region::forbid_writing`] and not of a view, where a
     /// write faults.
     pub(crate) fn as_mut_bytes(&mut self) -> &mut [u8] {
-        // SAFETY: as for `as_bytes`, and `self` is borrowed alone.
+        // SAFETY: as for `as_bytes`, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 

@@ -80,7 +80,7 @@ impl From<SendError> for std::io::Error {
     }
 }
 
-/// Sends `len` bytes, blocking: `some` is told how many are gone and sends some more. `call` names
+/// Sends `len` bytes, blocking: `some` gets the number sent so far and sends some more. `call` names
 /// the way by reference.
 pub(super) fn send_all(
     to: BorrowedFd<'_>,

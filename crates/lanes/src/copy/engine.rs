@@ -92,7 +92,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         Ok(Copied { bytes: self.outlet.moved, way: last })
     }
 
-    /// Whether the end that `way` told needs no second opinion: only `read` speaks for a file
+    /// Whether the end that `way` reported needs no second opinion: only `read` speaks for a file
     /// whose bytes are made when they are read.
     fn is_really_over(&self, way: Way) -> bool {
         way == Way::ReadWrite || self.room(1) == 0 || self.source != Kind::Regular

@@ -11,7 +11,7 @@
 //! one the writer fills the pipe before we get our turn.
 //!
 //! No byte is later than without. When all tries were in vain, the next looks come only after ever
-//! more calls, so that a slow writer costs nothing. Only a splice can be told not to wait; read(2)
+//! more calls, so that a slow writer costs nothing. Only a splice has a flag not to wait; read(2)
 //! is not polled. Overhead: one look at the clock for each piece that was slept for.
 
 use super::calls::Transfer;
@@ -54,7 +54,7 @@ impl Polling {
         Self { is_pipe, last: None, is_on: false, tries, skips: 0, patience }
     }
 
-    /// Moves some bytes by `call`, which is told by which kind of splice: one that does not wait,
+    /// Moves some bytes by `call`, which gets the kind of splice: one that does not wait,
     /// a few times, where that is found to pay, then one that does.
     pub(super) fn splice(
         &mut self,

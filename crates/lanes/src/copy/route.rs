@@ -2,7 +2,7 @@
 //!
 //! What is passed on by reference can change on its way. The pages of a regular file are its page
 //! cache: a later write, truncation or punched hole shows in them. The pages in a pipe or socket may
-//! be memory that its writer lent (vmsplice, splice): a writer that waits until they have left that
+//! be memory that its writer passed by reference (vmsplice, splice): a writer that waits until they have left that
 //! pipe writes them over next. Only a copy that ends before the pages leave the source is exact
 //! whatever happens there, and that is `read`. `live` gives this up for speed.
 //!
@@ -12,7 +12,7 @@
 //! Splicing a pipe straight into a file would be exact too: the file system copies while the slots
 //! are still taken (iter_file_splice_write in fs/splice.c). It is left out because it holds the
 //! pipe's lock for that long and takes twice as long as `read` and `write` (decision 30). A socket as
-//! a source is only read: an error that a splice has met there is not told a second time.
+//! a source is only read: an error that a splice has met there is not returned a second time.
 //!
 //! Whether the kernel really allows a way is found by trying it.
 

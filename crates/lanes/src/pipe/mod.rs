@@ -10,7 +10,7 @@
 //!
 //! Any descriptor will do. What is no pipe gets ordinary calls, which sleep. Units are bytes. The
 //! flags of a descriptor are left as they are: one with O_NONBLOCK is waited for by `poll(2)`.
-//! Signals are told as std does (`ErrorKind::Interrupted` from single calls, repeated by
+//! Signals are reported as std does (`ErrorKind::Interrupted` from single calls, repeated by
 //! `write_all` and the like), and so is a reader that is gone (`ErrorKind::BrokenPipe`). Making an end
 //! costs two `fstat` and `fcntl` calls, and one to three for the capacity of the pipe.
 //!
@@ -150,7 +150,7 @@ impl Options {
     /// EMFILE, ENFILE.
     pub fn pair(self) -> io::Result<(Reader, Writer)> {
         let (reader, writer) = io::pipe()?;
-        // The writer grows it, and the reader is told of what came out.
+        // The writer grows it, and the reader learns the result.
         let writer = self.writer(writer)?;
         Ok((self.reader(reader)?, writer))
     }

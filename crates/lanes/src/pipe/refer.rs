@@ -120,7 +120,7 @@ impl Base {
     }
 }
 
-/// Moves `len` bytes: `some` is told how many are gone and moves some more.
+/// Moves `len` bytes: `some` gets the number moved so far and moves some more.
 fn all(
     len: usize,
     by: &mut Sent,

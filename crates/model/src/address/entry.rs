@@ -2,7 +2,7 @@
 //! `Documentation/admin-guide/mm/pagemap.rst` gives.
 //!
 //! Frame numbers and swap slots read as 0 without CAP_SYS_ADMIN. Bits that a kernel does not know yet
-//! are 0 as well: guards are told since Linux 6.15, protection by a userfaultfd since 5.13. A page that
+//! are 0 as well: guards are shown since Linux 6.15, protection by a userfaultfd since 5.13. A page that
 //! is on its way from one frame to another counts as swapped for that moment.
 
 use super::Address;

@@ -171,7 +171,7 @@ impl Mapping {
 pub struct Residence {
     /// The page that it is made for: larger than the base page for a reserved pool alone.
     pub kernel_page_bytes: Option<PageSize>,
-    /// The page that the processor translates it by, where it is told.
+    /// The page by which the processor translates it, if known.
     pub mmu_page_bytes: Option<PageSize>,
     /// Resident, without pages of a reserved pool.
     pub resident_bytes: Bytes,

@@ -104,7 +104,7 @@ pub enum Phase {
 impl Phase {
     /// The way whose prices of this phase are those of `arm` as well: what the same calls do to the same
     /// pages. Once a file is mapped it does not matter how that came about; what is unmapped is not
-    /// marked as used where the kernel was told that it is read in order or at random.
+    /// marked as used if the kernel was advised that it is read in order or at random.
     #[must_use]
     pub const fn stand_in(self, arm: Arm) -> Arm {
         match (self, arm) {

@@ -3,7 +3,7 @@
 //!
 //! Times are nanoseconds, addresses and offsets bytes. A fault begins when the kernel is entered
 //! and ends when the page is there; its latency contains what recording the beginning costs. What
-//! the recorder was not told is absent with a reason, never 0.
+//! the recorder did not see is absent with a reason, never 0.
 
 mod account;
 mod budget;
@@ -40,7 +40,7 @@ pub enum Access {
     Write,
     /// Fetched an instruction from it.
     Execute,
-    /// Not to be told from what was recorded.
+    /// Unknown from the recording.
     Unknown,
 }
 

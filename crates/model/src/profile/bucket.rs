@@ -1,4 +1,4 @@
-//! Buckets of CPU time, and what is told beside them.
+//! Buckets of CPU time, and the figures beside them.
 
 use super::sample::{Clock, Course};
 use crate::measured::Fact;
@@ -46,7 +46,7 @@ pub enum What {
     Compaction,
     /// Bringing pages back from swap.
     SwapIn,
-    /// Timer ticks and devices, whoever they interrupt.
+    /// Timer ticks and devices, whatever they interrupt.
     Interrupt,
     /// No rule knows the stack.
     Unclassified,

@@ -303,7 +303,7 @@ mod tests {
     fn what_is_refused_is_told_and_not_tried_again() {
         let mut none = Footprints::new();
         assert!(none.begin(i32::MAX).is_none() && none.refused.is_none(), "it is gone");
-        assert!(none.finish().reason().is_some_and(|why| why.contains("followed")));
+        assert!(none.finish().reason().is_some_and(|why| why.contains("long enough")));
         let refused = Footprints { refused: Some("no".into()), ..Footprints::new() };
         assert_eq!(refused.finish().reason(), Some("no"));
     }

@@ -10,7 +10,7 @@
 //!   others become `PT_NULL`, which loaders pass over;
 //! - **fill**: a part ends at the end of its last slot instead of within it, where no other part begins
 //!   there. It maps what follows in the file, and where the file ends, bytes of value 0 that are appended;
-//! - **align**: `p_align` becomes the huge page in congruent parts alone. The kernel places
+//! - **align**: `p_align` becomes the huge page only in congruent parts. The kernel places
 //!   position-independent programs at a multiple of the largest one (fs/binfmt_elf.c,
 //!   `maximum_alignment`), glibc 2.35 libraries (elf/dl-load.c, `_dl_map_segment`); older ones refuse a
 //!   part whose address and offset are not congruent by its own. `ET_EXEC` has nothing to align.

@@ -7,8 +7,8 @@
 //!
 //! Looks come every 4 ms while mappings appear and every 16 ms after a second without; a tree with
 //! very many mappings is looked at less often (`run` in tracee). A process that refuses
-//! for a reason that passes is tried again, later each time. A number that another process has by now
-//! is left alone.
+//! for a reason that passes is tried again, later each time. A process id that was reused
+//! is skipped.
 //!
 //! Not seen: a mapping that is freed and made again at the same address between two looks (also
 //! by an exec of the same file without address randomisation) keeps its small pages.
@@ -24,7 +24,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// Pause between two looks after the set-up phase: a mapping is advised within 5 ms of its birth.
 const STEADY: Nanos = Nanos::millis(4);
-/// A process that refuses for good this often is left alone.
+/// A process that refuses for good this often is skipped.
 const PATIENCE: u32 = 8;
 /// Shortest and longest time after which a process is tried again that could not be advised.
 const BACK_OFF: Nanos = Nanos::millis(8);

@@ -55,5 +55,5 @@ fn another_file_is_told() {
     fs::rename(&program, directory.path().join("former")).unwrap();
     fs::write(&program, "#!/bin/sh\n").unwrap();
     fs::File::options().write(true).open(&program).unwrap().set_times(times).unwrap();
-    assert!(told(&program).unwrap().ends_with("prog` was changed"));
+    assert!(told(&program).unwrap().ends_with("prog` has changed"));
 }

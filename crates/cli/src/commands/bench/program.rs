@@ -40,7 +40,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     display.finish();
     let csv = args.result.csv.as_ref().map(|file| (file, pagewise_report::csv(&run)));
     let code = experiment::conclude(run, end, &conditions)?;
-    // The result is told first: what cannot be written is not lost.
+    // The result is printed first: a failed write loses nothing.
     if let Some((file, text)) = csv {
         store::write_whole(file, &text)?;
     }

@@ -175,7 +175,7 @@ fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
         pagewise_report::render(run, &terminal::style())
     };
     terminal::print(&text)?;
-    // The result is told first: what cannot be written is not lost.
+    // The result is printed first: a failed write loses nothing.
     out.files.write(run)?;
     if let Some(file) = &out.csv {
         store::write_whole(file, &pagewise_report::csv(run))?;

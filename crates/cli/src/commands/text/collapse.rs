@@ -45,7 +45,7 @@ fn not_collapsed(pid: i32, error: &SysError) -> Failure {
     match error.source.kind() {
         ErrorKind::PermissionDenied => {
             Failure::unfit(format!("not allowed to change process {pid} from outside: {error}"))
-                .with_help("run as root, or use setcap cap_sys_nice+ep on pagewise")
+                .with_help("run as root, or with CAP_SYS_NICE: setcap cap_sys_nice+ep on pagewise")
         }
         ErrorKind::Unsupported => Failure::unfit(error.to_string())
             .with_help("the call needs Linux 5.10, and this use of it Linux 6.1"),

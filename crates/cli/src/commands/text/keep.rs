@@ -32,7 +32,7 @@ struct Kept {
     identity: Option<(u64, u64)>,
     held: Option<Held>,
     pause: Pause,
-    /// What was last told of it.
+    /// The last report on it.
     told: Option<String>,
 }
 

@@ -51,8 +51,8 @@ fn tell(report: TextReport, start: Nanos, json: bool) -> Result<(), Failure> {
     show(&Run { text: Some(report), ..looked(RunKind::Text, start) }, json)
 }
 
-/// Records a file whose cache is about to be filled anew, so that `undo --all` finds it even if this run is
-/// killed. Nothing depends on it: that it cannot be is told.
+/// Records a file whose cache is about to be filled again, so that `undo --all` finds it even if this run is
+/// killed. Nothing depends on it: a failure is reported.
 fn record(path: &Path) {
     if let Err(why) = pagewise_remedy::record::note(path) {
         terminal::remark(&why);

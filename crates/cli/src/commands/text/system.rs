@@ -73,7 +73,7 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     for (setting, value) in asked() {
         match settings.set(&lock.settings, setting, value) {
             Ok(change) => system.changes.push(change),
-            // What was changed before it is told.
+            // Earlier changes are reported.
             Err(error) => {
                 done.failed = Some(unset(error));
                 break;

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// How a file comes into huge folios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// Dropped and read anew.
+    /// Dropped and read again.
     Anew,
     /// Where it lies, by a kernel that collapses files.
     Collapsed,
@@ -58,7 +58,7 @@ pub(super) fn warm_all(
         }
     }
     let (files, failed) = until_failure(opened, |file| warm(file, how));
-    // Libraries that are too small, or in use by others, are told and no failure of what was asked.
+    // Libraries that are too small, or in use by others, are reported, but are no failure of the request.
     let code = worst_of(files.iter().take(paths.len()).map(|file| &file.cache));
     Ok(Warmed { files, missing_libraries, code, failed })
 }

@@ -1,6 +1,6 @@
 //! The options in force, which another meter may change while this one runs ([`super::remote`]).
 //!
-//! The display takes them anew at each update. What moves the data looks at one flag after each
+//! The display takes them again at each update. What moves the data looks at one flag after each
 //! step and takes them when it is set.
 
 use super::asked::Asked;
@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub(super) struct Control {
     asked: RwLock<Arc<Asked>>,
-    /// Whether they have changed since whoever moves the data last took them.
+    /// Whether they have changed since the mover of the data last took them.
     pub(super) is_new: AtomicBool,
 }
 

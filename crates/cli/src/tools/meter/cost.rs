@@ -1,4 +1,4 @@
-//! What the moving itself costs, told by `--json` and `--stats`: CPU time, wake-ups, how much
+//! What the moving itself costs, shown by `--json` and `--stats`: CPU time, wake-ups, how much
 //! passed by reference, and which side was waited for.
 //!
 //! CPU time is that of the whole process, display included (CLOCK_PROCESS_CPUTIME_ID). A wake-up

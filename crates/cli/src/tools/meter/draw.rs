@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is known at one moment, whoever moves the data.
+/// What is known at one moment, whichever side moves the data.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Figures {
     /// Bytes or lines so far.

@@ -2,7 +2,7 @@
 //!
 //! Pages go by reference where a pipe is on either side, as with pv, and neither of the user's pipes is
 //! polled or asked for its content. The capacity of the pipe that is read from stays as it is, but with
-//! `--live`. Where the time on either side is to be told, and only there, it goes through a pipe of our
+//! `--live`. If the time on either side is to be shown, and only then, it goes through a pipe of our
 //! own. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in our memory: read and write then.
 
 use super::super::files;
@@ -95,7 +95,7 @@ struct Flow<'a> {
     output: &'a File,
     tally: &'a Tally,
     allowance: Option<Allowance>,
-    /// No more is told of what cannot be read in this input.
+    /// Unreadable data of this input was reported already.
     has_told: bool,
     has_opened: bool,
     bits: u8,

@@ -122,6 +122,6 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_meter_is_named() {
-        assert!(send(1, &words("-L 3K")).unwrap_err().contains("process 1 is no meter"));
+        assert!(send(1, &words("-L 3K")).unwrap_err().contains("process 1 is not a meter"));
     }
 }

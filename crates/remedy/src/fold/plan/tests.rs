@@ -110,7 +110,7 @@ fn what_wins_no_slot_is_left_alone() {
         (RW, 0x7d70, 0x8d70, 0x470, 0x608),
     ];
     assert!(planned(PROGRAM, &small, &MERGE).changes.are_none());
-    // lld moves each part by a page in memory alone: nothing is congruent with what it begins with.
+    // lld moves each part by a page only in memory: nothing is congruent with what it begins with.
     let moved: [Loaded; 3] = [
         (R, 0, 0, 0x4b20, 0x4b20),
         (RX, 0x4b20, 0x5b20, 3 * HUGE, 3 * HUGE),
