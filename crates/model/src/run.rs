@@ -6,6 +6,7 @@
 
 use crate::bench::code::Jumps;
 use crate::bench::file::Readings;
+use crate::bench::fork::Forks;
 use crate::bench::memory::FirstTouch;
 use crate::bench::pin::Pins;
 use crate::bench::pipe::Ladder;
@@ -193,6 +194,9 @@ pub struct Run {
     /// What pinning costs, of `bench pin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pins: Option<Pins>,
+    /// What fork costs, of `bench fork`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forks: Option<Forks>,
     /// The jumps through code of `bench text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jumps: Option<Jumps>,
@@ -267,6 +271,7 @@ impl Run {
             text: None,
             readings: None,
             pins: None,
+            forks: None,
             jumps: None,
             text_trial: None,
             conditions: None,

@@ -26,6 +26,8 @@ pub(crate) enum BenchKind {
     File(Box<BenchFile>),
     /// Pinning: the cost of finding and holding pages, on base and huge pages
     Pin(Box<BenchPin>),
+    /// Forks: what a parent pays by the memory it has touched, on base and huge pages
+    Fork(Box<BenchFork>),
     /// Code: the cost of a jump by size of code and page, where the instruction TLB ends
     Text(Box<BenchText>),
 }
@@ -173,12 +175,14 @@ macro_rules! words {
 }
 
 mod file;
+mod fork;
 mod memory;
 mod pin;
 mod text;
 mod tlb;
 
 pub(crate) use file::{BenchFile, FileArm};
+pub(crate) use fork::BenchFork;
 pub(crate) use memory::BenchMemory;
 pub(crate) use pin::BenchPin;
 pub(crate) use text::{BenchText, CodePart};

@@ -18,8 +18,8 @@ pub(crate) use ab::Ab;
 #[cfg(test)]
 pub(crate) use bench::FileArm;
 pub(crate) use bench::{
-    Bench, BenchFile, BenchKind, BenchMemory, BenchPin, BenchPipe, BenchResult, BenchText,
-    BenchTlb, CodePart, OwnRung, WalkPart,
+    Bench, BenchFile, BenchFork, BenchKind, BenchMemory, BenchPin, BenchPipe, BenchResult,
+    BenchText, BenchTlb, CodePart, OwnRung, WalkPart,
 };
 pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles};
 pub(crate) use choose::Choose;

@@ -3,6 +3,7 @@
 
 pub mod code;
 pub mod file;
+pub mod fork;
 pub mod memory;
 pub mod pin;
 pub mod pipe;

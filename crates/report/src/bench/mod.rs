@@ -4,6 +4,7 @@
 
 pub mod code;
 pub mod file;
+pub mod fork;
 pub mod memory;
 pub mod pin;
 pub mod pipe;
@@ -12,6 +13,7 @@ pub mod tlb;
 use crate::page::Document;
 use pagewise_model::bench::code::Jumps;
 use pagewise_model::bench::file::Readings;
+use pagewise_model::bench::fork::Forks;
 use pagewise_model::bench::memory::FirstTouch;
 use pagewise_model::bench::pin::Pins;
 use pagewise_model::bench::pipe::Ladder;
@@ -27,6 +29,7 @@ pub(crate) enum Bench<'a> {
     Memory(&'a FirstTouch),
     File(&'a Readings),
     Pin(&'a Pins),
+    Fork(&'a Forks),
     Code(&'a Jumps),
 }
 
@@ -39,6 +42,7 @@ impl<'a> Bench<'a> {
             run.first_touch.as_ref().map(Self::Memory),
             run.readings.as_ref().map(Self::File),
             run.pins.as_ref().map(Self::Pin),
+            run.forks.as_ref().map(Self::Fork),
             run.jumps.as_ref().map(Self::Code),
         ];
         all.into_iter().flatten()
@@ -57,6 +61,7 @@ impl<'a> Bench<'a> {
             Self::Memory(touches) => memory::headline(touches),
             Self::File(readings) => file::headline(readings),
             Self::Pin(pins) => pin::headline(pins),
+            Self::Fork(forks) => fork::headline(forks),
             Self::Code(jumps) => code::headline(jumps),
         }
     }
@@ -69,6 +74,7 @@ impl<'a> Bench<'a> {
             Self::Memory(it) => memory::document(it, caption),
             Self::File(it) => file::document(it, caption),
             Self::Pin(it) => pin::document(it, caption),
+            Self::Fork(it) => fork::document(it, caption),
             Self::Code(it) => code::document(it, caption),
         }
     }
@@ -80,6 +86,7 @@ impl<'a> Bench<'a> {
             Self::Memory(touches) => memory::csv(touches),
             Self::File(readings) => file::csv(readings),
             Self::Pin(pins) => pin::csv(pins),
+            Self::Fork(forks) => fork::csv(forks),
             Self::Code(jumps) => code::csv(jumps),
         }
     }
@@ -91,6 +98,7 @@ impl<'a> Bench<'a> {
             Self::Memory(touches) => memory::svg(touches, caption),
             Self::File(readings) => file::svg(readings, caption),
             Self::Pin(pins) => pin::svg(pins, caption),
+            Self::Fork(forks) => fork::svg(forks, caption),
             Self::Code(jumps) => code::svg(jumps, caption),
         }
     }
@@ -102,6 +110,7 @@ impl<'a> Bench<'a> {
             Self::Tlb(it) => vec![tlb::protocol(it) + "."],
             Self::Memory(_) | Self::File(_) => Vec::new(),
             Self::Pin(it) => vec![pin::protocol(it) + "."],
+            Self::Fork(it) => vec![fork::protocol(it) + "."],
             Self::Code(it) => vec![code::protocol(it) + "."],
         }
     }

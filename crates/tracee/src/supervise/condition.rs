@@ -123,9 +123,13 @@ fn live(len: usize, steps: Steps, parent: u32, [reader, writer]: [RawFd; 2]) -> 
     }
     // SAFETY: closes this forked process's own end, which nothing here uses any more.
     unsafe { libc::close(writer) };
-    let mut byte = 0_u8;
-    // SAFETY: reads at most one byte into the live `byte`; it returns when no writer is left.
-    while done && unsafe { libc::read(reader, (&raw mut byte).cast(), 1) } < 0 {}
+    if done {
+        let mut byte = 0_u8;
+        // SAFETY: reads at most one byte into the live `byte`; it returns when no writer is left.
+        while unsafe { libc::read(reader, (&raw mut byte).cast(), 1) } < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
     // SAFETY: ends this forked process without running exit handlers of its parent.
     unsafe { libc::_exit(i32::from(!done)) }
 }

@@ -1,6 +1,7 @@
 //! `pagewise bench`
 
 pub(super) mod file;
+mod fork;
 mod memory;
 mod pin;
 mod pipe;
@@ -24,6 +25,7 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
         BenchKind::Memory(args) => memory::run(args),
         BenchKind::File(args) => file::run(args),
         BenchKind::Pin(args) => pin::run(args),
+        BenchKind::Fork(args) => fork::run(args),
         BenchKind::Text(args) => text::run(args),
     }
 }

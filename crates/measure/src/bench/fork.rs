@@ -1,0 +1,190 @@
+//! What fork(2) costs a parent (`bench fork`), by the memory that it has touched, on base and on huge pages.
+//!
+//! fork copies the page tables of private memory (`copy_page_range`, mm/memory.c): one entry for each base page,
+//! one for each huge page. Afterwards parent and child share all pages, write-protected, so that each first write
+//! of the parent is a fault that copies (`do_wp_page`); on a huge page the first write splits its mapping and
+//! copies a base page (`do_huge_pmd_wp_page`, since Linux 5.8).
+//!
+//! A sample: a fresh mapping, all of it touched, its page size proven by the kernel; one fork; while the child
+//! waits, one write to each base page; the child ends. Both are timed on the calling thread by its CPU time, on
+//! one CPU, in rounds of random order. The pair of sockets to the child is part of the time (about 10 us).
+//!
+//! Not seen: what the child pays; the flush of other CPUs' TLBs in a program with many threads; memory that is
+//! shared or marked MADV_DONTFORK, which a fork need not copy.
+
+use crate::bench::frame::{self, Callbacks, Cost, Rounds, Slot, Taken, Turn};
+use crate::error::PriceError;
+use crate::kernels::{touch, usage};
+use crate::kinds::Kinds;
+use crate::sample::time_cpu;
+use pagewise_kernel::SysError;
+use pagewise_kernel::worker::Worker;
+use pagewise_model::bench::PageKind;
+use pagewise_model::bench::fork::{Forks, Point, Sample};
+use pagewise_model::{Bytes, Fact, Nanos};
+
+/// Time of a sample beside its memory.
+const START: Nanos = Nanos::millis(2);
+/// Time for each byte that is touched, forked, and written again, in picoseconds: at most, on base pages.
+const PER_BYTE_PS: u64 = 800;
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// On which pages.
+    pub kinds: Vec<PageKind>,
+    /// Memory that the parent touches.
+    pub sizes: Vec<Bytes>,
+    /// Fresh mappings of each point.
+    pub repeats: u32,
+    /// The short form.
+    pub quick: bool,
+    /// Seed of all orders.
+    pub seed: u64,
+}
+
+/// A plan for this machine: the result, still without samples.
+#[derive(Debug)]
+pub struct Plan {
+    forks: Forks,
+    kinds: Kinds,
+}
+
+impl Plan {
+    /// What was asked for, as far as this machine has the pages and the memory.
+    ///
+    /// # Errors
+    /// When the machine does not tell what it has, or nothing is left to be measured.
+    pub fn new(mut request: Request) -> Result<Self, PriceError> {
+        let kinds = Kinds::here();
+        let cpu = frame::cpus()?[0];
+        // The writes copy what was touched.
+        let most = Bytes(frame::allowed_memory()?.bytes.0 / 2);
+        let (pages, unavailable) = frame::available(&request.kinds, |kind| kinds.try_one(kind));
+        request.kinds = pages;
+        let points = points(&request, kinds, most);
+        if points.is_empty() {
+            let missing = unavailable.first().map(|m| (m.pages.name(), m.why.as_str()));
+            let otherwise = format!("no size that was asked for fits into {most}");
+            return Err(frame::nothing(missing, &otherwise));
+        }
+        let forks = Forks {
+            seed: request.seed,
+            repeats: request.repeats,
+            quick: request.quick,
+            cpu,
+            base_page_bytes: kinds.base(),
+            huge_page_bytes: kinds.huge(),
+            points,
+            unavailable,
+            judgement: None,
+        };
+        Ok(Self { forks, kinds })
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let Forks { points, repeats, quick, .. } = &self.forks;
+        let time = |point: &Point| START.0 + point.size_bytes.0.saturating_mul(PER_BYTE_PS) / 1000;
+        let once: u64 = points.iter().map(time).sum();
+        let largest = points.iter().map(|point| point.size_bytes).max().unwrap_or_default();
+        let about = Nanos(once.saturating_mul(u64::from(*repeats)));
+        Cost::of_mappings(points.len(), (*repeats, *quick), about, Bytes(2 * largest.0))
+    }
+}
+
+/// Every size on every kind of page, as far as whole pages of the kind fit.
+fn points(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
+    let fits = |kind: PageKind, size: Bytes| {
+        kinds.resident(kind, size) == size && size >= Bytes(kinds.huge().bytes()) && size <= most
+    };
+    let on = |kind: &PageKind| {
+        let sizes = request.sizes.iter().filter(|size| fits(*kind, **size));
+        sizes.map(|size| Point::new(*kind, *size)).collect::<Vec<_>>()
+    };
+    request.kinds.iter().flat_map(on).collect()
+}
+
+/// Measures all points of `plan`. What was measured before the caller wanted no more, or before the cap,
+/// is in the result; points that lack samples say why.
+#[must_use]
+pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Forks {
+    let mut forks = plan.forks.clone();
+    let mut rounds = Rounds::begin(callbacks, &plan.cost(), "all mappings");
+    for repeat in 0..forks.repeats {
+        rounds.round(&mut forks.points, repeat, slot, |_, point, turn| {
+            frame::still_free(Bytes(2 * point.size_bytes.0))?;
+            frame::on_cpu(forks.cpu, || take(point, plan.kinds, turn))
+        });
+    }
+    forks
+}
+
+/// Takes a sample on the calling thread, which should be pinned.
+fn take(point: &Point, kinds: Kinds, turn: Turn<'_>) -> Taken<Sample> {
+    turn.stop.check()?;
+    let mut region = kinds.map(point.pages, point.size_bytes)?;
+    region.populate()?;
+    let page = kinds.prove(point.pages, &region)?;
+    let base = kinds.base().bytes() as usize;
+    let (fork_ns, child) = time_cpu(|| Worker::start(|_| Ok(0.0)));
+    let child = child?;
+    let before = thread_faults()?;
+    let (writes_ns, ()) = time_cpu(|| touch::write_pages(region.as_mut_slice(), base));
+    let write_faults = thread_faults()?.saturating_sub(before);
+    drop(child);
+    let Turn { repeat, place, .. } = turn;
+    Ok((Sample { repeat, place, fork_ns, writes_ns, write_faults }, Fact::Known(page)))
+}
+
+/// Minor faults of this thread so far.
+fn thread_faults() -> Result<u64, SysError> {
+    usage::thread_faults().map_err(|errno| SysError::new("getrusage", "this thread", errno))
+}
+
+/// What the frame keeps of a point.
+fn slot(point: &mut Point) -> Slot<'_, Sample> {
+    (&mut point.samples, &mut point.page_bytes, &mut point.refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Stop;
+
+    fn request() -> Request {
+        let kinds = vec![PageKind::Base, PageKind::Thp];
+        let sizes = [4, 16].map(Bytes::mib).to_vec();
+        Request { kinds, sizes, repeats: 3, quick: true, seed: 1 }
+    }
+
+    fn taken(kind: PageKind, size: Bytes) -> Taken<Sample> {
+        let (kinds, point) = (Kinds::here(), Point::new(kind, size));
+        let turn = Turn { repeat: 0, place: 0, stop: Stop(&|| false) };
+        std::thread::scope(|scope| scope.spawn(|| take(&point, kinds, turn)).join())
+            .expect("no panic")
+    }
+
+    #[test]
+    fn each_base_page_is_copied_by_one_fault() {
+        let size = Bytes::mib(8);
+        let (sample, page) = taken(PageKind::Base, size).expect("memory");
+        let pages = size.pages(Kinds::here().base());
+        assert_eq!(page, Fact::Known(Kinds::here().base()));
+        assert!((pages..pages + 8).contains(&sample.write_faults), "{sample:?}, {pages} pages");
+        assert!(sample.fork_ns > 1000.0 && sample.writes_ns > 1000.0, "{sample:?}");
+    }
+
+    #[test]
+    fn plans_hold_what_fits() {
+        let plan = Plan::new(request()).expect("base pages");
+        let has = |kind| plan.forks.points.iter().filter(|point| point.pages == kind).count();
+        assert_eq!(has(PageKind::Base), 2);
+        assert_eq!(plan.cost().memory_bytes, Bytes::mib(32));
+        let small = Request { sizes: vec![Bytes::kib(64)], ..request() };
+        assert!(
+            Plan::new(small).expect_err("too small").to_string().contains("nothing to measure")
+        );
+    }
+}
