@@ -107,7 +107,7 @@ fn without_directories(arm: &str) -> String {
 
 /// The time of each arm that ran as a share of the control's, with its interval.
 fn picture(experiment: &Experiment) -> Option<String> {
-    let row = |verdict: &Verdict| {
+    let arm = |verdict: &Verdict| {
         let effect = verdict.effect.as_ref()?;
         let [median, least, most] =
             [effect.ratio, effect.ratio_low, effect.ratio_high].map(|ratio| 100.0 * ratio);
@@ -115,18 +115,19 @@ fn picture(experiment: &Experiment) -> Option<String> {
         let is_open = most > WIDEST;
         let value = Range { median, least: least.max(0.0), most: most.min(WIDEST) };
         let value = if is_open { Err("too few runs yet".to_owned()) } else { Ok(value) };
-        Some(Row { label: without_directories(&verdict.arm), series: 0, value })
+        let rows = vec![Row { label: String::new(), series: 0, value }];
+        Some(Group { title: without_directories(&verdict.arm), detail: String::new(), rows })
     };
-    let rows: Vec<Row> = experiment.verdicts.iter().filter_map(row).collect();
+    let groups: Vec<Group> = experiment.verdicts.iter().filter_map(arm).collect();
+    let is_any = groups.iter().flat_map(|group| &group.rows).any(|row| row.value.is_ok());
     let drawn = Bars {
         title: "time of each arm with its 95% interval".to_owned(),
         subtitle: format!("in % of {}", experiment.design.control),
         unit: "%",
         marks: vec![Mark { label: experiment.design.control.clone(), value: 100.0 }],
-        groups: vec![Group { title: String::new(), detail: String::new(), rows }],
+        groups,
         notes: Vec::new(),
     };
-    let is_any = drawn.groups[0].rows.iter().any(|row| row.value.is_ok());
     is_any.then(|| drawn.draw())
 }
 
