@@ -12,6 +12,7 @@ pub mod choice;
 pub mod diagnosis;
 pub mod faults;
 pub mod mechanism;
+pub mod order;
 pub mod profile;
 pub mod race;
 pub mod stats;

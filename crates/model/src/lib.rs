@@ -26,6 +26,7 @@ pub mod heap;
 pub mod look;
 pub mod machine;
 pub mod measured;
+pub mod pieces;
 pub mod plan;
 pub mod pool;
 pub mod price;

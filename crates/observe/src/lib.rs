@@ -1,6 +1,6 @@
 //! Records another program: what its processes are, map, share and do ([`trace`]), the code that its
 //! page faults and samples came from ([`faults`], [`profile`]), what a running process has at an address
-//! ([`address`]), and how files and processes map their code ([`text`]).
+//! ([`address`]), how files and processes map their code ([`text`]), and what linkers work with ([`order`]).
 //!
 //! What comes out are the facts of `pagewise_model::look`, plain data that can be saved; nothing is
 //! judged here. How a thread is stopped and its memory read is `tracee`'s, and so are the samples
@@ -9,6 +9,7 @@
 
 pub mod address;
 pub mod faults;
+pub mod order;
 pub mod profile;
 pub mod text;
 pub mod trace;

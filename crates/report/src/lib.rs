@@ -38,6 +38,7 @@ mod lacking;
 mod look;
 mod markdown;
 pub mod number;
+pub mod order;
 mod page;
 mod profile;
 mod receipt;

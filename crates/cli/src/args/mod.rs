@@ -9,6 +9,7 @@ mod experiment;
 mod faults;
 mod files;
 mod links;
+mod order;
 mod page;
 mod profile;
 mod text;
@@ -27,6 +28,7 @@ pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use files::{Files, Html};
 pub(crate) use links::Links;
+pub(crate) use order::{Close, Order, OrderVerb};
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
 pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};
@@ -65,6 +67,7 @@ Examples:
   pagewise choose big.db --order random          the fastest way for this file
   pagewise page 1234 0x7f1200034010              what is at an address
   pagewise text warm /usr/bin/node               code on huge pages
+  pagewise order close --by function *.o         fewer pages to start a program
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
@@ -98,6 +101,8 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Follow an address through the page table: levels, page, frame, mapping, neighbours
     Page(Page),
+    /// Order functions, variables and object files so that a start touches fewer pages
+    Order(Order),
     /// Show which code is on huge pages, and put more of it there
     Text(Text),
     /// Show, drop or lock the page cache of files, or hold it in huge folios

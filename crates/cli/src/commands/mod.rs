@@ -12,6 +12,7 @@ mod generate;
 mod helper;
 mod history;
 mod links;
+mod order;
 mod page;
 mod profile;
 mod run;
@@ -39,6 +40,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Faults(args) => faults::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Page(args) => page::run(&args),
+        Command::Order(args) => order::run(&args),
         Command::Text(args) => text::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Choose(args) => choose::run(&args),

@@ -1,0 +1,70 @@
+//! `pagewise order`
+
+use clap::{Args, Subcommand, ValueEnum};
+use pagewise_model::pieces::By;
+use std::path::PathBuf;
+
+/// `pagewise order`
+#[derive(Debug, Args)]
+pub(crate) struct Order {
+    #[command(subcommand)]
+    pub(crate) verb: OrderVerb,
+}
+
+/// What is to be done about order.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OrderVerb {
+    /// Work out the link order from object files, without a run
+    #[command(after_help = "\
+Examples:
+  pagewise order close *.o > objects.txt
+  pagewise order close --by function *.o libapp.a > order.txt
+  pagewise order close --by function --entry main --entry worker app.o
+
+Follows every reference from the entry points and the constructors. Prints what
+they reach, one name a line, the likeliest to run first. Names are packed so
+that as few as possible lie over the end of a page. What is not reached is left
+out: the linker puts it last.
+
+Functions and variables can be placed only if each has its own section: compile
+with -ffunction-sections -fdata-sections. rustc does so anyway.
+
+Exit codes: 0 done; 2 usage, or files that are no object files.")]
+    Close(Close),
+}
+
+/// `pagewise order close`
+#[derive(Debug, Args)]
+pub(crate) struct Close {
+    /// Object files and archives, in the order in which they are linked
+    #[arg(required = true, value_name = "OBJECT")]
+    pub(crate) objects: Vec<PathBuf>,
+    /// Symbol where the program starts; may be repeated
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(crate) entry: Vec<String>,
+    /// What to put in order
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "object")]
+    pub(crate) by: OrderBy,
+}
+
+/// What is put in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OrderBy {
+    /// Object files and members of archives
+    Object,
+    /// Functions
+    Function,
+    /// Variables
+    Variable,
+}
+
+impl OrderBy {
+    /// What the judge calls it.
+    pub(crate) const fn by(self) -> By {
+        match self {
+            Self::Object => By::Object,
+            Self::Function => By::Function,
+            Self::Variable => By::Variable,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! `pagewise order`
+
+mod close;
+
+use crate::args::{Order, OrderVerb};
+use crate::failure::Failure;
+use std::process::ExitCode;
+
+/// Works out orders of functions.
+pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
+    match &args.verb {
+        OrderVerb::Close(args) => close::run(args),
+    }
+}

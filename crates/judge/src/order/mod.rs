@@ -1,0 +1,10 @@
+//! The order of functions and variables in a program, worked out from facts: which pieces a start
+//! needs ([`closure`]), and how they fill pages ([`pack`]).
+
+mod closure;
+mod link;
+mod pack;
+
+pub use closure::closure;
+pub use link::link_order;
+pub use pack::{Extent, measure, pack};

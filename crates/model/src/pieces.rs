@@ -1,0 +1,104 @@
+//! The pieces that a linker places: the sections of object files, and what each one refers to.
+//!
+//! With `-ffunction-sections` and `-fdata-sections`, and always from rustc, a section is one function
+//! or one variable. Sizes are bytes.
+
+use crate::units::Bytes;
+use std::collections::HashMap;
+
+/// What a section holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PieceKind {
+    /// Code.
+    Code,
+    /// Code that the compiler found unlikely to run.
+    ColdCode,
+    /// Data: variables, constants, tables.
+    Data,
+}
+
+/// How one piece refers to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference {
+    /// Calls it or jumps to it, from one place.
+    Call,
+    /// Takes its address or reads it.
+    Address,
+}
+
+/// A section of an object file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The symbol at its start; the name of the section where there is none.
+    pub name: String,
+    /// The section.
+    pub section: String,
+    /// Place in [`Pieces::objects`].
+    pub object: usize,
+    /// What it holds.
+    pub kind: PieceKind,
+    /// Its size.
+    pub bytes: Bytes,
+    /// Its alignment in bytes.
+    pub align: u64,
+    /// Functions or variables in it.
+    pub symbols: usize,
+    /// A list of functions that run before or after `main`.
+    pub is_start_list: bool,
+    /// What it refers to, by place in [`Pieces::all`].
+    pub references: Vec<(usize, Reference)>,
+}
+
+/// The sections of all object files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pieces {
+    /// Object files by name; members of archives as `archive(member)`.
+    pub objects: Vec<String>,
+    /// Their sections.
+    pub all: Vec<Piece>,
+    /// Where each global symbol is defined.
+    pub symbols: HashMap<String, usize>,
+    /// Symbols that are referred to and defined in none of the files.
+    pub undefined: Vec<String>,
+}
+
+/// What is put in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Object files, by their code.
+    Object,
+    /// Functions.
+    Function,
+    /// Variables.
+    Variable,
+}
+
+/// An order with what it comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkOrder {
+    /// Names in the order; of object files, or of symbols.
+    pub names: Vec<String>,
+    /// What is reached, of how many.
+    pub reached: u64,
+    /// All there are.
+    pub all: u64,
+    /// Their bytes.
+    pub reached_bytes: Bytes,
+    /// Bytes of all.
+    pub all_bytes: Bytes,
+    /// Pages in the order in which the files define them, with the rest left out.
+    pub plain: Paged,
+    /// Pages in this order.
+    pub packed: Paged,
+    /// Sections that hold several functions or variables, which no linker can separate.
+    pub joined: u64,
+}
+
+/// What an order comes to in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paged {
+    /// Pages that the pieces take, one after the other.
+    pub pages: u64,
+    /// Pieces no larger than a page that lie over the end of one.
+    pub crossing: u64,
+}

@@ -1,0 +1,58 @@
+//! What a closure comes to, in a few lines.
+
+use crate::number::{count, counted, percent};
+use crate::page::Document;
+use crate::style::Tone;
+use pagewise_model::pieces::{By, LinkOrder};
+
+/// What is reached, the pages that it fills, and what stays in doubt.
+#[must_use]
+pub fn close_section(order: &LinkOrder, by: By, undefined: u64) -> Document {
+    let mut page = Document::default();
+    let (one, many) = noun(by);
+    let share = order.reached_bytes.0 as f64 / (order.all_bytes.0 as f64).max(1.0);
+    let text = format!(
+        "{} of {} reached, {} of {} ({})",
+        count(order.reached),
+        counted(order.all, one, many),
+        order.reached_bytes,
+        order.all_bytes,
+        percent(share)
+    );
+    page.para(&text, 0, Tone::Strong);
+    let text = format!(
+        "{}; {} over the end of a page, {} in the order of the files",
+        counted(order.packed.pages, "page", "pages"),
+        counted(order.packed.crossing, one, many),
+        count(order.plain.crossing)
+    );
+    page.para(&text, 0, Tone::Plain);
+    if order.joined > 0 {
+        let sections = counted(order.joined, "section holds", "sections hold");
+        let text = format!("{sections} several {many}: compile with {}", flag(by));
+        page.para(&text, 0, Tone::Warn);
+    }
+    if undefined > 0 {
+        let symbols = counted(undefined, "symbol is", "symbols are");
+        let text = format!(
+            "{symbols} defined in none of the files: functions that only others call may be missing"
+        );
+        page.para(&text, 0, Tone::Faint);
+    }
+    page
+}
+
+const fn noun(by: By) -> (&'static str, &'static str) {
+    match by {
+        By::Object => ("object file", "object files"),
+        By::Function => ("function", "functions"),
+        By::Variable => ("variable", "variables"),
+    }
+}
+
+const fn flag(by: By) -> &'static str {
+    match by {
+        By::Variable => "-fdata-sections",
+        By::Object | By::Function => "-ffunction-sections",
+    }
+}
