@@ -3,6 +3,8 @@
 
 #[path = "order/close.rs"]
 mod close;
+#[path = "order/emit.rs"]
+mod emit;
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 

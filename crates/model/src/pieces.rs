@@ -62,6 +62,23 @@ pub struct Pieces {
     pub undefined: Vec<String>,
 }
 
+/// A function or variable as a build has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Function {
+    /// Its symbol.
+    pub name: String,
+    /// Other symbols at its address.
+    pub aliases: Vec<String>,
+    /// Its address in the linked program; 0 in object files.
+    pub address: u64,
+    /// Its size; 0 where it is not known.
+    pub bytes: Bytes,
+    /// Symbols of the functions that it calls; empty where they are not known.
+    pub callees: Vec<String>,
+    /// The section of an object file that holds it.
+    pub section: Option<String>,
+}
+
 /// What is put in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {

@@ -1,7 +1,9 @@
 //! `pagewise order`
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use pagewise_model::pieces::By;
+use pagewise_report::order::Linker;
 use std::path::PathBuf;
 
 /// `pagewise order`
@@ -31,6 +33,44 @@ with -ffunction-sections -fdata-sections. rustc does so anyway.
 
 Exit codes: 0 done; 2 usage, or files that are no object files.")]
     Close(Close),
+    /// Write an order in the form of a linker, with the lines to use it
+    #[command(after_help = "\
+Examples:
+  pagewise order close --by function *.o | pagewise order emit - --linker lld -o order.txt
+  pagewise order emit names.txt --linker gold --for *.o -o order.txt
+  pagewise order emit former.txt --linker lld --for ./app -o order.txt
+
+An order is a list of names, one a line; lines that begin with # are comments.
+Names that a later build has changed are found again with --for: hashes and
+numbers that compilers append are ignored. With object files it also takes the
+true names of their sections, which some linkers need.
+
+With -o, standard output shows how to use the file; without it, standard output
+holds the order.
+
+Exit codes: 0 done; 2 usage, or what this linker cannot do.")]
+    Emit(Emit),
+}
+
+/// `pagewise order emit`
+#[derive(Debug, Args)]
+pub(crate) struct Emit {
+    /// File with the order; - is standard input
+    #[arg(value_name = "ORDER")]
+    pub(crate) order: PathBuf,
+    /// Who links the program
+    #[arg(long, value_name = "LINKER", value_parser = PossibleValuesParser::new(Linker::NAMES)
+        .try_map(|name| name.parse::<Linker>()))]
+    pub(crate) linker: Linker,
+    /// What the names are
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "function")]
+    pub(crate) by: OrderBy,
+    /// Find the names in this program, or in these object files and archives
+    #[arg(long = "for", value_name = "FILE", num_args = 1..)]
+    pub(crate) builds: Vec<PathBuf>,
+    /// Write the order to FILE and print how to use it
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// `pagewise order close`

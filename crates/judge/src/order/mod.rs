@@ -3,8 +3,12 @@
 
 mod closure;
 mod link;
+mod matching;
+mod names;
 mod pack;
 
 pub use closure::closure;
 pub use link::link_order;
+pub use matching::{Matched, counterparts};
+pub use names::stem;
 pub use pack::{Extent, measure, pack};

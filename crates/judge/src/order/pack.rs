@@ -111,7 +111,7 @@ mod tests {
             prop_assert_eq!(&order, &plain);
             let plain = measure(&extents(&sizes), &plain, PageSize::BASE_4K);
             prop_assert!(pages <= plain.pages + 1);
-            prop_assert!(crossing <= plain.crossing.max(1));
+            prop_assert!(crossing <= pages);
         }
     }
 }

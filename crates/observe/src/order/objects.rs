@@ -44,7 +44,8 @@ pub fn read_objects(files: &[PathBuf]) -> Result<Pieces, ObjectError> {
     Ok(reader.finish())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
+/// The whole file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
     std::fs::read(path).map_err(|error| ObjectError::Unreadable(path.display().to_string(), error))
 }
 

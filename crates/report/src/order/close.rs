@@ -56,3 +56,21 @@ const fn flag(by: By) -> &'static str {
         By::Object | By::Function => "-ffunction-sections",
     }
 }
+
+/// How many names of an order a build still has.
+#[must_use]
+pub fn match_section(names: u64, exact: u64, by_stem: u64, by_callees: u64) -> Document {
+    let found = exact + by_stem + by_callees;
+    let mut page = Document::default();
+    let text = format!(
+        "{} of {} found ({}): {} as they are, {} without what compilers append, {} by size and callees",
+        count(found),
+        counted(names, "name", "names"),
+        percent(found as f64 / (names as f64).max(1.0)),
+        count(exact),
+        count(by_stem),
+        count(by_callees)
+    );
+    page.para(&text, 0, if found < names { Tone::Warn } else { Tone::Plain });
+    page
+}

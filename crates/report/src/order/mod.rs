@@ -1,5 +1,9 @@
 //! The order of functions and variables, for people and for linkers.
 
 mod close;
+mod forms;
+mod how;
 
-pub use close::close_section;
+pub use close::{close_section, match_section};
+pub use forms::{Linker, Placed, order_file};
+pub use how::how_section;

@@ -27,7 +27,8 @@ pub(super) fn run(args: &Close) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn refusal(error: ObjectError) -> Failure {
+/// Why object files cannot be read.
+pub(super) fn refusal(error: ObjectError) -> Failure {
     let help = match error {
         ObjectError::Unreadable(..) => None,
         ObjectError::NotObject(_) => Some("give files ending in .o, .a or .rlib"),

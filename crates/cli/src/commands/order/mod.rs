@@ -1,6 +1,7 @@
 //! `pagewise order`
 
 mod close;
+mod emit;
 
 use crate::args::{Order, OrderVerb};
 use crate::failure::Failure;
@@ -10,5 +11,6 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
     match &args.verb {
         OrderVerb::Close(args) => close::run(args),
+        OrderVerb::Emit(args) => emit::run(args),
     }
 }

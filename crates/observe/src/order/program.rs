@@ -1,0 +1,106 @@
+//! Reads the functions of a linked program: symbols by address, and what each calls.
+//!
+//! Callees are the targets of direct calls and jumps that are the start of another function. They are
+//! read by decoding each function from its first byte, on x86-64; on other machines there are none.
+//! Calls through tables and pointers are not seen.
+
+use super::objects::ObjectError;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use object::{
+    Architecture, BinaryFormat, File, Object, ObjectKind, ObjectSection, ObjectSymbol, SymbolKind,
+};
+use pagewise_model::Bytes;
+use pagewise_model::pieces::Function;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Whether the file is a program or library, and no object file or archive.
+#[must_use]
+pub fn is_linked(path: &Path) -> bool {
+    std::fs::File::open(path).is_ok_and(|file| {
+        let cache = object::ReadCache::new(file);
+        let kind = File::parse(&cache).map(|elf| elf.kind());
+        matches!(kind, Ok(ObjectKind::Executable | ObjectKind::Dynamic))
+    })
+}
+
+/// The functions of the program at `path`, by address.
+///
+/// # Errors
+/// When it is no ELF file that can be read.
+pub fn read_functions(path: &Path) -> Result<Vec<Function>, ObjectError> {
+    let data = super::objects::read(path)?;
+    let elf = File::parse(&*data).ok().filter(|elf| elf.format() == BinaryFormat::Elf);
+    let elf = elf.ok_or_else(|| ObjectError::NotObject(path.display().to_string()))?;
+    let mut functions = symbols(&elf);
+    if elf.architecture() == Architecture::X86_64 {
+        callees(&elf, &mut functions);
+    }
+    Ok(functions.into_values().collect())
+}
+
+/// Functions with a size, by address. The first global name is the name, the rest are aliases.
+fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
+    let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
+    let is_function = |symbol: &object::Symbol<'_, '_>| {
+        symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0
+    };
+    let mut all: Vec<_> = elf.symbols().filter(is_function).collect();
+    if all.is_empty() {
+        all = elf.dynamic_symbols().filter(is_function).collect();
+    }
+    all.sort_by_key(|symbol| !symbol.is_global());
+    for symbol in all {
+        let Ok(name) = symbol.name() else { continue };
+        let function = functions.entry(symbol.address()).or_default();
+        function.address = symbol.address();
+        function.bytes = function.bytes.max(Bytes(symbol.size()));
+        match function.name.is_empty() {
+            true => name.clone_into(&mut function.name),
+            false => function.aliases.push(name.to_owned()),
+        }
+    }
+    functions
+}
+
+fn callees(elf: &File<'_>, functions: &mut BTreeMap<u64, Function>) {
+    let mut called: Vec<(u64, BTreeSet<u64>)> = Vec::new();
+    for section in elf.sections() {
+        let (start, Ok(code)) = (section.address(), section.data()) else { continue };
+        if section.kind() != object::SectionKind::Text {
+            continue;
+        }
+        for (address, function) in functions.range(start..start + code.len() as u64) {
+            let from = (address - start) as usize;
+            let to = from.saturating_add(function.bytes.0 as usize).min(code.len());
+            let targets = targets(&code[from..to], *address);
+            let others =
+                targets.into_iter().filter(|to| to != address && functions.contains_key(to));
+            called.push((*address, others.collect()));
+        }
+    }
+    for (address, targets) in called {
+        let names = targets.iter().filter_map(|to| functions.get(to)).map(|f| f.name.clone());
+        let names = names.collect();
+        if let Some(function) = functions.get_mut(&address) {
+            function.callees = names;
+        }
+    }
+}
+
+/// Where the direct calls and jumps of some code lead.
+fn targets(code: &[u8], address: u64) -> BTreeSet<u64> {
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut targets = BTreeSet::new();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if matches!(
+            instruction.flow_control(),
+            FlowControl::Call | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
+        ) {
+            targets.insert(instruction.near_branch_target());
+        }
+    }
+    targets
+}

@@ -1,0 +1,228 @@
+//! An order in the form of a linker. Linkers name functions by symbol or by section; of a function
+//! `f` the section is `.text.f` or, by what the compiler makes of it, `.text.hot.f`, `.text.startup.f`
+//! or `.text.exit.f`. GCC puts the cold part `f.cold` in `.text.unlikely.f`.
+
+use pagewise_model::pieces::By;
+use std::fmt::Write;
+use std::str::FromStr;
+
+/// Who lays out the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linker {
+    /// LLVM's linker for ELF, also `rust-lld`.
+    Lld,
+    /// GNU gold.
+    Gold,
+    /// GNU ld from 2.43 on.
+    Ld,
+    /// Any GNU ld, and lld, by a linker script.
+    LdScript,
+    /// A linker that takes no order, as mold: the object files are joined in order first.
+    MoldObjects,
+    /// LLVM's optimiser of linked programs.
+    Bolt,
+    /// Apple's linker.
+    Apple,
+    /// Microsoft's linker, and lld-link.
+    Msvc,
+}
+
+impl Linker {
+    /// Names on the command line, in the order of the variants.
+    pub const NAMES: [&'static str; 8] =
+        ["lld", "gold", "ld", "ld-script", "mold-objects", "bolt", "apple", "msvc"];
+    const ALL: [Self; 8] = [
+        Self::Lld,
+        Self::Gold,
+        Self::Ld,
+        Self::LdScript,
+        Self::MoldObjects,
+        Self::Bolt,
+        Self::Apple,
+        Self::Msvc,
+    ];
+
+    /// Why it cannot order these; `None` where it can.
+    #[must_use]
+    pub const fn refusal(self, by: By) -> Option<&'static str> {
+        match (self, by) {
+            (Self::Ld | Self::LdScript, _) | (_, By::Function) => None,
+            (_, By::Object) => {
+                Some("it takes object files in the order of the command line, and no other")
+            }
+            (Self::Bolt, By::Variable) => Some("it takes no order of variables"),
+            (Self::Msvc, By::Variable) => Some("it orders functions only"),
+            (_, By::Variable) => None,
+        }
+    }
+}
+
+impl FromStr for Linker {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        let place = Self::NAMES.iter().position(|known| *known == name);
+        place.map(|at| Self::ALL[at]).ok_or_else(|| format!("no linker {name}"))
+    }
+}
+
+/// A name with the section it is in, where that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// The symbol, or the object file.
+    pub name: String,
+    /// Its section.
+    pub section: Option<String>,
+}
+
+/// What the linker reads.
+#[must_use]
+pub fn order_file(linker: Linker, by: By, order: &[Placed]) -> String {
+    let lines = |line: &dyn Fn(&Placed) -> String| -> String { order.iter().map(line).collect() };
+    match linker {
+        Linker::Lld | Linker::Bolt | Linker::Msvc => lines(&|one| format!("{}\n", one.name)),
+        Linker::Apple => lines(&|one| format!("_{}\n", one.name)),
+        Linker::Gold => lines(&|one| {
+            sections(by, one).into_iter().fold(String::new(), |text, (_, name)| text + &name + "\n")
+        }),
+        Linker::Ld => outputs(by, order)
+            .into_iter()
+            .map(|(output, inside)| format!("{output} : {{\n{inside}}}\n"))
+            .collect(),
+        Linker::LdScript => outputs(by, order)
+            .into_iter()
+            .map(|(output, inside)| {
+                format!(
+                    "SECTIONS {{\n{output}.ordered : {{\n{inside}}}\n}} INSERT BEFORE {output};\n"
+                )
+            })
+            .collect(),
+        Linker::MoldObjects => joined(by, order),
+    }
+}
+
+/// A section each, which `ld -r` writes in this order.
+fn joined(by: By, order: &[Placed]) -> String {
+    let mut text = String::from("SECTIONS {\n");
+    for one in order {
+        for (_, name) in sections(by, one) {
+            let _infallible = writeln!(text, "{name} 0 : {{ *({name}) }}");
+        }
+    }
+    text + "}\n"
+}
+
+/// Output sections with what goes there, as in a linker script.
+fn outputs(by: By, order: &[Placed]) -> Vec<(&'static str, String)> {
+    let mut outputs: Vec<(&'static str, String)> = Vec::new();
+    for one in order {
+        for (output, pattern) in patterns(by, one) {
+            let known = outputs.iter().position(|(name, _)| *name == output);
+            let at = known.unwrap_or_else(|| {
+                outputs.push((output, String::new()));
+                outputs.len() - 1
+            });
+            let _infallible = writeln!(outputs[at].1, "  {pattern}");
+        }
+    }
+    outputs
+}
+
+fn patterns(by: By, one: &Placed) -> Vec<(&'static str, String)> {
+    if by == By::Object {
+        return vec![(".text", format!("{}(.text .text.*)", file_pattern(&one.name)))];
+    }
+    sections(by, one).into_iter().map(|(output, name)| (output, format!("*({name})"))).collect()
+}
+
+/// An object file in a linker script: `*name.o`, or `*archive:member`.
+fn file_pattern(name: &str) -> String {
+    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    match name.strip_suffix(')').and_then(|rest| rest.split_once('(')) {
+        Some((archive, member)) => format!("*{}:{member}", base(archive)),
+        None => format!("*{}", base(name)),
+    }
+}
+
+/// Beginnings of sections of variables, and where they go.
+const DATA: [(&str, &str); 7] = [
+    (".rodata", ".rodata."),
+    (".data.rel.ro", ".data.rel.ro."),
+    (".data.rel.ro", ".data.rel.ro.local."),
+    (".data", ".data."),
+    (".data", ".data.rel."),
+    (".data", ".data.rel.local."),
+    (".bss", ".bss."),
+];
+
+/// The sections that a function or variable may be in.
+fn sections(by: By, one: &Placed) -> Vec<(&'static str, String)> {
+    let name = &one.name;
+    if let Some(section) = &one.section {
+        let data = DATA.iter().filter(|(_, start)| section.starts_with(start));
+        let output =
+            data.max_by_key(|(_, start)| start.len()).map_or(".text", |(output, _)| output);
+        return vec![(output, section.clone())];
+    }
+    if by == By::Variable {
+        return DATA.iter().map(|(output, start)| (*output, format!("{start}{name}"))).collect();
+    }
+    if let Some((hot, _)) = name.split_once(".cold") {
+        return vec![(".text", format!(".text.unlikely.{hot}"))];
+    }
+    let kinds = ["", "hot.", "startup.", "exit."];
+    kinds.iter().map(|kind| (".text", format!(".text.{kind}{name}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(names: &[&str]) -> Vec<Placed> {
+        names.iter().map(|name| Placed { name: (*name).to_owned(), section: None }).collect()
+    }
+
+    #[test]
+    fn each_linker_has_its_name() {
+        for (name, linker) in Linker::NAMES.iter().zip(Linker::ALL) {
+            assert_eq!(name.parse(), Ok(linker));
+        }
+        assert!("mold".parse::<Linker>().is_err());
+    }
+
+    #[test]
+    fn symbols_are_lines() {
+        let two = order(&["main", "_ZN1aE"]);
+        assert_eq!(order_file(Linker::Lld, By::Function, &two), "main\n_ZN1aE\n");
+        assert_eq!(order_file(Linker::Apple, By::Function, &two), "_main\n__ZN1aE\n");
+    }
+
+    #[test]
+    fn sections_are_those_that_compilers_make() {
+        let text = order_file(Linker::Gold, By::Function, &order(&["f", "f.cold"]));
+        assert_eq!(text, ".text.f\n.text.hot.f\n.text.startup.f\n.text.exit.f\n.text.unlikely.f\n");
+        let known = Placed { name: "main".into(), section: Some(".text.startup.main".into()) };
+        let text = order_file(Linker::LdScript, By::Function, &[known]);
+        let want =
+            "SECTIONS {\n.text.ordered : {\n  *(.text.startup.main)\n}\n} INSERT BEFORE .text;\n";
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn variables_go_where_they_belong() {
+        let known = |section: &str| Placed { name: "v".into(), section: Some(section.into()) };
+        let all = [known(".data.rel.ro.local.v"), known(".bss.v"), known(".data.rel.local.v")];
+        let text = order_file(Linker::Ld, By::Variable, &all);
+        let want = ".data.rel.ro : {\n  *(.data.rel.ro.local.v)\n}\n.bss : {\n  *(.bss.v)\n}\n\
+                    .data : {\n  *(.data.rel.local.v)\n}\n";
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn members_of_archives_have_a_pattern() {
+        let text = order_file(Linker::Ld, By::Object, &order(&["x/lib.a(b.o)", "y/a.o"]));
+        assert_eq!(text, ".text : {\n  *lib.a:b.o(.text .text.*)\n  *a.o(.text .text.*)\n}\n");
+        assert!(
+            Linker::Lld.refusal(By::Object).is_some() && Linker::Ld.refusal(By::Object).is_none()
+        );
+    }
+}
