@@ -7,6 +7,8 @@ mod close;
 mod emit;
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
+#[path = "order/predict.rs"]
+mod predict;
 
 use helper::{Place, compile, said};
 use std::path::PathBuf;

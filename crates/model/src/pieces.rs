@@ -4,6 +4,7 @@
 //! or one variable. Sizes are bytes.
 
 use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// What a section holds.
@@ -118,4 +119,71 @@ pub struct Paged {
     pub pages: u64,
     /// Pieces no larger than a page that lie over the end of one.
     pub crossing: u64,
+}
+
+/// What a start does, as far as code goes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Workload {
+    /// What it is called.
+    pub name: String,
+    /// How much it counts beside the others.
+    pub weight: f64,
+    /// Functions by place, in the order of their first calls.
+    pub calls: Vec<usize>,
+}
+
+/// What a workload touches of a program's code in one layout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Touched {
+    /// Bytes of the functions that are called.
+    pub called_bytes: Bytes,
+    /// Base pages that hold some of them.
+    pub pages: u64,
+    /// Faults: windows of fault-around, the mean over all places the program may be loaded at.
+    pub faults: f64,
+}
+
+/// A layout with what each workload touches, in the order of the workloads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayoutForecast {
+    /// What it is called.
+    pub layout: String,
+    /// One for each workload.
+    pub touched: Vec<Touched>,
+}
+
+/// What all workloads touch with pages of another size.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SizeForecast {
+    /// The page size.
+    pub page_bytes: Bytes,
+    /// Pages in today's layout.
+    pub today_pages: u64,
+    /// Pages in the best order.
+    pub ordered_pages: u64,
+    /// Bytes of those pages that hold nothing called, in today's layout.
+    pub today_waste_bytes: Bytes,
+    /// The same in the best order.
+    pub ordered_waste_bytes: Bytes,
+}
+
+impl OrderForecast {
+    /// The forecast as a JSON document.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+    }
+}
+
+/// What orders come to, predicted from one recording of each workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OrderForecast {
+    /// Names of the workloads.
+    pub workloads: Vec<String>,
+    /// Their weights.
+    pub weights: Vec<f64>,
+    /// Today's layout first, then orders, then other builds.
+    pub layouts: Vec<LayoutForecast>,
+    /// Other page sizes, for the union of all workloads.
+    pub sizes: Vec<SizeForecast>,
 }

@@ -45,19 +45,66 @@ Names that a later build has changed are found again with --for: hashes and
 numbers that compilers append are ignored. With object files it also takes the
 true names of their sections, which some linkers need.
 
+Several orders become one that serves all of these workloads: functions that the
+same workloads call come together, in the sequence that takes the fewest faults.
+
 With -o, standard output shows how to use the file; without it, standard output
 holds the order.
 
 Exit codes: 0 done; 2 usage, or what this linker cannot do.")]
     Emit(Emit),
+    /// Predict what starts touch of a program's code, as it is linked and in other orders
+    #[command(after_help = "\
+Examples:
+  pagewise order predict order.txt --program ./app
+  pagewise order predict version.txt help.txt --weight 10,1 --program ./app
+  pagewise order predict order.txt --program ./app --build small=./app-Os
+
+An order is a list of the functions that a start calls, one a line. Compares
+today's layout, first-call order and the best order for all workloads: pages
+touched, and faults with fault-around. --build adds other builds, for example
+with -Os, section garbage collection or identical code folding, by the same
+functions.
+
+Exit codes: 0 done; 2 usage or failure.")]
+    Predict(Predict),
+}
+
+/// `pagewise order predict`
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    /// Files with orders, one for each workload; - is standard input
+    #[arg(required = true, value_name = "ORDER")]
+    pub(crate) orders: Vec<PathBuf>,
+    /// Weights of several workloads [default: 1 each]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = weight)]
+    pub(crate) weight: Vec<f64>,
+    /// The program as it is linked today, with its symbols
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: PathBuf,
+    /// Another build of it to compare with
+    #[arg(long = "build", value_name = "NAME=FILE")]
+    pub(crate) builds: Vec<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A weight: a positive number.
+fn weight(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("`{text}` is no positive number"))
 }
 
 /// `pagewise order emit`
 #[derive(Debug, Args)]
 pub(crate) struct Emit {
-    /// File with the order; - is standard input
-    #[arg(value_name = "ORDER")]
-    pub(crate) order: PathBuf,
+    /// Files with orders, one for each workload; - is standard input
+    #[arg(required = true, value_name = "ORDER")]
+    pub(crate) orders: Vec<PathBuf>,
+    /// Weights of several workloads [default: 1 each]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = weight)]
+    pub(crate) weight: Vec<f64>,
     /// Who links the program
     #[arg(long, value_name = "LINKER", value_parser = PossibleValuesParser::new(Linker::NAMES)
         .try_map(|name| name.parse::<Linker>()))]

@@ -1,14 +1,18 @@
 //! The order of functions and variables in a program, worked out from facts: which pieces a start
 //! needs ([`closure`]), and how they fill pages ([`pack`]).
 
+mod arrange;
 mod closure;
 mod link;
 mod matching;
 mod names;
 mod pack;
+mod predict;
 
+pub use arrange::{arrange, first_calls};
 pub use closure::closure;
 pub use link::link_order;
 pub use matching::{Matched, counterparts};
 pub use names::stem;
 pub use pack::{Extent, measure, pack};
+pub use predict::{Build, forecast};

@@ -2,6 +2,8 @@
 
 mod close;
 mod emit;
+mod lists;
+mod predict;
 
 use crate::args::{Order, OrderVerb};
 use crate::failure::Failure;
@@ -12,5 +14,6 @@ pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
     match &args.verb {
         OrderVerb::Close(args) => close::run(args),
         OrderVerb::Emit(args) => emit::run(args),
+        OrderVerb::Predict(args) => predict::run(args),
     }
 }

@@ -1,0 +1,103 @@
+//! Orders as lists of names, and where their names are in a build.
+
+use super::close::refusal;
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_judge::order::counterparts;
+use pagewise_model::pieces::{By, Function, PieceKind, Pieces, Reference, Workload};
+use pagewise_observe::order::{is_linked, read_functions, read_objects};
+use pagewise_report::order::match_section;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// An order by its names.
+#[derive(Debug)]
+pub(super) struct List {
+    /// What it is called.
+    pub(super) name: String,
+    /// How much it counts.
+    pub(super) weight: f64,
+    /// Its names; size and callees where they are known.
+    pub(super) functions: Vec<Function>,
+}
+
+/// Reads orders, each with its weight; without weights all count the same.
+pub(super) fn read(files: &[PathBuf], weights: &[f64]) -> Result<Vec<List>, Failure> {
+    if !weights.is_empty() && weights.len() != files.len() {
+        let text = format!("--weight gives {} weights for {} orders", weights.len(), files.len());
+        return Err(Failure::usage(text).with_help("give each order its weight, or none"));
+    }
+    let weighted = files.iter().zip(weights.iter().copied().chain(std::iter::repeat(1.0)));
+    weighted.map(|(file, weight)| list(file, weight)).collect()
+}
+
+/// The names of a file, one a line.
+fn list(file: &Path, weight: f64) -> Result<List, Failure> {
+    let shown = file.display();
+    let read = match file.as_os_str() == "-" {
+        true => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map(|_| text)
+        }
+        false => std::fs::read_to_string(file),
+    };
+    let text = read.map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
+    let lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let function = |line: &str| Function { name: line.to_owned(), ..Function::default() };
+    let functions: Vec<Function> = lines.map(function).collect();
+    if functions.is_empty() {
+        return Err(Failure::usage(format!("`{shown}` holds no names"))
+            .with_help("pagewise order close OBJECT... prints an order"));
+    }
+    let name = file
+        .file_stem()
+        .map_or_else(|| shown.to_string(), |stem| stem.to_string_lossy().into_owned());
+    Ok(List { name, weight, functions })
+}
+
+/// What a build defines: a program, or object files and archives.
+pub(super) fn build(files: &[PathBuf], by: By) -> Result<Vec<Function>, Failure> {
+    match files {
+        [program] if is_linked(program) => read_functions(program).map_err(refusal),
+        objects => Ok(of_objects(&read_objects(objects).map_err(refusal)?, by)),
+    }
+}
+
+/// The orders by place in a build; how many names are still there goes to standard error.
+pub(super) fn find(lists: &[List], build: &[Function]) -> Vec<Workload> {
+    let workload = |list: &List| {
+        let matched = counterparts(&list.functions, build);
+        let names = list.functions.len() as u64;
+        let text = match_section(names, matched.exact, matched.by_stem, matched.by_callees);
+        text.text(&terminal::error_style()).lines().for_each(terminal::complain);
+        Workload {
+            name: list.name.clone(),
+            weight: list.weight,
+            calls: matched.places.into_iter().flatten().collect(),
+        }
+    };
+    lists.iter().map(workload).collect()
+}
+
+/// The functions, variables or files that object files define.
+fn of_objects(pieces: &Pieces, by: By) -> Vec<Function> {
+    if by == By::Object {
+        let object = |name: &String| Function { name: name.clone(), ..Function::default() };
+        return pieces.objects.iter().map(object).collect();
+    }
+    let is_wanted = |kind: PieceKind| (kind == PieceKind::Data) == (by == By::Variable);
+    let wanted = pieces.all.iter().filter(|piece| piece.symbols > 0 && is_wanted(piece.kind));
+    let callee = |(to, how): &(usize, Reference)| {
+        (*how == Reference::Call).then(|| pieces.all[*to].name.clone())
+    };
+    wanted
+        .map(|piece| Function {
+            name: piece.name.clone(),
+            bytes: piece.bytes,
+            callees: piece.references.iter().filter_map(callee).collect(),
+            section: Some(piece.section.clone()),
+            ..Function::default()
+        })
+        .collect()
+}

@@ -1,0 +1,54 @@
+//! `order predict`: what a relink then shows, by the same reckoning.
+
+use super::helper::{Place, said};
+use super::{lines, objects, order};
+use pagewise_model::pieces::OrderForecast;
+use std::process::Command;
+
+#[test]
+fn a_relink_has_what_was_predicted() {
+    let place = Place::new();
+    let Some([main, part]) = objects(&place, &["-ffunction-sections", "-falign-functions=512"])
+    else {
+        return;
+    };
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let list = at("start");
+    std::fs::write(&list, "main\nfirst\nsecond\nthird\nhelper\nconstruct\n").unwrap();
+    let link = |options: &[&str], to: &str| {
+        let done = Command::new("cc").args([&main, &part]).args(options).args(["-o", to]).status();
+        assert!(done.unwrap().success());
+    };
+    let (plain, ordered) = (at("plain"), at("ordered"));
+    link(&[], &plain);
+    let script = at("script");
+    lines(&order(&place, &["emit", &list, "--linker", "ld-script", "-o", &script]));
+    link(&["-fuse-ld=bfd", &format!("-Wl,-T,{script}")], &ordered);
+    let build = format!("relinked={ordered}");
+    let words = ["predict", &list, "--program", &plain, "--build", &build, "--json"];
+    let done = order(&place, &words);
+    let text = said(&done.stdout);
+    let forecast: OrderForecast = serde_json::from_str(&text).unwrap();
+    let pages = |layout: &str| {
+        let found = forecast.layouts.iter().find(|one| one.layout == layout).unwrap();
+        found.touched[0].pages
+    };
+    // The predicted layout begins with the first function of today, the relink with its own section.
+    assert!(pages("relinked").abs_diff(pages("ordered")) <= 1, "{text}");
+    let shown = lines(&order(&place, &words[..4])).join("\n");
+    assert!(shown.contains("as linked") && shown.contains("2.0 MiB"), "{shown}");
+}
+
+#[test]
+fn orders_without_a_counterpart_are_refused() {
+    let place = Place::new();
+    let Some([main, _]) = objects(&place, &["-ffunction-sections"]) else { return };
+    let list = place.path().join("list");
+    std::fs::write(&list, "nothing_of_the_kind\n").unwrap();
+    let words = [list.to_str().unwrap(), "--program", main.to_str().unwrap()];
+    let refused = order(&place, &[&["predict"], &words[..]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused.stderr).contains("has none of these functions"));
+    let weights = order(&place, &[&["predict", "--weight", "1,2"], &words[..]].concat());
+    assert!(said(&weights.stderr).contains("2 weights for 1 orders"));
+}

@@ -1,0 +1,140 @@
+//! An order for several workloads at once.
+//!
+//! First-call orders put one after the other leave each later workload with what it shares with the
+//! former ones scattered among what it does not need. Here functions that the same workloads call form
+//! a group, and the sequence of the groups is searched for the fewest faults, by weight: each group
+//! is moved to each other place for as long as that helps. What a workload touches then lies in few runs.
+//! Within a group functions stay in the order of first calls.
+
+use super::predict::windows;
+use pagewise_model::pieces::{Function, Workload};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+/// Workloads that can differ from each other; more than this count as one.
+const MOST_WORKLOADS: usize = 64;
+/// Groups that are moved; the smallest beyond these keep their place at the end.
+const MOST_GROUPS: usize = 48;
+
+/// Places of the functions that any workload calls, in the order that takes the fewest faults.
+#[must_use]
+pub fn arrange(functions: &[Function], workloads: &[Workload]) -> Vec<usize> {
+    let mut groups = groups(functions, workloads);
+    let moved = groups.len().min(MOST_GROUPS);
+    let mut best = faults(&groups, workloads);
+    loop {
+        let before = best;
+        for from in 0..moved {
+            for to in 0..moved {
+                let mut tried = groups.clone();
+                let group = tried.remove(from);
+                tried.insert(to, group);
+                let cost = faults(&tried, workloads);
+                if cost + 1e-9 < best {
+                    (groups, best) = (tried, cost);
+                }
+            }
+        }
+        if best >= before {
+            return groups.into_iter().flat_map(|group| group.functions).collect();
+        }
+    }
+}
+
+/// The first calls of the workloads, one after the other, by weight.
+#[must_use]
+pub fn first_calls(workloads: &[Workload]) -> Vec<usize> {
+    let mut sorted: Vec<&Workload> = workloads.iter().collect();
+    sorted.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let mut seen = std::collections::HashSet::new();
+    sorted.iter().flat_map(|one| &one.calls).copied().filter(|at| seen.insert(*at)).collect()
+}
+
+/// Functions that the same workloads call.
+#[derive(Debug, Clone)]
+struct Group {
+    /// A bit for each workload.
+    callers: u64,
+    functions: Vec<usize>,
+    bytes: u64,
+}
+
+/// The groups, those of the most workloads first, then the largest.
+fn groups(functions: &[Function], workloads: &[Workload]) -> Vec<Group> {
+    let mut callers: HashMap<usize, u64> = HashMap::new();
+    for (number, workload) in workloads.iter().enumerate() {
+        for at in &workload.calls {
+            *callers.entry(*at).or_default() |= 1 << number.min(MOST_WORKLOADS - 1);
+        }
+    }
+    let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
+    for at in first_calls(workloads) {
+        let callers = callers.get(&at).copied().unwrap_or_default();
+        let group =
+            groups.entry(callers).or_insert(Group { callers, functions: Vec::new(), bytes: 0 });
+        group.functions.push(at);
+        group.bytes += functions.get(at).map_or(0, |function| function.bytes.0);
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse((group.callers.count_ones(), group.bytes)));
+    groups
+}
+
+/// Faults of all workloads, by weight, where the groups lie one after the other.
+fn faults(groups: &[Group], workloads: &[Workload]) -> f64 {
+    let mut ranges: Vec<(u64, Range<u64>)> = Vec::with_capacity(groups.len());
+    let mut end = 0;
+    for group in groups {
+        ranges.push((group.callers, end..end + group.bytes));
+        end += group.bytes;
+    }
+    let of = |number: usize| {
+        let bit = 1 << number.min(MOST_WORKLOADS - 1);
+        windows(
+            ranges
+                .iter()
+                .filter(move |(callers, _)| callers & bit != 0)
+                .map(|(_, range)| range.clone()),
+        )
+    };
+    workloads.iter().enumerate().map(|(number, workload)| workload.weight * of(number)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Bytes;
+
+    fn program(sizes: &[u64]) -> Vec<Function> {
+        let function = |(at, kib): (usize, &u64)| Function {
+            name: at.to_string(),
+            bytes: Bytes::kib(*kib),
+            ..Function::default()
+        };
+        sizes.iter().enumerate().map(function).collect()
+    }
+
+    fn workload(calls: &[usize]) -> Workload {
+        Workload { name: String::new(), weight: 1.0, calls: calls.to_vec() }
+    }
+
+    #[test]
+    fn what_two_share_lies_between_what_each_has_of_its_own() {
+        let functions = program(&[256, 256, 256]);
+        // The first calls 0 and 1, the second 1 and 2.
+        let order = arrange(&functions, &[workload(&[0, 1]), workload(&[2, 1])]);
+        assert_eq!(order[1], 1, "{order:?}");
+    }
+
+    #[test]
+    fn one_workload_keeps_its_order() {
+        let functions = program(&[4, 8, 12]);
+        assert_eq!(arrange(&functions, &[workload(&[2, 0, 1])]), [2, 0, 1]);
+    }
+
+    #[test]
+    fn first_calls_of_the_heaviest_come_first() {
+        let heavy = Workload { weight: 2.0, ..workload(&[3, 1]) };
+        assert_eq!(first_calls(&[workload(&[0, 1]), heavy]), [3, 1, 0]);
+    }
+}

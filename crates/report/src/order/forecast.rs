@@ -1,0 +1,110 @@
+//! What orders come to, predicted: pages and faults by layout, and other page sizes.
+
+use crate::number::{change, count, three_digits};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::pieces::{LayoutForecast, OrderForecast};
+
+/// The forecast as tables.
+#[must_use]
+pub fn forecast_section(forecast: &OrderForecast) -> Document {
+    let mut page = Document::default();
+    page.heading("code touched at the start, predicted");
+    page.table(layouts(forecast));
+    let text = "Functions called count whole. Faults are windows of 64 KiB, the mean over all places where the program may be loaded.";
+    page.para(text, 0, Tone::Faint);
+    if forecast.workloads.len() > 1 {
+        page.blank();
+        page.heading("each workload");
+        page.table(workloads(forecast));
+    }
+    page.blank();
+    page.heading("other page sizes, all workloads together");
+    page.table(sizes(forecast));
+    page
+}
+
+/// Sums by weight.
+fn layouts(forecast: &OrderForecast) -> Table {
+    let mut table = Table::new(&[
+        ("layout", Align::Name),
+        ("pages", Align::Right),
+        ("", Align::Right),
+        ("faults", Align::Right),
+        ("", Align::Right),
+    ]);
+    let sum = |layout: &LayoutForecast, of: &dyn Fn(usize) -> f64| -> f64 {
+        let weights = forecast.weights.iter().enumerate().take(layout.touched.len());
+        let total: f64 = forecast.weights.iter().sum();
+        weights.map(|(at, weight)| weight * of(at)).sum::<f64>() / total.max(f64::MIN_POSITIVE)
+    };
+    let figures: Vec<[f64; 2]> = forecast
+        .layouts
+        .iter()
+        .map(|layout| {
+            let pages = sum(layout, &|at| layout.touched[at].pages as f64);
+            [pages, sum(layout, &|at| layout.touched[at].faults)]
+        })
+        .collect();
+    for (at, (layout, [pages, faults])) in forecast.layouts.iter().zip(&figures).enumerate() {
+        let against = |now: f64, first: f64| match at {
+            0 => String::new(),
+            _ => change(now / first.max(f64::MIN_POSITIVE)),
+        };
+        table.row(vec![
+            layout.layout.clone().into(),
+            three_digits(*pages).into(),
+            against(*pages, figures[0][0]).into(),
+            three_digits(*faults).into(),
+            against(*faults, figures[0][1]).into(),
+        ]);
+    }
+    table
+}
+
+fn workloads(forecast: &OrderForecast) -> Table {
+    let columns = [
+        ("workload", Align::Name),
+        ("layout", Align::Name),
+        ("called", Align::Right),
+        ("pages", Align::Right),
+        ("faults", Align::Right),
+    ];
+    let mut table = Table::new(&columns);
+    for (at, name) in forecast.workloads.iter().enumerate() {
+        for layout in &forecast.layouts {
+            let touched = layout.touched[at];
+            let row: Vec<Cell> = vec![
+                name.clone().into(),
+                layout.layout.clone().into(),
+                touched.called_bytes.to_string().into(),
+                count(touched.pages).into(),
+                three_digits(touched.faults).into(),
+            ];
+            table.row(row);
+        }
+    }
+    table
+}
+
+fn sizes(forecast: &OrderForecast) -> Table {
+    let columns = [
+        ("page size", Align::Name),
+        ("as linked", Align::Right),
+        ("never called", Align::Right),
+        ("ordered", Align::Right),
+        ("never called", Align::Right),
+    ];
+    let mut table = Table::new(&columns);
+    for size in &forecast.sizes {
+        table.row(vec![
+            size.page_bytes.to_string().into(),
+            count(size.today_pages).into(),
+            size.today_waste_bytes.to_string().into(),
+            count(size.ordered_pages).into(),
+            size.ordered_waste_bytes.to_string().into(),
+        ]);
+    }
+    table
+}
