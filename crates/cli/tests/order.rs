@@ -1,6 +1,8 @@
 //! `pagewise order` on programs that are compiled and linked here.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
+#[path = "order/check.rs"]
+mod check;
 #[path = "order/close.rs"]
 mod close;
 #[path = "order/emit.rs"]

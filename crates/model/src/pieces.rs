@@ -3,7 +3,8 @@
 //! With `-ffunction-sections` and `-fdata-sections`, and always from rustc, a section is one function
 //! or one variable. Sizes are bytes.
 
-use crate::units::Bytes;
+use crate::trial::Verdict;
+use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -186,4 +187,78 @@ pub struct OrderForecast {
     pub layouts: Vec<LayoutForecast>,
     /// Other page sizes, for the union of all workloads.
     pub sizes: Vec<SizeForecast>,
+}
+
+/// How well a build follows an order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conformance {
+    /// Names of the order.
+    pub names: u64,
+    /// Of them those that the build has.
+    pub found: u64,
+    /// Neighbours in the order that lie in the order of addresses, as a share of all neighbours.
+    pub in_order_share: f64,
+    /// The most functions that follow each other as in the order.
+    pub longest_run: u64,
+    /// From the first of these functions to the end of the last.
+    pub span_bytes: Bytes,
+    /// Their own bytes.
+    pub function_bytes: Bytes,
+}
+
+/// What starts of one build touched of its code; one figure a start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StartSeen {
+    /// The program.
+    pub path: String,
+    /// Executable parts of the file: offset and length.
+    pub text: Vec<(Bytes, Bytes)>,
+    /// Faults on these parts.
+    pub faults: Vec<u64>,
+    /// Of these parts resident when the program ended.
+    pub resident_bytes: Vec<Bytes>,
+    /// The share of that which this process stands for.
+    pub proportional_bytes: Vec<Bytes>,
+    /// First touch of each page by its offset, from one start with a fault for each page.
+    pub touched: Vec<(Bytes, Nanos)>,
+}
+
+/// Two builds by their starts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OrderCheck {
+    /// How the second follows the order.
+    pub conformance: Conformance,
+    /// The first build.
+    pub before: StartSeen,
+    /// The second.
+    pub after: StartSeen,
+    /// Time of the second against the first; absent where it was not measured.
+    pub time: Option<Verdict>,
+}
+
+impl OrderCheck {
+    /// The comparison as a JSON document.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+    }
+}
+
+impl Conformance {
+    /// Names that a build must have, as a share.
+    const LEAST_FOUND: f64 = 0.95;
+    /// Neighbours that must lie in order.
+    const LEAST_IN_ORDER: f64 = 0.98;
+
+    /// Whether the linker followed the order.
+    #[must_use]
+    pub fn is_honoured(&self) -> bool {
+        self.found_share() >= Self::LEAST_FOUND && self.in_order_share >= Self::LEAST_IN_ORDER
+    }
+
+    /// Names that the build has, as a share.
+    #[must_use]
+    pub fn found_share(&self) -> f64 {
+        self.found as f64 / (self.names as f64).max(1.0)
+    }
 }

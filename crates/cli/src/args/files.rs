@@ -20,8 +20,7 @@ pub(crate) struct Files {
 impl Files {
     /// Refuses files that cannot be written: nobody should learn that after a long run.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let all = self.save.iter().chain(&self.page.html);
-        all.map(PathBuf::as_path).try_for_each(check)
+        self.save.as_deref().map_or(Ok(()), check).and_then(|()| self.page.check())
     }
 
     /// Writes both. One that cannot be written does not keep the other from being written.
@@ -41,6 +40,11 @@ pub(crate) struct Html {
 }
 
 impl Html {
+    /// Refuses a file that cannot be written.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.html.as_deref().map_or(Ok(()), check)
+    }
+
     /// Writes the page, if asked for.
     pub(crate) fn write(&self, page: impl Fn() -> String) -> Result<(), Failure> {
         self.html.as_ref().map_or(Ok(()), |path| store::write_whole(path, &page()))

@@ -4,13 +4,14 @@ use super::experiment::{self, Display};
 use super::helper;
 use crate::args::{Ab, Part};
 use crate::failure::{Failure, UNFIT};
-use pagewise_model::run::Outcome;
+use pagewise_model::run::{Outcome, Run};
 use pagewise_model::trial::{Verdict, Word};
 use pagewise_tracee::launch::Launch;
 use pagewise_tune::ab::Comparison;
 use pagewise_tune::live::Live;
 use pagewise_tune::race::Goal;
 use pagewise_tune::request::{OwnArm, unfit_name};
+use pagewise_tune::{Request, Stop};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -32,23 +33,9 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     for other in &commands {
         Launch::experiment(other.command.clone()).check()?;
     }
-    let _lock = experiment::lock()?;
-    let stop = experiment::stop_flag()?;
-    let mut display = Display::new(args.experiment.quiet);
-    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
-    let exe = helper::own_exe()?;
     let limit = args.fail_if_slower_than.map(|limit| limit.0);
     let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
-    let comparison =
-        Comparison { request: &request, first_name: first.name, others: commands, goal };
-    let recording = helper::timing(&exe);
-    let words = helper::words(Part::Supervise);
-    let world = Live::start(&request, &exe, &words, recording, stop, &mut listener);
-    let (run, end) = match world {
-        Ok(mut world) => comparison.run(&mut world),
-        Err(stop) => return Err(experiment::failure(&stop)),
-    };
-    display.finish();
+    let (run, end) = race(&request, &first.name, commands, goal, args.experiment.quiet)?;
     let interrupted = matches!(run.outcome, Some(Outcome::Interrupted));
     let judged = run
         .experiment
@@ -57,6 +44,31 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let own = judged.and_then(|experiment| exit(&experiment.verdicts, limit));
     let code = experiment::conclude(run, end, &args.experiment)?;
     Ok(own.map_or(code, ExitCode::from))
+}
+
+/// Races `others` against the command of `request`; what is known, and why it ended early.
+pub(super) fn race(
+    request: &Request,
+    first_name: &str,
+    others: Vec<OwnArm>,
+    goal: Goal,
+    quiet: bool,
+) -> Result<(Run, Option<Stop>), Failure> {
+    let _lock = experiment::lock()?;
+    let stop = experiment::stop_flag()?;
+    let mut display = Display::new(quiet);
+    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let exe = helper::own_exe()?;
+    let comparison = Comparison { request, first_name: first_name.to_owned(), others, goal };
+    let recording = helper::timing(&exe);
+    let words = helper::words(Part::Supervise);
+    let world = Live::start(request, &exe, &words, recording, stop, &mut listener);
+    let raced = match world {
+        Ok(mut world) => comparison.run(&mut world),
+        Err(stop) => return Err(experiment::failure(&stop)),
+    };
+    display.finish();
+    Ok(raced)
 }
 
 /// The exit status that the options ask for: 1 where an arm is slower than it may be, or was refused

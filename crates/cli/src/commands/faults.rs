@@ -162,11 +162,12 @@ fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
 }
 
 /// A recorder of page faults.
-fn recorder() -> Result<Recorder, Failure> {
+pub(super) fn recorder() -> Result<Recorder, Failure> {
     Recorder::start(helper::own_exe()?, &helper::words(Part::Record)).map_err(failure)
 }
 
-fn failure(error: RecordError) -> Failure {
+/// Why faults cannot be recorded.
+pub(super) fn failure(error: RecordError) -> Failure {
     match error {
         RecordError::Launch(error) => error.into(),
         RecordError::Refused(refusal) => Failure::unfit(refusal.why).with_help(refusal.help),

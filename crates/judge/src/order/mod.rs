@@ -3,6 +3,7 @@
 
 mod arrange;
 mod closure;
+mod conformance;
 mod link;
 mod matching;
 mod names;
@@ -11,6 +12,7 @@ mod predict;
 
 pub use arrange::{arrange, first_calls};
 pub use closure::closure;
+pub use conformance::conformance;
 pub use link::link_order;
 pub use matching::{Matched, counterparts};
 pub use names::stem;

@@ -6,7 +6,8 @@
 //! [`MOST_ALIGNED`], and the others follow in today's order: so lld and the scripts of `order emit` lay
 //! them out. A fault maps the window of fault-around that its page is in, by virtual address, so the
 //! number of windows depends on where the program is loaded: it is the mean over all page offsets.
-//! Code outside functions (PLT, start-up code) and file pages that large folios map along are not seen.
+//! Code outside functions (PLT, `.init`) counts whole, where it lies today. Pages that large folios map
+//! along are not seen.
 
 use super::arrange::{arrange, first_calls};
 use pagewise_model::pieces::{
@@ -17,6 +18,14 @@ use std::ops::Range;
 
 /// What one fault on a file maps: the default of the kernel's `fault_around_bytes`.
 const WINDOW: Bytes = Bytes::kib(64);
+/// Functions of the compiler that each start runs, whether an order names them or not.
+const START: [&str; 5] = [
+    "_start",
+    "frame_dummy",
+    "register_tm_clones",
+    "deregister_tm_clones",
+    "__do_global_dtors_aux",
+];
 /// Functions are aligned to this where their address happens to be rounder.
 const MOST_ALIGNED: u64 = 16;
 
@@ -27,6 +36,8 @@ pub struct Build {
     pub name: String,
     /// Its functions by address.
     pub functions: Vec<Function>,
+    /// Code outside of functions that each start runs.
+    pub frame: Vec<Range<u64>>,
     /// The same workloads as of the program.
     pub workloads: Vec<Workload>,
 }
@@ -58,17 +69,25 @@ pub fn forecast(program: &Build, others: &[Build]) -> OrderForecast {
 fn layout(name: &str, build: &Build, order: Option<&[usize]>) -> LayoutForecast {
     let placed = placed(&build.functions, order);
     let touched = |workload: &Workload| {
-        let ranges = || workload.calls.iter().filter_map(|at| placed.get(*at)).cloned();
+        let called = || workload.calls.iter().filter_map(|at| placed.get(*at)).cloned();
+        let touched =
+            || called().chain(start_code(build, &placed)).chain(build.frame.iter().cloned());
         Touched {
-            called_bytes: Bytes(ranges().map(|range| range.end - range.start).sum()),
-            pages: pages(ranges(), PageSize::BASE_4K.bytes(), 0),
-            faults: windows(ranges()),
+            called_bytes: Bytes(called().map(|range| range.end - range.start).sum()),
+            pages: pages(touched(), PageSize::BASE_4K.bytes(), 0),
+            faults: windows(touched()),
         }
     };
     LayoutForecast {
         layout: name.to_owned(),
         touched: build.workloads.iter().map(touched).collect(),
     }
+}
+
+/// Where the start-up code of the compiler lies, which runs before and after everything else.
+fn start_code(build: &Build, placed: &[Range<u64>]) -> Vec<Range<u64>> {
+    let is_start = |at: &usize| START.contains(&build.functions[*at].name.as_str());
+    (0..placed.len()).filter(is_start).map(|at| placed[at].clone()).collect()
 }
 
 /// Where each function lies: as today, or with those of `order` first.
@@ -157,6 +176,7 @@ mod tests {
         Build {
             name: String::new(),
             functions: (0..count).map(function).collect(),
+            frame: Vec::new(),
             workloads: vec![Workload { name: "start".into(), weight: 1.0, calls }],
         }
     }
@@ -184,7 +204,7 @@ mod tests {
     #[test]
     fn pages_that_ranges_share_count_once() {
         assert_eq!(pages([0..10, 5..4097, 4090..4100].into_iter(), 4096, 0), 2);
-        assert_eq!(pages([0..4096].into_iter(), 4096, 1), 2);
+        assert_eq!(pages(std::iter::once(0..4096), 4096, 1), 2);
         assert_eq!(pages(std::iter::empty(), 4096, 0), 0);
     }
 }

@@ -12,6 +12,7 @@ use object::{
 use pagewise_model::Bytes;
 use pagewise_model::pieces::Function;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 /// Whether the file is a program or library, and no object file or archive.
@@ -24,14 +25,32 @@ pub fn is_linked(path: &Path) -> bool {
     })
 }
 
+/// Sections of a linked program that hold code outside of its functions.
+const FRAME: [&str; 5] = [".init", ".fini", ".plt", ".plt.got", ".plt.sec"];
+
+/// Where code of the program at `path` lies that each start runs and no order moves.
+///
+/// # Errors
+/// When it is no ELF file that can be read.
+pub fn read_frame(path: &Path) -> Result<Vec<Range<u64>>, ObjectError> {
+    let data = super::objects::read(path)?;
+    let elf = parse(path, &data)?;
+    let sections = FRAME.iter().filter_map(|name| elf.section_by_name(name));
+    Ok(sections.map(|section| section.address()..section.address() + section.size()).collect())
+}
+
+fn parse<'a>(path: &Path, data: &'a [u8]) -> Result<File<'a>, ObjectError> {
+    let elf = File::parse(data).ok().filter(|elf| elf.format() == BinaryFormat::Elf);
+    elf.ok_or_else(|| ObjectError::NotObject(path.display().to_string()))
+}
+
 /// The functions of the program at `path`, by address.
 ///
 /// # Errors
 /// When it is no ELF file that can be read.
 pub fn read_functions(path: &Path) -> Result<Vec<Function>, ObjectError> {
     let data = super::objects::read(path)?;
-    let elf = File::parse(&*data).ok().filter(|elf| elf.format() == BinaryFormat::Elf);
-    let elf = elf.ok_or_else(|| ObjectError::NotObject(path.display().to_string()))?;
+    let elf = parse(path, &data)?;
     let mut functions = symbols(&elf);
     if elf.architecture() == Architecture::X86_64 {
         callees(&elf, &mut functions);
@@ -39,11 +58,15 @@ pub fn read_functions(path: &Path) -> Result<Vec<Function>, ObjectError> {
     Ok(functions.into_values().collect())
 }
 
-/// Functions with a size, by address. The first global name is the name, the rest are aliases.
+/// Functions by address. The first global name is the name, the rest are aliases. One without a size,
+/// as of the compiler's start-up code, ends where the next one begins.
 fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
     let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
     let is_function = |symbol: &object::Symbol<'_, '_>| {
-        symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0
+        let in_text = symbol.section_index().and_then(|at| elf.section_by_index(at).ok());
+        let is_frame =
+            in_text.is_none_or(|section| section.name().is_ok_and(|name| FRAME.contains(&name)));
+        symbol.kind() == SymbolKind::Text && symbol.is_definition() && !is_frame
     };
     let mut all: Vec<_> = elf.symbols().filter(is_function).collect();
     if all.is_empty() {
@@ -58,6 +81,12 @@ fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
         match function.name.is_empty() {
             true => name.clone_into(&mut function.name),
             false => function.aliases.push(name.to_owned()),
+        }
+    }
+    let starts: Vec<u64> = functions.keys().copied().collect();
+    for two in starts.windows(2) {
+        if let Some(function) = functions.get_mut(&two[0]).filter(|f| f.bytes == Bytes(0)) {
+            function.bytes = Bytes(two[1] - two[0]);
         }
     }
     functions

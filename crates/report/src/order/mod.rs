@@ -1,10 +1,12 @@
 //! The order of functions and variables, for people and for linkers.
 
+mod check;
 mod close;
 mod forecast;
 mod forms;
 mod how;
 
+pub use check::{check_page, check_section};
 pub use close::{close_section, match_section};
 pub use forecast::forecast_section;
 pub use forms::{Linker, Placed, order_file};

@@ -1,5 +1,6 @@
 //! `pagewise order`
 
+mod check;
 mod close;
 mod emit;
 mod lists;
@@ -15,5 +16,6 @@ pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
         OrderVerb::Close(args) => close::run(args),
         OrderVerb::Emit(args) => emit::run(args),
         OrderVerb::Predict(args) => predict::run(args),
+        OrderVerb::Check(args) => check::run(args),
     }
 }

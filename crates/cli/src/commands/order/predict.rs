@@ -1,11 +1,13 @@
 //! `pagewise order predict`
 
+use super::close::refusal;
 use super::lists;
 use crate::args::Predict;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::{Build, forecast};
 use pagewise_model::pieces::By;
+use pagewise_observe::order::read_frame;
 use pagewise_report::order::forecast_section;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +18,8 @@ pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let build = |name: &str, file: &PathBuf| -> Result<Build, Failure> {
         let functions = lists::build(std::slice::from_ref(file), By::Function)?;
         let workloads = lists::find(&lists, &functions);
-        Ok(Build { name: name.to_owned(), functions, workloads })
+        let frame = read_frame(file).map_err(refusal)?;
+        Ok(Build { name: name.to_owned(), functions, frame, workloads })
     };
     let program = build("", &args.program)?;
     if program.workloads.iter().all(|one| one.calls.is_empty()) {

@@ -1,0 +1,198 @@
+//! `pagewise order check`
+
+use super::lists;
+use crate::args::{Check, ExperimentArgs, Files, StdoutKind};
+use crate::commands::faults;
+use crate::commands::{ab, experiment};
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_judge::order::conformance;
+use pagewise_model::fault::{Fault, MappingKind, Names, Place, Stacks, Wanted};
+use pagewise_model::pieces::{By, Function, OrderCheck, StartSeen};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::trial::Verdict;
+use pagewise_model::{Bytes, Nanos};
+use pagewise_observe::order::{StartError, resident_code};
+use pagewise_observe::text::Elf;
+use pagewise_report::order::{check_page, check_section};
+use pagewise_tracee::launch::{Input, Launch};
+use pagewise_tracee::passthrough;
+use pagewise_tune::race::Goal;
+use pagewise_tune::request::OwnArm;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Stands for the program in the command.
+const PLACE: &str = "{}";
+/// The order was not followed.
+const IGNORED: u8 = 1;
+
+/// Compares the starts of two builds, of which the second was linked with an order.
+pub(super) fn run(args: &Check) -> Result<ExitCode, Failure> {
+    let order = lists::read(std::slice::from_ref(&args.order), &[])?.remove(0).functions;
+    let after = lists::build(std::slice::from_ref(&args.after), By::Function)?;
+    args.page.check()?;
+    let (run, check) = compare(args, &order, &after)?;
+    args.page.write(|| check_page(&check, &run))?;
+    let text = match args.json {
+        true => check.to_json() + "\n",
+        false => check_section(&check).text(&terminal::style()),
+    };
+    terminal::print(&text)?;
+    Ok(match check.conformance.is_honoured() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(IGNORED),
+    })
+}
+
+fn compare(
+    args: &Check,
+    order: &[Function],
+    after: &[Function],
+) -> Result<(Run, OrderCheck), Failure> {
+    let mut starts = [Starts::of(args, &args.before)?, Starts::of(args, &args.after)?];
+    for start in &mut starts {
+        start.touch()?;
+    }
+    // Alternating, so that both meet the same machine.
+    for _ in 0..args.runs {
+        for start in &mut starts {
+            start.count()?;
+        }
+    }
+    let [first, second] = starts;
+    let commands = [first.command.clone(), second.command.clone()];
+    let (run, time) = match args.no_time {
+        true => {
+            let (started, id) = experiment::identity(&commands[0]);
+            (pagewise_tune::request::run_of(RunKind::Ab, id, started, &commands[0]), None)
+        }
+        false => time(args, commands)?,
+    };
+    let conformance = conformance(order, after);
+    Ok((run, OrderCheck { conformance, before: first.seen, after: second.seen, time }))
+}
+
+/// The second command against the first, by the protocol of experiments.
+fn time(
+    args: &Check,
+    [first, second]: [Vec<OsString>; 2],
+) -> Result<(Run, Option<Verdict>), Failure> {
+    let options = ExperimentArgs {
+        budget: args.budget,
+        input: args.input.clone(),
+        stdout: StdoutKind::Null,
+        outputs: Vec::new(),
+        rerun_safe: args.rerun_safe,
+        prepare: None,
+        cleanup: None,
+        ignore_failure: false,
+        seed: None,
+        files: Files::default(),
+        json: false,
+        quiet: args.quiet,
+    };
+    let request = experiment::request(&options, first, false)?;
+    let others = vec![OwnArm { name: "after".to_owned(), command: second }];
+    let (run, end) = ab::race(&request, "before", others, Goal::Difference, args.quiet)?;
+    if let Some(stop) = end {
+        return Err(experiment::failure(&stop));
+    }
+    let verdict = run.experiment.as_ref().and_then(|done| done.verdicts.first()).cloned();
+    Ok((run, verdict))
+}
+
+/// Starts of one build.
+struct Starts {
+    command: Vec<OsString>,
+    program: PathBuf,
+    input: Input,
+    seen: StartSeen,
+}
+
+impl Starts {
+    fn of(args: &Check, program: &Path) -> Result<Self, Failure> {
+        let whole = std::fs::canonicalize(program).map_err(|error| {
+            Failure::usage(format!("cannot find `{}`: {error}", program.display()))
+        })?;
+        if !args.command.iter().any(|word| word == PLACE) {
+            return Err(Failure::usage("the command does not contain {}")
+                .with_help("put {} where the program stands: -- {} --version"));
+        }
+        let word =
+            |word: &OsString| if word == PLACE { whole.clone().into() } else { word.clone() };
+        let command: Vec<OsString> = args.command.iter().map(word).collect();
+        let cannot = |why: String| Failure::usage(format!("`{}`: {why}", program.display()));
+        let file = std::fs::File::open(&whole).map_err(|error| cannot(error.to_string()))?;
+        let elf = Elf::read(&file).map_err(|error| cannot(error.to_string()))?;
+        let text = elf.layout.segments.iter().filter(|segment| segment.is_executable);
+        let seen = StartSeen {
+            path: program.display().to_string(),
+            text: text.map(|segment| (segment.offset_bytes, segment.file_bytes)).collect(),
+            ..StartSeen::default()
+        };
+        Launch::experiment(command.clone()).check()?;
+        let input = experiment::input(args.input.as_deref(), false)?;
+        Ok(Self { command, program: whole, input, seen })
+    }
+
+    fn launch(&self) -> Launch {
+        Launch { stdin: self.input.clone(), ..Launch::experiment(self.command.clone()) }
+    }
+
+    /// Records one start with a fault for each page.
+    fn touch(&mut self) -> Result<(), Failure> {
+        let mut touched = BTreeMap::new();
+        self.record(true, |offset, at| {
+            touched.entry(offset).or_insert(at);
+        })?;
+        self.seen.touched = touched.into_iter().collect();
+        Ok(())
+    }
+
+    /// Counts the faults of one start, and what another one has resident at its end.
+    fn count(&mut self) -> Result<(), Failure> {
+        let mut faults = 0;
+        self.record(false, |_, _| faults += 1)?;
+        self.seen.faults.push(faults);
+        let resident =
+            resident_code(&self.launch(), &self.program).map_err(|error| match error {
+                StartError::Launch(error) => error.into(),
+                other => Failure::unfit(other.to_string()),
+            })?;
+        self.seen.resident_bytes.push(resident.bytes);
+        self.seen.proportional_bytes.push(resident.proportional);
+        Ok(())
+    }
+
+    /// Hands the faults of one start on the program's code to `take`: offset in the file, and time.
+    fn record(&self, exact: bool, mut take: impl FnMut(Bytes, Nanos)) -> Result<(), Failure> {
+        let wanted = Wanted {
+            list: true,
+            latency: false,
+            calls: false,
+            stacks: Stacks::None,
+            names: false,
+            debug_files: false,
+            exact,
+        };
+        let path = self.program.to_string_lossy();
+        let mut each = |names: &Names, list: Vec<Fault>| {
+            for fault in &list {
+                let is_ours = |place: &Place| place.kind == MappingKind::Code && place.path == path;
+                if let Some(offset) = fault.offset_bytes
+                    && names.place(fault).is_some_and(is_ours)
+                {
+                    take(offset, fault.since_first_ns);
+                }
+            }
+        };
+        let recorder = faults::recorder()?;
+        let recorded = passthrough::record_through(&self.launch(), &recorder, wanted, &mut each)
+            .map_err(faults::failure)?;
+        recorded.report.map_err(faults::failure)?;
+        Ok(())
+    }
+}

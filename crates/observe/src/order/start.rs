@@ -1,0 +1,115 @@
+//! How much of its code a program has resident when it ends.
+//!
+//! The program runs under `ptrace(2)` with no more than a stop at its exec and one before it exits,
+//! where its memory still exists and `smaps` is read: two stops and one read a run, times of which mean
+//! nothing. Its children are not followed. If it ends by another program than the one in question
+//! (a script's shell), that has no such mapping and the answer is 0.
+
+use pagewise_kernel::error::SysError;
+use pagewise_kernel::proc::smaps;
+use pagewise_model::Bytes;
+use pagewise_tracee::launch::{self, Launch, LaunchError, Suspended};
+use pagewise_tracee::ptrace::{Stop, request};
+use rustix::process::{Pid, WaitOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Code of a file in a process: resident, and the share of it that the process stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Resident bytes.
+    pub bytes: Bytes,
+    /// Resident bytes, each page divided by the number of processes that map it.
+    pub proportional: Bytes,
+}
+
+/// Why a start was not seen.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The program could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A call of ours failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// It ended before its memory was read.
+    #[error("the program was killed, or the thread that watched it ended")]
+    Lost,
+}
+
+/// Runs `launch` to its end; what it then has resident of the code of `program`.
+///
+/// # Errors
+/// See [`StartError`]; the program is dead then.
+pub fn resident_code(launch: &Launch, program: &Path) -> Result<Resident, StartError> {
+    let inode = std::fs::metadata(program)
+        .map_err(|source| SysError {
+            call: "stat",
+            subject: program.display().to_string(),
+            source,
+        })?
+        .ino();
+    let child = launch::spawn(launch, &[])?;
+    // The child of this thread is traced by another one, which dies with no other tracee of ours.
+    std::thread::scope(|scope| {
+        scope.spawn(|| watch(child, inode)).join().unwrap_or(Err(StartError::Lost))
+    })
+}
+
+fn watch(child: Suspended, inode: u64) -> Result<Resident, StartError> {
+    let pid = child.pid();
+    request::seize(
+        pid,
+        libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_EXITKILL,
+    )?;
+    let running = child.release_unconfirmed()?;
+    let mut seen = Err(StartError::Lost);
+    loop {
+        match request::wait_stop(pid)? {
+            Stop::Exit => {
+                seen = read(pid, inode).map_err(StartError::from);
+                request::cont(pid, 0)?;
+            }
+            Stop::Signal(signal) => request::cont(pid, signal)?,
+            Stop::Group(_) => request::listen(pid)?,
+            stop if stop.is_end() => break,
+            _ => request::cont(pid, 0)?,
+        }
+    }
+    let failed = running.exec_error();
+    let _ended = rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::empty());
+    match failed {
+        Some(error) => Err(error.into()),
+        None => seen,
+    }
+}
+
+/// The executable mappings of the file, summed.
+fn read(pid: i32, inode: u64) -> Result<Resident, SysError> {
+    let mut sum = Resident::default();
+    for entry in smaps::read(pid)? {
+        if entry.mapping.inode == inode && entry.mapping.perms.exec {
+            sum.bytes += entry.residency.rss;
+            sum.proportional += entry.residency.pss;
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_the_program_is_seen_at_its_end() {
+        let shell = std::fs::canonicalize("/bin/sh").unwrap();
+        let launch =
+            |script: &str| Launch::experiment(["/bin/sh", "-c", script].map(Into::into).to_vec());
+        let seen = resident_code(&launch("exit 3"), &shell).unwrap();
+        assert!(seen.bytes > Bytes(0) && seen.proportional <= seen.bytes, "{seen:?}");
+        let other = resident_code(&launch("exit 0"), Path::new("/proc/self/exe")).unwrap();
+        assert_eq!(other, Resident::default());
+        let missing = Launch::experiment(vec!["/nowhere/at/all".into()]);
+        assert!(matches!(resident_code(&missing, &shell), Err(StartError::Launch(_))));
+    }
+}
