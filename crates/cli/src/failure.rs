@@ -1,6 +1,4 @@
-//! How a failure is reported: one line, a `help:` line if there is a next step, and the exit code.
-
-use std::process::ExitCode;
+//! What a failure consists of: one line, a `help:` line if there is a next step, and the exit code.
 
 /// Usage error or failure.
 pub(crate) const USAGE: u8 = 2;
@@ -10,9 +8,9 @@ pub(crate) const UNFIT: u8 = 3;
 /// A failure on its way to the user.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    message: String,
-    help: Option<String>,
-    code: u8,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+    pub(crate) code: u8,
 }
 
 impl Failure {
@@ -33,14 +31,6 @@ impl Failure {
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
-    }
-    /// Tells it on standard error.
-    pub(crate) fn tell(&self) -> ExitCode {
-        crate::terminal::remark(&self.message.replace('\n', " "));
-        if let Some(help) = &self.help {
-            crate::terminal::complain(&format!("help: {}", pagewise_report::text::escape(help)));
-        }
-        ExitCode::from(self.code)
     }
 }
 

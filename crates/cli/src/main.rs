@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     terminal::choose_colour(cli.color);
     match commands::dispatch(cli.command) {
         Ok(code) => code,
-        Err(failure) => failure.tell(),
+        Err(failure) => terminal::report(&failure),
     }
 }
 
@@ -46,7 +46,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             let asked = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
             match error.print().and_then(|()| std::io::stdout().flush()) {
                 Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
-                    terminal::unwritten(&why).tell()
+                    terminal::report(&terminal::unwritten(&why))
                 }
                 _ if asked => ExitCode::SUCCESS,
                 _ => ExitCode::from(failure::USAGE),
@@ -54,7 +54,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let (line, help) = shorten(&error.to_string());
-            failure::Failure::usage(line).with_help(help).tell()
+            terminal::report(&failure::Failure::usage(line).with_help(help))
         }
     }
 }

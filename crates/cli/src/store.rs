@@ -180,12 +180,9 @@ pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
         .collect();
     if runs.len() < found {
         let unread = counted((found - runs.len()) as u64, "saved run", "saved runs");
-        Failure::usage(format!("{unread} cannot be read"))
-            .with_help(format!(
-                "pagewise show ID explains why; they are in {}",
-                directory.display()
-            ))
-            .tell();
+        let help = format!("pagewise show ID explains why; they are in {}", directory.display());
+        let failure = Failure::usage(format!("{unread} cannot be read")).with_help(help);
+        crate::terminal::report(&failure);
     }
     Ok(runs)
 }

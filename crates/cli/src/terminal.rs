@@ -4,6 +4,7 @@ use crate::args::When;
 use crate::failure::Failure;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::process::ExitCode;
 use std::sync::OnceLock;
 
 static COLOUR: OnceLock<When> = OnceLock::new();
@@ -78,6 +79,15 @@ pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
 /// Whether what is said on standard error is seen at once: it is a terminal.
 pub(crate) fn reaches_a_person() -> bool {
     std::io::stderr().is_terminal()
+}
+
+/// Prints a failure on standard error; its exit code.
+pub(crate) fn report(failure: &Failure) -> ExitCode {
+    remark(&failure.message.replace('\n', " "));
+    if let Some(help) = &failure.help {
+        complain(&format!("help: {}", pagewise_report::text::escape(help)));
+    }
+    ExitCode::from(failure.code)
 }
 
 /// Prints one line of ours on standard error, what others wrote in it escaped.

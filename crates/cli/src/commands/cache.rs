@@ -54,7 +54,7 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     }
     let last = failed.or_else(|| missing.pop());
     for failure in missing {
-        failure.tell();
+        terminal::report(&failure);
     }
     last.map_or(Ok(exit), Err)
 }

@@ -296,7 +296,7 @@ pub(super) fn conclude(
 /// asked for it to be kept, so it fails nothing.
 pub(super) fn keep(run: &mut Run) {
     if let Err(error) = store::save(run) {
-        error.tell();
+        terminal::report(&error);
         run.id.clear();
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
         Err(error) => Some(failure(error)),
     };
     // The program has run: its status is passed on, unless it is success and a budget's is not.
-    match judged.map(|failure| failure.tell()) {
+    match judged.map(|failure| terminal::report(&failure)) {
         Some(code) if ended == Ended::Exited(0) => Ok(code),
         _ => passthrough::end_like(ended),
     }

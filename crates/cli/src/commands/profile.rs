@@ -71,7 +71,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     conclude(&mut run, start);
     // The program has run: its status is passed on, whatever becomes of our report.
     if let Err(error) = report(&run, args) {
-        error.tell();
+        terminal::report(&error);
     }
     passthrough::end_like(ended)
 }

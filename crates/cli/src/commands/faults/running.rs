@@ -34,7 +34,7 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
         .map_err(failure)?
     };
     match conclude(run, report, taken, start, args, budgets) {
-        Some(judged) => Ok(judged.tell()),
+        Some(judged) => Ok(terminal::report(&judged)),
         None => Ok(ExitCode::SUCCESS),
     }
 }

@@ -38,7 +38,7 @@ impl Taken {
         let shown = self.printed.finish(run).and_then(|()| report_run(run, args));
         let saved = self.saved.map_or(Ok(()), |saved| saved.write(&run.command));
         for error in [shown, saved].into_iter().filter_map(Result::err) {
-            error.tell();
+            terminal::report(&error);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::super::command_line::{Instead, in_full};
 use super::super::files;
-use super::value;
+use super::value::{self, Bar};
 use lexopt::prelude::{Long, Short, Value};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -73,19 +73,6 @@ pub(super) enum Form {
     Json,
     /// Nothing (`-q`).
     Quiet,
-}
-
-/// What the bar is made of (`-u`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Bar {
-    #[default]
-    Plain,
-    /// Full blocks.
-    Block,
-    /// Blocks down to an eighth of a column.
-    Granular,
-    /// Full blocks, a shade for the part of a column, a light one for the rest.
-    Shaded,
 }
 
 /// What a unit of progress is.

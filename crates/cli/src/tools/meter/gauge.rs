@@ -3,7 +3,8 @@
 //! Pure. Amounts have three digits and a unit of 1024 (1000 with `-k`), times are h:mm:ss, rates a
 //! second. What is not known is shown as `--`, never as 0.
 
-use super::asked::{Asked, Bar, Form, Shown, Unit};
+use super::asked::{Asked, Form, Shown, Unit};
+use super::value::Bar;
 use std::time::Duration;
 
 /// What is known at one moment.

@@ -2,13 +2,25 @@
 
 use super::super::command_line::Instead;
 use super::super::message::reason;
-use super::asked::Bar;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
 /// Longest interval; a longer one would be beyond what a clock can add.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1_000_000);
+
+/// What the bar is made of (`-u`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Bar {
+    #[default]
+    Plain,
+    /// Full blocks.
+    Block,
+    /// Blocks down to an eighth of a column.
+    Granular,
+    /// Full blocks, a shade for the part of a column, a light one for the rest.
+    Shaded,
+}
 
 pub(super) fn bar(text: &OsStr) -> Result<Bar, Instead> {
     match text.to_str() {
