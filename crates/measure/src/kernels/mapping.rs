@@ -71,7 +71,7 @@ impl Mapping {
     pub(super) fn segment(id: i32, len: usize) -> Result<Self, Errno> {
         // SAFETY: no address is asked for, so the kernel picks a free range and replaces nothing.
         let start = unsafe { libc::shmat(id, std::ptr::null(), 0) };
-        if start.addr() == usize::MAX { Err(super::pool::last()) } else { Ok(Self { start, len }) }
+        if start.addr() == usize::MAX { Err(last_errno()) } else { Ok(Self { start, len }) }
     }
 
     /// Keeps huge pages away; a kernel that has none refuses, and nothing is lost.
@@ -178,6 +178,11 @@ fn stride(count: usize) -> usize {
 /// The base page as a step of offsets.
 fn page_bytes() -> usize {
     usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX)
+}
+
+/// The errno of the last call.
+pub(super) fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! an error of the mapping call; a limit of a cgroup may be `SIGBUS` at a touch, so these are touched in
 //! children, and what they call allocates nothing.
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, last_errno};
 use pagewise_model::PageSize;
 use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate};
 use rustix::io::Errno;
@@ -47,17 +47,12 @@ pub(crate) fn segment(len: usize, page: PageSize) -> Result<Mapping, Errno> {
     // SAFETY: makes a segment from numbers; touches no memory.
     let id = unsafe { libc::shmget(libc::IPC_PRIVATE, len, flags) };
     if id < 0 {
-        return Err(last());
+        return Err(last_errno());
     }
     let attached = Mapping::segment(id, len);
     // SAFETY: marks our own segment; IPC_RMID takes no buffer.
     let removed = unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
-    if removed < 0 { Err(last()) } else { attached }
-}
-
-/// The errno of the last call.
-pub(crate) fn last() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+    if removed < 0 { Err(last_errno()) } else { attached }
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@
 mod account;
 mod calibration;
 mod copies;
-mod grid;
 mod order;
 mod origin;
 mod plan;
