@@ -5,7 +5,7 @@
 //! are not understood; they stop with the message [`FOREIGN`], so that it is known that there were
 //! some. The filter costs about 0.1 us per call of the program. Pure.
 
-use super::input;
+use super::place::Named;
 use libc::{BPF_JEQ, BPF_JGE, BPF_JSET, c_long};
 use pagewise_tracee::seccomp::{self, ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, give, jump, load};
 use std::ops::RangeInclusive;
@@ -71,21 +71,6 @@ pub(super) enum Kind {
     Exec,
     /// Ends the process.
     ExitGroup,
-}
-
-/// Where the path of a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Named {
-    /// First argument, relative to the working directory.
-    Path,
-    /// Second argument, relative to the directory that the first one is.
-    At,
-    /// Second argument, relative to the working directory.
-    SecondPath,
-    /// Third argument, relative to the directory that the second one is.
-    SecondAt,
-    /// Fourth argument, relative to the directory that the third one is.
-    ThirdAt,
 }
 
 /// Where the flags of an open are.
@@ -323,8 +308,8 @@ pub(super) fn is_x32(number: u64) -> bool {
 
 /// The filter: a stop for the calls above, opens only where they may change or read a file, requests only
 /// where they may change something.
-/// With `watches_input` also where standard input may be used.
-pub(super) fn filter(watches_input: bool) -> Vec<libc::sock_filter> {
+/// Those of `input` come first: what stops where standard input may be used.
+pub(super) fn filter(input: Vec<libc::sock_filter>) -> Vec<libc::sock_filter> {
     let (allow, stop) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE);
     let foreign = give(stop | FOREIGN as u32);
     let mut code = vec![
@@ -337,9 +322,7 @@ pub(super) fn filter(watches_input: bool) -> Vec<libc::sock_filter> {
         foreign,
         give(allow),
     ];
-    if watches_input {
-        code.extend(input::filter());
-    }
+    code.extend(input);
     for &(number, kind) in all() {
         let body = body(number, kind);
         let skip = body.len() as u8;
@@ -405,7 +388,7 @@ mod tests {
 
     /// What the filter answers, by a small interpreter of the instructions it is made of.
     fn run(number: u32, architecture: u32, args: [u32; 6]) -> u32 {
-        let code = filter(false);
+        let code = filter(Vec::new());
         let (mut at, mut accumulator) = (0, 0);
         loop {
             let step = &code[at];

@@ -8,7 +8,8 @@
 
 mod beyond;
 
-use super::calls::{Flags, Ipc, Kind, MARKING, Named, WRITING};
+use super::calls::{Flags, Ipc, Kind, MARKING, WRITING};
+use super::place::Named;
 use super::place::{
     self, Identity, Name, Place, identity, is_device, is_lasting, is_memory, viewed_process,
 };

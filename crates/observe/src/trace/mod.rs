@@ -116,7 +116,10 @@ pub fn traced_run(launch: &Launch, options: &TraceOptions) -> Result<Traced, Tra
 fn run_in(launch: &Launch, options: &TraceOptions, mode: Mode) -> Result<Traced, TraceError> {
     let input_has_ended = matches!(launch.stdin, Input::Ended(_));
     let pre_exec = match mode {
-        Mode::Filter => vec![PreExec::SeccompFilter(calls::filter(input_has_ended))],
+        Mode::Filter => {
+            let input = if input_has_ended { input::filter() } else { Vec::new() };
+            vec![PreExec::SeccompFilter(calls::filter(input))]
+        }
         Mode::EveryCall => Vec::new(),
     };
     let child = launch::spawn(launch, &pre_exec)?;

@@ -4,7 +4,6 @@
 //! A process with a root or mounts of its own is looked up there. Not seen: links with absolute
 //! paths below such a root are followed from ours.
 
-use super::calls::Named;
 use pagewise_tracee::ptrace::read_memory;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::ffi::{OsStr, OsString};
@@ -19,6 +18,21 @@ pub(super) type Identity = (u64, u64);
 
 /// A name: the directory and what it is called there, whatever path leads to it.
 pub(super) type Name = (Identity, OsString);
+
+/// Where the path of a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    /// First argument, relative to the working directory.
+    Path,
+    /// Second argument, relative to the directory that the first one is.
+    At,
+    /// Second argument, relative to the working directory.
+    SecondPath,
+    /// Third argument, relative to the directory that the second one is.
+    SecondAt,
+    /// Fourth argument, relative to the directory that the third one is.
+    ThirdAt,
+}
 
 /// A file that a call names.
 #[derive(Debug, Clone)]
