@@ -9,7 +9,7 @@
 //! that a program which reads in order may find large folios anyway, as reading ahead makes them; the
 //! experiment settles it against what a plain start leaves.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use crate::warmth;
 use pagewise_model::Bytes;
 use pagewise_model::cache::Slot;
@@ -18,8 +18,6 @@ use pagewise_model::look::UsedFile;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
 
-/// Its name.
-pub(crate) const NAME: &str = "file-huge";
 /// Files beyond these are left as they are, the largest first.
 const MOST: usize = 16;
 
@@ -33,7 +31,7 @@ fn small_slots(file: &UsedFile, slot: u64) -> u64 {
 
 impl Remedy for FileHuge {
     fn name(&self) -> &'static str {
-        NAME
+        warmth::FILE_HUGE
     }
     fn sentence(&self) -> &'static str {
         "the files that the program reads lie in the page cache in 2 MiB pieces"

@@ -13,7 +13,7 @@
 //! rounded up to huge pages; fork copies 2 MiB at a time; a program that touches its memory
 //! sparsely gets slower, which is why it is only kept after proof.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use crate::target::Target;
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;

@@ -5,7 +5,7 @@
 //! system hands out huge pages to everyone (`enabled=always`) or the program asks for them.
 //! Cost: every fault fills one small page again, and files lose their 2 MiB mappings too.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::machine::Machine;

@@ -25,6 +25,7 @@ pub mod recache;
 pub mod receipt;
 pub mod record;
 mod registry;
+mod remedy;
 pub mod reservation;
 mod systemd;
 mod target;
@@ -35,6 +36,8 @@ pub mod watch;
 mod working_set;
 
 pub use pool::NAME as POOL;
-pub use registry::{Evidence, Mechanism, Remedy, RemedyError, all, find, parse_list, unseen};
+pub use registry::{RemedyError, all, find, parse_list, unseen};
+pub use remedy::{Evidence, Mechanism, Remedy};
 pub use target::Target;
-pub use text_huge::{NAME as TEXT_HUGE, code_files};
+pub use text_huge::code_files;
+pub use warmth::TEXT_HUGE;

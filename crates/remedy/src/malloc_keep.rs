@@ -10,7 +10,7 @@
 //! Not seen: memory that the program gives back by itself with `malloc_trim` or `madvise`. Cost:
 //! memory that would have gone back to the system stays with the program until it ends.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::Machine;

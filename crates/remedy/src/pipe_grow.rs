@@ -12,7 +12,7 @@
 //! Unprivileged users have a budget (`fs.pipe-user-pages-soft`, 64 MiB); beyond it new pipes of that
 //! user shrink to two pages, so at most 16 MiB are taken.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{PipeCall, PipeSeen, Traced};

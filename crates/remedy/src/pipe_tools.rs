@@ -16,7 +16,7 @@
 //! beyond 64 KiB. A grown pipe stays so, which a later writer that lends pages and assumes 64 KiB
 //! without asking does not expect.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{PipeSeen, ProcessSeen};

@@ -7,7 +7,7 @@
 //! two CPUs (set from outside as pipes connect them). Cost: a program that would have used more
 //! CPUs cannot.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings, Watch};

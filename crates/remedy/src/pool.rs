@@ -20,7 +20,7 @@
 //! too; SysV shared memory, which a program has to ask for by itself (`SHM_HUGETLB`).
 
 use crate::heap_huge::{WORTH, ceiling, small_bytes, switch_works};
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, EnvMerge, PoolNeed, Settings, Watch};

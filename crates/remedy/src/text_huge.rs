@@ -13,7 +13,7 @@
 //! Not seen: how the program's text is laid out within its pages, which may decide more.
 
 use crate::code::{self, Code};
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use crate::target::Target;
 use crate::warmth;
 use pagewise_judge::text::Sizes;
@@ -22,9 +22,6 @@ use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::UsedFile;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
-
-/// Its name.
-pub const NAME: &str = "text-huge";
 
 /// The remedy.
 pub(crate) struct TextHuge;
@@ -86,7 +83,7 @@ fn ceiling(evidence: &Evidence<'_>) -> f64 {
 
 impl Remedy for TextHuge {
     fn name(&self) -> &'static str {
-        NAME
+        warmth::TEXT_HUGE
     }
     fn sentence(&self) -> &'static str {
         "its code starts on 2 MiB pages: one fault and one TLB entry instead of 512"

@@ -21,6 +21,11 @@ use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::text::Elf;
 use std::path::Path;
 
+/// The remedy that brings the files of a program's code on huge pages.
+pub const TEXT_HUGE: &str = "text-huge";
+/// The remedy that does it with the files that a program reads.
+pub(crate) const FILE_HUGE: &str = "file-huge";
+
 /// What it costs and what to know.
 pub(crate) const NOTES: [&str; 2] = [
     "the cache of these files is dropped and read back once, for all programs; files that a process maps or has written stay unchanged, and the report names them",
@@ -204,8 +209,8 @@ fn lines(all: &[Warmed], verbose: bool) -> Vec<String> {
 /// The remedy that brings files of this kind.
 const fn remedy(kind: FileKind) -> &'static str {
     match kind {
-        FileKind::Code => crate::text_huge::NAME,
-        FileKind::Input => crate::file_huge::NAME,
+        FileKind::Code => TEXT_HUGE,
+        FileKind::Input => FILE_HUGE,
     }
 }
 

@@ -11,7 +11,7 @@
 //! warm, so `tune` has nothing to prove here. Cost: page cache for parts that a start with other
 //! arguments would not have touched.
 
-use crate::registry::{Evidence, Mechanism, Remedy};
+use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_tracee::read_ahead;

@@ -14,7 +14,7 @@
 
 use super::{Asked, FoldError, Target, make};
 use crate::code::Code;
-use crate::{text_huge, warmth};
+use crate::warmth::{self, TEXT_HUGE};
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::mount_namespace::MountNamespace;
 use pagewise_kernel::privilege::FileRights;
@@ -40,7 +40,7 @@ impl Covering {
     pub fn lines(&self, verbose: bool) -> Vec<String> {
         let of = |file: &HugeFile| {
             let now = warmth::text_now(file);
-            let copy = format!("{}: {}: a folded copy over it", text_huge::NAME, file.path);
+            let copy = format!("{}: {}: a folded copy over it", TEXT_HUGE, file.path);
             if now.huge_bytes == Bytes(0) {
                 return Some(format!("{copy} has no huge page"));
             }
@@ -54,7 +54,7 @@ impl Covering {
         let users = (verbose && self.has_own_users).then(|| {
             format!(
                 "{}: starting in a user namespace: other users appear as nobody, set-user-id programs give no rights",
-                text_huge::NAME
+                TEXT_HUGE
             )
         });
         self.covered.iter().filter_map(of).chain(users).collect()
