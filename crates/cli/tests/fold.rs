@@ -20,7 +20,8 @@ use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
 use pagewise_model::fold::{Changes, FileRange, Folded};
 use pagewise_model::run::Run;
-use pagewise_model::text::{Method, TextReport};
+use pagewise_model::text::Method;
+use pagewise_model::text_report::TextReport;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

@@ -26,7 +26,8 @@
 
 pub use pagewise_model::bench::file::Arm;
 pub use pagewise_model::bench::tlb::Order;
-pub use pagewise_model::choice::{Calibration, Choice, Demand, FileState, FolioClass, Forecast};
+pub use pagewise_model::cache::FolioClass;
+pub use pagewise_model::choice::{Calibration, Choice, Demand, FileState, Forecast};
 pub use pagewise_model::{Bytes, Nanos};
 
 use pagewise_kernel::cached_file::CachedFile;

@@ -215,6 +215,33 @@ pub struct CacheReport {
     pub files: Vec<CachedFile>,
 }
 
+/// On what the cache holds bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FolioClass {
+    /// Single pages, or a few.
+    Page,
+    /// Folios of some ten pages to less than a huge page, or never mapped as one.
+    Piece,
+    /// Folios that are mapped as huge pages.
+    Huge,
+}
+
+impl FolioClass {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Page, Self::Piece, Self::Huge];
+
+    /// As it is shown.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Page => "single pages",
+            Self::Piece => "folios of some pages",
+            Self::Huge => "huge pages",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

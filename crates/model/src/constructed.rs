@@ -4,7 +4,8 @@
 use crate::bench::file::{
     Arm, Cell, Ledger, Part, Point, Proof, Readings, Residency, Sample, Source, Truth,
 };
-use crate::choice::{Calibration, CalibrationKey, FolioClass, Phase, Price, PriceList, Term};
+use crate::cache::FolioClass;
+use crate::choice::{Calibration, CalibrationKey, Phase, Price, PriceList, Term};
 use crate::look::{Allocator, MapChurn, ProcessSeen};
 use crate::machine::Machine;
 use crate::measured::Fact;

@@ -33,6 +33,7 @@ pub mod price;
 pub mod profile;
 pub mod run;
 pub mod text;
+pub mod text_report;
 pub mod text_system;
 pub mod text_trial;
 pub mod trial;

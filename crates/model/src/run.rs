@@ -24,7 +24,7 @@ use crate::plan::{Candidate, Dose, Receipt};
 use crate::pool::HugePool;
 use crate::price::Prices;
 use crate::profile::Profile;
-use crate::text::TextReport;
+use crate::text_report::TextReport;
 use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
 use crate::units::Nanos;

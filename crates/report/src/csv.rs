@@ -1,69 +1,7 @@
-//! Every timed run as CSV (RFC 4180): one line each, for other tools. Names end in the unit; an
-//! empty field was not measured. `dropped` holds the reason why a block does not count.
+//! CSV (RFC 4180) for other tools: one line each sample. Names end in the unit; an empty field was not
+//! measured.
 
-use crate::bench::Bench;
 use crate::text::escape;
-use pagewise_model::run::Run;
-use pagewise_model::trial::Point;
-use pagewise_model::usage::Usage;
-
-const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,peak_rss_bytes,\
-minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
-read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
-
-/// All timed points of a run: the plain runs of the look, the blocks of the race; or the repeats,
-/// mappings or processes of a bench.
-#[must_use]
-pub fn csv(run: &Run) -> String {
-    if let Some(bench) = Bench::of(run) {
-        return bench.csv();
-    }
-    let mut out = HEADER.to_owned();
-    for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {
-        push(&mut out, ["look", "", &i.to_string(), "plain", ""], usage, None);
-    }
-    let Some(experiment) = &run.experiment else {
-        return out;
-    };
-    for (n, block) in experiment.blocks.iter().enumerate() {
-        let dropped = block.dropped.as_deref().unwrap_or("");
-        for (i, point) in block.points.iter().enumerate() {
-            let lead = ["race", &n.to_string(), &i.to_string(), &point.arm, dropped];
-            push(&mut out, lead, &point.usage, Some(point));
-        }
-    }
-    out
-}
-
-fn push(out: &mut String, lead: [&str; 5], u: &Usage, point: Option<&Point>) {
-    let mut fields: Vec<String> = lead.iter().map(|text| field(text)).collect();
-    let counts = [
-        u.wall_ns.0,
-        u.user_ns.0,
-        u.sys_ns.0,
-        u.peak_rss_bytes.0,
-        u.minor_faults,
-        u.major_faults,
-        u.voluntary_switches,
-        u.involuntary_switches,
-    ];
-    fields.extend(counts.iter().map(ToString::to_string));
-    let optional = [
-        u.read_bytes.map(|b| b.0),
-        u.written_bytes.map(|b| b.0),
-        u.read_calls,
-        u.write_calls,
-        u.device_read_bytes.map(|b| b.0),
-    ];
-    let shown = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
-    fields.extend(optional.map(shown));
-    fields.push(u.ended.shell_status().to_string());
-    fields.push(shown(point.and_then(|p| p.mechanism)));
-    fields.push(shown(point.map(|p| p.supervisor_ns.0)));
-    fields.push(shown(point.map(|p| p.huge_faults)));
-    out.push_str(&fields.join(","));
-    out.push('\n');
-}
 
 /// The samples of a bench: `header` names the columns; a point is the cells that its rows start with, and
 /// the rest of each row. A point without samples has one row.
@@ -94,7 +32,7 @@ pub(crate) fn known<T: ToString>(value: Option<T>) -> String {
 /// A cell of text that others may have written. A spreadsheet takes one that begins with one of
 /// [`FORMULA`] for a formula, and runs it: an apostrophe in front makes it text. Some take a `;` for the end
 /// of a cell, even in quotes that began before, so what follows one is treated alike. A number stays as it is.
-fn field(text: &str) -> String {
+pub(crate) fn field(text: &str) -> String {
     let text = escape(text);
     let safe = text.split(';').map(guarded).collect::<Vec<_>>().join(";");
     let is_quoted = safe != text || text.contains([',', '"', ';']);

@@ -5,6 +5,7 @@
 use crate::headline::without;
 use crate::number::{at_most, percent};
 use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis, KernelTime};
@@ -96,9 +97,7 @@ fn cost_table(costs: &[Cost]) -> Document {
             cost.cost_ns.to_string().into(),
             Cell::new(basis, tone),
         ];
-        let mut under = Document::default();
-        under.para(&evidence(cost), 6, Tone::Faint);
-        table.row_with(cells, under);
+        table.row_with(cells, vec![Paragraph::new(evidence(cost), 6, Tone::Faint)]);
     }
     table.into()
 }

@@ -4,6 +4,7 @@
 use crate::chart::{Bars, Group, Mark, Range, Row};
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
 use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use crate::text::escape;
@@ -81,12 +82,12 @@ fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Document {
         table.row(cells);
     }
     for verdict in &experiment.verdicts {
-        let mut under = Document::default();
+        let mut under = Vec::new();
         if !roomy {
             let text = format!("CPU {}; memory {}", cpu(verdict), memory(verdict));
-            under.para(&text, 6, Tone::Plain);
+            under.push(Paragraph::new(text, 6, Tone::Plain));
         }
-        under.para(&reason(verdict), 6, Tone::Faint);
+        under.push(Paragraph::new(reason(verdict), 6, Tone::Faint));
         table.row_with(verdict_row(verdict, roomy, ab), under);
     }
     table.into()

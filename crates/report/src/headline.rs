@@ -41,7 +41,7 @@ pub fn headline(run: &Run) -> String {
         RunKind::Tune => tune_headline(run),
         RunKind::Bench => bench_headline(run),
         RunKind::Cache => of(run.cache.as_ref(), crate::cache::headline),
-        RunKind::Text => of(run.text.as_ref(), crate::code::headline),
+        RunKind::Text => of(run.text.as_ref(), crate::text_report::headline),
         RunKind::Choose => of(run.choice.as_ref(), crate::choice::headline),
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::number::{count, counted, percent};
 use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::look::{
@@ -171,14 +172,14 @@ fn process_table(processes: &[ProcessSeen]) -> Document {
     by_peak.sort_by_key(|p| std::cmp::Reverse(p.peak_rss_bytes));
     for process in by_peak.iter().take(LISTED) {
         let name = process.exe.rsplit('/').find(|part| !part.is_empty()).unwrap_or(&process.exe);
-        let mut under = Document::default();
+        let mut under = Vec::new();
         let mut cells: Vec<Cell> = vec![
             name.into(),
             process.allocator.to_string().into(),
             count(process.threads.into()).into(),
         ];
         if let Some(why) = &process.incomplete {
-            under.para(&format!("memory not known: {why}"), 6, Tone::Warn);
+            under.push(Paragraph::new(format!("memory not known: {why}"), 6, Tone::Warn));
         } else {
             cells.push(process.peak_rss_bytes.to_string().into());
             cells.push(process.anon_huge_bytes.to_string().into());

@@ -5,9 +5,10 @@
 //! coloured; the one exception is [`Document::exact`], for lines that are meant to be copied.
 
 use crate::chart::escape_markup;
+use crate::paragraph::{Paragraph, hang, line};
 use crate::style::{Style, Tone};
 use crate::table::Table;
-use crate::text::{cells, escape, escape_for, is_hostile, shorten, wrap};
+use crate::text::{cells, escape, escape_for, is_hostile, shorten};
 use std::rc::Rc;
 
 /// Width of the label column of [`Document::item`].
@@ -18,13 +19,7 @@ const LABEL: usize = 14;
 enum Block {
     Blank,
     Heading(String),
-    /// A paragraph: columns before its first line and before the others.
-    Para {
-        text: String,
-        indent: usize,
-        rest: usize,
-        tone: Tone,
-    },
+    Para(Paragraph),
     Bullet {
         text: String,
         tone: Tone,
@@ -115,7 +110,8 @@ impl Document {
     fn has_text(&self) -> bool {
         self.blocks.iter().any(|block| match block {
             Block::Blank | Block::Figure(_) | Block::Details { .. } => false,
-            Block::Para { text, .. } | Block::Heading(text) => !text.is_empty(),
+            Block::Para(paragraph) => !paragraph.text.is_empty(),
+            Block::Heading(text) => !text.is_empty(),
             Block::Table(table) => !table.is_empty(),
             _ => true,
         })
@@ -133,13 +129,14 @@ impl Document {
 
     /// A paragraph, all of it indented.
     pub(crate) fn para(&mut self, text: &str, indent: usize, tone: Tone) {
-        self.blocks.push(Block::Para { text: text.to_owned(), indent, rest: indent, tone });
+        self.blocks.push(Block::Para(Paragraph::new(text, indent, tone)));
     }
 
     /// A paragraph whose later lines stand further in than its first.
     pub(crate) fn hanging(&mut self, text: &str, indent: usize) {
-        let (text, tone) = (text.to_owned(), Tone::Plain);
-        self.blocks.push(Block::Para { text, indent, rest: indent + 4, tone });
+        let rest = indent + 4;
+        self.blocks
+            .push(Block::Para(Paragraph { rest, ..Paragraph::new(text, indent, Tone::Plain) }));
     }
 
     /// A list entry.
@@ -220,11 +217,7 @@ fn markup(block: &Block) -> String {
     match block {
         Block::Blank => String::new(),
         Block::Heading(text) => format!("<h2>{}</h2>\n", escape_markup(text)),
-        Block::Para { text, .. } if text.is_empty() => String::new(),
-        Block::Para { text, indent, tone, .. } => {
-            let far = if *indent > 4 { " far" } else { "" };
-            format!("<p class=\"{}{far}\">{}</p>\n", class(tone), escape_markup(text))
-        }
+        Block::Para(paragraph) => paragraph.html(),
         Block::Bullet { text, tone } => {
             format!("<li class=\"{}\">{}</li>\n", class(tone), escape_markup(text))
         }
@@ -267,10 +260,7 @@ impl Lines<'_> {
         match block {
             Block::Blank => self.out.push('\n'),
             Block::Heading(text) => self.hang("", 0, text, Tone::Strong),
-            Block::Para { text, indent, rest, tone } => {
-                let first = if indent == rest { String::new() } else { " ".repeat(*indent) };
-                self.hang(&first, *rest, text, *tone);
-            }
+            Block::Para(paragraph) => self.out.push_str(&paragraph.lines(self.style)),
             Block::Bullet { text, tone } => self.hang("  - ", 4, text, *tone),
             Block::Item { label, text, tone } => {
                 let unicode = self.style.unicode;
@@ -308,25 +298,11 @@ impl Lines<'_> {
     }
 
     fn hang(&mut self, first: &str, indent: usize, text: &str, tone: Tone) {
-        let escaped = escape_for(text, self.style.unicode);
-        if escaped.is_empty() && first.is_empty() {
-            return;
-        }
-        let rest = " ".repeat(indent);
-        for (i, line) in wrap(&escaped, self.style.columns() - indent).iter().enumerate() {
-            let lead = if i == 0 && !first.is_empty() { first } else { rest.as_str() };
-            self.push(lead, line, tone);
-        }
+        self.out.push_str(&hang(self.style, first, indent, text, tone));
     }
 
     fn push(&mut self, lead: &str, text: &str, tone: Tone) {
-        if text.is_empty() {
-            self.out.push_str(lead.trim_end());
-        } else {
-            self.out.push_str(lead);
-            self.out.push_str(&self.style.paint(text, tone));
-        }
-        self.out.push('\n');
+        self.out.push_str(&line(self.style, lead, text, tone));
     }
 }
 

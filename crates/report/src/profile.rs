@@ -6,6 +6,7 @@
 
 use crate::number::{count, counted, percent};
 use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::profile::{
@@ -115,9 +116,8 @@ fn bucket_table(sorted: &Sorted) -> Document {
             percent(part).into(),
             time.to_string().into(),
         ];
-        let mut under = Document::default();
-        under.para(&reasons(sorted, what), 6, Tone::Faint);
-        table.row_with(cells, under);
+        let under = Paragraph::new(reasons(sorted, what), 6, Tone::Faint);
+        table.row_with(cells, vec![under]);
     }
     let mut page = Document::default();
     page.append(table);

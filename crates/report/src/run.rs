@@ -1,10 +1,10 @@
-//! A whole run as a document, for a terminal or as a page: verdict, why, what was tried and what not, receipt, notes.
+//! A whole run as a document, for a terminal or as a page, and its timed points as CSV: verdict, why, what was tried and what not, receipt, notes.
 
 use crate::bench::{Bench, caption};
 use crate::cache::cache_section;
 use crate::candidates::{candidates_section, untried_section};
 use crate::choice::choice_section;
-use crate::code::text_section;
+use crate::csv::field;
 use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::faults::faults_section;
@@ -12,11 +12,19 @@ use crate::headline::{headline, headline_section};
 use crate::page::Document;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
+use crate::text_report::text_section;
 use crate::{
     continue_section, diagnosis_section, document, look_section, machine_line, output_section,
     profile_section, receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::trial::Point;
+use pagewise_model::usage::Usage;
+
+/// Columns of the CSV of a run.
+const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,peak_rss_bytes,\
+minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
+read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
 /// The report of a run. An empty id means that the run is not saved, and leaves out the line that
 /// says how to see it again.
@@ -160,4 +168,58 @@ fn notes_section(run: &Run) -> Document {
         page.para(&text, 0, Tone::Faint);
     }
     page
+}
+
+/// All timed points of a run as CSV: the plain runs of the look, the blocks of the race; or the repeats,
+/// mappings or processes of a bench. `dropped` holds the reason why a block does not count.
+#[must_use]
+pub fn csv(run: &Run) -> String {
+    if let Some(bench) = Bench::of(run) {
+        return bench.csv();
+    }
+    let mut out = HEADER.to_owned();
+    for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {
+        push(&mut out, ["look", "", &i.to_string(), "plain", ""], usage, None);
+    }
+    let Some(experiment) = &run.experiment else {
+        return out;
+    };
+    for (n, block) in experiment.blocks.iter().enumerate() {
+        let dropped = block.dropped.as_deref().unwrap_or("");
+        for (i, point) in block.points.iter().enumerate() {
+            let lead = ["race", &n.to_string(), &i.to_string(), &point.arm, dropped];
+            push(&mut out, lead, &point.usage, Some(point));
+        }
+    }
+    out
+}
+
+fn push(out: &mut String, lead: [&str; 5], u: &Usage, point: Option<&Point>) {
+    let mut fields: Vec<String> = lead.iter().map(|text| field(text)).collect();
+    let counts = [
+        u.wall_ns.0,
+        u.user_ns.0,
+        u.sys_ns.0,
+        u.peak_rss_bytes.0,
+        u.minor_faults,
+        u.major_faults,
+        u.voluntary_switches,
+        u.involuntary_switches,
+    ];
+    fields.extend(counts.iter().map(ToString::to_string));
+    let optional = [
+        u.read_bytes.map(|b| b.0),
+        u.written_bytes.map(|b| b.0),
+        u.read_calls,
+        u.write_calls,
+        u.device_read_bytes.map(|b| b.0),
+    ];
+    let shown = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
+    fields.extend(optional.map(shown));
+    fields.push(u.ended.shell_status().to_string());
+    fields.push(shown(point.and_then(|p| p.mechanism)));
+    fields.push(shown(point.map(|p| p.supervisor_ns.0)));
+    fields.push(shown(point.map(|p| p.huge_faults)));
+    out.push_str(&fields.join(","));
+    out.push('\n');
 }

@@ -6,7 +6,7 @@
 
 use crate::chart::escape_markup;
 use crate::number::{bar, range_text, three_digits};
-use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::{Style, Tone};
 use crate::text::{cells, cut_end, escape_for, shorten};
 use pagewise_model::{Fact, Measured};
@@ -117,10 +117,10 @@ impl From<&str> for Cell {
 #[derive(Debug, Clone)]
 struct Row {
     /// What stands above the row.
-    above: Document,
+    above: Vec<Paragraph>,
     cells: Vec<Cell>,
     /// What stands under it.
-    under: Document,
+    under: Vec<Paragraph>,
 }
 
 /// Rows under titles.
@@ -138,23 +138,23 @@ impl Table {
 
     /// Adds a row; cells beyond the columns are dropped, missing ones are empty.
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
-        self.row_with(cells, Document::default());
+        self.row_with(cells, Vec::new());
     }
 
     /// The same with text under it.
-    pub(crate) fn row_with(&mut self, cells: Vec<Cell>, under: impl Into<Document>) {
-        self.row_between(Document::default(), cells, under);
+    pub(crate) fn row_with(&mut self, cells: Vec<Cell>, under: Vec<Paragraph>) {
+        self.row_between(Vec::new(), cells, under);
     }
 
     /// The same with text above it as well: the heading of a group of rows.
     pub(crate) fn row_between(
         &mut self,
-        above: impl Into<Document>,
+        above: Vec<Paragraph>,
         mut cells: Vec<Cell>,
-        under: impl Into<Document>,
+        under: Vec<Paragraph>,
     ) {
         cells.resize_with(self.columns.len(), || Cell::from(""));
-        self.rows.push(Row { above: above.into(), cells, under: under.into() });
+        self.rows.push(Row { above, cells, under });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -173,14 +173,11 @@ impl Table {
             let titles: String = self.columns.iter().map(title).collect();
             out.push_str(&format!("<thead><tr>{titles}</tr></thead>\n"));
         }
-        let whole = |text: &Document| match text.html() {
+        let columns = self.columns.len();
+        let whole = |text: &[Paragraph]| match text.iter().map(Paragraph::html).collect::<String>()
+        {
             text if text.is_empty() => text,
-            text => {
-                format!(
-                    "<tr><td class=\"text\" colspan=\"{}\">{text}</td></tr>\n",
-                    self.columns.len()
-                )
-            }
+            text => format!("<tr><td class=\"text\" colspan=\"{columns}\">{text}</td></tr>\n"),
         };
         for row in &self.rows {
             out.push_str(&whole(&row.above));
@@ -206,7 +203,7 @@ impl Table {
             out.push_str(&self.line(&titles.collect::<Vec<_>>(), &widths, gap, style));
         }
         for row in &self.rows {
-            out.push_str(&row.above.text(style));
+            out.extend(row.above.iter().map(|text| text.lines(style)));
             if self.is_cut(row, &widths) {
                 out.push_str(&Self::name_line(&row.cells[0], style));
                 let mut rest = row.cells.clone();
@@ -215,7 +212,7 @@ impl Table {
             } else {
                 out.push_str(&self.line(&row.cells, &widths, gap, style));
             }
-            out.push_str(&row.under.text(style));
+            out.extend(row.under.iter().map(|text| text.lines(style)));
         }
         out
     }

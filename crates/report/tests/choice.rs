@@ -6,9 +6,8 @@ mod support;
 
 use pagewise_model::bench::file::Arm;
 use pagewise_model::bench::tlb::Order;
-use pagewise_model::choice::{
-    Choice, Demand, FileState, FolioClass, FolioPart, Forecast, TimeParts, Trial,
-};
+use pagewise_model::cache::FolioClass;
+use pagewise_model::choice::{Choice, Demand, FileState, FolioPart, Forecast, TimeParts, Trial};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_report::text::cells;

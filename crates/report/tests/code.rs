@@ -8,7 +8,8 @@ use pagewise_model::Bytes;
 use pagewise_model::cache::{CacheOutcome, CacheReport, CacheVerb, Slot};
 use pagewise_model::fold::Changes;
 use pagewise_model::run::Run;
-use pagewise_model::text::{Coverage, TextReport};
+use pagewise_model::text::Coverage;
+use pagewise_model::text_report::TextReport;
 use pagewise_report::text::cells;
 use pagewise_report::{Style, headline, link_script, render};
 use support::code::{

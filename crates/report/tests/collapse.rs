@@ -6,7 +6,7 @@ mod support;
 
 use pagewise_model::Bytes;
 use pagewise_model::run::Run;
-use pagewise_model::text::TextReport;
+use pagewise_model::text_report::TextReport;
 use pagewise_model::text_system::Cleaner;
 use pagewise_report::text::cells;
 use pagewise_report::{Style, headline, render};

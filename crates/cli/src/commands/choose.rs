@@ -16,7 +16,8 @@ use pagewise_measure::PriceError;
 use pagewise_measure::bench::file::{CALIBRATED, Origin, Plan, calibration_file, lies_huge};
 use pagewise_model::Nanos;
 use pagewise_model::bench::file::{Arm, Readings};
-use pagewise_model::choice::{Choice, Demand, FolioClass, Sitting, Trial};
+use pagewise_model::cache::FolioClass;
+use pagewise_model::choice::{Choice, Demand, Sitting, Trial};
 use pagewise_model::run::{Run, RunKind};
 use std::process::ExitCode;
 

@@ -7,9 +7,8 @@ use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
 use pagewise_model::cache::{CacheOutcome, CachedFile};
 use pagewise_model::run::Run;
-use pagewise_model::text::{
-    AreaKind, Coverage, MappedFile, Method, Placement, Standing, TextFile, TextReport,
-};
+use pagewise_model::text::{AreaKind, Coverage, MappedFile, Method, Placement, Standing, TextFile};
+use pagewise_model::text_report::TextReport;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -7,7 +7,8 @@ use crate::helper::{Place, is_root, said};
 use pagewise_model::Bytes;
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::run::Run;
-use pagewise_model::text::{TextFile, TextReport};
+use pagewise_model::text::TextFile;
+use pagewise_model::text_report::TextReport;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -7,7 +7,7 @@ use crate::helper::{Place, said};
 use pagewise_model::Bytes;
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::run::Run;
-use pagewise_model::text::TextReport;
+use pagewise_model::text_report::TextReport;
 use pagewise_model::text_system::{Cleaner, TextSystem};
 use std::path::Path;
 use std::process::Output;

@@ -4,9 +4,10 @@ use super::least::{Row, bounded_prices, prices};
 use crate::bench::file::refusals;
 use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
+use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{
-    Calibration, CalibrationKey, Demand, FileState, FolioClass, Phase, Price, PriceList, Sharing,
-    Sitting, Term, Work, amounts,
+    Calibration, CalibrationKey, Demand, FileState, Phase, Price, PriceList, Sharing, Sitting,
+    Term, Work, amounts,
 };
 use pagewise_model::measured::median;
 use pagewise_model::{Nanos, PageSize};

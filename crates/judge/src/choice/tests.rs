@@ -5,9 +5,10 @@ use super::{Occasion, calibrate, reasons};
 use crate::stats::Rng;
 use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
+use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{
-    Calibration, CalibrationKey, Choice, Demand, FileState, FolioClass, NEAR, Phase, PriceList,
-    Sharing, Sitting, Term, Trial, Work,
+    Calibration, CalibrationKey, Choice, Demand, FileState, NEAR, Phase, PriceList, Sharing,
+    Sitting, Term, Trial, Work,
 };
 use pagewise_model::constructed::{cell, machine, price_list, reading, readings};
 use pagewise_model::measured::median;

@@ -1,7 +1,8 @@
 //! What a way should take: amounts times prices, phase by phase.
 
-use super::{Calibration, Demand, FileState, FolioClass, Phase, PriceList, Sharing, Term, amounts};
+use super::{Calibration, Demand, FileState, Phase, PriceList, Sharing, Term, amounts};
 use crate::bench::file::Arm;
+use crate::cache::FolioClass;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 

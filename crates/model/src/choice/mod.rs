@@ -16,11 +16,12 @@ mod state;
 mod terms;
 
 pub use forecast::{Forecast, TimeParts, Work};
-pub use state::{FileState, FolioClass, FolioPart};
+pub use state::{FileState, FolioPart};
 pub use terms::{FAR, NEAR, RAMP, SPILL, Term, amounts};
 
 use crate::bench::file::{Arm, Cell, Readings, Residency};
 use crate::bench::tlb::Order;
+use crate::cache::FolioClass;
 use crate::machine::Machine;
 use crate::units::{Bytes, Nanos, PageSize};
 use serde::{Deserialize, Serialize};

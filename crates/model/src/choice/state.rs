@@ -2,39 +2,12 @@
 
 use super::residency;
 use crate::bench::file::Residency;
-use crate::cache::{CacheState, Slot};
+use crate::cache::{CacheState, FolioClass, Slot};
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
 
 /// Folios from so many base pages on count as pieces: what copying tools leave behind.
 const PIECE_PAGES: u64 = 8;
-
-/// On what the cache holds bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FolioClass {
-    /// Single pages, or a few.
-    Page,
-    /// Folios of some ten pages to less than a huge page, or never mapped as one.
-    Piece,
-    /// Folios that are mapped as huge pages.
-    Huge,
-}
-
-impl FolioClass {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Page, Self::Piece, Self::Huge];
-
-    /// As it is shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Page => "single pages",
-            Self::Piece => "folios of some pages",
-            Self::Huge => "huge pages",
-        }
-    }
-}
 
 /// How much of what is cached lies so.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

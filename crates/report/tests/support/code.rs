@@ -11,9 +11,10 @@ use pagewise_model::fold::{
 use pagewise_model::heap::{HeapArea, Stretch};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::text::{
-    Area, AreaKind, Coverage, ExplainedProcess, HugeTotals, Layout, MappedFile, Method, Piece,
-    Placement, Reach, Segment, Standing, TextCount, TextFile, TextReport, TextStatus,
+    Area, AreaKind, Coverage, HugeTotals, Layout, MappedFile, Method, Piece, Placement, Reach,
+    Segment, Standing, TextFile,
 };
+use pagewise_model::text_report::{ExplainedProcess, TextCount, TextReport, TextStatus};
 use pagewise_model::text_system::{
     Change, Cleaner, Hugetext, Mode, Offered, Pace, Setting, TextSystem,
 };

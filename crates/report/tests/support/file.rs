@@ -7,7 +7,7 @@ use pagewise_model::bench::file::{
 };
 use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::Order;
-use pagewise_model::choice::FolioClass;
+use pagewise_model::cache::FolioClass;
 use pagewise_model::constructed::{cell, reading, readings as around};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Nanos};

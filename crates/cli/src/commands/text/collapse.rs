@@ -6,7 +6,7 @@ use crate::failure::{Failure, UNFIT};
 use crate::terminal;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::collapse::CollapsedProcess;
-use pagewise_model::text::TextReport;
+use pagewise_model::text_report::TextReport;
 use pagewise_remedy::collapse::{self, Asked, CollapseError};
 use std::io::ErrorKind;
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use crate::terminal;
 use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::fold::Folded;
-use pagewise_model::text::TextReport;
+use pagewise_model::text_report::TextReport;
 use pagewise_remedy::fold::{self, Asked, FoldError, Target};
 use std::io::ErrorKind;
 use std::path::Path;

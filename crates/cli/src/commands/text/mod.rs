@@ -17,7 +17,7 @@ use pagewise_judge::text::Sizes;
 use pagewise_kernel::{clock, page_size};
 use pagewise_model::Nanos;
 use pagewise_model::run::{Run, RunKind};
-use pagewise_model::text::TextReport;
+use pagewise_model::text_report::TextReport;
 use pagewise_observe::text as observed;
 use std::path::Path;
 use std::process::ExitCode;

@@ -10,7 +10,7 @@ use crate::args::{System, Undo};
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::{clock, page_size};
-use pagewise_model::text::TextReport;
+use pagewise_model::text_report::TextReport;
 use pagewise_model::text_system::{Cleaner, Mode, Setting, TextSystem};
 use pagewise_remedy::collapse::Asked;
 use pagewise_remedy::hugetext::{self, HugetextError, Settings};

@@ -17,7 +17,8 @@ use pagewise_kernel::affinity;
 use pagewise_kernel::file_view::FileView;
 use pagewise_model::bench::file::{Arm, Cell, Part, Residency};
 use pagewise_model::bench::tlb::Order;
-use pagewise_model::choice::{Demand, FAR, FolioClass, NEAR, Phase, RAMP, SPILL};
+use pagewise_model::cache::FolioClass;
+use pagewise_model::choice::{Demand, FAR, NEAR, Phase, RAMP, SPILL};
 use pagewise_model::{Bytes, Nanos};
 use std::path::Path;
 

@@ -18,7 +18,7 @@ pub use pace::Pace;
 pub use sample::{Ledger, Proof, Sample, Truth};
 
 use crate::bench::Series;
-use crate::choice::FolioClass;
+use crate::cache::FolioClass;
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use pagewise_model::bench::file::{
     Account, Judgement, Part, Point, Readings, Residency, Work, WorkPart,
 };
 use pagewise_model::bench::tlb::Order;
-use pagewise_model::choice::FolioClass;
+use pagewise_model::cache::FolioClass;
 use pagewise_model::measured::median;
 
 /// Columns, each of the kinds of work that it adds up.

@@ -4,6 +4,7 @@ use super::{groups, protocol, ratio};
 use crate::lacking;
 use crate::number::{count, counted, range_text, three_digits};
 use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::bench::memory::{FirstTouch, Part, Point, Way};
@@ -67,12 +68,10 @@ fn page_cell(page: &Fact<PageSize>) -> Cell {
     page.known().map_or_else(|| Cell::new("-", Tone::Faint), |page| Cell::from(page.to_string()))
 }
 
-fn refused(point: &Point) -> Document {
-    let mut page = Document::default();
-    if let (Some(why), true) = (&point.refused, point.samples.is_empty()) {
-        page.para(&format!("not measured: {why}"), 4, Tone::Faint);
-    }
-    page
+fn refused(point: &Point) -> Vec<Paragraph> {
+    let why = point.refused.as_ref().filter(|_| point.samples.is_empty());
+    let text = why.map(|why| format!("not measured: {why}"));
+    text.into_iter().map(|text| Paragraph::new(text, 4, Tone::Faint)).collect()
 }
 
 /// What several threads make of it; nothing where only one touched.

@@ -47,8 +47,8 @@ pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
 fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     let title = format!(
         "{} to {}, {}: {}, {} for each GiB",
-        rung_name(ladder, step.from),
-        rung_name(ladder, step.to),
+        picture::rung_name(ladder, step.from),
+        picture::rung_name(ladder, step.to),
         consumption(ladder, step).map_or(UNKNOWN, consumption_label),
         pace(&step.comparison),
         signed(step.change_per_gib_ns)
@@ -83,7 +83,7 @@ fn notes(account: &Account) -> Document {
 
 fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     let mut page = Document::default();
-    let (from, to) = (rung_name(ladder, step.from), rung_name(ladder, step.to));
+    let (from, to) = (picture::rung_name(ladder, step.from), picture::rung_name(ladder, step.to));
     let head = format!("{from} -> {to}: {}", pace(&step.comparison));
     page.hanging(&head, 2);
     page.append(parts(judgement, step));
@@ -98,11 +98,6 @@ fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
 /// The consumption of a step; none where a saved file names a point that is not in it.
 fn consumption(ladder: &Ladder, step: &Step) -> Option<Consumption> {
     ladder.points.get(step.to).map(|point| point.consumption)
-}
-
-/// The rung of point number `at`.
-pub(super) fn rung_name(ladder: &Ladder, at: usize) -> &str {
-    ladder.points.get(at).map_or(UNKNOWN, |point| point.rung.name.as_str())
 }
 
 /// `4.81 times the rate (95% interval 4.60 to 5.02)`.

@@ -1,9 +1,8 @@
 //! The chart of a ladder: which rows, marks and panels the picture has.
 
-use super::explanation::rung_name;
 use super::{consumption_label, rungs, settings, yardsticks};
 use crate::chart::{Bars, Group, Heat, Mark, Panel, Range, Row, Segment, Stack, Stacks};
-use crate::number::{counted, percent, whole_size};
+use crate::number::{UNKNOWN, counted, percent, whole_size};
 use pagewise_model::bench::pipe::{Account, Consumption, Judgement, Ladder, Point, Work};
 use pagewise_model::{Bytes, Nanos};
 
@@ -170,4 +169,9 @@ fn stack(ladder: &Ladder, account: &Account) -> Stack {
         segments: PARTS.iter().enumerate().map(segment).collect(),
         total: format!("{}{excess}", Nanos::from_f64(account.per_gib_ns)),
     }
+}
+
+/// The rung of point number `at`.
+pub(super) fn rung_name(ladder: &Ladder, at: usize) -> &str {
+    ladder.points.get(at).map_or(UNKNOWN, |point| point.rung.name.as_str())
 }

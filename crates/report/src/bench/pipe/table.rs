@@ -3,6 +3,7 @@
 use super::{consumption_label, rungs, settings};
 use crate::number::{UNKNOWN, count, range_text, three_digits};
 use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::bench::pipe::{Consumption, Ladder, Point, Sample};
@@ -21,18 +22,18 @@ pub(super) fn table(ladder: &Ladder) -> Document {
     ]);
     for points in rungs(ladder) {
         for (at, point) in points.iter().enumerate() {
-            let above = if at == 0 { heading(point) } else { Document::default() };
+            let above = if at == 0 { heading(point) } else { Vec::new() };
             table.row_between(above, row(point), notes(ladder, point));
         }
     }
     table.into()
 }
 
-fn heading(point: &Point) -> Document {
-    let mut page = Document::default();
-    page.para(&point.rung.name, 1, Tone::Strong);
-    page.para(&settings(point), 2, Tone::Faint);
-    page
+fn heading(point: &Point) -> Vec<Paragraph> {
+    vec![
+        Paragraph::new(&point.rung.name, 1, Tone::Strong),
+        Paragraph::new(settings(point), 2, Tone::Faint),
+    ]
 }
 
 fn row(point: &Point) -> Vec<Cell> {
@@ -67,19 +68,27 @@ fn slot_time(ns: f64) -> String {
 }
 
 /// What the reader of a row must know.
-fn notes(ladder: &Ladder, point: &Point) -> Document {
-    let mut page = Document::default();
+fn notes(ladder: &Ladder, point: &Point) -> Vec<Paragraph> {
+    let mut notes = Vec::new();
     if let Some(why) = &point.refused {
-        page.para(why, 6, Tone::Faint);
+        notes.push(Paragraph::new(why, 6, Tone::Faint));
     }
     if point.verified == Fact::Known(false) {
-        page.para("the consumer did not receive the bytes that were sent", 6, Tone::Bad);
+        notes.push(Paragraph::new(
+            "the consumer did not receive the bytes that were sent",
+            6,
+            Tone::Bad,
+        ));
     }
     if ladder.yardsticks.is_implausible(point) {
-        page.para("implausible: more than one core can read from memory", 6, Tone::Bad);
+        notes.push(Paragraph::new(
+            "implausible: more than one core can read from memory",
+            6,
+            Tone::Bad,
+        ));
     }
     if let (Fact::Missing(why), Some(_)) = (&point.page_bytes, point.rate()) {
-        page.para(&format!("page size not known: {why}"), 6, Tone::Faint);
+        notes.push(Paragraph::new(format!("page size not known: {why}"), 6, Tone::Faint));
     }
-    page
+    notes
 }

@@ -1,0 +1,59 @@
+//! A paragraph: wrapped to the width of a terminal, or one element of a page.
+
+use crate::chart::escape_markup;
+use crate::style::{Style, Tone};
+use crate::text::{escape_for, wrap};
+
+/// Text with the columns before its first line and before the others.
+#[derive(Debug, Clone)]
+pub(crate) struct Paragraph {
+    pub(crate) text: String,
+    pub(crate) indent: usize,
+    pub(crate) rest: usize,
+    pub(crate) tone: Tone,
+}
+
+impl Paragraph {
+    /// A paragraph, all of it indented.
+    pub(crate) fn new(text: impl Into<String>, indent: usize, tone: Tone) -> Self {
+        Self { text: text.into(), indent, rest: indent, tone }
+    }
+
+    /// Its lines for a terminal.
+    pub(crate) fn lines(&self, style: &Style) -> String {
+        let first = if self.indent == self.rest { String::new() } else { " ".repeat(self.indent) };
+        hang(style, &first, self.rest, &self.text, self.tone)
+    }
+
+    /// Its element of a page; nothing without text.
+    pub(crate) fn html(&self) -> String {
+        if self.text.is_empty() {
+            return String::new();
+        }
+        let far = if self.indent > 4 { " far" } else { "" };
+        format!("<p class=\"{}{far}\">{}</p>\n", self.tone.class(), escape_markup(&self.text))
+    }
+}
+
+/// Lines of `text`: the first after `first`, or where that is empty like the others, which are indented.
+pub(crate) fn hang(style: &Style, first: &str, indent: usize, text: &str, tone: Tone) -> String {
+    let escaped = escape_for(text, style.unicode);
+    if escaped.is_empty() && first.is_empty() {
+        return String::new();
+    }
+    let rest = " ".repeat(indent);
+    let lines = wrap(&escaped, style.columns() - indent);
+    let line = |(at, text): (usize, &String)| {
+        let lead = if at == 0 && !first.is_empty() { first } else { rest.as_str() };
+        line(style, lead, text, tone)
+    };
+    lines.iter().enumerate().map(line).collect()
+}
+
+/// One line, coloured after its indentation.
+pub(crate) fn line(style: &Style, lead: &str, text: &str, tone: Tone) -> String {
+    match text {
+        "" => format!("{}\n", lead.trim_end()),
+        text => format!("{lead}{}\n", style.paint(text, tone)),
+    }
+}
