@@ -15,5 +15,6 @@ pub mod mechanism;
 pub mod order;
 pub mod profile;
 pub mod race;
+pub mod service;
 pub mod stats;
 pub mod text;

@@ -32,6 +32,7 @@ pub mod pool;
 pub mod price;
 pub mod profile;
 pub mod run;
+pub mod service;
 pub mod text;
 pub mod text_report;
 pub mod text_system;

@@ -1,0 +1,124 @@
+//! hey and oha, whose reports look alike. Both limit their rate but do not count latency from when a request
+//! was due; oha does with `--latency-correction` and `-q`. Requests that oha gave up when its time was over
+//! (`aborted due to deadline`) are neither done nor errors.
+
+use super::output::{Arguments, Output, number, seconds};
+use pagewise_model::service::{Latency, Load};
+use serde_json::Value;
+
+const STATUSES: &str = "Status code distribution:";
+const ERRORS: &str = "Error distribution:";
+const GIVEN_UP: &str = "aborted due to deadline";
+
+pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
+    let (load, seconds) = report(output)?;
+    // hey's rate is of all requests, answered or not; its total has four decimals.
+    let printed = load.rate.unwrap_or_default() * seconds;
+    let counted = load.requests + load.errors.unwrap_or_default();
+    let slack = 1.0 + load.rate.unwrap_or_default() * 0.000_051;
+    if printed - counted > slack {
+        return Err(format!(
+            "hey did {printed:.0} requests by its rate and {counted:.0} by its status codes: its output is cut"
+        ));
+    }
+    Ok(load)
+}
+
+pub(super) fn read_oha(
+    arguments: Option<Arguments<'_, '_>>,
+    output: &Output<'_>,
+) -> Result<Load, String> {
+    let is_json = output.text().trim_start().starts_with('{');
+    let load = if is_json { json(output)? } else { report(output)?.0 };
+    let has = |option| arguments.map(|arguments| arguments.value(option).is_some());
+    let open_loop = has("--latency-correction")
+        .zip(has("-q"))
+        .map(|(is_corrected, has_rate)| is_corrected && has_rate);
+    Ok(Load { open_loop, ..load })
+}
+
+/// The report as text, and how long the load took.
+fn report(output: &Output<'_>) -> Result<(Load, f64), String> {
+    let total = output.after("Total:").and_then(seconds).ok_or_else(|| output.lacks("Total:"))?;
+    let rate = output.count("Requests/sec:")?;
+    let statuses = section(output, STATUSES).ok_or_else(|| output.lacks(STATUSES))?;
+    let mut requests = 0.0;
+    let mut errors = 0.0;
+    for line in statuses {
+        let (status, count) = line.split_once(']').ok_or_else(|| output.lacks("responses"))?;
+        let count = count.trim().strip_suffix(" responses").and_then(number);
+        let count = count.ok_or_else(|| output.lacks("responses"))?;
+        requests += count;
+        errors += if is_error(status.trim_start_matches('[')) { count } else { 0.0 };
+    }
+    for line in section(output, ERRORS).unwrap_or_default() {
+        let (count, what) = line.split_once(']').ok_or_else(|| output.lacks(ERRORS))?;
+        let count = number(count.trim_start_matches('[')).ok_or_else(|| output.lacks(ERRORS))?;
+        errors += if what.trim() == GIVEN_UP { 0.0 } else { count };
+    }
+    let time = |key: &str| output.after(key).and_then(seconds);
+    let percentile = |percent: u32| {
+        // hey prints two percent signs, oha two decimals.
+        let begins = [format!("{percent}%"), format!("{percent}.00%")];
+        let rest = output
+            .lines()
+            .find_map(|line| begins.iter().find_map(|begin| line.strip_prefix(begin)));
+        rest.and_then(|rest| seconds(rest.trim_start_matches('%').trim().strip_prefix("in ")?))
+    };
+    let latency = Latency {
+        mean: time("Average:"),
+        p50: percentile(50),
+        p95: percentile(95),
+        p99: percentile(99),
+        max: time("Slowest:"),
+    };
+    let load = Load {
+        requests,
+        seconds: Some(total),
+        rate: Some(rate),
+        errors: Some(errors),
+        latency,
+        open_loop: Some(false),
+    };
+    Ok((load, total))
+}
+
+/// The bracketed lines after a heading.
+fn section<'a>(output: &Output<'a>, heading: &str) -> Option<Vec<&'a str>> {
+    let mut lines = output.lines().skip_while(|line| *line != heading);
+    lines.next()?;
+    Some(lines.take_while(|line| line.starts_with('[')).collect())
+}
+
+fn is_error(status: &str) -> bool {
+    !status.trim().starts_with(['2', '3'])
+}
+
+fn json(output: &Output<'_>) -> Result<Load, String> {
+    let all = output.json()?;
+    let counts = |name: &str| all.get(name).and_then(Value::as_object);
+    let statuses =
+        counts("statusCodeDistribution").ok_or_else(|| output.lacks("statusCodeDistribution"))?;
+    let sum = |of: &serde_json::Map<String, Value>, wanted: fn(&str) -> bool| {
+        let wanted = of.iter().filter(|(name, _)| wanted(name));
+        wanted.filter_map(|(_, count)| count.as_f64()).sum::<f64>()
+    };
+    let failed =
+        counts("errorDistribution").map_or(0.0, |errors| sum(errors, |name| name != GIVEN_UP));
+    let summary = |name: &str| all.get("summary")?.get(name)?.as_f64();
+    let percentile = |name: &str| all.get("latencyPercentiles")?.get(name)?.as_f64();
+    Ok(Load {
+        requests: sum(statuses, |_| true),
+        seconds: summary("total"),
+        rate: summary("requestsPerSec"),
+        errors: Some(failed + sum(statuses, is_error)),
+        latency: Latency {
+            mean: summary("average"),
+            p50: percentile("p50"),
+            p95: percentile("p95"),
+            p99: percentile("p99"),
+            max: summary("slowest"),
+        },
+        open_loop: None,
+    })
+}

@@ -1,0 +1,3 @@
+//! Services under load: what their load generators report.
+
+pub mod load;
