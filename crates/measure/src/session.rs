@@ -7,22 +7,11 @@
 //! everything else has been given back. The caller may stop it, within about a second.
 
 use crate::error::PriceError;
-use crate::prices::{
-    anon::Anon,
-    chase,
-    cow::Cow,
-    file_fault::FileFault,
-    file_read::{self, FileReads},
-    host,
-    huge::Huge,
-    map_unmap::MapUnmap,
-    pipe_copy::{self, PipeTransfers},
-    scratch,
-    spawn::Spawn,
-    syscall::Syscall,
-    wakeup::Wakeup,
-    zero::Zero,
-};
+use crate::prices::file::{self, FileFault, FileReads};
+use crate::prices::memory::{Anon, Cow, Huge, MapUnmap, Zero};
+use crate::prices::pipe_copy::{self, PipeTransfers};
+use crate::prices::process::{Spawn, Syscall, Wakeup};
+use crate::prices::{chase, host};
 use crate::prior::{self, MachineKey};
 use crate::sample::{Probe, Series, Stop};
 use pagewise_kernel::region::Pages;
@@ -165,10 +154,10 @@ struct Table {
 
 impl Table {
     fn start(most: Bytes, dir: &Path, own: u32, cpus: &[u32]) -> Result<Self, PriceError> {
-        let file_len = fit(FILE_SET, most).next_multiple_of(scratch::BLOCK);
-        let file = Rc::new(scratch::create_cached(dir, file_len, scratch::BLOCK)?);
-        let page = usize::try_from(page_size::base().bytes()).unwrap_or(scratch::BLOCK);
-        let paged = Rc::new(scratch::create_cached(dir, file_len, page)?);
+        let file_len = fit(FILE_SET, most).next_multiple_of(file::BLOCK);
+        let file = Rc::new(file::create_cached(dir, file_len, file::BLOCK)?);
+        let page = usize::try_from(page_size::base().bytes()).unwrap_or(file::BLOCK);
+        let paged = Rc::new(file::create_cached(dir, file_len, page)?);
         // These two fork: first, so that their children share no page with what the others write.
         let file_fault = Series::start(FileFault::new(paged, file_len));
         let cow = Series::start(Cow::new(Rc::clone(&file), file_len / 2));
@@ -182,7 +171,7 @@ impl Table {
             cow,
             huge: Series::start(Ok(Huge)),
             pipe_copy: pipe_copy::start(),
-            file_reads: file_read::start(&file, file_len),
+            file_reads: file::start_reads(&file, file_len),
             syscall: Series::start(Ok(Syscall)),
             map_unmap: Series::start(Ok(MapUnmap)),
             cross: Series::start(cross.ok_or_else(one_cpu)),

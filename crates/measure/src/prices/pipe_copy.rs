@@ -10,10 +10,10 @@
 //! are few; then as much as it holds is the largest transfer, as in the pipes that this user's
 //! programs get. Not seen: the transfer between the caches of two cores.
 
-use super::scratch::BLOCK;
-use super::transfers::{Transfer, Transfers};
+use super::file::BLOCK;
 use crate::error::PriceError;
 use crate::sample::{Probe, time_cpu};
+use crate::sample::{Transfer, Transfers};
 use pagewise_kernel::{SysError, page_size};
 use std::os::fd::OwnedFd;
 

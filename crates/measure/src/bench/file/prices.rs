@@ -11,7 +11,7 @@
 
 use super::plan::{Plan, Request};
 use crate::error::PriceError;
-use crate::prices::syscall::Syscall;
+use crate::prices::process::Syscall;
 use crate::sample::Series;
 use pagewise_kernel::affinity;
 use pagewise_model::bench::file::{Arm, Cell, Part};

@@ -9,7 +9,7 @@ use super::present::Present;
 use super::spent::{Taken, spend};
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
-use crate::prices::scratch;
+use crate::prices::file::{BLOCK, create_cached};
 use pagewise_kernel::page_size;
 use pagewise_model::bench::memory::Way;
 use pagewise_model::{Bytes, Fact};
@@ -32,8 +32,8 @@ impl Cached {
     /// `size` bytes that are in the page cache.
     pub(super) fn new(size: Bytes) -> Result<Self, PriceError> {
         let len = usize::try_from(size.0).unwrap_or(usize::MAX);
-        let page = usize::try_from(page_size::base().bytes()).unwrap_or(scratch::BLOCK);
-        let file = scratch::create_cached(&std::env::temp_dir(), len, page)?;
+        let page = usize::try_from(page_size::base().bytes()).unwrap_or(BLOCK);
+        let file = create_cached(&std::env::temp_dir(), len, page)?;
         Ok(Self { file, len })
     }
 
@@ -49,8 +49,8 @@ impl Cached {
 
     /// Brings back what the kernel may have taken out of the cache meanwhile.
     fn read_through(&self) -> Result<(), PriceError> {
-        let mut block = vec![0; scratch::BLOCK];
-        for offset in (0..self.len as u64).step_by(scratch::BLOCK) {
+        let mut block = vec![0; BLOCK];
+        for offset in (0..self.len as u64).step_by(BLOCK) {
             self.file
                 .read_at(&mut block, offset)
                 .map_err(PriceError::sys("pread", "the scratch file"))?;

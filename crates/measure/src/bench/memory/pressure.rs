@@ -15,7 +15,7 @@ use super::present::Present;
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
 use crate::kernels::usage::{Usage, process};
-use crate::prices::scratch;
+use crate::prices::file::{BLOCK, create_cached};
 use pagewise_kernel::memory_group::MemoryGroup;
 use pagewise_kernel::{SysError, cachestat, clock, page_size};
 use pagewise_model::bench::memory::{Populated, Pressure};
@@ -33,7 +33,7 @@ pub(super) fn measure(size: Bytes) -> Result<Pressure, PriceError> {
     let len = usize::try_from(size.0).unwrap_or(usize::MAX);
     let limit_bytes = Bytes(size.0 / SHARE);
     let group = MemoryGroup::new(limit_bytes)?;
-    let file = scratch::create_cached(&std::env::temp_dir(), len, scratch::BLOCK)?;
+    let file = create_cached(&std::env::temp_dir(), len, BLOCK)?;
     file.sync_all().map_err(PriceError::sys("fsync", "the scratch file"))?;
     let alone = populate(&file, len, None)?;
     let limited = populate(&file, len, Some(&group.entrance()))?;

@@ -28,7 +28,7 @@ use super::turns::{CAPACITY, Filling, Loop, Other};
 use super::wire::{Role, Task};
 use super::{catalogue, sequence};
 use crate::error::PriceError;
-use crate::prices::wakeup::Wakeup;
+use crate::prices::process::Wakeup;
 use pagewise_kernel::{SysError, affinity, page_size};
 use pagewise_model::bench::pipe::{
     ApartPrices, Consumption, Pages, Placement, Reader, ReferencePrices, Rung, Wait, Writer,

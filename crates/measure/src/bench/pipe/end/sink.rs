@@ -9,7 +9,7 @@ use super::{Task, failed, length};
 use crate::error::PriceError;
 use crate::kernels::lend::ReadEnd;
 use crate::kernels::ring::Ring;
-use crate::prices::scratch;
+use crate::prices::file::{BLOCK, create_cached};
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_model::Bytes;
 use pagewise_model::bench::pipe::{self, Consumption, Reader, Wait};
@@ -87,7 +87,7 @@ fn open_null() -> Result<File, PriceError> {
 }
 
 fn open_window() -> Result<File, PriceError> {
-    scratch::create_cached(&std::env::temp_dir(), length(WINDOW)?, scratch::BLOCK)
+    create_cached(&std::env::temp_dir(), length(WINDOW)?, BLOCK)
         .map_err(|e| PriceError::Unavailable(e.to_string()))
 }
 
