@@ -1,10 +1,9 @@
 //! Unit prices of page work on this machine, the ladder of pipes, and the loops that find them.
 //!
 //! [`calibrate`] gives [`Prices`](pagewise_model::price::Prices): what one fault, one wake-up, one
-//! copied KiB costs here and now. Each price has its own file under `prices/`, which says what is
-//! inside the clock. The timed loops work on real kernel objects of the ordinary kind (on-demand
-//! mappings, default pipes, cached files), because the prices must predict programs that know
-//! nothing of them.
+//! copied KiB costs here and now. Each price in `prices/` says what is inside its clock. The timed
+//! loops work on real kernel objects of the ordinary kind (on-demand mappings, default pipes, cached
+//! files), because the prices must predict programs that know nothing of them.
 //!
 //! [`bench::pipe`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
 //! [`bench::pin`] measures what it costs to find and hold pages of a process.

@@ -6,12 +6,13 @@
 //! ever given out. A touch of a mapped file raises `SIGBUS` when its page cannot be read back, so
 //! loops over files run in a child (`pagewise_kernel::worker`), and what they call allocates nothing.
 
-use pagewise_kernel::SysError;
-use pagewise_kernel::page_size;
+use pagewise_kernel::{SysError, page_size};
+use pagewise_model::PageSize;
+use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::ffi::c_void;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::{CStr, c_void};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A mapping of this process, unmapped when dropped.
 #[derive(Debug)]
@@ -185,10 +186,61 @@ pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
+// Pages of the reserved pool by all ways that lead to it, as plain mappings. A pool that has run out is
+// an error of the mapping call; a limit of a cgroup may be `SIGBUS` at a touch, so these are touched in
+// children, and what they call allocates nothing.
+
+/// linux/shm.h.
+const SHM_HUGETLB: i32 = 0o4000;
+/// The size of a page stands in the flags from this bit on, the same for all calls
+/// (asm-generic/hugetlb_encode.h).
+const SIZE_SHIFT: u32 = libc::MAP_HUGE_SHIFT as u32;
+
+/// Private memory by `MAP_HUGETLB`.
+pub(crate) fn pooled(len: usize, page: PageSize) -> Result<Mapping, Errno> {
+    let size = MapFlags::from_bits_retain(page.bytes().ilog2() << SIZE_SHIFT);
+    Mapping::private_with(len, MapFlags::HUGETLB | size)
+}
+
+/// A file in memory, `MFD_HUGETLB`.
+pub(crate) fn pooled_memory_file(len: usize, page: PageSize) -> Result<Mapping, Errno> {
+    let size = MemfdFlags::from_bits_retain(page.bytes().ilog2() << SIZE_SHIFT);
+    let flags = MemfdFlags::HUGETLB | MemfdFlags::CLOEXEC | size;
+    let file = rustix::fs::memfd_create(c"pagewise-pool", flags)?;
+    ftruncate(&file, len as u64)?;
+    Mapping::shared_file(&file, len)
+}
+
+/// A nameless file of `len` bytes in a directory of a hugetlbfs.
+pub(crate) fn pooled_file_in(directory: &CStr, len: usize) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?;
+    ftruncate(&file, len as u64)?;
+    Ok(file)
+}
+
+/// A segment of System V shared memory, `SHM_HUGETLB`. It is marked for removal at once, so that it is gone
+/// with its mapping.
+pub(crate) fn pooled_segment(len: usize, page: PageSize) -> Result<Mapping, Errno> {
+    let size = (page.bytes().ilog2() << SIZE_SHIFT).cast_signed();
+    let flags = libc::IPC_CREAT | SHM_HUGETLB | size | 0o600;
+    // SAFETY: makes a segment from numbers; touches no memory.
+    let id = unsafe { libc::shmget(libc::IPC_PRIVATE, len, flags) };
+    if id < 0 {
+        return Err(last_errno());
+    }
+    let attached = Mapping::segment(id, len);
+    // SAFETY: marks our own segment; IPC_RMID takes no buffer.
+    let removed = unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
+    if removed < 0 { Err(last_errno()) } else { attached }
+}
+
 #[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a skipped test says so")]
 mod tests {
     use super::*;
     use crate::kernels::usage::thread_faults;
+    use pagewise_kernel::page_size;
 
     #[test]
     fn each_touched_page_is_one_fault() {
@@ -211,5 +263,22 @@ mod tests {
     #[test]
     fn nothing_cannot_be_mapped() {
         assert_eq!(Mapping::anonymous(0).unwrap_err().errno(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn every_way_leads_to_the_pool_or_says_why_not() {
+        let page = page_size::huge();
+        let len = page.bytes() as usize;
+        for (name, way) in [
+            ("map", pooled(len, page)),
+            ("memfd", pooled_memory_file(len, page)),
+            ("shm", pooled_segment(len, page)),
+        ] {
+            match way {
+                Ok(mapping) => assert_eq!(mapping.address() % page.bytes(), 0, "{name}"),
+                Err(errno) => eprintln!("SKIP every_way_leads_to_the_pool: {name}: {errno}"),
+            }
+        }
+        assert!(pooled_file_in(c"/no/such/directory", len).is_err());
     }
 }

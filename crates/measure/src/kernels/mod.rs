@@ -9,8 +9,6 @@ pub(crate) mod lend;
 pub(crate) mod list;
 pub(crate) mod mapping;
 pub(crate) mod own_memory;
-pub(crate) mod pool;
-pub(crate) mod queue;
 pub(crate) mod ring;
 pub(crate) mod touch;
 pub(crate) mod usage;

@@ -27,7 +27,6 @@ mod prices;
 mod process;
 mod reader;
 mod state;
-mod wire;
 
 pub use crate::helper::Launcher;
 pub use calibration::{CALIBRATED, calibration_file, lies_huge};
@@ -44,8 +43,8 @@ use pagewise_kernel::{SysError, clock};
 use pagewise_model::bench::file::{Cell, Point, Readings, Residency, Truth};
 use pagewise_model::{Bytes, Fact, Nanos};
 use process::Taken;
+use reader::Task;
 use state::Cache;
-use wire::Task;
 
 /// How often a warm cell is read again that turned out not to be warm.
 const AGAIN: u32 = 2;

@@ -1,8 +1,8 @@
 //! One cell in one fresh process: started, readied, the cache brought into its state, set off, heard until a
 //! deadline.
 
+use super::reader::{Task, Word};
 use super::state::Cache;
-use super::wire::{Task, Word};
 use crate::error::PriceError;
 use crate::helper::{Helper, Launcher, Patience, wait_any};
 use pagewise_kernel::{SysError, clock};
@@ -99,7 +99,7 @@ fn lost(what: &'static str) -> PriceError {
 /// A cell and a task for tests.
 #[cfg(test)]
 pub(super) mod example {
-    use crate::bench::file::wire::Task;
+    use crate::bench::file::reader::Task;
     use pagewise_model::Bytes;
     use pagewise_model::bench::file::{Arm, Cell, Part};
 

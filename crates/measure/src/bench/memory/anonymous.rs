@@ -10,18 +10,21 @@
 //! `thp_vma_suitable_orders`). So in each stretch of the next larger size a hole of the wanted size has the
 //! opposite advice, which makes it a mapping of its own: nothing larger fits between the holes.
 
-use super::spent::{Spent, Taken, spend, unmetered};
+use super::child::{self, Cycle, Present, Spent, Taken, spend, unmetered};
 use crate::error::PriceError;
 use crate::gate::{self, AtGate};
 use crate::kernels::touch;
 use crate::kinds::Kinds;
 use crate::sample::Stop;
 use pagewise_kernel::region::{Pages, Region};
-use pagewise_kernel::{SysError, affinity, clock};
+use pagewise_kernel::userfault::Missing;
+use pagewise_kernel::{SysError, affinity, clock, page_size};
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::memory::Way;
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
+use rustix::io::Errno;
 use rustix::mm::Advice;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to make and how to touch it.
 #[derive(Debug, Clone)]
@@ -197,4 +200,113 @@ fn prove_by_faults(job: &Job, page: PageSize, faults: u64) -> Result<Fact<PageSi
     }
     let text = format!("the kernel gave other pages: {faults} faults instead of {expected}");
     Err(PriceError::Unavailable(text))
+}
+
+// One sample of memory that a fork shares: the child writes to each page, and each write copies.
+//
+// This process fills the memory and forks (the set-up, which copies its page tables as well); the child
+// writes and unmaps. Since Linux 5.8 the first write to a shared huge page splits its mapping and copies
+// a base page (mm/huge_memory.c, `do_huge_pmd_wp_page`), so that the other writes fault as well; the count
+// of faults tells.
+
+/// Pages of the small cycle.
+const SMALL: u64 = 32;
+
+/// Takes a sample of `size` on pages of a kind in a child of the calling thread, on its CPU.
+pub(super) fn take_copy(kinds: Kinds, kind: PageKind, size: Bytes) -> Result<Taken, PriceError> {
+    let mut all = kinds.map(kind, size)?;
+    all.populate()?;
+    kinds.prove(kind, &all)?;
+    let mut few = kinds.map(PageKind::Base, Bytes(SMALL * kinds.base().bytes()))?;
+    few.populate()?;
+    let (small, len) = (few.size().0 as usize, all.size().0 as usize);
+    let (mut few, mut all) = (Some(few), Some(all));
+    let mut present = Present::new();
+    let cycle = |wanted| {
+        let memory = if wanted == small { few.take() } else { all.take() };
+        write_and_unmap(memory.ok_or(Errno::INVAL)?, &mut present)
+    };
+    let (fork, worker) = spend(|| child::start(cycle, small, len)).map_err(unmetered)?;
+    let mut cycle = child::run(&worker?)?;
+    cycle.setup = fork;
+    let page = copied_page(kinds, size, cycle.touch.faults);
+    Ok(cycle.taken(Fact::Known(page)))
+}
+
+fn write_and_unmap(mut memory: Region, present: &mut Present) -> Result<Cycle, Errno> {
+    let len = memory.size().0 as usize;
+    let page = page_size::base().bytes() as usize;
+    let before = present.count(memory.as_ptr() as u64, len).ok();
+    let (touch, ()) = spend(|| touch::write_pages(memory.as_mut_slice(), page))?;
+    let (teardown, ()) = spend(|| drop(memory))?;
+    Ok(Cycle { touch, teardown, present: before, ..Cycle::default() })
+}
+
+/// The pages that were copied, by the number of faults.
+fn copied_page(kinds: Kinds, size: Bytes, faults: u64) -> PageSize {
+    if faults > size.pages(kinds.base()) / 2 { kinds.base() } else { kinds.huge() }
+}
+
+// One sample of memory whose faults another thread of this process answers.
+//
+// The answering thread waits by poll(2) and read(2), and copies a page of zeroes for each fault, as
+// userfaultfd(2) shows it; it runs on the second CPU where there is one, so that each fault is two
+// wake-ups across CPUs. The kernel counts such a fault as a major one, so the pages that were filled in
+// take the place of the count.
+
+/// The answering thread looks this often whether all is touched.
+const PATIENCE: Nanos = Nanos::millis(5);
+
+/// Takes the sample on the calling thread, which is pinned to the first of `cpus`.
+pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<Taken, PriceError> {
+    let make = || {
+        let region = Region::new(size, Pages::Base)?;
+        let missing = Missing::open()?;
+        missing.register(region.as_ptr() as u64, region.size().0)?;
+        Ok::<_, SysError>((region, missing))
+    };
+    let (setup, made) = spend(make).map_err(unmetered)?;
+    let (mut region, missing) = made?;
+    let resident = Fact::from(region.residency().map(|found| found.rss));
+    let over = AtomicBool::new(false);
+    let helper = cpus.get(1).or(cpus.first()).copied().unwrap_or(0);
+    let (touched, answered) = std::thread::scope(|scope| {
+        let work = || answer(missing, helper, &over);
+        // Where it cannot be started the descriptor is closed, and nothing waits for an answer.
+        let answering = std::thread::Builder::new().spawn_scoped(scope, work);
+        let page = kinds.base().bytes() as usize;
+        let touched = spend(|| touch::write_pages(region.as_mut_slice(), page));
+        over.store(true, Ordering::Release);
+        let answered = match answering {
+            Ok(thread) => thread.join().map_err(|_| PriceError::ThreadLost).flatten(),
+            Err(error) => Err(SysError::new("clone", "a thread", error).into()),
+        };
+        (touched, answered)
+    });
+    let (mut touch, ()) = touched.map_err(unmetered)?;
+    let answered = answered?;
+    touch.faults = answered.pages;
+    touch.cpu += answered.cpu;
+    let page = region.proven_page()?;
+    let (teardown, ()) = spend(|| drop(region)).map_err(unmetered)?;
+    let page = page.map_or_else(|| Fact::missing("pages of several sizes"), Fact::Known);
+    Ok(Taken { setup, touch, teardown, resident, page })
+}
+
+/// What the answering thread did.
+#[derive(Debug)]
+struct Answered {
+    pages: u64,
+    cpu: Nanos,
+}
+
+/// Answers until `over`; the descriptor is closed at the end, however it comes.
+fn answer(missing: Missing, cpu: u32, over: &AtomicBool) -> Result<Answered, PriceError> {
+    affinity::set(0, &[cpu])?;
+    let start = clock::thread_cpu();
+    let mut pages = 0;
+    while !over.load(Ordering::Acquire) {
+        pages += u64::from(missing.answer(PATIENCE)?);
+    }
+    Ok(Answered { pages, cpu: Nanos(clock::thread_cpu().0.saturating_sub(start.0)) })
 }

@@ -4,16 +4,18 @@
 //! page cache. It is read once before each sample, so that all of it is cached. A fault maps the pages
 //! around it (mm/memory.c, `do_fault_around`), so there are fewer faults than pages.
 
-use super::child::{self, Cycle};
-use super::present::Present;
-use super::spent::{Taken, spend};
+use super::child::{self, Cycle, Present, Taken, spend};
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
+use crate::kernels::usage::{Usage, process};
 use crate::prices::file::{BLOCK, create_cached};
-use pagewise_kernel::page_size;
-use pagewise_model::bench::memory::Way;
-use pagewise_model::{Bytes, Fact};
+use pagewise_kernel::memory_group::MemoryGroup;
+use pagewise_kernel::{SysError, cachestat, clock, page_size};
+use pagewise_model::bench::memory::{Populated, Pressure, Way};
+use pagewise_model::{Bytes, Fact, Nanos};
+use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -73,4 +75,98 @@ fn map_and_read(file: &File, len: usize, way: Way, present: &mut Present) -> Res
     let (touch, ()) = spend(|| map.read_pages())?;
     let (teardown, ()) = spend(|| drop(map))?;
     Ok(Cycle { setup, touch, teardown, present: before })
+}
+
+// A file that is mapped with `MAP_POPULATE` where memory is short.
+//
+// Populating is an attempt: mmap(2) says nothing of what it could not fill, or of what was taken away again
+// before it came back. Two children map one file that is on disk and not in the page cache: one as it is,
+// one in a cgroup that may hold half of it (`kernel::memory_group`). What is mapped when the call comes back
+// is counted in `/proc/self/pagemap`; then each page is read once, and the faults that wait for the
+// device are counted by the kernel. The pages that were filled first are the ones that are taken away, and
+// reading in order then meets each page just after it has gone.
+//
+// Not seen: anonymous memory, of which nothing can be taken away without swap: the group's process would be
+// killed. The device is part of these times.
+
+/// The group may hold one in so many of the file's bytes.
+const SHARE: u64 = 2;
+
+/// Both of them over a file of `size`.
+pub(super) fn measure(size: Bytes) -> Result<Pressure, PriceError> {
+    let len = usize::try_from(size.0).unwrap_or(usize::MAX);
+    let limit_bytes = Bytes(size.0 / SHARE);
+    let group = MemoryGroup::new(limit_bytes)?;
+    let file = create_cached(&std::env::temp_dir(), len, BLOCK)?;
+    file.sync_all().map_err(PriceError::sys("fsync", "the scratch file"))?;
+    let alone = populate(&file, len, None)?;
+    let limited = populate(&file, len, Some(&group.entrance()))?;
+    Ok(Pressure { file_bytes: size, limit_bytes, alone, limited })
+}
+
+/// What came of populating the file, which is not in the page cache before, by a child that enters a group first.
+fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<Populated, PriceError> {
+    drop_cached(file)?;
+    let mut present = Present::new();
+    let worker = child::serve(|| {
+        if let Some(entrance) = group {
+            let door = rustix::fs::open(entrance, OFlags::WRONLY, Mode::empty())?;
+            rustix::io::write(&door, b"0")?;
+        }
+        populate_once(file, len, &mut present)
+    })?;
+    let [setup, pages, touch, major_faults] = child::figures(&worker)?;
+    Ok(Populated {
+        setup_ns: Nanos(setup),
+        resident_bytes: Bytes(pages.saturating_mul(page_size::base().bytes())),
+        touch_ns: Nanos(touch),
+        major_faults,
+    })
+}
+
+/// Time of the mapping, pages mapped by it, time of reading each page, faults that waited meanwhile.
+fn populate_once(file: &File, len: usize, present: &mut Present) -> Result<[u64; 4], Errno> {
+    let begin = clock::now();
+    let map = Mapping::populated_file(file, len)?;
+    let mapped = clock::now();
+    let pages = present.count(map.address(), len)?;
+    let Usage { major_faults: before, .. } = process()?;
+    let start = clock::now();
+    map.read_pages();
+    let end = clock::now();
+    let waited = process()?.major_faults.saturating_sub(before);
+    Ok([mapped.0.saturating_sub(begin.0), pages, end.0.saturating_sub(start.0), waited])
+}
+
+/// Takes the file out of the page cache; an error where it stays.
+fn drop_cached(file: &File) -> Result<(), PriceError> {
+    let failed = |errno| SysError::new("posix_fadvise", "the scratch file", errno);
+    rustix::fs::fadvise(file, 0, None, Advice::DontNeed).map_err(failed)?;
+    let left = cachestat::of(file, "the scratch file")?.cached_bytes;
+    if left > Bytes(0) {
+        let why =
+            format!("{left} of the scratch file stay cached: set TMPDIR to a directory on a disk");
+        return Err(PriceError::Unavailable(why));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a skipped test says so")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_mapped_than_the_group_may_hold() {
+        let size = Bytes::mib(32);
+        match measure(size) {
+            Ok(found) => {
+                assert_eq!(found.alone.resident_bytes, size, "{found:?}");
+                assert_eq!(found.alone.major_faults, 0);
+                assert!(found.limited.resident_bytes <= found.limit_bytes, "{found:?}");
+                assert!(found.limited.major_faults > 0, "{found:?}");
+            }
+            Err(why) => eprintln!("SKIP no_more_is_mapped_than_the_group_may_hold: {why}"),
+        }
+    }
 }

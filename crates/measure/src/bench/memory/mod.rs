@@ -19,16 +19,11 @@
 
 mod anonymous;
 mod child;
-mod cow;
 mod file;
 mod host;
 mod plan;
 mod pool;
-mod present;
-mod pressure;
-mod spent;
 mod split;
-mod userfault;
 mod ways;
 
 pub use plan::{Plan, Request, words};
@@ -37,13 +32,13 @@ use crate::bench::frame::{self, Callbacks, Rounds, Slot};
 use crate::error::PriceError;
 use crate::sample::Stop;
 use anonymous::Job;
+use child::Taken;
 use file::Cached;
 use host::Before;
 use pagewise_kernel::machine;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::memory::{FirstTouch, Point, Sample, Way};
 use pagewise_model::{Bytes, Fact};
-use spent::Taken;
 use split::Splits;
 
 /// Most memory that is looked at, once, for what the host has taken back.
@@ -80,7 +75,7 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> FirstTouch {
         touches.pressure = if rounds.is_over() {
             Fact::missing("the time was up")
         } else {
-            frame::on_cpu(plan.first_cpu(), || pressure::measure(size)).into()
+            frame::on_cpu(plan.first_cpu(), || file::measure(size)).into()
         };
     }
     if machine::machine().hypervisor.is_some() {
@@ -112,10 +107,10 @@ impl Source<'_> {
                 (Way::FileFaultAround | Way::FilePopulateRead | Way::FileWillneed, Some(file)) => {
                     file.take(point.way)
                 }
-                (Way::ForkCow, _) => cow::take(kinds, PageKind::Base, size),
-                (Way::ForkCowHuge, _) => cow::take(kinds, PageKind::Thp, size),
+                (Way::ForkCow, _) => anonymous::take_copy(kinds, PageKind::Base, size),
+                (Way::ForkCowHuge, _) => anonymous::take_copy(kinds, PageKind::Thp, size),
                 (Way::Userfaultfd, _) => {
-                    userfault::take(kinds, point.mapped_bytes, &plan.touches.cpus)
+                    anonymous::take_answered(kinds, point.mapped_bytes, &plan.touches.cpus)
                 }
                 (way, _) if way.is_pool() => plan.pool.take(way, point.mapped_bytes),
                 _ => anonymous::take(&job(plan, point), stop),

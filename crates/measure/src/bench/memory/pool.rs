@@ -5,12 +5,11 @@
 //! Every touch of a page that is not there yet is one fault, which clears a huge page (mm/hugetlb.c,
 //! `hugetlb_no_page`); the pages were taken from the free ones when the pool was made.
 
+use super::child::Present;
 use super::child::{self, Cycle};
-use super::present::Present;
-use super::spent::{Taken, spend};
+use super::child::{Taken, spend};
 use crate::error::PriceError;
-use crate::kernels::mapping::Mapping;
-use crate::kernels::pool;
+use crate::kernels::mapping::{self, Mapping};
 use pagewise_kernel::worker::Worker;
 use pagewise_kernel::{SysError, hugetlb};
 use pagewise_model::bench::memory::{SharedPool, Way};
@@ -67,7 +66,7 @@ impl Pool {
     /// Has one process fill a file and another look at it.
     pub(super) fn share(&self, size: Bytes) -> Result<SharedPool, PriceError> {
         let (len, step) = (size.0 as usize, self.page.bytes() as usize);
-        let file = pool::file_in(&self.directory, len)
+        let file = mapping::pooled_file_in(&self.directory, len)
             .map_err(|errno| SysError::new("open", "a file on hugetlbfs", errno))?;
         let writer = Worker::start(|_| {
             Mapping::shared_file(&file, len)?.write_pages();
@@ -111,12 +110,12 @@ fn cycle(
     present: &mut Present,
 ) -> Result<Cycle, Errno> {
     let (setup, map) = spend(|| match way {
-        Way::PoolMemfd => pool::memory_file(len, page),
-        Way::PoolShm => pool::segment(len, page),
+        Way::PoolMemfd => mapping::pooled_memory_file(len, page),
+        Way::PoolShm => mapping::pooled_segment(len, page),
         Way::PoolFile => {
-            pool::file_in(directory, len).and_then(|file| Mapping::shared_file(file, len))
+            mapping::pooled_file_in(directory, len).and_then(|file| Mapping::shared_file(file, len))
         }
-        _ => pool::map(len, page),
+        _ => mapping::pooled(len, page),
     })?;
     let map = map?;
     let before = present.count(map.address(), len).ok();

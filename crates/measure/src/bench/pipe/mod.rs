@@ -17,12 +17,10 @@
 pub mod catalogue;
 mod end;
 mod pair;
-mod place;
 mod plan;
 mod reference;
 mod sequence;
 pub(crate) mod turns;
-mod wire;
 mod yardsticks;
 
 pub use crate::helper::Launcher;
@@ -35,7 +33,7 @@ use crate::error::PriceError;
 use pagewise_model::bench::pipe::{Ladder, Point};
 use pagewise_model::{Bytes, Fact};
 use pair::{Job, Outcome};
-use place::Cpus;
+use plan::Cpus;
 
 /// Measures all points of `plan`, in processes that `launcher` starts as the ends. What was measured before the caller wanted no more, or before the
 /// cap, is in the result; points that lack repeats say why.

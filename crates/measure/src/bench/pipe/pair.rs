@@ -5,8 +5,8 @@
 //! dropped. A pair that moves nothing more (a deadlock, a stopped process) runs into the deadline.
 //! Starting a pair costs some 3 ms, none of it in the clock.
 
-use super::place::Seats;
-use super::wire::{Done, Role, Task, Word};
+use super::end::{Done, Role, Task, Word};
+use super::plan::Seats;
 use crate::error::PriceError;
 use crate::helper::{Helper, Launcher, Patience, wait_any};
 use pagewise_kernel::{SysError, pipe};

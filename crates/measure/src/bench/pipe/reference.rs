@@ -22,10 +22,10 @@
 
 use super::end::source::{self, Source};
 use super::end::waiter::Waiter;
+use super::end::{Role, Task};
 use super::end::{failed, length};
-use super::place::Cpus;
+use super::plan::Cpus;
 use super::turns::{CAPACITY, Filling, Loop, Other};
-use super::wire::{Role, Task};
 use super::{catalogue, sequence};
 use crate::error::PriceError;
 use crate::prices::process::Wakeup;

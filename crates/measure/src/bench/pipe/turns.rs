@@ -231,7 +231,7 @@ impl Baton {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pipe::place::Cpus;
+    use crate::bench::pipe::plan::Cpus;
     use pagewise_model::bench::pipe::Placement;
 
     fn write(target: &Loop) -> Filled {

@@ -6,7 +6,7 @@
 //! taken after each round of the ladder, so that both saw the same machine. Not seen: what several
 //! cores draw together. A round takes some 30 ms.
 
-use super::place::Cpus;
+use super::plan::Cpus;
 use crate::error::PriceError;
 use crate::sample::time;
 use crate::stream::{Buffers, rate, sum};

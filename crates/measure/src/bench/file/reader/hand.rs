@@ -2,12 +2,12 @@
 
 use super::super::account::{Account, sampled, word_at};
 use super::super::order::Blocks;
-use super::super::wire::Task;
-use super::destination::Destination;
-use super::opened::{DEPTH, Opened};
+use super::Destination;
+use super::Task;
 use super::since;
+use super::{DEPTH, Opened};
 use crate::error::PriceError;
-use crate::kernels::queue::ReadQueue;
+use crate::kernels::ring::ReadQueue;
 use crate::kernels::view::View;
 use crate::stream::sum;
 use pagewise_kernel::clock;

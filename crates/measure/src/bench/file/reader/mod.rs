@@ -5,26 +5,29 @@
 //! of its own so that a file that somebody shortens ends it alone: a touch of a page that is gone is
 //! `SIGBUS`.
 
-mod destination;
-mod hand;
-mod opened;
-
 use super::order::Blocks;
-use super::wire::{Done, Line, Task, Word};
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
+use crate::kernels::ring::ReadQueue;
 use crate::kernels::usage;
+use crate::kernels::view::View;
 use hand::Hand;
-use opened::Opened;
 use pagewise_kernel::proc::{io as counters, own_pid, smaps};
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::{SysError, affinity, clock};
-use pagewise_model::bench::file::{Arm, Pace, Proof, Sample, Slip};
+use pagewise_model::bench::file::{Arm, Cell, Pace, Proof, Sample, Slip};
 use pagewise_model::{Bytes, Fact, Nanos};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::Advice;
 use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
+
+mod hand;
 
 /// Serves the bench at the other end of socket `fd` until the task is done.
 ///
@@ -181,7 +184,7 @@ struct Times {
 
 /// Memory for the reads that a queue has at a time.
 fn queue_memory(task: &Task) -> Result<Region, PriceError> {
-    let size = Bytes(task.cell.block_bytes.0.saturating_mul(u64::from(opened::DEPTH)));
+    let size = Bytes(task.cell.block_bytes.0.saturating_mul(u64::from(DEPTH)));
     let mut region = Region::new(size, Pages::Base)?;
     region.populate()?;
     Ok(region)
@@ -209,5 +212,178 @@ fn difference(before: Fact<Bytes>, after: Fact<Bytes>) -> Fact<Bytes> {
     match (before, after) {
         (Fact::Known(before), after) => after.map(|after| Bytes(after.0.saturating_sub(before.0))),
         (missing, _) => missing,
+    }
+}
+
+// The file as a way to read has it open: a descriptor, queues, or a mapping with the kernel advised.
+
+/// Reads that a queue has at a time.
+const DEPTH: u32 = 16;
+
+/// Descriptors, queues and mapping; dropped, the descriptors go last.
+#[derive(Debug)]
+struct Opened {
+    view: Option<View>,
+    /// One for each thread, which locks its own for a whole pass.
+    queues: Vec<Mutex<ReadQueue>>,
+    /// One, or for calls that use its position one for each thread.
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Opened {
+    /// Opens the file for a task: all that a program does before the first byte. Queues get `memory`, one
+    /// piece each.
+    fn new(path: &str, task: &Task, memory: Vec<Region>) -> Result<Self, PriceError> {
+        let arm = task.cell.arm;
+        let has_position = matches!(arm, Arm::Read | Arm::Readv);
+        let count = if has_position { task.cell.threads.max(1) } else { 1 };
+        let open = |_| {
+            let past = if arm == Arm::Direct { OFlags::DIRECT } else { OFlags::empty() };
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | past;
+            rustix::fs::open(path, flags, Mode::empty()).map_err(PriceError::sys("open", path))
+        };
+        let descriptors = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
+        let queue = |buffer| {
+            ReadQueue::new(DEPTH, buffer, arm == Arm::UringFixed)
+                .map(Mutex::new)
+                .map_err(PriceError::sys("io_uring_setup", "a queue of reads"))
+        };
+        let queues = memory.into_iter().map(queue).collect::<Result<Vec<_>, _>>()?;
+        let mut opened = Self { view: None, queues, descriptors };
+        if arm.is_mapped() {
+            opened.view = Some(map(opened.descriptor(0)?, task)?);
+        }
+        Ok(opened)
+    }
+
+    /// The descriptor of a thread.
+    fn descriptor(&self, thread: usize) -> Result<BorrowedFd<'_>, PriceError> {
+        let own = self.descriptors.get(thread).or_else(|| self.descriptors.first());
+        own.map(AsFd::as_fd)
+            .ok_or_else(|| PriceError::Unavailable("no descriptor was opened".to_owned()))
+    }
+
+    /// The queue of a thread.
+    fn queue(&self, thread: usize) -> Result<MutexGuard<'_, ReadQueue>, PriceError> {
+        let own = self.queues.get(thread);
+        let own = own.ok_or_else(|| PriceError::Unavailable("no queue was created".to_owned()))?;
+        Ok(own.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The mapping.
+    fn view(&self) -> Result<&View, PriceError> {
+        self.view
+            .as_ref()
+            .ok_or_else(|| PriceError::Unavailable("this way to read maps nothing".to_owned()))
+    }
+}
+
+fn map(file: BorrowedFd<'_>, task: &Task) -> Result<View, PriceError> {
+    let arm = task.cell.arm;
+    let span = task.cell.span_bytes;
+    let failed = |call| PriceError::sys::<Errno>(call, format!("{span} of the file"));
+    let len = usize::try_from(span.0).unwrap_or(usize::MAX);
+    let is_whole = matches!(arm, Arm::MapPopulate | Arm::PlacePopulate);
+    let view = View::map(file, len, is_whole).map_err(failed("mmap"))?;
+    let advice = match arm {
+        Arm::MapWillNeed => Advice::WillNeed,
+        Arm::MapSequential => Advice::Sequential,
+        Arm::MapRandom => Advice::Random,
+        _ => return Ok(view),
+    };
+    view.advise(0, len, advice).map_err(failed("madvise"))?;
+    Ok(view)
+}
+
+// The memory that blocks are put into: the same buffer again, or memory that was never touched.
+
+/// Memory for blocks, so many bytes behind the beginning of a page.
+#[derive(Debug)]
+struct Destination {
+    region: Region,
+    offset: usize,
+    at: usize,
+    /// Each piece comes after the one before, from memory that was not touched yet.
+    fresh: bool,
+    len: usize,
+}
+
+impl Destination {
+    /// Memory for pieces of `piece` bytes, used again; or for `all` bytes, where it is to be fresh.
+    fn new(task: &Task, piece: usize, all: usize) -> Result<Self, PriceError> {
+        let fresh = task.cell.fresh;
+        let len = if fresh { all.max(piece) } else { piece };
+        let size = Bytes(task.cell.offset_bytes.0.saturating_add(len as u64));
+        let mut region = Region::new(size, Pages::Base)?;
+        if !fresh {
+            region.populate()?;
+        }
+        let offset = usize::try_from(task.cell.offset_bytes.0).unwrap_or(usize::MAX);
+        Ok(Self { region, offset, at: 0, fresh, len })
+    }
+
+    /// The next place for `len` bytes; shorter only where that is more than was asked for at first.
+    fn next(&mut self, len: usize) -> &mut [u8] {
+        if self.at.saturating_add(len) > self.len {
+            self.at = 0;
+        }
+        let start = self.offset.saturating_add(self.at);
+        if self.fresh {
+            self.at += len;
+        }
+        let end = start.saturating_add(len);
+        self.region.as_mut_slice().get_mut(start..end).unwrap_or_default()
+    }
+
+    /// Whether its memory is taken anew for each task, so that giving it back belongs to the task.
+    const fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+}
+
+// What a bench and a process that reads for it tell each other.
+
+/// What a process is to do; the file is its standard output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// What is read in which way.
+    pub(super) cell: Cell,
+    /// Errors that are repeated.
+    pub(super) slips: Vec<Slip>,
+    /// All bytes of each copied block are added up.
+    pub(super) summed: bool,
+    /// Seed of a random order.
+    pub(super) seed: u64,
+    /// Where threads run, one after the other.
+    pub(super) cpus: Vec<u32>,
+}
+
+/// What a process has done: a sample, its numbers and the proof still to be given; the pace of one thread alone.
+pub(super) type Done = (Sample, Option<Pace>);
+
+/// A message.
+pub(super) type Word = helper::Word<Task, Done>;
+
+/// One end of the line between the bench and a process.
+pub(super) type Line = helper::Line<Word>;
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::example::{cell, task};
+    use super::*;
+    use pagewise_model::bench::file::{Arm, Cell};
+
+    #[test]
+    fn fresh_memory_goes_on_and_other_comes_again() {
+        let offset_bytes = Bytes(64);
+        let places = |fresh| {
+            let task = task(Cell { fresh, offset_bytes, ..cell(Arm::Read) });
+            let mut destination = Destination::new(&task, 512, 4 * 512).expect("memory");
+            let start = destination.region.as_ptr().addr();
+            let mut next = || destination.next(512).as_ptr().addr() - start;
+            [next(), next(), next()]
+        };
+        assert_eq!(places(false), [64; 3]);
+        assert_eq!(places(true), [64, 576, 1088]);
     }
 }

@@ -4,21 +4,20 @@
 //! (buffers, their pages, files) is prepared before the word; a process whose ladder dies is ended
 //! by the kernel (`PR_SET_PDEATHSIG`).
 
-mod consumer;
-mod sink;
-pub(super) mod source;
-pub(super) mod waiter;
-
-use super::wire::{Done, Line, Role, Task, Word};
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
 use crate::kernels::usage;
 use pagewise_kernel::{SysError, affinity};
-use pagewise_model::bench::pipe::{EndUsage, Pages, Rung};
-use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_model::bench::pipe::{Consumption, EndUsage, Pages, Rung};
+use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::RawFd;
+
+mod sink;
+pub(super) mod source;
+pub(super) mod waiter;
 
 /// A maker of errors of one call, for `map_err`.
 pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
@@ -53,11 +52,11 @@ fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
         Role::Consumer => {
             let mut sink = sink::prepare(pipe, duplicate(io::stderr())?, task)?;
             let Some(period) = begin(line, None)? else { return Ok(None) };
-            consumer::run(&mut sink, task, period).map(Some)
+            sink::run(&mut sink, task, period).map(Some)
         }
         Role::Drain => {
             let Some(_) = begin(line, None)? else { return Ok(None) };
-            consumer::drain(&pipe, task).map(Some)
+            sink::drain(&pipe, task).map(Some)
         }
     }
 }
@@ -149,3 +148,62 @@ const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
         Pages::HugeTlb => pagewise_kernel::region::Pages::HugeTlb,
     }
 }
+
+// What the ladder and its processes tell each other.
+
+/// What a process is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Role {
+    /// It puts bytes into the pipe.
+    Producer,
+    /// It takes them out.
+    Consumer,
+    /// It empties the socket that a consumer forwards to.
+    Drain,
+}
+
+impl Role {
+    /// As it is named in errors.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+            Self::Drain => "process behind the socket",
+        }
+    }
+}
+
+/// What a process is to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// As what.
+    pub(super) role: Role,
+    /// The technique.
+    pub(super) rung: Rung,
+    /// What becomes of the bytes.
+    pub(super) consumption: Consumption,
+    /// Bytes to move.
+    pub(super) bytes: Bytes,
+    /// Where to run; anywhere if empty.
+    pub(super) cpus: Vec<u32>,
+}
+
+/// What a process has done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Done {
+    /// What it moved and used.
+    pub(super) usage: EndUsage,
+    /// Bytes that came while the clock ran, and that time (consumer).
+    pub(super) timed_bytes: Bytes,
+    pub(super) wall_ns: Nanos,
+    /// Whether the sequence was whole, where it was looked at (consumer).
+    pub(super) verified: Option<bool>,
+    /// Page size of the buffer (producer).
+    pub(super) page_bytes: Fact<PageSize>,
+}
+
+/// A message.
+pub(super) type Word = helper::Word<Task, Done>;
+
+/// One end of the line between the ladder and a process.
+pub(super) type Line = helper::Line<Word>;
