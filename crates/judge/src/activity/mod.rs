@@ -23,17 +23,14 @@
 //! Not seen: functions inlined into their callers, and work with interrupts off, which a timer
 //! sample bills to the place where they are enabled again (`finish_task_switch`, spin unlock).
 
-mod coarse;
-mod rules;
-
-pub(crate) use coarse::{MAPPING_COSTS, is_mapping_work};
-pub use rules::{Kernels, Place, Release, Rule, rules};
-
-use pagewise_model::diagnosis::Activity;
+use pagewise_model::diagnosis::{Activity, CostKind};
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
 use pagewise_model::profile::{What, Why};
 use rules::{Asked, TABLE};
+pub use rules::{Kernels, Place, Release, Rule, rules};
 use std::collections::{BTreeMap, HashSet};
+
+mod rules;
 
 /// The kernel samples by activity; those whose stacks are not listed are unknown.
 #[must_use]
@@ -57,7 +54,7 @@ pub fn sort(samples: &Samples) -> BTreeMap<Activity, u64> {
 #[must_use]
 pub fn classify(stack: &[&str]) -> Activity {
     let (what, why) = judge(stack);
-    coarse::activity(what, &why, stack)
+    rule_of(what, &why, stack)
 }
 
 /// What was done in one kernel stack, and what for: symbol names, leaf first.
@@ -116,6 +113,74 @@ pub fn strip_suffixes(symbol: &str) -> &str {
 /// Nothing in it has a name.
 fn is_nameless(stack: &[&str]) -> bool {
     stack.iter().all(|frame| frame.is_empty() || *frame == UNKNOWN_SYMBOL)
+}
+
+// From what and why to the coarser activity that prices are compared with.
+//
+// Copies, zeroing, reclaim and wake-ups are what they are, whomever they serve. Faults, mapping
+// calls, pipes, files and the making of processes are each one activity with all that is done for
+// them.
+
+/// The activity of `stack`, of which this is known.
+fn rule_of(what: What, why: &Why, stack: &[&str]) -> Activity {
+    match what {
+        What::Unclassified if is_nameless(stack) => Activity::Unknown,
+        _ => known(what, why),
+    }
+}
+
+/// The costs of [`is_mapping_work`].
+pub(crate) const MAPPING_COSTS: &[CostKind] = &[
+    CostKind::AnonFaults,
+    CostKind::Zeroing,
+    CostKind::FileFaults,
+    CostKind::CowFaults,
+    CostKind::MajorFaults,
+    CostKind::MapUnmap,
+];
+
+/// Faults, mapping and unmapping, zeroing: what the prices of faults and mapping calls hold together.
+pub(crate) fn is_mapping_work(what: What, why: &Why) -> bool {
+    matches!(known(what, why), Activity::Fault | Activity::MapUnmap | Activity::Zeroing)
+}
+
+fn known(what: What, why: &Why) -> Activity {
+    match what {
+        What::Zeroing => Activity::Zeroing,
+        // The pages that a fault copies are part of its price.
+        What::Copy if is_fault(why) => Activity::Fault,
+        What::Copy => Activity::Copy,
+        What::Reclaim | What::Compaction | What::SwapIn => Activity::Reclaim,
+        What::Scheduling => Activity::Wakeup,
+        What::Pinning | What::FaultEntry => Activity::Fault,
+        What::Unmapping => Activity::MapUnmap,
+        What::TlbFlush if is_fault(why) => Activity::Fault,
+        What::TlbFlush => Activity::MapUnmap,
+        What::Entry => Activity::Entry,
+        What::IoWait => Activity::File,
+        What::User | What::Interrupt | What::Unclassified => Activity::Other,
+        What::Allocation | What::Mapping | What::Lock | What::Lookup | What::Handling => {
+            of_purpose(what, why)
+        }
+    }
+}
+
+/// The activity of work that is part of whatever it is done for.
+fn of_purpose(what: What, why: &Why) -> Activity {
+    match why {
+        Why::Pipe => Activity::Pipe,
+        Why::FileRead | Why::FileWrite => Activity::File,
+        Why::Exec | Why::Fork | Why::Exit => Activity::Spawn,
+        Why::MapCall => Activity::MapUnmap,
+        why if is_fault(why) => Activity::Fault,
+        _ if what == What::Mapping => Activity::MapUnmap,
+        _ if what == What::Lock => Activity::Other,
+        _ => Activity::File,
+    }
+}
+
+const fn is_fault(why: &Why) -> bool {
+    matches!(why, Why::AnonFault | Why::FileFault | Why::CowFault | Why::Fault)
 }
 
 #[cfg(test)]
@@ -204,5 +269,27 @@ mod tests {
         let unmapped = ["zap_pte_range", "exit_mmap", "mmput", "begin_new_exec"];
         assert_eq!(judge(&unmapped), (What::Unmapping, Why::Exec));
         assert_eq!(judge(&unmapped[..3]), (What::Unmapping, Why::Exit));
+    }
+
+    #[test]
+    fn what_is_done_for_a_fault_is_the_fault_but_for_zeroing() {
+        let of = |what| rule_of(what, &Why::AnonFault, &["x"]);
+        for what in [What::Allocation, What::Lock, What::Lookup, What::Mapping, What::Copy] {
+            assert_eq!(of(what), Activity::Fault, "{what:?}");
+        }
+        assert_eq!(of(What::Zeroing), Activity::Zeroing);
+        assert_eq!(of(What::Reclaim), Activity::Reclaim);
+    }
+
+    #[test]
+    fn every_what_and_why_has_an_activity() {
+        for what in What::ALL {
+            for why in Why::plain() {
+                assert_ne!(rule_of(what, why, &["x"]), Activity::Unknown, "{what:?} {why:?}");
+            }
+        }
+        let call = Why::Call("getdents64".into());
+        assert_eq!(rule_of(What::Allocation, &call, &["kfree"]), Activity::File);
+        assert_eq!(rule_of(What::Unclassified, &Why::Unknown, &[]), Activity::Unknown);
     }
 }

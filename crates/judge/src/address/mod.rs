@@ -4,15 +4,9 @@
 //! Pure; sizes and offsets are bytes. The size of a page is never guessed: it is what `PAGEMAP_SCAN` or
 //! the counters of the mapping prove, or missing.
 
-mod folio;
-mod walk;
-
-pub use walk::{half, levels};
-
-use folio::folio;
 use pagewise_model::address::{
-    Address, Around, Entry, FlagWindow, Frame, FrameSeen, Layout, Mapping, Memory, PageView,
-    Residence, Scanned, Seen, State, View, Within,
+    Address, Around, Entry, FlagWindow, Folio, Frame, FrameSeen, Half, Layout, Level, Mapping,
+    Memory, PageView, Residence, Role, Scanned, Seen, State, View, Within,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
@@ -220,3 +214,91 @@ fn around(layout: &Layout, seen: &Seen) -> Fact<Around> {
 
 #[cfg(test)]
 mod tests;
+
+// The folio of a frame, by the marks that its frames carry: the first one is a head, all others are
+// tails, and a frame with neither is a folio by itself.
+
+/// The folio that frame `number` is in, if all of it lies in `window`. A folio that ends where the window
+/// ends counts as whole: folios lie at multiples of their size, and so do windows.
+fn folio(window: &FlagWindow, number: u64, base: PageSize) -> Fact<Folio> {
+    let beyond = || Fact::missing("the folio begins before the frames that were read");
+    let inside = number.checked_sub(window.first).and_then(|nth| usize::try_from(nth).ok());
+    let Some((own, nth)) = inside.and_then(|nth| Some((window.flags.get(nth)?, nth))) else {
+        return beyond();
+    };
+    if !own.is_head() && !own.is_tail() {
+        return Fact::Known(Folio {
+            first_frame: number,
+            frames: 1,
+            size_bytes: Bytes(base.bytes()),
+        });
+    }
+    let Some(head) = window.flags[..=nth].iter().rposition(|flags| flags.is_head()) else {
+        return beyond();
+    };
+    let tails = window.flags[head + 1..].iter().take_while(|flags| flags.is_tail()).count();
+    if head + tails < nth {
+        return Fact::missing("its frames changed while they were read");
+    }
+    let frames = tails as u64 + 1;
+    Fact::Known(Folio {
+        first_frame: window.first + head as u64,
+        frames,
+        size_bytes: Bytes(frames.saturating_mul(base.bytes())),
+    })
+}
+
+// The levels of the page table: a table fills one base page with entries of 8 bytes, so each level
+// takes as many bits of the address as number the entries of a table, and the top level what is left.
+
+/// The name of a level, by how many are below and above it.
+const fn name(below: u32, above: u32) -> &'static str {
+    match (below, above) {
+        (0, _) => "PTE",
+        (_, 0) => "PGD",
+        (1, _) => "PMD",
+        (2, _) => "PUD",
+        _ => "P4D",
+    }
+}
+
+/// Whose an address is.
+#[must_use]
+pub fn half(layout: &Layout, address: u64) -> Half {
+    let user = 1u64.checked_shl(layout.user_bits).unwrap_or(0);
+    match address {
+        _ if address < user => Half::User,
+        _ if address >= user.wrapping_neg() && user != 0 => Half::Kernel,
+        _ => Half::NotCanonical,
+    }
+}
+
+/// The way of `address` through the levels, to a page of `size` where one is known; the top level first.
+#[must_use]
+pub fn levels(layout: &Layout, address: u64, size: Option<PageSize>) -> Vec<Level> {
+    let (shift, width) = (layout.page_bits(), layout.table_bits().max(1));
+    let top = layout.address_bits.min(u64::BITS);
+    let count = top.saturating_sub(shift).div_ceil(width);
+    let span = |nth: u32| 1u64 << (shift + nth * width);
+    // The walk ends at the highest level whose entry covers no more than the page.
+    let last =
+        size.map(|size| (1..count).rev().find(|nth| span(*nth) <= size.bytes()).unwrap_or(0));
+    let level = |nth: u32| {
+        let low_bit = shift + nth * width;
+        let end = (low_bit + width).min(top);
+        Level {
+            name: name(nth, count - 1 - nth).to_owned(),
+            high_bit: end - 1,
+            low_bit,
+            index: address >> low_bit & ((1 << (end - low_bit)) - 1),
+            entry_spans_bytes: Bytes(span(nth)),
+            role: match last {
+                None => Role::NotKnown,
+                Some(last) if nth > last => Role::Table,
+                Some(last) if nth == last => Role::Page,
+                Some(_) => Role::Beyond,
+            },
+        }
+    };
+    (0..count).rev().map(level).collect()
+}

@@ -9,11 +9,130 @@
 //!
 //! Pure: the same readings give the same prices. Not seen: whatever the readings do not vary.
 
+pub use fit::{Occasion, calibrate};
+use pagewise_model::Nanos;
+use pagewise_model::bench::file::Arm;
+use pagewise_model::choice::{Choice, Forecast, TimeParts};
+use pagewise_model::measured::median;
+
 mod fit;
 mod least;
-mod reasons;
 #[cfg(test)]
 mod tests;
 
-pub use fit::{Occasion, calibrate};
-pub use reasons::reasons;
+// Why a way is chosen, in plain sentences: the choice with its margin, what the time goes into beside the
+// best way of the other kind, and what the prediction cannot tell.
+
+/// Parts below this share of a time are not named.
+const SMALL: f64 = 0.04;
+/// Rivals that are named.
+const NAMED: usize = 3;
+
+/// The sentences; one that says so where there is nothing to choose from.
+#[must_use]
+pub fn reasons(choice: &Choice) -> Vec<String> {
+    let Some(best) = choice.best() else {
+        return vec!["No choice: none of the requested ways has prices here.".to_owned()];
+    };
+    let all =
+        [Some(chosen(choice, best)), beside(choice, best), blurred(choice), measured(choice, best)];
+    all.into_iter().flatten().collect()
+}
+
+fn time(ns: f64) -> Nanos {
+    Nanos::from_f64(ns)
+}
+
+fn chosen(choice: &Choice, best: &Forecast) -> String {
+    let takes = format!("{} should take {}", capital(best.arm), time(best.total_ns));
+    match (choice.forecasts.get(1), choice.margin_share()) {
+        (Some(next), Some(margin)) => format!(
+            "{takes}; the next best, {}, {:.0}% more ({}).",
+            next.arm.name(),
+            100.0 * margin,
+            time(next.total_ns)
+        ),
+        _ => format!("{takes}; no other way was requested."),
+    }
+}
+
+fn capital(arm: Arm) -> String {
+    let name = arm.name();
+    match name.strip_prefix("a ") {
+        Some(rest) => format!("A {rest}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The chosen way beside the best of the other kind, calls or mappings.
+fn beside(choice: &Choice, best: &Forecast) -> Option<String> {
+    let other = choice.forecasts.iter().find(|f| f.arm.is_mapped() != best.arm.is_mapped())?;
+    Some(format!(
+        "Its time: {}; with {}: {}.",
+        spent(&best.parts),
+        other.arm.name(),
+        spent(&other.parts)
+    ))
+}
+
+/// What a time goes into, largest first.
+fn spent(parts: &TimeParts) -> String {
+    let mut named = [
+        (parts.set_up_ns, "to open and map"),
+        (parts.first_ns, "to touch pages first"),
+        (parts.blocks_ns, "for blocks"),
+        (parts.bytes_ns, "for bytes"),
+        (parts.starts_ns, "to start threads"),
+        (parts.tear_down_ns, "to unmap and close"),
+        (parts.device_ns, "for uncached data"),
+    ];
+    named.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let total = parts.total_ns();
+    let large = named.iter().filter(|(ns, _)| *ns > SMALL * total);
+    let texts: Vec<String> = large.map(|(ns, what)| format!("{} {what}", time(*ns))).collect();
+    texts.join(", ")
+}
+
+/// What lies closer to the best than the prediction can tell.
+fn blurred(choice: &Choice) -> Option<String> {
+    let rivals: Vec<&str> = choice.rivals().map(|rival| rival.arm.name()).collect();
+    let (first, rest) = rivals.split_first()?;
+    let named = rest.iter().take(NAMED - 1);
+    let mut names = named.fold((*first).to_owned(), |text, name| format!("{text}; {name}"));
+    if rivals.len() > NAMED {
+        names += &format!("; and {} more", rivals.len() - NAMED);
+    }
+    Some(format!(
+        "No clear winner: {names} may be as fast, within the prediction's error of {:.0}%.",
+        100.0 * choice.error_share
+    ))
+}
+
+/// What became of the choice and of the forecasts when every way was measured.
+fn measured(choice: &Choice, best: &Forecast) -> Option<String> {
+    let took = |arm: Arm| {
+        let trial = choice.trials.iter().find(|trial| trial.arm == arm)?;
+        median(&trial.total_ns.iter().map(|ns| ns.0 as f64).collect::<Vec<f64>>())
+    };
+    let all = choice.forecasts.iter().filter_map(|forecast| Some((forecast, took(forecast.arm)?)));
+    let all: Vec<(&Forecast, f64)> = all.collect();
+    let (fastest, least) = all.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let off = median(
+        &all.iter()
+            .map(|(forecast, took)| (forecast.total_ns / took - 1.0).abs())
+            .collect::<Vec<f64>>(),
+    )?;
+    let own = took(best.arm)?;
+    let place = if fastest.arm == best.arm {
+        format!("Measured, it took {}, and nothing was faster", time(own))
+    } else {
+        let more = 100.0 * (own / least - 1.0);
+        let name = fastest.arm.name();
+        format!("Measured, it took {}, {more:.0}% more than the fastest, {name}", time(own))
+    };
+    Some(format!(
+        "{place}; the median error of the forecasts for {} ways is {:.0}%.",
+        all.len(),
+        100.0 * off
+    ))
+}

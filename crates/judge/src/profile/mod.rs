@@ -9,19 +9,16 @@
 //! Not seen: waiting (a process that sleeps has no CPU time), and what a rule cannot see (functions
 //! inlined into others, work with interrupts off, which shows where they come on again).
 
-mod compare;
-mod graph;
-
 use crate::activity::{self, Release};
-use graph::Graph;
-use pagewise_model::Fact;
-use pagewise_model::Nanos;
-use pagewise_model::diagnosis::Diagnosis;
+use crate::diagnosis::{disagree, recording_ns};
+use pagewise_model::diagnosis::{Basis, CostKind, Diagnosis};
 use pagewise_model::look::Look;
 use pagewise_model::profile::{
-    Bucket, Course, DeadRule, FrequentStack, Profile, ProfiledStack, Sorted, StackSamples, What,
-    Why,
+    Bucket, Compared, Course, DeadRule, FrequentStack, GraphLine, Profile, ProfiledStack, Sorted,
+    StackSamples, UserFrame, What, Why,
 };
+use pagewise_model::{Fact, Nanos};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Stacks that no rule knows, told at most.
@@ -60,9 +57,8 @@ pub fn judge(facts: &Facts<'_>, course: Option<Course>) -> Profile {
         Fact::Missing(why) => Fact::Missing(why.clone()),
     };
     let both = sorted.known().zip(facts.counted);
-    let compared = both.map_or_else(Vec::new, |(sorted, (look, diagnosis))| {
-        compare::compare(sorted, look, diagnosis)
-    });
+    let compared =
+        both.map_or_else(Vec::new, |(sorted, (look, diagnosis))| compare(sorted, look, diagnosis));
     let unseen = match sorted {
         Fact::Known(_) => Vec::new(),
         Fact::Missing(_) => unseen(facts.counted.is_some()),
@@ -169,3 +165,196 @@ fn share(part: u64, whole: u64) -> f64 {
 
 #[cfg(test)]
 mod tests;
+
+// Counts times prices beside samples, for sums that both have.
+//
+// A price is of a whole transfer or fault, so sums of buckets are compared and not single ones: the
+// price of a fault holds its share of unmapping, that of a transfer its calls, locks and pages. Not
+// compared are wake-ups (their price is the time until the other side runs, samples are CPU time) and
+// address translation, which samples cannot see.
+
+/// What is compared: its name, the costs that are added up, which buckets belong to them.
+struct Sum {
+    name: &'static str,
+    costs: &'static [CostKind],
+    holds: fn(&Bucket) -> bool,
+    /// The recording of faults is done within it.
+    holds_recording: bool,
+}
+
+const SUMS: [Sum; 4] = [
+    Sum {
+        name: "zeroing",
+        costs: &[CostKind::Zeroing],
+        holds: |bucket| bucket.what == What::Zeroing,
+        holds_recording: false,
+    },
+    Sum {
+        name: "faults, mapping and unmapping, zeroing",
+        costs: activity::MAPPING_COSTS,
+        holds: |bucket| activity::is_mapping_work(bucket.what, &bucket.why),
+        holds_recording: true,
+    },
+    Sum {
+        name: "data through pipes",
+        costs: &[CostKind::PipeCopies],
+        holds: |bucket| bucket.why == Why::Pipe && is_transfer(bucket.what),
+        holds_recording: false,
+    },
+    Sum {
+        name: "data of files",
+        costs: &[CostKind::FileCopies],
+        holds: |bucket| is_file_data(&bucket.why) && is_transfer(bucket.what),
+        holds_recording: false,
+    },
+];
+
+const fn is_transfer(what: What) -> bool {
+    !matches!(
+        what,
+        What::Scheduling | What::IoWait | What::Reclaim | What::Compaction | What::Pinning
+    )
+}
+
+fn is_file_data(why: &Why) -> bool {
+    match why {
+        Why::FileRead | Why::FileWrite => true,
+        Why::Call(name) => matches!(name.as_ref(), "read" | "write" | "pread64" | "pwrite64"),
+        _ => false,
+    }
+}
+
+/// All sums of which `diagnosis` has a cost.
+fn compare(sorted: &Sorted, look: &Look, diagnosis: &Diagnosis) -> Vec<Compared> {
+    let cpu_ns = sorted.samples as f64 * sorted.period_ns.0 as f64;
+    let recording = recording_ns(look);
+    let compared = |sum: &Sum| {
+        let counts = |basis| matches!(basis, Basis::CountsTimesPrice | Basis::Timed);
+        let costs =
+            diagnosis.costs.iter().filter(|c| sum.costs.contains(&c.kind) && counts(c.basis));
+        let counted: u64 = costs.map(|cost| cost.cost_ns.0).sum();
+        if counted == 0 {
+            return None;
+        }
+        let buckets = sorted.buckets.iter().filter(|bucket| (sum.holds)(bucket));
+        let sampled = buckets.map(|bucket| bucket.cpu_ns.0 as f64).sum::<f64>();
+        let own = if sum.holds_recording { recording } else { 0.0 };
+        let sampled = (sampled - own).max(0.0);
+        Some(Compared {
+            name: sum.name.to_owned(),
+            counted_ns: Nanos(counted),
+            sampled_ns: Nanos::from_f64(sampled),
+            differ: disagree(counted as f64, sampled, cpu_ns),
+        })
+    };
+    SUMS.iter().filter_map(compared).collect()
+}
+
+// The call graph of a bucket: from the process over its own functions to those of the kernel.
+//
+// Stacks that begin alike share their beginning. Callees below one percent of the bucket are folded
+// into one line, so that a graph has some hundred lines at most however many stacks there are.
+
+/// Callees with less than one sample in so many of the bucket are folded.
+const FOLDED_BELOW: u64 = 100;
+
+#[derive(Debug, Default)]
+struct Node<'a> {
+    name: Cow<'a, str>,
+    samples: u64,
+    /// By the order in which they came.
+    callees: Vec<usize>,
+}
+
+/// A tree of callers; the first node stands for all of them.
+#[derive(Debug)]
+struct Graph<'a> {
+    nodes: Vec<Node<'a>>,
+    found: HashMap<(usize, Cow<'a, str>), usize>,
+}
+
+impl<'a> Graph<'a> {
+    fn of(stacks: &[&'a ProfiledStack]) -> Self {
+        let mut graph = Self { nodes: vec![Node::default()], found: HashMap::new() };
+        for stack in stacks {
+            graph.add(stack);
+        }
+        graph
+    }
+
+    fn add(&mut self, stack: &'a ProfiledStack) {
+        let process = std::iter::once(Cow::from(stack.process.as_str()));
+        let user = stack.user.iter().rev().map(name);
+        let kernel = stack.kernel.iter().rev().map(|symbol| Cow::from(symbol.as_str()));
+        let mut at = 0;
+        self.nodes[at].samples += stack.count;
+        for frame in process.chain(user).chain(kernel) {
+            at = self.callee(at, frame);
+            self.nodes[at].samples += stack.count;
+        }
+    }
+
+    fn callee(&mut self, caller: usize, name: Cow<'a, str>) -> usize {
+        let new = self.nodes.len();
+        let at = *self.found.entry((caller, name.clone())).or_insert(new);
+        if at == new {
+            self.nodes.push(Node { name, ..Node::default() });
+            self.nodes[caller].callees.push(new);
+        }
+        at
+    }
+
+    /// The graph from the outermost callers on.
+    fn lines(&self) -> Vec<GraphLine> {
+        let mut lines = Vec::new();
+        // Stacks may be deep: what is left to tell, the next last.
+        let mut left: Vec<(u32, Entry)> = self.entries(0, 0);
+        while let Some((depth, entry)) = left.pop() {
+            match entry {
+                Entry::Node(at) => {
+                    let node = &self.nodes[at];
+                    let name = node.name.clone().into_owned();
+                    lines.push(GraphLine { depth, name, samples: node.samples, folded: 0 });
+                    left.extend(self.entries(at, depth + 1));
+                }
+                Entry::Folded { callees, samples } => {
+                    lines.push(GraphLine { depth, name: String::new(), samples, folded: callees });
+                }
+            }
+        }
+        lines
+    }
+
+    /// The callees of a node, the most frequent last.
+    fn entries(&self, at: usize, depth: u32) -> Vec<(u32, Entry)> {
+        let all = self.nodes[0].samples;
+        let of = |callee: &usize| &self.nodes[*callee];
+        let is_listed = |callee: &usize| of(callee).samples.saturating_mul(FOLDED_BELOW) >= all;
+        let (mut listed, folded): (Vec<usize>, Vec<usize>) =
+            self.nodes[at].callees.iter().copied().partition(is_listed);
+        listed.sort_by(|a, b| {
+            of(a).samples.cmp(&of(b).samples).then_with(|| of(b).name.cmp(&of(a).name))
+        });
+        let samples = folded.iter().map(|callee| of(callee).samples).sum();
+        let rest = Entry::Folded { callees: folded.len() as u64, samples };
+        let rest = (samples > 0).then_some(rest);
+        let entries = rest.into_iter().chain(listed.into_iter().map(Entry::Node));
+        entries.map(|entry| (depth, entry)).collect()
+    }
+}
+
+#[derive(Debug)]
+enum Entry {
+    Node(usize),
+    Folded { callees: u64, samples: u64 },
+}
+
+/// A function of the program with its file; the file alone where it is not known.
+fn name(frame: &UserFrame) -> Cow<'_, str> {
+    let file = frame.path.rsplit('/').next().unwrap_or_default();
+    let file = if file.is_empty() { "no file" } else { file };
+    Cow::from(match &frame.function {
+        Some(function) => format!("{function} ({file})"),
+        None => format!("({file})"),
+    })
+}

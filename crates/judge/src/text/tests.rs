@@ -308,3 +308,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn sizes_are_numbers_that_linkers_take() {
+    for is_merged in [false, true] {
+        let advice = link_advice(is_merged, PageSize::PMD_2M);
+        for text in [&advice.gnu, &advice.lld, &advice.script] {
+            assert!(text.contains("0x200000") && !text.contains("2M"), "{text}");
+        }
+        assert_eq!(advice.script.matches("INSERT AFTER").count(), 2 - usize::from(is_merged));
+    }
+}

@@ -187,7 +187,7 @@ mod tests {
     #[allow(clippy::print_stderr, reason = "a skipped test says so")]
     fn children_that_cannot_be_waited_for_leave_no_price() {
         const NAME: &str =
-            "prices::spawn::tests::children_that_cannot_be_waited_for_leave_no_price";
+            "prices::process::tests::children_that_cannot_be_waited_for_leave_no_price";
         const VARIABLE: &str = "PAGEWISE_TEST_CHILD_SIGNAL_IGNORED";
         if std::env::var_os(VARIABLE).is_some() {
             let mut series = Series::start(Spawn::new());
