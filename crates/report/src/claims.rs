@@ -2,7 +2,9 @@
 
 use crate::page::Document;
 use crate::style::Tone;
+use crate::text::cells;
 use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::bench::tlb::Unavailable;
 
 /// An answer as a word, with its colour.
 const fn answer(answer: Answer) -> (&'static str, Tone) {
@@ -25,4 +27,69 @@ pub(crate) fn section(heading: &str, claims: &[Claim]) -> Document {
         page.para(&claim.why, 16, Tone::Faint);
     }
     page
+}
+
+// What a machine should do, sentence by sentence.
+
+/// The sentences under their heading.
+pub(crate) fn advice(sentences: &[String]) -> Document {
+    let mut page = Document::default();
+    page.heading("advice for this machine");
+    for sentence in sentences {
+        page.bullet(sentence, Tone::Plain);
+    }
+    page
+}
+
+// What is not to be had on a machine, with what would make it available; and why samples are missing.
+
+/// Labels of this width or more have a line of their own.
+const LABEL: usize = 13;
+
+/// One thing.
+pub(crate) struct Lacking<'a> {
+    pub(crate) label: String,
+    /// What the kernel said.
+    pub(crate) why: &'a str,
+    /// What to do.
+    pub(crate) next: &'a str,
+}
+
+/// The kinds of pages that are not to be had.
+pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
+    all.iter().map(|Unavailable { pages, why, next }| Lacking {
+        label: pages.label().to_owned(),
+        why,
+        next,
+    })
+}
+
+/// All under their heading; nothing where nothing lacks.
+pub(crate) fn lacking<'a>(heading: &str, all: impl IntoIterator<Item = Lacking<'a>>) -> Document {
+    let mut page = Document::default();
+    for (at, lacking) in all.into_iter().enumerate() {
+        if at == 0 {
+            page.heading(heading);
+        }
+        if cells(&lacking.label) < LABEL {
+            page.item(&lacking.label, lacking.why);
+        } else {
+            page.para(&lacking.label, 2, Tone::Plain);
+            page.para(lacking.why, 16, Tone::Plain);
+        }
+        page.para(&format!("next step: {}", lacking.next), 16, Tone::Faint);
+    }
+    page
+}
+
+/// Each reason once, with how often it was given.
+pub(crate) fn reasons<'a>(all: impl Iterator<Item = &'a str>) -> Vec<(&'a str, u64)> {
+    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    for why in all {
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    reasons
 }

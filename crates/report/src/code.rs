@@ -8,8 +8,10 @@ use crate::number::{counted, percent};
 use crate::page::Document;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
-use pagewise_model::Bytes;
-use pagewise_model::text::{Area, HugeTotals, Piece, Standing, TextFile};
+use pagewise_model::collapse::{CollapsedPart, CollapsedProcess};
+use pagewise_model::heap::HeapArea;
+use pagewise_model::text::{Area, HugeTotals, Piece, Standing, TextFile, coverage};
+use pagewise_model::{Bytes, PageSize};
 
 /// `18.0 MiB of 21.2 MiB (85%)`.
 pub(crate) fn of(part: Bytes, all: Bytes) -> String {
@@ -121,6 +123,192 @@ pub(crate) fn machine(heading: &str, totals: &HugeTotals) -> Document {
     ];
     for (name, text) in rows {
         page.item(name, &text);
+    }
+    page
+}
+
+// Memory of no file that a process writes, for people: what of it is on huge pages, and why the rest is not.
+//
+// Each mapping has a row for each reason, where that stands first; the saved form has every stretch.
+
+/// Mappings that are listed.
+const MAPPINGS: usize = 12;
+
+/// The mappings that have most, in a section of its own; nothing where nothing is there.
+pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize) -> Document {
+    let mut page = Document::default();
+    let there = sum(areas, |area| area.populated_bytes);
+    if there == Bytes(0) {
+        return Document::default();
+    }
+    page.single("private memory without a file: heap, stacks, arenas", 0, Tone::Strong);
+    let huge = sum(areas, HeapArea::huge);
+    page.para(&format!("{} of the resident memory on huge pages", of(huge, there)), 2, Tone::Plain);
+    let is_large =
+        |area: &&HeapArea| area.stretches.iter().any(|s| s.standing != Standing::TooSmall);
+    let (mut large, small): (Vec<&HeapArea>, Vec<&HeapArea>) = areas.iter().partition(is_large);
+    large.sort_by_key(|area| std::cmp::Reverse(area.populated_bytes));
+    if !large.is_empty() {
+        let (first, rest) = large.split_at(large.len().min(MAPPINGS));
+        page.append(rows(first, slot));
+        others(&mut page, rest, "more");
+    }
+    others(&mut page, &small, "smaller than a huge page");
+    let rows = "each row sums the whole slots of a mapping in the same state, ordered by the first slot; --json lists every slot. Shared memory is not shown";
+    page.para(rows, 2, Tone::Faint);
+    page
+}
+
+fn sum<'a>(
+    areas: impl IntoIterator<Item = &'a HeapArea>,
+    of: impl Fn(&HeapArea) -> Bytes,
+) -> Bytes {
+    areas.into_iter().fold(Bytes(0), |sum, area| sum + of(area))
+}
+
+/// Mappings that have no row.
+fn others(page: &mut Document, areas: &[&HeapArea], what: &str) {
+    if areas.is_empty() {
+        return;
+    }
+    let there = sum(areas.iter().copied(), |area| area.populated_bytes);
+    let n = counted(areas.len() as u64, "mapping", "mappings");
+    page.para(&format!("{n} {what}, {there} there"), 2, Tone::Faint);
+}
+
+fn rows(areas: &[&HeapArea], usual: PageSize) -> Document {
+    let columns = [
+        ("", Align::Name),
+        ("from", Align::Right),
+        ("slots", Align::Decimal),
+        ("on a huge page, or why not", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for area in areas {
+        for (address, size, standing) in by_reason(area) {
+            let tone = if *standing == Standing::Huge { Tone::Good } else { Tone::Plain };
+            let mut why = reason(standing, size.0 / area.slot_bytes.bytes());
+            if area.slot_bytes != usual && *standing == Standing::Huge {
+                why = format!("{why} of {}", area.slot_bytes);
+            }
+            let name = if area.name.is_empty() { "nameless" } else { &area.name };
+            table.row(vec![
+                name.into(),
+                format!("{address:#x}").into(),
+                size.to_string().into(),
+                Cell::new(why, tone),
+            ]);
+        }
+    }
+    table.into()
+}
+
+/// How much of a mapping stands each way, and where the first of it is.
+fn by_reason(area: &HeapArea) -> Vec<(u64, Bytes, &Standing)> {
+    let mut found: Vec<(u64, Bytes, &Standing)> = Vec::new();
+    for stretch in &area.stretches {
+        match found.iter_mut().find(|(.., standing)| **standing == stretch.standing) {
+            Some((_, size, _)) => *size += stretch.length_bytes,
+            None => found.push((stretch.address, stretch.length_bytes, &stretch.standing)),
+        }
+    }
+    found
+}
+
+// Text of a running process that was put on huge pages from outside, for people: what is huge now and was
+// before, what the kernel refused and why, what is too small; and code that a process has generated.
+
+/// What a process has in one sentence.
+pub(crate) fn collapse_headline(process: &CollapsedProcess) -> String {
+    let CollapsedProcess { name, pid, .. } = process;
+    if process.text() == Bytes(0) {
+        return format!("no code generated in {name} ({pid})");
+    }
+    let now = of(process.huge(), process.text());
+    format!("{now} on huge pages in {name} ({pid}), {} before", process.huge_before())
+}
+
+/// A process as lines.
+pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> Document {
+    let mut page = Document::default();
+    if process.is_disabled {
+        let text = "huge pages are switched off for this process (PR_SET_THP_DISABLE)";
+        page.para(text, 0, Tone::Warn);
+    }
+    for part in process.parts.iter().filter(|part| !is_idle(part)) {
+        page.section(one(process, part));
+    }
+    let idle = process.parts.iter().filter(|part| is_idle(part));
+    let idle: Vec<&str> = idle.filter_map(|part| part.path.as_deref()).collect();
+    if !idle.is_empty() {
+        page.blank();
+        let text = format!("no slot of text to collapse: {}", idle.join(", "));
+        page.para(&text, 0, Tone::Faint);
+    }
+    page.blank();
+    page.para(&format!("a huge page is {slot}; took {}", process.took_ns), 0, Tone::Faint);
+    page
+}
+
+/// A file without a whole slot in its text.
+fn is_idle(part: &CollapsedPart) -> bool {
+    part.path.is_some() && part.tried_slots == 0 && part.huge() == Bytes(0)
+}
+
+fn one(process: &CollapsedProcess, part: &CollapsedPart) -> Document {
+    let mut page = Document::default();
+    page.single(part.path.as_deref().unwrap_or("generated code"), 0, Tone::Strong);
+    let tried = counted(part.tried_slots, "slot", "slots");
+    let text = format!(
+        "on huge pages {}, {} before; {tried} tried",
+        of(part.huge(), part.text()),
+        part.huge_before_bytes
+    );
+    page.para(&text, 2, Tone::Plain);
+    if part.grown_bytes > Bytes(0) {
+        let text = format!("{} more are resident: pages that the slots lacked", part.grown_bytes);
+        page.para(&text, 2, Tone::Plain);
+    }
+    if let (Some(later), Some(after)) = (part.later_huge_bytes, process.later_ns) {
+        let lost = part.huge().0.saturating_sub(later.0);
+        let tone = if lost > 0 { Tone::Warn } else { Tone::Plain };
+        page.para(&format!("after {after}, {later} of it is still huge"), 2, tone);
+    }
+    for refused in &part.refused {
+        let slots = counted(refused.slots, "slot", "slots");
+        page.para(&format!("{slots} refused: {}", refused.why), 2, Tone::Warn);
+    }
+    page.append(mappings(&part.areas));
+    page
+}
+
+/// Executable memory of no file in a process, in a section of its own; nothing where there is none.
+pub(crate) fn generated(areas: &[Area]) -> Document {
+    let mut page = Document::default();
+    if areas.is_empty() {
+        return Document::default();
+    }
+    page.single("generated code", 0, Tone::Strong);
+    let (huge, text) = (coverage(areas, Area::huge), coverage(areas, Area::size));
+    page.para(&format!("on huge pages {}", of(huge.text_bytes, text.text_bytes)), 2, Tone::Plain);
+    page.append(mappings(areas));
+    page
+}
+
+/// Pieces of the mappings that are as large as a huge page; the others in one line.
+fn mappings(areas: &[Area]) -> Document {
+    let is_small = |area: &&Area| area.pieces.iter().all(|p| p.standing == Standing::TooSmall);
+    let (small, large): (Vec<&Area>, Vec<&Area>) = areas.iter().partition(is_small);
+    let mut page = Document::default();
+    if !large.is_empty() {
+        let large: Vec<Area> = large.into_iter().cloned().collect();
+        page.append(pieces(&large));
+    }
+    if !small.is_empty() {
+        let size = small.iter().fold(Bytes(0), |sum, area| sum + area.size());
+        let n = counted(small.len() as u64, "mapping is", "mappings are");
+        let text = format!("{n} smaller than a huge page, {size} in total");
+        page.para(&text, 2, Tone::Faint);
     }
     page
 }

@@ -2,10 +2,10 @@
 //! different machines say nothing about the programs. Plain runs are those of the experiment, where
 //! one was made.
 
-use crate::document;
 use crate::headline::headline;
 use crate::look::median;
 use crate::number::{change, count, interval, percent};
+use crate::page;
 use crate::page::Document;
 use crate::shell::start_line;
 use crate::style::Tone;
@@ -61,7 +61,7 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
 #[must_use]
 pub fn comparison_page(a: &Run, b: &Run, comparison: &Document) -> String {
     let title = format!("{} against {}", b.id, a.id);
-    document::head(&title, b) + &comparison.html() + &document::foot(b)
+    page::head(&title, b) + &comparison.html() + &page::foot(b)
 }
 
 fn machines(a: Option<&Machine>, b: Option<&Machine>) -> (String, Tone) {

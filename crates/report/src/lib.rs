@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
-mod advice;
 pub mod bench;
 mod cache;
 mod candidates;
@@ -22,19 +21,15 @@ mod chart;
 mod choice;
 mod claims;
 mod code;
-mod collapse;
 mod compare;
 mod csv;
 mod diagnosis;
 mod doctor;
-mod document;
 mod experiment;
 pub mod faults;
 mod fold;
 mod headline;
-mod heap;
 mod history;
-mod lacking;
 mod look;
 mod markdown;
 pub mod number;

@@ -9,12 +9,12 @@ use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::faults::faults_section;
 use crate::headline::{headline, headline_section};
-use crate::page::Document;
+use crate::page::{Document, foot, head};
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::text_report::text_section;
 use crate::{
-    continue_section, diagnosis_section, document, look_section, machine_line, output_section,
+    continue_section, diagnosis_section, look_section, machine_line, output_section,
     profile_section, receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
@@ -53,7 +53,7 @@ pub fn html(run: &Run) -> String {
 /// A page of `run` that shows `body`.
 pub(crate) fn page(run: &Run, mut body: Document) -> String {
     body.section(measured_section(run));
-    document::head(&headline(run), run) + &body.html() + &document::foot(run)
+    head(&headline(run), run) + &body.html() + &foot(run)
 }
 
 /// What a page says of how the run came about.

@@ -2,10 +2,10 @@
 //! not and why, what each method would reach, and sums over processes.
 
 use crate::cache::letters;
+use crate::code::heap_section;
+use crate::code::{collapse_headline, collapse_section, generated};
 use crate::code::{machine, of, pieces, share, warmed};
-use crate::collapse::{self, collapse_section, generated};
 use crate::fold::{self, fold_section};
-use crate::heap::heap_section;
 use crate::number::counted;
 use crate::page::Document;
 use crate::style::Tone;
@@ -40,7 +40,7 @@ pub(crate) fn headline(report: &TextReport) -> String {
             format!("{text} of text on huge pages in {} ({})", process.name, process.pid)
         }
         TextReport::Fold { folded, .. } => fold::headline(folded),
-        TextReport::Collapse { process, .. } => collapse::headline(process),
+        TextReport::Collapse { process, .. } => collapse_headline(process),
         TextReport::System { system, .. } => text_system::headline(system),
         TextReport::Status(status) => status_headline(status),
     }

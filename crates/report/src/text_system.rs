@@ -1,8 +1,8 @@
 //! Code on huge pages for the whole system, for people: what the kernel has, what was changed, and how each
 //! step that the documentation of hugetext describes is taken on this kernel.
 
+use crate::code::collapse_section;
 use crate::code::{machine, warmed};
-use crate::collapse::collapse_section;
 use crate::number::counted;
 use crate::page::Document;
 use crate::style::Tone;
@@ -47,7 +47,7 @@ pub(crate) fn system_section(system: &TextSystem, slot: PageSize) -> Document {
     }
     for process in &system.processes {
         let mut part = Document::default();
-        part.single(&crate::collapse::headline(process), 0, Tone::Strong);
+        part.single(&crate::code::collapse_headline(process), 0, Tone::Strong);
         part.append(collapse_section(process, slot));
         page.section(part);
     }

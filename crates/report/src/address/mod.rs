@@ -1,15 +1,13 @@
 //! One address through the page table, as terminal text: the levels, the page, its frame, its mapping,
 //! and the pages around it. What is missing stands with its reason.
 
-mod around;
-mod levels;
-
 use crate::number::{UNKNOWN, count, counted};
 use crate::page::Document;
 use crate::style::{Style, Tone};
+use crate::table::{Align, Cell, Table};
 use pagewise_model::address::{
-    Address, AddressReport, Frame, Half, Mapping, Memory, PageView, Process, Residence, State,
-    View, Within, describe_mapping_flag,
+    Address, AddressReport, Around, Frame, Half, Layout, Level, Mapping, Memory, PageView, Process,
+    Residence, Role, State, View, Within, describe_mapping_flag,
 };
 use pagewise_model::{Bytes, Fact, PageSize};
 
@@ -29,11 +27,11 @@ fn view_section(report: &AddressReport, view: &View) -> Document {
     if let Some(process) = &report.process {
         page.single(&process_text(process), 2, Tone::Faint);
     }
-    page.section(levels::section(report, view));
+    page.section(levels_section(report, view));
     if let Some(memory) = &view.memory {
         page.section(page_section(memory));
         page.section(mapping_section(view, memory));
-        page.section(around::section(view.address, &report.layout, &memory.around));
+        page.section(around_section(view.address, &report.layout, &memory.around));
     }
     page
 }
@@ -252,4 +250,206 @@ fn residence_items(residence: &Residence, page: &mut Document) {
     };
     let flags: Vec<String> = residence.flags.iter().map(words).collect();
     page.item("flags", &flags.join(", "));
+}
+
+// The walk as a table: which bits of the address choose which entry, in decimal and in binary.
+
+fn levels_section(report: &AddressReport, view: &View) -> Document {
+    let mut page = Document::default();
+    page.heading(&title(report, view));
+    let mut table = Table::new(&[
+        ("level", Align::Left),
+        ("bits", Align::Left),
+        ("entry", Align::Right),
+        ("in binary", Align::Right),
+        ("each covers", Align::Right),
+        ("", Align::Left),
+    ]);
+    for level in &view.levels {
+        table.row(row(level));
+    }
+    let bits = report.layout.page_bits();
+    let offset = view.page_offset_bytes.0;
+    table.row(vec![
+        "offset".into(),
+        format!("{}-0", bits.saturating_sub(1)).into(),
+        offset.to_string().into(),
+        binary(offset, bits).into(),
+        size_text(Bytes(1)).into(),
+        "the byte".into(),
+    ]);
+    page.append(table);
+    if let Some(remark) = remark(&report.layout, view) {
+        page.para(&remark, 2, Tone::Warn);
+    }
+    page
+}
+
+fn title(report: &AddressReport, view: &View) -> String {
+    let levels = counted(view.levels.len() as u64, "level", "levels");
+    let walked = view.levels.iter().filter(|l| matches!(l.role, Role::Table | Role::Page)).count();
+    let sizes: Vec<String> = report.page_sizes_bytes.iter().map(PageSize::to_string).collect();
+    let sizes = sizes.join(", ");
+    let bits = report.layout.address_bits;
+    match walked {
+        0 => format!("the page table: {levels}, {bits} bits; pages of {sizes}"),
+        n => {
+            let read = counted(n as u64, "entry", "entries");
+            format!("the walk: {read} read, of {levels} ({bits} bits); pages of {sizes}")
+        }
+    }
+}
+
+fn row(level: &Level) -> Vec<Cell> {
+    let (text, tone) = match level.role {
+        Role::Table => ("leads to the next table", Tone::Plain),
+        Role::Page => ("maps the page: the walk ends", Tone::Good),
+        Role::Beyond => ("not walked: inside the page", Tone::Faint),
+        Role::NotKnown => ("", Tone::Plain),
+    };
+    let width = level.high_bit.saturating_sub(level.low_bit) + 1;
+    vec![
+        level.name.as_str().into(),
+        format!("{}-{}", level.high_bit, level.low_bit).into(),
+        level.index.to_string().into(),
+        binary(level.index, width).into(),
+        size_text(level.entry_spans_bytes).into(),
+        Cell::new(text, tone),
+    ]
+}
+
+fn binary(value: u64, width: u32) -> String {
+    format!("{value:0width$b}", width = width as usize)
+}
+
+/// A power of two without decimals.
+fn size_text(size: Bytes) -> String {
+    match size.0 {
+        n if n >= 1 << 40 => format!("{} TiB", n >> 40),
+        n if n >= 1 << 10 => PageSize::new(n).map_or_else(|| size.to_string(), |s| s.to_string()),
+        n => format!("{n} B"),
+    }
+}
+
+/// What to know of an address that no process has.
+fn remark(layout: &Layout, view: &View) -> Option<String> {
+    let bits = layout.user_bits;
+    match view.half {
+        Half::User => None,
+        Half::Kernel => Some(
+            "a kernel address: all processes share its entries, and no process can see them"
+                .to_owned(),
+        ),
+        Half::NotCanonical => {
+            let five = if bits == 47 && view.address.0 >> 56 == 0 {
+                "; with five levels (57 bits) it is a user address"
+            } else {
+                ""
+            };
+            Some(format!(
+                "not canonical: bits 63 to {bits} are not all equal, so no process on this machine can use it, and a load from it traps. Its lower bits choose the entries above{five}"
+            ))
+        }
+    }
+}
+
+// The pages under the same entry of the table above base pages, a character for each.
+
+/// Columns before a line.
+const INDENT: usize = 2;
+/// Most lines; where there are more pages, a character stands for several.
+const MOST_LINES: usize = 16;
+
+fn around_section(address: Address, layout: &Layout, around: &Fact<Around>) -> Document {
+    let mut page = Document::default();
+    let span = layout.huge_page().map_or_else(String::new, |span| format!(" in the same {span}"));
+    page.heading(&format!("pages around it{span}"));
+    let around = match around {
+        Fact::Known(around) => around,
+        Fact::Missing(why) => {
+            page.para(why, INDENT, Tone::Plain);
+            return page;
+        }
+    };
+    page.para(&counts(around), INDENT, Tone::Plain);
+    let base = layout.base_page_bytes.bytes();
+    let own = address.0.saturating_sub(around.start_address.0) / base;
+    let own = usize::try_from(own).unwrap_or(usize::MAX);
+    let cells: Vec<char> = around.pages.chars().collect();
+    if cells.iter().any(|cell| Some(cell) != cells.first()) {
+        let start = around.start_address;
+        page.fitted(move |style| lines(start, base, &cells, own, style));
+    }
+    page
+}
+
+fn counts(around: &Around) -> String {
+    let named = [
+        (around.present_pages, "present"),
+        (around.swapped_pages, "swapped"),
+        (around.guard_pages, "guards"),
+        (around.absent_pages, "absent"),
+        (around.unmapped_pages, "in no mapping"),
+    ];
+    let text = |(n, name): &(u64, &str)| match *name {
+        "present" if around.huge_pages > 0 => {
+            format!("{} present ({} of them mapped huge)", count(*n), count(around.huge_pages))
+        }
+        _ => format!("{} {name}", count(*n)),
+    };
+    let some = |(n, _): &&(u64, &str)| *n > 0;
+    named.iter().filter(some).map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// The pages by lines, and a mark under the one that the address is in.
+fn lines(start: Address, base: u64, cells: &[char], own: usize, style: &Style) -> Document {
+    let mut page = Document::default();
+    let digits = format!("{:012x}", start.0).len();
+    let room = style.columns().saturating_sub(INDENT + digits + 1).max(1);
+    // A power of two, so that lines begin at round addresses.
+    let width = 1usize << room.ilog2();
+    let each = cells.len().div_ceil(width * MOST_LINES).max(1);
+    let pieces: Vec<char> = cells.chunks(each).map(together).collect();
+    for (nth, line) in pieces.chunks(width).enumerate() {
+        let first = nth * width;
+        let mark = (own / each).checked_sub(first).filter(|at| *at < line.len());
+        // What is in no mapping is counted above and needs no line.
+        if mark.is_none() && line.iter().all(|cell| *cell == '-') {
+            continue;
+        }
+        let address = start.0.saturating_add((first * each) as u64 * base);
+        let text: String = line.iter().collect();
+        page.single(&format!("{address:012x} {text}"), INDENT, Tone::Plain);
+        if let Some(at) = mark {
+            let lead = " ".repeat(digits + 1 + at);
+            page.single(&format!("{lead}^"), INDENT, Tone::Strong);
+        }
+    }
+    let unit = if each > 1 { format!("; each stands for {each} pages") } else { String::new() };
+    page.para(&format!("{}{unit}", legend(cells)), INDENT, Tone::Faint);
+    page
+}
+
+/// One character for several: their own where they agree, else `+` where any is present, `~` where none.
+fn together(cells: &[char]) -> char {
+    let first = cells.first().copied().unwrap_or('-');
+    if cells.iter().all(|cell| *cell == first) {
+        return first;
+    }
+    if cells.iter().any(|cell| "Hz#".contains(*cell)) { '+' } else { '~' }
+}
+
+/// What the characters that occur mean.
+fn legend(cells: &[char]) -> String {
+    let known = [
+        ('H', "mapped huge"),
+        ('#', "present"),
+        ('z', "zero page"),
+        ('s', "swapped"),
+        ('g', "guard"),
+        ('.', "absent"),
+        ('-', "in no mapping"),
+    ];
+    let used = known.iter().filter(|(cell, _)| cells.contains(cell));
+    used.map(|(cell, words)| format!("{cell} {words}")).collect::<Vec<_>>().join("  ")
 }

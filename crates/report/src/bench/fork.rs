@@ -1,12 +1,12 @@
 //! What fork costs, for people: one document, CSV, and curves.
 
 use crate::chart::{Curves, Lines, Range, Series};
+use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{count, counted, ratio_text, three_digits, whole_size};
 use crate::page::Document;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
-use crate::{advice, lacking};
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::fork::{Forks, Judgement, Point, Price, Sample};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
@@ -19,9 +19,9 @@ pub(crate) fn document(forks: &Forks, caption: &str) -> Document {
         page.append(prices(forks, judgement));
     }
     page.section(sizes(forks));
-    page.section(lacking::section("not available here", lacking::pages(&forks.unavailable)));
+    page.section(claims::lacking("not available here", claims::pages(&forks.unavailable)));
     if let Some(judgement) = &forks.judgement {
-        page.section(advice::section(&judgement.advice));
+        page.section(claims::advice(&judgement.advice));
     }
     page
 }

@@ -5,8 +5,8 @@
 //! panels, so that panels can be compared. The best cell of a panel, or of each column, has a frame; a cell without a
 //! value has no colour and says why to those who point at it.
 
+use super::axis::colour;
 use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
-use super::scale::colour;
 use crate::number::three_digits;
 
 const CELL: At = At(56.0, 27.0);

@@ -6,7 +6,6 @@ mod canvas;
 mod heat;
 mod lines;
 mod pages;
-mod scale;
 mod stack;
 
 pub(super) use bars::{Bars, Group, Mark, Range, Row};

@@ -3,8 +3,8 @@
 //! Rows of equal length under each other, with the address of their first cell; a cell that was
 //! never touched is empty. The colours are those of `scale`, dark for the earliest.
 
+use super::axis::colour;
 use super::canvas::{Anchor, At, Canvas, SMALL, fit};
-use super::scale::colour;
 use pagewise_model::Nanos;
 
 /// Distance of cells, and the part of it that is filled.

@@ -4,13 +4,15 @@
 //! before their first character (stacks that are added up, tables by column, pictures) keep what
 //! they need and give everything at the end.
 
-use super::chrome::Chrome;
 use super::firefox::Firefox;
-use super::folded::Folded;
 use super::list::{Format, List};
 use super::pages::Touched;
-use pagewise_model::fault::{Fault, Names};
+use crate::faults::{callers, place_name, site_name};
+use crate::text::escape;
+use pagewise_model::fault::{Fault, Names, Site};
 use pagewise_model::run::Run;
+use serde_json::json;
+use std::collections::BTreeMap;
 
 /// A form of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,4 +91,126 @@ impl Export {
             Kind::Html(html) => html.page(run),
         }
     }
+}
+
+// Faults as folded stacks, the input of flame graphs: frames from the outermost on, what lives
+// there as the leaf, and a weight. Where the stack of a fault was not recorded, the instruction's
+// file and function stand for it.
+
+/// Stacks under construction.
+#[derive(Debug)]
+pub(super) struct Folded {
+    by_time: bool,
+    weights: BTreeMap<String, u64>,
+}
+
+impl Folded {
+    /// Nothing yet; weighted by nanoseconds of latency, or by number.
+    pub(super) const fn new(by_time: bool) -> Self {
+        Self { by_time, weights: BTreeMap::new() }
+    }
+
+    /// Adds faults.
+    pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
+        for fault in faults {
+            let weight = match self.by_time {
+                true => fault.latency_ns.known().map_or(0, |ns| ns.0),
+                false => 1,
+            };
+            *self.weights.entry(stack(names, fault)).or_default() += weight;
+        }
+    }
+
+    /// All stacks, a line each; those without weight are left out.
+    pub(super) fn lines(&self) -> String {
+        let weighty = self.weights.iter().filter(|(_, weight)| **weight > 0);
+        weighty.map(|(stack, weight)| format!("{stack} {weight}\n")).collect()
+    }
+}
+
+fn stack(names: &Names, fault: &Fault) -> String {
+    let site = names.site(fault);
+    let kind = names.place(fault).map_or("unknown", |p| p.kind.label());
+    let mut frames: Vec<String> = callers(names, fault).rev().map(function).collect();
+    if frames.is_empty() {
+        let file = site.map_or("", |site| site.path.as_str());
+        frames.push(frame(if file.is_empty() { "[no file]" } else { file }));
+    }
+    frames.extend(site.map(function));
+    frames.push(format!("[{kind}]"));
+    frames.join(";")
+}
+
+/// A function by its own name, or where it is.
+fn function(site: &Site) -> String {
+    frame(&site.function.clone().unwrap_or_else(|| site_name(site)))
+}
+
+fn frame(text: &str) -> String {
+    escape(text).replace([';', ' '], "_")
+}
+
+// Faults as trace events, which Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) show: one
+// complete event (`"ph":"X"`) a fault on the line of its thread, named after the mapping touched;
+// one without a known latency is an instant (`"ph":"i"`). Times are microseconds since the first
+// fault. The format is that of "Trace Event Format" (JSON object form).
+
+/// A document under construction.
+#[derive(Debug, Default)]
+pub(super) struct Chrome {
+    has_begun: bool,
+}
+
+const HEAD: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+
+impl Chrome {
+    /// The document up to and with these faults.
+    pub(super) fn events(&mut self, names: &Names, faults: &[Fault]) -> String {
+        let mut out = String::new();
+        for fault in faults {
+            out.push_str(if std::mem::replace(&mut self.has_begun, true) { ",\n" } else { HEAD });
+            out.push_str(&event(names, fault));
+        }
+        out
+    }
+
+    /// Its end.
+    pub(super) fn end(self) -> String {
+        let head = if self.has_begun { "" } else { HEAD };
+        format!("{head}\n]}}\n")
+    }
+}
+
+fn event(names: &Names, fault: &Fault) -> String {
+    let place = names.place(fault);
+    let site = names.site(fault);
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let labels: Vec<&str> = fault.labels.iter().map(|label| label.label()).collect();
+    let mut event = json!({
+        "name": place.map_or_else(|| "unknown".to_owned(), place_name),
+        "cat": format!("{},{}", fault.served.label(), fault.access.label()),
+        "ts": micros(fault.since_first_ns.0),
+        "pid": fault.pid,
+        "tid": fault.tid,
+        "args": {
+            "order": fault.order,
+            "page": format!("{:#x}", fault.page_address),
+            "page_bytes": fault.page_bytes,
+            "offset_bytes": fault.offset_bytes,
+            "access": fault.access,
+            "cause": fault.cause,
+            "served": fault.served,
+            "labels": labels,
+            "ip": format!("{:#x}", fault.ip_address),
+            "function": site.map(site_name),
+            "callers": crate::faults::caller_names(names, fault),
+        },
+    });
+    let (phase, key, value) = match fault.latency_ns.known() {
+        Some(latency) => ("X", "dur", json!(micros(latency.0))),
+        None => ("i", "s", json!("t")),
+    };
+    event["ph"] = json!(phase);
+    event[key] = value;
+    event.to_string()
 }

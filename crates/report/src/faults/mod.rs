@@ -5,11 +5,9 @@
 
 mod account;
 mod causes;
-mod chrome;
 mod exact;
 mod export;
 mod firefox;
-mod folded;
 mod list;
 mod pages;
 

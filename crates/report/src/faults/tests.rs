@@ -1,4 +1,4 @@
-use super::folded::Folded;
+use super::export::Folded;
 use super::list::{Format, List};
 use super::*;
 use pagewise_model::Bytes;

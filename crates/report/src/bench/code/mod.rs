@@ -8,20 +8,16 @@
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
-mod picture;
-
-pub use picture::svg;
-
+use crate::chart::{Curves, Lines, Range, Series, SizeMark};
+use crate::claims;
 use crate::csv::{known, samples};
-use crate::lacking;
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
 use crate::page::Document;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
-use crate::{advice, claims};
 use pagewise_model::bench::code::{Jumps, Order, Point, Ratio, Sample};
-use pagewise_model::bench::tlb::{PageKind, Steadiness};
-use pagewise_model::{Bytes, Fact};
+use pagewise_model::bench::tlb::{ClaimedTlb, PageKind, Steadiness};
+use pagewise_model::{Bytes, Fact, Measured};
 
 /// What the claims are about.
 const CLAIMS: &str = "TLBs for code as the processor claims, and where jumps begin to cost more";
@@ -45,13 +41,13 @@ pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
             page.details(&format!("every size: {}", describe(order)), all.into());
         }
     }
-    page.section(lacking::section(LACKING, lacking::pages(&jumps.unavailable)));
+    page.section(claims::lacking(LACKING, claims::pages(&jumps.unavailable)));
     if let Some(judgement) = &jumps.judgement {
         page.section(claims::section(CLAIMS, &judgement.claims));
     }
     page.section(misses(jumps));
     if let Some(judgement) = &jumps.judgement {
-        page.section(advice::section(&judgement.advice));
+        page.section(claims::advice(&judgement.advice));
     }
     page
 }
@@ -212,7 +208,7 @@ const fn unsteady(ratio: &Ratio) -> &'static str {
 /// Reasons for which samples of an order are missing, each once with how often.
 fn refused(jumps: &Jumps, order: Order) -> Vec<(&str, u64)> {
     let of = jumps.points.iter().filter(|point| point.order == order);
-    lacking::reasons(of.filter_map(|point| point.refused.as_deref()))
+    claims::reasons(of.filter_map(|point| point.refused.as_deref()))
 }
 
 /// What is said of misses, in a sentence.
@@ -241,4 +237,100 @@ fn misses(jumps: &Jumps) -> Document {
     let mut page = Document::default();
     page.hanging(&misses_text(jumps), 2);
     page
+}
+
+// The curves: code of growing size in each order, and what a growing number of pages costs.
+
+/// The jumps as SVG; `caption` says where they were measured.
+#[must_use]
+pub fn svg(jumps: &Jumps, caption: &str) -> String {
+    let mut panels: Vec<Curves> =
+        Order::ALL.into_iter().rev().filter_map(|order| curves_by_size(jumps, order)).collect();
+    panels.extend(by_pages(jumps));
+    let mappings = counted(u64::from(jumps.repeats), "fresh mapping", "fresh mappings");
+    let lines = Lines {
+        title: "What does a jump cost, by code size?".to_owned(),
+        subtitle: caption.to_owned(),
+        panels,
+        notes: vec![
+            format!("Points: median of {mappings} of each, in shuffled order."),
+            "Thin lines reach from the fastest mapping to the slowest. Dashed: the reach of TLBs, as \
+             claimed."
+                .to_owned(),
+        ],
+    };
+    lines.draw()
+}
+
+fn timed(points: Vec<&Point>, size: impl Fn(&Point) -> f64) -> Vec<(f64, Range)> {
+    let one = |point: &Point| {
+        let Measured { median, min, max, .. } = point.jump_ns()?;
+        Some((size(point), Range { median, least: min, most: max }))
+    };
+    points.into_iter().filter_map(one).collect()
+}
+
+fn entries(tlb: &ClaimedTlb) -> f64 {
+    f64::from(tlb.scaled_entries.unwrap_or(tlb.entries))
+}
+
+fn curves_by_size(jumps: &Jumps, order: Order) -> Option<Curves> {
+    let of = |kind: PageKind| {
+        let curve = jumps.curve(order, kind, jumps.dense());
+        let points = timed(curve, |point| point.set_bytes().0 as f64);
+        (!points.is_empty()).then(|| Series { name: kind.label().to_owned(), points })
+    };
+    let series: Vec<Series> = PageKind::ALL.into_iter().filter_map(of).collect();
+    let page = jumps.base_page_bytes;
+    let marks = jumps.serving_code(page).map(|tlb| SizeMark {
+        name: format!("L{} TLB, {page} pages", tlb.level),
+        size: entries(tlb) * page.bytes() as f64,
+    });
+    (!series.is_empty()).then(|| Curves {
+        title: describe(order),
+        sizes_are: "code",
+        write: |size| whole_size(Bytes(size as u64)),
+        unit: "ns",
+        series,
+        marks: marks.collect(),
+    })
+}
+
+/// Elements on a page each, beside as many on few huge pages; none where none were run.
+fn by_pages(jumps: &Jumps) -> Option<Curves> {
+    let dense = jumps.dense();
+    let mut apart: Vec<(PageKind, Bytes)> = jumps
+        .points
+        .iter()
+        .filter(|p| p.order == Order::Changing && p.apart_bytes > dense)
+        .map(|p| (p.pages, p.apart_bytes))
+        .collect();
+    apart.sort_unstable();
+    apart.dedup();
+    if apart.is_empty() {
+        return None;
+    }
+    let few = (PageKind::Thp, dense);
+    let series = apart.into_iter().chain([few]).filter_map(|(kind, distance)| {
+        let curve = jumps.curve(Order::Changing, kind, distance);
+        let points = timed(curve, |point| point.jumps as f64);
+        let name = if distance == dense {
+            "on few huge pages".to_owned()
+        } else {
+            format!("{}, {} apart", kind.label(), whole_size(distance))
+        };
+        (!points.is_empty()).then_some(Series { name, points })
+    });
+    let marks = jumps.serving_code(jumps.base_page_bytes).map(|tlb| SizeMark {
+        name: format!("L{} TLB: {}", tlb.level, entries(tlb)),
+        size: entries(tlb),
+    });
+    Some(Curves {
+        title: format!("number of pages with one jump each, {}", Order::Changing.name()),
+        sizes_are: "pages",
+        write: |size| format!("{size:.0}"),
+        unit: "ns",
+        series: series.collect(),
+        marks: marks.collect(),
+    })
 }

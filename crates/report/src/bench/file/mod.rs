@@ -9,21 +9,20 @@
 //! Rates count set-up and tear-down, but for those of single passes. A cell that did other work than it
 //! was asked for shows no rate, and says what it did.
 
-mod explanation;
-mod grid;
-mod picture;
-mod table;
-
-pub use picture::svg;
-
+use crate::bench::file::grid::{Entry, Grid, races};
+use crate::chart::{Heat, Panel};
+use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, three_digits, whole_size};
 use crate::page::Document;
 use crate::style::{Style, Tone};
-use crate::{advice, claims};
 use pagewise_model::bench::file::{Part, Point, Readings, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Nanos};
+
+mod explanation;
+mod grid;
+mod table;
 
 /// What the claims are about.
 const CLAIMS: &str = "the published study (mmap against system calls, 2019): then, and here";
@@ -41,7 +40,7 @@ pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     for sentence in protocol(readings) {
         page.para(&sentence, 2, Tone::Faint);
     }
-    for grid in grid::races(readings) {
+    for grid in races(readings) {
         page.section(table::grid(&grid));
     }
     page.section(table::times(readings));
@@ -52,7 +51,7 @@ pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     if let Some(judgement) = &readings.judgement {
         page.append(explanation::parts(readings, judgement));
         page.section(claims::section(CLAIMS, &judgement.claims));
-        page.section(advice::section(&judgement.advice));
+        page.section(claims::advice(&judgement.advice));
     }
     page
 }
@@ -199,4 +198,37 @@ fn proof(readings: &Readings) -> Option<String> {
          before. The proof takes {} for each GiB, not timed.",
         Nanos::from_f64(median)
     ))
+}
+
+// The races as a table of colours: every way over the blocks, one panel for each residency and order. The
+// fastest way of each block has a frame: where it changes from block to block the ways cross.
+
+/// The readings as SVG; `caption` says where they were measured.
+#[must_use]
+pub fn svg(readings: &Readings, caption: &str) -> String {
+    let heat = Heat {
+        title: "Which way to read a file is fastest?".to_owned(),
+        subtitle: caption.to_owned(),
+        unit: "GiB/s",
+        columns_are: "block",
+        rows_are: "way",
+        is_best_by_column: true,
+        panels: races(readings).into_iter().map(panel).collect(),
+    };
+    heat.draw()
+}
+
+fn panel(grid: Grid) -> Panel {
+    let value = |entry: Entry| match entry {
+        Entry::Rate(rate) => Ok(rate.median),
+        Entry::Refused(why) => Err(format!("refused: {why}")),
+        Entry::Missing(why) => Err(why),
+        Entry::Empty => Err("not requested".to_owned()),
+    };
+    let (rows, cells) = grid
+        .rows
+        .into_iter()
+        .map(|(name, entries)| (name, entries.into_iter().map(value).collect()))
+        .unzip();
+    Panel { title: grid.title, columns: grid.columns, rows, cells }
 }

@@ -1,7 +1,7 @@
 //! Tables: what each way costs, what threads make of it, and what the kernel counted.
 
 use super::{groups, protocol, ratio};
-use crate::lacking;
+use crate::claims;
 use crate::number::{count, counted, range_text, three_digits};
 use crate::page::Document;
 use crate::paragraph::Paragraph;
@@ -43,7 +43,7 @@ fn times_table(title: &'static str, touches: &FirstTouch, points: Vec<&Point>) -
 /// Reasons for which ways have fewer mappings than asked for, each once with how many.
 fn short(touches: &FirstTouch) -> Document {
     let some = touches.points.iter().filter(|point| !point.samples.is_empty());
-    let reasons = lacking::reasons(some.filter_map(|point| point.refused.as_deref()));
+    let reasons = claims::reasons(some.filter_map(|point| point.refused.as_deref()));
     let mut page = Document::default();
     for (why, ways) in reasons {
         let ways = counted(ways, "way has", "ways have");

@@ -18,11 +18,11 @@ mod table;
 
 pub use picture::svg;
 
+use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, range_text, three_digits, whole_size};
 use crate::page::Document;
 use crate::style::Style;
-use crate::{advice, claims};
 use pagewise_model::bench::pipe::{
     Consumption, EndUsage, Ladder, Pages, Point, Sample, Yardsticks,
 };
@@ -47,7 +47,7 @@ pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
         page.section(explanation::explanation(ladder, judgement));
         page.section(explanation::advice(judgement));
         if !judgement.sentences.is_empty() {
-            page.section(advice::section(&judgement.sentences));
+            page.section(claims::advice(&judgement.sentences));
         }
     }
     page

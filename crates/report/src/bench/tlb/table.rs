@@ -1,7 +1,7 @@
 //! Tables: one list at every size, and all lists at five sizes.
 
 use super::{describe, protocol, unsteady};
-use crate::lacking;
+use crate::claims;
 use crate::number::{ratio_text, whole_size};
 use crate::page::Document;
 use crate::style::Tone;
@@ -73,7 +73,7 @@ fn time(point: Option<&Point>) -> Cell {
 /// Reasons for which samples of a list are missing, each once with how often.
 fn refused(walks: &Walks, path: Path) -> Document {
     let points = walks.points.iter().filter(|p| p.path == path);
-    let reasons = lacking::reasons(points.filter_map(|p| p.refused.as_deref()));
+    let reasons = claims::reasons(points.filter_map(|p| p.refused.as_deref()));
     let mut page = Document::default();
     for (why, count) in reasons {
         page.para(
