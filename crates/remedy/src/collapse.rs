@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct Options {
     /// The text of files too.
     pub with_files: bool,
     /// Look again after this time.
@@ -51,34 +51,34 @@ pub enum CollapseError {
 ///
 /// # Errors
 /// When it cannot be looked at or has ended, when the right is missing, or memory.
-pub fn run(pid: i32, asked: Asked) -> Result<CollapsedProcess, CollapseError> {
+pub fn run(pid: i32, options: Options) -> Result<CollapsedProcess, CollapseError> {
     let subject = Subject::open(pid)?;
     let seen = observed::look(pid)?;
-    let before = Parts::of(&seen, asked.with_files);
+    let before = Parts::of(&seen, options.with_files);
     before.find_room()?;
     let start = clock::now();
     let tried =
         before.0.iter().map(|part| part.collapse(&subject)).collect::<Result<Vec<_>, _>>()?;
     let took_ns = Nanos(clock::now().0.saturating_sub(start.0));
-    let after = look_again(pid, &seen, asked)?;
-    if let Some(later) = asked.later {
+    let after = look_again(pid, &seen, options)?;
+    if let Some(later) = options.later {
         std::thread::sleep(later.duration());
     }
-    let later = asked.later.map(|_| look_again(pid, &seen, asked)).transpose()?;
+    let later = options.later.map(|_| look_again(pid, &seen, options)).transpose()?;
     let told = before.0.into_iter().zip(tried);
     let parts = told.map(|(part, tried)| part.told(tried, &after, later.as_ref())).collect();
     let (name, is_disabled) = (seen.name, seen.is_disabled);
-    Ok(CollapsedProcess { pid, name, is_disabled, parts, took_ns, later_ns: asked.later })
+    Ok(CollapsedProcess { pid, name, is_disabled, parts, took_ns, later_ns: options.later })
 }
 
 /// The process after the change, if it is still the same.
-fn look_again(pid: i32, first: &ProcessSeen, asked: Asked) -> Result<Parts, SysError> {
+fn look_again(pid: i32, first: &ProcessSeen, options: Options) -> Result<Parts, SysError> {
     let now = observed::look(pid)?;
     if now.start_ticks != first.start_ticks {
         let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(SysError::new("read", format!("/proc/{pid}"), gone));
     }
-    Ok(Parts::of(&now, asked.with_files))
+    Ok(Parts::of(&now, options.with_files))
 }
 
 /// The generated code of a process, and its files.

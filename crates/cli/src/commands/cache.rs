@@ -1,7 +1,7 @@
 //! `pagewise cache`
 
 use super::experiment::{identity, stop_flag};
-use crate::args::{Cache, CacheVerb as Asked, CachedFiles, LockedFiles};
+use crate::args::{Cache, CacheVerb as Verb, CachedFiles, LockedFiles};
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;
 use pagewise_kernel::cached_file::CachedFile;
@@ -25,10 +25,10 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Shows or changes the page cache of files.
 pub(super) fn run(args: &Cache) -> Result<ExitCode, Failure> {
     match &args.verb {
-        Asked::Show(what) => change(CacheVerb::Show, what),
-        Asked::Evict(what) => change(CacheVerb::Evict, what),
-        Asked::Huge(what) => change(CacheVerb::Huge, what),
-        Asked::Lock(what) => lock(what),
+        Verb::Show(what) => change(CacheVerb::Show, what),
+        Verb::Evict(what) => change(CacheVerb::Evict, what),
+        Verb::Huge(what) => change(CacheVerb::Huge, what),
+        Verb::Lock(what) => lock(what),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `pagewise faults`
 
-mod asked;
+mod invocation;
 pub(super) mod running;
 mod taken;
 
@@ -9,7 +9,7 @@ use super::helper;
 use crate::args::{Faults, ListFormat, Part};
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;
-use asked::Asked;
+use invocation::Invocation;
 use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
@@ -31,7 +31,7 @@ const BROKEN: u8 = 1;
 /// Runs the program once, its own streams untouched but for lists, and records its page faults.
 pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     refuse_times(args)?;
-    let Asked { command, budgets } = Asked::of(args)?;
+    let Invocation { command, budgets } = Invocation::of(args)?;
     if let Some(pid) = args.pid {
         return running::run(args, pid, &budgets);
     }
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let launch = launch(args, &command);
     launch.check()?;
     args.files.check()?;
-    let fixed_addresses = asked::settle_addresses(args.fixed_addresses, &budgets)?;
+    let fixed_addresses = invocation::settle_addresses(args.fixed_addresses, &budgets)?;
     let mut run = begin(&command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     let mut taken = Taken::new(args);

@@ -88,7 +88,7 @@ impl Mode {
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct Options {
     append: bool,
     ignore_interrupts: bool,
     live: bool,
@@ -99,40 +99,40 @@ struct Asked {
 /// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match parse(arguments) {
-        Ok(asked) => {
-            if asked.mode == Mode::Signal {
+        Ok(options) => {
+            if options.mode == Mode::Signal {
                 restore_pipe_signal();
             }
-            fan_out(&asked)
+            fan_out(&options)
         }
         Err(instead) => instead.serve("tee", HELP, 1),
     }
 }
 
-fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
+fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
     use lexopt::prelude::{Long, Short, Value};
-    let mut asked = Asked::default();
+    let mut options = Options::default();
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         let argument = in_full(argument, &LONG)?;
         match argument {
-            Short('a') | Long("append") => asked.append = true,
-            Short('i') | Long("ignore-interrupts") => asked.ignore_interrupts = true,
-            Long("live") => asked.live = true,
-            Short('p') => asked.mode = Mode::WarnNopipe,
+            Short('a') | Long("append") => options.append = true,
+            Short('i') | Long("ignore-interrupts") => options.ignore_interrupts = true,
+            Long("live") => options.live = true,
+            Short('p') => options.mode = Mode::WarnNopipe,
             Long("output-error") => {
-                asked.mode = match parser.optional_value() {
+                options.mode = match parser.optional_value() {
                     None => Mode::WarnNopipe,
                     Some(name) => mode(&name)?,
                 };
             }
             Long("help") => return Err(Instead::Help),
             Long("version") => return Err(Instead::Version),
-            Value(file) => asked.files.push(file),
+            Value(file) => options.files.push(file),
             unknown => return Err(Instead::unknown(&unknown)),
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
 fn mode(name: &OsString) -> Result<Mode, Instead> {
@@ -143,8 +143,8 @@ fn mode(name: &OsString) -> Result<Mode, Instead> {
     })
 }
 
-fn fan_out(asked: &Asked) -> ExitCode {
-    if asked.ignore_interrupts {
+fn fan_out(options: &Options) -> ExitCode {
+    if options.ignore_interrupts {
         let heard = Arc::new(AtomicBool::new(false));
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGINT, heard) {
             tell("tee", &format!("interrupts are not ignored: {}", reason(&error)));
@@ -161,22 +161,22 @@ fn fan_out(asked: &Asked) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    for name in &asked.files {
-        let mut options = File::options();
-        options.create(true).append(asked.append).write(true).truncate(!asked.append);
-        match options.open(name) {
+    for name in &options.files {
+        let mut opening = File::options();
+        opening.create(true).append(options.append).write(true).truncate(!options.append);
+        match opening.open(name) {
             Ok(file) => outputs.push((file, quoted(name))),
             Err(error) => {
                 tell("tee", &format!("{}: {}", quoted(name), reason(&error)));
                 all_well = false;
-                if matches!(asked.mode, Mode::Exit | Mode::ExitNopipe) {
+                if matches!(options.mode, Mode::Exit | Mode::ExitNopipe) {
                     return ExitCode::FAILURE;
                 }
             }
         }
     }
     let mut failed = vec![false; outputs.len()];
-    all_well &= pass(asked, &outputs, &mut failed);
+    all_well &= pass(options, &outputs, &mut failed);
     all_well &= close(outputs, &failed);
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -204,8 +204,8 @@ fn close(outputs: Vec<(File, String)>, failed: &[bool]) -> bool {
 
 /// Moves everything to the outputs, which have names, and notes which of them have failed; whether
 /// it went without an error that counts.
-fn pass(asked: &Asked, outputs: &[(File, String)], failed: &mut [bool]) -> bool {
-    let mode = asked.mode;
+fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> bool {
+    let mode = options.mode;
     let input = match files::open("-".as_ref()) {
         Ok(input) => input,
         Err(error) => {
@@ -216,7 +216,7 @@ fn pass(asked: &Asked, outputs: &[(File, String)], failed: &mut [bool]) -> bool 
     let sinks: Vec<&File> = outputs.iter().map(|(file, _)| file).collect();
     let mut all_well = true;
     let fan = Fan::new(&input, &sinks);
-    let fan = if asked.live { fan.live() } else { fan };
+    let fan = if options.live { fan.live() } else { fan };
     let result = fan.run(|sink, error: CopyError| {
         failed[sink] = true;
         if mode.tells(error.errno) {
@@ -238,7 +238,7 @@ fn pass(asked: &Asked, outputs: &[(File, String)], failed: &mut [bool]) -> bool 
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Asked, Instead> {
+    fn parsed(words: &[&str]) -> Result<Options, Instead> {
         parse(words.iter().map(OsString::from).collect())
     }
 
@@ -254,9 +254,9 @@ mod tests {
 
     #[test]
     fn files_and_flags_mix() {
-        let asked = parsed(&["-ai", "one", "-", "--", "-two"]).unwrap();
-        assert!(asked.append && asked.ignore_interrupts);
-        assert_eq!(asked.files, ["one", "-", "-two"]);
+        let options = parsed(&["-ai", "one", "-", "--", "-two"]).unwrap();
+        assert!(options.append && options.ignore_interrupts);
+        assert_eq!(options.files, ["one", "-", "-two"]);
     }
 
     #[test]

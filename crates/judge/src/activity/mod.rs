@@ -26,8 +26,8 @@
 use pagewise_model::diagnosis::{Activity, CostKind};
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
 use pagewise_model::profile::{What, Why};
-use rules::{Asked, TABLE};
 pub use rules::{Kernels, Place, Release, Rule, rules};
+use rules::{Question, TABLE};
 use std::collections::{BTreeMap, HashSet};
 
 mod rules;
@@ -66,9 +66,9 @@ pub fn judge(stack: &[&str]) -> (What, Why) {
 
 fn what(frames: &[&str]) -> Option<What> {
     let at = |place: Place, among: &[&str]| {
-        among.iter().find_map(|frame| TABLE.find(Asked::What(place), frame)?.what)
+        among.iter().find_map(|frame| TABLE.find(Question::What(place), frame)?.what)
     };
-    let is_helper = |frame: &&str| TABLE.find(Asked::Helper, frame).is_some();
+    let is_helper = |frame: &&str| TABLE.find(Question::Helper, frame).is_some();
     let start = frames.iter().position(|frame| !is_helper(frame)).unwrap_or(0);
     let above = frames.get(start..).unwrap_or_default();
     let leaf = above.get(..1).unwrap_or_default();
@@ -80,9 +80,9 @@ fn what(frames: &[&str]) -> Option<What> {
 }
 
 fn why(frames: &[&str]) -> Why {
-    let by = |asked| frames.iter().find_map(|frame| TABLE.find(asked, frame)?.why.clone());
+    let by = |question| frames.iter().find_map(|frame| TABLE.find(question, frame)?.why.clone());
     let by_name = || frames.iter().find_map(|frame| called(frame));
-    by(Asked::Why).or_else(|| by(Asked::WeakWhy)).or_else(by_name).unwrap_or(Why::Unknown)
+    by(Question::Why).or_else(|| by(Question::WeakWhy)).or_else(by_name).unwrap_or(Why::Unknown)
 }
 
 /// The system call that `symbol` is the entry of.

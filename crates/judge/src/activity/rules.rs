@@ -147,7 +147,7 @@ fn parse_why(word: &'static str) -> Option<Why> {
 
 /// What a rule is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Asked {
+pub(super) enum Question {
     /// Whether it is passed over.
     Helper,
     /// What is done, at this place.
@@ -162,8 +162,8 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) rules: Vec<Rule>,
-    whole: HashMap<(Asked, &'static str), usize>,
-    beginnings: HashMap<Asked, Vec<(&'static str, usize)>>,
+    whole: HashMap<(Question, &'static str), usize>,
+    beginnings: HashMap<Question, Vec<(&'static str, usize)>>,
 }
 
 impl Table {
@@ -181,20 +181,20 @@ impl Table {
         let mut table =
             Self { rules: Vec::new(), whole: HashMap::new(), beginnings: HashMap::new() };
         for (at, rule) in rules.iter().enumerate() {
-            for asked in asked_of(rule) {
-                table.add(asked, rule, at);
+            for question in asked_of(rule) {
+                table.add(question, rule, at);
             }
         }
         table.rules = rules;
         table
     }
 
-    fn add(&mut self, asked: Asked, rule: &Rule, at: usize) {
+    fn add(&mut self, question: Question, rule: &Rule, at: usize) {
         for symbol in rule.symbols.iter().copied() {
             match symbol.strip_suffix('*') {
-                Some(start) => self.beginnings.entry(asked).or_default().push((start, at)),
+                Some(start) => self.beginnings.entry(question).or_default().push((start, at)),
                 None => {
-                    self.whole.entry((asked, symbol)).or_insert(at);
+                    self.whole.entry((question, symbol)).or_insert(at);
                 }
             }
         }
@@ -202,10 +202,10 @@ impl Table {
 
     /// The rule that answers for `symbol`, given without suffixes: one that names it whole before one
     /// that names its beginning, the earlier before the later.
-    pub(super) fn find(&self, asked: Asked, symbol: &str) -> Option<&Rule> {
-        let whole = || self.whole.get(&(asked, symbol)).copied();
+    pub(super) fn find(&self, question: Question, symbol: &str) -> Option<&Rule> {
+        let whole = || self.whole.get(&(question, symbol)).copied();
         let by_beginning = || {
-            let all = self.beginnings.get(&asked)?;
+            let all = self.beginnings.get(&question)?;
             all.iter().find(|(start, _)| symbol.starts_with(start)).map(|(_, at)| *at)
         };
         whole().or_else(by_beginning).and_then(|at| self.rules.get(at))
@@ -222,10 +222,10 @@ impl Table {
     }
 }
 
-fn asked_of(rule: &Rule) -> impl Iterator<Item = Asked> {
-    let helper = (rule.place == Place::Helper).then_some(Asked::Helper);
-    let what = rule.what.map(|_| Asked::What(rule.place));
-    let strength = if rule.is_weak { Asked::WeakWhy } else { Asked::Why };
+fn asked_of(rule: &Rule) -> impl Iterator<Item = Question> {
+    let helper = (rule.place == Place::Helper).then_some(Question::Helper);
+    let what = rule.what.map(|_| Question::What(rule.place));
+    let strength = if rule.is_weak { Question::WeakWhy } else { Question::Why };
     let why = rule.why.as_ref().map(|_| strength);
     [helper, what, why].into_iter().flatten()
 }
@@ -259,9 +259,9 @@ mod tests {
         for rule in rules() {
             assert!(!rule.name.is_empty() && !rule.symbols.is_empty(), "{}", rule.name);
             assert!(asked_of(rule).next().is_some(), "{} says nothing", rule.name);
-            for asked in asked_of(rule) {
+            for question in asked_of(rule) {
                 for symbol in &rule.symbols {
-                    assert!(seen.insert((asked, *symbol)), "{symbol} twice for {asked:?}");
+                    assert!(seen.insert((question, *symbol)), "{symbol} twice for {question:?}");
                 }
             }
         }

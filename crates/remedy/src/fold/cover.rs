@@ -12,7 +12,7 @@
 //! Not seen: files that the program reaches by other names. Cost: the file is read twice and written once
 //! into memory that only swapping takes back, at each start.
 
-use super::{Asked, FoldError, Target, make};
+use super::{FoldError, Options, Target, make};
 use crate::code::Code;
 use crate::warmth::{self, TEXT_HUGE};
 use pagewise_kernel::cached_file::CachedFile;
@@ -138,10 +138,10 @@ fn refuse_large(size: Bytes) -> Result<(), FoldError> {
 
 fn fold_into(original: &CachedFile, copy: &Path) -> Result<(), FoldError> {
     let (base, huge) = (page_size::base(), page_size::huge());
-    let asked = Asked { merge: true, fill_above: Bytes(base.bytes()), base, huge };
+    let options = Options { merge: true, fill_above: Bytes(base.bytes()), base, huge };
     // A signal ends this process, and the copy with it.
     let stop = AtomicBool::new(false);
-    make(original, Target { path: copy, replaces: false }, &asked, &stop).map(|_made| ())
+    make(original, Target { path: copy, replaces: false }, &options, &stop).map(|_made| ())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod cover;
 mod plan;
 
 pub use cover::{Choice, Covering, choose};
-pub use plan::{Asked, Edit, Plan, PlanError, plan};
+pub use plan::{Edit, Options, Plan, PlanError, plan};
 
 use object::ReadCache;
 use pagewise_kernel::cached_file::CachedFile;
@@ -89,13 +89,13 @@ pub struct Made {
 pub fn make(
     file: &CachedFile,
     target: Target<'_>,
-    asked: &Asked,
+    options: &Options,
     stop: &AtomicBool,
 ) -> Result<Made, FoldError> {
     let start = clock::now();
     let kept = attributes::of(file)?;
     let cache = ReadCache::new(file.file());
-    let plan = plan(&cache, file.size().0, asked)?;
+    let plan = plan(&cache, file.size().0, options)?;
     let mut notes = Vec::new();
     for left in remove_leftovers(target.path) {
         notes.push(format!("removed the remains of a killed run: {}", left.display()));

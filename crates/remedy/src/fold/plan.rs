@@ -37,7 +37,7 @@ const MOST_SECTIONS: u32 = 1 << 20;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct Options {
     /// Neighbours that are not writable become one part.
     pub merge: bool,
     /// Last slots with more than this in them are filled; none with 0.
@@ -110,17 +110,21 @@ impl Plan {
 ///
 /// # Errors
 /// When the file is none that can be folded.
-pub fn plan<'data, R: ReadRef<'data>>(data: R, len: u64, asked: &Asked) -> Result<Plan, PlanError> {
+pub fn plan<'data, R: ReadRef<'data>>(
+    data: R,
+    len: u64,
+    options: &Options,
+) -> Result<Plan, PlanError> {
     let image = Image::read(data, len)?;
     let mut parts = image.parts();
-    check(&parts, len, asked)?;
-    let made_executable_bytes = if asked.merge { join(&mut parts, asked) } else { Bytes(0) };
-    let (tails, end) = fill(&mut parts, &image, len, asked);
-    let base_bits_lost = if image.is_fixed { 0 } else { align(&mut parts, asked) };
+    check(&parts, len, options)?;
+    let made_executable_bytes = if options.merge { join(&mut parts, options) } else { Bytes(0) };
+    let (tails, end) = fill(&mut parts, &image, len, options);
+    let base_bits_lost = if image.is_fixed { 0 } else { align(&mut parts, options) };
     let edits = image.edits(&parts);
     let edited = edits.iter().map(|edit| range(edit.offset, edit.bytes.len() as u64));
     let changes = Changes {
-        segments: parts.iter().map(|part| part.told(asked)).collect(),
+        segments: parts.iter().map(|part| part.told(options)).collect(),
         tails,
         edited: edited.collect(),
         appended: (end > len).then(|| range(len, end - len)),
@@ -290,11 +294,11 @@ impl Load {
     }
 
     /// How much of it is in whole slots, at a base that is a multiple of the huge page.
-    fn whole(&self, next: u64, asked: &Asked) -> u64 {
-        if !self.is_of_the_file() || self.off_by(asked.huge) != 0 {
+    fn whole(&self, next: u64, options: &Options) -> u64 {
+        if !self.is_of_the_file() || self.off_by(options.huge) != 0 {
             return 0;
         }
-        let slots = asked.huge.whole_within(self.span(next, asked.base));
+        let slots = options.huge.whole_within(self.span(next, options.base));
         slots.map_or(0, |slots| slots.end - slots.start)
     }
 }
@@ -308,7 +312,7 @@ struct Part {
 }
 
 impl Part {
-    fn told(&self, asked: &Asked) -> FoldedSegment {
+    fn told(&self, options: &Options) -> FoldedSegment {
         let segment = |load: Load| Segment {
             offset_bytes: Bytes(load.offset),
             address: load.address,
@@ -321,15 +325,15 @@ impl Part {
             header: self.header as u64,
             before: segment(self.before),
             after: self.after.map(segment),
-            off_by_bytes: Bytes(self.before.off_by(asked.huge)),
+            off_by_bytes: Bytes(self.before.off_by(options.huge)),
         }
     }
 }
 
 /// Whether a loader can map all of these, and nothing of one lies in another.
-fn check(parts: &[Part], len: u64, asked: &Asked) -> Result<(), ElfError> {
-    let page = asked.base.bytes();
-    let highest = u64::MAX - asked.huge.bytes();
+fn check(parts: &[Part], len: u64, options: &Options) -> Result<(), ElfError> {
+    let page = options.base.bytes();
+    let highest = u64::MAX - options.huge.bytes();
     if parts.is_empty() {
         return Err(ElfError::Unmappable("it has no loadable segment"));
     }
@@ -369,7 +373,7 @@ fn next_start(parts: &[Part], at: usize, base: PageSize) -> u64 {
 }
 
 /// Makes neighbours one where that wins a slot; how much becomes executable by it.
-fn join(parts: &mut [Part], asked: &Asked) -> Bytes {
+fn join(parts: &mut [Part], options: &Options) -> Bytes {
     let fits = |a: &Part, b: &Part| {
         let (a, b) = (a.before, b.before);
         let is_later = a.offset.checked_add(a.file).is_some_and(|end| end <= b.offset);
@@ -384,10 +388,10 @@ fn join(parts: &mut [Part], asked: &Asked) -> Bytes {
             continue;
         }
         let apart =
-            run.clone().map(|i| parts[i].before.whole(next_start(parts, i, asked.base), asked));
+            run.clone().map(|i| parts[i].before.whole(next_start(parts, i, options.base), options));
         let apart: u64 = apart.sum();
         let one = joined(&parts[run.clone()]);
-        if one.whole(next_start(parts, run.end - 1, asked.base), asked) <= apart {
+        if one.whole(next_start(parts, run.end - 1, options.base), options) <= apart {
             continue;
         }
         for part in &mut parts[run.clone()] {
@@ -417,17 +421,17 @@ fn joined(run: &[Part]) -> Load {
 }
 
 /// Lets parts end with their last slots; what became of each, and how long the file has to be.
-fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, asked: &Asked) -> (Vec<Tail>, u64) {
+fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, options: &Options) -> (Vec<Tail>, u64) {
     let (mut tails, mut longest) = (Vec::new(), len);
     for at in 0..parts.len() {
-        let next = next_start(parts, at, asked.base);
+        let next = next_start(parts, at, options.base);
         let Some(load) = parts[at].after else { continue };
-        let Some((address, tail_bytes)) = tail(&load, next, asked) else { continue };
+        let Some((address, tail_bytes)) = tail(&load, next, options) else { continue };
         // Below the highest address by `check`: nothing overflows.
-        let end = address.saturating_add(asked.huge.bytes());
+        let end = address.saturating_add(options.huge.bytes());
         let file = end - load.address;
         let file_end = load.offset.saturating_add(file);
-        let outcome = if tail_bytes <= asked.fill_above {
+        let outcome = if tail_bytes <= options.fill_above {
             TailOutcome::BelowThreshold
         } else if next < end {
             TailOutcome::Taken { by_address: following(parts, at) }
@@ -444,35 +448,35 @@ fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, asked: &Asked) -> (Vec<
 }
 
 /// The last slot of a part that begins before it, or with it, and ends within it.
-fn tail(load: &Load, next: u64, asked: &Asked) -> Option<(u64, Bytes)> {
-    let is_asked = asked.fill_above > Bytes(0) && load.is_of_the_file();
-    if !is_asked || load.off_by(asked.huge) != 0 {
+fn tail(load: &Load, next: u64, options: &Options) -> Option<(u64, Bytes)> {
+    let is_asked = options.fill_above > Bytes(0) && load.is_of_the_file();
+    if !is_asked || load.off_by(options.huge) != 0 {
         return None;
     }
-    let span = load.span(next, asked.base);
-    let slot = span.end / asked.huge.bytes() * asked.huge.bytes();
+    let span = load.span(next, options.base);
+    let slot = span.end / options.huge.bytes() * options.huge.bytes();
     (span.start <= slot && slot < span.end).then(|| (slot, Bytes(span.end - slot)))
 }
 
 /// Aligns congruent parts to the huge page where one has a whole slot; how many bits of the base that
 /// takes.
-fn align(parts: &mut [Part], asked: &Asked) -> u32 {
+fn align(parts: &mut [Part], options: &Options) -> u32 {
     let has_slot = |at: usize| {
-        let next = next_start(parts, at, asked.base);
-        parts[at].after.is_some_and(|load| load.whole(next, asked) > 0)
+        let next = next_start(parts, at, options.base);
+        parts[at].after.is_some_and(|load| load.whole(next, options) > 0)
     };
     if !(0..parts.len()).any(has_slot) {
         return 0;
     }
     let aligns = parts.iter().map(|part| part.before.align).filter(|align| align.is_power_of_two());
-    let before = aligns.max().unwrap_or_default().max(asked.base.bytes());
+    let before = aligns.max().unwrap_or_default().max(options.base.bytes());
     for load in parts.iter_mut().filter_map(|part| part.after.as_mut()) {
-        if load.is_of_the_file() && load.off_by(asked.huge) == 0 {
-            let is_larger = load.align.is_power_of_two() && load.align > asked.huge.bytes();
-            load.align = if is_larger { load.align } else { asked.huge.bytes() };
+        if load.is_of_the_file() && load.off_by(options.huge) == 0 {
+            let is_larger = load.align.is_power_of_two() && load.align > options.huge.bytes();
+            load.align = if is_larger { load.align } else { options.huge.bytes() };
         }
     }
-    (asked.huge.bytes() / before).checked_ilog2().unwrap_or(0)
+    (options.huge.bytes() / before).checked_ilog2().unwrap_or(0)
 }
 
 #[cfg(test)]

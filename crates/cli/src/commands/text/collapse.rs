@@ -7,7 +7,7 @@ use crate::terminal;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::collapse::CollapsedProcess;
 use pagewise_model::text_report::TextReport;
-use pagewise_remedy::collapse::{self, Asked, CollapseError};
+use pagewise_remedy::collapse::{self, CollapseError, Options};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
@@ -18,16 +18,16 @@ pub(super) const CANNOT_BE_UNDONE: &str = "collapsed memory cannot be returned t
 pub(super) fn run(args: &Collapse) -> Result<ExitCode, Failure> {
     let start = clock::now();
     terminal::complain(CANNOT_BE_UNDONE);
-    let asked = Asked { with_files: args.files, later: args.later };
-    let process = collapsed(args.pid, asked)?;
+    let options = Options { with_files: args.files, later: args.later };
+    let process = collapsed(args.pid, options)?;
     let exit = exit_code(&process);
     tell(TextReport::Collapse { slot_bytes: page_size::huge(), process }, start, args.json)?;
     Ok(ExitCode::from(exit))
 }
 
 /// The process with its text on huge pages.
-pub(super) fn collapsed(pid: i32, asked: Asked) -> Result<CollapsedProcess, Failure> {
-    collapse::run(pid, asked).map_err(|error| match error {
+pub(super) fn collapsed(pid: i32, options: Options) -> Result<CollapsedProcess, Failure> {
+    collapse::run(pid, options).map_err(|error| match error {
         CollapseError::Sys(error) => not_collapsed(pid, &error),
         CollapseError::NoMemory { why, help } => Failure::unfit(why).with_help(help),
     })

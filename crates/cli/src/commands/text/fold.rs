@@ -11,7 +11,7 @@ use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::fold::Folded;
 use pagewise_model::text_report::TextReport;
-use pagewise_remedy::fold::{self, Asked, FoldError, Target};
+use pagewise_remedy::fold::{self, FoldError, Options, Target};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,10 +23,10 @@ pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
         terminal::print(&pagewise_report::link_script(&link))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let (start, asked, stop) = (clock::now(), asked(args)?, stop_flag()?);
+    let (start, options, stop) = (clock::now(), options(args)?, stop_flag()?);
     let original = open(file)?;
     let target = Target { path: output, replaces: args.force };
-    let mut made = fold::make(&original.file, target, &asked, &stop)
+    let mut made = fold::make(&original.file, target, &options, &stop)
         .map_err(|error| no_copy(file, output, error))?;
     made.notes.extend(moved_origin(&original, output));
     let folded = Box::new(Folded {
@@ -43,14 +43,14 @@ pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn asked(args: &Fold) -> Result<Asked, Failure> {
+fn options(args: &Fold) -> Result<Options, Failure> {
     let judged::Sizes { base, huge } = sizes();
     if args.pad_tail.0 >= huge.bytes() {
         let text =
             format!("--pad-tail {}: a last huge page always holds less than {huge}", args.pad_tail);
         return Err(Failure::usage(text).with_help("use --pad-tail 0 to fill none"));
     }
-    Ok(Asked { merge: args.merge, fill_above: args.pad_tail, base, huge })
+    Ok(Options { merge: args.merge, fill_above: args.pad_tail, base, huge })
 }
 
 /// Where a file finds its libraries by its own place, which is another for the copy.

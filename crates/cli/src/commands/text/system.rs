@@ -12,7 +12,7 @@ use crate::terminal;
 use pagewise_kernel::{clock, page_size};
 use pagewise_model::text_report::TextReport;
 use pagewise_model::text_system::{Cleaner, Mode, Setting, TextSystem};
-use pagewise_remedy::collapse::Asked;
+use pagewise_remedy::collapse::Options;
 use pagewise_remedy::hugetext::{self, HugetextError, Settings};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -135,7 +135,7 @@ fn act(system: &mut TextSystem, args: &System, mode: Option<Mode>) -> Result<Don
     }
     if !processes.is_empty() && done.failed.is_none() {
         terminal::complain(CANNOT_BE_UNDONE);
-        let one = |pid| collapsed(pid, Asked::default());
+        let one = |pid| collapsed(pid, Options::default());
         (system.processes, done.failed) = until_failure(processes, one);
         done.code = system.processes.iter().map(collapse::exit_code).fold(done.code, worst);
     }

@@ -59,7 +59,7 @@ const LONG: [&str; 10] = [
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct Options {
     style: Style,
     live: bool,
     files: Vec<OsString>,
@@ -69,18 +69,18 @@ struct Asked {
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     restore_pipe_signal();
     match parse(arguments) {
-        Ok(asked) => concatenate(&asked),
+        Ok(options) => concatenate(&options),
         Err(instead) => instead.serve("cat", HELP, 1),
     }
 }
 
-fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
+fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
     use lexopt::prelude::{Long, Short, Value};
-    let mut asked = Asked::default();
+    let mut options = Options::default();
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         let argument = in_full(argument, &LONG)?;
-        let style = &mut asked.style;
+        let style = &mut options.style;
         match argument {
             Short('A') | Long("show-all") => {
                 (style.nonprinting, style.ends, style.tabs) = (true, true, true);
@@ -94,18 +94,18 @@ fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
             Short('T') | Long("show-tabs") => style.tabs = true,
             Short('u') => {}
             Short('v') | Long("show-nonprinting") => style.nonprinting = true,
-            Long("live") => asked.live = true,
+            Long("live") => options.live = true,
             Long("help") => return Err(Instead::Help),
             Long("version") => return Err(Instead::Version),
-            Value(file) => asked.files.push(file),
+            Value(file) => options.files.push(file),
             unknown => return Err(Instead::unknown(&unknown)),
         }
     }
-    asked.files = files::or_standard_input(asked.files);
-    Ok(asked)
+    options.files = files::or_standard_input(options.files);
+    Ok(options)
 }
 
-fn concatenate(asked: &Asked) -> ExitCode {
+fn concatenate(options: &Options) -> ExitCode {
     let output = match files::standard_output() {
         Ok(output) => output,
         Err(error) => {
@@ -113,7 +113,7 @@ fn concatenate(asked: &Asked) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let passed = all(asked, &output);
+    let passed = all(options, &output);
     let closed = files::close_standard_output(Some(output));
     for error in [passed.as_ref().err(), closed.as_ref().err()].into_iter().flatten() {
         tell("cat", &format!("write error: {}", reason(error)));
@@ -122,11 +122,11 @@ fn concatenate(asked: &Asked) -> ExitCode {
 }
 
 /// Passes all files on; whether each could be read, or the error of the output.
-fn all(asked: &Asked, output: &File) -> io::Result<bool> {
-    let mut styled = Styled::new(asked.style);
+fn all(options: &Options, output: &File) -> io::Result<bool> {
+    let mut styled = Styled::new(options.style);
     let mut all_well = true;
-    for file in &asked.files {
-        match one(file, asked, &mut styled, output) {
+    for file in &options.files {
+        match one(file, options, &mut styled, output) {
             Ok(()) => {}
             Err(Failed::Source(error)) => {
                 tell("cat", &format!("{}: {}", quoted(file), reason(&error)));
@@ -163,12 +163,12 @@ impl From<CopyError> for Failed {
     }
 }
 
-fn one(name: &OsStr, asked: &Asked, styled: &mut Styled, output: &File) -> Result<(), Failed> {
+fn one(name: &OsStr, options: &Options, styled: &mut Styled, output: &File) -> Result<(), Failed> {
     let input = files::open(name).map_err(Failed::Source)?;
     refuse_own_output(&input, output)?;
-    if asked.style.is_plain() {
+    if options.style.is_plain() {
         let copy = Copy::new(&input, output);
-        let copy = if asked.live { copy.live().grow_source() } else { copy };
+        let copy = if options.live { copy.live().grow_source() } else { copy };
         copy.run()?;
     } else {
         style_all(&input, styled, output)?;
@@ -205,16 +205,16 @@ fn refuse_own_output(mut input: &File, output: &File) -> Result<(), Failed> {
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Asked, Instead> {
+    fn parsed(words: &[&str]) -> Result<Options, Instead> {
         parse(words.iter().map(OsString::from).collect())
     }
 
     #[test]
     fn options_join_and_files_are_kept_in_order() {
-        let asked = parsed(&["-bE", "a", "-", "--squeeze-blank", "--", "-n"]).unwrap();
-        assert!(asked.style.number && asked.style.nonblank && asked.style.ends);
-        assert!(asked.style.squeeze && !asked.style.tabs);
-        assert_eq!(asked.files, ["a", "-", "-n"]);
+        let options = parsed(&["-bE", "a", "-", "--squeeze-blank", "--", "-n"]).unwrap();
+        assert!(options.style.number && options.style.nonblank && options.style.ends);
+        assert!(options.style.squeeze && !options.style.tabs);
+        assert_eq!(options.files, ["a", "-", "-n"]);
         assert_eq!(parsed(&["-A"]).unwrap().style, parsed(&["-vET"]).unwrap().style);
     }
 

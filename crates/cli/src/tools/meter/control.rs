@@ -3,31 +3,31 @@
 //! The display takes them again at each update. What moves the data looks at one flag after each
 //! step and takes them when it is set.
 
-use super::asked::Asked;
+use super::options::Options;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The options of this meter.
 #[derive(Debug)]
 pub(super) struct Control {
-    asked: RwLock<Arc<Asked>>,
+    options: RwLock<Arc<Options>>,
     /// Whether they have changed since the mover of the data last took them.
     pub(super) is_new: AtomicBool,
 }
 
 impl Control {
-    pub(super) fn new(asked: Asked) -> Self {
-        Self { asked: RwLock::new(Arc::new(asked)), is_new: AtomicBool::new(false) }
+    pub(super) fn new(options: Options) -> Self {
+        Self { options: RwLock::new(Arc::new(options)), is_new: AtomicBool::new(false) }
     }
 
     /// The options in force.
-    pub(super) fn asked(&self) -> Arc<Asked> {
-        Arc::clone(&self.asked.read().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn options(&self) -> Arc<Options> {
+        Arc::clone(&self.options.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts others in force.
-    pub(super) fn set(&self, asked: Asked) {
-        *self.asked.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(asked);
+    pub(super) fn set(&self, options: Options) {
+        *self.options.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
         self.is_new.store(true, Relaxed);
     }
 }

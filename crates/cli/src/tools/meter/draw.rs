@@ -2,11 +2,11 @@
 //! error. It never touches the data's descriptors.
 
 use super::super::message::{reason, tell};
-use super::asked::{Asked, Form, Unit};
 use super::control::Control;
 use super::cost::Cost;
 use super::cursor::Place;
 use super::gauge::{self, Moment};
+use super::options::{Form, Options, Unit};
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -31,7 +31,7 @@ pub(super) struct Figures {
 pub(super) struct Display<'a> {
     control: &'a Control,
     /// The options of this update.
-    asked: Arc<Asked>,
+    options: Arc<Options>,
     /// Our line beside those of other meters.
     place: Option<Place>,
     start: Instant,
@@ -73,9 +73,10 @@ impl Rates {
 }
 
 /// A line beside other meters, where one was asked for and lines are drawn.
-fn place(asked: &Asked) -> Option<Place> {
-    let is_drawn = asked.form == Form::Line && (asked.forces || std::io::stderr().is_terminal());
-    if !asked.has_place || !is_drawn {
+fn place(options: &Options) -> Option<Place> {
+    let is_drawn =
+        options.form == Form::Line && (options.forces || std::io::stderr().is_terminal());
+    if !options.has_place || !is_drawn {
         return None;
     }
     let told = |error| tell("meter", &format!("--cursor: {}", reason(&error)));
@@ -83,9 +84,9 @@ fn place(asked: &Asked) -> Option<Place> {
 }
 
 /// The width of the terminal, 80 columns where it is none.
-fn width(asked: &Asked) -> usize {
+fn width(options: &Options) -> usize {
     let of_terminal = rustix::termios::tcgetwinsize(std::io::stderr()).ok().map(|size| size.ws_col);
-    let columns = asked.width.or(of_terminal.filter(|columns| *columns > 0)).unwrap_or(80);
+    let columns = options.width.or(of_terminal.filter(|columns| *columns > 0)).unwrap_or(80);
     usize::from(columns).max(1)
 }
 
@@ -104,11 +105,11 @@ fn is_in_front() -> bool {
 
 impl<'a> Display<'a> {
     pub(super) fn new(control: &'a Control, start: Instant) -> Self {
-        let asked = control.asked();
+        let options = control.options();
         Self {
             control,
-            place: place(&asked),
-            asked,
+            place: place(&options),
+            options,
             start,
             past: VecDeque::from([(start, 0)]),
             last: (start, 0),
@@ -134,16 +135,16 @@ impl<'a> Display<'a> {
 
     /// Draws the figures of now.
     pub(super) fn draw(&mut self, figures: &Figures) {
-        self.asked = self.control.asked();
+        self.options = self.control.options();
         let moment = self.moment(figures, Instant::now());
-        if moment.elapsed >= self.asked.delay {
+        if moment.elapsed >= self.options.delay {
             self.write(&moment, figures, false);
         }
     }
 
     /// Draws the last figures and ends the line.
     pub(super) fn finish(&mut self, figures: &Figures) {
-        self.asked = self.control.asked();
+        self.options = self.control.options();
         let mut moment = self.moment(figures, Instant::now());
         let seconds = moment.elapsed.as_secs_f64();
         if seconds > 0.0 {
@@ -151,7 +152,7 @@ impl<'a> Display<'a> {
             let mean = moment.done.saturating_sub(self.base) as f64 / seconds;
             (moment.rate, moment.average) = (mean, mean);
         }
-        if moment.elapsed >= self.asked.delay {
+        if moment.elapsed >= self.options.delay {
             self.write(&moment, figures, true);
         }
         // A list that cannot be left is left to the next meter, which sees that we have ended.
@@ -162,12 +163,12 @@ impl<'a> Display<'a> {
         let since_last = now.duration_since(self.last.0).as_secs_f64();
         let rate = figures.done.saturating_sub(self.last.1) as f64 / since_last.max(1e-9);
         // The last piece of an interval says little of the rate.
-        if since_last >= self.asked.interval.as_secs_f64() / 2.0 || self.rates.count == 0 {
+        if since_last >= self.options.interval.as_secs_f64() / 2.0 || self.rates.count == 0 {
             self.rates.add(rate);
         }
         self.last = (now, figures.done);
         self.past.push_back((now, figures.done));
-        while self.past.len() > 2 && now.duration_since(self.past[1].0) >= self.asked.window {
+        while self.past.len() > 2 && now.duration_since(self.past[1].0) >= self.options.window {
             self.past.pop_front();
         }
         let (then, before) = self.past[0];
@@ -185,7 +186,7 @@ impl<'a> Display<'a> {
             source_share: (source + sink > 0.0).then(|| source / (source + sink)),
             last_written: figures.last_written.clone(),
             clock: self
-                .asked
+                .options
                 .shown
                 .finish
                 .then(pagewise_kernel::clock::local_time_of_day)
@@ -195,16 +196,16 @@ impl<'a> Display<'a> {
     }
 
     fn write(&self, moment: &Moment, figures: &Figures, is_last: bool) {
-        let asked = &self.asked;
-        let text = match asked.form {
+        let options = &self.options;
+        let text = match options.form {
             Form::Quiet => return,
-            Form::Numeric => format!("{}\n", numeric(asked, moment)),
-            Form::Json => format!("{}\n", json(asked, moment, figures.cost, is_last)),
-            Form::Line if !asked.forces && !is_in_front() => return,
+            Form::Numeric => format!("{}\n", numeric(options, moment)),
+            Form::Json => format!("{}\n", json(options, moment, figures.cost, is_last)),
+            Form::Line if !options.forces && !is_in_front() => return,
             Form::Line => {
                 let end = if is_last { "\n" } else { "" };
-                let width = width(asked);
-                let line = gauge::line(asked, moment, width);
+                let width = width(options);
+                let line = gauge::line(options, moment, width);
                 if let Some(place) = &self.place {
                     let _shown = place.draw(&line, &mut std::io::stderr());
                     return;
@@ -219,7 +220,7 @@ impl<'a> Display<'a> {
     /// What `--stats` prints at the end.
     pub(super) fn statistics(&self) -> String {
         let (mean, deviation) = self.rates.centre();
-        let text = |value: f64| gauge::amount(value, &self.asked).trim_start().to_owned();
+        let text = |value: f64| gauge::amount(value, &self.options).trim_start().to_owned();
         format!(
             "rate min/avg/max/mdev = {}/{}/{}/{} per second\n",
             text(self.rates.least),
@@ -232,40 +233,40 @@ impl<'a> Display<'a> {
 
 /// The line of `-n`: with `-t`, `-b`, `-r` the figures asked for, else the percentage, or the
 /// count where no size is known.
-fn numeric(asked: &Asked, moment: &Moment) -> String {
-    let shown = asked.shown;
+fn numeric(options: &Options, moment: &Moment) -> String {
+    let shown = options.shown;
     let mut figures = Vec::new();
     if shown.timer {
         figures.push(format!("{:.4}", moment.elapsed.as_secs_f64()));
     }
     if shown.bytes {
-        let factor = if asked.unit == Unit::Bits { 8 } else { 1 };
+        let factor = if options.unit == Unit::Bits { 8 } else { 1 };
         figures.push((moment.done * factor).to_string());
     }
     if shown.rate {
-        let factor = if asked.unit == Unit::Bits { 8.0 } else { 1.0 };
+        let factor = if options.unit == Unit::Bits { 8.0 } else { 1.0 };
         figures.push(format!("{:.4}", moment.rate * factor));
     }
     if !shown.bytes && !shown.rate {
-        figures.push(gauge::percent(asked, moment).unwrap_or(moment.done).to_string());
+        figures.push(gauge::percent(options, moment).unwrap_or(moment.done).to_string());
     }
     figures.join(" ")
 }
 
 /// One object; keys end in their unit.
-fn json(asked: &Asked, moment: &Moment, cost: Option<Cost>, is_last: bool) -> String {
-    let per = if asked.unit == Unit::Lines { "lines" } else { "bytes" };
+fn json(options: &Options, moment: &Moment, cost: Option<Cost>, is_last: bool) -> String {
+    let per = if options.unit == Unit::Lines { "lines" } else { "bytes" };
     let mut object = serde_json::json!({
         "elapsed_s": moment.elapsed.as_secs_f64(),
         per: moment.done,
         format!("{per}_per_s"): moment.rate,
         format!("average_{per}_per_s"): moment.average,
         "source_share": moment.source_share,
-        "percent": gauge::percent(asked, moment),
+        "percent": gauge::percent(options, moment),
         "last": is_last,
     });
     if let Some(members) = object.as_object_mut() {
-        if let Some(name) = &asked.name {
+        if let Some(name) = &options.name {
             members.insert("name".to_owned(), name.clone().into());
         }
         if let Some(cost) = cost {
@@ -295,21 +296,21 @@ mod tests {
 
     #[test]
     fn numbers_are_what_was_asked_for() {
-        let asked = Asked { size: Some(400), ..Asked::default() };
+        let options = Options { size: Some(400), ..Options::default() };
         let moment =
             Moment { done: 100, rate: 50.0, elapsed: Duration::from_secs(2), ..Moment::default() };
-        assert_eq!(numeric(&asked, &moment), "25");
-        assert_eq!(numeric(&Asked::default(), &moment), "100");
-        let mut asked = asked;
-        (asked.shown.bytes, asked.shown.timer) = (true, true);
-        assert_eq!(numeric(&asked, &moment), "2.0000 100");
+        assert_eq!(numeric(&options, &moment), "25");
+        assert_eq!(numeric(&Options::default(), &moment), "100");
+        let mut options = options;
+        (options.shown.bytes, options.shown.timer) = (true, true);
+        assert_eq!(numeric(&options, &moment), "2.0000 100");
     }
 
     #[test]
     fn json_names_its_units() {
-        let asked = Asked { name: Some("a\"b".to_owned()), ..Asked::default() };
+        let options = Options { name: Some("a\"b".to_owned()), ..Options::default() };
         let cost = Cost { bytes: 1 << 30, cpu_s: 0.5, ..Cost::default() };
-        let text = json(&asked, &Moment { done: 7, ..Moment::default() }, Some(cost), true);
+        let text = json(&options, &Moment { done: 7, ..Moment::default() }, Some(cost), true);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             (&value["cpu_s_per_gib"], &value["by_reference_share"]),

@@ -8,9 +8,9 @@
 use super::super::files;
 use super::super::message::{quoted, reason, tell};
 use super::allowance::Allowance;
-use super::asked::{Asked, Unit};
 use super::control::Control;
 use super::gauge;
+use super::options::{Options, Unit};
 use pagewise_lanes::{Copy, CopyError, End, Kind, Side, Step, Way};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -71,11 +71,11 @@ impl Tally {
 
 /// Moves all inputs to `output`; pv's exit bits.
 pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
-    let asked = control.asked();
-    let allowance = asked.rate_limit.map(|rate| Allowance::new(rate, 0));
-    let names = asked.files.clone();
+    let options = control.options();
+    let allowance = options.rate_limit.map(|rate| Allowance::new(rate, 0));
+    let names = options.files.clone();
     let (has_told, has_opened, bits) = (false, false, 0);
-    let mut flow = Flow { control, asked, output, tally, allowance, has_told, has_opened, bits };
+    let mut flow = Flow { control, options, output, tally, allowance, has_told, has_opened, bits };
     for name in &names {
         if !flow.one(name) {
             break;
@@ -91,7 +91,7 @@ pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
 struct Flow<'a> {
     control: &'a Control,
     /// The options in force when they were last looked at.
-    asked: Arc<Asked>,
+    options: Arc<Options>,
     output: &'a File,
     tally: &'a Tally,
     allowance: Option<Allowance>,
@@ -142,7 +142,7 @@ impl Flow<'_> {
 
     /// Writes zeroes for a sector that cannot be read and goes past it, with `-E`.
     fn skips(&mut self, mut input: &File, error: CopyError) -> bool {
-        if !self.asked.skips_errors || error.errno != Errno::IO {
+        if !self.options.skips_errors || error.errno != Errno::IO {
             return false;
         }
         let Ok(at) = input.stream_position() else { return false };
@@ -155,7 +155,7 @@ impl Flow<'_> {
             && input.seek(SeekFrom::Start(at + count)).is_ok();
         if is_past {
             self.tally.add(count, Way::ReadWrite, Duration::ZERO, Duration::ZERO);
-            if !std::mem::replace(&mut self.has_told, self.asked.tells_once) {
+            if !std::mem::replace(&mut self.has_told, self.options.tells_once) {
                 let why = reason(&Errno::IO.into());
                 tell("meter", &format!("skipped {count} bytes at {at}: {why}"));
             }
@@ -165,28 +165,28 @@ impl Flow<'_> {
     }
 
     fn pass(&mut self, input: &File) -> Result<(), CopyError> {
-        let asked = &self.asked;
-        let needs_bytes = asked.unit == Unit::Lines
-            || asked.last_written.is_some()
-            || asked.copies
-            || asked.syncs
-            || asked.buffer.is_some();
+        let options = &self.options;
+        let needs_bytes = options.unit == Unit::Lines
+            || options.last_written.is_some()
+            || options.copies
+            || options.syncs
+            || options.buffer.is_some();
         if needs_bytes { self.by_hand(input) } else { self.by_reference(input) }
     }
 
     /// Bytes, or lines, that may be moved now; sleeps until there are some. None when all have been.
     fn room(&mut self) -> Option<u64> {
-        let moved = match self.asked.unit {
+        let moved = match self.options.unit {
             Unit::Lines => self.tally.lines.load(Relaxed),
             Unit::Bytes | Unit::Bits => self.tally.bytes.load(Relaxed),
         };
         if self.control.is_new.swap(false, Relaxed) {
-            let before = std::mem::replace(&mut self.asked, self.control.asked());
-            if before.rate_limit != self.asked.rate_limit {
-                self.allowance = self.asked.rate_limit.map(|rate| Allowance::new(rate, moved));
+            let before = std::mem::replace(&mut self.options, self.control.options());
+            if before.rate_limit != self.options.rate_limit {
+                self.allowance = self.options.rate_limit.map(|rate| Allowance::new(rate, moved));
             }
         }
-        let size = self.asked.size.filter(|_| self.asked.stops);
+        let size = self.options.size.filter(|_| self.options.stops);
         let left = size.map_or(u64::MAX, |size| size.saturating_sub(moved));
         if left == 0 {
             return None;
@@ -201,12 +201,12 @@ impl Flow<'_> {
             let tally = self.tally;
             let is_new = &self.control.is_new;
             let mut copy = Copy::new(input, self.output).limit(room).until(is_new);
-            if self.asked.live {
+            if self.options.live {
                 copy = copy.live().grow_source();
             } else if has_pipe {
                 copy = copy.live();
             }
-            if gauge::tells_sides(&self.asked) {
+            if gauge::tells_sides(&self.options) {
                 copy = copy.tell_sides();
             }
             let mut before = 0;
@@ -223,10 +223,10 @@ impl Flow<'_> {
     }
 
     fn by_hand(&mut self, input: &File) -> Result<(), CopyError> {
-        let size = self.asked.buffer.unwrap_or(pagewise_lanes::copy::BUFFER);
+        let size = self.options.buffer.unwrap_or(pagewise_lanes::copy::BUFFER);
         let mut buffer = vec![0; size];
         while let Some(room) = self.room() {
-            let most = match self.asked.unit {
+            let most = match self.options.unit {
                 // How many bytes a line has is seen only after reading.
                 Unit::Lines => size,
                 Unit::Bytes | Unit::Bits => usize::try_from(room).map_or(size, |n| n.min(size)),
@@ -254,7 +254,7 @@ impl Flow<'_> {
     /// How many of the bytes hold no more than `room` bytes, or lines.
     fn fitting(&self, bytes: &[u8], room: u64) -> usize {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        if self.asked.unit != Unit::Lines {
+        if self.options.unit != Unit::Lines {
             return room.min(bytes.len());
         }
         let mut ends = bytes.iter().enumerate().filter(|(_, byte)| self.ends_line(**byte));
@@ -262,20 +262,20 @@ impl Flow<'_> {
     }
 
     fn ends_line(&self, byte: u8) -> bool {
-        byte == if self.asked.is_null_ended { 0 } else { b'\n' }
+        byte == if self.options.is_null_ended { 0 } else { b'\n' }
     }
 
     /// Counts what was written, and has it put on the disk with `-Y`.
     fn account(&self, bytes: &[u8], source: Duration, sink: Duration) -> Result<(), CopyError> {
         self.tally.add(bytes.len() as u64, Way::ReadWrite, source, sink);
-        if self.asked.unit == Unit::Lines {
+        if self.options.unit == Unit::Lines {
             let lines = bytes.iter().filter(|byte| self.ends_line(**byte)).count();
             self.tally.lines.fetch_add(lines as u64, Relaxed);
         }
-        if let Some(count) = self.asked.last_written {
+        if let Some(count) = self.options.last_written {
             self.tally.remember(bytes, count);
         }
-        match self.asked.syncs.then(|| rustix::fs::fdatasync(self.output)) {
+        match self.options.syncs.then(|| rustix::fs::fdatasync(self.output)) {
             Some(Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT))) => {
                 Err(self.error(Side::Sink, "fdatasync", errno))
             }

@@ -3,7 +3,7 @@
 //! Pure. Amounts have three digits and a unit of 1024 (1000 with `-k`), times are h:mm:ss, rates a
 //! second. What is not known is shown as `--`, never as 0.
 
-use super::asked::{Asked, Form, Shown, Unit};
+use super::options::{Form, Options, Shown, Unit};
 use super::value::Bar;
 use std::time::Duration;
 
@@ -29,46 +29,46 @@ pub(super) struct Moment {
 }
 
 /// The line, at most `width` columns of it.
-pub(super) fn line(asked: &Asked, moment: &Moment, width: usize) -> String {
-    let layout = asked.format.clone().unwrap_or_else(|| layout(asked));
+pub(super) fn line(options: &Options, moment: &Moment, width: usize) -> String {
+    let layout = options.format.clone().unwrap_or_else(|| layout(options));
     let parts = parts(&layout);
     let fixed: usize =
-        parts.iter().map(|part| text(asked, moment, part, None).chars().count()).sum();
+        parts.iter().map(|part| text(options, moment, part, None).chars().count()).sum();
     let room = width.saturating_sub(fixed);
-    let whole: String = parts.iter().map(|part| text(asked, moment, part, Some(room))).collect();
+    let whole: String = parts.iter().map(|part| text(options, moment, part, Some(room))).collect();
     whole.chars().take(width).collect()
 }
 
 /// The format that the options for what is shown stand for.
-fn layout(asked: &Asked) -> String {
-    let Shown { bytes, timer, rate, average, sides, bar, eta, finish } = asked.shown;
+fn layout(options: &Options) -> String {
+    let Shown { bytes, timer, rate, average, sides, bar, eta, finish } = options.shown;
     let wanted = [
-        (asked.name.is_some(), "%N"),
+        (options.name.is_some(), "%N"),
         (bytes, "%b"),
         (sides, "%T"),
         (timer, "%t"),
         (rate, "[%r]"),
         (average, "[%a]"),
         (bar, "%p"),
-        (eta && asked.size.is_some(), "%e"),
-        (finish && asked.size.is_some(), "%I"),
-        (asked.last_written.is_some(), "%A"),
+        (eta && options.size.is_some(), "%e"),
+        (finish && options.size.is_some(), "%I"),
+        (options.last_written.is_some(), "%A"),
     ];
     let chosen: Vec<&str> = wanted.iter().filter(|(is, _)| *is).map(|(_, part)| *part).collect();
     chosen.join(" ")
 }
 
 /// Whether anything that is shown needs the time spent on either side.
-pub(super) fn tells_sides(asked: &Asked) -> bool {
-    let is_shown = match asked.form {
+pub(super) fn tells_sides(options: &Options) -> bool {
+    let is_shown = match options.form {
         Form::Quiet | Form::Numeric => false,
         Form::Json => true,
         Form::Line => {
-            let layout = asked.format.clone().unwrap_or_else(|| layout(asked));
+            let layout = options.format.clone().unwrap_or_else(|| layout(options));
             parts(&layout).contains(&Part::Figure('T'))
         }
     };
-    asked.stats || is_shown
+    options.stats || is_shown
 }
 
 /// A piece of a format.
@@ -130,37 +130,39 @@ fn parts(layout: &str) -> Vec<Part> {
 }
 
 /// The text of a part; the bar takes the `room` that the others leave, and none without it.
-fn text(asked: &Asked, moment: &Moment, part: &Part, room: Option<usize>) -> String {
-    let rate = |rate: f64| format!("{}/s", amount(rate, asked));
+fn text(options: &Options, moment: &Moment, part: &Part, room: Option<usize>) -> String {
+    let rate = |rate: f64| format!("{}/s", amount(rate, options));
     match part {
         Part::Plain(text) => text.clone(),
-        Part::Figure('b') => amount(moment.done as f64, asked),
+        Part::Figure('b') => amount(moment.done as f64, options),
         Part::Figure('t') => clock(moment.elapsed.as_secs()),
         Part::Figure('r') => rate(moment.rate),
         Part::Figure('a') => rate(moment.average),
-        Part::Figure('p') => room.map_or_else(String::new, |room| bar(asked, moment, room)),
-        Part::Figure('e') => format!("ETA {}", left(asked, moment).map_or("--".to_owned(), clock)),
-        Part::Figure('I') => format!("FIN {}", finish(asked, moment)),
+        Part::Figure('p') => room.map_or_else(String::new, |room| bar(options, moment, room)),
+        Part::Figure('e') => {
+            format!("ETA {}", left(options, moment).map_or("--".to_owned(), clock))
+        }
+        Part::Figure('I') => format!("FIN {}", finish(options, moment)),
         Part::Figure('T') => match moment.source_share {
             Some(share) => format!("{{in {:.0}%}}", share * 100.0),
             None => "{in --}".to_owned(),
         },
-        Part::Figure('A') => readable(&moment.last_written, asked.last_written.unwrap_or(16)),
+        Part::Figure('A') => readable(&moment.last_written, options.last_written.unwrap_or(16)),
         Part::Figure('N') => {
-            asked.name.as_deref().map_or(String::new(), |name| format!("{:>9}:", printable(name)))
+            options.name.as_deref().map_or(String::new(), |name| format!("{:>9}:", printable(name)))
         }
         Part::Figure(_) => String::new(),
     }
 }
 
 /// Three digits, or four before the next unit, as pv writes them: four columns and the unit wide.
-pub(super) fn amount(value: f64, asked: &Asked) -> String {
-    let (value, unit) = match asked.unit {
+pub(super) fn amount(value: f64, options: &Options) -> String {
+    let (value, unit) = match options.unit {
         Unit::Bytes => (value, "B"),
         Unit::Bits => (value * 8.0, "b"),
         Unit::Lines => (value, ""),
     };
-    let is_decimal = asked.is_decimal || asked.unit == Unit::Lines;
+    let is_decimal = options.is_decimal || options.unit == Unit::Lines;
     let base = if is_decimal { 1000.0 } else { 1024.0 };
     let mut scaled = value;
     let mut prefix = 0;
@@ -188,25 +190,25 @@ fn clock(seconds: u64) -> String {
 }
 
 /// Share of the size that is done.
-fn share(asked: &Asked, moment: &Moment) -> Option<f64> {
-    asked.size.filter(|size| *size > 0).map(|size| moment.done as f64 / size as f64)
+fn share(options: &Options, moment: &Moment) -> Option<f64> {
+    options.size.filter(|size| *size > 0).map(|size| moment.done as f64 / size as f64)
 }
 
 /// Percent of the size, for `-n`.
-pub(super) fn percent(asked: &Asked, moment: &Moment) -> Option<u64> {
-    share(asked, moment).map(|share| (share * 100.0) as u64)
+pub(super) fn percent(options: &Options, moment: &Moment) -> Option<u64> {
+    share(options, moment).map(|share| (share * 100.0) as u64)
 }
 
 /// Seconds to the end at the average rate so far.
-fn left(asked: &Asked, moment: &Moment) -> Option<u64> {
-    let size = asked.size?;
+fn left(options: &Options, moment: &Moment) -> Option<u64> {
+    let size = options.size?;
     let rate = moment.done.saturating_sub(moment.base) as f64 / moment.elapsed.as_secs_f64();
     let seconds = size.saturating_sub(moment.done) as f64 / rate;
     (rate > 0.0 && seconds < 1e9).then_some(seconds.ceil() as u64)
 }
 
-fn finish(asked: &Asked, moment: &Moment) -> String {
-    match (left(asked, moment), moment.clock) {
+fn finish(options: &Options, moment: &Moment) -> String {
+    match (left(options, moment), moment.clock) {
         (Some(left), Some(now)) => {
             let then = (u64::from(now) + left) % 86_400;
             format!("{:02}:{:02}:{:02}", then / 3600, then / 60 % 60, then % 60)
@@ -215,12 +217,12 @@ fn finish(asked: &Asked, moment: &Moment) -> String {
     }
 }
 
-fn bar(asked: &Asked, moment: &Moment, room: usize) -> String {
-    match share(asked, moment) {
+fn bar(options: &Options, moment: &Moment, room: usize) -> String {
+    match share(options, moment) {
         Some(share) => {
             let tail = format!(" {:2}%", (share * 100.0) as u64);
             let inner = room.saturating_sub(tail.len() + 2);
-            let body = body(asked.bar, share.min(1.0) * inner as f64, inner);
+            let body = body(options.bar, share.min(1.0) * inner as f64, inner);
             format!("[{body}]{tail}")
         }
         None => {
@@ -285,7 +287,7 @@ mod tests {
         Moment { done, elapsed, rate, average: rate, ..Moment::default() }
     }
 
-    fn usual(size: Option<u64>) -> Asked {
+    fn usual(size: Option<u64>) -> Options {
         let shown = Shown {
             bytes: true,
             timer: true,
@@ -294,7 +296,7 @@ mod tests {
             eta: true,
             ..Shown::default()
         };
-        Asked { shown, size, ..Asked::default() }
+        Options { shown, size, ..Options::default() }
     }
 
     #[test]
@@ -311,7 +313,7 @@ mod tests {
 
     #[test]
     fn amounts_have_three_digits() {
-        let asked = Asked::default();
+        let options = Options::default();
         for (bytes, text) in [
             (0.0, "0.00 B"),
             (99.0, "99.0 B"),
@@ -321,11 +323,11 @@ mod tests {
             (1024.0 * 1024.0 * 999.0, " 999MiB"),
             (1024.0 * 1024.0 * 1023.9, "1023MiB"),
         ] {
-            assert_eq!(amount(bytes, &asked), text);
+            assert_eq!(amount(bytes, &options), text);
         }
-        let lines = Asked { unit: Unit::Lines, ..Asked::default() };
+        let lines = Options { unit: Unit::Lines, ..Options::default() };
         assert_eq!(amount(2_500_000.0, &lines), "2.50M");
-        let bits = Asked { unit: Unit::Bits, is_decimal: true, ..Asked::default() };
+        let bits = Options { unit: Unit::Bits, is_decimal: true, ..Options::default() };
         assert_eq!(amount(1_000.0, &bits), "8.00kb");
     }
 
@@ -333,7 +335,7 @@ mod tests {
     fn the_time_of_each_side_is_taken_where_it_is_told() {
         let with = |form, format: Option<&str>, stats| {
             let format = format.map(str::to_owned);
-            tells_sides(&Asked { form, format, stats, ..Asked::default() })
+            tells_sides(&Options { form, format, stats, ..Options::default() })
         };
         assert!(with(Form::Json, None, false) && with(Form::Quiet, None, true));
         assert!(with(Form::Line, Some("%b %T"), false));
@@ -344,21 +346,21 @@ mod tests {
 
     #[test]
     fn formats_take_letters_and_names() {
-        let asked = Asked {
+        let options = Options {
             format: Some("%N|%{bytes}|%5A|100%%|%q|%{nothing}".to_owned()),
             name: Some("i\u{1b}n".to_owned()),
             last_written: Some(5),
-            ..Asked::default()
+            ..Options::default()
         };
         let now = Moment { last_written: b"ab\ncdefg".to_vec(), ..moment(2048, 1) };
-        assert_eq!(line(&asked, &now, 80), "      i?n:|2.00KiB|cdefg|100%|%q|%{nothing}");
+        assert_eq!(line(&options, &now, 80), "      i?n:|2.00KiB|cdefg|100%|%q|%{nothing}");
     }
 
     #[test]
     fn what_is_not_known_is_not_a_number() {
-        let asked = usual(Some(1 << 30));
-        assert!(line(&asked, &moment(0, 3), 80).contains("ETA --"));
-        let sides = Asked { format: Some("%T".to_owned()), ..Asked::default() };
+        let options = usual(Some(1 << 30));
+        assert!(line(&options, &moment(0, 3), 80).contains("ETA --"));
+        let sides = Options { format: Some("%T".to_owned()), ..Options::default() };
         assert_eq!(line(&sides, &moment(1, 1), 80), "{in --}");
     }
 
@@ -385,10 +387,10 @@ mod tests {
 
     #[test]
     fn the_beat_goes_to_and_fro_within_the_bar() {
-        let asked = usual(None);
+        let options = usual(None);
         for beat in 0..500 {
             let now = Moment { beat, ..moment(1, 1) };
-            let text = line(&asked, &now, 60);
+            let text = line(&options, &now, 60);
             assert_eq!(text.chars().count(), 60);
             assert!(text.contains("<=>"));
         }

@@ -6,24 +6,24 @@
 //! time for each GiB and how much passed by reference.
 
 mod allowance;
-mod asked;
 mod control;
 mod cost;
 mod cursor;
 mod draw;
 mod flow;
 mod gauge;
+mod options;
 mod remote;
 mod value;
 mod watch;
 
 use super::files;
 use super::message::{reason, tell};
-use asked::{Asked, Form, Unit};
 use control::Control;
 use cost::Cost;
 use draw::{Display, Figures, GLANCE};
 use flow::{NOT_MOVED, NOT_OPENED, Tally};
+use options::{Form, Options, Unit};
 use pagewise_kernel::start::ignored;
 use std::ffi::OsString;
 use std::fs::File;
@@ -111,9 +111,9 @@ Examples:
 
 /// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
-    match asked::parse(arguments.clone()) {
-        Ok(Asked { remote: Some(pid), .. }) => control_other(pid, &arguments),
-        Ok(asked) => measure(&asked),
+    match options::parse(arguments.clone()) {
+        Ok(Options { remote: Some(pid), .. }) => control_other(pid, &arguments),
+        Ok(options) => measure(&options),
         Err(instead) => instead.serve("meter", HELP, WRONG_USAGE),
     }
 }
@@ -129,24 +129,24 @@ fn control_other(pid: u32, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn measure(asked: &Asked) -> ExitCode {
+fn measure(options: &Options) -> ExitCode {
     let mut bits = 0;
-    if let Some(path) = &asked.pid_file
+    if let Some(path) = &options.pid_file
         && let Err(error) = std::fs::write(path, format!("{}\n", std::process::id()))
     {
         tell("meter", &format!("{}: {}", path.display(), reason(&error)));
         bits |= NOT_DONE;
     }
-    if let Err(error) = end_on_signals(asked.pid_file.clone()) {
+    if let Err(error) = end_on_signals(options.pid_file.clone()) {
         tell("meter", &format!("signals: {}", reason(&error)));
         bits |= NOT_DONE;
     }
-    bits |= match asked.watched {
-        Some(watched) if watch::run(asked, watched) => 0,
+    bits |= match options.watched {
+        Some(watched) if watch::run(options, watched) => 0,
         Some(_) => NOT_OPENED,
-        None => transfer(asked),
+        None => transfer(options),
     };
-    remove(asked.pid_file.as_deref());
+    remove(options.pid_file.as_deref());
     ExitCode::from(bits)
 }
 
@@ -178,30 +178,31 @@ fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
 }
 
 /// The output, and how it is called in messages.
-fn output(asked: &Asked) -> io::Result<File> {
-    match &asked.output {
+fn output(options: &Options) -> io::Result<File> {
+    match &options.output {
         // Not emptied before it is known that it is no input.
         Some(path) => File::options().write(true).create(true).truncate(false).open(path),
         None => files::standard_output(),
     }
 }
 
-fn transfer(asked: &Asked) -> u8 {
-    let output = match output(asked) {
+fn transfer(options: &Options) -> u8 {
+    let output = match output(options) {
         Ok(output) => output,
         Err(error) => {
             let name =
-                asked.output.as_ref().map_or("standard output".into(), |p| p.to_string_lossy());
+                options.output.as_ref().map_or("standard output".into(), |p| p.to_string_lossy());
             tell("meter", &format!("{name}: {}", reason(&error)));
             return NOT_OPENED;
         }
     };
-    if asked.output.is_some() && !is_input(asked, &output) {
+    if options.output.is_some() && !is_input(options, &output) {
         // What cannot be cut (a pipe, a device) has no old content.
         let _cut = output.set_len(0);
     }
-    let asked = Asked { size: asked.size.or_else(|| size_of_files(asked)), ..asked.clone() };
-    let control = Arc::new(Control::new(asked));
+    let options =
+        Options { size: options.size.or_else(|| size_of_files(options)), ..options.clone() };
+    let control = Arc::new(Control::new(options));
     // Where nobody can be listened to, nobody can be told either; `-R` names that there.
     let _listens = remote::listen(Arc::clone(&control));
     let (tally, start) = (Tally::default(), Instant::now());
@@ -212,11 +213,11 @@ fn transfer(asked: &Asked) -> u8 {
         shown.thread().unpark();
         if shown.join().is_err() { bits | NOT_DONE } else { bits }
     });
-    if let Err(error) = close(output, control.asked().output.is_some()) {
+    if let Err(error) = close(output, control.options().output.is_some()) {
         tell("meter", &format!("write error: {}", reason(&error)));
         bits |= NOT_MOVED;
     }
-    if control.asked().stats {
+    if control.options().stats {
         let cost = Cost::now(&tally).summary(start.elapsed());
         // A summary that nobody sees is no reason to fail.
         let _told = io::stderr().write_all((display.statistics() + &cost).as_bytes());
@@ -230,39 +231,39 @@ fn close(output: File, is_own: bool) -> io::Result<()> {
 }
 
 /// Whether one of the inputs is the output.
-fn is_input(asked: &Asked, output: &File) -> bool {
-    asked
+fn is_input(options: &Options, output: &File) -> bool {
+    options
         .files
         .iter()
         .any(|name| files::metadata(name).is_ok_and(|found| files::is_output(&found, output)))
 }
 
 /// Sizes of all inputs together, where each is a file that has one.
-fn size_of_files(asked: &Asked) -> Option<u64> {
-    if asked.unit == Unit::Lines {
+fn size_of_files(options: &Options) -> Option<u64> {
+    if options.unit == Unit::Lines {
         return None;
     }
     let size = |name: &OsString| {
         let found = files::metadata(name).ok().filter(|found| found.is_file() && found.len() > 0);
         found.map(|found| found.len())
     };
-    asked.files.iter().map(size).sum()
+    options.files.iter().map(size).sum()
 }
 
-fn figures(asked: &Asked, tally: &Tally) -> Figures {
-    let done = if asked.unit == Unit::Lines { &tally.lines } else { &tally.bytes };
+fn figures(options: &Options, tally: &Tally) -> Figures {
+    let done = if options.unit == Unit::Lines { &tally.lines } else { &tally.bytes };
     Figures {
         done: done.load(Relaxed),
         source_ns: tally.source_ns.load(Relaxed),
         sink_ns: tally.sink_ns.load(Relaxed),
         last_written: tally.last_written.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        cost: (asked.form == Form::Json).then(|| Cost::now(tally)),
+        cost: (options.form == Form::Json).then(|| Cost::now(tally)),
     }
 }
 
 /// The display's thread.
 fn show(control: &Control, tally: &Tally, display: &mut Display<'_>) {
-    if control.asked().waits {
+    if control.options().waits {
         while tally.first.get().is_none() && !tally.is_over.load(Relaxed) {
             std::thread::park_timeout(GLANCE);
         }
@@ -270,18 +271,18 @@ fn show(control: &Control, tally: &Tally, display: &mut Display<'_>) {
     }
     let mut last = Instant::now();
     while !tally.is_over.load(Relaxed) {
-        let (asked, now) = (control.asked(), Instant::now());
-        let next = last + asked.interval;
+        let (options, now) = (control.options(), Instant::now());
+        let next = last + options.interval;
         if now >= next {
-            display.draw(&figures(&asked, tally));
+            display.draw(&figures(&options, tally));
             // After a pause (Ctrl-Z) what was missed is not made up.
-            last = next.max(now.checked_sub(asked.interval).unwrap_or(now));
+            last = next.max(now.checked_sub(options.interval).unwrap_or(now));
         }
         // A shorter interval may come from another meter meanwhile.
-        let pause = (last + asked.interval).saturating_duration_since(now);
+        let pause = (last + options.interval).saturating_duration_since(now);
         std::thread::park_timeout(pause.min(Duration::from_secs(1)));
     }
-    display.finish(&figures(&control.asked(), tally));
+    display.finish(&figures(&control.options(), tally));
 }
 
 #[cfg(test)]
@@ -294,9 +295,9 @@ mod tests {
         let path = |name: &str| place.path().join(name).into_os_string();
         std::fs::write(path("a"), [0; 10]).unwrap();
         std::fs::write(path("b"), [0; 5]).unwrap();
-        let asked = |files: &[OsString]| Asked { files: files.to_vec(), ..Asked::default() };
-        assert_eq!(size_of_files(&asked(&[path("a"), path("b")])), Some(15));
-        assert_eq!(size_of_files(&asked(&[path("a"), "/proc/self/stat".into()])), None);
-        assert_eq!(size_of_files(&asked(&[path("a"), path("none")])), None);
+        let options = |files: &[OsString]| Options { files: files.to_vec(), ..Options::default() };
+        assert_eq!(size_of_files(&options(&[path("a"), path("b")])), Some(15));
+        assert_eq!(size_of_files(&options(&[path("a"), "/proc/self/stat".into()])), None);
+        assert_eq!(size_of_files(&options(&[path("a"), path("none")])), None);
     }
 }

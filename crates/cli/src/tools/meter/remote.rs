@@ -10,8 +10,8 @@
 //! listen a meter runs on without.
 
 use super::super::command_line::Instead;
-use super::asked::change;
 use super::control::Control;
+use super::options::change;
 use rustix::net::sockopt::socket_peercred;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -55,8 +55,8 @@ fn answer(mut stream: UnixStream, control: &Control) -> io::Result<()> {
     let words = line.split_inclusive(|byte| *byte == 0);
     let words =
         words.map(|word| OsString::from_vec(word.strip_suffix(&[0]).unwrap_or(word).into()));
-    match change(&control.asked(), words.collect()) {
-        Ok(asked) => control.set(asked),
+    match change(&control.options(), words.collect()) {
+        Ok(options) => control.set(options),
         Err(Instead::Wrong(text)) => stream.write_all(text.as_bytes())?,
         Err(Instead::Help | Instead::Version) => stream.write_all(b"nothing to change")?,
     }
@@ -97,7 +97,7 @@ fn ask(mut stream: &UnixStream, arguments: &[OsString]) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asked::{Asked, parse};
+    use super::super::options::{Options, parse};
     use super::*;
 
     fn words(line: &str) -> Vec<OsString> {
@@ -106,18 +106,18 @@ mod tests {
 
     #[test]
     fn a_change_arrives_and_a_wrong_one_is_told() {
-        let asked = parse(words("-L 1K -N name")).unwrap();
-        let control = Arc::new(Control::new(asked.clone()));
+        let options = parse(words("-L 1K -N name")).unwrap();
+        let control = Arc::new(Control::new(options.clone()));
         listen(Arc::clone(&control)).unwrap();
         let here = std::process::id();
         assert_eq!(send(here, &words("-L 3K")), Ok(()));
         assert!(control.is_new.load(std::sync::atomic::Ordering::Relaxed));
-        assert_eq!(*control.asked(), Asked { rate_limit: Some(3072), ..asked.clone() });
+        assert_eq!(*control.options(), Options { rate_limit: Some(3072), ..options.clone() });
         let told = send(here, &words("-l")).unwrap_err();
         assert!(told.contains("can be changed"), "{told}");
         let told = send(here, &words("--no-such")).unwrap_err();
         assert!(told.contains("unrecognized option '--no-such'"), "{told}");
-        assert_eq!(control.asked().rate_limit, Some(3072));
+        assert_eq!(control.options().rate_limit, Some(3072));
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! moves no position and is not seen.
 
 use super::super::message::tell;
-use super::asked::Asked;
 use super::control::Control;
 use super::draw::{Display, Figures};
+use super::options::Options;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -44,7 +44,7 @@ fn choose(pid: u32, fd: Option<u32>) -> Option<Open> {
 }
 
 /// Watches until the file is closed; false when there is none to watch.
-pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
+pub(super) fn run(options: &Options, (pid, fd): (u32, Option<u32>)) -> bool {
     let Some(watched) = choose(pid, fd) else {
         let what = match fd {
             Some(fd) => format!("descriptor {fd} of process {pid} is not an open regular file"),
@@ -57,11 +57,11 @@ pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
         return false;
     };
     let name = watched.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let control = Control::new(Asked {
+    let control = Control::new(Options {
         // A file that is being written has no end yet.
-        size: asked.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
-        name: asked.name.clone().or(name),
-        ..asked.clone()
+        size: options.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
+        name: options.name.clone().or(name),
+        ..options.clone()
     });
     let mut display = Display::new(&control, Instant::now());
     let mut figures = Figures::default();
@@ -69,7 +69,7 @@ pub(super) fn run(asked: &Asked, (pid, fd): (u32, Option<u32>)) -> bool {
     while let Some(at) = position(pid, watched.fd).filter(|_| still(pid, &watched)) {
         figures.done = at;
         display.draw(&figures);
-        std::thread::sleep(asked.interval);
+        std::thread::sleep(options.interval);
     }
     display.finish(&figures);
     true

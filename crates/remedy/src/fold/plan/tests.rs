@@ -5,13 +5,13 @@ use std::io::Read;
 
 const HUGE: u64 = PageSize::PMD_2M.bytes();
 const PAGE: u64 = PageSize::BASE_4K.bytes();
-const ASKED: Asked = Asked {
+const ASKED: Options = Options {
     merge: false,
     fill_above: Bytes(PAGE),
     base: PageSize::BASE_4K,
     huge: PageSize::PMD_2M,
 };
-const MERGE: Asked = Asked { merge: true, ..ASKED };
+const MERGE: Options = Options { merge: true, ..ASKED };
 const HEADER: usize = 64;
 const ENTRY: usize = 56;
 
@@ -52,8 +52,8 @@ fn len_of(loads: &[Loaded]) -> u64 {
     loads.iter().map(|load| load.1 + load.3).max().unwrap_or_default()
 }
 
-fn planned(kind: u16, loads: &[Loaded], asked: &Asked) -> Plan {
-    plan(elf(kind, loads).as_slice(), len_of(loads), asked).unwrap()
+fn planned(kind: u16, loads: &[Loaded], options: &Options) -> Plan {
+    plan(elf(kind, loads).as_slice(), len_of(loads), options).unwrap()
 }
 
 /// The headers of a database server as a distribution links it.
@@ -134,10 +134,10 @@ fn a_last_slot_is_filled_with_what_follows_and_with_zeros() {
     let len = len_of(&LINKED);
     assert_eq!(plan.changes.appended, Some(range(len, 2 * HUGE - len)));
     assert_eq!(plan.changes.tails[0].outcome, TailOutcome::Filled);
-    let off = Asked { fill_above: Bytes(0), ..ASKED };
+    let off = Options { fill_above: Bytes(0), ..ASKED };
     let plan = planned(PROGRAM, &LINKED, &off);
     assert!(plan.changes.tails.is_empty() && plan.changes.appended.is_none());
-    let high = Asked { fill_above: Bytes(0x3000), ..ASKED };
+    let high = Options { fill_above: Bytes(0x3000), ..ASKED };
     let plan = planned(PROGRAM, &LINKED, &high);
     assert_eq!(plan.changes.tails[0].outcome, TailOutcome::BelowThreshold);
 }
@@ -214,11 +214,11 @@ proptest! {
     fn every_address_keeps_its_bytes_and_a_second_time_changes_nothing(
         loads in loads(), merge: bool, fixed: bool, fill in 0..HUGE, payload in 0..3_u64,
     ) {
-        let asked = Asked { merge, fill_above: Bytes(fill), ..ASKED };
+        let options = Options { merge, fill_above: Bytes(fill), ..ASKED };
         let kind = if fixed { FIXED } else { PROGRAM };
         let bytes = elf(kind, &loads);
         let len = len_of(&loads) + payload;
-        let plan = plan(bytes.as_slice(), len, &asked).unwrap();
+        let plan = plan(bytes.as_slice(), len, &options).unwrap();
         let parts = copied(kind, &loads, &plan);
         for load in &loads {
             let holds = |part: &&(Loaded, u64)| {
@@ -238,7 +238,7 @@ proptest! {
         prop_assert!(parts.iter().all(|part| part.0.1 + part.0.3 <= plan.copy_len()));
         let mut copy = bytes;
         plan.apply(0, &mut copy);
-        let again = super::plan(copy.as_slice(), plan.copy_len(), &asked).unwrap();
+        let again = super::plan(copy.as_slice(), plan.copy_len(), &options).unwrap();
         prop_assert!(again.changes.are_none(), "{:?}", again.changes);
     }
 
@@ -257,14 +257,14 @@ proptest! {
     fn hostile_headers_are_taken(
         words in prop::collection::vec(any::<u64>(), 0..80), len: u64, merge: bool, fill: u64, kind in 1..4_u16,
     ) {
-        let asked = Asked { merge, fill_above: Bytes(fill), ..ASKED };
+        let options = Options { merge, fill_above: Bytes(fill), ..ASKED };
         let random: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let _any = plan(random.as_slice(), len, &asked);
+        let _any = plan(random.as_slice(), len, &options);
         let mut bytes = elf(kind, &SERVER);
         for pair in words.chunks_exact(2) {
             let at = pair[0] as usize % (bytes.len() - 8);
             put(&mut bytes, at, &pair[1].to_le_bytes());
-            let _any = plan(bytes.as_slice(), len, &asked);
+            let _any = plan(bytes.as_slice(), len, &options);
         }
     }
 
@@ -279,8 +279,8 @@ proptest! {
         for (at, value) in damage {
             bytes[at] = value;
         }
-        let asked = Asked { merge, ..ASKED };
-        if let Ok(plan) = plan(bytes.as_slice(), len, &asked) {
+        let options = Options { merge, ..ASKED };
+        if let Ok(plan) = plan(bytes.as_slice(), len, &options) {
             let mut copy = bytes.clone();
             plan.apply(0, &mut copy);
             for edit in &plan.edits {

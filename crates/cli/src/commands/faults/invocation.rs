@@ -11,13 +11,13 @@ use std::path::Path;
 
 /// A command and what is allowed to it.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Invocation {
     /// Empty where there is none.
     pub(super) command: Vec<OsString>,
     pub(super) budgets: Budgets,
 }
 
-impl Asked {
+impl Invocation {
     /// What is typed comes before what the file says.
     pub(super) fn of(args: &Faults) -> Result<Self, Failure> {
         let typed = args.budgets();
@@ -56,14 +56,16 @@ fn first(one: Budgets, other: Budgets) -> Budgets {
 
 /// Fixes the addresses of what is started from here on where that is `asked` for or `budgets` need it;
 /// tells whether they are fixed (docs/decisions/019-budgets-at-fixed-addresses.md).
-pub(super) fn settle_addresses(asked: bool, budgets: &Budgets) -> Result<bool, Failure> {
-    if !asked && !budgets.move_with_addresses() {
+pub(super) fn settle_addresses(invocation: bool, budgets: &Budgets) -> Result<bool, Failure> {
+    if !invocation && !budgets.move_with_addresses() {
         return Ok(personality::has_fixed_addresses());
     }
     match personality::fix_addresses() {
         Ok(()) => Ok(true),
-        Err(error) if asked => Err(Failure::unfit(format!("addresses cannot be fixed: {error}"))
-            .with_help("in a container its seccomp profile must allow personality(2)")),
+        Err(error) if invocation => {
+            Err(Failure::unfit(format!("addresses cannot be fixed: {error}"))
+                .with_help("in a container its seccomp profile must allow personality(2)"))
+        }
         Err(error) => {
             let what = "page and fault counts vary from run to run";
             terminal::remark(&format!("addresses stay random, {what}: {error}"));

@@ -88,7 +88,7 @@ pub(super) enum Unit {
 
 /// A command line, understood.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct Options {
     pub(super) shown: Shown,
     pub(super) form: Form,
     pub(super) unit: Unit,
@@ -135,7 +135,7 @@ pub(super) struct Asked {
     pub(super) files: Vec<OsString>,
 }
 
-impl Default for Asked {
+impl Default for Options {
     fn default() -> Self {
         Self {
             shown: Shown::default(),
@@ -174,20 +174,20 @@ impl Default for Asked {
 }
 
 /// Reads a command line.
-pub(super) fn parse(arguments: Vec<OsString>) -> Result<Asked, Instead> {
-    finish(read(Asked::default(), arguments)?)
+pub(super) fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
+    finish(read(Options::default(), arguments)?)
 }
 
 /// What a running meter goes on with after these arguments came to it (`-R`): what they do not
 /// name stays as it is.
-pub(super) fn change(current: &Asked, arguments: Vec<OsString>) -> Result<Asked, Instead> {
-    let start = Asked { shown: Shown::default(), format: None, ..current.clone() };
+pub(super) fn change(current: &Options, arguments: Vec<OsString>) -> Result<Options, Instead> {
+    let start = Options { shown: Shown::default(), format: None, ..current.clone() };
     let mut changed = read(start, arguments)?;
     if changed.shown.is_nothing() && changed.format.is_none() {
         (changed.shown, changed.format) = (current.shown, current.format.clone());
     }
     changed.remote = None;
-    let fixed = Asked {
+    let fixed = Options {
         shown: current.shown,
         form: current.form,
         is_decimal: current.is_decimal,
@@ -211,77 +211,77 @@ pub(super) fn change(current: &Asked, arguments: Vec<OsString>) -> Result<Asked,
 }
 
 /// Adds what the arguments say to `asked`.
-fn read(mut asked: Asked, arguments: Vec<OsString>) -> Result<Asked, Instead> {
+fn read(mut options: Options, arguments: Vec<OsString>) -> Result<Options, Instead> {
     let (mut size, mut rate, mut buffer) = (None, None, None);
     let mut parser = lexopt::Parser::from_args(arguments);
     let known: Vec<&'static str> = LONG.split_whitespace().collect();
     while let Some(argument) = parser.next()? {
         let argument = in_full(argument, &known)?;
-        if shows(&argument, &mut asked) || switches(&argument, &mut asked) {
+        if shows(&argument, &mut options) || switches(&argument, &mut options) {
             continue;
         }
         match argument {
             Short('s') | Long("size") => size = Some(parser.value()?),
             Short('L') | Long("rate-limit") => rate = Some(parser.value()?),
             Short('B') | Long("buffer-size") => buffer = Some(parser.value()?),
-            Value(file) => asked.files.push(file),
+            Value(file) => options.files.push(file),
             Long("help") | Short('h') => return Err(Instead::Help),
             Long("version") | Short('V') => return Err(Instead::Version),
-            Short(letter) => takes_value(&short_name(letter)?, &mut parser, &mut asked)?,
+            Short(letter) => takes_value(&short_name(letter)?, &mut parser, &mut options)?,
             Long(name) => {
                 let name = name.to_owned();
-                takes_value(&name, &mut parser, &mut asked)?;
+                takes_value(&name, &mut parser, &mut options)?;
             }
         }
     }
     // `-k` may come after the sizes that it changes.
     if let Some(text) = size {
         // As pv has it, none is not known.
-        asked.size = Some(value::size(&text, asked.is_decimal)?).filter(|size| *size > 0);
+        options.size = Some(value::size(&text, options.is_decimal)?).filter(|size| *size > 0);
     }
     if let Some(text) = rate {
         // No rate is no limit.
-        let rate = value::count("rate", &text, asked.is_decimal)?;
-        asked.rate_limit = Some(rate).filter(|rate| *rate > 0);
+        let rate = value::count("rate", &text, options.is_decimal)?;
+        options.rate_limit = Some(rate).filter(|rate| *rate > 0);
     }
     if let Some(text) = buffer {
-        let size = value::count("buffer size", &text, asked.is_decimal)?;
-        asked.buffer = Some(usize::try_from(size).unwrap_or(usize::MAX));
+        let size = value::count("buffer size", &text, options.is_decimal)?;
+        options.buffer = Some(usize::try_from(size).unwrap_or(usize::MAX));
     }
-    Ok(asked)
+    Ok(options)
 }
 
 /// Checks what only the whole line tells, and sets what follows from it.
-fn finish(mut asked: Asked) -> Result<Asked, Instead> {
+fn finish(mut options: Options) -> Result<Options, Instead> {
     let wrong = |text: &str| Err(Instead::wrong(text));
-    if asked.buffer == Some(0) {
+    if options.buffer == Some(0) {
         return wrong("a buffer size must be above 0");
     }
-    if asked.buffer.is_some_and(|size| size > LARGEST_BUFFER) {
+    if options.buffer.is_some_and(|size| size > LARGEST_BUFFER) {
         return wrong("a buffer size is at most 1G");
     }
-    if asked.last_written.is_some_and(|count| count > MOST_SHOWN) {
+    if options.last_written.is_some_and(|count| count > MOST_SHOWN) {
         return wrong("--last-written shows at most 1000 bytes");
     }
-    if asked.format.is_some() && matches!(asked.form, Form::Numeric | Form::Json) {
+    if options.format.is_some() && matches!(options.form, Form::Numeric | Form::Json) {
         return wrong("use --json instead of --format: it gives all figures by name");
     }
-    if asked.watched.is_some() && !asked.files.is_empty() {
+    if options.watched.is_some() && !options.files.is_empty() {
         return wrong("--watchfd takes no files");
     }
-    let shows_bytes = asked.last_written.is_some();
-    if asked.shown.is_nothing() && !shows_bytes && asked.form != Form::Numeric {
-        asked.shown = Shown::usual();
+    let shows_bytes = options.last_written.is_some();
+    if options.shown.is_nothing() && !shows_bytes && options.form != Form::Numeric {
+        options.shown = Shown::usual();
     }
-    if asked.watched.is_none() {
-        asked.files = files::or_standard_input(asked.files);
+    if options.watched.is_none() {
+        options.files = files::or_standard_input(options.files);
     }
-    Ok(asked)
+    Ok(options)
 }
 
 /// Options that add to what is shown.
-fn shows(argument: &lexopt::Arg<'_>, asked: &mut Asked) -> bool {
-    let shown = &mut asked.shown;
+fn shows(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
+    let shown = &mut options.shown;
     match argument {
         Short('p') | Long("progress") => shown.bar = true,
         Short('t') | Long("timer") => shown.timer = true,
@@ -297,26 +297,26 @@ fn shows(argument: &lexopt::Arg<'_>, asked: &mut Asked) -> bool {
 }
 
 /// Options that take no value.
-fn switches(argument: &lexopt::Arg<'_>, asked: &mut Asked) -> bool {
+fn switches(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
     match argument {
-        Short('n') | Long("numeric") => asked.form = Form::Numeric,
-        Long("json") => asked.form = Form::Json,
-        Short('q') | Long("quiet") => asked.form = Form::Quiet,
-        Short('8') | Long("bits") => asked.unit = Unit::Bits,
-        Short('l') | Long("line-mode") => asked.unit = Unit::Lines,
-        Short('0') | Long("null") => (asked.is_null_ended, asked.unit) = (true, Unit::Lines),
-        Short('k') | Long("si") => asked.is_decimal = true,
-        Short('W') | Long("wait") => asked.waits = true,
-        Short('f') | Long("force") => asked.forces = true,
-        Short('c') | Long("cursor") => asked.has_place = true,
-        Short('v') | Long("stats") => asked.stats = true,
-        Short('C') | Long("no-splice") => asked.copies = true,
-        Long("live") => asked.live = true,
+        Short('n') | Long("numeric") => options.form = Form::Numeric,
+        Long("json") => options.form = Form::Json,
+        Short('q') | Long("quiet") => options.form = Form::Quiet,
+        Short('8') | Long("bits") => options.unit = Unit::Bits,
+        Short('l') | Long("line-mode") => options.unit = Unit::Lines,
+        Short('0') | Long("null") => (options.is_null_ended, options.unit) = (true, Unit::Lines),
+        Short('k') | Long("si") => options.is_decimal = true,
+        Short('W') | Long("wait") => options.waits = true,
+        Short('f') | Long("force") => options.forces = true,
+        Short('c') | Long("cursor") => options.has_place = true,
+        Short('v') | Long("stats") => options.stats = true,
+        Short('C') | Long("no-splice") => options.copies = true,
+        Long("live") => options.live = true,
         Short('E') | Long("skip-errors") => {
-            (asked.tells_once, asked.skips_errors) = (asked.skips_errors, true);
+            (options.tells_once, options.skips_errors) = (options.skips_errors, true);
         }
-        Short('S') | Long("stop-at-size") => asked.stops = true,
-        Short('Y') | Long("sync") => asked.syncs = true,
+        Short('S') | Long("stop-at-size") => options.stops = true,
+        Short('Y') | Long("sync") => options.syncs = true,
         _ => return false,
     }
     true
@@ -353,26 +353,30 @@ fn short_name(letter: char) -> Result<String, Instead> {
 }
 
 /// Options with a value, and those that are refused.
-fn takes_value(name: &str, parser: &mut lexopt::Parser, asked: &mut Asked) -> Result<(), Instead> {
+fn takes_value(
+    name: &str,
+    parser: &mut lexopt::Parser,
+    options: &mut Options,
+) -> Result<(), Instead> {
     if let Some((_, instead)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
         return Err(Instead::Wrong(format!("--{name} of pv is not offered: {instead}")));
     }
     let mut text = || parser.value();
     match name {
-        "last-written" => asked.last_written = Some(value::number(name, &text()?)?),
-        "format" => asked.format = Some(text()?.to_string_lossy().into_owned()),
-        "name" => asked.name = Some(text()?.to_string_lossy().into_owned()),
-        "interval" => asked.interval = value::interval(name, &text()?)?,
-        "delay-start" => asked.delay = value::seconds(name, &text()?)?,
-        "average-rate-window" => asked.window = value::seconds(name, &text()?)?,
-        "width" => asked.width = Some(value::number(name, &text()?)?),
+        "last-written" => options.last_written = Some(value::number(name, &text()?)?),
+        "format" => options.format = Some(text()?.to_string_lossy().into_owned()),
+        "name" => options.name = Some(text()?.to_string_lossy().into_owned()),
+        "interval" => options.interval = value::interval(name, &text()?)?,
+        "delay-start" => options.delay = value::seconds(name, &text()?)?,
+        "average-rate-window" => options.window = value::seconds(name, &text()?)?,
+        "width" => options.width = Some(value::number(name, &text()?)?),
         // Lines are drawn where they are, however high the terminal is.
         "height" => drop(value::number::<u16>(name, &text()?)?),
-        "bar-style" => asked.bar = value::bar(&text()?)?,
-        "output" => asked.output = Some(text()?.into()),
-        "pidfile" => asked.pid_file = Some(text()?.into()),
-        "watchfd" => asked.watched = Some(value::watched(&text()?)?),
-        "remote" => asked.remote = Some(value::number("process", &text()?)?),
+        "bar-style" => options.bar = value::bar(&text()?)?,
+        "output" => options.output = Some(text()?.into()),
+        "pidfile" => options.pid_file = Some(text()?.into()),
+        "watchfd" => options.watched = Some(value::watched(&text()?)?),
+        "remote" => options.remote = Some(value::number("process", &text()?)?),
         unknown => return Err(Instead::unknown(&Long(unknown))),
     }
     Ok(())
@@ -382,7 +386,7 @@ fn takes_value(name: &str, parser: &mut lexopt::Parser, asked: &mut Asked) -> Re
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Asked, Instead> {
+    fn parsed(words: &[&str]) -> Result<Options, Instead> {
         parse(words.iter().map(OsString::from).collect())
     }
 
@@ -439,7 +443,7 @@ mod tests {
         let current = parsed(&["-tb", "-L", "1K", "-N", "x", "-S", "-s", "1M", "file"]).unwrap();
         let changed = |words: &[&str]| change(&current, words.iter().map(OsString::from).collect());
         let faster = changed(&["-R", "1", "-L", "2K"]).unwrap();
-        assert_eq!(faster, Asked { rate_limit: Some(2048), ..current.clone() });
+        assert_eq!(faster, Options { rate_limit: Some(2048), ..current.clone() });
         let shown = changed(&["-R1", "-p", "-L0"]).unwrap();
         assert!(shown.shown.bar && !shown.shown.timer && shown.rate_limit.is_none());
         assert_eq!(changed(&["-n"]).unwrap().form, Form::Numeric);
