@@ -1,8 +1,8 @@
 //! `pagewise faults`
 
 mod invocation;
+mod outputs;
 pub(super) mod running;
-mod taken;
 
 use super::experiment::{environment, identity, keep};
 use super::helper;
@@ -10,6 +10,7 @@ use crate::args::{Faults, ListFormat, Part};
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;
 use invocation::Invocation;
+use outputs::Outputs;
 use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
@@ -23,7 +24,6 @@ use pagewise_tracee::recorder::{RecordError, Recorder};
 use pagewise_tune::request::run_of;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use taken::Taken;
 
 /// A budget is broken.
 const BROKEN: u8 = 1;
@@ -46,11 +46,11 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let fixed_addresses = invocation::settle_addresses(args.fixed_addresses, &budgets)?;
     let mut run = begin(&command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
-    let mut taken = Taken::new(args);
+    let mut outputs = Outputs::new(args);
     let recorded = {
         let recorder = recorder()?;
         passthrough::record_through(&launch, &recorder, wanted(args), &mut |names, faults| {
-            taken.take(names, &faults);
+            outputs.take(names, &faults);
         })
         .map_err(failure)?
     };
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let judged = match recorded.report {
         Ok(report) => {
             let report = FaultReport { fixed_addresses, ..report };
-            conclude(run, report, taken, start, args, &budgets)
+            conclude(run, report, outputs, start, args, &budgets)
         }
         Err(error) => Some(failure(error)),
     };
@@ -106,7 +106,7 @@ fn refuse_times(args: &Faults) -> Result<(), Failure> {
 fn conclude(
     mut run: Run,
     report: FaultReport,
-    taken: Taken,
+    outputs: Outputs,
     start: Nanos,
     args: &Faults,
     budgets: &Budgets,
@@ -114,7 +114,7 @@ fn conclude(
     run.faults = Some(report);
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     keep(&mut run);
-    taken.finish(&run, args);
+    outputs.finish(&run, args);
     run.faults.as_ref().and_then(|report| judge(budgets, report))
 }
 

@@ -29,7 +29,7 @@ pub struct Occasion {
 /// The prices that `sittings` show; none where not one way was read to its end on the file of pieces.
 #[must_use]
 pub fn calibrate(sittings: &[Sitting], occasion: Occasion) -> Option<Calibration> {
-    let taken = Taken::of(sittings);
+    let taken = Cells::of(sittings);
     let first = sittings.first()?;
     let mut found = Calibration {
         key: occasion.key,
@@ -81,9 +81,9 @@ impl One<'_> {
 }
 
 /// All of them.
-struct Taken<'a>(Vec<One<'a>>);
+struct Cells<'a>(Vec<One<'a>>);
 
-impl<'a> Taken<'a> {
+impl<'a> Cells<'a> {
     fn of(sittings: &'a [Sitting]) -> Self {
         let whole = |sitting: &'a Sitting| -> Vec<One<'a>> {
             let Sitting { folios, readings } = sitting;

@@ -7,7 +7,7 @@
 //! the reason told.
 
 use super::groups;
-use super::stacks::Taken;
+use super::stacks::WalkedStacks;
 use pagewise_model::fault::{
     Callers, FunctionTally, GroupTally, Names, Site, Stack, StackEnd, Stacks, Tally,
 };
@@ -205,7 +205,7 @@ fn split(tally: &Tally, weights: &[u64]) -> Vec<Tally> {
 pub(super) fn callers(
     sites: &[GroupTally<u32>],
     attribution: &Attribution<'_>,
-    taken: &Taken,
+    taken: &WalkedStacks,
     asked: Stacks,
 ) -> Callers {
     let mut named = Tally::default();
@@ -355,7 +355,7 @@ mod tests {
         let tally = |faults| Tally { faults, time_ns: Nanos(faults * 10), ..Tally::default() };
         let group = |kind, faults| GroupTally { kind, tally: tally(faults) };
         let sites = [group(0, 100), group(1, 7), group(2, 5)];
-        let callers = callers(&sites, &attribution, &Taken::default(), Stacks::Sampled);
+        let callers = callers(&sites, &attribution, &WalkedStacks::default(), Stacks::Sampled);
         let functions: Vec<_> = callers
             .functions
             .iter()

@@ -57,7 +57,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use savings::Removable;
 use sites::Sites;
 pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
-use stacks::{Taken, Walked};
+use stacks::{Walked, WalkedStacks};
 use timed::{Close, Open};
 pub use timed::{Probe, timed};
 use touched::Before;
@@ -90,7 +90,7 @@ pub struct Analysis {
     by_cost: Groups<CostKind>,
     by_place: Groups<u32>,
     by_site: Groups<u32>,
-    taken: Taken,
+    taken: WalkedStacks,
     phases: Phases,
     churning: Churning,
     removable: Removable,
@@ -133,7 +133,7 @@ impl Analysis {
             by_cost: Groups::default(),
             by_place: Groups::default(),
             by_site: Groups::default(),
-            taken: Taken::default(),
+            taken: WalkedStacks::default(),
             phases: Phases::default(),
             churning: Churning::default(),
             removable: Removable::default(),

@@ -12,7 +12,7 @@
 //! Not seen: what the child pays; the flush of other CPUs' TLBs in a program with many threads; memory that is
 //! shared or marked MADV_DONTFORK, which a fork need not copy.
 
-use crate::bench::frame::{self, Callbacks, Cost, Rounds, Slot, Taken, Turn};
+use crate::bench::frame::{self, Callbacks, Cost, Rounds, Sampled, Slot, Turn};
 use crate::error::PriceError;
 use crate::kernels::{touch, usage};
 use crate::kinds::Kinds;
@@ -122,7 +122,7 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Forks {
 }
 
 /// Takes a sample on the calling thread, which should be pinned.
-fn take(point: &Point, kinds: Kinds, turn: Turn<'_>) -> Taken<Sample> {
+fn take(point: &Point, kinds: Kinds, turn: Turn<'_>) -> Sampled<Sample> {
     turn.stop.check()?;
     let mut region = kinds.map(point.pages, point.size_bytes)?;
     region.populate()?;
@@ -159,7 +159,7 @@ mod tests {
         Request { kinds, sizes, repeats: 3, quick: true, seed: 1 }
     }
 
-    fn taken(kind: PageKind, size: Bytes) -> Taken<Sample> {
+    fn taken(kind: PageKind, size: Bytes) -> Sampled<Sample> {
         let (kinds, point) = (Kinds::here(), Point::new(kind, size));
         let turn = Turn { repeat: 0, place: 0, stop: Stop(&|| false) };
         std::thread::scope(|scope| scope.spawn(|| take(&point, kinds, turn)).join())

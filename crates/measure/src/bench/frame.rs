@@ -99,7 +99,7 @@ pub(crate) struct Turn<'a> {
 pub(crate) type Slot<'p, S> = (&'p mut Vec<S>, &'p mut Fact<PageSize>, &'p mut Option<String>);
 
 /// A sample, and the page that it was on.
-pub(crate) type Taken<S> = Result<(S, Fact<PageSize>), PriceError>;
+pub(crate) type Sampled<S> = Result<(S, Fact<PageSize>), PriceError>;
 
 /// A run under way.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl<'a, P> Rounds<'a, P> {
         points: &mut [P],
         repeat: u32,
         slot: for<'p> fn(&'p mut P) -> Slot<'p, S>,
-        mut take: impl FnMut(&mut Self, &P, Turn<'a>) -> Taken<S>,
+        mut take: impl FnMut(&mut Self, &P, Turn<'a>) -> Sampled<S>,
     ) {
         for index in self.shuffled(points.len()) {
             let point = &mut points[index];
@@ -201,7 +201,7 @@ impl<'a, P> Rounds<'a, P> {
 
 /// Keeps a sample and the page that it was on, or why the point is left alone from now on. The page stays known
 /// where a sample has shown it.
-fn note<S>(taken: Taken<S>, (samples, page, refused): Slot<'_, S>) {
+fn note<S>(taken: Sampled<S>, (samples, page, refused): Slot<'_, S>) {
     match taken {
         Ok((sample, found)) => {
             samples.push(sample);

@@ -1,6 +1,6 @@
 //! `pagewise faults -p PID`
 
-use super::taken::Taken;
+use super::outputs::Outputs;
 use super::{begin, conclude, failure, wanted};
 use crate::args::Faults;
 use crate::commands::experiment::stop_flag;
@@ -20,7 +20,7 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
     let target = Target::find(pid).map_err(refusal)?;
     let command: Vec<OsString> = target.command().iter().map(Into::into).collect();
     let run = begin(&command);
-    let mut taken = Taken::new(args);
+    let mut outputs = Outputs::new(args);
     let report = {
         let recorder = super::recorder()?;
         let stop = stop_flag()?;
@@ -29,11 +29,11 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
             |threads| terminal::remark(&begun_line("recording", pid, &run.command, threads));
         let until = Until { begun: &begun, time: args.duration, enough: &enough };
         record_running(&target, &recorder, wanted(args), &until, &mut |names, faults| {
-            taken.take(names, &faults);
+            outputs.take(names, &faults);
         })
         .map_err(failure)?
     };
-    match conclude(run, report, taken, start, args, budgets) {
+    match conclude(run, report, outputs, start, args, budgets) {
         Some(judged) => Ok(terminal::report(&judged)),
         None => Ok(ExitCode::SUCCESS),
     }

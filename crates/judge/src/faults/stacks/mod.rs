@@ -23,7 +23,7 @@ pub(super) struct Walked {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct WalkedStacks {
     distinct: Interned<Walked>,
     /// How many faults each stack stands for, by the instruction.
     by_code: FxHashMap<Code, FxHashMap<u32, u64>>,
@@ -33,7 +33,7 @@ pub(super) struct Taken {
     pub(super) lost: u64,
 }
 
-impl Taken {
+impl WalkedStacks {
     /// Adds a stack of `code` that stands for `faults`; gives its number.
     pub(super) fn add(&mut self, code: Code, walked: &Walked, faults: u64) -> Option<u32> {
         self.count += 1;

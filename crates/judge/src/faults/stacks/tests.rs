@@ -14,7 +14,7 @@ fn walked(offset: u64) -> Walked {
 
 #[test]
 fn equal_stacks_are_one() {
-    let mut taken = Taken::default();
+    let mut taken = WalkedStacks::default();
     assert_eq!(taken.add(CODE, &walked(1), 3), Some(0));
     assert_eq!(taken.add(CODE, &walked(2), 0), Some(1));
     assert_eq!(taken.add(CODE, &walked(1), 4), Some(0));
@@ -25,7 +25,7 @@ fn equal_stacks_are_one() {
 
 #[test]
 fn an_early_stack_is_for_the_fault_at_its_address() {
-    let mut taken = Taken::default();
+    let mut taken = WalkedStacks::default();
     taken.keep_early(7, 0x5000, 3);
     assert_eq!(taken.take_early(8, 0x5000), None);
     assert_eq!(taken.take_early(7, 0x5000), Some(3));

@@ -26,7 +26,7 @@
 mod grid;
 mod misses;
 
-use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Slot, Taken, Turn};
+use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Sampled, Slot, Turn};
 use crate::bench::tlb::claimed_tlbs;
 use crate::error::PriceError;
 use crate::kernels::chain::{Chain, INSTRUCTIONS, IS_KNOWN, Route};
@@ -168,7 +168,7 @@ impl Plan {
     /// in the long run; a second says how often it makes up a piece of time. Each time the sum of all elements
     /// that were executed is looked at. Misses of the instruction TLB are counted over the pieces, where the
     /// processor counts.
-    fn take(&self, point: &Point, order: &[usize], turn: Turn<'_>) -> Taken<Sample> {
+    fn take(&self, point: &Point, order: &[usize], turn: Turn<'_>) -> Sampled<Sample> {
         turn.stop.check()?;
         let chain = written(point, self.kinds)?;
         let route = chain.route(order);
@@ -316,7 +316,7 @@ mod tests {
         Point::new(Order::Repeated, pages, Bytes(Kinds::here().base().bytes()), 16)
     }
 
-    fn taken(pages: PageKind, stop: &'static (dyn Fn() -> bool + Sync)) -> Taken<Sample> {
+    fn taken(pages: PageKind, stop: &'static (dyn Fn() -> bool + Sync)) -> Sampled<Sample> {
         let plan = Plan::new(Request { quick: true, ..request() }).expect("base pages");
         let order: Vec<usize> = (0..16).rev().chain(0..16).collect();
         let turn = Turn { repeat: 0, place: 0, stop: Stop(stop) };

@@ -42,7 +42,7 @@ use account::sampled;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::bench::file::{Cell, Point, Readings, Residency, Truth};
 use pagewise_model::{Bytes, Fact, Nanos};
-use process::Taken;
+use process::Outcome;
 use reader::Task;
 use state::Cache;
 
@@ -148,7 +148,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn read(&mut self, cell: &Cell, repeat: u32) -> Result<Taken, PriceError> {
+    fn read(&mut self, cell: &Cell, repeat: u32) -> Result<Outcome, PriceError> {
         for _ in 0..=AGAIN {
             self.rounds.check()?;
             let task = self.task(cell, repeat);

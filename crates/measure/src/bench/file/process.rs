@@ -16,7 +16,7 @@ const STUCK: Nanos = Nanos::secs(120);
 
 /// What came of one process.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct Outcome {
     /// The sample, its numbers still to be given.
     pub(super) sample: Sample,
     /// Its pace, with one thread.
@@ -31,7 +31,7 @@ pub(super) fn run(
     cache: &Cache<'_>,
     task: Task,
     stop: &dyn Fn() -> bool,
-) -> Result<Taken, PriceError> {
+) -> Result<Outcome, PriceError> {
     let residency = task.cell.residency;
     let file = cache.file.as_fd().try_clone_to_owned();
     let file = file.map_err(PriceError::sys("fcntl F_DUPFD", "the file"))?;
@@ -60,7 +60,7 @@ pub(super) fn run(
         after_pages,
         took_ns: before_ns + since(look),
     };
-    Ok(Taken { sample, pace, filled: reached.filled })
+    Ok(Outcome { sample, pace, filled: reached.filled })
 }
 
 /// Whether a sample was read in the state that was asked for.

@@ -10,7 +10,7 @@
 //! `thp_vma_suitable_orders`). So in each stretch of the next larger size a hole of the wanted size has the
 //! opposite advice, which makes it a mapping of its own: nothing larger fits between the holes.
 
-use super::child::{self, Cycle, Present, Spent, Taken, spend, unmetered};
+use super::child::{self, Cycle, Phases, Present, Spent, spend, unmetered};
 use crate::error::PriceError;
 use crate::gate::{self, AtGate};
 use crate::kernels::touch;
@@ -49,7 +49,7 @@ pub(super) struct Holes {
 }
 
 /// Takes the sample on the calling thread, which is pinned to the first CPU.
-pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Taken, PriceError> {
+pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Phases, PriceError> {
     stop.check()?;
     let (mut setup, region) = spend(|| make(job)).map_err(unmetered)?;
     let mut region = region?;
@@ -61,7 +61,7 @@ pub(super) fn take(job: &Job, stop: Stop<'_>) -> Result<Taken, PriceError> {
     setup += worked.setup;
     let page = prove(job, &region, worked.touch.faults);
     let (teardown, ()) = spend(|| drop(region)).map_err(unmetered)?;
-    Ok(Taken { setup, touch: worked.touch, teardown, resident: worked.resident, page: page? })
+    Ok(Phases { setup, touch: worked.touch, teardown, resident: worked.resident, page: page? })
 }
 
 /// What came of the work on a mapping that is there.
@@ -213,7 +213,7 @@ fn prove_by_faults(job: &Job, page: PageSize, faults: u64) -> Result<Fact<PageSi
 const SMALL: u64 = 32;
 
 /// Takes a sample of `size` on pages of a kind in a child of the calling thread, on its CPU.
-pub(super) fn take_copy(kinds: Kinds, kind: PageKind, size: Bytes) -> Result<Taken, PriceError> {
+pub(super) fn take_copy(kinds: Kinds, kind: PageKind, size: Bytes) -> Result<Phases, PriceError> {
     let mut all = kinds.map(kind, size)?;
     all.populate()?;
     kinds.prove(kind, &all)?;
@@ -258,7 +258,7 @@ fn copied_page(kinds: Kinds, size: Bytes, faults: u64) -> PageSize {
 const PATIENCE: Nanos = Nanos::millis(5);
 
 /// Takes the sample on the calling thread, which is pinned to the first of `cpus`.
-pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<Taken, PriceError> {
+pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<Phases, PriceError> {
     let make = || {
         let region = Region::new(size, Pages::Base)?;
         let missing = Missing::open()?;
@@ -290,7 +290,7 @@ pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<T
     let page = region.proven_page()?;
     let (teardown, ()) = spend(|| drop(region)).map_err(unmetered)?;
     let page = page.map_or_else(|| Fact::missing("pages of several sizes"), Fact::Known);
-    Ok(Taken { setup, touch, teardown, resident, page })
+    Ok(Phases { setup, touch, teardown, resident, page })
 }
 
 /// What the answering thread did.

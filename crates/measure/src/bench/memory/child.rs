@@ -51,14 +51,14 @@ impl Cycle {
     }
 
     /// As a sample on pages of this size.
-    pub(super) fn taken(self, page: Fact<PageSize>) -> Taken {
+    pub(super) fn taken(self, page: Fact<PageSize>) -> Phases {
         let base = page_size::base().bytes();
         let resident = self.present.map_or_else(
             || Fact::missing("/proc/self/pagemap could not be read"),
             |pages| Fact::Known(Bytes(pages.saturating_mul(base))),
         );
         let Self { setup, touch, teardown, .. } = self;
-        Taken { setup, touch, teardown, resident, page }
+        Phases { setup, touch, teardown, resident, page }
     }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn unmetered(errno: Errno) -> PriceError {
 
 /// The parts of one sample.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Taken {
+pub(super) struct Phases {
     pub(super) setup: Spent,
     pub(super) touch: Spent,
     pub(super) teardown: Spent,
@@ -168,7 +168,7 @@ pub(super) struct Taken {
     pub(super) page: Fact<PageSize>,
 }
 
-impl Taken {
+impl Phases {
     /// As it is saved: of this repeat, at this place of the order, with the size of its pages.
     pub(super) fn sample(self, repeat: u32, place: u32) -> (Sample, Fact<PageSize>) {
         let sample = Sample {

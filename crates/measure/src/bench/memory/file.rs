@@ -4,7 +4,7 @@
 //! page cache. It is read once before each sample, so that all of it is cached. A fault maps the pages
 //! around it (mm/memory.c, `do_fault_around`), so there are fewer faults than pages.
 
-use super::child::{self, Cycle, Present, Taken, spend};
+use super::child::{self, Cycle, Phases, Present, spend};
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
 use crate::kernels::usage::{Usage, process};
@@ -40,7 +40,7 @@ impl Cached {
     }
 
     /// Takes a sample in a child of the calling thread, on its CPU.
-    pub(super) fn take(&self, way: Way) -> Result<Taken, PriceError> {
+    pub(super) fn take(&self, way: Way) -> Result<Phases, PriceError> {
         self.read_through()?;
         let mut present = Present::new();
         let cycle = |len| map_and_read(&self.file, len, way, &mut present);

@@ -32,7 +32,7 @@ use crate::bench::frame::{self, Callbacks, Rounds, Slot};
 use crate::error::PriceError;
 use crate::sample::Stop;
 use anonymous::Job;
-use child::Taken;
+use child::Phases;
 use file::Cached;
 use host::Before;
 use pagewise_kernel::machine;
@@ -93,7 +93,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn take(&mut self, point: &Point, stop: Stop<'_>) -> Result<Taken, PriceError> {
+    fn take(&mut self, point: &Point, stop: Stop<'_>) -> Result<Phases, PriceError> {
         let (plan, before_bytes) = (self.plan, self.plan.before(point));
         frame::still_free(before_bytes)?;
         if point.way.is_file() && self.file.is_none() {

@@ -7,7 +7,7 @@
 
 use super::child::Present;
 use super::child::{self, Cycle};
-use super::child::{Taken, spend};
+use super::child::{Phases, spend};
 use crate::error::PriceError;
 use crate::kernels::mapping::{self, Mapping};
 use pagewise_kernel::worker::Worker;
@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// Takes a sample of `size` in a child of the calling thread, on its CPU.
-    pub(super) fn take(&self, way: Way, size: Bytes) -> Result<Taken, PriceError> {
+    pub(super) fn take(&self, way: Way, size: Bytes) -> Result<Phases, PriceError> {
         let len = size.0 as usize;
         let mut present = Present::new();
         let cycle = |len| cycle(way, self.page, &self.directory, len, &mut present);

@@ -20,7 +20,7 @@
 
 mod means;
 
-use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Slot, Taken, Turn};
+use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Sampled, Slot, Turn};
 use crate::error::PriceError;
 use crate::kinds::Kinds;
 use means::Means;
@@ -129,7 +129,7 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Pins {
 
 /// Takes a sample on the calling thread, which should be pinned: a fresh mapping, proven to be on pages of the
 /// size asked for before and behind. One turn goes before; another says how many make up a piece of time.
-fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Taken<Sample> {
+fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Sampled<Sample> {
     turn.stop.check()?;
     let too_large =
         || PriceError::Unavailable(format!("{} does not fit into memory", point.size_bytes));

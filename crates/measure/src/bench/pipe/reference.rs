@@ -78,14 +78,14 @@ impl Way {
 
 /// Reading pages that were lent.
 struct Lent {
-    same: Taken,
-    renewed: Taken,
+    same: Placements,
+    renewed: Placements,
     /// What passing them on in the same pieces costs one thread.
     passed: Result<f64, String>,
 }
 
 impl Lent {
-    fn take(pages: Pages, taken: impl Fn(Way) -> Taken) -> Self {
+    fn take(pages: Pages, taken: impl Fn(Way) -> Placements) -> Self {
         let vmspliced = Way::new(Writer::Vmsplice, pages, catalogue::BUFFER);
         let passed = Way { pipe: Bytes(catalogue::BUFFER.0 / 2), ..vmspliced };
         let same = Way { is_read: true, ..passed };
@@ -104,14 +104,14 @@ fn told(price: Result<f64, PriceError>) -> Result<f64, String> {
 }
 
 /// A price with one thread and with a second one on another core, or why there is none.
-struct Taken {
+struct Placements {
     here: Result<f64, String>,
     apart: Result<f64, String>,
     /// Apart, each thread having slept while it was the other's turn.
     asleep: Result<f64, String>,
 }
 
-impl Taken {
+impl Placements {
     fn with(
         other: &Result<u32, String>,
         price: impl Fn(Option<Other>) -> Result<f64, PriceError>,
@@ -122,37 +122,37 @@ impl Taken {
 }
 
 /// All ways, by what they fill the pipe with.
-struct AllTaken {
-    slot: Taken,
-    pin_base: Taken,
-    pin_huge: Taken,
-    cache_base: Taken,
-    cache_huge: Taken,
-    copied: Taken,
+struct Ways {
+    slot: Placements,
+    pin_base: Placements,
+    pin_huge: Placements,
+    cache_base: Placements,
+    cache_huge: Placements,
+    copied: Placements,
     lent_base: Lent,
     lent_huge: Lent,
 }
 
-impl AllTaken {
+impl Ways {
     fn with(other: &Result<u32, String>) -> Self {
-        let taken = |way| Taken::with(other, |other| by(way, other));
+        let taken = |way| Placements::with(other, |other| by(way, other));
         let pin = |pages| taken(Way::new(Writer::Vmsplice, pages, catalogue::BUFFER));
         let cached = |pages, size| taken(Way::new(Writer::SpliceFrozen, pages, size));
         Self {
-            slot: Taken::with(other, by_tee),
+            slot: Placements::with(other, by_tee),
             pin_base: pin(Pages::Base),
             pin_huge: pin(Pages::Huge),
             cache_base: cached(Pages::Base, SMALL),
             cache_huge: cached(Pages::Huge, Bytes(page_size::huge().bytes())),
-            copied: Taken::with(other, by_copy),
+            copied: Placements::with(other, by_copy),
             lent_base: Lent::take(Pages::Base, taken),
             lent_huge: Lent::take(Pages::Huge, taken),
         }
     }
 
     /// What another core adds, in one of the two ways to wait.
-    fn dearer(&self, apart: impl Fn(&Taken) -> &Result<f64, String>) -> ApartPrices {
-        let dearer = |way: &Taken| beyond(apart(way), &way.here);
+    fn dearer(&self, apart: impl Fn(&Placements) -> &Result<f64, String>) -> ApartPrices {
+        let dearer = |way: &Placements| beyond(apart(way), &way.here);
         ApartPrices {
             slot_ns: dearer(&self.slot),
             pin_base_ns: dearer(&self.pin_base),
@@ -175,8 +175,8 @@ fn measure() -> Result<ReferencePrices, PriceError> {
     }
     let other = cpus.seats(Placement::TwoCores);
     let other = other.and_then(|seats| seats.reader.ok_or_else(|| "no second CPU".to_owned()));
-    let all = AllTaken::with(&other);
-    let alone = |way: &Taken| beyond(&way.here, &all.slot.here);
+    let all = Ways::with(&other);
+    let alone = |way: &Placements| beyond(&way.here, &all.slot.here);
     Ok(ReferencePrices {
         slot_ns: Fact::Known(all.slot.here.clone().map_err(PriceError::Unavailable)?),
         pin_base_ns: alone(&all.pin_base),

@@ -25,7 +25,7 @@ mod layout;
 
 pub(crate) use grid::{apart, steps};
 
-use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Slot, Taken, Turn};
+use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Sampled, Slot, Turn};
 use crate::error::PriceError;
 use crate::kernels::list::{Links, List};
 use crate::kinds::Kinds;
@@ -220,7 +220,7 @@ impl Plan {
     /// is the thread's CPU time: what others did on this CPU meanwhile is not in it, what they did to its caches
     /// is. Memory of a pool is populated before it is touched: a touch beyond a cgroup's hugetlb limit would be
     /// `SIGBUS`, the call is an error.
-    fn take(&self, point: &Point, layout: &Layout, turn: Turn<'_>) -> Taken<Sample> {
+    fn take(&self, point: &Point, layout: &Layout, turn: Turn<'_>) -> Sampled<Sample> {
         let stop = turn.stop;
         stop.check()?;
         let mut region = self.kinds.map(point.pages, layout.span())?;
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(plan.resident(&point), Bytes(100 * base.bytes()));
     }
 
-    fn taken(stop: &'static (dyn Fn() -> bool + Sync)) -> Taken<Sample> {
+    fn taken(stop: &'static (dyn Fn() -> bool + Sync)) -> Sampled<Sample> {
         let plan = Plan::new(Request { quick: true, ..request() }).expect("base pages");
         let point = Point::new(Path::List { order: Order::Random, npad: 7 }, PageKind::Base, 64);
         let turn = Turn { repeat: 0, place: 0, stop: Stop(stop) };

@@ -13,13 +13,13 @@ use pagewise_report::faults::Export;
 use pagewise_report::quote;
 use std::path::{Path, PathBuf};
 
-/// Both.
-pub(super) struct Taken {
+/// Where the list goes.
+pub(super) struct Outputs {
     printed: Printed,
     saved: Option<Saved>,
 }
 
-impl Taken {
+impl Outputs {
     pub(super) fn new(args: &Faults) -> Self {
         let saved = args.save_working_set.as_ref().map(|to| Saved::new(to, args.exact));
         Self { printed: Printed::new(args), saved }
