@@ -6,8 +6,8 @@
 mod code;
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
-#[path = "cache/kept.rs"]
-mod kept;
+#[path = "cache/keep.rs"]
+mod keep;
 #[path = "cache/mounts.rs"]
 mod mounts;
 #[path = "cache/refused.rs"]

@@ -32,7 +32,7 @@ pub use pagewise_model::{Bytes, Nanos};
 
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::dirs;
-use pagewise_kernel::kept::{self, Limits};
+use pagewise_kernel::state_file::{self, Limits};
 use pagewise_kernel::{SysError, file_system, machine, page_size};
 use pagewise_model::choice::CalibrationKey;
 use rustix::fs::Access;
@@ -108,7 +108,7 @@ impl Place {
     /// The prices that are kept, if they hold here and now.
     #[must_use]
     pub fn kept(&self) -> Option<KeptPrices> {
-        let kept = kept::read(self.kept_in.as_ref().ok()?, LIMITS)?;
+        let kept = state_file::read(self.kept_in.as_ref().ok()?, LIMITS)?;
         let calibration: Calibration = serde_json::from_slice(&kept.text).ok()?;
         (calibration.key == self.key).then(|| KeptPrices { calibration, age: kept.age.into() })
     }
@@ -122,7 +122,7 @@ impl Place {
         let broken = |e: serde_json::Error| {
             SysError::new("write", kept_in.display().to_string(), std::io::Error::other(e))
         };
-        kept::write(kept_in, &serde_json::to_vec(calibration).map_err(broken)?)?;
+        state_file::write(kept_in, &serde_json::to_vec(calibration).map_err(broken)?)?;
         Ok(())
     }
 
@@ -265,7 +265,7 @@ mod tests {
         let other = CalibrationKey::new(&machine::machine(), "none".to_owned(), 1);
         place.keep(&calibration(other)).expect("kept");
         assert_eq!(place.kept(), None, "they are another's");
-        kept::write(&place.kept_in.clone().expect("a place"), b"{}").expect("written");
+        state_file::write(&place.kept_in.clone().expect("a place"), b"{}").expect("written");
         assert_eq!(place.kept(), None, "they are no prices");
     }
 

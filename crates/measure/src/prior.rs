@@ -7,7 +7,7 @@
 //! on a machine that gives them to who asks (a moment without free ones is no property of the machine).
 
 use pagewise_kernel::SysError;
-use pagewise_kernel::kept::{self, Limits};
+use pagewise_kernel::state_file::{self, Limits};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::ChasePoint;
 use pagewise_model::{Bytes, Measured};
@@ -59,7 +59,7 @@ struct Prior {
 
 /// The kept chase of this machine, if there is a sound one that has all of `sets`.
 pub(crate) fn read(path: &Path, machine: &MachineKey, sets: &[Bytes]) -> Option<Vec<ChasePoint>> {
-    let prior: Prior = serde_json::from_slice(&kept::read(path, LIMITS)?.text).ok()?;
+    let prior: Prior = serde_json::from_slice(&state_file::read(path, LIMITS)?.text).ok()?;
     let chase = prior.chase;
     let whole = sets.iter().all(|set| chase.iter().any(|p| p.set_bytes == *set))
         && !(machine.gives_huge_pages() && chase.iter().any(|p| p.huge_ns.known().is_none()));
@@ -76,7 +76,7 @@ pub(crate) fn write(
         serde_json::to_vec_pretty(&Prior { machine, chase: chase.to_vec() }).map_err(|e| {
             SysError::new("write", path.display().to_string(), std::io::Error::other(e))
         })?;
-    kept::write(path, &text)
+    state_file::write(path, &text)
 }
 
 fn is_sound(chase: &[ChasePoint]) -> bool {
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(read(&path, &this, &SETS), None);
         write(&path, this.clone(), &points(-1.0)).expect("written");
         assert_eq!(read(&path, &this, &SETS), None);
-        kept::write(&path, b"{\"machine\":").expect("written");
+        state_file::write(&path, b"{\"machine\":").expect("written");
         assert_eq!(read(&path, &this, &SETS), None);
     }
 }

@@ -15,7 +15,7 @@ use pagewise_kernel::hugetext::Tree;
 use pagewise_kernel::lock::SettingsLock;
 use pagewise_kernel::proc::meminfo;
 use pagewise_kernel::trusted_path::Missing;
-use pagewise_kernel::{SysError, dirs, kept, page_size};
+use pagewise_kernel::{SysError, dirs, page_size, state_file};
 use pagewise_model::text::HugeTotals;
 use pagewise_model::text_system::{Change, Cleaner, Hugetext, Mode, Setting, TextSystem};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ use std::time::Duration;
 /// The record's name in the machine's directory.
 const NAME: &str = "hugetext-changed.json";
 /// A record ends with its boot; its age says nothing.
-const LIMITS: kept::Limits = kept::Limits { most_age: Duration::MAX, most_bytes: 2000 };
+const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
 
 /// What a setting was before it was first changed, and what it was set to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ struct Record {
 impl Record {
     /// That of this boot; an empty one where there is none.
     fn read(path: &Path, boot_id: String) -> Self {
-        let text = kept::read(path, LIMITS);
+        let text = state_file::read(path, LIMITS);
         let record = text.and_then(|kept| serde_json::from_slice::<Self>(&kept.text).ok());
         let of_this_boot = record.filter(|record| record.boot_id == boot_id);
         of_this_boot.unwrap_or(Self { boot_id, settings: BTreeMap::new() })
@@ -61,7 +61,7 @@ impl Record {
             };
         }
         let text = serde_json::to_vec(self).map_err(|e| HugetextError::Record(e.to_string()))?;
-        Ok(kept::write(path, &text)?)
+        Ok(state_file::write(path, &text)?)
     }
 }
 

@@ -19,7 +19,7 @@ use pagewise_kernel::dirs::{self, DirError};
 use pagewise_kernel::lock::{LockError, SettingsLock};
 use pagewise_kernel::proc::{buddyinfo, pagetypeinfo, read_text};
 use pagewise_kernel::trusted_path::Missing;
-use pagewise_kernel::{SysError, hugetlb, kept, page_size};
+use pagewise_kernel::{SysError, hugetlb, page_size, state_file};
 use pagewise_model::plan::PoolNeed;
 use pagewise_model::pool::HugePool;
 use pagewise_model::{Fact, PageSize};
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// The record's name in the machine's directory.
 const NAME: &str = "pool-changed.json";
 /// A record ends with its boot; its age says nothing.
-const LIMITS: kept::Limits = kept::Limits { most_age: Duration::MAX, most_bytes: 2000 };
+const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
 
 /// The boot that this machine runs since.
 pub(crate) fn boot() -> Result<String, SysError> {
@@ -51,7 +51,7 @@ impl Record {
     /// None where there is no record.
     fn read(path: &Path) -> Result<Option<Self>, String> {
         let read =
-            kept::read(path, LIMITS).and_then(|kept| serde_json::from_slice(&kept.text).ok());
+            state_file::read(path, LIMITS).and_then(|kept| serde_json::from_slice(&kept.text).ok());
         if read.is_none() && path.symlink_metadata().is_ok() {
             return Err(format!(
                 "cannot read the record `{}` of reserved huge pages: set vm.nr_hugepages to the wanted number, and remove the record",
@@ -63,7 +63,7 @@ impl Record {
 
     fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
-        kept::write(path, &text).map_err(|error| error.to_string())
+        state_file::write(path, &text).map_err(|error| error.to_string())
     }
 
     /// Of a pool with `now` pages, those to give back.

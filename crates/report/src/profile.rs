@@ -10,7 +10,7 @@ use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::profile::{
-    Bucket, Clock, Compared, Course, GraphLine, Profile, Sorted, What, Why,
+    Bucket, Clock, Compared, FollowedProcess, GraphLine, Profile, Sorted, What, Why,
 };
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
@@ -249,8 +249,8 @@ fn clock_text(clock: &Clock) -> String {
     }
 }
 
-fn course_text(course: &Course) -> String {
-    let Course { pid, wall_ns, .. } = course;
+fn course_text(course: &FollowedProcess) -> String {
+    let FollowedProcess { pid, wall_ns, .. } = course;
     let threads = counted(course.threads, "thread", "threads");
     let mut text = format!("{pid} with {threads} followed for {wall_ns}");
     if course.children > 0 {

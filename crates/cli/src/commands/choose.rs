@@ -17,7 +17,7 @@ use pagewise_measure::bench::file::{CALIBRATED, Origin, Plan, calibration_file, 
 use pagewise_model::Nanos;
 use pagewise_model::bench::file::{Arm, Readings};
 use pagewise_model::cache::FolioClass;
-use pagewise_model::choice::{Choice, Demand, Sitting, Trial};
+use pagewise_model::choice::{Choice, Demand, FileReadings, Trial};
 use pagewise_model::run::{Run, RunKind};
 use std::process::ExitCode;
 
@@ -132,12 +132,12 @@ impl Bench {
             "measuring the prices of reading on {}: under 20 s, once a week",
             place.key.file_system()
         ));
-        let mut sittings = Vec::new();
+        let mut files = Vec::new();
         for folios in CALIBRATED {
-            match self.sittings(place, folios, began + LIMIT) {
-                Ok(read) => sittings.extend(read),
+            match self.files(place, folios, began + LIMIT) {
+                Ok(read) => files.extend(read),
                 // Without the file that all others fall back to there are no prices.
-                Err(error) if sittings.is_empty() => return Err(error),
+                Err(error) if files.is_empty() => return Err(error),
                 Err(error) => {
                     warnings.push(format!("no prices for files on {}: {error}", folios.label()));
                 }
@@ -147,7 +147,7 @@ impl Bench {
         self.control.finish();
         let took_ns = Nanos(clock::now().0.saturating_sub(began.0));
         let occasion = Occasion { key: place.key.clone(), unix_ns: self.started_unix_ns, took_ns };
-        let calibration = calibrate(&sittings, occasion)
+        let calibration = calibrate(&files, occasion)
             .ok_or_else(|| Failure::unfit("no way to read a file could be measured"))?;
         if calibration.missed_share > MOST_MISSED {
             warnings.push(format!(
@@ -161,12 +161,12 @@ impl Bench {
     }
 
     /// The readings of one file; none where the file system does not hold files so.
-    fn sittings(
+    fn files(
         &self,
         place: &Place,
         folios: FolioClass,
         end: Nanos,
-    ) -> Result<Vec<Sitting>, Failure> {
+    ) -> Result<Vec<FileReadings>, Failure> {
         let origin = calibration_file(&place.directory, folios).map_err(|error| no_file(&error))?;
         let plans = Plan::calibration(self.control.seed, folios, origin.size());
         let plans = plans.map_err(|error| unplanned(&error))?;
@@ -176,7 +176,7 @@ impl Bench {
         }
         let read = |plan: Plan| {
             let plan = plan.within(Nanos(end.0.saturating_sub(clock::now().0)));
-            Ok(Sitting { folios, readings: read_all(&self.control, &plan, &content)? })
+            Ok(FileReadings { folios, readings: read_all(&self.control, &plan, &content)? })
         };
         plans.into_iter().map(read).collect()
     }

@@ -14,7 +14,7 @@ use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{Look, Samples, TimedFaults, Traced};
 use pagewise_model::machine::Machine;
-use pagewise_model::profile::{self, Course, StackSamples};
+use pagewise_model::profile::{self, FollowedProcess, StackSamples};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use pagewise_observe::profile::name_functions;
@@ -102,7 +102,7 @@ fn judged(
     samples: &Fact<StackSamples>,
     counted: Option<(&Look, &Diagnosis)>,
     machine: &Machine,
-    course: Option<Course>,
+    course: Option<FollowedProcess>,
 ) -> profile::Profile {
     let functions = kallsyms::functions().into();
     let facts = Facts { samples, counted, functions: &functions, release: &machine.kernel };

@@ -6,7 +6,7 @@ use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{
-    Calibration, CalibrationKey, Demand, FileState, Phase, Price, PriceList, Sharing, Sitting,
+    Calibration, CalibrationKey, Demand, FileReadings, FileState, Phase, Price, PriceList, Sharing,
     Term, Work, amounts,
 };
 use pagewise_model::measured::median;
@@ -28,9 +28,9 @@ pub struct Occasion {
 
 /// The prices that `sittings` show; none where not one way was read to its end on the file of pieces.
 #[must_use]
-pub fn calibrate(sittings: &[Sitting], occasion: Occasion) -> Option<Calibration> {
-    let taken = Cells::of(sittings);
-    let first = sittings.first()?;
+pub fn calibrate(files: &[FileReadings], occasion: Occasion) -> Option<Calibration> {
+    let taken = Cells::of(files);
+    let first = files.first()?;
     let mut found = Calibration {
         key: occasion.key,
         cpus: u32::try_from(first.readings.cpus.len()).unwrap_or(u32::MAX),
@@ -38,7 +38,7 @@ pub fn calibrate(sittings: &[Sitting], occasion: Occasion) -> Option<Calibration
         taken_unix_ns: occasion.unix_ns,
         took_ns: occasion.took_ns,
         processes: u32::try_from(taken.processes()).unwrap_or(u32::MAX),
-        missed_share: taken.missed_share(sittings),
+        missed_share: taken.missed_share(files),
         error_share: 0.0,
         lists: taken.alone(first.readings.base_page_bytes),
         sharing: Vec::new(),
@@ -84,9 +84,9 @@ impl One<'_> {
 struct Cells<'a>(Vec<One<'a>>);
 
 impl<'a> Cells<'a> {
-    fn of(sittings: &'a [Sitting]) -> Self {
-        let whole = |sitting: &'a Sitting| -> Vec<One<'a>> {
-            let Sitting { folios, readings } = sitting;
+    fn of(files: &'a [FileReadings]) -> Self {
+        let whole = |readings_of_file: &'a FileReadings| -> Vec<One<'a>> {
+            let FileReadings { folios, readings } = readings_of_file;
             let refused = refusals(readings);
             let points = readings.points.iter().enumerate();
             let read = points.filter(|(at, point)| {
@@ -99,13 +99,13 @@ impl<'a> Cells<'a> {
             };
             read.map(one).collect()
         };
-        Self(sittings.iter().flat_map(whole).collect())
+        Self(files.iter().flat_map(whole).collect())
     }
 
     /// What was not read of the warm cells of those ways that can be read here. Cold ones cannot be had on
     /// every file system.
-    fn missed_share(&self, sittings: &[Sitting]) -> f64 {
-        let all = sittings.iter().flat_map(|sitting| &sitting.readings.points);
+    fn missed_share(&self, files: &[FileReadings]) -> f64 {
+        let all = files.iter().flat_map(|readings_of_file| &readings_of_file.readings.points);
         let points = all.filter(|point| point.cell.residency == Residency::Warm);
         let can = |point: &&Point| self.0.iter().any(|one| one.cell.arm == point.cell.arm);
         let (missed, all) = points.filter(can).fold((0, 0), |(missed, all), point| {

@@ -7,8 +7,8 @@ use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{
-    Calibration, CalibrationKey, Choice, Demand, FileState, NEAR, Phase, PriceList, Sharing,
-    Sitting, Term, Trial, Work,
+    Calibration, CalibrationKey, Choice, Demand, FileReadings, FileState, NEAR, Phase, PriceList,
+    Sharing, Term, Trial, Work,
 };
 use pagewise_model::constructed::{cell, machine, price_list, reading, readings};
 use pagewise_model::measured::median;
@@ -161,18 +161,18 @@ fn cells(folios: FolioClass) -> Vec<Cell> {
     cells
 }
 
-fn sittings(mut off: impl FnMut() -> f64) -> Vec<Sitting> {
+fn files(mut off: impl FnMut() -> f64) -> Vec<FileReadings> {
     let truth = truth();
-    let mut sitting = |folios| {
+    let mut readings_of_file = |folios| {
         let point = |cell: Cell| {
             let samples = vec![sample(&truth, &cell, folios, &mut off)];
             Point { samples, ..Point::new(cell) }
         };
         let mut readings = readings(cells(folios).into_iter().map(point).collect());
         readings.cpus = vec![0, 1];
-        Sitting { folios, readings }
+        FileReadings { folios, readings }
     };
-    vec![sitting(FolioClass::Piece), sitting(FolioClass::Huge)]
+    vec![readings_of_file(FolioClass::Piece), readings_of_file(FolioClass::Huge)]
 }
 
 /// Demands and files that no calibration has read.
@@ -205,7 +205,7 @@ fn errors(found: &Calibration) -> Vec<f64> {
 
 #[test]
 fn what_was_never_read_is_forecast_exactly() {
-    let found = calibrate(&sittings(|| 1.0), occasion()).unwrap();
+    let found = calibrate(&files(|| 1.0), occasion()).unwrap();
     let errors = errors(&found);
     let worst = errors.iter().copied().fold(0.0, f64::max);
     assert!(worst < 0.03 && median(&errors).unwrap() < 0.005, "{worst}, {:?}", median(&errors));
@@ -216,7 +216,7 @@ fn what_was_never_read_is_forecast_exactly() {
 #[test]
 fn noise_and_strays_do_not_carry_over() {
     let mut rng = Rng::new(5);
-    let noisy = sittings(|| if rng.uniform() < 0.03 { 2.0 } else { 1.0 + 0.04 * rng.normal() });
+    let noisy = files(|| if rng.uniform() < 0.03 { 2.0 } else { 1.0 + 0.04 * rng.normal() });
     let found = calibrate(&noisy, occasion()).unwrap();
     let mut errors = errors(&found);
     errors.sort_by(f64::total_cmp);
@@ -226,7 +226,7 @@ fn noise_and_strays_do_not_carry_over() {
 
 #[test]
 fn what_is_not_cached_is_recovered() {
-    let found = calibrate(&sittings(|| 1.0), occasion()).unwrap();
+    let found = calibrate(&files(|| 1.0), occasion()).unwrap();
     let demand = |block_bytes| Demand { order: Order::Random, block_bytes, passes: 2, threads: 1 };
     let half = FileState { cached_share: 0.5, ..FileState::cached(LARGE, FolioClass::Piece) };
     for arm in [Arm::Pread, Arm::Place] {
@@ -241,8 +241,9 @@ fn what_is_not_cached_is_recovered() {
 
 #[test]
 fn cells_for_which_there_was_no_time_are_counted() {
-    let mut some = sittings(|| 1.0);
-    for point in some.iter_mut().flat_map(|sitting| &mut sitting.readings.points) {
+    let mut some = files(|| 1.0);
+    for point in some.iter_mut().flat_map(|readings_of_file| &mut readings_of_file.readings.points)
+    {
         let is_cold = point.cell.residency == Residency::Cold;
         if is_cold || point.cell.block_bytes == Bytes::kib(1) || point.cell.arm == Arm::Uring {
             point.samples.clear();
@@ -255,7 +256,7 @@ fn cells_for_which_there_was_no_time_are_counted() {
 
 #[test]
 fn how_cpus_share_is_recovered() {
-    let found = calibrate(&sittings(|| 1.0), occasion()).unwrap();
+    let found = calibrate(&files(|| 1.0), occasion()).unwrap();
     assert_eq!(found.sharing.len(), ARMS.len() * 4);
     let of = |arm| found.sharing.iter().find(|s| s.arm == arm).unwrap();
     assert!((of(Arm::Map).first_share - 0.8).abs() < 0.05, "{:?}", of(Arm::Map));
@@ -269,8 +270,9 @@ fn how_cpus_share_is_recovered() {
 
 #[test]
 fn cells_that_did_other_work_are_left_out() {
-    let mut some = sittings(|| 1.0);
-    for point in some.iter_mut().flat_map(|sitting| &mut sitting.readings.points) {
+    let mut some = files(|| 1.0);
+    for point in some.iter_mut().flat_map(|readings_of_file| &mut readings_of_file.readings.points)
+    {
         if point.cell.arm == Arm::Uring {
             point.samples.iter_mut().for_each(|sample| sample.ledger.checksum += 1);
         }

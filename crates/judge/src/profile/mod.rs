@@ -14,8 +14,8 @@ use crate::diagnosis::{disagree, recording_ns};
 use pagewise_model::diagnosis::{Basis, CostKind, Diagnosis};
 use pagewise_model::look::Look;
 use pagewise_model::profile::{
-    Bucket, Compared, Course, DeadRule, FrequentStack, GraphLine, Profile, ProfiledStack, Sorted,
-    StackSamples, UserFrame, What, Why,
+    Bucket, Compared, DeadRule, FollowedProcess, FrequentStack, GraphLine, Profile, ProfiledStack,
+    Sorted, StackSamples, UserFrame, What, Why,
 };
 use pagewise_model::{Fact, Nanos};
 use std::borrow::Cow;
@@ -51,7 +51,7 @@ pub struct Facts<'a> {
 
 /// The profile that `facts` give; `course` for a process that was running already.
 #[must_use]
-pub fn judge(facts: &Facts<'_>, course: Option<Course>) -> Profile {
+pub fn judge(facts: &Facts<'_>, course: Option<FollowedProcess>) -> Profile {
     let sorted = match facts.samples {
         Fact::Known(samples) => Fact::Known(sort(samples)),
         Fact::Missing(why) => Fact::Missing(why.clone()),

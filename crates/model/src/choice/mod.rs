@@ -79,7 +79,7 @@ impl Demand {
 
 /// Readings of one file, from which prices are made.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sitting {
+pub struct FileReadings {
     /// How the file lay in the cache.
     pub folios: FolioClass,
     /// What was read of it.

@@ -1,6 +1,6 @@
 //! Buckets of CPU time, and the figures beside them.
 
-use super::sample::{Clock, Course};
+use super::sample::{Clock, FollowedProcess};
 use crate::measured::Fact;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -363,7 +363,7 @@ pub struct Profile {
     pub dead_rules: Fact<Vec<DeadRule>>,
     /// Of a process that was running already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub course: Option<Course>,
+    pub course: Option<FollowedProcess>,
 }
 
 #[cfg(test)]

@@ -9,4 +9,4 @@ mod sample;
 pub use bucket::{
     Bucket, Compared, DeadRule, FrequentStack, GraphLine, Profile, Sorted, What, Why,
 };
-pub use sample::{Clock, Course, MOST_LISTED, ProfiledStack, StackSamples, UserFrame};
+pub use sample::{Clock, FollowedProcess, MOST_LISTED, ProfiledStack, StackSamples, UserFrame};

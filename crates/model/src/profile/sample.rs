@@ -100,7 +100,7 @@ impl Samples {
 
 /// The course of a profile of a process that was running already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Course {
+pub struct FollowedProcess {
     /// The process.
     pub pid: i32,
     /// Threads that were followed at the beginning, those of its children included.

@@ -1,7 +1,8 @@
 //! A constructed profile: round numbers that come from no machine.
 
 use pagewise_model::profile::{
-    Bucket, Clock, Compared, Course, DeadRule, FrequentStack, GraphLine, Profile, Sorted, What, Why,
+    Bucket, Clock, Compared, DeadRule, FollowedProcess, FrequentStack, GraphLine, Profile, Sorted,
+    What, Why,
 };
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
@@ -94,8 +95,8 @@ pub(crate) fn profile() -> Profile {
 }
 
 /// Of a process that was running already.
-pub(crate) fn course() -> Course {
-    Course {
+pub(crate) fn course() -> FollowedProcess {
+    FollowedProcess {
         pid: 4711,
         threads: 9,
         children: 2,

@@ -18,18 +18,18 @@
 //! rounds of random order; the clock is that thread's CPU time. Not seen: direct I/O (its pins drown in the
 //! device), contention for the counters of frames (one thread), pages that must be faulted in first.
 
-mod means;
+mod pinner;
 
 use crate::bench::frame::{self, Callbacks, Cost, PIECES, Rounds, Sampled, Slot, Turn};
 use crate::error::PriceError;
 use crate::kinds::Kinds;
-use means::Means;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::{SysError, limits};
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::pin::{MissingWay, Pins, Point, Sample, Way};
 use pagewise_model::bench::tlb::Unavailable;
 use pagewise_model::{Bytes, Fact, Nanos};
+use pinner::Pinner;
 
 /// Memory that the pieces go through.
 const REGION: Bytes = Bytes::mib(2);
@@ -137,13 +137,13 @@ fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Sampled<Sa
     let mut region = kinds.map(point.pages, REGION)?;
     region.populate()?;
     kinds.prove(point.pages, &region)?;
-    let mut means = Means::new(point.way, size)?;
-    means.turn(&region, size)?;
-    let once = means.turn(&region, size)?;
+    let mut pinner = Pinner::new(point.way, size)?;
+    pinner.turn(&region, size)?;
+    let once = pinner.turn(&region, size)?;
     let count = frame::times(piece, once.call_ns + once.release_ns, MOST);
-    let pieces = frame::pieces(turn.stop, || means.turns(count, &region, size))?;
+    let pieces = frame::pieces(turn.stop, || pinner.turns(count, &region, size))?;
     let page = kinds.prove(point.pages, &region)?;
-    let of = |figure: fn(&means::Turn) -> f64| {
+    let of = |figure: fn(&pinner::Turn) -> f64| {
         let each = pieces.iter().map(|p| figure(p) / p.calls.max(1) as f64);
         frame::summary(&each.collect::<Vec<f64>>(), "pinning")
     };
@@ -194,7 +194,7 @@ fn try_way(way: Way) -> Result<(), MissingWay> {
         let size = usize::try_from(base.0).unwrap_or(0);
         let mut region = Region::new(base, Pages::Base)?;
         region.populate()?;
-        Means::new(way, size)?.turn(&region, size)
+        Pinner::new(way, size)?.turn(&region, size)
     };
     taken().map(drop).map_err(|error| MissingWay {
         way,

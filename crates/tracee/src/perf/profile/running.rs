@@ -14,12 +14,15 @@ use crate::target::{Target, Until};
 use pagewise_kernel::proc::stat::{self, Stat};
 use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, clock};
-use pagewise_model::profile::{Course, StackSamples};
+use pagewise_model::profile::{FollowedProcess, StackSamples};
 use pagewise_model::{Fact, Nanos};
 
 /// Profiles `target` and what it has below it; never stops it.
 #[must_use]
-pub fn profile_running(target: &Target, until: &Until<'_>) -> (Fact<StackSamples>, Course) {
+pub fn profile_running(
+    target: &Target,
+    until: &Until<'_>,
+) -> (Fact<StackSamples>, FollowedProcess) {
     let pid = target.pid();
     let (profiling, followed) = follow(pid);
     let threads = match &profiling {
@@ -36,7 +39,7 @@ pub fn profile_running(target: &Target, until: &Until<'_>) -> (Fact<StackSamples
         Some(of(after).saturating_sub(of(before)))
     };
     let samples = profiling.and_then(Profiling::finish);
-    let course = Course {
+    let course = FollowedProcess {
         pid,
         threads,
         children: followed.children,

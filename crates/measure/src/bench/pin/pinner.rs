@@ -25,7 +25,7 @@ pub(super) struct Turn {
 }
 
 /// What a way needs beside the memory that is pinned.
-pub(super) enum Means {
+pub(super) enum Pinner {
     Lend { pipe: Loop, end: WriteEnd },
     Tee { pipe: Loop, seed: Loop },
     Register(Ring),
@@ -34,7 +34,7 @@ pub(super) enum Means {
     Kernel(GupTest),
 }
 
-impl Means {
+impl Pinner {
     /// Those for pieces of `size`.
     pub(super) fn new(way: Way, size: usize) -> Result<Self, PriceError> {
         Ok(match way {
@@ -182,7 +182,7 @@ mod tests {
         region.populate().expect("memory");
         for way in Way::ALL {
             for size in [1 << 16, 1 << 18] {
-                let turn = Means::new(way, size).and_then(|mut means| means.turn(&region, size));
+                let turn = Pinner::new(way, size).and_then(|mut pinner| pinner.turn(&region, size));
                 let turn = match turn {
                     Ok(turn) => turn,
                     Err(error) => {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_piece_that_no_pipe_holds_is_refused() {
-        let error = Means::new(Way::Vmsplice, 1 << 40).err().expect("too large").to_string();
+        let error = Pinner::new(Way::Vmsplice, 1 << 40).err().expect("too large").to_string();
         assert!(error.contains("a pipe holds"), "{error}");
     }
 }

@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// What was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct Content {
     /// The file's contents.
     pub text: Vec<u8>,
     /// Since it was written.
@@ -33,7 +33,7 @@ pub struct Kept {
 
 /// What a file keeps, if it may be trusted.
 #[must_use]
-pub fn read(path: &Path, limits: Limits) -> Option<Kept> {
+pub fn read(path: &Path, limits: Limits) -> Option<Content> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
     let file = options.open(path).ok()?;
@@ -46,7 +46,7 @@ pub fn read(path: &Path, limits: Limits) -> Option<Kept> {
     }
     let mut text = Vec::new();
     file.take(limits.most_bytes).read_to_end(&mut text).ok()?;
-    Some(Kept { text, age })
+    Some(Content { text, age })
 }
 
 /// Keeps `text` in a file, whose directory is made if it is not there.
