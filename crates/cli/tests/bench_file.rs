@@ -69,11 +69,11 @@ fn what_cannot_be_read_is_one_line() {
         ("/dev/null", "is not a regular file"),
     ] {
         let done = bench(&place, &["--file", path]).output().unwrap();
-        let told = said(&done.stderr);
-        assert_eq!(done.status.code(), Some(2), "{told}");
+        let reported = said(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{reported}");
         assert!(
-            told.lines().count() == 2 && told.contains(why) && told.contains("help: "),
-            "{told}"
+            reported.lines().count() == 2 && reported.contains(why) && reported.contains("help: "),
+            "{reported}"
         );
     }
     let large = bench(&place, &["--size=1048576G"]).output().unwrap();
@@ -82,7 +82,7 @@ fn what_cannot_be_read_is_one_line() {
 }
 
 #[test]
-fn what_is_known_is_told_when_it_ends_early() {
+fn what_is_known_is_reported_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
     let dir = place.path().display().to_string();

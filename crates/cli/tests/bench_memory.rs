@@ -38,7 +38,7 @@ fn touches_are_measured_kept_and_drawn() {
 }
 
 #[test]
-fn what_is_known_is_told_when_it_ends_early() {
+fn what_is_known_is_reported_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
     let _done = interrupted(|| bench(&place, &["--repeats=1000"]), "1000 fresh mappings");

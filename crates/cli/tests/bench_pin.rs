@@ -82,7 +82,7 @@ fn without_rights_what_is_missing_is_named() {
 }
 
 #[test]
-fn what_is_known_is_told_when_it_ends_early() {
+fn what_is_known_is_reported_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
     let words = ["bench", "pin", "--pages=base", "--repeats=1000"];

@@ -54,7 +54,7 @@ fn jumps_are_measured_kept_and_drawn() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn what_makes_no_sense_is_reported() {
     let place = Place::new();
     let words = ["bench", "text", "--smallest=2M", "--largest=1M"];
     let refused = place.pagewise(&words).output().unwrap();
@@ -63,7 +63,7 @@ fn what_makes_no_sense_is_told() {
 }
 
 #[test]
-fn what_is_known_is_told_when_it_ends_early() {
+fn what_is_known_is_reported_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
     let words = ["bench", "text", "--largest=1M", "--repeats=1000"];

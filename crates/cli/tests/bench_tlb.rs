@@ -46,7 +46,7 @@ fn walks_are_measured_kept_and_drawn() {
 }
 
 #[test]
-fn what_is_known_is_told_when_it_ends_early() {
+fn what_is_known_is_reported_when_it_ends_early() {
     let _turn = only_turn();
     let place = Place::new();
     let words = ["--largest=1M", "--repeats=1000"];

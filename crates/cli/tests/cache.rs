@@ -81,7 +81,7 @@ fn mapped_huge(path: &Path) -> Bytes {
 }
 
 /// What `pagewise cache VERB --json` says of one file, and its exit code.
-fn told(done: &Output) -> (CachedFile, Option<i32>) {
+fn reported(done: &Output) -> (CachedFile, Option<i32>) {
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
     (run.cache.unwrap().files.remove(0), done.status.code())
@@ -89,7 +89,7 @@ fn told(done: &Output) -> (CachedFile, Option<i32>) {
 
 fn cache(place: &Place, verb: &str, path: &Path) -> (CachedFile, Option<i32>) {
     let words = ["cache", verb, "--json", path.to_str().unwrap()];
-    told(&place.pagewise(&words).output().unwrap())
+    reported(&place.pagewise(&words).output().unwrap())
 }
 
 /// The words of an outcome that is no success, or nothing.
@@ -160,7 +160,7 @@ fn whoever_may_only_read_a_file_makes_it_huge() {
     let as_nobody = |verb: &str| {
         let mut command = as_nobody(&program);
         let done = command.args(["cache", verb, "--json"]).arg(&path).output();
-        told(&done.unwrap())
+        reported(&done.unwrap())
     };
     let (shown, code) = as_nobody("show");
     assert_eq!(code, Some(0));
@@ -226,7 +226,7 @@ fn a_locked_file_stays_until_the_time_is_over() {
     if done.status.code() == Some(3) {
         return println!("SKIP a_locked_file_stays: {}", said(&done.stderr));
     }
-    let (locked, code) = told(&done);
+    let (locked, code) = reported(&done);
     assert_eq!((code, locked.outcome), (Some(0), Some(CacheOutcome::Done)));
     assert_eq!(locked.before.cached_bytes, Fact::Known(SIZE));
     assert!(said(&done.stderr).contains("locked for 1.0 ms"), "{}", said(&done.stderr));

@@ -87,7 +87,7 @@ fn is_near(found: f64, known: f64) -> bool {
 }
 
 #[test]
-fn known_prices_decide_and_their_age_is_told() {
+fn known_prices_decide_and_their_age_is_reported() {
     let ground = Ground::new();
     ground.keep();
     // 1024 pages: one pass of calls takes 8192 us and 0.42 ms in blocks of 512 bytes.

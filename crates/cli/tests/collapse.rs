@@ -166,9 +166,13 @@ fn every_touched_slot_is_huge_afterwards_and_the_code_is_what_it_was() {
     let Some(process) = collapsed(&again, TEST) else { return };
     assert_eq!((process.huge(), running.huge()), (slots(TOUCHED), slots(TOUCHED)));
     let already = place.pagewise(&["text", "collapse", &pid]).output().unwrap();
-    let told = said(&already.stdout);
-    assert_eq!((already.status.code(), told.contains("0 slots tried")), (Some(0), true), "{told}");
-    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    let reported = said(&already.stdout);
+    assert_eq!(
+        (already.status.code(), reported.contains("0 slots tried")),
+        (Some(0), true),
+        "{reported}"
+    );
+    assert!(reported.lines().all(|line| line.chars().count() <= 80), "{reported}");
     running.end();
 }
 
@@ -238,7 +242,7 @@ fn without_the_right_nothing_is_changed_and_the_next_step_is_named() {
 }
 
 #[test]
-fn what_is_no_process_with_code_of_its_own_is_told() {
+fn what_is_no_process_with_code_of_its_own_is_reported() {
     let place = Place::new();
     let tried = |pid: &str| place.pagewise(&["text", "collapse", pid]).output().unwrap();
     let mut ended = Command::new("true").spawn().unwrap();

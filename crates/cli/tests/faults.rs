@@ -422,15 +422,15 @@ fn a_broken_budget_fails_a_program_that_succeeded() {
         return;
     }
     assert_eq!(status, Some(1), "{text}");
-    let told = text.lines().filter(|line| line.contains(" allowed")).count();
-    assert_eq!(told, 2, "{text}");
+    let reported = text.lines().filter(|line| line.contains(" allowed")).count();
+    assert_eq!(reported, 2, "{text}");
     assert_eq!(code(&["--max-faults", "100000"], &["write", &pages]).0, Some(0));
     // A program that fails keeps its status.
     assert_eq!(code(&["--max-faults", "10"], &["no such way", &pages]).0, Some(2));
 }
 
 #[test]
-fn a_program_that_cannot_be_started_is_told_as_by_run() {
+fn a_program_that_cannot_be_started_is_reported_as_by_run() {
     let place = Place::new();
     let status = |words: &[&str]| place.pagewise(words).output().unwrap().status.code();
     assert_eq!(status(&["faults", "--", "/nonexistent/program"]), Some(127));

@@ -103,8 +103,8 @@ fn nothing_is_taken_of_what_can_be_read_only_once() {
         let Some(done) = advise(&place, &input, &["--rerun-safe"], script) else { return };
         let text = said(&done.stderr);
         assert_eq!(done.status.code(), Some(2), "{what}: {text}");
-        let told = format!("the program reads its standard input (read), which is {what}: ");
-        assert!(text.contains(&told) && text.contains("nothing was read"), "{text}");
+        let reported = format!("the program reads its standard input (read), which is {what}: ");
+        assert!(text.contains(&reported) && text.contains("nothing was read"), "{text}");
         assert!(text.contains("help: ") && text.contains("--input FILE"), "{text}");
         assert!(done.stdout.is_empty(), "{}", said(&done.stdout));
         assert_eq!(std::fs::read_to_string(kept).unwrap(), "kept");

@@ -86,16 +86,16 @@ fn run_grows_the_pipe_of_a_pipeline_and_tells_when_asked() {
     let script = "head -c 1000000 /dev/zero | { sleep 0.5; wc -c; }";
     let quiet = through("pipe-grow", &["sh", "-c", script]).output().unwrap();
     assert_eq!((quiet.stdout.as_slice(), said(&quiet.stderr)), (&b"1000000\n"[..], String::new()));
-    let told = Command::new(PROGRAM)
+    let reported = Command::new(PROGRAM)
         .args(["run", "-v", "--with", "pipe-grow", "--", "sh", "-c", script])
         .output()
         .unwrap();
-    let text = said(&told.stderr);
+    let text = said(&reported.stderr);
     assert!(text.contains("pagewise: grow-pipes: took effect 1 time"), "{text}");
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let done = Command::new(PROGRAM).arg("doctor").stdout(full).output().unwrap();
     assert_eq!(done.status.code(), Some(2));

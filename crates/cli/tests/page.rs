@@ -190,7 +190,7 @@ fn memory_advised_huge_is_on_a_huge_page() {
 }
 
 #[test]
-fn files_zero_pages_and_shared_memory_are_told_apart() {
+fn files_zero_pages_and_shared_memory_are_distinguished() {
     let Some(programs) = Programs::get() else { return };
     for user in users() {
         let subject = Subject::start(programs, user);
@@ -232,15 +232,15 @@ fn what_may_not_be_touched_is_said_so() {
 }
 
 #[test]
-fn several_addresses_are_told_in_the_order_given() {
+fn several_addresses_are_reported_in_the_order_given() {
     let Some(programs) = Programs::get() else { return };
     let subject = Subject::start(programs, None);
     let (pid, zero, touched) = (subject.pid(), &subject.places["zero"], &subject.places["touched"]);
     let done = programs.page(None, &["--json", &pid, zero, touched]);
     let report: AddressReport = serde_json::from_slice(&done.stdout).unwrap();
-    let told: Vec<String> =
+    let reported: Vec<String> =
         report.addresses.iter().map(|v| format!("{:#x}", v.address.0)).collect();
-    assert_eq!(told, [zero.as_str(), touched.as_str()]);
+    assert_eq!(reported, [zero.as_str(), touched.as_str()]);
 }
 
 #[test]

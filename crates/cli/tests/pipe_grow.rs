@@ -56,8 +56,8 @@ fn is_exact(place: &Place, name: &str, writer: &Path, check: &Path) {
     for between in ["", "| cat "] {
         for with in ["pipe-grow", "pipe-grow=256K"] {
             let script = format!("{} {between}| {}", writer.display(), check.display());
-            let (out, told) = through(place, with, &script);
-            assert_eq!(out, "8388608 words, 0 wrong\n", "{name} {between}with {with}: {told}");
+            let (out, reported) = through(place, with, &script);
+            assert_eq!(out, "8388608 words, 0 wrong\n", "{name} {between}with {with}: {reported}");
         }
     }
 }
@@ -104,8 +104,8 @@ fn a_writer_that_a_shell_or_a_tool_starts_stays_exact() {
         format!("sh {script} | {check}"),
         format!("{{ {writer} & wait; }} | {check}"),
     ] {
-        let (out, told) = through(&place, "pipe-grow", &words);
-        assert_eq!(out, "8388608 words, 0 wrong\n", "{words}: {told}");
+        let (out, reported) = through(&place, "pipe-grow", &words);
+        assert_eq!(out, "8388608 words, 0 wrong\n", "{words}: {reported}");
     }
 }
 
@@ -117,15 +117,15 @@ fn pipes_of_ordinary_programs_are_grown() {
         "seq 2000000 | tr 0 1 | sort | uniq -c | wc -l",
         "head -c 300M /dev/zero | gzip -1 | wc -c",
     ] {
-        let (_, told) = through(&place, "pipe-grow", script);
-        let first = told.lines().find(|line| line.contains("took effect")).unwrap();
-        assert!(!first.contains(" 0 time"), "{script}: {told}");
-        assert!(!told.contains("pipe(s) unchanged"), "{script}: {told}");
+        let (_, reported) = through(&place, "pipe-grow", script);
+        let first = reported.lines().find(|line| line.contains("took effect")).unwrap();
+        assert!(!first.contains(" 0 time"), "{script}: {reported}");
+        assert!(!reported.contains("pipe(s) unchanged"), "{script}: {reported}");
     }
 }
 
 #[test]
-fn what_was_left_alone_is_told_with_the_reason() {
+fn what_was_left_alone_is_reported_with_the_reason() {
     let place = Place::new();
     let (Some(check), writer) = (checker(&place), place.path().join("writer")) else {
         println!("SKIP what_was_left_alone: no C compiler");
@@ -133,11 +133,11 @@ fn what_was_left_alone_is_told_with_the_reason() {
     };
     assert!(compile("page_lender.c", &["-O2"], &writer));
     let script = format!("{} | {}", writer.display(), check.display());
-    let (_, told) = through(&place, "pipe-grow", &script);
+    let (_, reported) = through(&place, "pipe-grow", &script);
     let wanted = format!("1 pipe(s) unchanged: {} names vmsplice", writer.display());
-    assert!(told.contains(&wanted), "{told}");
-    let first = told.lines().next().unwrap();
-    assert!(first.starts_with("pagewise: pipe-grow: programs that lend pages"), "{told}");
+    assert!(reported.contains(&wanted), "{reported}");
+    let first = reported.lines().next().unwrap();
+    assert!(first.starts_with("pagewise: pipe-grow: programs that lend pages"), "{reported}");
     let quiet = place.pagewise(&["run", "--with", "pipe-grow", "--", "true"]).output().unwrap();
     assert!(quiet.stderr.is_empty(), "a program's standard error that is no terminal is its own");
 }

@@ -38,15 +38,15 @@ fn run(place: &Place, with: &[&str], program: &Path, words: &[&str]) -> Command 
 }
 
 /// Why pages cannot be reserved here, if the program said so.
-fn refusal(told: &str) -> Option<&str> {
-    told.lines().find(|line| line.ends_with("; started without it"))
+fn refusal(reported: &str) -> Option<&str> {
+    reported.lines().find(|line| line.ends_with("; started without it"))
 }
 
 /// A run that reserves pages, with its output; none where that cannot be, which is told.
 fn reserved(test: &str, mut command: Command) -> Option<Output> {
     let done = command.output().unwrap();
-    let told = said(&done.stderr);
-    let Some(why) = refusal(&told) else { return Some(done) };
+    let reported = said(&done.stderr);
+    let Some(why) = refusal(&reported) else { return Some(done) };
     println!("SKIP {test}: {why}");
     None
 }
@@ -71,12 +71,12 @@ fn a_heap_lies_on_reserved_pages_for_the_time_of_the_run() {
     let before = pages();
     let command = run(&place, &["-v", "--system", "--with", "pool=16M"], &program, &words);
     let Some(done) = reserved(TEST, command) else { return };
-    let told = said(&done.stderr);
-    assert_eq!((done.status.code(), &done.stdout), (Some(0), &plain.stdout), "{told}");
+    let reported = said(&done.stderr);
+    assert_eq!((done.status.code(), &done.stdout), (Some(0), &plain.stdout), "{reported}");
     // The table and what lies before it: 5 pages of 2 MiB; the rest of the heap takes one.
     assert!(
-        told.contains("pool: at least 1") && told.contains("MiB on pages of the pool"),
-        "{told}"
+        reported.contains("pool: at least 1") && reported.contains("MiB on pages of the pool"),
+        "{reported}"
     );
     assert_eq!(pages(), before);
     assert!(!Path::new("/run/pagewise/pool-changed.json").exists(), "no record is left");
@@ -91,8 +91,11 @@ fn a_program_starts_plainly_where_the_pool_is_too_small() {
     let mut command = place.pagewise(&["run", "--with", &huge, "--", "sh", "-c", script]);
     let done = command.env_remove("GLIBC_TUNABLES").output().unwrap();
     assert_eq!((done.status.code(), done.stdout), (Some(7), b"unset\n".to_vec()));
-    let told = said(&done.stderr);
-    assert!(told.contains("use --system as root") && refusal(&told).is_some(), "{told}");
+    let reported = said(&done.stderr);
+    assert!(
+        reported.contains("use --system as root") && refusal(&reported).is_some(),
+        "{reported}"
+    );
     if is_root() {
         let mut command =
             place.pagewise(&["run", "--system", "--with", &huge, "--", "sh", "-c", script]);

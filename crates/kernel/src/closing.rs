@@ -15,7 +15,7 @@ pub fn close(descriptor: impl Into<OwnedFd>) -> Result<(), Errno> {
     let raw = descriptor.into().into_raw_fd();
     // SAFETY: the number came out of its owner just now, so nobody else uses or closes it.
     let answer = unsafe { libc::close(raw) };
-    told(answer)
+    outcome(answer)
 }
 
 /// Closes standard output. Call it last: the next descriptor that is opened gets its number.
@@ -26,10 +26,10 @@ pub fn close_standard_output() -> Result<(), Errno> {
     // SAFETY: no owner in this process closes descriptor 1, and std's handle, which borrows it for
     // ever, makes no call once its buffer is empty; a call made in error fails with EBADF.
     let answer = unsafe { libc::close(libc::STDOUT_FILENO) };
-    told(answer)
+    outcome(answer)
 }
 
-fn told(answer: libc::c_int) -> Result<(), Errno> {
+fn outcome(answer: libc::c_int) -> Result<(), Errno> {
     if answer == 0 {
         return Ok(());
     }

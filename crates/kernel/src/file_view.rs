@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_with_content_is_told() {
+    fn what_is_no_file_with_content_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let (fifo, empty) = (dir.path().join("fifo"), dir.path().join("empty"));
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();

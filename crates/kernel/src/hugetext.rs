@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_told() {
+    fn what_is_no_mode_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let tree = Tree::at(dir.path());
         std::fs::create_dir_all(tree.path(THP)).unwrap();

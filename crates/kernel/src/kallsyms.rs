@@ -171,7 +171,7 @@ ffffffffc0000000 t module_function\t[module]
     }
 
     #[test]
-    fn hidden_addresses_are_told_from_an_empty_file() {
+    fn hidden_addresses_are_distinguished_from_an_empty_file() {
         let hidden = "0000000000000000 T _text\n0000000000000000 t copy_page\n";
         assert!(matches!(KernelSymbols::parse(hidden), Err(KallsymsError::Hidden)));
         assert!(matches!(KernelSymbols::parse(""), Err(KallsymsError::Empty)));

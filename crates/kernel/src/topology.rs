@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_has_a_size_or_is_not_told() {
+    fn the_cache_has_a_size_or_is_not_reported() {
         match second_level_cache(crate::affinity::get(0).unwrap()[0]) {
             Ok(size) => {
                 assert!(size >= Bytes::kib(16), "{size}");

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_a_number_is_told_from_one_that_has_it() {
+    fn a_user_without_a_number_is_distinguished_from_one_that_has_it() {
         assert!(has_number("         0          0 4294967295\n", 65534));
         assert!(!has_number("0 1000 1\n", 65534));
         assert!(has_number("0 1000 1\n1 100000 65536\n", 65534));

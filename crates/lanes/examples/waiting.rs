@@ -86,7 +86,7 @@ impl Clock {
             waits.slept.as_nanos(),
         ];
         let line = numbers.map(|number| number.to_string()).join(" ");
-        let _told = writeln!(std::io::stderr(), "{line}");
+        let _ignored = writeln!(std::io::stderr(), "{line}");
     }
 }
 

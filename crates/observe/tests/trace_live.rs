@@ -67,11 +67,11 @@ fn run_all(filter: Option<&str>) {
         ),
         ("questions_about_the_input_are_no_uses", input::questions_about_the_input_are_no_uses),
         ("own_mounts_are_looked_into", effects::own_mounts_are_looked_into),
-        ("calls_of_other_tables_are_told", effects::calls_of_other_tables_are_told),
+        ("calls_of_other_tables_are_reported", effects::calls_of_other_tables_are_reported),
         ("a_pipe_has_its_ends", a_pipe_has_its_ends),
         ("endings_are_passed_on", endings_are_passed_on),
         ("processes_are_described", processes_are_described),
-        ("large_files_that_are_read_are_told", large_files_that_are_read_are_told),
+        ("large_files_that_are_read_are_reported", large_files_that_are_read_are_reported),
         ("bytes_through_calls_are_each_images_own", bytes_through_calls_are_each_images_own),
         ("threads_and_signals_work", threads_and_signals_work),
         (
@@ -270,7 +270,7 @@ fn processes_are_described() {
     assert!(seen.descriptor_kinds["device"] > 0);
 }
 
-fn large_files_that_are_read_are_told() {
+fn large_files_that_are_read_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().canonicalize().unwrap();
     let huge = usize::try_from(page_size::huge().bytes()).unwrap();

@@ -65,8 +65,8 @@ pub fn run(pid: i32, options: Options) -> Result<CollapsedProcess, CollapseError
         std::thread::sleep(later.duration());
     }
     let later = options.later.map(|_| look_again(pid, &seen, options)).transpose()?;
-    let told = before.0.into_iter().zip(tried);
-    let parts = told.map(|(part, tried)| part.told(tried, &after, later.as_ref())).collect();
+    let report = before.0.into_iter().zip(tried);
+    let parts = report.map(|(part, tried)| part.report(tried, &after, later.as_ref())).collect();
     let (name, is_disabled) = (seen.name, seen.is_disabled);
     Ok(CollapsedProcess { pid, name, is_disabled, parts, took_ns, later_ns: options.later })
 }
@@ -163,7 +163,7 @@ impl Part {
         Ok(tried)
     }
 
-    fn told(self, tried: Tried, after: &Parts, later: Option<&Parts>) -> CollapsedPart {
+    fn report(self, tried: Tried, after: &Parts, later: Option<&Parts>) -> CollapsedPart {
         let is_file = self.path.is_some();
         let refused =
             |(refusal, slots)| RefusedSlots { why: why(refusal, is_file).to_owned(), slots };

@@ -63,7 +63,7 @@ impl Subject {
     /// What was found, with nothing done.
     #[must_use]
     pub fn shown(self) -> cache::CachedFile {
-        self.told(Told::default())
+        self.report(Ending::default())
     }
 
     /// Drops what can be dropped.
@@ -72,21 +72,21 @@ impl Subject {
     /// When the file cannot be looked at any more, or takes no advice.
     pub fn evict(self) -> Result<cache::CachedFile, SysError> {
         if is_gone(&self.before) {
-            return Ok(self.told(Told::of(CacheOutcome::Already)));
+            return Ok(self.report(Ending::of(CacheOutcome::Already)));
         }
         if let Some(refused) = self.may_be_dropped() {
-            return Ok(self.told(Told::of(refused)));
+            return Ok(self.report(Ending::of(refused)));
         }
         let start = clock::now();
         let after = self.drop_all()?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
         if is_gone(&after) {
-            return Ok(self.told(Told::of(CacheOutcome::Done).after(after, took)));
+            return Ok(self.report(Ending::of(CacheOutcome::Done).after(after, took)));
         }
         let holders = self.file.holders()?;
         let why = why_pages_stay(&after, &holders);
-        let told = Told::of(CacheOutcome::Short { why }).after(after, took);
-        Ok(self.told(Told { holders: Some(holders), ..told }))
+        let ending = Ending::of(CacheOutcome::Short { why }).after(after, took);
+        Ok(self.report(Ending { holders: Some(holders), ..ending }))
     }
 
     /// Fills the cache again with huge folios; `begin` is called when nothing stands in the way, before
@@ -97,17 +97,17 @@ impl Subject {
     pub fn make_huge(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
-            return Ok(self.told(Told::of(CacheOutcome::Already)));
+            return Ok(self.report(Ending::of(CacheOutcome::Already)));
         }
         let unfit = self.cannot_be_huge(asked).or_else(|| self.may_be_dropped());
         let no_memory = || no_room(self.file.size()).or_else(is_pressed);
         if let Some(refused) = unfit.or_else(no_memory) {
-            return Ok(self.told(Told::of(refused)));
+            return Ok(self.report(Ending::of(refused)));
         }
         let holders = self.file.holders()?;
         if !holders.seen.is_empty() {
             let refused = held(&holders);
-            return Ok(self.told(Told { holders: Some(holders), ..Told::of(refused) }));
+            return Ok(self.report(Ending { holders: Some(holders), ..Ending::of(refused) }));
         }
         self.try_filling()?;
         begin(self.file.path());
@@ -115,8 +115,8 @@ impl Subject {
         let after = self.recache(asked)?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
         let outcome = outcome(self.huge_before(), huge(&after), asked, &self.file_system.name);
-        let told = Told::of(outcome).after(after, took);
-        Ok(self.told(Told { holders: Some(holders), ..told }))
+        let ending = Ending::of(outcome).after(after, took);
+        Ok(self.report(Ending { holders: Some(holders), ..ending }))
     }
 
     /// Drops the file from the cache, again where the kernel itself had pages in hand.
@@ -228,30 +228,30 @@ impl Subject {
         Some(refuse(why, help.to_owned()))
     }
 
-    fn told(self, told: Told) -> cache::CachedFile {
+    fn report(self, ending: Ending) -> cache::CachedFile {
         cache::CachedFile {
             path: self.file.path().to_string_lossy().into_owned(),
             size_bytes: self.file.size(),
             file_system: self.file_system.name,
             before: self.before,
-            after: told.after,
-            holders: told.holders,
-            outcome: told.outcome,
-            took_ns: told.took,
+            after: ending.after,
+            holders: ending.holders,
+            outcome: ending.outcome,
+            took_ns: ending.took,
         }
     }
 }
 
 /// What is added to what was found.
 #[derive(Debug, Default)]
-struct Told {
+struct Ending {
     outcome: Option<CacheOutcome>,
     after: Option<CacheState>,
     holders: Option<Holders>,
     took: Option<Nanos>,
 }
 
-impl Told {
+impl Ending {
     fn of(outcome: CacheOutcome) -> Self {
         Self { outcome: Some(outcome), ..Self::default() }
     }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn why_pages_stay_is_told_by_what_is_known() {
+    fn why_pages_stay_is_reported_by_what_is_known() {
         let mut state = CacheState {
             cached_bytes: Fact::Known(Bytes(1)),
             huge_bytes: Fact::Known(Bytes(0)),

@@ -198,7 +198,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             // Nobody is left to be told; the record stays where this fails, for the next start.
-            let _told_then = settle(&self.permit.record, &record);
+            let _settled = settle(&self.permit.record, &record);
         }
     }
 }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_is_settled_and_what_cannot_be_is_told() {
+    fn what_was_left_is_settled_and_what_cannot_be_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         let same = record(now(), now());
@@ -339,14 +339,14 @@ mod tests {
         assert_eq!(repair_in(dir.path()), None, "nothing had been added");
         assert!(!path.exists());
         Record { before_pages: 9, most_pages: 8, ..same.clone() }.write(&path).unwrap();
-        let told = repair_in(dir.path()).unwrap();
-        assert!(told.contains("it stays unchanged") && !path.exists(), "{told}");
+        let reported = repair_in(dir.path()).unwrap();
+        assert!(reported.contains("it stays unchanged") && !path.exists(), "{reported}");
         Record { boot_id: "another".into(), most_pages: u64::MAX, ..same }.write(&path).unwrap();
         assert_eq!(repair_in(dir.path()), None);
         assert!(!path.exists(), "its boot is over");
         std::fs::write(&path, "half of a rec").unwrap();
-        let told = repair_in(dir.path()).unwrap();
-        assert!(told.contains("cannot read the record") && path.exists(), "{told}");
+        let reported = repair_in(dir.path()).unwrap();
+        assert!(reported.contains("cannot read the record") && path.exists(), "{reported}");
         assert!(Permit::obtain_in(dir.path(), PageSize::PMD_2M).is_err());
     }
 
@@ -380,8 +380,8 @@ mod tests {
         let mut held = permit.add(2).unwrap();
         held.record.take().unwrap();
         drop((held, permit));
-        let told = repair_in(dir.path()).unwrap();
-        assert!(told.starts_with("gave back 2 huge pages"), "{told}");
+        let reported = repair_in(dir.path()).unwrap();
+        assert!(reported.starts_with("gave back 2 huge pages"), "{reported}");
         assert_eq!((now(), path.exists()), (before, false));
         let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
         // What is in the way of a second is the first.

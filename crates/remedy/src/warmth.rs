@@ -73,7 +73,7 @@ impl Warmed {
 
     /// All that is to be said of it.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn report(&self) -> String {
         match (self.lack(), self.took_ns) {
             (Some(lack), _) => lack,
             (None, Some(took)) => {
@@ -195,7 +195,8 @@ pub fn huge_now(file: &HugeFile) -> Bytes {
 fn lines(all: &[Warmed], verbose: bool) -> Vec<String> {
     let named = |one: &Warmed, text: String| format!("{}: {text}", one.file.path);
     if verbose {
-        let line = |one: &Warmed| format!("{}: {}", remedy(one.file.kind), named(one, one.told()));
+        let line =
+            |one: &Warmed| format!("{}: {}", remedy(one.file.kind), named(one, one.report()));
         return all.iter().map(line).collect();
     }
     let of_kind = |kind: FileKind| {
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_fell_short_is_told_and_in_one_line() {
+    fn only_what_fell_short_is_reported_and_in_one_line() {
         let refused = CacheOutcome::Refused { why: "it is mapped".into(), help: String::new() };
         let short = CacheOutcome::Short { why: "in use".into() };
         let all = [
@@ -267,10 +268,10 @@ mod tests {
                 "file-huge: /bin/x: 4.0 MiB of 8.0 MiB on huge pages: in use",
             ]
         );
-        let told = lines(&all, true);
-        assert_eq!(told.len(), 4);
+        let reported = lines(&all, true);
+        assert_eq!(reported.len(), 4);
         assert_eq!(
-            told[0],
+            reported[0],
             "text-huge: /bin/x: 8.0 MiB of 8.0 MiB of its text on huge pages, as before"
         );
         assert!(lines(&all[..1], false).is_empty());

@@ -147,8 +147,8 @@ fn best(verdicts: &[Verdict]) -> Option<(&str, String)> {
 
 /// Why a session has no outcome, as it was told.
 fn unfinished(run: &Run) -> String {
-    let told = run.warnings.iter().rev().find_map(|text| text.strip_prefix(ENDED_EARLY));
-    format!("unfinished: {}", told.unwrap_or("no outcome was recorded"))
+    let reported = run.warnings.iter().rev().find_map(|text| text.strip_prefix(ENDED_EARLY));
+    format!("unfinished: {}", reported.unwrap_or("no outcome was recorded"))
 }
 
 /// `keep heap-huge: 48% less time (46..50%), 1.94 times as fast`.

@@ -166,7 +166,7 @@ fn an_address_alone() {
 }
 
 #[test]
-fn states_are_told_first() {
+fn states_are_reported_first() {
     let first = |state, within: bool| {
         let mut memory = memory(false);
         if let Fact::Known(page) = &mut memory.page {

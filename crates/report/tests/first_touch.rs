@@ -39,7 +39,7 @@ fn the_chart_and_the_page() {
 }
 
 #[test]
-fn what_is_not_as_it_must_be_and_what_is_missing_is_told() {
+fn what_is_not_as_it_must_be_and_what_is_missing_is_reported() {
     usual().assert_tells(&[
         "not as expected",
         "not measured: `madvise`",

@@ -136,7 +136,7 @@ fn the_history() {
 }
 
 #[test]
-fn the_time_of_the_host_is_told_where_it_differs() {
+fn the_time_of_the_host_is_reported_where_it_differs() {
     let mut run = proven();
     let effect = run.experiment.as_mut().unwrap().verdicts[0].effect.as_mut().unwrap();
     effect.without_host = Some(Ratio { ratio: 0.53, ratio_low: 0.5, ratio_high: 0.6 });

@@ -54,7 +54,7 @@ fn the_curves_and_the_page() {
 }
 
 #[test]
-fn what_decides_and_what_is_missing_is_told() {
+fn what_decides_and_what_is_missing_is_reported() {
     usual().assert_tells(&["placement decides", "next step: as root", "1 not run", "cannot tell"]);
     usual().assert_ends_with_advice();
     let uncounted = Jumps { counter: Fact::missing("no hardware counters here"), ..jumps() };

@@ -60,7 +60,7 @@ fn what_nobody_looked_at_is_headed_by_reference() {
 }
 
 #[test]
-fn figures_that_cannot_be_and_wrong_bytes_are_told() {
+fn figures_that_cannot_be_and_wrong_bytes_are_reported() {
     let mut wrong = ladder();
     assert!(section(&wrong, &PLAIN).contains("implausible"), "25 touched against 20 of memory");
     wrong.points[1].verified = Fact::Known(false);

@@ -42,7 +42,7 @@ fn a_graph_is_asked_for_by_what_by_why_or_by_both() {
 }
 
 #[test]
-fn a_running_process_and_missing_samples_are_told() {
+fn a_running_process_and_missing_samples_are_reported() {
     let without = Profile {
         sorted: Fact::missing("kernel samples are refused to this account"),
         compared: Vec::new(),
@@ -57,7 +57,7 @@ fn a_running_process_and_missing_samples_are_told() {
 }
 
 #[test]
-fn what_clocks_of_tasks_miss_is_told_and_of_whole_cpus_nothing_is() {
+fn what_clocks_of_tasks_miss_is_reported_and_of_whole_cpus_nothing_is() {
     let with = |clock| {
         let of_tasks = Sorted { clock, begun_tasks: 300, ..sorted() };
         profile_section(&Profile { sorted: Fact::Known(of_tasks), ..profile() }).text(&PLAIN)

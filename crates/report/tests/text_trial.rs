@@ -51,7 +51,7 @@ fn each_file_is_shown_in_both_arms() {
 }
 
 #[test]
-fn walks_for_code_are_told_where_they_are_counted() {
+fn walks_for_code_are_reported_where_they_are_counted() {
     let counts = |code_walk_cycles| {
         Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 0, code_walk_cycles })
     };

@@ -39,7 +39,7 @@ fn the_curves_and_the_page() {
 }
 
 #[test]
-fn what_decides_and_what_is_missing_is_told() {
+fn what_decides_and_what_is_missing_is_reported() {
     usual().assert_tells(&[
         "placement decides",
         "next step: as root",

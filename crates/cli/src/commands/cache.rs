@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_became_worse_is_told_first() {
+    fn what_became_worse_is_reported_first() {
         let short = CacheOutcome::Short { why: String::new() };
         let worse = CacheOutcome::Worse { why: String::new() };
         let of = |all: &[&CacheOutcome]| all.iter().map(|o| code(Some(o))).fold(0, worst);

@@ -28,9 +28,9 @@ use std::process::ExitCode;
 /// Runs the command that was asked for.
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     if command.may_repair()
-        && let Some(told) = pagewise_remedy::reservation::repair()
+        && let Some(reported) = pagewise_remedy::reservation::repair()
     {
-        terminal::remark(&told);
+        terminal::remark(&reported);
     }
     match command {
         Command::Tune(args) => tune::run(args),

@@ -74,7 +74,7 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("interrupted before the start").with_code(INTERRUPTED));
     };
     changed.undo();
-    for line in through.watches.iter().flat_map(|watch| told(watch, args.verbose)) {
+    for line in through.watches.iter().flat_map(|watch| watch_lines(watch, args.verbose)) {
         terminal::remark(&line);
     }
     passthrough::end_like(through.ended)
@@ -167,7 +167,7 @@ fn read_before_start(path: &str) -> Result<(), Failure> {
 }
 
 /// What did not work, a line each; all that was done when `verbose`.
-fn told(watch: &WatchReport, verbose: bool) -> Vec<String> {
+fn watch_lines(watch: &WatchReport, verbose: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if verbose {
         let times = counted(watch.counter, "time", "times");
@@ -195,13 +195,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_failed_is_told_unless_all_is_asked_for() {
+    fn only_what_failed_is_reported_unless_all_is_asked_for() {
         let mut watch = WatchReport { watch: "pipes".into(), counter: 2, ..WatchReport::default() };
         watch.notes.push("1 MiB more".into());
-        assert!(told(&watch, false).is_empty());
-        assert_eq!(told(&watch, true), ["pipes: took effect 2 times", "pipes: 1 MiB more"]);
+        assert!(watch_lines(&watch, false).is_empty());
+        assert_eq!(watch_lines(&watch, true), ["pipes: took effect 2 times", "pipes: 1 MiB more"]);
         watch.failures.push("limit reached".into());
-        assert_eq!(told(&watch, false), ["pipes: limit reached"]);
-        assert_eq!(told(&watch, true).len(), 3);
+        assert_eq!(watch_lines(&watch, false), ["pipes: limit reached"]);
+        assert_eq!(watch_lines(&watch, true).len(), 3);
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn write_all(file: &File, mut bytes: &[u8]) -> Result<(), Errno> {
 /// Waits for a descriptor that answered EAGAIN; the call after it tells what is wrong.
 fn await_ready(fd: BorrowedFd<'_>, ready: PollFlags) {
     let mut list = [PollFd::from_borrowed_fd(fd, ready)];
-    let _told = poll(&mut list, None);
+    let _sent = poll(&mut list, None);
 }
 
 #[cfg(test)]

@@ -235,8 +235,8 @@ mod tests {
         let links = links(place.path());
         let cat = links.directory.join("cat");
         symlink("/gone/pagewise", &cat).unwrap();
-        let told = links.make(&NAMES, false).unwrap_err().to_string();
-        assert!(told.contains("/gone/pagewise"), "{told}");
+        let reported = links.make(&NAMES, false).unwrap_err().to_string();
+        assert!(reported.contains("/gone/pagewise"), "{reported}");
         assert_eq!(done(&links.make(&NAMES, true).unwrap()), [Done::Replaced, Done::Made]);
         assert_eq!(cat.read_link().unwrap(), links.program);
         assert_eq!(links.directory.read_dir().unwrap().count(), 2);

@@ -54,16 +54,16 @@ fn what_is_kept_is_on_huge_pages_and_a_killed_keeper_leaves_it_to_be_dropped() {
     assert!(text_in_smaps(&running, &program) > Bytes(0));
     ended(running);
     // Held: what is mapped cannot be dropped, stays recorded, and its holder is named.
-    let (code, told) = undo(&place, &["--all"]);
-    assert_eq!(code, Some(3), "{told}");
-    assert!(told.contains(&child.id().to_string()), "{told}");
+    let (code, reported) = undo(&place, &["--all"]);
+    assert_eq!(code, Some(3), "{reported}");
+    assert!(reported.contains(&child.id().to_string()), "{reported}");
     child.kill().unwrap();
     child.wait().unwrap();
-    let (code, told) = undo(&place, &["--all"]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, reported) = undo(&place, &["--all"]);
+    assert_eq!(code, Some(0), "{reported}");
     assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
-    let (code, told) = undo(&place, &["--all"]);
-    assert!(code == Some(0) && !told.contains(program.to_str().unwrap()), "{told}");
+    let (code, reported) = undo(&place, &["--all"]);
+    assert!(code == Some(0) && !reported.contains(program.to_str().unwrap()), "{reported}");
 }
 
 /// As a package does it: another file takes the name.
@@ -97,8 +97,8 @@ fn a_start_with_text_huge_is_recorded() {
     let words = ["run", "--with", "text-huge", "--", program.to_str().unwrap()];
     assert!(place.pagewise(&words).output().unwrap().status.success());
     assert!(explained_file(&place, &program).huge().text_bytes > Bytes(0));
-    let (code, told) = undo(&place, &["--all", "--json"]);
-    assert!(code == Some(0) && told.contains(program.to_str().unwrap()), "{told}");
+    let (code, reported) = undo(&place, &["--all", "--json"]);
+    assert!(code == Some(0) && reported.contains(program.to_str().unwrap()), "{reported}");
     assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
 }
 
@@ -152,9 +152,9 @@ fn what_is_no_file_any_more_keeps_no_other_from_being_dropped() {
         assert_eq!(warmed(&place, path).1, Some(0));
     }
     std::fs::write(&second, []).unwrap();
-    let (code, told) = undo(&place, &["--all"]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, reported) = undo(&place, &["--all"]);
+    assert_eq!(code, Some(0), "{reported}");
     assert_eq!(explained_file(&place, &program).huge(), Coverage::default());
-    let (code, told) = undo(&place, &["--all", "--json"]);
-    assert!(code == Some(0) && !told.contains("a second one"), "{told}");
+    let (code, reported) = undo(&place, &["--all", "--json"]);
+    assert!(code == Some(0) && !reported.contains("a second one"), "{reported}");
 }

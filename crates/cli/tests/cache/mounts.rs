@@ -2,7 +2,7 @@
 //! the command alone (root).
 
 use super::code::built;
-use super::{grown_old, is_skipped, mapped_huge, told, why};
+use super::{grown_old, is_skipped, mapped_huge, reported, why};
 use crate::helper::{Place, is_root, said};
 use pagewise_model::Bytes;
 use pagewise_model::cache::CacheOutcome;
@@ -107,7 +107,7 @@ fn what_was_just_written_on_an_overlay_is_not_dropped() {
     else {
         return;
     };
-    let (refused, code) = told(&done);
+    let (refused, code) = reported(&done);
     assert_eq!((code, refused.after.is_some()), (Some(3), false), "{refused:?}");
     assert!(why(&refused).contains("written less than"), "{refused:?}");
     assert!(lower.exists());

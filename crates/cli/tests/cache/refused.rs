@@ -2,7 +2,7 @@
 //! so before it has dropped anything, what can do without them does, and no byte changes.
 
 use super::code::built;
-use super::{SIZE, cache, content, grown_old, is_skipped, mapped_huge, told, with_file};
+use super::{SIZE, cache, content, grown_old, is_skipped, mapped_huge, reported, with_file};
 use crate::helper::{Place, compile, said};
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::{Bytes, Fact};
@@ -68,7 +68,7 @@ fn what_can_be_done_without_a_call_is_done() {
     grown_old(&path);
     for (call, errno) in WITHOUT.iter().flat_map(|call| ERRNOS.map(|errno| (*call, errno))) {
         let run = |verb| refuser.run(call, errno, &place, &["cache", verb, "--json", text(&path)]);
-        let (made, code) = told(&run("huge"));
+        let (made, code) = reported(&run("huge"));
         if is_skipped(TEST, &made) {
             return;
         }
@@ -76,7 +76,7 @@ fn what_can_be_done_without_a_call_is_done() {
         assert_eq!(mapped_huge(&path), SIZE);
         assert!(call != "cachestat" || made.before.counts.reason().is_some(), "{made:?}");
         assert!(std::fs::read(&path).unwrap() == content(), "{call}: a byte has changed");
-        let (dropped, code) = told(&run("evict"));
+        let (dropped, code) = reported(&run("evict"));
         assert_eq!((code, dropped.outcome), (Some(0), Some(CacheOutcome::Done)), "{call}");
     }
 }

@@ -29,7 +29,7 @@ fn started(place: &Place, options: &[&str], program: &Path) -> Child {
 }
 
 /// Ends it; what pagewise had told.
-fn told(mut child: Child) -> String {
+fn reported(mut child: Child) -> String {
     let mut error = child.stderr.take().unwrap();
     ended(child);
     let mut text = String::new();
@@ -64,10 +64,10 @@ fn a_start_with_text_huge_has_its_code_on_huge_pages_and_says_nothing() {
     assert!(reach > Bytes(0));
     let child = started(&place, &["--with", "text-huge"], &program);
     assert_eq!(text_in_smaps(&child, &program), reach);
-    assert_eq!(told(child), "");
+    assert_eq!(reported(child), "");
     let child = started(&place, &["--verbose", "--with", "text-huge"], &program);
     assert_eq!(text_in_smaps(&child, &program), reach);
-    let line = told(child);
+    let line = reported(child);
     assert!(line.starts_with("pagewise: text-huge: ") && line.contains("as before"), "{line}");
 }
 
@@ -81,7 +81,7 @@ fn a_script_is_its_interpreter() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let child = started(&place, &["--with", "text-huge"], &script);
     assert_eq!(text_in_smaps(&child, &program), reach(&place, &program));
-    assert_eq!(told(child), "");
+    assert_eq!(reported(child), "");
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn what_somebody_maps_is_left_alone_and_named_in_one_line() {
     assert_eq!(text_in_smaps(&first, &program), Bytes(0));
     let second = started(&place, &["--with", "text-huge"], &program);
     assert_eq!(text_in_smaps(&second, &program), Bytes(0));
-    let line = told(second);
+    let line = reported(second);
     assert!(line.contains("it is mapped") && line.contains(&first.id().to_string()), "{line}");
     assert_eq!(line.lines().count(), 1, "{line}");
-    assert_eq!(told(first), "");
+    assert_eq!(reported(first), "");
 }
 
 #[test]
@@ -154,6 +154,6 @@ fn an_experiment_gives_each_arm_the_cache_that_it_needs() {
     }
     let idle = plain.iter().flat_map(|point| &point.idle_mechanisms);
     assert!(idle.clone().count() >= 2 && idle.clone().all(|(_, slots)| *slots == 0));
-    let told = run.warnings.iter().any(|w| w.contains("read back between runs"));
-    assert!(told, "{:?}", run.warnings);
+    let reported = run.warnings.iter().any(|w| w.contains("read back between runs"));
+    assert!(reported, "{:?}", run.warnings);
 }

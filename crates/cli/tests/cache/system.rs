@@ -25,7 +25,7 @@ fn system(place: &Place, words: &[&str]) -> Output {
     place.pagewise(&[&["text", "system"], words].concat()).output().unwrap()
 }
 
-fn told(done: &Output) -> TextSystem {
+fn reported(done: &Output) -> TextSystem {
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
     match run.text.unwrap() {
@@ -44,7 +44,7 @@ fn mode_one_warms_a_program_and_mode_zero_drops_it() {
     let Some(program) = built(&place, TEST) else { return };
     assert_eq!(mapped_huge(&program), Bytes(0));
     let done = system(&place, &["--mode", "1", "--json", program.to_str().unwrap()]);
-    let found = told(&done);
+    let found = reported(&done);
     let cache = &found.files[0].cache;
     if is_skipped(TEST, cache) {
         return;
@@ -116,6 +116,6 @@ fn every_step_of_the_feature_is_named() {
         assert!(text.contains(step), "{step}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    let found = told(&system(&place, &["--json"]));
+    let found = reported(&system(&place, &["--json"]));
     assert!(!found.is_changed() && found.cleaners.len() == Cleaner::ALL.len());
 }

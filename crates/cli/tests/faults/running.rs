@@ -11,7 +11,7 @@ const THREADS: u64 = 8;
 struct Served {
     child: Child,
     tell: Option<ChildStdin>,
-    told: BufReader<ChildStdout>,
+    reported: BufReader<ChildStdout>,
     range: String,
 }
 
@@ -24,8 +24,8 @@ impl Served {
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let tell = child.stdin.take();
-        let told = BufReader::new(child.stdout.take().unwrap());
-        let mut served = Self { child, tell, told, range: String::new() };
+        let reported = BufReader::new(child.stdout.take().unwrap());
+        let mut served = Self { child, tell, reported, range: String::new() };
         served.range = served.line();
         assert_eq!(served.line(), "ready\n");
         served
@@ -33,7 +33,7 @@ impl Served {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.told.read_line(&mut line).unwrap();
+        self.reported.read_line(&mut line).unwrap();
         line
     }
 
@@ -54,7 +54,7 @@ impl Served {
 /// `pagewise faults -p` on a process, once it says that it is recording; `None` where it may not.
 struct Recording {
     child: Child,
-    told: BufReader<std::process::ChildStderr>,
+    reported: BufReader<std::process::ChildStderr>,
     saved: tempfile::TempDir,
 }
 
@@ -72,11 +72,11 @@ impl Recording {
             command.uid(user).gid(user).env("XDG_STATE_HOME", state);
         }
         let mut child = command.spawn().unwrap();
-        let mut told = BufReader::new(child.stderr.take().unwrap());
+        let mut reported = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        told.read_line(&mut line).unwrap();
+        reported.read_line(&mut line).unwrap();
         if line.contains("recording process") {
-            return Some(Self { child, told, saved });
+            return Some(Self { child, reported, saved });
         }
         println!("SKIP attaching: {line}");
         assert_eq!(child.wait().unwrap().code(), Some(3), "{line}");
@@ -87,7 +87,7 @@ impl Recording {
         let mut list = Vec::new();
         self.child.stdout.take().unwrap().read_to_end(&mut list).unwrap();
         let mut stderr = Vec::new();
-        self.told.read_to_end(&mut stderr).unwrap();
+        self.reported.read_to_end(&mut stderr).unwrap();
         let status = self.child.wait().unwrap();
         assert_eq!(status.code(), Some(0), "{}", said(&stderr));
         let done = Output { status, stdout: list, stderr };

@@ -158,7 +158,7 @@ fn a_working_set_takes_the_major_faults_from_a_cold_start() {
 }
 
 #[test]
-fn a_working_set_of_files_that_have_changed_is_told_and_the_program_runs() {
+fn a_working_set_of_files_that_have_changed_is_reported_and_the_program_runs() {
     let (test, place) = ("a_working_set_of_files_that_have_changed", Place::new());
     let Some(program) = program() else { return };
     let data = place.path().join("data");

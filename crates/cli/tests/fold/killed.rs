@@ -31,8 +31,8 @@ fn a_killed_run_leaves_all_of_the_copy_or_none_and_the_next_one_repairs() {
         let is_part = |name: &str| name.starts_with(".pagewise-part-");
         left += parts.filter(|e| e.file_name().to_str().is_some_and(is_part)).count();
         let repaired = folded(&place, &["--merge", "--force"], file, &copy);
-        let told = repaired.notes.iter().filter(|note| note.contains("a killed run")).count();
-        left = left.checked_sub(told).expect("what was left is told once");
+        let reported = repaired.notes.iter().filter(|note| note.contains("a killed run")).count();
+        left = left.checked_sub(reported).expect("what was left is told once");
         assert_eq!((left, place.path().read_dir().unwrap().count()), (0, 2), "whole and copy");
         assert!(std::fs::read(&copy).unwrap() == whole);
     }

@@ -146,16 +146,16 @@ fn a_linker_that_is_told_so_leaves_nothing_to_fold() {
 }
 
 #[test]
-fn a_copy_elsewhere_that_looks_for_libraries_beside_itself_is_told() {
-    const TEST: &str = "a_copy_elsewhere_that_looks_for_libraries_beside_itself_is_told";
+fn a_copy_elsewhere_that_looks_for_libraries_beside_itself_is_reported() {
+    const TEST: &str = "a_copy_elsewhere_that_looks_for_libraries_beside_itself_is_reported";
     let place = Place::new();
     let Some(program) = built(&place, TEST, &["-Wl,-rpath,$ORIGIN/../lib"]) else { return };
     let elsewhere = place.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
-    let is_told = |copy: &Path| {
+    let is_reported = |copy: &Path| {
         let notes = folded(&place, &[], &program, copy).notes;
         notes.iter().any(|note| note.contains("$ORIGIN/../lib"))
     };
-    assert!(is_told(&elsewhere.join("copy")));
-    assert!(!is_told(&place.path().join("beside")));
+    assert!(is_reported(&elsewhere.join("copy")));
+    assert!(!is_reported(&place.path().join("beside")));
 }

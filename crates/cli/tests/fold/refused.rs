@@ -105,8 +105,8 @@ fn options_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn a_directory_without_permission_or_room_is_told() {
-    const TEST: &str = "a_directory_without_permission_or_room_is_told";
+fn a_directory_without_permission_or_room_is_reported() {
+    const TEST: &str = "a_directory_without_permission_or_room_is_reported";
     let place = Place::new();
     let nowhere = place.path().join("none/copy");
     assert_refused(&fold(&place, &[], Path::new(PROGRAM), &nowhere), "No such file");

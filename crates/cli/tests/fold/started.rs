@@ -44,23 +44,25 @@ fn waiting(mut command: Command, test: &str) -> Option<Child> {
     if line == "ready\n" {
         return Some(child);
     }
-    let told = ended(child).0;
-    assert!(is_refused(&told), "{told}");
-    println!("SKIP {test}: {told}");
+    let reported = ended(child).0;
+    assert!(is_refused(&reported), "{reported}");
+    println!("SKIP {test}: {reported}");
     None
 }
 
 /// Whether this account gets no namespaces, or none with memory on huge pages.
-fn is_refused(told: &str) -> bool {
-    ["unshare", "mount", "write"].iter().any(|call| told.contains(&format!("--fold: `{call}` on")))
+fn is_refused(reported: &str) -> bool {
+    ["unshare", "mount", "write"]
+        .iter()
+        .any(|call| reported.contains(&format!("--fold: `{call}` on")))
 }
 
 /// What pagewise had told, and whether the program found its code as it was built.
 fn ended(mut child: Child) -> (String, bool) {
     drop(child.stdin.take());
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    (told, child.wait().unwrap().success())
+    let mut reported = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut reported).unwrap();
+    (reported, child.wait().unwrap().success())
 }
 
 /// How much of its text it has on huge pages of files in memory.
@@ -112,15 +114,15 @@ fn a_program_runs_from_a_copy_under_its_own_name() {
         assert_eq!(std::fs::read(&program).unwrap(), before, "outside it is the file itself");
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(place.path().to_str().unwrap()), "{mounts}");
-        let (told, is_as_built) = ended(child);
-        assert!(is_as_built, "{told}");
+        let (reported, is_as_built) = ended(child);
+        assert!(is_as_built, "{reported}");
         assert_eq!(names(place.path()), there, "nothing is left");
-        if told.contains("has no huge page") {
-            println!("SKIP {TEST}: {told}");
+        if reported.contains("has no huge page") {
+            println!("SKIP {TEST}: {reported}");
             continue;
         }
         let least = 3 * page_size::huge().bytes();
-        assert!(told.is_empty() && on_huge_pages.0 >= least, "{on_huge_pages}: {told}");
+        assert!(reported.is_empty() && on_huge_pages.0 >= least, "{on_huge_pages}: {reported}");
     }
 }
 
@@ -132,12 +134,16 @@ fn children_find_the_copy_and_the_status_is_the_programs() {
         let list = format!("text-huge={}", program.display());
         let script = format!("grep -c ' {} ' /proc/self/mountinfo; exit 7", program.display());
         let done = fold(place.path(), user, &list).args(["sh", "-c", &script]).output().unwrap();
-        let told = said(&done.stderr);
-        if is_refused(&told) {
-            println!("SKIP {TEST}: {told}");
+        let reported = said(&done.stderr);
+        if is_refused(&reported) {
+            println!("SKIP {TEST}: {reported}");
             continue;
         }
-        assert_eq!((said(&done.stdout).as_str(), done.status.code()), ("1\n", Some(7)), "{told}");
+        assert_eq!(
+            (said(&done.stdout).as_str(), done.status.code()),
+            ("1\n", Some(7)),
+            "{reported}"
+        );
     }
 }
 
@@ -163,9 +169,9 @@ fn a_start_that_is_killed_leaves_nothing() {
 fn what_needs_no_copy_starts_as_it_is() {
     let place = open_place("pagewise-cover-");
     let done = fold(place.path(), None, "text-huge").args(["sh", "-c", "exit 7"]).output().unwrap();
-    let told = said(&done.stderr);
-    assert_eq!((done.status.code(), told.lines().count()), (Some(7), 1), "{told}");
-    assert!(told.contains("smaller than a huge page"), "{told}");
+    let reported = said(&done.stderr);
+    assert_eq!((done.status.code(), reported.lines().count()), (Some(7), 1), "{reported}");
+    assert!(reported.contains("smaller than a huge page"), "{reported}");
     let done = fold(place.path(), None, "malloc-keep").arg("true").output().unwrap();
     assert_eq!(done.status.code(), Some(2));
     assert!(said(&done.stderr).contains("needs the remedy text-huge"), "{}", said(&done.stderr));
@@ -181,9 +187,9 @@ fn a_program_that_gains_rights_is_refused() {
     for user in users() {
         for (list, started) in [("text-huge", program.as_path()), (&named, Path::new("true"))] {
             let done = fold(place.path(), user, list).arg(started).output().unwrap();
-            let told = said(&done.stderr);
-            assert_eq!(done.status.code(), Some(125), "{told}");
-            assert!(told.contains("is setuid"), "{told}");
+            let reported = said(&done.stderr);
+            assert_eq!(done.status.code(), Some(125), "{reported}");
+            assert!(reported.contains("is setuid"), "{reported}");
         }
     }
 }
@@ -202,12 +208,15 @@ fn a_refused_namespace_is_an_error_with_the_next_step() {
     let Ok(done) = command.stdin(Stdio::null()).output() else {
         return println!("SKIP {TEST}: no unshare");
     };
-    let told = said(&done.stderr);
-    if !told.contains("--fold") {
-        return println!("SKIP {TEST}: {told}");
+    let reported = said(&done.stderr);
+    if !reported.contains("--fold") {
+        return println!("SKIP {TEST}: {reported}");
     }
-    assert_eq!((done.status.code(), done.stdout.is_empty()), (Some(125), true), "{told}");
-    assert!(told.contains("`unshare` on a mount namespace") && told.contains("help: "), "{told}");
+    assert_eq!((done.status.code(), done.stdout.is_empty()), (Some(125), true), "{reported}");
+    assert!(
+        reported.contains("`unshare` on a mount namespace") && reported.contains("help: "),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -225,16 +234,16 @@ fn a_copy_cannot_be_written_by_what_sees_it() {
         let mut command = fold(place.path(), user, &list);
         command.args(["python3", "-c", script]).arg(&program);
         let done = command.output().unwrap();
-        let told = said(&done.stderr);
-        if is_refused(&told) {
-            println!("SKIP {TEST}: {told}");
+        let reported = said(&done.stderr);
+        if is_refused(&reported) {
+            println!("SKIP {TEST}: {reported}");
             continue;
         }
-        assert_eq!(said(&done.stdout), "Read-only file system\n".repeat(4), "{told}");
+        assert_eq!(said(&done.stdout), "Read-only file system\n".repeat(4), "{reported}");
         let mut command = fold(place.path(), user, "text-huge");
         command.arg(&program);
         let Some(child) = waiting(command, TEST) else { continue };
-        let (told, is_as_built) = ended(child);
-        assert!(is_as_built, "{told}");
+        let (reported, is_as_built) = ended(child);
+        assert!(is_as_built, "{reported}");
     }
 }

@@ -50,10 +50,10 @@ fn a_user_plants_no_tool_that_runs_as_root() {
             command.env("XDG_CACHE_HOME", cache);
         }
         let done = with_home_of_root(&command).output().unwrap();
-        let (text, told) = (said(&done.stdout), said(&done.stderr));
-        assert!(text.ends_with("fine\n") && !text.contains("planted"), "{text}{told}");
-        assert!(!text.contains(home.to_str().unwrap()), "{text}{told}");
-        assert!(text.contains("/tools/"), "our cat is still found: {text}{told}");
+        let (text, reported) = (said(&done.stdout), said(&done.stderr));
+        assert!(text.ends_with("fine\n") && !text.contains("planted"), "{text}{reported}");
+        assert!(!text.contains(home.to_str().unwrap()), "{text}{reported}");
+        assert!(text.contains("/tools/"), "our cat is still found: {text}{reported}");
         let _gone = std::fs::remove_dir_all(home.join(".cache"));
     }
 }
@@ -120,13 +120,13 @@ fn tools_lie_where_no_other_account_can_rename() {
         words.env("TMPDIR", "/tmp");
         words
     };
-    let (text, told) = found(&nobodys(&home));
-    assert!(!text.starts_with(home.to_str().unwrap()), "{text}{told}");
+    let (text, reported) = found(&nobodys(&home));
+    assert!(!text.starts_with(home.to_str().unwrap()), "{text}{reported}");
     let _gone = std::fs::remove_dir_all(format!("/tmp/pagewise-{NOBODY}"));
     // With the sticky bit, as /tmp has it, nobody else can.
     std::fs::set_permissions(place.path(), Permissions::from_mode(0o1777)).unwrap();
-    let (text, told) = found(&nobodys(&home));
-    assert!(text.starts_with(home.to_str().unwrap()), "{text}{told}");
+    let (text, reported) = found(&nobodys(&home));
+    assert!(text.starts_with(home.to_str().unwrap()), "{text}{reported}");
     // In a user namespace the owner of what lies above is not mapped.
     if !can(&["unshare", "-U", "-r", "true"]) {
         return println!("SKIP {TEST}: no user namespaces");
@@ -140,6 +140,6 @@ fn tools_lie_where_no_other_account_can_rename() {
         .env("HOME", &home)
         .env("TMPDIR", "/tmp");
     words.env_remove("XDG_CACHE_HOME").env_remove("XDG_STATE_HOME");
-    let (text, told) = found(&words);
-    assert!(text.starts_with(home.to_str().unwrap()), "{text}{told}");
+    let (text, reported) = found(&words);
+    assert!(text.starts_with(home.to_str().unwrap()), "{text}{reported}");
 }

@@ -14,7 +14,7 @@ fn pages() -> u64 {
 
 /// Pages before a test, without what another that failed may have left.
 fn at_first(place: &Place) -> u64 {
-    let _told = place.pagewise(&["history"]).output().unwrap();
+    let _ignored = place.pagewise(&["history"]).output().unwrap();
     pages()
 }
 
@@ -84,17 +84,17 @@ fn a_second_owner_in_another_namespace_takes_no_page_of_the_first() {
     for words in kinds {
         let command = place.pagewise(&["run", "--system", "--with", "pool=64M", "--", "true"]);
         let second = networks[1].holds(&behind(words, &command)).output().unwrap();
-        let told = said(&second.stderr);
+        let reported = said(&second.stderr);
         let is_left = (pages(), first.try_wait().unwrap().is_none());
         if is_left != (held, true) {
             end(&mut first, Signal::TERM);
         }
-        assert_eq!(is_left, (held, true), "{told}");
-        assert_eq!(second.status.code(), Some(0), "{told}");
-        assert!(told.contains("changes settings of this machine"), "{told}");
+        assert_eq!(is_left, (held, true), "{reported}");
+        assert_eq!(second.status.code(), Some(0), "{reported}");
+        assert!(reported.contains("changes settings of this machine"), "{reported}");
         let next = networks[1].holds(&behind(words, &place.pagewise(&["history"])));
-        let told = said(&{ next }.output().unwrap().stderr);
-        assert!(told.is_empty() && pages() == held, "{told}");
+        let reported = said(&{ next }.output().unwrap().stderr);
+        assert!(reported.is_empty() && pages() == held, "{reported}");
     }
     end(&mut first, Signal::TERM);
     assert_eq!(pages(), before);
@@ -120,24 +120,27 @@ fn pages_are_given_back_whoever_holds_the_name_of_the_lock() {
     let again = network.holds(&again).output().unwrap();
     let refused = network.holds(&place.pagewise(&["tune", "--", "true"])).output().unwrap();
     end(&mut hostile, Signal::KILL);
-    let told = said(&next.stderr);
+    let reported = said(&next.stderr);
     if left != before {
         let _clean = place.pagewise(&["history"]).output();
     }
-    assert_eq!(left, before, "{told}");
-    assert!(told.contains("reserved by a killed run"), "{told}");
+    assert_eq!(left, before, "{reported}");
+    assert!(reported.contains("reserved by a killed run"), "{reported}");
     // Root's settings do not wait for a name that anybody can take; experiments do, and say whose it is.
-    let told = said(&again.stderr);
-    assert!(!told.contains("started without it"), "{told}");
+    let reported = said(&again.stderr);
+    assert!(!reported.contains("started without it"), "{reported}");
     assert_eq!((refused.status.code(), pages()), (Some(3), before));
-    let told = said(&refused.stderr);
-    assert!(told.contains(&format!("uid {NOBODY}")) && told.contains("python3"), "{told}");
-    assert!(told.contains("help: "), "{told}");
+    let reported = said(&refused.stderr);
+    assert!(
+        reported.contains(&format!("uid {NOBODY}")) && reported.contains("python3"),
+        "{reported}"
+    );
+    assert!(reported.contains("help: "), "{reported}");
 }
 
 #[test]
-fn pages_that_cannot_be_given_back_are_told() {
-    const TEST: &str = "pages_that_cannot_be_given_back_are_told";
+fn pages_that_cannot_be_given_back_are_reported() {
+    const TEST: &str = "pages_that_cannot_be_given_back_are_reported";
     let _turn = only_turn();
     if !can_be_hostile(TEST) {
         return;
@@ -149,9 +152,12 @@ fn pages_that_cannot_be_given_back_are_told() {
     let closed =
         ["unshare", "-m", "sh", "-c", "mount -o remount,bind,ro /sys && exec \"$@\"", "sh"];
     let next = behind(&closed, &place.pagewise(&["history"])).output().unwrap();
-    let (told, left) = (said(&next.stderr), pages());
+    let (reported, left) = (said(&next.stderr), pages());
     let repaired = place.pagewise(&["history"]).output().unwrap();
     assert_eq!(pages(), before, "{}", said(&repaired.stderr));
     assert!(left > before, "the setting could not be written");
-    assert!(told.contains("are not given back") && told.contains("nr_hugepages"), "{told}");
+    assert!(
+        reported.contains("are not given back") && reported.contains("nr_hugepages"),
+        "{reported}"
+    );
 }

@@ -49,9 +49,9 @@ fn a_save_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn a_result_is_told_where_it_cannot_be_kept() {
+fn a_result_is_reported_where_it_cannot_be_kept() {
     let _turn = only_turn();
-    const TEST: &str = "a_result_is_told_where_it_cannot_be_kept";
+    const TEST: &str = "a_result_is_reported_where_it_cannot_be_kept";
     let place = Place::new();
     let full = place.path().join("full");
     std::fs::create_dir(&full).unwrap();
@@ -74,17 +74,23 @@ fn a_result_is_told_where_it_cannot_be_kept() {
             command = behind(&["unshare", "-m", "sh", "-c", script, "sh"], &command);
         }
         let done = command.output().unwrap();
-        let told = said(&done.stderr);
+        let reported = said(&done.stderr);
         // The status is the program's; what could not be kept, by itself or as asked for, is told.
-        assert_eq!(done.status.code(), Some(7), "{told}");
-        assert!(told.contains("where CPU time went") || told.contains("page costs"), "{told}");
-        assert!(told.contains("pagewise: cannot save `/proc/x`"), "{told}");
-        assert!(told.lines().filter(|line| line.starts_with("pagewise: ")).count() >= 2, "{told}");
+        assert_eq!(done.status.code(), Some(7), "{reported}");
+        assert!(
+            reported.contains("where CPU time went") || reported.contains("page costs"),
+            "{reported}"
+        );
+        assert!(reported.contains("pagewise: cannot save `/proc/x`"), "{reported}");
+        assert!(
+            reported.lines().filter(|line| line.starts_with("pagewise: ")).count() >= 2,
+            "{reported}"
+        );
     }
 }
 
 #[test]
-fn a_choice_is_told_where_prices_cannot_be_kept() {
+fn a_choice_is_reported_where_prices_cannot_be_kept() {
     let _turn = only_turn();
     let place = Place::new();
     let file = place.path().join("file");
@@ -100,8 +106,8 @@ fn a_choice_is_told_where_prices_cannot_be_kept() {
         }
     };
     let Some(done) = crate::helper::experiment(made) else { return };
-    let told = said(&done.stderr);
-    assert_eq!(done.status.code(), Some(0), "{told}");
+    let reported = said(&done.stderr);
+    assert_eq!(done.status.code(), Some(0), "{reported}");
     assert!(said(&done.stdout).contains("not saved"), "{}", said(&done.stdout));
 }
 
@@ -125,8 +131,8 @@ fn a_working_set_without_end_is_refused() {
         // Memory and time that only reading without a limit would take.
         let bounded = ["prlimit", "--as=2147483648", "timeout", "20"];
         let done = behind(&bounded, &command).output().unwrap();
-        let told = said(&done.stderr);
-        assert_eq!(done.status.code(), Some(2), "{told}");
-        assert!(told.contains(why), "{told}");
+        let reported = said(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{reported}");
+        assert!(reported.contains(why), "{reported}");
     }
 }

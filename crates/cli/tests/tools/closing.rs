@@ -97,8 +97,8 @@ fn meter_tells_what_a_close_tells() {
     ] {
         for (code, text) in [("5", "Input/output error"), ("122", "Disk quota exceeded")] {
             let ours = ended(&refusing, code, line, &format!("{PAGEWISE} meter"), place.path());
-            let told = String::from_utf8_lossy(&ours.stderr).into_owned();
-            assert_eq!(told, format!("meter: write error: {text}\n"), "{line}");
+            let reported = String::from_utf8_lossy(&ours.stderr).into_owned();
+            assert_eq!(reported, format!("meter: write error: {text}\n"), "{line}");
             assert_eq!(ours.status.code(), Some(16), "{line}");
         }
     }

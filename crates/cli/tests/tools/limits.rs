@@ -164,7 +164,7 @@ fn closed_descriptors_are_errors() {
 }
 
 #[test]
-fn a_full_device_is_told_by_its_side() {
+fn a_full_device_is_reported_by_its_side() {
     let place = tempfile::tempdir().unwrap();
     let ended = by_tool("seq 100000 | TOOL > /dev/full", place.path());
     assert_eq!(ended.each_ref().map(|ended| ended.status.code().unwrap()), [1, 1, 16]);

@@ -45,9 +45,9 @@ fn a_file_of_the_name_is_an_error_with_the_next_step() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("tee"), "theirs").unwrap();
     for words in [&["."][..], &["--force", "."]] {
-        let told = links(place.path(), words);
-        assert_eq!(told.status.code(), Some(2));
-        let text = said(&told);
+        let reported = links(place.path(), words);
+        assert_eq!(reported.status.code(), Some(2));
+        let text = said(&reported);
         assert!(
             text.contains("tee is not a link to pagewise") && text.contains("help: "),
             "{text}"

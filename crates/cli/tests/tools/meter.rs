@@ -93,9 +93,9 @@ fn a_running_meter_obeys_another() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("can be changed"), "{refused:?}");
     assert!(send(&running, &["-L", "0", "-N", "x", "--json", "-i", "0.1"]).status.success());
-    let told = running.stderr.as_ref().is_some();
+    let reported = running.stderr.as_ref().is_some();
     let ended = running.wait_with_output().unwrap();
-    assert!(ended.status.success() && told);
+    assert!(ended.status.success() && reported);
     assert_eq!(fs::metadata(place.path().join("out")).unwrap().len(), 3 << 20);
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
@@ -152,17 +152,18 @@ fn what_cannot_be_read_becomes_zeroes_when_asked() {
         assert_eq!(output.stdout, vec![0; 1300]);
         assert_eq!(output.status.code(), Some(16));
     }
-    let told = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(told(&each).lines().count(), 3, "{}", told(&each));
-    assert!(told(&each).contains("skipped 276 bytes at 1024"), "{}", told(&each));
-    assert_eq!(told(&once).lines().count(), 1, "{}", told(&once));
+    let reported =
+        |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(reported(&each).lines().count(), 3, "{}", reported(&each));
+    assert!(reported(&each).contains("skipped 276 bytes at 1024"), "{}", reported(&each));
+    assert_eq!(reported(&once).lines().count(), 1, "{}", reported(&once));
     let plain =
         shell("TOOL -q /proc/self/mem; exit $?", &format!("{PAGEWISE} meter"), place.path());
     assert!(plain.stdout.is_empty() && plain.status.code() == Some(16));
 }
 
 #[test]
-fn the_end_is_told_with_its_cost() {
+fn the_end_is_reported_with_its_cost() {
     let place = tempfile::tempdir().unwrap();
     let content = vec![7; 4 << 20];
     let meter = |words: &[&str]| {

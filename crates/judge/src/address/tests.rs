@@ -171,7 +171,7 @@ fn pages_of_a_pool_have_its_size() {
 }
 
 #[test]
-fn the_zero_page_is_told() {
+fn the_zero_page_is_reported() {
     let mut zero = seen(Entry(PRESENT));
     zero.scanned = scanned(false, true);
     assert_eq!(page_of(&zero).is_zero, Fact::Known(true));
@@ -204,7 +204,7 @@ fn the_pages_around_are_counted() {
 }
 
 #[test]
-fn nothing_is_told_of_what_the_kernel_does_not_show() {
+fn nothing_is_reported_of_what_the_kernel_does_not_show() {
     let mut kernel = seen(Entry(0));
     kernel.address = Address(u64::MAX - 5);
     kernel.entries =

@@ -303,7 +303,7 @@ fn choice(arms: &[Arm], demand: Demand) -> Choice {
 }
 
 #[test]
-fn the_reasons_name_margin_parts_and_what_cannot_be_told() {
+fn the_reasons_name_margin_parts_and_what_cannot_be_reported() {
     let demand =
         Demand { order: Order::Sequential, block_bytes: Bytes::kib(4), passes: 8, threads: 1 };
     let sentences = reasons(&choice(&ARMS, demand));

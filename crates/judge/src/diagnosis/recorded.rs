@@ -45,15 +45,15 @@ pub(super) fn replace(
     let Some(timed) = look.faults.known() else { return (priced, None) };
     let recorded = Recorded::new(timed, run, prices, &priced);
     let (by_price, by_record) = (recorded.priced_ns(), recorded.total_ns());
-    let [told, counted, system] = [by_record, by_price, run.sys_ns].map(Nanos::from_f64);
+    let [reported, counted, system] = [by_record, by_price, run.sys_ns].map(Nanos::from_f64);
     if by_record > run.sys_ns * (1.0 + TOLERANCE) {
         let said = format!(
-            "faults: {told} as timed, far more than the system time of {system} (it includes waiting): {counted} by counts and prices is used"
+            "faults: {reported} as timed, far more than the system time of {system} (it includes waiting): {counted} by counts and prices is used"
         );
         return (priced, Some(said));
     }
     let said = disagree(by_price, by_record, run.cpu_ns())
-        .then(|| format!("faults: {told} as timed, {counted} by counts and prices"));
+        .then(|| format!("faults: {reported} as timed, {counted} by counts and prices"));
     let kept = priced.iter().filter(|e| !is_replaced(e.kind)).cloned();
     let mut estimates: Vec<Estimate> = kept.collect();
     estimates.extend(GROUPS.iter().flat_map(|group| recorded.estimates(group)));

@@ -120,15 +120,15 @@ impl Opinion<'_> {
         let Some(samples) = self.samples.known() else { return Vec::new() };
         let compare = |(name, activities, kinds): &(&str, &[Activity], &[CostKind])| {
             let of_kinds = || costs.iter().filter(|c| kinds.contains(&c.kind));
-            let told: f64 = of_kinds().map(|c| c.cost_ns.0 as f64).sum();
+            let reported: f64 = of_kinds().map(|c| c.cost_ns.0 as f64).sum();
             let is_timed = of_kinds().any(|c| c.basis == Basis::Timed);
             let way = if is_timed { "as timed" } else { "by counts and prices" };
             // Recording is done within the fault.
             let own = if *kinds == MAPPING_COSTS { self.recording_ns } else { 0.0 };
             let sampled = (samples.ns(activities) - own).max(0.0);
-            disagree(told, sampled, cpu_ns).then(|| {
-                let (told, sampled) = (Nanos::from_f64(told), Nanos::from_f64(sampled));
-                format!("{name}: {told} {way}, {sampled} by samples")
+            disagree(reported, sampled, cpu_ns).then(|| {
+                let (reported, sampled) = (Nanos::from_f64(reported), Nanos::from_f64(sampled));
+                format!("{name}: {reported} {way}, {sampled} by samples")
             })
         };
         COMPARED.iter().filter_map(compare).collect()

@@ -84,7 +84,7 @@ fn operand(memory: &UsedMemory) -> Option<Operand> {
 }
 
 /// What was done and why, as the processor says.
-pub(super) const fn told(code: ErrorCode) -> (Access, Cause) {
+pub(super) const fn from_code(code: ErrorCode) -> (Access, Cause) {
     const PRESENT: u64 = 1;
     const WRITE: u64 = 1 << 1;
     const FETCH: u64 = 1 << 4;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn two_operands_are_told_apart_by_the_registers() {
+    fn two_operands_are_distinguished_by_the_registers() {
         let at = |source, target, stack| Registers { source, target, stack };
         let movsb = &[0xf3, 0xa4];
         assert_eq!(seen(movsb, DATA, at(DATA, 0x9000, 0)), Access::Read);

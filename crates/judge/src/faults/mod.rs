@@ -203,13 +203,13 @@ impl Analysis {
         let code = self.spaces.code(begin.pid, begin.ip_address);
         let (site, instruction) =
             self.sites.find(code, self.spaces.path(code.path), &begin, images);
-        let told = self.codes.remove(&begin.tid).filter(|code| code.address == begin.address);
-        let (access, cause) = match told {
-            Some(code) => access::told(code),
+        let reported = self.codes.remove(&begin.tid).filter(|code| code.address == begin.address);
+        let (access, cause) = match reported {
+            Some(code) => access::from_code(code),
             None => (access::of(&begin, instruction, self.page), access::cause(&begin)),
         };
         let before = self.touch(&begin, &target, (access, cause));
-        let look = Look { tid: begin.tid, at, access, cause, is_told: told.is_some() };
+        let look = Look { tid: begin.tid, at, access, cause, is_reported: reported.is_some() };
         let is_raced = self.race(page, look);
         let mut open = Open {
             at,
@@ -297,8 +297,8 @@ impl Analysis {
 
     /// The fault of `tid` that is still under way will not be served.
     fn give_up(&mut self, at: Nanos, tid: i32, why: &'static str) {
-        let is_told = self.sees.all_ends;
-        let close = if is_told { Close::Unserved(why) } else { Close::Untold(NO_ENDS) };
+        let is_reported = self.sees.all_ends;
+        let close = if is_reported { Close::Unserved(why) } else { Close::Unreported(NO_ENDS) };
         self.close(at, tid, close);
     }
 
@@ -341,7 +341,7 @@ impl Analysis {
         match close {
             Close::Unserved(_) => self.unserved += 1,
             // Still under way when the recording ended.
-            Close::Untold(_) if self.sees.all_ends => {}
+            Close::Unreported(_) if self.sees.all_ends => {}
             _ => self.count_mode(open),
         }
         if let Close::Served { is_major, page } = close {
@@ -394,11 +394,11 @@ impl Analysis {
             Close::Served { is_major: true, page } => (Served::Major, page),
             Close::Served { is_major: false, page } => (Served::Minor, page),
             Close::Unserved(_) => (Served::No, None),
-            Close::Untold(_) => (Served::Unknown, None),
+            Close::Unreported(_) => (Served::Unknown, None),
         };
         let latency = match (latency, close) {
             (Some(latency), _) => Fact::Known(latency),
-            (None, Close::Unserved(why) | Close::Untold(why)) => Fact::missing(why),
+            (None, Close::Unserved(why) | Close::Unreported(why)) => Fact::missing(why),
             (None, Close::Served { .. }) => Fact::missing(NO_ENDS),
         };
         let labels = [

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_is_told_late_takes_no_time_back() {
+    fn a_fault_that_is_reported_late_takes_no_time_back() {
         let mut phases = started();
         for at in [100, 60, 150] {
             phases.fault(&seen(at, OWN, OWN, MappingKind::Code), one());

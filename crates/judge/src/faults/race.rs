@@ -46,7 +46,7 @@ pub(super) struct Look {
     /// By the page that the kernel saw.
     pub(super) cause: Cause,
     /// The cause is the processor's own word.
-    pub(super) is_told: bool,
+    pub(super) is_reported: bool,
 }
 
 /// The faults that a coming one could race with, by page, each in the order of their beginnings.
@@ -81,7 +81,7 @@ impl Races {
         let at = recent.iter().rposition(|one| one.look.tid == tid && one.ended.is_none())?;
         let (before, rest) = recent.split_at_mut(at);
         let fault = rest.first_mut()?;
-        if !fault.look.is_told {
+        if !fault.look.is_reported {
             fault.look.cause = found(&fault.look, before);
         }
         Some(fault.look.cause)
@@ -163,7 +163,7 @@ mod tests {
     const PAGE: Page = (1, 7);
 
     fn look(tid: i32, at: u64, access: Access, cause: Cause) -> Look {
-        Look { tid, at: Nanos(at), access, cause, is_told: false }
+        Look { tid, at: Nanos(at), access, cause, is_reported: false }
     }
 
     fn begin(races: &mut Races, page: Page, tid: i32, at: u64) -> Option<i32> {
@@ -264,7 +264,7 @@ mod tests {
     fn the_processors_own_word_stays() {
         let mut races = Races::default();
         races.begin(PAGE, look(1, 0, Write, Absent));
-        races.begin(PAGE, Look { is_told: true, ..look(2, 5, Read, Protection) });
+        races.begin(PAGE, Look { is_reported: true, ..look(2, 5, Read, Protection) });
         assert_eq!(races.cause(PAGE, 2), Some(Protection));
         assert_eq!(races.cause(PAGE, 3), None);
         assert_eq!(races.cause((9, 9), 2), None);

@@ -50,7 +50,7 @@ impl Analysis {
         if self.sees.from_start {
             self.give_up(at, tid, WHY);
         } else {
-            self.close(at, tid, Close::Untold(WHY));
+            self.close(at, tid, Close::Unreported(WHY));
         }
     }
 

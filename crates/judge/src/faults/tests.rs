@@ -284,9 +284,9 @@ fn the_processors_word_goes_before_what_is_inferred() {
         Event { at_ns: Nanos(at), what: What::ErrorCode(code) }
     };
     let page = |n: u64| DATA + n * 0x1000;
-    let fault = |(n, (told, bits)): (u64, (u64, u64))| {
+    let fault = |(n, (reported, bits)): (u64, (u64, u64))| {
         let (at, address) = (10 * n, page(n));
-        [code(at, page(told), bits), begin(at, 1, address), end(at + 1, 1, address, false)]
+        [code(at, page(reported), bits), begin(at, 1, address), end(at + 1, 1, address, false)]
     };
     // Every instruction writes; the code says: read of an absent page, fetch, write of a page that
     // was there, and one that belongs to another address.

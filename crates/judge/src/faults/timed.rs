@@ -115,7 +115,7 @@ pub(super) enum Close {
     /// Without an end, and why.
     Unserved(&'static str),
     /// Its end was not to be recorded, and why.
-    Untold(&'static str),
+    Unreported(&'static str),
 }
 
 #[cfg(test)]

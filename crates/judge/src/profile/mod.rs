@@ -84,11 +84,11 @@ fn dead_rules(facts: &Facts<'_>) -> Fact<Vec<DeadRule>> {
         Fact::Missing(why) => return Fact::Missing(why.clone()),
     };
     let dead = activity::dead_rules(&functions, release);
-    let told = |rule: &&activity::Rule| DeadRule {
+    let reported = |rule: &&activity::Rule| DeadRule {
         name: rule.name.to_owned(),
         kernels: rule.kernels.to_string(),
     };
-    Fact::Known(dead.iter().map(told).collect())
+    Fact::Known(dead.iter().map(reported).collect())
 }
 
 /// The samples in buckets, the largest first.
@@ -147,9 +147,9 @@ fn frequent(buckets: &BTreeMap<(What, Why), Vec<&ProfiledStack>>) -> Vec<Frequen
     }
     let mut all: Vec<(&[String], u64)> = counts.into_iter().collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-    let told =
+    let reported =
         |(symbols, samples): (&[String], u64)| FrequentStack { symbols: symbols.to_vec(), samples };
-    all.into_iter().take(MOST_FREQUENT).map(told).collect()
+    all.into_iter().take(MOST_FREQUENT).map(reported).collect()
 }
 
 fn in_pressure_accounting(samples: &StackSamples) -> u64 {

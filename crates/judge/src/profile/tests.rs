@@ -13,7 +13,7 @@ const READ: [&str; 3] = ["_copy_to_iter", "filemap_read", "do_syscall_64"];
 const FAULT: [&str; 3] = ["clear_page_erms", "do_anonymous_page", "asm_exc_page_fault"];
 
 #[test]
-fn buckets_are_told_the_largest_first() {
+fn buckets_are_reported_the_largest_first() {
     let all = samples(vec![
         stack("cat", &READ, 30),
         stack("cat", &[], 50),
@@ -22,7 +22,7 @@ fn buckets_are_told_the_largest_first() {
         stack("wc", &["tcp_sendmsg"], 1),
     ]);
     let sorted = sort(&all);
-    let told: Vec<(What, &Why, u64)> =
+    let reported: Vec<(What, &Why, u64)> =
         sorted.buckets.iter().map(|b| (b.what, &b.why, b.samples)).collect();
     let want = [
         (What::User, &Why::Own, 50),
@@ -30,7 +30,7 @@ fn buckets_are_told_the_largest_first() {
         (What::Zeroing, &Why::AnonFault, 14),
         (What::Unclassified, &Why::Unknown, 1),
     ];
-    assert_eq!(told, want);
+    assert_eq!(reported, want);
     assert_eq!((sorted.samples, sorted.kernel_samples), (100, 50));
     assert_eq!(sorted.buckets[1].cpu_ns, Nanos(35 * 500_000));
     assert!((sorted.buckets[1].time_share - 0.35).abs() < 1e-12);
@@ -47,7 +47,7 @@ fn nothing_sampled_is_nothing_sorted() {
 }
 
 #[test]
-fn pressure_accounting_is_told_apart() {
+fn pressure_accounting_is_distinguished() {
     let switch = ["psi_task_switch", "__schedule", "schedule", "anon_pipe_read"];
     let sorted = sort(&samples(vec![stack("a", &switch, 1), stack("a", &[], 3)]));
     assert!((sorted.pressure_accounting_share - 0.25).abs() < 1e-12);
@@ -154,16 +154,16 @@ fn two_ways_to_one_sum_are_set_beside_each_other() {
         cost(CostKind::Wakeups, Basis::CountsTimesPrice, 9),
     ];
     let profile = judged(Fact::Known(all), costs);
-    let told = |name: &str, counted, sampled, differ| Compared {
+    let reported = |name: &str, counted, sampled, differ| Compared {
         name: name.to_owned(),
         counted_ns: Nanos::millis(counted),
         sampled_ns: Nanos::millis(sampled),
         differ,
     };
     let want = [
-        told("zeroing", 20, 50, true),
-        told("faults, mapping and unmapping, zeroing", 20, 50, true),
-        told("data of files", 95, 100, false),
+        reported("zeroing", 20, 50, true),
+        reported("faults, mapping and unmapping, zeroing", 20, 50, true),
+        reported("data of files", 95, 100, false),
     ];
     assert_eq!(profile.compared, want);
     assert!(profile.unseen.is_empty());

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_of_tmpfs_are_told_from_others() {
+    fn mounts_of_tmpfs_are_distinguished_from_others() {
         let text = b"25 30 0:23 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw,size=1k\n\
                      26 30 8:1 / / rw - ext4 /dev/sda1 rw\n27 30 0:6 / /dev rw - devtmpfs x rw\nx\n";
         assert_eq!(tmpfs_devices(text), HashSet::from([(0, 23)]));

@@ -239,9 +239,9 @@ impl<'a> Copy<'a> {
     }
 
     fn run_on(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
-        let told = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
-        let from = End::of(self.from).map_err(|e| told(Side::Source, e))?;
-        let to = End::of(self.to).map_err(|e| told(Side::Sink, e))?;
+        let reported = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
+        let from = End::of(self.from).map_err(|e| reported(Side::Source, e))?;
+        let to = End::of(self.to).map_err(|e| reported(Side::Sink, e))?;
         if self.grows_source && from.kind == Kind::Pipe {
             grow(calls, self.from);
         }

@@ -64,9 +64,9 @@ impl Polling {
             for _ in 0..self.tries {
                 match call(Transfer::SpliceNow) {
                     Err(Errno::AGAIN) => std::thread::yield_now(),
-                    told => {
-                        self.was_worth(told.unwrap_or(0));
-                        return told;
+                    reported => {
+                        self.was_worth(reported.unwrap_or(0));
+                        return reported;
                     }
                 }
             }
@@ -167,14 +167,14 @@ mod tests {
             let mut polling = on();
             polling.was_worth(n);
             let mut made = 0;
-            let told = polling.splice(|how| match how {
+            let reported = polling.splice(|how| match how {
                 Transfer::SpliceNow => {
                     made += 1;
                     Err(Errno::AGAIN)
                 }
                 _ => Ok(n),
             });
-            assert_eq!(told, Ok(n));
+            assert_eq!(reported, Ok(n));
             looks.push(made);
         }
         assert_eq!(looks, [16, 16, 32, 64]);

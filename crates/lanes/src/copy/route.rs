@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_are_told_apart_only_by_calls_of_one_side() {
+    fn sides_are_distinguished_only_by_calls_of_one_side() {
         for (from, to) in pairs() {
             let ways = ways(end(from), end(to), SIDES, || true);
             assert!(ways.iter().all(|way| matches!(way, Way::Broker | Way::ReadWrite)));

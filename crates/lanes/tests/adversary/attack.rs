@@ -176,8 +176,8 @@ impl Adversary {
         let (mut gone, go) = std::io::pipe().unwrap();
         let (expected, mut bytes) = (block.bytes(), vec![0; n]);
         let pid = fork(|| {
-            let is_told = gone.read_exact(&mut [0]).is_ok();
-            is_told && reader.read_exact(&mut bytes).is_ok() && bytes == expected
+            let is_reported = gone.read_exact(&mut [0]).is_ok();
+            is_reported && reader.read_exact(&mut bytes).is_ok() && bytes == expected
         });
         self.held.push_back((block, Place::Child { pid, go }));
     }

@@ -21,8 +21,8 @@ pub fn run(rounds: u64) -> Tally {
         let left = (rounds - tally.rounds).min(LIFE);
         let pages = if tally.rounds % 2 == 0 { Pages::Base } else { Pages::Huge };
         let (writer, reader) = acked::ring(4, REGION, pages).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        let consumer = std::thread::spawn(move || consume(reader, &told));
+        let (tell, reported) = std::sync::mpsc::channel();
+        let consumer = std::thread::spawn(move || consume(reader, &reported));
         produce(writer, left, &mut tally, |block| tell.send(block).unwrap());
         drop(tell);
         let (compared, changed) = consumer.join().unwrap();
@@ -50,10 +50,10 @@ fn produce(mut writer: Writer, rounds: u64, tally: &mut Tally, mut tell: impl Fn
 }
 
 /// Reads all blocks in pieces; how many there were, and how many had changed.
-fn consume(mut reader: Reader, told: &Receiver<Block>) -> (u64, u64) {
+fn consume(mut reader: Reader, reported: &Receiver<Block>) -> (u64, u64) {
     let mut dice = Dice(0x9ead);
     let (mut compared, mut changed) = (0, 0);
-    for block in told {
+    for block in reported {
         let mut bytes = vec![0; block.len()];
         let middle = dice.roll(block.len() as u64) as usize;
         reader.read_exact(&mut bytes[..middle]).unwrap();

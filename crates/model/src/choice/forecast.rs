@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_comes_first_and_what_cannot_be_told_apart_is_named() {
+    fn the_fastest_comes_first_and_what_cannot_be_distinguished_is_named() {
         let arms = [Arm::Read, Arm::MapPieces, Arm::Direct, Arm::Uring];
         let state = pages(FolioClass::Piece);
         let forecasts = calibration().forecasts(&arms, &demand(1, 1), &state);

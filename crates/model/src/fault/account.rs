@@ -126,7 +126,7 @@ pub struct Account {
     pub populate_faults: Fact<u64>,
     /// In the kernel outside of calls: restartable sequences after a fork, signal frames, the end of a
     /// thread.
-    #[serde(default = "not_told")]
+    #[serde(default = "not_reported")]
     pub outside_faults: Fact<u64>,
     /// The calls, where they were followed.
     pub calls: Vec<CallTally>,
@@ -136,6 +136,6 @@ pub struct Account {
     pub unexplained_faults: Fact<i64>,
 }
 
-fn not_told() -> Fact<u64> {
+fn not_reported() -> Fact<u64> {
     Fact::missing("saved by an older pagewise")
 }

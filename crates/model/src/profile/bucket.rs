@@ -372,7 +372,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn names_are_told_apart() {
+    fn names_are_distinguished() {
         let whats: HashSet<&str> = What::ALL.iter().map(|what| what.name()).collect();
         let whys: HashSet<&str> = Why::plain().iter().map(Why::name).collect();
         assert_eq!((whats.len(), whys.len()), (What::ALL.len(), Why::plain().len()));

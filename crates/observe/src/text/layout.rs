@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_told_apart() {
+    fn what_is_no_program_is_distinguished() {
         assert_eq!(of_bytes(b"#!/bin/sh\n"), Err(ElfError::NotElf));
         assert_eq!(of_bytes(b""), Err(ElfError::NotElf));
         assert_eq!(of_bytes(&own()[..5000]), Err(ElfError::Truncated));

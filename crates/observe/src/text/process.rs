@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_with_memory_is_told() {
+    fn what_is_no_process_with_memory_is_reported() {
         assert!(look(i32::MAX).unwrap_err().is_gone());
         assert!(count_text(Some(i32::MAX)).is_err());
         // Process 2 is the parent of kernel threads, outside of containers.

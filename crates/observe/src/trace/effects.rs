@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_calls_are_told_once() {
+    fn foreign_calls_are_reported_once() {
         let mut effects = Effects::default();
         let pid = std::process::id() as i32;
         let intent = effects.begin_foreign(pid).unwrap();

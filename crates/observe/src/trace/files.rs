@@ -107,7 +107,7 @@ mod tests {
     use pagewise_kernel::proc::own_pid;
 
     #[test]
-    fn a_large_file_that_was_read_is_told_and_a_small_one_is_not() {
+    fn a_large_file_that_was_read_is_reported_and_a_small_one_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         let (large, small) = (dir.join("large"), dir.join("small"));
@@ -136,7 +136,7 @@ mod tests {
         let file = used(&own, FileKind::Code).unwrap();
         assert!(file.layout.is_some_and(|l| l.segments.iter().any(|s| s.is_executable)));
         // This process maps it and is left out of those that hold it; a test beside it may not be.
-        let told = file.obstacle.unwrap_or_default();
-        assert!(!told.contains(&own_pid().to_string()), "{told}");
+        let reported = file.obstacle.unwrap_or_default();
+        assert!(!reported.contains(&own_pid().to_string()), "{reported}");
     }
 }

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_and_not_tried_again() {
+    fn what_is_refused_is_reported_and_not_tried_again() {
         let mut none = Footprints::new();
         assert!(none.begin(i32::MAX).is_none() && none.refused.is_none(), "it is gone");
         assert!(none.finish().reason().is_some_and(|why| why.contains("long enough")));

@@ -201,14 +201,14 @@ mod tests {
             run_in(&launch, &TraceOptions::default(), mode).unwrap()
         });
         assert_eq!((filter.ended, every.ended), (Ended::Exited(3), Ended::Exited(3)));
-        let told = |seen: &Traced| {
+        let reported = |seen: &Traced| {
             let processes: Vec<_> =
                 seen.processes.iter().map(|p| (p.exe.clone(), p.churn.clone())).collect();
             let effects: Vec<_> = seen.effects.iter().map(|e| e.action.clone()).collect();
             let pipes = seen.pipes.iter().filter(|p| !p.inherited).count();
             (processes.len(), processes[0].clone(), effects, pipes)
         };
-        assert_eq!(told(&filter), told(&every));
-        assert_eq!(told(&filter).2, ["truncated"]);
+        assert_eq!(reported(&filter), reported(&every));
+        assert_eq!(reported(&filter).2, ["truncated"]);
     }
 }

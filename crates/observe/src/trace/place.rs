@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_told_by_their_paths() {
+    fn directories_are_reported_by_their_paths() {
         for path in ["/proc/7/cwd/.", "/proc/7/cwd/..", "./", "a/..//"] {
             assert!(!ends_in_name(Path::new(path)), "{path}");
         }

@@ -135,7 +135,7 @@ pub(super) fn own_mounts_are_looked_into() {
 }
 
 /// `getpid` and `exit` by the 32-bit table.
-pub(super) fn calls_of_other_tables_are_told() {
+pub(super) fn calls_of_other_tables_are_reported() {
     use std::os::unix::fs::PermissionsExt;
     let header: [u32; 21] = [
         0x464c_457f,
@@ -170,7 +170,7 @@ pub(super) fn calls_of_other_tables_are_told() {
     assert!(copied.unwrap().success());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     if !std::process::Command::new(&path).status().is_ok_and(|status| status.success()) {
-        println!("SKIP calls_of_other_tables_are_told: no 32-bit program runs here");
+        println!("SKIP calls_of_other_tables_are_reported: no 32-bit program runs here");
         return;
     }
     let seen = look(&Launch::experiment(vec![path.into_os_string()]));

@@ -61,8 +61,8 @@ pub(super) fn each_use_of_the_input_ends_the_look_before() {
             // A socket has no name by which it opens: the call fails.
             continue;
         }
-        let told = uses(dir, &format!("exec ./input {used} after"), once);
-        assert_eq!(told, call, "{used} of {once:?}");
+        let reported = uses(dir, &format!("exec ./input {used} after"), once);
+        assert_eq!(reported, call, "{used} of {once:?}");
         assert!(!dir.join("after").exists(), "{used} of {once:?} came back");
     }
 }

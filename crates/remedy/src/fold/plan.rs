@@ -124,7 +124,7 @@ pub fn plan<'data, R: ReadRef<'data>>(
     let edits = image.edits(&parts);
     let edited = edits.iter().map(|edit| range(edit.offset, edit.bytes.len() as u64));
     let changes = Changes {
-        segments: parts.iter().map(|part| part.told(options)).collect(),
+        segments: parts.iter().map(|part| part.segment_report(options)).collect(),
         tails,
         edited: edited.collect(),
         appended: (end > len).then(|| range(len, end - len)),
@@ -312,7 +312,7 @@ struct Part {
 }
 
 impl Part {
-    fn told(&self, options: &Options) -> FoldedSegment {
+    fn segment_report(&self, options: &Options) -> FoldedSegment {
         let segment = |load: Load| Segment {
             offset_bytes: Bytes(load.offset),
             address: load.address,

@@ -6,7 +6,7 @@
 //! fresh plain mapping shows afterwards. Not done: files that somebody has open for writing, which such a
 //! kernel refuses. Cost: 1 ms a slot, and reading what is not cached.
 
-use super::{Subject, Told, huge, is_pressed, no_room, outcome};
+use super::{Ending, Subject, huge, is_pressed, no_room, outcome};
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::cache::{self, CacheOutcome};
@@ -21,11 +21,11 @@ impl Subject {
     pub fn collapse(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
-            return Ok(self.told(Told::of(CacheOutcome::Already)));
+            return Ok(self.report(Ending::of(CacheOutcome::Already)));
         }
         let no_memory = || no_room(self.file.size()).or_else(is_pressed);
         if let Some(refused) = self.cannot_be_huge(asked).or_else(no_memory) {
-            return Ok(self.told(Told::of(refused)));
+            return Ok(self.report(Ending::of(refused)));
         }
         begin(self.file.path());
         let start = clock::now();
@@ -36,7 +36,7 @@ impl Subject {
             (false, Some(error)) => CacheOutcome::Short { why: error.to_string() },
             _ => outcome(self.huge_before(), huge(&after), asked, &self.file_system.name),
         };
-        Ok(self.told(Told::of(outcome).after(after, took)))
+        Ok(self.report(Ending::of(outcome).after(after, took)))
     }
 }
 

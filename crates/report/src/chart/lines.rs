@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_point_is_drawn_and_told() {
+    fn every_point_is_drawn_and_reported() {
         let svg = draw(vec![panel(vec![series("one", &[1.0, 2.0, 9.0]), series("two", &[1.0])])]);
         assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
         assert_eq!(svg.matches("<circle").count(), 4 + 2, "points and names: {svg}");

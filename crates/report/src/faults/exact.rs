@@ -94,17 +94,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exact_is_told() {
-        let told = |exact: &ExactTouch| {
+    fn what_is_not_exact_is_reported() {
+        let reported = |exact: &ExactTouch| {
             let mut page = Document::default();
             touches(exact, &mut page);
             page.text(&crate::Style::default())
         };
         let mut exact = ExactTouch { mappings: 12, ..ExactTouch::default() };
-        assert!(!told(&exact).contains("not exact"), "{}", told(&exact));
+        assert!(!reported(&exact).contains("not exact"), "{}", reported(&exact));
         exact.left_mappings = 1;
         exact.left_programs = vec![LeftProgram { why: "it runs 32-bit code".into(), programs: 2 }];
-        let text = told(&exact);
+        let text = reported(&exact);
         assert_eq!(text.matches("not exact").count(), 2, "{text}");
         assert!(text.contains("2 programs: it runs 32-bit code"), "{text}");
     }

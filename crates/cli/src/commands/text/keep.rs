@@ -33,7 +33,7 @@ struct Kept {
     held: Option<Held>,
     pause: Pause,
     /// The last report on it.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 /// What the cache has of a file, held.
@@ -100,7 +100,7 @@ impl Kept {
             Failure::usage(format!("{} cannot be part of a list of files", path.display()))
                 .with_help("its path must be UTF-8, without comma and colon")
         })?;
-        Ok(Self { file, identity: None, held: None, pause: Pause::default(), told: None })
+        Ok(Self { file, identity: None, held: None, pause: Pause::default(), reported: None })
     }
 
     /// Brings the file on huge pages where it is not, and holds it there. Told is what was done, and what
@@ -119,10 +119,10 @@ impl Kept {
         let done = warmth::warm(&self.file, record);
         self.pause = self.pause.after(&done.outcome);
         self.held = Held::of(&self.file, &done);
-        let told = Some(done.told());
-        if done.took_ns.is_some() || self.told != told {
-            terminal::remark(&format!("{}: {}", self.file.path, done.told()));
-            self.told = told;
+        let reported = Some(done.report());
+        if done.took_ns.is_some() || self.reported != reported {
+            terminal::remark(&format!("{}: {}", self.file.path, done.report()));
+            self.reported = reported;
         }
     }
 

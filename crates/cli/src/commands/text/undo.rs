@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::clock;
-use pagewise_model::cache::{CacheOutcome, CacheVerb, CachedFile as Told};
+use pagewise_model::cache::{CacheOutcome, CacheVerb, CachedFile as Reported};
 use pagewise_remedy::record::Record;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -32,8 +32,10 @@ pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
         Ok((path, done))
     };
     let (done, failed) = until_failure(files, drop);
-    gone.extend(done.iter().filter(|(_, told)| is_dropped(told)).map(|(path, _)| path.clone()));
-    let files: Vec<Told> = done.into_iter().map(|(_, told)| told).collect();
+    gone.extend(
+        done.iter().filter(|(_, reported)| is_dropped(reported)).map(|(path, _)| path.clone()),
+    );
+    let files: Vec<Reported> = done.into_iter().map(|(_, reported)| reported).collect();
     let exit = exit_code(files.iter());
     cache::tell(CacheVerb::Evict, files, start, args.json)?;
     if let Ok(record) = record {
@@ -83,8 +85,8 @@ fn is_nothing(path: &Path) -> bool {
     }
 }
 
-fn is_dropped(told: &Told) -> bool {
-    matches!(told.outcome, Some(CacheOutcome::Done | CacheOutcome::Already))
+fn is_dropped(reported: &Reported) -> bool {
+    matches!(reported.outcome, Some(CacheOutcome::Done | CacheOutcome::Already))
 }
 
 fn unrecorded(why: String) -> Failure {

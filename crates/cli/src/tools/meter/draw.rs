@@ -79,8 +79,8 @@ fn place(options: &Options) -> Option<Place> {
     if !options.has_place || !is_drawn {
         return None;
     }
-    let told = |error| tell("meter", &format!("--cursor: {}", reason(&error)));
-    Place::take().map_err(told).ok()
+    let reported = |error| tell("meter", &format!("--cursor: {}", reason(&error)));
+    Place::take().map_err(reported).ok()
 }
 
 /// The width of the terminal, 80 columns where it is none.

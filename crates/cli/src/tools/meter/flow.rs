@@ -74,8 +74,9 @@ pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     let options = control.options();
     let allowance = options.rate_limit.map(|rate| Allowance::new(rate, 0));
     let names = options.files.clone();
-    let (has_told, has_opened, bits) = (false, false, 0);
-    let mut flow = Flow { control, options, output, tally, allowance, has_told, has_opened, bits };
+    let (has_reported, has_opened, bits) = (false, false, 0);
+    let mut flow =
+        Flow { control, options, output, tally, allowance, has_reported, has_opened, bits };
     for name in &names {
         if !flow.one(name) {
             break;
@@ -96,7 +97,7 @@ struct Flow<'a> {
     tally: &'a Tally,
     allowance: Option<Allowance>,
     /// Unreadable data of this input was reported already.
-    has_told: bool,
+    has_reported: bool,
     has_opened: bool,
     bits: u8,
 }
@@ -118,7 +119,7 @@ impl Flow<'_> {
             self.bits |= IS_OUTPUT;
             return true;
         }
-        self.has_told = false;
+        self.has_reported = false;
         loop {
             match self.pass(&input) {
                 Ok(()) => return true,
@@ -155,7 +156,7 @@ impl Flow<'_> {
             && input.seek(SeekFrom::Start(at + count)).is_ok();
         if is_past {
             self.tally.add(count, Way::ReadWrite, Duration::ZERO, Duration::ZERO);
-            if !std::mem::replace(&mut self.has_told, self.options.tells_once) {
+            if !std::mem::replace(&mut self.has_reported, self.options.tells_once) {
                 let why = reason(&Errno::IO.into());
                 tell("meter", &format!("skipped {count} bytes at {at}: {why}"));
             }

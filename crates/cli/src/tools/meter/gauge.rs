@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_each_side_is_taken_where_it_is_told() {
+    fn the_time_of_each_side_is_taken_where_it_is_reported() {
         let with = |form, format: Option<&str>, stats| {
             let format = format.map(str::to_owned);
             tells_sides(&Options { form, format, stats, ..Options::default() })

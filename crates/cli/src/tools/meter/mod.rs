@@ -220,7 +220,7 @@ fn transfer(options: &Options) -> u8 {
     if control.options().stats {
         let cost = Cost::now(&tally).summary(start.elapsed());
         // A summary that nobody sees is no reason to fail.
-        let _told = io::stderr().write_all((display.statistics() + &cost).as_bytes());
+        let _sent = io::stderr().write_all((display.statistics() + &cost).as_bytes());
     }
     bits
 }

@@ -448,8 +448,11 @@ mod tests {
         assert!(shown.shown.bar && !shown.shown.timer && shown.rate_limit.is_none());
         assert_eq!(changed(&["-n"]).unwrap().form, Form::Numeric);
         for fixed in [&["-l"][..], &["-C"], &["-W"], &["other"], &["-d", "1"], &["-o", "f"]] {
-            let told = changed(fixed);
-            assert!(matches!(&told, Err(Instead::Wrong(text)) if text.contains("-L")), "{told:?}");
+            let reported = changed(fixed);
+            assert!(
+                matches!(&reported, Err(Instead::Wrong(text)) if text.contains("-L")),
+                "{reported:?}"
+            );
         }
     }
 }

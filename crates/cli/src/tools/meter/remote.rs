@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_arrives_and_a_wrong_one_is_told() {
+    fn a_change_arrives_and_a_wrong_one_is_reported() {
         let options = parse(words("-L 1K -N name")).unwrap();
         let control = Arc::new(Control::new(options.clone()));
         listen(Arc::clone(&control)).unwrap();
@@ -113,10 +113,10 @@ mod tests {
         assert_eq!(send(here, &words("-L 3K")), Ok(()));
         assert!(control.is_new.load(std::sync::atomic::Ordering::Relaxed));
         assert_eq!(*control.options(), Options { rate_limit: Some(3072), ..options.clone() });
-        let told = send(here, &words("-l")).unwrap_err();
-        assert!(told.contains("can be changed"), "{told}");
-        let told = send(here, &words("--no-such")).unwrap_err();
-        assert!(told.contains("unrecognized option '--no-such'"), "{told}");
+        let reported = send(here, &words("-l")).unwrap_err();
+        assert!(reported.contains("can be changed"), "{reported}");
+        let reported = send(here, &words("--no-such")).unwrap_err();
+        assert!(reported.contains("unrecognized option '--no-such'"), "{reported}");
         assert_eq!(control.options().rate_limit, Some(3072));
     }
 

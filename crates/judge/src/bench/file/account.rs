@@ -35,7 +35,7 @@ fn account(at: usize, point: &Point, prices: &Prices, page: u64) -> Option<Accou
     let cell = &point.cell;
     let of = |pick: fn(&Sample) -> f64| median(&point.series(pick).values());
     let median_ns = of(|s| s.total_ns().0 as f64)?;
-    let told_ns = match cell.residency {
+    let explained_ns = match cell.residency {
         Residency::Warm => point.pace.as_ref()?.total_ns().0 as f64,
         Residency::Cold => median_ns,
     };
@@ -55,13 +55,13 @@ fn account(at: usize, point: &Point, prices: &Prices, page: u64) -> Option<Accou
         let asleep = |s: &Sample| s.total_ns().0.saturating_sub(s.user_ns.0 + s.sys_ns.0) as f64;
         bill.add(Work::Wait, "time without the CPU", (1.0, of(asleep)?));
     }
-    let per_gib_ns = told_ns / bill.gib;
-    let told: f64 = bill.parts.iter().map(|part| part.per_gib_ns).sum();
-    let (parts, unexplained_per_gib_ns) = (bill.parts, per_gib_ns - told);
+    let per_gib_ns = explained_ns / bill.gib;
+    let reported: f64 = bill.parts.iter().map(|part| part.per_gib_ns).sum();
+    let (parts, unexplained_per_gib_ns) = (bill.parts, per_gib_ns - reported);
     per_gib_ns.is_finite().then_some(Account {
         point: at,
         per_gib_ns,
-        disturbed_per_gib_ns: (median_ns - told_ns).max(0.0) / bill.gib,
+        disturbed_per_gib_ns: (median_ns - explained_ns).max(0.0) / bill.gib,
         parts,
         unexplained_per_gib_ns,
     })

@@ -219,8 +219,8 @@ impl Cells<'_> {
         place: (Order, Bytes),
         of: impl Fn(&Point) -> Option<f64>,
     ) -> Option<[(Bytes, f64); 2]> {
-        let told = |point: &Point| Some((point.cell.block_bytes, of(point)?));
-        let mut all: Vec<(Bytes, f64)> = self.over(arm, place).filter_map(told).collect();
+        let reported = |point: &Point| Some((point.cell.block_bytes, of(point)?));
+        let mut all: Vec<(Bytes, f64)> = self.over(arm, place).filter_map(reported).collect();
         all.sort_by_key(|(block, _)| *block);
         let is_around = |pair: &&[(Bytes, f64)]| self.block <= pair[1].0;
         let pair = all.windows(2).find(is_around).or_else(|| all.windows(2).last())?;

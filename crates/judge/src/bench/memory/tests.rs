@@ -127,7 +127,7 @@ fn claims_are_answered_by_counts() {
 }
 
 #[test]
-fn a_kernel_that_does_otherwise_is_told() {
+fn a_kernel_that_does_otherwise_is_reported() {
     let mut points = usual();
     points[2] = Point {
         expected_faults: Fact::Known(0),
@@ -145,7 +145,7 @@ fn a_kernel_that_does_otherwise_is_told() {
 }
 
 #[test]
-fn a_split_page_is_told_by_what_is_left_of_it() {
+fn a_split_page_is_reported_by_what_is_left_of_it() {
     let mut some = touches(usual());
     let ns = |ns| Measured::of(&[ns]).unwrap_or_else(|| panic!("{ns}"));
     let split = Split {
@@ -164,14 +164,14 @@ fn a_split_page_is_told_by_what_is_left_of_it() {
 }
 
 #[test]
-fn a_mapping_that_was_not_filled_is_told_where_the_machine_had_room() {
+fn a_mapping_that_was_not_filled_is_reported_where_the_machine_had_room() {
     let populated = |mib, major_faults| Populated {
         setup_ns: Nanos(1),
         resident_bytes: Bytes::mib(mib),
         touch_ns: Nanos(1),
         major_faults,
     };
-    let told = |alone, limited| {
+    let reported = |alone, limited| {
         let pressure = Pressure {
             file_bytes: Bytes::mib(64),
             limit_bytes: Bytes::mib(32),
@@ -183,9 +183,9 @@ fn a_mapping_that_was_not_filled_is_told_where_the_machine_had_room() {
             "is fully populated",
         )
     };
-    assert_eq!(told(64, 30), Some(Answer::Refuted));
-    assert_eq!(told(64, 64), Some(Answer::Confirmed));
-    assert_eq!(told(20, 18), None, "short of memory without a group");
+    assert_eq!(reported(64, 30), Some(Answer::Refuted));
+    assert_eq!(reported(64, 64), Some(Answer::Confirmed));
+    assert_eq!(reported(20, 18), None, "short of memory without a group");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn too_few_mappings_prove_nothing() {
 }
 
 #[test]
-fn a_host_that_backs_anew_is_told_when_it_is_often() {
+fn a_host_that_backs_anew_is_reported_when_it_is_often() {
     let mut some = touches(usual());
     let host = |slow_chunks| Host {
         is_huge: false,

@@ -78,11 +78,11 @@ impl Found<'_> {
         let at = |count: u64| self.knees.iter().find(|knee| is_at(knee, count));
         let scaled = tlb.scaled_entries.map(u64::from);
         let (answer, why) = if let Some(knee) = at(entries) {
-            (Answer::Confirmed, self.told(knee))
+            (Answer::Confirmed, self.knee_text(knee))
         } else if let Some((knee, count)) = scaled.and_then(|count| Some((at(count)?, count))) {
             let why = format!(
                 "on this family the figure is in units of 32, and the bit that shows it is hidden: {count}, and {}",
-                self.told(knee)
+                self.knee_text(knee)
             );
             (Answer::Refuted, why)
         } else if let Some(far) = scaled.filter(|far| beyond(*far) > walked) {
@@ -101,7 +101,7 @@ impl Found<'_> {
         Claim::new(claim, answer, why)
     }
 
-    fn told(&self, knee: &Knee) -> String {
+    fn knee_text(&self, knee: &Knee) -> String {
         format!(
             "a {} costs {:.1} ns more from about {} pages on (still {:.1} with {}, more with {})",
             self.unit,
@@ -117,8 +117,8 @@ impl Found<'_> {
         if self.knees.is_empty() {
             return format!("up to {} pages a {} costs no more", self.walked, self.unit);
         }
-        let told: Vec<String> = self.knees.iter().map(|knee| self.told(knee)).collect();
-        told.join("; ")
+        let knee_text: Vec<String> = self.knees.iter().map(|knee| self.knee_text(knee)).collect();
+        knee_text.join("; ")
     }
 
     fn nothing_claimed(&self, page: PageSize) -> Claim {

@@ -90,10 +90,10 @@ fn stacks_are_known_by_the_stack_pointer() {
 }
 
 #[test]
-fn the_main_stack_grows_below_what_was_told_of_it() {
+fn the_main_stack_grows_below_what_was_reported_of_it() {
     let top = 0x7fff_0000_0000;
-    let told = map(1, top - 0x2_1000, top, false, "[stack]");
-    let mut spaces = spaces(&[told, map(1, 0x1000, 0x2000, false, "/a")]);
+    let reported = map(1, top - 0x2_1000, top, false, "[stack]");
+    let mut spaces = spaces(&[reported, map(1, 0x1000, 0x2000, false, "/a")]);
     let mut kind = |address| spaces.find(1, address, None).kind;
     assert_eq!(kind(top - 0x3_0000), MappingKind::Stack);
     assert_eq!(kind(top - 0x2_1000 - NEAR_MAIN_STACK - 1), MappingKind::Unknown);

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_child_is_told() {
+    fn an_error_of_the_child_is_reported() {
         let worker = start(|_| Err(Errno::NOMEM), 1, 2).expect("a child");
         let error = run(&worker).expect_err("no memory");
         assert!(matches!(error, PriceError::Sys(e) if e.errno() == Some(libc::ENOMEM)));

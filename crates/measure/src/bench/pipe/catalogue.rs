@@ -113,7 +113,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_are_told_apart() {
+    fn names_are_distinguished() {
         let names: BTreeSet<String> = ladder().into_iter().map(|rung| rung.name).collect();
         assert_eq!(names.len(), ladder().len());
     }

@@ -90,7 +90,7 @@ impl Lent {
         let passed = Way { pipe: Bytes(catalogue::BUFFER.0 / 2), ..vmspliced };
         let same = Way { is_read: true, ..passed };
         let renewed = Way { is_renewed: true, ..same };
-        Self { same: taken(same), renewed: taken(renewed), passed: told(by(passed, None)) }
+        Self { same: taken(same), renewed: taken(renewed), passed: with_reason(by(passed, None)) }
     }
 
     /// What reading the same bytes each time costs one thread beyond passing them on.
@@ -99,7 +99,7 @@ impl Lent {
     }
 }
 
-fn told(price: Result<f64, PriceError>) -> Result<f64, String> {
+fn with_reason(price: Result<f64, PriceError>) -> Result<f64, String> {
     price.map_err(|error| error.to_string())
 }
 
@@ -116,8 +116,9 @@ impl Placements {
         other: &Result<u32, String>,
         price: impl Fn(Option<Other>) -> Result<f64, PriceError>,
     ) -> Self {
-        let apart = |sleeps| other.clone().and_then(|cpu| told(price(Some(Other { cpu, sleeps }))));
-        Self { here: told(price(None)), apart: apart(false), asleep: apart(true) }
+        let apart =
+            |sleeps| other.clone().and_then(|cpu| with_reason(price(Some(Other { cpu, sleeps }))));
+        Self { here: with_reason(price(None)), apart: apart(false), asleep: apart(true) }
     }
 }
 

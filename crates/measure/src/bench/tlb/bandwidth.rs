@@ -146,8 +146,8 @@ mod tests {
             assert!(fact.known().is_some_and(|m| m.median > 0.0 && m.n == 1), "{name}: {fact:?}");
         }
         for (name, fact) in found.all.named() {
-            let told = fact.known().is_some_and(|m| m.median > 0.0) || fact.reason().is_some();
-            assert!(told, "{name}: {fact:?}");
+            let reported = fact.known().is_some_and(|m| m.median > 0.0) || fact.reason().is_some();
+            assert!(reported, "{name}: {fact:?}");
         }
     }
 

@@ -159,7 +159,7 @@ fn refused(bytes: &[u8], len: u64) -> PlanError {
 }
 
 #[test]
-fn what_cannot_be_folded_is_told_apart() {
+fn what_cannot_be_folded_is_distinguished() {
     let good = elf(PROGRAM, &SERVER);
     let len = len_of(&SERVER);
     let with = |at: usize, value: &[u8]| {

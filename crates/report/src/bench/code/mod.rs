@@ -227,8 +227,8 @@ fn misses_text(jumps: &Jumps) -> String {
             };
             let all: Vec<String> =
                 kinds(jumps, Order::Changing).into_iter().filter_map(of).collect();
-            let told = if all.is_empty() { "none counted".to_owned() } else { all.join(", ") };
-            format!("{event}, in a thousand instructions: {told}")
+            let reported = if all.is_empty() { "none counted".to_owned() } else { all.join(", ") };
+            format!("{event}, in a thousand instructions: {reported}")
         }
     }
 }

@@ -104,8 +104,8 @@ fn row(point: &Point, account: &Account) -> Vec<Cell> {
         three_digits(account.per_gib_ns / 1e6).into(),
     ];
     row.extend(COLUMNS.iter().map(|(_, works)| shown(account.share(works))));
-    let told = 1.0 - account.unexplained_per_gib_ns / account.per_gib_ns;
-    row.push(Cell::new(percent(told), Tone::Strong));
+    let reported = 1.0 - account.unexplained_per_gib_ns / account.per_gib_ns;
+    row.push(Cell::new(percent(reported), Tone::Strong));
     row.push(shown(account.disturbed_share()));
     row
 }
@@ -130,9 +130,9 @@ fn summary(readings: &Readings, judgement: &Judgement) -> String {
             percent(least)
         ))
     };
-    let told: Vec<String> =
+    let reported: Vec<String> =
         [Residency::Warm, Residency::Cold].into_iter().filter_map(tell).collect();
     let on = |folios: FolioClass| format!(" Prices of a file on {}.", folios.label());
     let prices = readings.price_folios.map_or_else(String::new, on);
-    format!("Median of the explained part: {}.{prices}", told.join("; "))
+    format!("Median of the explained part: {}.{prices}", reported.join("; "))
 }

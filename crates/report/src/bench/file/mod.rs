@@ -156,7 +156,7 @@ fn protocol(readings: &Readings) -> Vec<String> {
     };
     let use_of = if readings.summed { "; each copied block is also summed" } else { "" };
     let processes = counted(u64::from(readings.repeats), "fresh process", "fresh processes");
-    let mut told = vec![
+    let mut reported = vec![
         format!("{file}."),
         format!(
             "Median of {processes} of each warm cell and {} of each cold one, in shuffled order (seed \
@@ -164,12 +164,12 @@ fn protocol(readings: &Readings) -> Vec<String> {
             readings.cold_repeats, readings.seed
         ),
     ];
-    told.extend(proof(readings));
+    reported.extend(proof(readings));
     if !readings.slips.is_empty() {
         let slips: Vec<&str> = readings.slips.iter().map(|slip| slip.label()).collect();
-        told.push(format!("With errors of the published benchmark: {}.", slips.join(", ")));
+        reported.push(format!("With errors of the published benchmark: {}.", slips.join(", ")));
     }
-    told
+    reported
 }
 
 /// What the proofs showed, and what they took.

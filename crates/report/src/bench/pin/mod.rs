@@ -212,11 +212,11 @@ fn calls(pins: &Pins, way: Way) -> Document {
 /// Why samples of a way are missing, each reason once with the pages that it is about.
 fn refusals(pins: &Pins, way: Way) -> Vec<String> {
     let refused = pins.points.iter().filter(|point| point.way == way);
-    let told = refused.filter_map(|point| {
+    let reported = refused.filter_map(|point| {
         let why = point.refused.as_deref()?;
         Some(format!("{} not measured, or fewer times than requested: {why}", point.pages.name()))
     });
-    let mut all: Vec<String> = told.collect();
+    let mut all: Vec<String> = reported.collect();
     all.sort_unstable();
     all.dedup();
     all

@@ -123,7 +123,7 @@ fn signed(ns: f64) -> String {
 }
 
 /// The parts worth a line of their own, and the sum of the others.
-fn told(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
+fn parts_shown(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
     let largest = step.parts.iter().map(|(_, ns)| ns.abs()).fold(0.0, f64::max);
     let (large, small): (Vec<_>, Vec<_>) =
         step.parts.iter().copied().partition(|(_, ns)| ns.abs() >= TOLD * largest);
@@ -153,7 +153,7 @@ fn parts(judgement: &Judgement, step: &Step) -> Table {
             Cell::new(what, Tone::Faint),
         ]);
     };
-    let (large, rest) = told(step);
+    let (large, rest) = parts_shown(step);
     for (name, ns) in large {
         let now = account.and_then(|a| a.parts.iter().find(|p| p.work.label() == name));
         let what = now.map_or_else(|| "none now".to_owned(), |p| format!("now {}", p.evidence));

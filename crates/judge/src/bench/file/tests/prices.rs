@@ -174,8 +174,8 @@ fn what_the_prices_say_is_explained() {
     assert_eq!(accounts.len(), 25);
     for account in &accounts {
         assert!(account.explained_share() > 0.99, "{account:?}");
-        let told: f64 = account.parts.iter().map(|part| part.per_gib_ns).sum();
-        assert!(is_near(told + account.unexplained_per_gib_ns, account.per_gib_ns));
+        let reported: f64 = account.parts.iter().map(|part| part.per_gib_ns).sum();
+        assert!(is_near(reported + account.unexplained_per_gib_ns, account.per_gib_ns));
     }
     let share = accounts[6].share(&[Work::Faults]);
     assert!(share > 0.1 && share < 0.5, "a mapping in order: {share}");
@@ -312,7 +312,7 @@ fn faults_that_are_added_are_recovered() {
 }
 
 #[test]
-fn what_others_took_is_told_and_not_explained() {
+fn what_others_took_is_reported_and_not_explained() {
     let mut busy = priced(cell(Arm::Map));
     let quiet = judge(&with_prices(vec![busy.clone()])).accounts;
     busy.samples.iter_mut().for_each(|sample| sample.pass_ns[0] += Nanos::millis(16));

@@ -227,11 +227,11 @@ fn copies_by_mode_and_consumption() {
 }
 
 #[test]
-fn samples_that_contradict_prices_are_told() {
+fn samples_that_contradict_prices_are_reported() {
     let stack = |symbol: &str, count| KernelStack { symbols: vec![symbol.into()], count };
     let prices = prices();
     let points = || vec![made(write_read(), write_read_work(), COUNTS, 0.0)];
-    let told = |copied: u64| {
+    let reported = |copied: u64| {
         let samples = Samples {
             user: 10,
             stacks: vec![stack("_copy_to_iter", copied), stack("anon_pipe_write", 180)],
@@ -251,8 +251,8 @@ fn samples_that_contradict_prices_are_told() {
         only(&judgement).disagreements.clone()
     };
     // Copies are 120 ms of the 150 ms of CPU time, page allocation and calls 28 ms.
-    assert_eq!(told(800).len(), 0, "{:?}", told(800));
-    let contradicted = told(10);
+    assert_eq!(reported(800).len(), 0, "{:?}", reported(800));
+    let contradicted = reported(10);
     assert!(contradicted.iter().any(|s| s.starts_with("copies: 120.0 ms per GiB by counts")));
 }
 

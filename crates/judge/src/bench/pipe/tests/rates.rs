@@ -108,11 +108,11 @@ fn near(rung: Rung, consumption: Consumption, rate: f64) -> Point {
 }
 
 #[test]
-fn what_a_machine_should_do_is_told_of_safe_ways_that_are_proven_faster() {
+fn what_a_machine_should_do_is_reported_of_safe_ways_that_are_proven_faster() {
     let frozen = |wait| Rung { wait, ..rung("frozen", Writer::SpliceFrozen, Reader::Splice) };
     let lent = || rung("lent", Writer::Vmsplice, Reader::Splice);
-    let told = |points: Vec<Point>| sentences(&ladder(points));
-    let all = told(vec![
+    let reported = |points: Vec<Point>| sentences(&ladder(points));
+    let all = reported(vec![
         near(write_read(), Consumption::Touched, 2.0),
         near(frozen(Wait::Block), Consumption::Touched, 1.9),
         near(write_read(), Consumption::Untouched, 2.0),
@@ -126,12 +126,12 @@ fn what_a_machine_should_do_is_told_of_safe_ways_that_are_proven_faster() {
     assert!(all[1].contains("(rung frozen): 6.0 times the rate"), "{}", all[1]);
     assert!(all[2].contains("has 1.5 times the rate"), "{}", all[2]);
     let slow = near(frozen(Wait::Busy), Consumption::Touched, 1.0);
-    let all = told(vec![near(frozen(Wait::Block), Consumption::Touched, 1.0), slow]);
+    let all = reported(vec![near(frozen(Wait::Block), Consumption::Touched, 1.0), slow]);
     assert!(
         all[0].contains("were not measured") && all[2].contains("in none of 1 pairs"),
         "{all:?}"
     );
-    let nothing = told(Vec::new());
+    let nothing = reported(Vec::new());
     assert_eq!(nothing.len(), 3);
     assert!(nothing[2].starts_with("No verdict on waiting"));
 }

@@ -41,7 +41,7 @@ fn a_hidden_unit_is_recognised() {
 }
 
 #[test]
-fn what_no_walk_reached_cannot_be_told() {
+fn what_no_walk_reached_cannot_be_reported() {
     let (word, why) = answer(tlb(2, PageSize::BASE_4K, 8000));
     assert_eq!(word, Answer::CannotTell);
     assert!(why.contains("walked up to 8192"), "{why}");

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_read_is_told() {
+    fn a_short_read_is_reported() {
         assert!(whole("pread", Ok(7), 7).is_ok());
         let short = whole("pread", Ok(3), 7).expect_err("short").to_string();
         assert!(short.contains("gave 3 of 7 bytes") && short.contains("shortened"), "{short}");
