@@ -11,6 +11,8 @@ mod emit;
 mod helper;
 #[path = "order/predict.rs"]
 mod predict;
+#[path = "order/record.rs"]
+mod record;
 
 use helper::{Place, compile, said};
 use std::path::PathBuf;

@@ -21,6 +21,7 @@ pub mod conditions;
 pub mod constructed;
 pub mod diagnosis;
 pub mod fault;
+pub mod first_calls;
 pub mod fold;
 pub mod heap;
 pub mod look;

@@ -11,5 +11,6 @@ pub mod address;
 pub mod faults;
 pub mod order;
 pub mod profile;
+mod segments;
 pub mod text;
 pub mod trace;

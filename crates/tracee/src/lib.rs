@@ -18,6 +18,8 @@ mod descriptors;
 mod drain;
 pub mod elf;
 pub mod environment;
+pub mod first_calls;
+mod follow;
 pub mod glibc;
 mod holdings;
 pub mod inject;

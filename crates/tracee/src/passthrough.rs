@@ -9,8 +9,11 @@
 //! stops, we stop, so that the shell sees its job stopped. The program dies with us; what it leaves
 //! in the background lives on.
 
+mod first_calls;
 mod record;
+mod traced;
 
+pub use first_calls::{Recorded as RecordedCalls, first_calls_through};
 pub use record::{Recorded, record_through};
 
 use crate::child::SignalState;

@@ -28,7 +28,7 @@ pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use files::{Files, Html};
 pub(crate) use links::Links;
-pub(crate) use order::{Check, Close, Emit, Order, OrderVerb, Predict};
+pub(crate) use order::{Check, Close, Emit, Order, OrderVerb, Predict, Record};
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
 pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};

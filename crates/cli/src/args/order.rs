@@ -19,6 +19,25 @@ pub(crate) struct Order {
 /// What is to be done about order.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OrderVerb {
+    /// Run a program and list the functions that it calls, by their first calls
+    #[command(after_help = "\
+Examples:
+  pagewise order record -o order.txt -- ./app --version
+  pagewise order record -o order.txt --libraries -- ./app --version
+  pagewise order record -o order.txt --only libapp.so -- make check
+  pagewise order emit order.txt --linker lld --for ./app -o link.txt
+
+Any program runs as it is, without a rebuild and without root. Each function
+stops once, at its first call. Children are followed. The list has one name a
+line, file by file; lines that begin with # name the files.
+
+The program keeps its input, output and exit status. Without -o, its output goes
+to standard error, and standard output holds the list. Programs that read their
+own code read breakpoints there; leave such files out with --only.
+
+Exit codes: those of the program; 2 usage or failure; 3 cannot be recorded
+here.")]
+    Record(Record),
     /// Work out the link order from object files, without a run
     #[command(after_help = "\
 Examples:
@@ -123,6 +142,26 @@ pub(crate) struct Check {
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// The command, with {} for the program
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `pagewise order record`
+#[derive(Debug, Args)]
+pub(crate) struct Record {
+    /// Record the libraries of the program as well
+    #[arg(long)]
+    pub(crate) libraries: bool,
+    /// Record these files instead, by path or name, in all processes that map them
+    #[arg(long, value_name = "FILE", conflicts_with = "libraries")]
+    pub(crate) only: Vec<String>,
+    /// Write the list to FILE
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print as JSON, with addresses, times and processes
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }

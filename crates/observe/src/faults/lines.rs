@@ -9,7 +9,7 @@
 //! where they are compressed, for one file at a time, and nothing of them is kept: as much memory as
 //! they have bytes, and for 108 MiB of them about a second in a build that is not optimised.
 
-use super::segments::Segments;
+use crate::segments::Segments;
 use addr2line::Context;
 use gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
 use object::read::{CompressedData, CompressionFormat};

@@ -11,7 +11,6 @@
 //! (1 us); the symbols of a file are read once, when they are first asked for (1-100 ms by their number).
 
 mod lines;
-mod segments;
 mod symbols;
 mod tables;
 mod unwind;

@@ -1,6 +1,6 @@
 //! The functions of an ELF file by their offset in it.
 
-use super::segments::Segments;
+use crate::segments::Segments;
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 use std::fs::File;
 

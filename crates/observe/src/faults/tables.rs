@@ -6,7 +6,7 @@
 //! return address, the stack, RBP, and RBX, in which some functions keep the frame. Tables compiled
 //! away, and those of `.debug_frame` alone, are none.
 
-use super::segments::Segments;
+use crate::segments::Segments;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, EvaluationResult,
     Expression, Format, LittleEndian, Location, Register, RegisterRule, UnwindContext,

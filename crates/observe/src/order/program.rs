@@ -1,13 +1,16 @@
-//! Reads the functions of a linked program: symbols by address, and what each calls.
+//! Reads the functions of a linked program: symbols by address, and what each calls. Of a stripped one,
+//! what it exports, and the entries of its unwind table under their addresses.
 //!
 //! Callees are the targets of direct calls and jumps that are the start of another function. They are
 //! read by decoding each function from its first byte, on x86-64; on other machines there are none.
 //! Calls through tables and pointers are not seen.
 
 use super::objects::ObjectError;
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use object::{
-    Architecture, BinaryFormat, File, Object, ObjectKind, ObjectSection, ObjectSymbol, SymbolKind,
+    Architecture, BinaryFormat, File, Object, ObjectKind, ObjectSection, ObjectSymbol, ReadRef,
+    Section, SectionIndex, Symbol, SymbolKind,
 };
 use pagewise_model::Bytes;
 use pagewise_model::pieces::Function;
@@ -34,9 +37,13 @@ const FRAME: [&str; 5] = [".init", ".fini", ".plt", ".plt.got", ".plt.sec"];
 /// When it is no ELF file that can be read.
 pub fn read_frame(path: &Path) -> Result<Vec<Range<u64>>, ObjectError> {
     let data = super::objects::read(path)?;
-    let elf = parse(path, &data)?;
+    Ok(frame(&parse(path, &data)?))
+}
+
+/// Where the parts of [`FRAME`] are.
+pub(super) fn frame<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<Range<u64>> {
     let sections = FRAME.iter().filter_map(|name| elf.section_by_name(name));
-    Ok(sections.map(|section| section.address()..section.address() + section.size()).collect())
+    sections.map(|section| section.address()..section.address() + section.size()).collect()
 }
 
 fn parse<'a>(path: &Path, data: &'a [u8]) -> Result<File<'a>, ObjectError> {
@@ -58,20 +65,59 @@ pub fn read_functions(path: &Path) -> Result<Vec<Function>, ObjectError> {
     Ok(functions.into_values().collect())
 }
 
-/// Functions by address. The first global name is the name, the rest are aliases. One without a size,
-/// as of the compiler's start-up code, ends where the next one begins.
-fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
-    let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
-    let is_function = |symbol: &object::Symbol<'_, '_>| {
-        let in_text = symbol.section_index().and_then(|at| elf.section_by_index(at).ok());
-        let is_frame =
-            in_text.is_none_or(|section| section.name().is_ok_and(|name| FRAME.contains(&name)));
-        symbol.kind() == SymbolKind::Text && symbol.is_definition() && !is_frame
+/// The symbols of functions; of a stripped file those that it exports.
+pub(super) fn function_symbols<'data, 'file, R: ReadRef<'data>>(
+    elf: &'file File<'data, R>,
+) -> Vec<Symbol<'data, 'file, R>> {
+    let is_frame =
+        |section: &Section<'data, 'file, R>| section.name().is_ok_and(|name| FRAME.contains(&name));
+    let frame: Vec<SectionIndex> = elf.sections().filter(is_frame).map(|s| s.index()).collect();
+    let is_function = |symbol: &Symbol<'data, 'file, R>| {
+        let in_frame = symbol.section_index().is_none_or(|at| frame.contains(&at));
+        symbol.kind() == SymbolKind::Text && symbol.is_definition() && !in_frame
     };
     let mut all: Vec<_> = elf.symbols().filter(is_function).collect();
     if all.is_empty() {
         all = elf.dynamic_symbols().filter(is_function).collect();
     }
+    all
+}
+
+/// Whether the names of its functions are gone.
+pub(super) fn is_stripped<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> bool {
+    elf.symbol_table().is_none()
+}
+
+/// What a function without a name is called.
+pub(super) fn nameless(address: u64) -> String {
+    format!("{address:#x}")
+}
+
+/// The functions by the unwind table.
+pub(super) fn unwind_ranges<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<Range<u64>> {
+    let Some(section) = elf.section_by_name(".eh_frame") else { return Vec::new() };
+    let Ok(data) = section.data() else { return Vec::new() };
+    let mut table = EhFrame::new(data, LittleEndian);
+    table.set_address_size(8);
+    let bases = BaseAddresses::default().set_eh_frame(section.address());
+    let (mut ranges, mut entries) = (Vec::new(), table.entries(&bases));
+    // A damaged table ends there.
+    while let Ok(Some(entry)) = entries.next() {
+        if let CieOrFde::Fde(part) = entry
+            && let Ok(function) = part.parse(EhFrame::cie_from_offset)
+        {
+            let start = function.initial_address();
+            ranges.push(start..start.saturating_add(function.len()));
+        }
+    }
+    ranges
+}
+
+/// Functions by address. The first global name is the name, the rest are aliases. One without a size,
+/// as of the compiler's start-up code, ends where the next one begins.
+fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
+    let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
+    let mut all = function_symbols(elf);
     all.sort_by_key(|symbol| !symbol.is_global());
     for symbol in all {
         let Ok(name) = symbol.name() else { continue };
@@ -83,6 +129,9 @@ fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
             false => function.aliases.push(name.to_owned()),
         }
     }
+    if is_stripped(elf) {
+        add_nameless(elf, &mut functions);
+    }
     let starts: Vec<u64> = functions.keys().copied().collect();
     for two in starts.windows(2) {
         if let Some(function) = functions.get_mut(&two[0]).filter(|f| f.bytes == Bytes(0)) {
@@ -90,6 +139,21 @@ fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
         }
     }
     functions
+}
+
+/// Functions that the unwind table alone knows.
+fn add_nameless(elf: &File<'_>, functions: &mut BTreeMap<u64, Function>) {
+    let frame: Vec<Range<u64>> = frame(elf);
+    for range in unwind_ranges(elf) {
+        if !frame.iter().any(|part| part.contains(&range.start)) {
+            functions.entry(range.start).or_insert_with(|| Function {
+                name: nameless(range.start),
+                address: range.start,
+                bytes: Bytes(range.end - range.start),
+                ..Function::default()
+            });
+        }
+    }
 }
 
 fn callees(elf: &File<'_>, functions: &mut BTreeMap<u64, Function>) {

@@ -5,9 +5,11 @@ mod close;
 mod forecast;
 mod forms;
 mod how;
+mod record;
 
 pub use check::{check_page, check_section};
 pub use close::{close_section, match_section};
 pub use forecast::forecast_section;
 pub use forms::{Linker, Placed, order_file};
 pub use how::how_section;
+pub use record::{call_list, call_section};

@@ -1,24 +1,20 @@
 //! A program in our place, every page fault of it recorded.
 //!
-//! With `exact` it stops where it maps files, and each page is made a fault of its own (`touch`). A thread
-//! traces it then, since only the tracing thread may serve its stops; it waits for the whole tree.
+//! With `exact` it stops where it maps files, and each page is made a fault of its own (`touch`).
 
 use super::attend;
+use super::traced::{self, Purpose, Traced};
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, PreExec, Running, Suspended};
-use crate::perf::faults::Refusal;
+use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::recorder::calls::{self, Followed, Following};
 use crate::recorder::{RecordError, Recorder, exec_stop};
 use crate::signals::Caught;
 use crate::touch::{self, Touched};
 use crate::wait;
-use pagewise_kernel::error::SysError;
 use pagewise_model::Fact;
 use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names, Wanted};
 use pagewise_model::plan::{Settings, ThpRestriction};
 use pagewise_model::usage::{Ended, Usage};
-use std::sync::mpsc::{self, Receiver};
-use std::thread::{self, ScopedJoinHandle};
 
 /// A program that was run and recorded.
 #[derive(Debug)]
@@ -100,15 +96,17 @@ impl Released {
     }
 }
 
+const EXACT: Purpose = Purpose { what: "--exact", without: ", or leave out --exact" };
+
 /// Forks a child that stops where it maps files, and gets no huge pages: those of a file would be
 /// mapped as a whole.
 ///
 /// # Errors
 /// When the program cannot be started.
-fn spawn(launch: &Launch, signals: SignalState) -> Result<Suspended, LaunchError> {
+fn spawn(launch: &Launch, signals: SignalState) -> Result<Suspended, RecordError> {
     let settings = Settings { thp: Some(ThpRestriction::Off), ..launch.settings.clone() };
     let launch = Launch { settings, ..launch.clone() };
-    launch::spawn_with(&launch, &[PreExec::SeccompFilter(touch::filter())], signals)
+    traced::spawn(&launch, touch::filter(), signals, EXACT)
 }
 
 /// Lets `child` go under the eyes of the tracing thread and stays until its whole tree has ended.
@@ -117,80 +115,15 @@ fn spawn(launch: &Launch, signals: SignalState) -> Result<Suspended, LaunchError
 /// When it could not be traced or started, or cannot be seen page by page: it has not run then.
 fn live_traced(child: Suspended, caught: &mut Caught) -> Result<Lived, RecordError> {
     let pid = child.pid();
-    let (seized, is_seized) = mpsc::channel();
-    let (reaped, is_reaped) = mpsc::channel();
-    thread::scope(|scope| {
-        let tracer = scope.spawn(move || touch::serve(pid, &seized, &is_reaped));
-        let usage = attend_traced(child, caught, &is_seized);
-        drop(reaped);
-        let touched = join(tracer)?;
-        conclude(usage, touched)
-    })
-}
-
-/// Stays beside the program itself and removes it when it has ended.
-fn attend_traced(
-    child: Suspended,
-    caught: &mut Caught,
-    is_seized: &Receiver<Result<(), SysError>>,
-) -> Result<Usage, RecordError> {
-    match is_seized.recv() {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(untraceable(&error).into()),
-        Err(_gone) => return Err(RecordError::Start(ended_early())),
-    }
-    let running = child.release_unconfirmed()?;
-    if let Some(error) = running.exec_error() {
-        let _gone = wait::reap(running.pid());
-        return Err(explain(error));
-    }
-    let wall = attend(&running, caught, &mut []);
-    Ok(wait::usage(running.pid(), wall, running.io())?)
-}
-
-fn join(
-    tracer: ScopedJoinHandle<'_, Result<Option<Touched>, SysError>>,
-) -> Result<Option<Touched>, RecordError> {
-    let ended = tracer.join().unwrap_or(Ok(None));
-    ended.map_err(|error| RecordError::Died(std::io::Error::other(error.to_string())))
-}
-
-fn conclude(
-    usage: Result<Usage, RecordError>,
-    touched: Option<Touched>,
-) -> Result<Lived, RecordError> {
+    let Traced { usage, found } =
+        traced::live(child, caught, EXACT, |seized, reaped| touch::serve(pid, seized, reaped))?;
     // The reason why it was not let begin comes before the way in which it ended by that.
-    match touched {
+    match found {
         Some(Touched { refusal: Some(refusal), .. }) => Err(refusal.into()),
         Some(Touched { exact, exec, .. }) => {
             let followed = Followed::at_exec(exec);
             usage.map(|usage| Lived { usage, followed, exact: Some(exact) })
         }
-        None => usage.and_then(|_| Err(RecordError::Start(ended_early()))),
-    }
-}
-
-fn ended_early() -> std::io::Error {
-    std::io::Error::other("the tracing thread has ended")
-}
-
-fn untraceable(error: &SysError) -> Refusal {
-    Refusal {
-        why: format!("the program cannot be traced, which --exact needs: {error}"),
-        help: "set kernel.yama.ptrace_scope below 3, in a container allow ptrace in the seccomp profile, or leave out --exact"
-            .to_owned(),
-    }
-}
-
-/// What a refused seccomp filter means; any other failure is itself.
-fn explain(error: LaunchError) -> RecordError {
-    match error {
-        LaunchError::Call { ref call, .. } if call == "seccomp" => Refusal {
-            why: format!("cannot stop the program when it maps files: {error}"),
-            help: "in a container allow seccomp in the seccomp profile, or leave out --exact"
-                .to_owned(),
-        }
-        .into(),
-        other => RecordError::Launch(other),
+        None => usage.and_then(|_| Err(RecordError::Start(traced::ended_early()))),
     }
 }

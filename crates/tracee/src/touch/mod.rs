@@ -11,8 +11,7 @@
 //! and each mremap(2), and what they made is registered at their exit, before anyone can touch it.
 //!
 //! The call goes through the `syscall` instruction of the vDSO: that page is looked at from outside
-//! before, and its fault is the one that is missing. All threads are traced until they end, also
-//! those of processes that outlive the program; they die with this process.
+//! before, and its fault is the one that is missing.
 //!
 //! A file whose cache is in folios of 2 MiB would still be mapped by as much: whoever starts the tree
 //! turns huge pages off for it (PR_SET_THP_DISABLE), so that other memory comes in page by page too.
@@ -30,22 +29,13 @@ mod space;
 
 pub(crate) use filter::filter;
 
+use crate::follow;
 use crate::perf::faults::Refusal;
-use crate::ptrace::request;
 use engine::Engine;
 use pagewise_kernel::error::SysError;
 use pagewise_model::Fact;
 use pagewise_model::fault::{ExactTouch, ExecCounts};
 use std::sync::mpsc::{Receiver, Sender};
-
-/// What is reported of every thread of the tree.
-const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
-    | libc::PTRACE_O_TRACEFORK
-    | libc::PTRACE_O_TRACEVFORK
-    | libc::PTRACE_O_TRACECLONE
-    | libc::PTRACE_O_TRACEEXEC
-    | libc::PTRACE_O_TRACESECCOMP
-    | libc::PTRACE_O_EXITKILL;
 
 /// What came of a tree.
 #[derive(Debug)]
@@ -58,25 +48,15 @@ pub(crate) struct Touched {
     pub(crate) refusal: Option<Refusal>,
 }
 
-/// Traces the tree of our child `root`, which has not executed its program and carries [`filter`],
-/// until its last thread has ended. Says through `seized` when the child may be let go. The end of
-/// `root` is left to whoever holds the other side of `reaped`, and waited for there.
+/// Traces the tree of our child `root`, which carries [`filter`], as [`follow::follow`] says.
 ///
 /// # Errors
-/// When `root` cannot be traced, or the kernel refuses what it has granted before.
+/// As there.
 pub(crate) fn serve(
     root: i32,
     seized: &Sender<Result<(), SysError>>,
     reaped: &Receiver<()>,
 ) -> Result<Option<Touched>, SysError> {
-    let done = request::seize(root, EVENTS);
-    let is_seized = done.is_ok();
-    // Whoever does not listen any more has dropped the child, which is ended by that.
-    let _unheard = seized.send(done);
-    if !is_seized {
-        return Ok(None);
-    }
-    let mut engine = Engine::new(root);
-    engine.serve(reaped)?;
-    Ok(Some(engine.finish()))
+    let engine = follow::follow(root, seized, reaped, Engine::new(root))?;
+    Ok(engine.map(Engine::finish))
 }

@@ -5,6 +5,7 @@ mod close;
 mod emit;
 mod lists;
 mod predict;
+mod record;
 
 use crate::args::{Order, OrderVerb};
 use crate::failure::Failure;
@@ -16,6 +17,7 @@ pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
         OrderVerb::Close(args) => close::run(args),
         OrderVerb::Emit(args) => emit::run(args),
         OrderVerb::Predict(args) => predict::run(args),
+        OrderVerb::Record(args) => record::run(args),
         OrderVerb::Check(args) => check::run(args),
     }
 }

@@ -1,10 +1,10 @@
-//! Where the parts of an ELF file are mapped: from an offset in it to the address that its tables use.
+//! Where the parts of an ELF file are mapped: from an offset in it to the address that its tables use, and back.
 
 use object::{Object, ObjectSegment};
 
 /// The parts of a file that are mapped.
 #[derive(Debug, Default)]
-pub(super) struct Segments(Vec<Segment>);
+pub(crate) struct Segments(Vec<Segment>);
 
 #[derive(Debug)]
 struct Segment {
@@ -15,7 +15,7 @@ struct Segment {
 
 impl Segments {
     /// Those of `elf`.
-    pub(super) fn of<'a>(elf: &impl Object<'a>) -> Self {
+    pub(crate) fn of<'a>(elf: &impl Object<'a>) -> Self {
         let segments = elf.segments().map(|segment| {
             let (offset, size) = segment.file_range();
             Segment { offset, size, address: segment.address() }
@@ -24,9 +24,16 @@ impl Segments {
     }
 
     /// The address of what is at `offset` of the file.
-    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+    pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         let within = |s: &&Segment| s.offset <= offset && offset - s.offset < s.size;
         let segment = self.0.iter().find(within)?;
         segment.address.checked_add(offset - segment.offset)
+    }
+
+    /// Where in the file that is which its tables call `address`.
+    pub(crate) fn offset(&self, address: u64) -> Option<u64> {
+        let within = |s: &&Segment| s.address <= address && address - s.address < s.size;
+        let segment = self.0.iter().find(within)?;
+        Some(segment.offset + (address - segment.address))
     }
 }

@@ -1,0 +1,103 @@
+//! `order record` on programs that breakpoints could disturb: what they print and how they end is what it is
+//! without, and the list has the functions by their first calls.
+
+use super::helper::{Place, compile, said};
+use super::{lines, objects, order};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// The program `calls` built with these options and its library; `None`, with a word about it, where it
+/// cannot be built.
+fn built(place: &Place, options: &[&str]) -> Option<(PathBuf, PathBuf)> {
+    let (program, library) = (place.path().join("calls"), place.path().join("libcalls.so"));
+    let shared = ["-O1", "-shared", "-fPIC", "-DLIBRARY"];
+    let options = [&["-O1", "-pthread"], options].concat();
+    if !compile("calls.c", &options, &program) || !compile("calls.c", &shared, &library) {
+        println!("SKIP order record: no C compiler with {options:?}");
+        return None;
+    }
+    Some((program, library))
+}
+
+/// Runs the program `how` without us and recorded; the functions of it and of its library that begin
+/// with `mark_`, by first call.
+fn marks(place: &Place, (program, library): &(PathBuf, PathBuf), how: &str) -> Vec<String> {
+    let list = place.path().join("list");
+    let words: [&str; 3] = [program.to_str().unwrap(), how, library.to_str().unwrap()];
+    let plain = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let only = ["--only", words[0], "--only", "libcalls.so", "-o", list.to_str().unwrap()];
+    let seen = order(place, &[&["record"], &only[..], &["--"], &words].concat());
+    let what = |done: &Output| (done.status, said(&done.stdout));
+    assert_eq!(what(&seen), what(&plain), "{}", said(&seen.stderr));
+    let text = std::fs::read_to_string(list).unwrap();
+    text.lines().filter(|line| line.starts_with("mark_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn functions_come_by_their_first_calls() {
+    let place = Place::new();
+    for options in [&["-fPIE", "-pie"][..], &["-fno-pie", "-no-pie"], &["-static"]] {
+        let Some(built) = built(&place, options) else { continue };
+        assert_eq!(marks(&place, &built, "plain"), ["mark_one", "mark_three", "mark_two"]);
+        assert_eq!(marks(&place, &built, "threads"), ["mark_one", "mark_two", "mark_three"]);
+        assert_eq!(marks(&place, &built, "forks"), ["mark_one", "mark_two", "mark_three"]);
+        assert_eq!(marks(&place, &built, "vforks"), ["mark_two", "mark_one", "mark_three"]);
+    }
+}
+
+#[test]
+fn libraries_that_come_later_are_seen() {
+    let place = Place::new();
+    let Some(built) = built(&place, &["-ldl"]) else { return };
+    assert_eq!(marks(&place, &built, "loads"), ["mark_one", "mark_two", "mark_library"]);
+}
+
+#[test]
+fn a_stripped_program_has_addresses_that_predict_knows() {
+    let place = Place::new();
+    let Some((program, _)) = built(&place, &["-s"]) else { return };
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (list, program) = (at("list"), program.to_str().unwrap());
+    let done = order(&place, &["record", "-o", &list, "--", program, "plain"]);
+    assert_eq!(done.status.code(), Some(5), "{}", said(&done.stderr));
+    assert!(said(&done.stderr).contains("1 file is stripped"), "{}", said(&done.stderr));
+    let names = std::fs::read_to_string(&list).unwrap();
+    assert!(names.lines().filter(|line| line.starts_with("0x")).count() > 4, "{names}");
+    let predicted = order(&place, &["predict", &list, "--program", program]);
+    assert!(said(&predicted.stderr).contains("(100%)"), "{}", said(&predicted.stderr));
+}
+
+#[test]
+fn a_recording_becomes_a_link_order() {
+    let place = Place::new();
+    let Some([main, part]) = objects(&place, &["-ffunction-sections"]) else { return };
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (program, list) = (at("program"), at("list"));
+    assert!(
+        Command::new("cc").args([&main, &part]).args(["-o", &program]).status().unwrap().success()
+    );
+    let done = order(&place, &["record", "-o", &list, "--", &program]);
+    assert_eq!((done.status.code(), said(&done.stdout).as_str()), (Some(0), "244\n"));
+    let text = std::fs::read_to_string(&list).unwrap();
+    let own = ["construct", "main", "first", "second", "third", "helper"];
+    let seen: Vec<&str> = text.lines().filter(|line| own.contains(line)).collect();
+    assert_eq!(seen, own);
+    let emitted = lines(&order(&place, &["emit", &list, "--linker", "lld", "--for", &program]));
+    assert!(emitted.iter().any(|line| line == "helper"), "{emitted:?}");
+    // Without -o the list is what standard output has, and nothing else.
+    let shown = order(&place, &["record", "--", &program]);
+    assert_eq!(said(&shown.stdout), text);
+    assert!(said(&shown.stderr).starts_with("244\n"));
+    let json = lines(&order(&place, &["record", "--json", "--", &program])).join("\n");
+    assert!(json.contains("\"name\": \"helper\"") && json.contains("\"functions\""), "{json}");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said() {
+    let place = Place::new();
+    let missing = order(&place, &["record", "--", "/nowhere/at/all"]);
+    assert_eq!(missing.status.code(), Some(127), "{}", said(&missing.stderr));
+    let other = order(&place, &["record", "--only", "nothing_of_the_kind", "--", "true"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(said(&other.stderr).contains("no file whose functions are wanted"));
+}

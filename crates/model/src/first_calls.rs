@@ -1,0 +1,45 @@
+//! The functions that a run called, in the order of their first calls.
+
+use crate::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// The first call of a function in a tree of processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstCall {
+    /// Its symbol; of a stripped file its address.
+    pub name: String,
+    /// Its address in the file's own numbering.
+    pub address: u64,
+    /// Since the first program began, breakpoints included.
+    pub at_ns: Nanos,
+    /// The process that called it.
+    pub pid: i32,
+}
+
+/// A file whose functions were watched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalledObject {
+    /// Its path.
+    pub path: String,
+    /// Functions that it has.
+    pub functions: u64,
+    /// Those that were called, in the order of their first calls.
+    pub calls: Vec<FirstCall>,
+}
+
+/// What a run called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// The command.
+    pub command: Vec<String>,
+    /// Files by their first mapping.
+    pub objects: Vec<CalledObject>,
+}
+
+impl CallRecord {
+    /// The recording as a JSON document.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+    }
+}

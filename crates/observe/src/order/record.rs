@@ -1,0 +1,86 @@
+//! Records the functions that a program calls, in the order of their first calls.
+//!
+//! How calls are seen, and which are not, is said in `pagewise_tracee::first_calls`.
+
+use super::starts::{Starts, names};
+use pagewise_model::first_calls::{CallRecord, CalledObject, FirstCall};
+use pagewise_model::usage::Ended;
+use pagewise_tracee::first_calls::{FirstCalls, Mapped};
+use pagewise_tracee::launch::Launch;
+use pagewise_tracee::passthrough;
+use pagewise_tracee::recorder::RecordError;
+use std::fs::File;
+use std::path::Path;
+
+/// Whose functions are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Objects {
+    /// Beside the executable the libraries that it maps.
+    pub libraries: bool,
+    /// These files instead, by path or by name, whichever process of the tree maps them.
+    pub only: Vec<String>,
+}
+
+impl Objects {
+    fn want(&self, mapped: &Mapped<'_>) -> bool {
+        if self.only.is_empty() {
+            return mapped.is_first && (mapped.is_executable || self.libraries);
+        }
+        let is_meant = |wanted: &String| {
+            let wanted = Path::new(wanted);
+            let is_name = wanted.components().count() == 1;
+            let same_name = is_name && mapped.path.file_name() == Some(wanted.as_os_str());
+            same_name || std::fs::canonicalize(wanted).is_ok_and(|whole| whole == mapped.path)
+        };
+        self.only.iter().any(is_meant)
+    }
+}
+
+/// A file that was watched.
+#[derive(Debug)]
+struct Watched {
+    file: File,
+    starts: Starts,
+}
+
+/// Runs `launch` in our place in the process group and records the first calls of the functions of
+/// `wanted`; how it ended, and what it called.
+///
+/// # Errors
+/// [`RecordError`] when the program has not run.
+pub fn record(launch: &Launch, wanted: &Objects) -> Result<(Ended, CallRecord), RecordError> {
+    let mut watched = Vec::new();
+    let mut find = |mapped: &Mapped<'_>| {
+        if !wanted.want(mapped) {
+            return None;
+        }
+        let file = mapped.file.try_clone().ok()?;
+        let starts = Starts::read(&file)?;
+        let offsets = starts.offsets();
+        watched.push(Watched { file, starts });
+        Some(offsets)
+    };
+    let recorded = passthrough::first_calls_through(launch, &mut find)?;
+    let command = launch.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let objects = objects(&recorded.calls, &watched);
+    Ok((recorded.ended, CallRecord { command, objects }))
+}
+
+fn objects(seen: &FirstCalls, watched: &[Watched]) -> Vec<CalledObject> {
+    let object = |(at, (path, functions)): (usize, &(std::path::PathBuf, usize))| {
+        let calls: Vec<_> = seen.calls.iter().filter(|call| call.object == at).collect();
+        let Watched { file, starts } = &watched[at];
+        let addresses: Vec<u64> =
+            calls.iter().map(|call| starts.address(call.offset).unwrap_or(call.offset)).collect();
+        let names = names(file, &addresses);
+        let calls = calls.iter().zip(addresses).zip(names).map(|((call, address), name)| {
+            FirstCall { name, address, at_ns: call.at_ns, pid: call.pid }
+        });
+        CalledObject {
+            path: path.to_string_lossy().into_owned(),
+            functions: *functions as u64,
+            calls: calls.collect(),
+        }
+    };
+    seen.objects.iter().enumerate().map(object).collect()
+}

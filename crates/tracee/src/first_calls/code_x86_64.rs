@@ -1,0 +1,42 @@
+//! What breakpoints are on x86-64.
+
+use crate::ptrace::Regs;
+
+/// `int3`.
+pub(super) const BREAK: u8 = 0xcc;
+
+/// How functions begin that return from a signal handler, as the kernel calls it: `mov $15, %rax; syscall`
+/// in both forms. Unwinders know them by these bytes.
+const RETURNS_FROM_HANDLER: [&[u8]; 2] =
+    [b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"];
+
+/// Whether a function with this code may begin with a breakpoint.
+pub(super) fn may_break(code: &[u8]) -> bool {
+    code.first().is_some_and(|byte| *byte != BREAK)
+        && !RETURNS_FROM_HANDLER.iter().any(|returns| code.starts_with(returns))
+}
+
+/// Where the breakpoint is that a thread with these registers has met.
+pub(super) const fn met(regs: &Regs) -> u64 {
+    regs.rip.wrapping_sub(1)
+}
+
+/// These registers at `address`.
+pub(super) const fn at(regs: &Regs, address: u64) -> Regs {
+    Regs { rip: address, ..*regs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_breakpoint_already_or_read_by_unwinders_is_left_out() {
+        assert!(may_break(b"\x55\x48\x89\xe5"));
+        assert!(may_break(b"\xb8\x0f\0\0\0\xc3"));
+        assert!(!may_break(b"\xcc\xc3"));
+        assert!(!may_break(b""));
+        assert!(!may_break(b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05\x90"));
+        assert!(!may_break(b"\xb8\x0f\0\0\0\x0f\x05"));
+    }
+}

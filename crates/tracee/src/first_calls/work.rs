@@ -1,0 +1,283 @@
+//! What is done to each program of a traced tree: breakpoints set, met and taken away.
+
+use super::code_x86_64::{at, met};
+use super::object::Object;
+use super::space::{Region, Space};
+use super::{FindStarts, FirstCall, FirstCalls, Mapped};
+use crate::elf::{self, Key};
+use crate::follow::{Newborn, Work, ignore_gone};
+use crate::ptrace::{Regs, request};
+use pagewise_kernel::clock;
+use pagewise_kernel::proc::maps::{self, Mapping};
+use pagewise_model::Nanos;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// `si_code` of what the processor reports, `int3` among it.
+const FROM_KERNEL: i32 = 0x80;
+
+/// The memory of processes that share it.
+type Shared = Rc<RefCell<Space>>;
+
+/// A call whose exit is of interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    /// Maps memory that can be executed.
+    Map,
+    /// Makes memory executable.
+    Protect,
+}
+
+/// Code of a file in memory.
+#[derive(Debug)]
+struct Code<'a> {
+    file: &'a File,
+    path: &'a Path,
+    is_executable: bool,
+    memory: Range<u64>,
+    offset: u64,
+}
+
+pub(super) struct Recorder<'a, 'b> {
+    root: i32,
+    starts: &'a mut FindStarts<'b>,
+    began: Option<Nanos>,
+    /// By process.
+    spaces: HashMap<i32, Shared>,
+    objects: Vec<Object>,
+    /// Place among the objects.
+    known: HashMap<Key, usize>,
+    /// Files that are not wanted, as executable of their process or not, in the first one or not.
+    unwanted: HashSet<(Key, bool, bool)>,
+    calls: Vec<FirstCall>,
+}
+
+impl<'a, 'b> Recorder<'a, 'b> {
+    /// For the tree of `root`, which has not run yet.
+    pub(super) fn new(root: i32, starts: &'a mut FindStarts<'b>) -> Self {
+        Self {
+            root,
+            starts,
+            began: None,
+            spaces: HashMap::new(),
+            objects: Vec::new(),
+            known: HashMap::new(),
+            unwanted: HashSet::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    pub(super) fn finish(self) -> FirstCalls {
+        let object = |object: Object| {
+            let functions = object.len();
+            (object.path, functions)
+        };
+        FirstCalls { objects: self.objects.into_iter().map(object).collect(), calls: self.calls }
+    }
+
+    /// Does `what` to all code that process `pid` has mapped from files within `memory`.
+    fn each_code(
+        &mut self,
+        pid: i32,
+        memory: &Range<u64>,
+        what: &mut dyn FnMut(&mut Self, Code<'_>),
+    ) {
+        let Ok(maps) = maps::read(pid) else { return };
+        let is_code = |mapping: &&Mapping| {
+            let inside = memory.start < mapping.end && mapping.start < memory.end;
+            inside && mapping.is_file() && mapping.perms.exec && !mapping.perms.shared
+        };
+        let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+        let exe_inode = fs::metadata(&exe).map_or(0, |meta| meta.ino());
+        for mapping in maps.iter().filter(is_code) {
+            let inside = PathBuf::from(&mapping.path);
+            let is_executable = mapping.inode == exe_inode;
+            let open = match is_executable {
+                true => exe.clone(),
+                false => {
+                    let below = inside.strip_prefix("/").unwrap_or(&inside);
+                    Path::new(&format!("/proc/{pid}/root")).join(below)
+                }
+            };
+            if let Some(file) = open_regular(&open, Some(mapping.inode)) {
+                let memory = mapping.start..mapping.end;
+                let offset = mapping.offset;
+                what(self, Code { file: &file, path: &inside, is_executable, memory, offset });
+            }
+        }
+    }
+
+    /// Sets breakpoints in all code that process `pid` has mapped from files within `memory`.
+    fn arm_all(&mut self, pid: i32, memory: &Range<u64>) {
+        let Some(space) = self.space(pid) else { return };
+        self.each_code(pid, memory, &mut |recorder, code| recorder.arm(&space, code));
+    }
+
+    /// Process `pid` was forked, it is not known from which memory.
+    fn adopt(&mut self, pid: i32) {
+        let Ok(space) = Space::open(pid, false) else { return };
+        let space = Rc::new(RefCell::new(space));
+        self.each_code(pid, &(0..u64::MAX), &mut |recorder, code| {
+            let key = code.file.metadata().ok().map(|meta| elf::key(&meta));
+            if let Some(object) = key.and_then(|key| recorder.known.get(&key)) {
+                let Code { memory, offset, .. } = code;
+                space.borrow_mut().adopt(Region { memory, offset, object: *object });
+            }
+        });
+        self.spaces.insert(pid, space);
+    }
+
+    fn space(&self, pid: i32) -> Option<Shared> {
+        self.spaces.get(&pid).cloned()
+    }
+
+    /// Sets breakpoints in code, where those of its file are wanted and not there yet.
+    fn arm(&mut self, space: &Shared, code: Code<'_>) {
+        let is_first = space.borrow().is_first;
+        if let Some(object) = self.object(&code, is_first) {
+            let Code { memory, offset, .. } = code;
+            let region = Region { memory, offset, object };
+            if space.borrow().covers(&region) {
+                return;
+            }
+            // A process that was killed meanwhile has no memory.
+            ignore_gone(space.borrow_mut().arm(region, &mut self.objects[object]));
+        }
+    }
+
+    /// The place of a file among those whose functions are wanted.
+    fn object(&mut self, code: &Code<'_>, is_first: bool) -> Option<usize> {
+        let key = elf::key(&code.file.metadata().ok()?);
+        let asked = (key, code.is_executable, is_first);
+        if self.known.contains_key(&key) || self.unwanted.contains(&asked) {
+            return self.known.get(&key).copied();
+        }
+        let Code { file, path, is_executable, .. } = *code;
+        let Some(starts) = (self.starts)(&Mapped { file, path, is_executable, is_first }) else {
+            self.unwanted.insert(asked);
+            return None;
+        };
+        self.objects.push(Object::new(path.to_owned(), starts));
+        self.known.insert(key, self.objects.len() - 1);
+        Some(self.objects.len() - 1)
+    }
+
+    /// A file has been mapped as code, or other memory.
+    fn mapped(&mut self, pid: i32, regs: &Regs) {
+        let memory = regs.rax..regs.rax.saturating_add(regs.rsi);
+        let Some(space) = self.space(pid) else { return };
+        space.borrow_mut().forget(&memory);
+        let flags = regs.r10 as i32;
+        let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
+        if flags & libc::MAP_ANONYMOUS != 0 || !is_private {
+            return;
+        }
+        let link = PathBuf::from(format!("/proc/{pid}/fd/{}", regs.r8 as i32));
+        if let (Some(file), Ok(path)) = (open_regular(&link, None), fs::read_link(&link)) {
+            let (file, path) = (&file, path.as_path());
+            let code = Code { file, path, is_executable: false, memory, offset: regs.r9 };
+            self.arm(&space, code);
+        }
+    }
+
+    /// Memory has been made executable: code of a file, or what the program has made there.
+    fn protected(&mut self, pid: i32, regs: &Regs) {
+        let memory = regs.rdi..regs.rdi.saturating_add(regs.rsi);
+        let (Some(space), Ok(maps)) = (self.space(pid), maps::read(pid)) else { return };
+        for made in maps.iter().filter(|mapping| !mapping.is_file()) {
+            space.borrow_mut().forget(&(made.start.max(memory.start)..made.end.min(memory.end)));
+        }
+        self.arm_all(pid, &memory);
+    }
+
+    /// A thread has met a breakpoint; whether it is ours, and it can go on.
+    fn meet(&mut self, tid: i32, pid: i32) -> Option<()> {
+        let regs = request::get_regs(tid).ok()?;
+        let address = met(&regs);
+        let space = self.space(pid)?;
+        let (object, offset) = space.borrow().find(address)?;
+        let (place, byte) = self.objects[object].at(offset)?;
+        // Another thread may have met it at the same time: it comes back once more.
+        space.borrow().write(address, &[byte]).ok()?;
+        request::set_regs(tid, &at(&regs, address)).ok()?;
+        if self.objects[object].call(place) {
+            let began = self.began.unwrap_or_default();
+            let at_ns = Nanos(clock::now().0.saturating_sub(began.0));
+            self.calls.push(FirstCall { object, offset, at_ns, pid });
+        }
+        Some(())
+    }
+}
+
+impl Work for Recorder<'_, '_> {
+    type Call = Call;
+
+    fn begin(&mut self, new: Newborn) {
+        if new.tid != new.pid {
+            return;
+        }
+        let Some(birth) = new.birth else { return self.adopt(new.pid) };
+        let Some(maker) = self.space(birth.maker) else { return };
+        if birth.shares_memory {
+            self.spaces.insert(new.pid, maker);
+            return;
+        }
+        let copy = maker.borrow().copy(new.pid);
+        if let Ok(space) = copy {
+            self.spaces.insert(new.pid, Rc::new(RefCell::new(space)));
+        }
+    }
+
+    fn executed(&mut self, pid: i32) -> Option<Call> {
+        self.spaces.remove(&pid);
+        self.began.get_or_insert_with(clock::now);
+        if let Ok(space) = Space::open(pid, pid == self.root) {
+            self.spaces.insert(pid, Rc::new(RefCell::new(space)));
+            self.arm_all(pid, &(0..u64::MAX));
+        }
+        None
+    }
+
+    fn entered(&mut self, tid: i32, _pid: i32) -> Option<Call> {
+        let regs = request::get_regs(tid).ok()?;
+        match regs.orig_rax as i64 {
+            libc::SYS_mmap => Some(Call::Map),
+            libc::SYS_mprotect | libc::SYS_pkey_mprotect => Some(Call::Protect),
+            _ => None,
+        }
+    }
+
+    fn left(&mut self, tid: i32, pid: i32, call: Call) {
+        let Ok(regs) = request::get_regs(tid) else { return };
+        if (-4095..0).contains(&(regs.rax as i64)) {
+            return;
+        }
+        match call {
+            Call::Map => self.mapped(pid, &regs),
+            Call::Protect => self.protected(pid, &regs),
+        }
+    }
+
+    fn signalled(&mut self, tid: i32, pid: i32, signal: i32) -> i32 {
+        let is_break =
+            signal == libc::SIGTRAP && request::signal_code(tid).is_ok_and(|c| c == FROM_KERNEL);
+        if is_break && self.meet(tid, pid).is_some() { 0 } else { signal }
+    }
+
+    fn ended(&mut self, tid: i32) {
+        self.spaces.remove(&tid);
+    }
+}
+
+/// A regular file; where an inode is given, this one.
+fn open_regular(path: &Path, inode: Option<u64>) -> Option<File> {
+    // Opening anything else could have effects.
+    let meta = fs::metadata(path).ok()?;
+    let is_meant = meta.is_file() && inode.is_none_or(|inode| inode == meta.ino());
+    is_meant.then(|| File::open(path).ok()).flatten()
+}

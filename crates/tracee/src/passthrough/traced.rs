@@ -1,0 +1,124 @@
+//! A program in our place whose whole tree a thread of ours traces. Only the tracing thread may serve its
+//! stops; both wait for the whole tree.
+
+use super::attend;
+use crate::child::SignalState;
+use crate::launch::{self, Launch, LaunchError, PreExec, Suspended};
+use crate::perf::faults::Refusal;
+use crate::recorder::RecordError;
+use crate::signals::Caught;
+use crate::wait;
+use libc::sock_filter;
+use pagewise_kernel::error::SysError;
+use pagewise_model::usage::Usage;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, ScopedJoinHandle};
+
+/// What a program was traced for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Purpose {
+    /// What cannot be had without.
+    pub(super) what: &'static str,
+    /// How to do without it: the end of a sentence, or nothing.
+    pub(super) without: &'static str,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(super) struct Traced<T> {
+    /// What it used, or why it was not started.
+    pub(super) usage: Result<Usage, RecordError>,
+    /// What the tracing thread brings back.
+    pub(super) found: Option<T>,
+}
+
+/// Forks a child that stops where `filter` says.
+///
+/// # Errors
+/// When the program cannot be started.
+pub(super) fn spawn(
+    launch: &Launch,
+    filter: Vec<sock_filter>,
+    signals: SignalState,
+    purpose: Purpose,
+) -> Result<Suspended, RecordError> {
+    launch::spawn_with(launch, &[PreExec::SeccompFilter(filter)], signals)
+        .map_err(|error| explain(error, purpose))
+}
+
+/// Lets `child` go under the eyes of a thread that runs `trace`, and stays until its whole tree has
+/// ended.
+///
+/// # Errors
+/// When the tracing thread failed.
+pub(super) fn live<T: Send>(
+    child: Suspended,
+    caught: &mut Caught,
+    purpose: Purpose,
+    trace: impl FnOnce(&Sender<Result<(), SysError>>, &Receiver<()>) -> Result<Option<T>, SysError>
+    + Send,
+) -> Result<Traced<T>, RecordError> {
+    let (seized, is_seized) = mpsc::channel();
+    let (reaped, is_reaped) = mpsc::channel();
+    thread::scope(|scope| {
+        let tracer = scope.spawn(move || trace(&seized, &is_reaped));
+        let usage = attend_traced(child, caught, &is_seized, purpose);
+        drop(reaped);
+        Ok(Traced { usage, found: join(tracer)? })
+    })
+}
+
+/// Stays beside the program itself and removes it when it has ended.
+fn attend_traced(
+    child: Suspended,
+    caught: &mut Caught,
+    is_seized: &Receiver<Result<(), SysError>>,
+    purpose: Purpose,
+) -> Result<Usage, RecordError> {
+    match is_seized.recv() {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(untraceable(&error, purpose).into()),
+        Err(_gone) => return Err(RecordError::Start(ended_early())),
+    }
+    let running = child.release_unconfirmed()?;
+    if let Some(error) = running.exec_error() {
+        let _gone = wait::reap(running.pid());
+        return Err(explain(error, purpose));
+    }
+    let wall = attend(&running, caught, &mut []);
+    Ok(wait::usage(running.pid(), wall, running.io())?)
+}
+
+fn join<T>(
+    tracer: ScopedJoinHandle<'_, Result<Option<T>, SysError>>,
+) -> Result<Option<T>, RecordError> {
+    let ended = tracer.join().unwrap_or(Ok(None));
+    ended.map_err(|error| RecordError::Died(std::io::Error::other(error.to_string())))
+}
+
+/// The tracing thread is gone without a word.
+pub(super) fn ended_early() -> std::io::Error {
+    std::io::Error::other("the tracing thread has ended")
+}
+
+fn untraceable(error: &SysError, purpose: Purpose) -> Refusal {
+    let Purpose { what, without } = purpose;
+    Refusal {
+        why: format!("the program cannot be traced, which {what} needs: {error}"),
+        help: format!(
+            "set kernel.yama.ptrace_scope below 3, in a container allow ptrace in the seccomp profile{without}"
+        ),
+    }
+}
+
+/// What a refused seccomp filter means; any other failure is itself.
+fn explain(error: LaunchError, purpose: Purpose) -> RecordError {
+    match error {
+        LaunchError::Call { ref call, .. } if call == "seccomp" => Refusal {
+            why: format!("cannot stop the program when it maps files: {error}"),
+            help: format!("in a container allow seccomp in the seccomp profile{}", purpose.without),
+        }
+        .into(),
+        other => RecordError::Launch(other),
+    }
+}
