@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -44,6 +45,25 @@ def rows(inputs):
             name, needs, options = line.split("\t")
             is_there = all(shutil.which(need, path=PATH) for need in needs.split(","))
             yield name, shlex.split(options.replace("{inputs}", str(inputs))) if is_there else None
+
+
+# How each generator of services.tsv counts, and what it prints of failed requests.
+COUNTS = (r"actually processed: (\d+)/", r"total number of events: +(\d+)", r"(\d+) requests in ", r'"requests": (\d+)')
+FAILED = r"failed transactions: [1-9]|ignored errors: +[1-9]|Non-2xx|Socket errors|\"errors\": [1-9]"
+OF_REDIS = 60_000  # what each test of redis-benchmark in services.tsv does
+
+
+def requests(printed):
+    """Requests of one run of the load."""
+    if re.search(FAILED, printed):
+        raise harness.Unfit(f"failed requests: {printed[-300:]}")
+    for pattern in COUNTS:
+        if found := re.search(pattern, printed):
+            return int(found[1])
+    tests = len(re.findall(r'^"(?!test")', printed, re.MULTILINE))
+    if tests == 0:
+        raise harness.Unfit(f"no number of requests: {printed[-300:]}")
+    return tests * OF_REDIS
 
 
 class Service:
@@ -105,17 +125,38 @@ class Service:
                 raise harness.Unfit(f"the server is not ready (status {self.process.poll()})")
             time.sleep(0.02)
 
-    def load(self):
-        """Runs the load once; what it printed."""
-        return self.shell("--load")
+    def load(self, cpus=None):
+        """Runs the load once, on these CPUs; requests answered. Failed ones raise `Unfit`."""
+        on = f"taskset -c {','.join(map(str, cpus))} " if cpus else ""
+        return requests(self.command(on + self.options["--load"], 60, "--load"))
 
     def pids(self):
-        """Its processes: the session that it was started in."""
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if session(pid) == self.process.pid]
+        """Its processes, with all that descend from it."""
+        parents = {int(pid): parent for pid in filter(str.isdigit, os.listdir("/proc")) if (parent := parent_of(pid))}
+        found = [self.process.pid]
+        for pid in found:
+            found += [child for child, parent in parents.items() if parent == pid]
+        return [pid for pid in found if pid in parents]
+
+    def pin(self, cpus):
+        """Confines all of its threads to these CPUs."""
+        for pid in self.pids():
+            for thread in Path(f"/proc/{pid}/task").glob("*"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread.name), cpus)
 
     def cpu(self):
         """CPU seconds of its living processes and of those that they have waited for."""
         return sum(cpu(pid) for pid in self.pids())
+
+    def memory(self):
+        """Its proportional set size in bytes."""
+        total = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+                total += int(re.search(r"^Pss: +(\d+) kB", text, re.MULTILINE)[1]) << 10
+        return total
 
     def end(self, limit=20):
         """Ends it its own way; its status."""
@@ -145,10 +186,10 @@ def stat(pid):
     return None
 
 
-def session(pid):
-    """Session of a process."""
+def parent_of(pid):
+    """Parent of a process."""
     fields = stat(pid)
-    return int(fields[3]) if fields else None
+    return int(fields[1]) if fields else None
 
 
 def cpu(pid):
