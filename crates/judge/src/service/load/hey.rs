@@ -10,26 +10,15 @@ const STATUSES: &str = "Status code distribution:";
 const ERRORS: &str = "Error distribution:";
 const GIVEN_UP: &str = "aborted due to deadline";
 
-pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
-    let (load, seconds) = report(output)?;
-    // hey's rate is of all requests, answered or not; its total has four decimals.
-    let printed = load.rate.unwrap_or_default() * seconds;
-    let counted = load.requests + load.errors.unwrap_or_default();
-    let slack = 1.0 + load.rate.unwrap_or_default() * 0.000_051;
-    if printed - counted > slack {
-        return Err(format!(
-            "hey did {printed:.0} requests by its rate and {counted:.0} by its status codes: its output is cut"
-        ));
-    }
-    Ok(load)
-}
+/// How far off a time may be that is printed with four decimals. From a minute on oha's is in minutes.
+const DECIMALS: f64 = 0.000_051;
 
 pub(super) fn read_oha(
     arguments: Option<Arguments<'_, '_>>,
     output: &Output<'_>,
 ) -> Result<Load, String> {
     let is_json = output.text().trim_start().starts_with('{');
-    let load = if is_json { json(output)? } else { report(output)?.0 };
+    let load = if is_json { json(output)? } else { read(output)? };
     let has = |option| arguments.map(|arguments| arguments.value(option).is_some());
     let open_loop = has("--latency-correction")
         .zip(has("-q"))
@@ -37,13 +26,12 @@ pub(super) fn read_oha(
     Ok(Load { open_loop, ..load })
 }
 
-/// The report as text, and how long the load took.
-fn report(output: &Output<'_>) -> Result<(Load, f64), String> {
+/// The report as text.
+pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
     let total = output.after("Total:").and_then(seconds).ok_or_else(|| output.lacks("Total:"))?;
     let rate = output.count("Requests/sec:")?;
     let statuses = section(output, STATUSES).ok_or_else(|| output.lacks(STATUSES))?;
-    let mut requests = 0.0;
-    let mut errors = 0.0;
+    let (mut requests, mut errors, mut given_up) = (0.0, 0.0, 0.0);
     for line in statuses {
         let (status, count) = line.split_once(']').ok_or_else(|| output.lacks("responses"))?;
         let count = count.trim().strip_suffix(" responses").and_then(number);
@@ -51,10 +39,21 @@ fn report(output: &Output<'_>) -> Result<(Load, f64), String> {
         requests += count;
         errors += if is_error(status.trim_start_matches('[')) { count } else { 0.0 };
     }
+    let mut unanswered = 0.0;
     for line in section(output, ERRORS).unwrap_or_default() {
         let (count, what) = line.split_once(']').ok_or_else(|| output.lacks(ERRORS))?;
         let count = number(count.trim_start_matches('[')).ok_or_else(|| output.lacks(ERRORS))?;
-        errors += if what.trim() == GIVEN_UP { 0.0 } else { count };
+        *if what.trim() == GIVEN_UP { &mut given_up } else { &mut unanswered } += count;
+    }
+    errors += unanswered;
+    // The rate is of all requests, however they ended.
+    let (printed, counted) = (rate * total, requests + unanswered + given_up);
+    let unit = if total < 60.0 { 1.0 } else { 60.0 };
+    if printed - counted > 1.0 + rate * DECIMALS * unit {
+        return Err(format!(
+            "{} did {printed:.0} requests by its rate and {counted:.0} by its status codes: its output is cut",
+            output.generator
+        ));
     }
     let time = |key: &str| output.after(key).and_then(seconds);
     let percentile = |percent: u32| {
@@ -72,15 +71,14 @@ fn report(output: &Output<'_>) -> Result<(Load, f64), String> {
         p99: percentile(99),
         max: time("Slowest:"),
     };
-    let load = Load {
+    Ok(Load {
         requests,
         seconds: Some(total),
         rate: Some(rate),
         errors: Some(errors),
         latency,
         open_loop: Some(false),
-    };
-    Ok((load, total))
+    })
 }
 
 /// The bracketed lines after a heading.

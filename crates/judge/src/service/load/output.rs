@@ -99,7 +99,7 @@ pub(super) fn unit(name: &str) -> Option<f64> {
         "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
         "ms" | "msec" => 1e-3,
         "s" | "sec" | "secs" => 1.0,
-        "m" => 60.0,
+        "m" | "min" => 60.0,
         "h" => 3600.0,
         _ => return None,
     })

@@ -8,7 +8,7 @@ macro_rules! recorded {
 }
 
 /// Every output with a whole summary: metric, command, text.
-const WHOLE: [(&str, &str, &str); 26] = [
+const WHOLE: [(&str, &str, &str); 28] = [
     ("pgbench", "pgbench -S -T 2 -c 4", recorded!("pgbench")),
     ("pgbench", "pgbench -S -t 500 -c 4", recorded!("pgbench-count")),
     ("pgbench", "pgbench -S -T 3 -P 1", recorded!("pgbench-progress")),
@@ -33,6 +33,8 @@ const WHOLE: [(&str, &str, &str); 26] = [
     ("k6", "k6 run --summary-mode legacy script.js", recorded!("k6-legacy")),
     ("k6", "k6 run script.js", recorded!("k6-rate")),
     ("oha", "oha --no-tui", recorded!("oha")),
+    ("oha", "oha --no-tui", recorded!("oha-errors")),
+    ("oha", "oha --no-tui -z 1s", recorded!("oha-time")),
     ("oha", "oha --no-tui --output-format json", recorded!("oha-json")),
     ("fio", "fio --output-format=json", recorded!("fio-rate")),
 ];
@@ -325,14 +327,19 @@ fn a_command_tells_its_generator() {
 #[test]
 fn oha_as_text_and_as_json() {
     let text = load("oha", recorded!("oha"));
+    assert_eq!((text.requests, text.errors, text.open_loop), (2000.0, Some(0.0), Some(false)));
+    takes(text.latency, [1.6645, 0.1827, 8.4232, 31.3963, 99.1303]);
+    assert_eq!(load("oha", recorded!("oha-errors")).errors, Some(586.0));
     let json = load("oha", recorded!("oha-json"));
-    for load in [&text, &json] {
-        assert_eq!((load.requests, load.errors), (2000.0, Some(0.0)));
-        assert!(load.latency.p99 > load.latency.p50 && load.latency.p50.is_some());
-    }
-    let due =
-        read("oha", "oha -q 50 --latency-correction --no-tui", recorded!("oha")).expect("whole");
-    assert_eq!((due.open_loop, text.open_loop), (Some(true), Some(false)));
+    assert_eq!((json.requests, json.errors), (2000.0, Some(586.0)));
+    takes(json.latency, [0.452_735, 0.176_593, 2.291_276, 5.573_458, 11.835_914]);
+    // Eight were under way when its time was over.
+    let timed = load("oha", recorded!("oha-time"));
+    assert_eq!((timed.requests, timed.errors), (26817.0, Some(0.0)));
+    let due = "oha -q 500 --latency-correction -z 1s";
+    let due = read("oha", due, recorded!("oha-rate")).expect("whole");
+    assert_eq!((due.requests, due.open_loop), (500.0, Some(true)));
+    assert!(fault("oha", recorded!("oha-refused")).starts_with("oha did no request, 200 failed"));
 }
 
 #[test]
