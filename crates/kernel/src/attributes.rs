@@ -42,7 +42,7 @@ impl Attribute {
 ///
 /// # Errors
 /// When they cannot be read, or change meanwhile.
-pub fn of(file: &impl AsFd, subject: &str) -> Result<Vec<Attribute>, SysError> {
+pub fn list(file: &impl AsFd, subject: &str) -> Result<Vec<Attribute>, SysError> {
     let failed = |e| SysError::new("flistxattr", subject, e);
     let len = match flistxattr_query(file) {
         Ok(len) => len,
@@ -77,7 +77,7 @@ mod tests {
     fn what_is_set_is_listed_with_its_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let file = File::create(dir.path().join("file")).unwrap();
-        let before = of(&file, "file").unwrap();
+        let before = list(&file, "file").unwrap();
         let named = |name: &str, value: &[u8]| Attribute {
             name: CString::new(name).unwrap(),
             value: value.to_vec(),
@@ -87,7 +87,7 @@ mod tests {
             return println!("SKIP what_is_set_is_listed_with_its_bytes: {error}");
         }
         empty.set(&file).unwrap();
-        let found = of(&file, "file").unwrap();
+        let found = list(&file, "file").unwrap();
         assert_eq!(found.len(), before.len() + 2, "{found:?}");
         assert!(found.contains(&full) && found.contains(&empty), "{found:?}");
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_file_system_without_attributes_has_none_and_takes_none() {
         let file = File::open("/proc/self/status").unwrap();
-        assert_eq!(of(&file, "status").unwrap(), []);
+        assert_eq!(list(&file, "status").unwrap(), []);
         let attribute = Attribute { name: CString::new("user.x").unwrap(), value: vec![1] };
         assert_eq!(attribute.set(&file).unwrap_err().call, "fsetxattr");
     }

@@ -110,7 +110,7 @@ impl CachedFile {
     /// # Errors
     /// Where it is not allowed or not there.
     pub fn counts(&self) -> Result<CacheCounts, SysError> {
-        cachestat::of(&self.file, &self.name())
+        cachestat::read(&self.file, &self.name())
     }
 
     /// The file system that it lies on.
@@ -118,7 +118,7 @@ impl CachedFile {
     /// # Errors
     /// When the call is refused.
     pub fn file_system(&self) -> Result<file_system::FileSystem, SysError> {
-        file_system::of(&self.file, &self.name())
+        file_system::look_up(&self.file, &self.name())
     }
 
     /// Who maps it, this process left out.
@@ -126,7 +126,7 @@ impl CachedFile {
     /// # Errors
     /// When the processes cannot be listed.
     pub fn holders(&self) -> Result<Holders, SysError> {
-        holders::of(&HolderSearch::of(&self.view()?.listed()?))
+        holders::find(&HolderSearch::for_mapping(&self.view()?.listed()?))
     }
 
     /// Drops what can be dropped of it from the cache (`POSIX_FADV_DONTNEED`): pages that are on disk and

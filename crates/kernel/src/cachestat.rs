@@ -17,7 +17,7 @@ const CALL: libc::c_long = 451;
 ///
 /// # Errors
 /// EPERM for a file of others, ENOSYS before Linux 6.5, EOPNOTSUPP for files of a reserved pool.
-pub fn of(file: &impl AsFd, subject: &str) -> Result<CacheCounts, SysError> {
+pub fn read(file: &impl AsFd, subject: &str) -> Result<CacheCounts, SysError> {
     of_first(file, Bytes(0), subject)
 }
 
@@ -53,13 +53,13 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let size = Bytes(5 * page_size::base().bytes());
         file.write_all(&vec![1; size.0 as usize]).unwrap();
-        let before = match of(&file, "a file") {
+        let before = match read(&file, "a file") {
             Ok(stat) => stat,
             Err(error) => return println!("SKIP what_is_written_is_cached: {error}"),
         };
         assert_eq!(before.cached_bytes, size);
         file.sync_all().unwrap();
-        let after = of(&file, "a file").unwrap();
+        let after = read(&file, "a file").unwrap();
         assert_eq!(after.cached_bytes, size);
         assert!(after.dirty_bytes <= before.dirty_bytes, "{after:?}");
     }
@@ -68,7 +68,7 @@ mod tests {
     fn what_was_not_opened_to_be_read_is_an_error() {
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
         let place = rustix::fs::open("/", flags, rustix::fs::Mode::empty()).unwrap();
-        let error = of(&place, "a place").unwrap_err();
+        let error = read(&place, "a place").unwrap_err();
         assert_eq!((error.call, error.subject.as_str()), ("cachestat", "a place"));
     }
 }

@@ -67,7 +67,7 @@ impl FileSystem {
 ///
 /// # Errors
 /// When the call is refused.
-pub fn of(file: &impl AsFd, subject: &str) -> Result<FileSystem, SysError> {
+pub fn look_up(file: &impl AsFd, subject: &str) -> Result<FileSystem, SysError> {
     let found = rustix::fs::fstatfs(file).map_err(|e| SysError::new("fstatfs", subject, e))?;
     // 32 bits of a word whose width and sign differ between architectures.
     Ok(FileSystem::of_magic(found.f_type as u64 & u64::from(u32::MAX)))
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_memfd_lives_in_memory() {
         let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
-        let found = of(&file, "a memfd").unwrap();
+        let found = look_up(&file, "a memfd").unwrap();
         assert_eq!((found.name.as_str(), found.is_in_memory), ("tmpfs", true));
     }
 

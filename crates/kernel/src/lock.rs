@@ -67,7 +67,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    fn of(pid: Option<i32>, uid: Option<u32>) -> Self {
+    fn from_ids(pid: Option<i32>, uid: Option<u32>) -> Self {
         let command = pid.and_then(|pid| stat::read(pid).ok()).map(|s| s.comm);
         Self { pid, uid, command }
     }
@@ -143,7 +143,7 @@ fn open_socket() -> Result<OwnedFd, Errno> {
 
 fn holder(name: &[u8], address: &SocketAddrUnix) -> Holder {
     match listener(address) {
-        Some(peer) => Holder::of((peer.pid > 0).then_some(peer.pid), Some(peer.uid)),
+        Some(peer) => Holder::from_ids((peer.pid > 0).then_some(peer.pid), Some(peer.uid)),
         None => binder(name).unwrap_or_default(),
     }
 }
@@ -177,7 +177,7 @@ fn binder(name: &[u8]) -> Option<Holder> {
     };
     let pid = tree::all().ok()?.into_iter().find(is_it)?;
     let uid = std::fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
-    Some(Holder::of(Some(pid), uid))
+    Some(Holder::from_ids(Some(pid), uid))
 }
 
 /// The inode of the socket with this abstract name, by the text of `/proc/net/unix`, which writes the first
@@ -236,7 +236,7 @@ fn locker(file: &File) -> Holder {
     let found = rustix::process::fcntl_getlk(file, &asked).ok().flatten();
     let pid = found.and_then(|lock| lock.pid).map(|pid| pid.as_raw_nonzero().get());
     let owner = |pid| std::fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
-    Holder::of(pid, pid.and_then(owner))
+    Holder::from_ids(pid, pid.and_then(owner))
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl Place {
     /// For a file with this path on this device: the cache directory where that is on the same one, else
     /// the file's own directory where this account may write there, else the cache directory all the same, or
     /// that of temporary files.
-    fn of(path: &Path, device: u64) -> Result<Self, ChooseError> {
+    fn for_file(path: &Path, device: u64) -> Result<Self, ChooseError> {
         let cache = dirs::cache_dir().map_err(|error| error.to_string());
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
@@ -152,7 +152,7 @@ impl Place {
             |call| move |e: std::io::Error| SysError::new(call, directory.display().to_string(), e);
         let opened = File::open(directory).map_err(failed("open"))?;
         let device = opened.metadata().map_err(failed("fstat"))?.dev();
-        let name = file_system::of(&opened, &directory.display().to_string())?.name;
+        let name = file_system::look_up(&opened, &directory.display().to_string())?.name;
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         Ok(Self {
             kept_in: cache.map(|cache| cache.join(format!("choose-{plain}-{device:x}.json"))),
@@ -178,11 +178,11 @@ impl Subject {
     /// When it cannot be opened or examined, is not a regular file, or is empty.
     pub fn open(path: &Path) -> Result<Self, ChooseError> {
         let file = CachedFile::open(path)?;
-        let state = FileState::of(&file.look()?, file.size(), page_size::base());
+        let state = FileState::from_cache(&file.look()?, file.size(), page_size::base());
         let found = file.file().metadata();
         let device =
             found.map_err(|e| SysError::new("fstat", path.display().to_string(), e))?.dev();
-        Ok(Self { path: path.to_owned(), state, place: Place::of(path, device)? })
+        Ok(Self { path: path.to_owned(), state, place: Place::for_file(path, device)? })
     }
 
     /// Its size.

@@ -59,7 +59,7 @@ pub(crate) struct Line<W> {
 }
 
 impl<W: Serialize + DeserializeOwned> Line<W> {
-    const fn of(socket: UnixStream) -> Self {
+    const fn from_socket(socket: UnixStream) -> Self {
         Self { socket, words: PhantomData }
     }
 
@@ -93,7 +93,7 @@ pub(crate) fn serve<T, D, E: Display>(
 where
     Word<T, D>: Serialize + DeserializeOwned,
 {
-    let line = adopt(fd).map(Line::of)?;
+    let line = adopt(fd).map(Line::from_socket)?;
     let Some(Word::Task(task)) = line.hear()? else {
         return Err(SysError::new("recv", "a task", io::Error::other("not started by a bench")));
     };
@@ -141,7 +141,7 @@ impl<W: Serialize + DeserializeOwned> Helper<W> {
         let started = start(command, Session::Ours);
         let (ours, child) =
             started.map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
-        Ok(Self { line: Line::of(ours), child })
+        Ok(Self { line: Line::from_socket(ours), child })
     }
 }
 

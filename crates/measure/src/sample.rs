@@ -63,7 +63,7 @@ impl<P: Probe> Series<P> {
     /// The price.
     pub(crate) fn finish(self) -> Result<Measured, PriceError> {
         self.probe?;
-        Measured::of(&self.values).ok_or(PriceError::NoRepeat { price: P::NAME })
+        Measured::from_values(&self.values).ok_or(PriceError::NoRepeat { price: P::NAME })
     }
 
     /// The price, or why there is none.

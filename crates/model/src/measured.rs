@@ -86,7 +86,7 @@ pub struct Measured {
 impl Measured {
     /// Summary of `values`; `None` when there are none or one is not finite.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         let fold = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick);
         Some(Self {
             median: median(values)?,
@@ -112,8 +112,8 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[1.0, f64::NAN]), None);
-        let measured = Measured::of(&[4.0, 1.0, 3.0, 2.0]);
+        let measured = Measured::from_values(&[4.0, 1.0, 3.0, 2.0]);
         assert_eq!(measured, Some(Measured { median: 2.5, min: 1.0, max: 4.0, n: 4 }));
-        assert_eq!(Measured::of(&[]), None);
+        assert_eq!(Measured::from_values(&[]), None);
     }
 }

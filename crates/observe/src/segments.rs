@@ -15,7 +15,7 @@ struct Segment {
 
 impl Segments {
     /// Those of `elf`.
-    pub(crate) fn of<'a>(elf: &impl Object<'a>) -> Self {
+    pub(crate) fn from_elf<'a>(elf: &impl Object<'a>) -> Self {
         let segments = elf.segments().map(|segment| {
             let (offset, size) = segment.file_range();
             Segment { offset, size, address: segment.address() }

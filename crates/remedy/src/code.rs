@@ -21,7 +21,7 @@ pub(crate) struct Code<'a> {
 
 impl<'a> Code<'a> {
     /// Of an open file on this machine.
-    pub(crate) fn of(file: &CachedFile, layout: &'a Layout) -> Self {
+    pub(crate) fn from_file(file: &CachedFile, layout: &'a Layout) -> Self {
         let len = usize::try_from(file.size().0).unwrap_or(usize::MAX);
         let is_placed_aligned = is_placed_aligned(file.file(), len);
         Self { layout, is_placed_aligned, sizes: sizes() }
@@ -87,7 +87,9 @@ pub(crate) fn of_program(program: &Path) -> Vec<PathBuf> {
     let reaches = |path: &PathBuf| {
         let Ok(file) = CachedFile::open(path) else { return false };
         let large = file.size() >= Bytes(page_size::huge().bytes());
-        large && Elf::read(file.file()).is_ok_and(|elf| Code::of(&file, &elf.layout).reach().0 > 0)
+        large
+            && Elf::read(file.file())
+                .is_ok_and(|elf| Code::from_file(&file, &elf.layout).reach().0 > 0)
     };
     let whole = libraries.into_iter().map(|path| path.canonicalize().unwrap_or(path));
     std::iter::once(program.to_owned()).chain(whole.filter(reaches)).collect()

@@ -54,7 +54,7 @@ pub enum CollapseError {
 pub fn run(pid: i32, options: Options) -> Result<CollapsedProcess, CollapseError> {
     let subject = Subject::open(pid)?;
     let seen = observed::look(pid)?;
-    let before = Parts::of(&seen, options.with_files);
+    let before = Parts::from_process(&seen, options.with_files);
     before.find_room()?;
     let start = clock::now();
     let tried =
@@ -78,7 +78,7 @@ fn look_again(pid: i32, first: &ProcessSeen, options: Options) -> Result<Parts, 
         let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(SysError::new("read", format!("/proc/{pid}"), gone));
     }
-    Ok(Parts::of(&now, options.with_files))
+    Ok(Parts::from_process(&now, options.with_files))
 }
 
 /// The generated code of a process, and its files.
@@ -92,7 +92,7 @@ struct Part {
 }
 
 impl Parts {
-    fn of(seen: &ProcessSeen, with_files: bool) -> Self {
+    fn from_process(seen: &ProcessSeen, with_files: bool) -> Self {
         let mut parts = vec![Part::generated(&seen.generated, seen.is_disabled)];
         if with_files {
             let file = |file: &observed::FileSeen| {

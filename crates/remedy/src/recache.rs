@@ -72,20 +72,20 @@ impl Subject {
     /// When the file cannot be looked at any more, or takes no advice.
     pub fn evict(self) -> Result<cache::CachedFile, SysError> {
         if is_gone(&self.before) {
-            return Ok(self.report(Ending::of(CacheOutcome::Already)));
+            return Ok(self.report(Ending::with_outcome(CacheOutcome::Already)));
         }
         if let Some(refused) = self.may_be_dropped() {
-            return Ok(self.report(Ending::of(refused)));
+            return Ok(self.report(Ending::with_outcome(refused)));
         }
         let start = clock::now();
         let after = self.drop_all()?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
         if is_gone(&after) {
-            return Ok(self.report(Ending::of(CacheOutcome::Done).after(after, took)));
+            return Ok(self.report(Ending::with_outcome(CacheOutcome::Done).after(after, took)));
         }
         let holders = self.file.holders()?;
         let why = why_pages_stay(&after, &holders);
-        let ending = Ending::of(CacheOutcome::Short { why }).after(after, took);
+        let ending = Ending::with_outcome(CacheOutcome::Short { why }).after(after, took);
         Ok(self.report(Ending { holders: Some(holders), ..ending }))
     }
 
@@ -97,17 +97,19 @@ impl Subject {
     pub fn make_huge(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
-            return Ok(self.report(Ending::of(CacheOutcome::Already)));
+            return Ok(self.report(Ending::with_outcome(CacheOutcome::Already)));
         }
         let unfit = self.cannot_be_huge(asked).or_else(|| self.may_be_dropped());
         let no_memory = || no_room(self.file.size()).or_else(is_pressed);
         if let Some(refused) = unfit.or_else(no_memory) {
-            return Ok(self.report(Ending::of(refused)));
+            return Ok(self.report(Ending::with_outcome(refused)));
         }
         let holders = self.file.holders()?;
         if !holders.seen.is_empty() {
             let refused = held(&holders);
-            return Ok(self.report(Ending { holders: Some(holders), ..Ending::of(refused) }));
+            return Ok(
+                self.report(Ending { holders: Some(holders), ..Ending::with_outcome(refused) })
+            );
         }
         self.try_filling()?;
         begin(self.file.path());
@@ -115,7 +117,7 @@ impl Subject {
         let after = self.recache(asked)?;
         let took = Nanos(clock::now().0.saturating_sub(start.0));
         let outcome = outcome(self.huge_before(), huge(&after), asked, &self.file_system.name);
-        let ending = Ending::of(outcome).after(after, took);
+        let ending = Ending::with_outcome(outcome).after(after, took);
         Ok(self.report(Ending { holders: Some(holders), ..ending }))
     }
 
@@ -252,7 +254,7 @@ struct Ending {
 }
 
 impl Ending {
-    fn of(outcome: CacheOutcome) -> Self {
+    fn with_outcome(outcome: CacheOutcome) -> Self {
         Self { outcome: Some(outcome), ..Self::default() }
     }
 

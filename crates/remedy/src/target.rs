@@ -36,7 +36,7 @@ struct Malloc {
 impl Target {
     /// The program that `command` starts.
     #[must_use]
-    pub fn of(command: &[OsString]) -> Self {
+    pub fn from_command(command: &[OsString]) -> Self {
         let file = Launch::experiment(command.to_vec()).file().ok().and_then(|f| binary(f, 0));
         Self { file, malloc: OnceCell::new() }
     }
@@ -132,7 +132,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("pagewise-other-{}", std::process::id()));
         std::fs::write(&file, b"\x7fELF\0glibc.malloc.trim_threshold\0").unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
-        let seen = Target::of(&[file.clone().into()]);
+        let seen = Target::from_command(&[file.clone().into()]);
         assert_eq!(seen.file(), Some(file.as_path()));
         assert_ne!(seen.allocator(), Allocator::Glibc);
         let asked = glibc::has_huge_tunable(&file);
@@ -143,11 +143,13 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_unknown() {
-        for none in [Target::of(&["/nonexistent/program".into()]), Target::of(&[])] {
+        for none in
+            [Target::from_command(&["/nonexistent/program".into()]), Target::from_command(&[])]
+        {
             assert_eq!((none.file(), none.allocator()), (None, Allocator::Unknown));
             assert_eq!(none.glibc_huge_tunable(), None);
         }
-        let shell = Target::of(&["sh".into()]);
+        let shell = Target::from_command(&["sh".into()]);
         assert_ne!(shell.allocator(), Allocator::Go);
     }
 }

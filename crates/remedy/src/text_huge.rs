@@ -36,7 +36,7 @@ struct Text {
 }
 
 impl Text {
-    fn of(file: &UsedFile, sizes: Sizes) -> Option<Self> {
+    fn from_file(file: &UsedFile, sizes: Sizes) -> Option<Self> {
         let layout = file.layout.as_ref()?;
         let code = Code { layout, is_placed_aligned: file.is_placed_aligned, sizes };
         let gain = Bytes(code.reach().0.saturating_sub(code.huge(&file.slots).0));
@@ -121,7 +121,8 @@ impl Remedy for TextHuge {
             return self.unfit("this machine has no huge pages");
         };
         let sizes = Sizes { base: evidence.machine.base_page_bytes, huge: *huge };
-        let texts: Vec<Text> = traced.files.iter().filter_map(|f| Text::of(f, sizes)).collect();
+        let texts: Vec<Text> =
+            traced.files.iter().filter_map(|f| Text::from_file(f, sizes)).collect();
         let (fit, unfit): (Vec<&Text>, Vec<&Text>) =
             texts.iter().partition(|text| text.refusal.is_none());
         if fit.is_empty() {

@@ -109,7 +109,7 @@ fn open(file: &HugeFile) -> Result<(CachedFile, Option<Elf>), String> {
 
 fn attempt(file: &HugeFile, begin: impl FnOnce(&Path)) -> Result<Warmed, String> {
     let (opened, elf) = open(file)?;
-    let code = elf.as_ref().map(|elf| Code::of(&opened, &elf.layout));
+    let code = elf.as_ref().map(|elf| Code::from_file(&opened, &elf.layout));
     if let Some(code) = code.filter(|code| code.reach() == Bytes(0)) {
         return Err(code.why_small());
     }
@@ -180,7 +180,7 @@ pub struct TextNow {
 #[must_use]
 pub fn text_now(file: &HugeFile) -> TextNow {
     let Ok((opened, elf)) = open(file) else { return TextNow::default() };
-    let code = elf.as_ref().map(|elf| Code::of(&opened, &elf.layout));
+    let code = elf.as_ref().map(|elf| Code::from_file(&opened, &elf.layout));
     let text_bytes = code.map_or(opened.size(), |code| code.size());
     let huge_bytes = opened.slots().map_or(Bytes(0), |slots| huge(code, &slots));
     TextNow { huge_bytes, text_bytes }

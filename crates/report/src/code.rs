@@ -14,7 +14,7 @@ use pagewise_model::text::{Area, HugeTotals, Piece, Standing, TextFile, coverage
 use pagewise_model::{Bytes, PageSize};
 
 /// `18.0 MiB of 21.2 MiB (85%)`.
-pub(crate) fn of(part: Bytes, all: Bytes) -> String {
+pub(crate) fn part_of(part: Bytes, all: Bytes) -> String {
     if all == Bytes(0) {
         return "nothing".to_owned();
     }
@@ -29,8 +29,8 @@ pub(crate) fn warmed(file: &TextFile) -> Document {
     page.para(
         &format!(
             "new starts have {} of text and {} of read-only data on huge pages",
-            of(huge.text_bytes, size.text_bytes),
-            of(huge.read_only_bytes, size.read_only_bytes)
+            part_of(huge.text_bytes, size.text_bytes),
+            part_of(huge.read_only_bytes, size.read_only_bytes)
         ),
         2,
         Tone::Strong,
@@ -143,7 +143,11 @@ pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize) -> Document {
     }
     page.single("private memory without a file: heap, stacks, arenas", 0, Tone::Strong);
     let huge = sum(areas, HeapArea::huge);
-    page.para(&format!("{} of the resident memory on huge pages", of(huge, there)), 2, Tone::Plain);
+    page.para(
+        &format!("{} of the resident memory on huge pages", part_of(huge, there)),
+        2,
+        Tone::Plain,
+    );
     let is_large =
         |area: &&HeapArea| area.stretches.iter().any(|s| s.standing != Standing::TooSmall);
     let (mut large, small): (Vec<&HeapArea>, Vec<&HeapArea>) = areas.iter().partition(is_large);
@@ -224,7 +228,7 @@ pub(crate) fn collapse_headline(process: &CollapsedProcess) -> String {
     if process.text() == Bytes(0) {
         return format!("no code generated in {name} ({pid})");
     }
-    let now = of(process.huge(), process.text());
+    let now = part_of(process.huge(), process.text());
     format!("{now} on huge pages in {name} ({pid}), {} before", process.huge_before())
 }
 
@@ -261,7 +265,7 @@ fn one(process: &CollapsedProcess, part: &CollapsedPart) -> Document {
     let tried = counted(part.tried_slots, "slot", "slots");
     let text = format!(
         "on huge pages {}, {} before; {tried} tried",
-        of(part.huge(), part.text()),
+        part_of(part.huge(), part.text()),
         part.huge_before_bytes
     );
     page.para(&text, 2, Tone::Plain);
@@ -290,7 +294,11 @@ pub(crate) fn generated(areas: &[Area]) -> Document {
     }
     page.single("generated code", 0, Tone::Strong);
     let (huge, text) = (coverage(areas, Area::huge), coverage(areas, Area::size));
-    page.para(&format!("on huge pages {}", of(huge.text_bytes, text.text_bytes)), 2, Tone::Plain);
+    page.para(
+        &format!("on huge pages {}", part_of(huge.text_bytes, text.text_bytes)),
+        2,
+        Tone::Plain,
+    );
     page.append(mappings(areas));
     page
 }

@@ -1,7 +1,7 @@
 //! A copy laid out for huge pages, for people: what was changed and what it reaches, what it costs, what
 //! could not be done and why, and how a linker does it.
 
-use crate::code::{of, share};
+use crate::code::{part_of, share};
 use crate::number::counted;
 use crate::page::Document;
 use crate::shell::quote;
@@ -13,7 +13,7 @@ use pagewise_model::{Bytes, PageSize};
 
 /// The copy in one sentence.
 pub(crate) fn headline(folded: &Folded) -> String {
-    let both = |file: &TextFile| of(file.warmed().sum(), file.size.sum());
+    let both = |file: &TextFile| part_of(file.warmed().sum(), file.size.sum());
     let (before, after) = (both(&folded.original), both(&folded.copy));
     if folded.changes.are_none() {
         return format!("nothing to change: {before} of text and read-only data when warmed");

@@ -40,14 +40,14 @@ pub fn headline(run: &Run) -> String {
         RunKind::Ab => ab_headline(run),
         RunKind::Tune => tune_headline(run),
         RunKind::Bench => bench_headline(run),
-        RunKind::Cache => of(run.cache.as_ref(), crate::cache::headline),
-        RunKind::Text => of(run.text.as_ref(), crate::text_report::headline),
-        RunKind::Choose => of(run.choice.as_ref(), crate::choice::headline),
+        RunKind::Cache => say_of(run.cache.as_ref(), crate::cache::headline),
+        RunKind::Text => say_of(run.text.as_ref(), crate::text_report::headline),
+        RunKind::Choose => say_of(run.choice.as_ref(), crate::choice::headline),
     }
 }
 
 /// What `say` makes of a report that is there.
-fn of<T>(report: Option<&T>, say: impl Fn(&T) -> String) -> String {
+fn say_of<T>(report: Option<&T>, say: impl Fn(&T) -> String) -> String {
     report.map_or_else(|| "nothing was examined".to_owned(), say)
 }
 
@@ -70,7 +70,7 @@ fn bench_headline(run: &Run) -> String {
         format!("{when} was measured")
     };
     let is_decided = matches!(run.outcome, Some(Outcome::NothingToGain { .. }));
-    match Bench::of(run) {
+    match Bench::in_run(run) {
         Some(bench) => bench.headline(),
         // Of a program, and not of what a technique is worth here.
         None if run.text_trial.is_some() || is_decided => ab_headline(run),

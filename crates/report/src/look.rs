@@ -68,7 +68,7 @@ fn median_time(runs: &[Usage], of: fn(&Usage) -> u64) -> String {
 
 fn usage_items(runs: &[Usage], page: &mut Document) {
     let walls: Vec<f64> = runs.iter().map(|u| u.wall_ns.0 as f64).collect();
-    let spread = Measured::of(&walls).filter(|m| m.n > 1 && m.median > 0.0);
+    let spread = Measured::from_values(&walls).filter(|m| m.n > 1 && m.median > 0.0);
     let spread = spread.map_or(String::new(), |m| format!(" +- {}", percent(m.spread_share())));
     page.item(
         "time",

@@ -39,7 +39,7 @@ pub fn render(run: &Run, style: &Style) -> String {
 /// The run as one page that needs nothing from outside.
 #[must_use]
 pub fn html(run: &Run) -> String {
-    let shown = match Bench::of(run) {
+    let shown = match Bench::in_run(run) {
         Some(bench) => bench.document(&caption(run)),
         None => {
             let mut page = Document::default();
@@ -63,7 +63,7 @@ fn measured_section(run: &Run) -> Document {
     if !run.command.is_empty() {
         page.exact(&start_line(run));
     }
-    for sentence in Bench::of(run).into_iter().flat_map(Bench::protocol) {
+    for sentence in Bench::in_run(run).into_iter().flat_map(Bench::protocol) {
         page.para(&sentence, 0, Tone::Plain);
     }
     for warning in &run.warnings {
@@ -174,7 +174,7 @@ fn notes_section(run: &Run) -> Document {
 /// mappings or processes of a bench. `dropped` holds the reason why a block does not count.
 #[must_use]
 pub fn csv(run: &Run) -> String {
-    if let Some(bench) = Bench::of(run) {
+    if let Some(bench) = Bench::in_run(run) {
         return bench.csv();
     }
     let mut out = HEADER.to_owned();

@@ -4,7 +4,7 @@
 use crate::cache::letters;
 use crate::code::heap_section;
 use crate::code::{collapse_headline, collapse_section, generated};
-use crate::code::{machine, of, pieces, share, warmed};
+use crate::code::{machine, part_of, pieces, share, warmed};
 use crate::fold::{self, fold_section};
 use crate::number::counted;
 use crate::page::Document;
@@ -27,16 +27,16 @@ pub(crate) fn headline(report: &TextReport) -> String {
             };
             format!(
                 "new starts have {} of text on huge pages, in {}",
-                of(sum(&TextFile::huge), sum(&|file| file.size)),
+                part_of(sum(&TextFile::huge), sum(&|file| file.size)),
                 counted(files.len() as u64, "file", "files")
             )
         }
         TextReport::ExplainFile { file, .. } => {
-            let text = of(file.huge().text_bytes, file.size.text_bytes);
+            let text = part_of(file.huge().text_bytes, file.size.text_bytes);
             format!("new starts have {text} of text on huge pages")
         }
         TextReport::ExplainProcess { process, .. } => {
-            let text = of(process.huge(), process.text());
+            let text = part_of(process.huge(), process.text());
             format!("{text} of text on huge pages in {} ({})", process.name, process.pid)
         }
         TextReport::Fold { folded, .. } => fold::headline(folded),
@@ -149,8 +149,8 @@ fn explained(process: &ExplainedProcess, slot: PageSize) -> Document {
         part.para(
             &format!(
                 "on huge pages: {} of text and {} of read-only data; after warming and a new start at these addresses: {} and {}",
-                of(huge.text_bytes, size.text_bytes),
-                of(huge.read_only_bytes, size.read_only_bytes),
+                part_of(huge.text_bytes, size.text_bytes),
+                part_of(huge.read_only_bytes, size.read_only_bytes),
                 warm.text_bytes,
                 warm.read_only_bytes
             ),

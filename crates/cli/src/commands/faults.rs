@@ -31,7 +31,7 @@ const BROKEN: u8 = 1;
 /// Runs the program once, its own streams untouched but for lists, and records its page faults.
 pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     refuse_times(args)?;
-    let Invocation { command, budgets } = Invocation::of(args)?;
+    let Invocation { command, budgets } = Invocation::from_args(args)?;
     if let Some(pid) = args.pid {
         return running::run(args, pid, &budgets);
     }

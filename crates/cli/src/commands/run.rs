@@ -25,10 +25,12 @@ const NOT_STARTED: u8 = 125;
 /// Doses for `command` from a list as typed.
 pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failure> {
     let machine = pagewise_kernel::machine::machine();
-    pagewise_remedy::parse_list(list, &machine, &|| Target::of(command)).map_err(|error| {
-        Failure::usage(error.to_string())
-            .with_help("pagewise run --list shows the parameters of each remedy")
-    })
+    pagewise_remedy::parse_list(list, &machine, &|| Target::from_command(command)).map_err(
+        |error| {
+            Failure::usage(error.to_string())
+                .with_help("pagewise run --list shows the parameters of each remedy")
+        },
+    )
 }
 
 /// Starts a program with remedies on.

@@ -32,7 +32,7 @@ fn mode_and_attributes_are_kept() {
     if !has_attributes {
         return println!("SKIP attributes: this file system has none");
     }
-    assert!(attributes::of(&File::open(&copy).unwrap(), "copy").unwrap().contains(&wanted));
+    assert!(attributes::list(&File::open(&copy).unwrap(), "copy").unwrap().contains(&wanted));
     assert!(made.attributes.contains(&"user.origin".to_owned()), "{:?}", made.attributes);
 }
 
@@ -55,7 +55,7 @@ fn capabilities_are_kept_or_the_copy_is_refused() {
     assert!(!copy.exists());
     let place = Place::new();
     folded(&place, &[], &file, &copy);
-    let of = |path: &Path| attributes::of(&File::open(path).unwrap(), "file").unwrap();
+    let of = |path: &Path| attributes::list(&File::open(path).unwrap(), "file").unwrap();
     assert_eq!(of(&copy), of(&file));
     assert!(of(&copy).iter().any(|found| found.label() == "security.capability"));
 }

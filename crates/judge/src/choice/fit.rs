@@ -29,7 +29,7 @@ pub struct Occasion {
 /// The prices that `sittings` show; none where not one way was read to its end on the file of pieces.
 #[must_use]
 pub fn calibrate(files: &[FileReadings], occasion: Occasion) -> Option<Calibration> {
-    let taken = Cells::of(files);
+    let taken = Cells::from_files(files);
     let first = files.first()?;
     let mut found = Calibration {
         key: occasion.key,
@@ -84,7 +84,7 @@ impl One<'_> {
 struct Cells<'a>(Vec<One<'a>>);
 
 impl<'a> Cells<'a> {
-    fn of(files: &'a [FileReadings]) -> Self {
+    fn from_files(files: &'a [FileReadings]) -> Self {
         let whole = |readings_of_file: &'a FileReadings| -> Vec<One<'a>> {
             let FileReadings { folios, readings } = readings_of_file;
             let refused = refusals(readings);
@@ -210,12 +210,12 @@ impl<'a> Cells<'a> {
 /// What a process should have taken, warm.
 fn forecast(found: &Calibration, one: &One<'_>) -> Option<f64> {
     let state = FileState::cached(one.cell.span_bytes, one.folios);
-    Some(found.forecast(one.cell.arm, &Demand::of(one.cell), &state)?.total_ns)
+    Some(found.forecast(one.cell.arm, &Demand::from_cell(one.cell), &state)?.total_ns)
 }
 
 /// What a process took of some terms, with what an error is a share of.
 fn row(one: &One<'_>, terms: &[Term], (took, scale): (f64, f64), page: PageSize) -> Row {
-    let demand = Demand::of(one.cell);
+    let demand = Demand::from_cell(one.cell);
     let amount = |term: &Term| amounts(*term, &demand, one.cell.span_bytes, page);
     Row { amounts: terms.iter().map(amount).collect(), took, scale: scale.max(SHORTEST) }
 }
@@ -302,7 +302,7 @@ fn sharing(
     }
     let part = |demand: &Demand| 1.0 / f64::from(demand.threads.min(found.cpus).max(1));
     let later = |one: &One<'_>| {
-        let demand = Demand::of(one.cell);
+        let demand = Demand::from_cell(one.cell);
         let (blocks, bytes) = found.pass_ns(arm, one.work(&demand))?;
         let (took, part) = (one.pass(1)?, part(&demand));
         let rest = 1.0 - part;
@@ -310,7 +310,7 @@ fn sharing(
         Some(Row { amounts, took: took - (blocks + bytes) * part, scale: took })
     };
     let more = |one: &One<'_>| {
-        let demand = Demand::of(one.cell);
+        let demand = Demand::from_cell(one.cell);
         let first = found.phase_ns(Phase::First, arm, one.work(&demand))?;
         let (took, part) = (one.pass(0)?, part(&demand));
         let row = (vec![first * (1.0 - part)], took - one.pass(1)? - first * part);

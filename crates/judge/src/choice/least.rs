@@ -47,7 +47,7 @@ pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
     let mut weights = vec![1.0; table.len()];
     let mut found = vec![0.0; count];
     for _ in 0..ROUNDS {
-        found = Squares::of(&table, &weights, count).solve();
+        found = Squares::from_table(&table, &weights, count).solve();
         for (weight, (shares, took)) in weights.iter_mut().zip(&table) {
             *weight = 1.0 / (took - dot(shares, &found)).abs().max(FINE);
         }
@@ -88,7 +88,7 @@ struct Squares {
 }
 
 impl Squares {
-    fn of(table: &[(Vec<f64>, f64)], weights: &[f64], count: usize) -> Self {
+    fn from_table(table: &[(Vec<f64>, f64)], weights: &[f64], count: usize) -> Self {
         let mut squares = Self { matrix: vec![vec![0.0; count]; count], right: vec![0.0; count] };
         for ((shares, took), weight) in table.iter().zip(weights) {
             for (row, share) in shares.iter().enumerate() {

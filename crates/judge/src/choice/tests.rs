@@ -117,7 +117,7 @@ fn sample(
     mut off: impl FnMut() -> f64,
 ) -> Sample {
     let mut sample = reading(*cell, Nanos(1), 1).samples.remove(0);
-    let demand = Demand { passes: 1, ..Demand::of(cell) };
+    let demand = Demand { passes: 1, ..Demand::from_cell(cell) };
     let state = FileState {
         cached_share: if cell.residency == Residency::Warm { 1.0 } else { 0.0 },
         ..FileState::cached(cell.span_bytes, folios)

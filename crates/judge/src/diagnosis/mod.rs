@@ -48,12 +48,13 @@ impl Estimate {
 #[must_use]
 pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     let recording_ns = recording_ns(look);
-    let Some(run) = Typical::of(&look.runs).map(|run| run.without_recording(recording_ns)) else {
+    let Some(run) = Typical::from_runs(&look.runs).map(|run| run.without_recording(recording_ns))
+    else {
         return not_run();
     };
     let (samples, kernel_time) = match &look.samples {
         Fact::Known(all) => {
-            (Fact::Known(Sorted::of(all)), Fact::Known(second_opinion::kernel_time(all)))
+            (Fact::Known(Sorted::from_samples(all)), Fact::Known(second_opinion::kernel_time(all)))
         }
         Fact::Missing(why) => (Fact::Missing(why.clone()), Fact::Missing(why.clone())),
     };

@@ -47,7 +47,7 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    pub(super) fn of(samples: &Samples) -> Self {
+    pub(super) fn from_samples(samples: &Samples) -> Self {
         Self { counts: activity::sort(samples), period_ns: samples.period_ns }
     }
 

@@ -32,12 +32,12 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Es
     if let Some(walks) = look.walks.known() {
         return counted(walks, run);
     }
-    let curve = Curve::of(&prices.chase);
+    let curve = Curve::from_chase(&prices.chase);
     let Some((pattern, footprint)) = seen(look).filter(|_| !curve.0.is_empty()) else {
         return by_user_time(Bytes(peak(look)), run, &curve);
     };
     let set = Bytes(peak(look).saturating_sub(pattern.jump_huge_bytes.0));
-    bound(footprint, &Jumps::of(pattern), set, run, &curve)
+    bound(footprint, &Jumps::from_pattern(pattern), set, run, &curve)
 }
 
 /// The bound where the pages it uses were not seen: all of its user time goes into loads that are slower
@@ -72,7 +72,7 @@ struct Jumps {
 }
 
 impl Jumps {
-    fn of(pattern: &AccessPattern) -> Self {
+    fn from_pattern(pattern: &AccessPattern) -> Self {
         if pattern.instructions < FEWEST_STEPPED {
             return Self { share: 1.0, accesses: f64::INFINITY };
         }
@@ -156,7 +156,7 @@ fn bound(
 struct Curve(Vec<(f64, f64, f64)>);
 
 impl Curve {
-    fn of(chase: &[ChasePoint]) -> Self {
+    fn from_chase(chase: &[ChasePoint]) -> Self {
         let mut points: Vec<(f64, f64, f64)> = chase
             .iter()
             .filter_map(|p| {

@@ -21,7 +21,7 @@ pub(super) struct Typical {
 
 impl Typical {
     /// The medians of `runs`; `None` without a run.
-    pub(super) fn of(runs: &[Usage]) -> Option<Self> {
+    pub(super) fn from_runs(runs: &[Usage]) -> Option<Self> {
         let median = |value: fn(&Usage) -> u64| typical(runs, value);
         Some(Self {
             wall_ns: median(|r| r.wall_ns.0)?,

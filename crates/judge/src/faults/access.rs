@@ -109,7 +109,7 @@ pub(super) const fn cause(begin: &Begin) -> Cause {
 }
 
 /// What the fault `begin` of `instruction` was about, with base pages of `page`.
-pub(super) fn of(begin: &Begin, instruction: &Instruction, page: PageSize) -> Access {
+pub(super) fn classify(begin: &Begin, instruction: &Instruction, page: PageSize) -> Access {
     if begin.in_kernel {
         return Access::Unknown;
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn seen(code: &[u8], address: u64, registers: Registers) -> Access {
-        of(&begin(address, registers), &decode(code, IP), PageSize::BASE_4K)
+        classify(&begin(address, registers), &decode(code, IP), PageSize::BASE_4K)
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(seen(push, DATA, at(0, 0, DATA + 8)), Access::Write);
         let mut lean = begin(DATA, Registers::default());
         lean.registers = None;
-        assert_eq!(of(&lean, &decode(movsb, IP), PageSize::BASE_4K), Access::Unknown);
+        assert_eq!(classify(&lean, &decode(movsb, IP), PageSize::BASE_4K), Access::Unknown);
     }
 
     #[test]
@@ -231,12 +231,12 @@ mod tests {
         let mut own = begin(IP + 0x10, none);
         own.page_bytes = Some(Bytes(4096));
         let read = decode(&[0x48, 0x8b, 0x10], IP);
-        assert_eq!(of(&own, &read, PageSize::BASE_4K), Access::Read);
+        assert_eq!(classify(&own, &read, PageSize::BASE_4K), Access::Read);
         // the last bytes of an instruction lie on the next page
         let mut straddling = begin(0x40_2000, none);
         straddling.ip_address = 0x40_1ffe;
-        assert_eq!(of(&straddling, &read, PageSize::BASE_4K), Access::Execute);
+        assert_eq!(classify(&straddling, &read, PageSize::BASE_4K), Access::Execute);
         straddling.in_kernel = true;
-        assert_eq!(of(&straddling, &read, PageSize::BASE_4K), Access::Unknown);
+        assert_eq!(classify(&straddling, &read, PageSize::BASE_4K), Access::Unknown);
     }
 }

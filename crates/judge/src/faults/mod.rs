@@ -206,7 +206,7 @@ impl Analysis {
         let reported = self.codes.remove(&begin.tid).filter(|code| code.address == begin.address);
         let (access, cause) = match reported {
             Some(code) => access::from_code(code),
-            None => (access::of(&begin, instruction, self.page), access::cause(&begin)),
+            None => (access::classify(&begin, instruction, self.page), access::cause(&begin)),
         };
         let before = self.touch(&begin, &target, (access, cause));
         let look = Look { tid: begin.tid, at, access, cause, is_reported: reported.is_some() };

@@ -219,7 +219,7 @@ mod tests {
         };
         let at = Code { path: 0, offset: begin.ip_address };
         let (_, instruction) = sites.find(at, "", &begin, &mut Maker(code.to_vec()));
-        access::of(&begin, instruction, PageSize::BASE_4K)
+        access::classify(&begin, instruction, PageSize::BASE_4K)
     }
 
     /// `mov [rax], rdx`, `mov rdx, [rax]`, and the latter with something else behind it.

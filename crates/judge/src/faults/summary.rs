@@ -84,7 +84,7 @@ impl Analysis {
 
     fn report(&mut self, ending: &Ending, names: &Names) -> FaultReport {
         let by_site = self.by_site.ranked();
-        let stacks = self.sites.codes().map(|code| self.taken.of(code)).collect();
+        let stacks = self.sites.codes().map(|code| self.taken.by_code(code)).collect();
         let attribution = Attribution::new(names, stacks);
         let latencies = self.latencies.latencies();
         let none = || match self.sees.all_ends {

@@ -109,7 +109,7 @@ pub fn sort(samples: &StackSamples) -> Sorted {
             samples: of(&stacks),
             cpu_ns: Nanos(of(&stacks).saturating_mul(samples.period_ns.0)),
             time_share: share(of(&stacks), total),
-            graph: Graph::of(&stacks).lines(),
+            graph: Graph::from_stacks(&stacks).lines(),
         })
         .filter(|bucket| bucket.samples > 0)
         .collect();
@@ -274,7 +274,7 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn of(stacks: &[&'a ProfiledStack]) -> Self {
+    fn from_stacks(stacks: &[&'a ProfiledStack]) -> Self {
         let mut graph = Self { nodes: vec![Node::default()], found: HashMap::new() };
         for stack in stacks {
             graph.add(stack);

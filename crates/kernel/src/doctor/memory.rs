@@ -101,7 +101,7 @@ fn files() -> Vec<Capability> {
             GROUP,
             "cachestat",
             "how much of a file is in the page cache, for files you may write (Linux 6.5)",
-            answer_of(&memfd().and_then(|file| cachestat::of(&file, "a memfd"))),
+            answer_of(&memfd().and_then(|file| cachestat::read(&file, "a memfd"))),
             None,
         ),
     ]

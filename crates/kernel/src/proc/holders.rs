@@ -21,7 +21,7 @@ pub struct HolderSearch {
 impl HolderSearch {
     /// The file of this mapping.
     #[must_use]
-    pub const fn of(mapping: &Mapping) -> Self {
+    pub const fn for_mapping(mapping: &Mapping) -> Self {
         Self { device: mapping.device, inode: mapping.inode }
     }
 
@@ -37,7 +37,7 @@ impl HolderSearch {
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
-pub fn of(search: &HolderSearch) -> Result<Holders, SysError> {
+pub fn find(search: &HolderSearch) -> Result<Holders, SysError> {
     let mut holders = Holders::default();
     for pid in tree::all()?.into_iter().filter(|pid| *pid != own_pid()) {
         match maps::read(pid) {
@@ -71,7 +71,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(10));
             maps::read(pid).unwrap().into_iter().find(is_of_child)
         });
-        let holders = of(&HolderSearch::of(&found.unwrap()));
+        let holders = find(&HolderSearch::for_mapping(&found.unwrap()));
         child.kill().unwrap();
         child.wait().unwrap();
         let holders = holders.unwrap();
@@ -84,7 +84,7 @@ mod tests {
     fn other_files_do_not_count() {
         let line = b"1000-3000 r-xp 0 08:01 5 /x\n3000-4000 r--p 2000 08:01 5 /x\n4000-5000 r--p 0 08:01 6 /y";
         let all = maps::parse(line);
-        let search = HolderSearch::of(&all[0]);
+        let search = HolderSearch::for_mapping(&all[0]);
         assert_eq!(search.mapped(&all), Bytes(0x3000));
         assert_eq!(search.mapped(&all[2..]), Bytes(0));
     }

@@ -107,7 +107,7 @@ impl Frozen {
         fill(&mut loose.memory().as_mut_bytes()[..len]);
         loose.memory().collapse();
         match loose.seal()? {
-            Ok(sealed) => Ok(Self::of(Memory::Sealed(sealed), len)),
+            Ok(sealed) => Ok(Self::from_memory(Memory::Sealed(sealed), len)),
             Err(copy) => Self::still(copy, len),
         }
     }
@@ -126,10 +126,10 @@ impl Frozen {
 
     fn still(mut memory: Region, len: usize) -> Result<Self, Errno> {
         memory.collapse();
-        Ok(Self::of(Memory::Private(Still::new(memory)?), len))
+        Ok(Self::from_memory(Memory::Private(Still::new(memory)?), len))
     }
 
-    fn of(memory: Memory, len: usize) -> Self {
+    fn from_memory(memory: Memory, len: usize) -> Self {
         Self(Arc::new(Inner { memory, len }))
     }
 

@@ -237,7 +237,7 @@ pub(crate) fn pieces<T>(
 
 /// Median and spread of the pieces of a sample.
 pub(crate) fn summary(values: &[f64], price: &'static str) -> Result<Measured, PriceError> {
-    Measured::of(values).ok_or(PriceError::NoRepeat { price })
+    Measured::from_values(values).ok_or(PriceError::NoRepeat { price })
 }
 
 /// What `work` gives on a thread of its own that runs on `cpu` alone, so that the caller keeps its affinity.

@@ -65,7 +65,7 @@ fn walk(set: Bytes, pages: Pages, stop: Stop<'_>) -> Result<Measured, PriceError
             values.push(ns / STEPS as f64);
         }
     }
-    Measured::of(&values).ok_or(PriceError::NoRepeat { price: "the chase" })
+    Measured::from_values(&values).ok_or(PriceError::NoRepeat { price: "the chase" })
 }
 
 /// Follows the cycle for one repeat; gives the place where it stops.

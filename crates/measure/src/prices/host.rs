@@ -48,7 +48,7 @@ pub(crate) fn find_slow(costs: &[f64], price_ns: f64) -> Vec<f64> {
 
 /// The extra cost that these chunks show against the price of a backed page.
 pub(crate) fn find_extra(costs: &[f64], price_ns: f64) -> Fact<f64> {
-    match Measured::of(&find_slow(costs, price_ns)) {
+    match Measured::from_values(&find_slow(costs, price_ns)) {
         Some(cost) => Fact::Known(cost.median - price_ns),
         None => Fact::missing("the host had all touched memory ready"),
     }

@@ -110,7 +110,7 @@ impl Point {
     #[must_use]
     pub fn misses(&self) -> Option<Measured> {
         let counted = self.samples.iter().filter_map(|s| s.misses_per_1000_instructions);
-        Measured::of(&counted.collect::<Vec<f64>>())
+        Measured::from_values(&counted.collect::<Vec<f64>>())
     }
 }
 

@@ -81,7 +81,7 @@ pub enum Answer {
 impl Answer {
     /// Of something that was tested.
     #[must_use]
-    pub const fn of(holds: bool) -> Self {
+    pub const fn from_bool(holds: bool) -> Self {
         if holds { Self::Confirmed } else { Self::Refuted }
     }
 
@@ -135,7 +135,7 @@ impl Series {
     /// Median and spread; none without repeats.
     #[must_use]
     pub fn measured(&self) -> Option<Measured> {
-        Measured::of(&self.values())
+        Measured::from_values(&self.values())
     }
 
     /// What `combine` makes of the figures in each repeat that both have.
@@ -179,6 +179,6 @@ mod tests {
     fn an_interval_on_one_side_of_1_answers() {
         let answers = [(0.5, 0.9), (1.0, 1.1), (0.9, 1.1)].map(Answer::is_less);
         assert_eq!(answers, [Answer::Confirmed, Answer::Refuted, Answer::CannotTell]);
-        assert_eq!([true, false].map(Answer::of), [Answer::Confirmed, Answer::Refuted]);
+        assert_eq!([true, false].map(Answer::from_bool), [Answer::Confirmed, Answer::Refuted]);
     }
 }

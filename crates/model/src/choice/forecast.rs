@@ -122,9 +122,9 @@ impl Calibration {
         let shared = shared(Phase::Pass);
         Some(TimeParts {
             set_up_ns: of(Phase::SetUp)?,
-            first_ns: first.of(of(Phase::First)?, |sharing| sharing.first_share),
-            blocks_ns: passes * shared.of(blocks, |sharing| sharing.blocks_share),
-            bytes_ns: passes * shared.of(bytes, |sharing| sharing.bytes_share),
+            first_ns: first.time(of(Phase::First)?, |sharing| sharing.first_share),
+            blocks_ns: passes * shared.time(blocks, |sharing| sharing.blocks_share),
+            bytes_ns: passes * shared.time(bytes, |sharing| sharing.bytes_share),
             starts_ns: passes * shared.starts_ns(),
             tear_down_ns: of(Phase::TearDown)?,
             device_ns: 0.0,
@@ -177,7 +177,7 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     /// What is left of `alone`, the time of one thread.
-    fn of(self, alone: f64, share: impl Fn(&Sharing) -> f64) -> f64 {
+    fn time(self, alone: f64, share: impl Fn(&Sharing) -> f64) -> f64 {
         let part = 1.0 / f64::from(self.threads.min(self.cpus).max(1));
         alone * (part + self.sharing.map_or(0.0, share) * (1.0 - part))
     }

@@ -50,7 +50,7 @@ pub struct Demand {
 impl Demand {
     /// What a cell wants.
     #[must_use]
-    pub const fn of(cell: &Cell) -> Self {
+    pub const fn from_cell(cell: &Cell) -> Self {
         Self {
             order: cell.order,
             block_bytes: cell.block_bytes,

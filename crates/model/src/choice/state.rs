@@ -35,7 +35,7 @@ pub struct FileState {
 impl FileState {
     /// What was seen of a file of this size.
     #[must_use]
-    pub fn of(seen: &CacheState, size: Bytes, page: PageSize) -> Self {
+    pub fn from_cache(seen: &CacheState, size: Bytes, page: PageSize) -> Self {
         let part = |bytes: Bytes| (bytes.0 as f64 / size.0.max(1) as f64).clamp(0.0, 1.0);
         let cached_share = seen.cached_bytes.known().map_or_else(|| by_slots(seen), |c| part(*c));
         let huge = seen.huge_bytes.known().map_or(0.0, |bytes| part(*bytes)).min(cached_share);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn state(seen: &CacheState) -> FileState {
-        FileState::of(seen, Bytes::mib(16), PageSize::BASE_4K)
+        FileState::from_cache(seen, Bytes::mib(16), PageSize::BASE_4K)
     }
 
     fn shares(state: &FileState) -> Vec<(FolioClass, f64)> {

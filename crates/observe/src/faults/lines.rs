@@ -56,7 +56,7 @@ fn find_with(
 ) -> Option<Vec<Option<SourceLine>>> {
     let cache = ReadCache::new(file);
     let elf = object::File::parse(&cache).ok()?;
-    let segments = Segments::of(&elf);
+    let segments = Segments::from_elf(&elf);
     let addresses = offsets.iter().map(|offset| segments.address(*offset)).collect();
     if elf.section_by_name(SectionId::DebugLine.name()).is_some() {
         return look_up(file, &elf, addresses);

@@ -39,7 +39,7 @@ impl Symbols {
             (a.start, size(a), &a.name).cmp(&(b.start, size(b), &b.name))
         });
         functions.dedup_by_key(|function| function.start);
-        Self { functions, segments: Segments::of(&elf) }
+        Self { functions, segments: Segments::from_elf(&elf) }
     }
 
     /// The function at `offset` of the file.

@@ -89,7 +89,7 @@ impl Tables {
         if let Some(text) = elf.section_by_name(".text") {
             bases = bases.set_text(text.address());
         }
-        let segments = Segments::of(&elf);
+        let segments = Segments::from_elf(&elf);
         let (rules, context) = (RefCell::default(), RefCell::new(UnwindContext::new()));
         Some(Self { eh_frame, header, bases, segments, rules, context })
     }

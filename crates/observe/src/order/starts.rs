@@ -43,7 +43,7 @@ impl Starts {
             let lies_in = |parts: &[Range<u64>]| parts.iter().any(|part| part.contains(address));
             lies_in(&code) && !lies_in(&frame)
         });
-        Some(Self { segments: Segments::of(&elf), addresses })
+        Some(Self { segments: Segments::from_elf(&elf), addresses })
     }
 
     /// Their offsets in the file.

@@ -60,10 +60,10 @@ impl Elf {
     pub fn read(file: &File) -> Result<Self, ElfError> {
         let len = file.metadata().map_err(|_| ElfError::NotElf)?.len();
         let cache = ReadCache::new(file);
-        Self::of(&cache, len)
+        Self::parse(&cache, len)
     }
 
-    fn of<'data, R: ReadRef<'data>>(data: R, len: u64) -> Result<Self, ElfError> {
+    fn parse<'data, R: ReadRef<'data>>(data: R, len: u64) -> Result<Self, ElfError> {
         match parse::<FileHeader64<Endianness>, R>(data, len, true) {
             Err(ElfError::NotElf) => parse::<FileHeader32<Endianness>, R>(data, len, false),
             found => found,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     fn of_bytes(bytes: &[u8]) -> Result<Elf, ElfError> {
-        Elf::of(bytes, bytes.len() as u64)
+        Elf::parse(bytes, bytes.len() as u64)
     }
 
     fn own() -> Vec<u8> {

@@ -28,7 +28,7 @@ pub(super) struct Descriptors {
 impl Descriptors {
     /// For the tree of `root`, whose standard input is a stand-in if it `has_ended`.
     pub(super) fn new(root: i32, has_ended: bool) -> Self {
-        let input = if has_ended { of(root, 0) } else { None };
+        let input = if has_ended { identity_of(root, 0) } else { None };
         Self { input, ..Self::default() }
     }
 
@@ -45,7 +45,7 @@ impl Descriptors {
         let listed = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let mut numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let holds = |fd: i32| {
-            let found = of(pid, fd);
+            let found = identity_of(pid, fd);
             found.is_some_and(|found| self.netlink.contains_key(&found))
                 || (fd != 0 && found.is_some() && found == self.input)
         };
@@ -58,7 +58,7 @@ impl Descriptors {
 
     /// Process `pid` has a new socket `fd` for netlink of this protocol.
     pub(super) fn add_netlink(&mut self, pid: i32, fd: i32, protocol: i32) {
-        if let Some(socket) = of(pid, fd) {
+        if let Some(socket) = identity_of(pid, fd) {
             self.netlink.insert(socket, protocol);
             self.closely.insert(pid);
         }
@@ -76,7 +76,7 @@ impl Descriptors {
         let input = self.input?;
         match input::used(tid, number, args)? {
             Use::Copies(fd) => {
-                if of(tid, fd) == Some(input) {
+                if identity_of(tid, fd) == Some(input) {
                     self.closely.insert(pid);
                 }
                 None
@@ -84,7 +84,10 @@ impl Descriptors {
             Use::Opens(found) => (found == input).then_some("open"),
             Use::Reads(name, fds) => {
                 let may_be = |fd: &i32| *fd == 0 || self.closely(pid);
-                fds.into_iter().filter(may_be).any(|fd| of(tid, fd) == Some(input)).then_some(name)
+                fds.into_iter()
+                    .filter(may_be)
+                    .any(|fd| identity_of(tid, fd) == Some(input))
+                    .then_some(name)
             }
         }
     }
@@ -94,15 +97,15 @@ impl Descriptors {
         if self.netlink.is_empty() || !netlink::sends(number) {
             return None;
         }
-        let protocol = *self.netlink.get(&of(tid, args[0] as i32)?)?;
+        let protocol = *self.netlink.get(&identity_of(tid, args[0] as i32)?)?;
         let changes = netlink::sends_change(tid, number, args, protocol);
-        let intent = || Intent::of("changed the network by netlink", netlink::name(protocol));
+        let intent = || Intent::on("changed the network by netlink", netlink::name(protocol));
         changes.then(intent)
     }
 }
 
 /// What descriptor `fd` of thread `tid` leads to.
-fn of(tid: i32, fd: i32) -> Option<Identity> {
+fn identity_of(tid: i32, fd: i32) -> Option<Identity> {
     fs::metadata(format!("/proc/{tid}/fd/{fd}")).ok().map(|meta| identity(&meta))
 }
 
@@ -117,7 +120,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let ends = pipe().unwrap();
         let fd = ends.0.as_raw_fd();
-        let mut all = Descriptors { input: of(pid, fd), ..Descriptors::default() };
+        let mut all = Descriptors { input: identity_of(pid, fd), ..Descriptors::default() };
         let mut reads = |number, fd: i32| {
             let used = all.uses_input(pid, pid, number, &[fd as u64, 0, 0, 0, 0, 0]);
             (used, all.closely(pid))

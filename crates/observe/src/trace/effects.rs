@@ -47,7 +47,7 @@ pub(super) struct Intent {
 
 impl Intent {
     /// To do this to that.
-    pub(super) fn of(action: &str, subject: String) -> Self {
+    pub(super) fn on(action: &str, subject: String) -> Self {
         Self { effect: Some((action.to_owned(), subject)), ..Self::default() }
     }
 }
@@ -319,7 +319,7 @@ fn large_file(place: &Place) -> Option<(Identity, PathBuf)> {
 }
 
 fn effect(action: &str, subject: String) -> Option<Intent> {
-    Some(Intent::of(action, subject))
+    Some(Intent::on(action, subject))
 }
 
 fn make(place: Place) -> Intent {

@@ -53,7 +53,7 @@ struct Count {
 }
 
 impl Count {
-    fn of(pid: i32) -> Result<Self, SysError> {
+    fn open(pid: i32) -> Result<Self, SysError> {
         let cpu = clock::process_cpu(pid)?;
         let faults = stat::read(pid)?.minor_faults;
         let (mut used, mut resident) = (Bytes(0), Bytes(0));
@@ -98,7 +98,7 @@ impl Probe {
     fn begin(pid: i32, marking: Nanos) -> Result<Self, SysError> {
         let at = Instant::now();
         smaps::clear_referenced(pid)?;
-        let begin = Count::of(pid)?;
+        let begin = Count::open(pid)?;
         let spent = at.elapsed();
         Ok(Self {
             pid,
@@ -136,7 +136,7 @@ impl Probe {
             return;
         }
         let at = Instant::now();
-        self.is_over = match Count::of(self.pid) {
+        self.is_over = match Count::open(self.pid) {
             Ok(count) => !self.take(count.since(&self.begin)),
             Err(_) => true,
         };

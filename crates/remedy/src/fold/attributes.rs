@@ -25,7 +25,7 @@ pub(super) struct Kept {
 }
 
 /// That of a file, or why it may have no copy.
-pub(super) fn of(file: &CachedFile) -> Result<Kept, FoldError> {
+pub(super) fn kept(file: &CachedFile) -> Result<Kept, FoldError> {
     let name = file.path().display().to_string();
     let rights = FileRights::of_open(file.file(), &name)?;
     if rights.user.is_some() || rights.group.is_some() {
@@ -35,7 +35,7 @@ pub(super) fn of(file: &CachedFile) -> Result<Kept, FoldError> {
         let help = "a copy would have executable read-only data and weaker address randomisation; link it with aligned segments instead: pagewise text fold --linker";
         return Err(FoldError::refused(why, help));
     }
-    let attributes = attributes::of(file.file(), &name)?;
+    let attributes = attributes::list(file.file(), &name)?;
     let is_signature = |found: &&Attribute| SIGNATURES.contains(&found.name.to_bytes());
     if let Some(signature) = attributes.iter().find(is_signature) {
         let why = format!("{name} carries a signature over its contents ({})", signature.label());
@@ -63,7 +63,7 @@ impl Kept {
             }
         }
         copy.set_permissions(Permissions::from_mode(mode)).map_err(failed("fchmod"))?;
-        let there = attributes::of(copy, "the copy")?;
+        let there = attributes::list(copy, "the copy")?;
         for attribute in self.attributes.iter().filter(|wanted| !there.contains(wanted)) {
             attribute.set(copy).map_err(|error| {
                 let why = format!("the copy cannot have {}: {error}", attribute.label());

@@ -109,7 +109,7 @@ impl Choice {
 fn foldable(file: &HugeFile) -> Option<CachedFile> {
     let opened = CachedFile::open(Path::new(&file.path)).ok()?;
     let elf = (file.kind == FileKind::Code).then(|| Elf::read(opened.file()).ok()).flatten()?;
-    let code = Code::of(&opened, &elf.layout);
+    let code = Code::from_file(&opened, &elf.layout);
     (code.reach() == Bytes(0) && code.folded_reach() > Bytes(0)).then_some(opened)
 }
 

@@ -93,7 +93,7 @@ pub fn make(
     stop: &AtomicBool,
 ) -> Result<Made, FoldError> {
     let start = clock::now();
-    let kept = attributes::of(file)?;
+    let kept = attributes::kept(file)?;
     let cache = ReadCache::new(file.file());
     let plan = plan(&cache, file.size().0, options)?;
     let mut notes = Vec::new();
@@ -138,7 +138,7 @@ fn refuse_target(file: &CachedFile, target: Target<'_>) -> Result<(), FoldError>
 
 /// What has to be known of the place where the copy lies.
 fn about_file_system(copy: &File, path: &Path) -> Result<Option<String>, FoldError> {
-    let found = file_system::of(copy, &path.display().to_string())?;
+    let found = file_system::look_up(copy, &path.display().to_string())?;
     let name = &found.name;
     Ok(if found.has_no_large_folios {
         Some(format!(

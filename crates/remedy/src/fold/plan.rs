@@ -174,7 +174,7 @@ impl<'data> Image<'data> {
 
     fn parts(&self) -> Vec<Part> {
         let loaded = |(header, part): (usize, &ProgramHeader64<LittleEndian>)| {
-            let load = Load::of(part);
+            let load = Load::from_header(part);
             let is_loaded = part.p_type(LITTLE) == PT_LOAD && (load.memory > 0 || load.file > 0);
             is_loaded.then_some(Part { header, before: load, after: Some(load) })
         };
@@ -252,7 +252,7 @@ struct Load {
 }
 
 impl Load {
-    fn of(part: &ProgramHeader64<LittleEndian>) -> Self {
+    fn from_header(part: &ProgramHeader64<LittleEndian>) -> Self {
         Self {
             flags: part.p_flags(LITTLE),
             offset: part.p_offset(LITTLE),

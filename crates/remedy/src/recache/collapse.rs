@@ -21,11 +21,11 @@ impl Subject {
     pub fn collapse(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
-            return Ok(self.report(Ending::of(CacheOutcome::Already)));
+            return Ok(self.report(Ending::with_outcome(CacheOutcome::Already)));
         }
         let no_memory = || no_room(self.file.size()).or_else(is_pressed);
         if let Some(refused) = self.cannot_be_huge(asked).or_else(no_memory) {
-            return Ok(self.report(Ending::of(refused)));
+            return Ok(self.report(Ending::with_outcome(refused)));
         }
         begin(self.file.path());
         let start = clock::now();
@@ -36,7 +36,7 @@ impl Subject {
             (false, Some(error)) => CacheOutcome::Short { why: error.to_string() },
             _ => outcome(self.huge_before(), huge(&after), asked, &self.file_system.name),
         };
-        Ok(self.report(Ending::of(outcome).after(after, took)))
+        Ok(self.report(Ending::with_outcome(outcome).after(after, took)))
     }
 }
 

@@ -49,7 +49,7 @@ impl<'a> Bench<'a> {
     }
 
     /// What `run` holds.
-    pub(crate) fn of(run: &'a Run) -> Option<Self> {
+    pub(crate) fn in_run(run: &'a Run) -> Option<Self> {
         Self::all(run).next()
     }
 
@@ -124,5 +124,5 @@ pub(crate) fn caption(run: &Run) -> String {
 /// The picture of what a bench measured; none of a run that holds no such thing.
 #[must_use]
 pub fn svg(run: &Run) -> Option<String> {
-    Some(Bench::of(run)?.svg(&caption(run)))
+    Some(Bench::in_run(run)?.svg(&caption(run)))
 }

@@ -25,7 +25,7 @@ pub(super) enum Axis {
 
 impl Axis {
     /// The axis that suits `values`; those that are not above 0 do not count, nor what nobody measures.
-    pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
         let values = values.filter(|v| READABLE.contains(v));
         let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
         if most <= 0.0 {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn close_values_are_linear_from_zero() {
-        let axis = Axis::of([3.7, 12.7, 32.8].into_iter());
+        let axis = Axis::over([3.7, 12.7, 32.8].into_iter());
         assert_eq!(axis, Axis::Linear { most: 40.0, step: 10.0 });
         assert_eq!(axis.ticks(), [0.0, 10.0, 20.0, 30.0, 40.0]);
         assert!((axis.place(10.0) - 0.25).abs() < 1e-12);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn far_values_are_logarithmic() {
-        let axis = Axis::of([1.1, 60.0].into_iter());
+        let axis = Axis::over([1.1, 60.0].into_iter());
         assert_eq!(axis, Axis::Log { least: 1.0, most: 100.0 });
         assert_eq!(axis.ticks(), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
         assert!((axis.place(10.0) - 0.5).abs() < 1e-12);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn nothing_to_show_is_no_error() {
-        for axis in [Axis::of([].into_iter()), Axis::of([0.0, f64::NAN, -1.0].into_iter())] {
+        for axis in [Axis::over([].into_iter()), Axis::over([0.0, f64::NAN, -1.0].into_iter())] {
             assert!(axis.ticks().len() > 1);
             assert!((0.0..=1.0).contains(&axis.place(f64::INFINITY)));
         }
@@ -164,11 +164,11 @@ mod tests {
     #[test]
     fn what_nobody_measures_has_no_place_on_an_axis() {
         for odd in [5e-324, 1e-310, 1.7e308, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY] {
-            let axis = Axis::of([1.1, 60.0, odd].into_iter());
+            let axis = Axis::over([1.1, 60.0, odd].into_iter());
             assert_eq!(axis, Axis::Log { least: 1.0, most: 100.0 }, "{odd}");
             assert!((0.0..=1.0).contains(&axis.place(odd)));
         }
-        let widest = Axis::of([1e-99, 1e99].into_iter());
+        let widest = Axis::over([1e-99, 1e99].into_iter());
         assert!(widest.ticks().len() < 300, "{}", widest.ticks().len());
     }
 

@@ -85,7 +85,7 @@ impl Bars {
     pub(crate) fn draw(&self) -> String {
         let values = self.groups.iter().flat_map(|g| &g.rows).filter_map(|r| r.value.as_ref().ok());
         let marks = self.marks.iter().map(|m| m.value);
-        let axis = Axis::of(values.flat_map(|v| [v.least, v.median, v.most]).chain(marks));
+        let axis = Axis::over(values.flat_map(|v| [v.least, v.median, v.most]).chain(marks));
         let mut plot = Plot { axis, top: 0.0, bottom: 0.0 };
         let levels = self.mark_levels(&plot);
         let level_count = levels.iter().max().map_or(0, |most| most + 1);
@@ -266,7 +266,7 @@ mod tests {
             mark("reading memory", 4.1),
             mark("between cores", 1.0),
         ]);
-        let plot = Plot { axis: Axis::of([1.0, 5.0].into_iter()), top: 0.0, bottom: 0.0 };
+        let plot = Plot { axis: Axis::over([1.0, 5.0].into_iter()), top: 0.0, bottom: 0.0 };
         assert_eq!(bars.mark_levels(&plot), [0, 1, 0]);
     }
 

@@ -115,7 +115,7 @@ fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64) {
         return;
     }
     let values = points().flat_map(|(_, v)| [v.least, v.median, v.most]);
-    let plot = Plot { sizes: bounds, values: Axis::of(values), top: top + 52.0 };
+    let plot = Plot { sizes: bounds, values: Axis::over(values), top: top + 52.0 };
     draw_axes(canvas, &plot, panel);
     draw_marks(canvas, &plot, panel);
     for (at, series) in panel.series.iter().enumerate() {

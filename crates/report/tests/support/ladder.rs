@@ -55,7 +55,7 @@ pub(crate) fn point(rung: &Rung, consumption: Consumption, rate: f64) -> Point {
 }
 
 fn flat(rate: f64) -> Fact<Measured> {
-    Measured::of(&[rate]).map_or(Fact::missing("none"), Fact::Known)
+    Measured::from_values(&[rate]).map_or(Fact::missing("none"), Fact::Known)
 }
 
 fn empty(points: Vec<Point>, sweep: bool) -> Ladder {

@@ -51,7 +51,7 @@ fn points() -> Vec<Point> {
 }
 
 fn flat(rate: f64) -> Fact<Measured> {
-    Measured::of(&[rate]).map_or(Fact::missing("none"), Fact::Known)
+    Measured::from_values(&[rate]).map_or(Fact::missing("none"), Fact::Known)
 }
 
 fn rates(read: f64) -> Rates {

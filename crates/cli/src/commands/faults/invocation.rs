@@ -19,7 +19,7 @@ pub(super) struct Invocation {
 
 impl Invocation {
     /// What is typed comes before what the file says.
-    pub(super) fn of(args: &Faults) -> Result<Self, Failure> {
+    pub(super) fn from_args(args: &Faults) -> Result<Self, Failure> {
         let typed = args.budgets();
         let named = match (&args.budget_file, &args.budget) {
             (None, None) => None,

@@ -37,7 +37,7 @@ pub(super) fn open(named: &Path) -> Result<Opened, Failure> {
 
 /// What of its code is on huge pages in what starts now, with nothing changed.
 pub(super) fn looked_at(opened: Opened) -> Result<TextFile, Failure> {
-    let (placed, file) = Placed::of(opened)?;
+    let (placed, file) = Placed::from_opened(opened)?;
     let cache = Subject::look(file).map_err(|error| failure(&error))?.shown();
     Ok(placed.explain(cache))
 }
@@ -51,7 +51,7 @@ pub(super) struct Placed {
 
 impl Placed {
     /// Of this file, and the file.
-    pub(super) fn of(opened: Opened) -> Result<(Self, CachedFile), Failure> {
+    pub(super) fn from_opened(opened: Opened) -> Result<(Self, CachedFile), Failure> {
         let Opened { elf, file, .. } = opened;
         let kind = file.file_system().map_err(|error| failure(&error))?;
         let len = usize::try_from(file.size().0).unwrap_or(usize::MAX);

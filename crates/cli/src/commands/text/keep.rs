@@ -47,7 +47,7 @@ struct Held {
 
 impl Held {
     /// Holds what is on huge pages.
-    fn of(file: &HugeFile, done: &Warmed) -> Option<Self> {
+    fn from_warmed(file: &HugeFile, done: &Warmed) -> Option<Self> {
         if done.huge_bytes == Bytes(0) {
             return None;
         }
@@ -93,7 +93,7 @@ impl Pause {
 }
 
 impl Kept {
-    fn of(path: &Path) -> Result<Self, Failure> {
+    fn open(path: &Path) -> Result<Self, Failure> {
         let opened = open(path)?;
         let file = std::path::absolute(&opened.path).ok();
         let file = file.and_then(|path| HugeFile::of(&path, FileKind::Code)).ok_or_else(|| {
@@ -118,7 +118,7 @@ impl Kept {
         (self.held, self.identity) = (None, now);
         let done = warmth::warm(&self.file, record);
         self.pause = self.pause.after(&done.outcome);
-        self.held = Held::of(&self.file, &done);
+        self.held = Held::from_warmed(&self.file, &done);
         let reported = Some(done.report());
         if done.took_ns.is_some() || self.reported != reported {
             terminal::remark(&format!("{}: {}", self.file.path, done.report()));
@@ -134,7 +134,7 @@ impl Kept {
 /// Keeps code on huge pages until a signal or the end of the time, or prints the unit that does.
 pub(super) fn run(args: &Keep) -> Result<ExitCode, Failure> {
     let mut all: Vec<Kept> =
-        args.files.iter().map(|path| Kept::of(path)).collect::<Result<_, _>>()?;
+        args.files.iter().map(|path| Kept::open(path)).collect::<Result<_, _>>()?;
     if args.unit {
         return print_unit(&all);
     }

@@ -19,7 +19,7 @@ pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
     let record = Record::own();
     let Named { files, mut gone, closed } = if args.all {
         let record = record.as_ref().map_err(|why| unrecorded(why.clone()))?;
-        Named::of(record.files().map_err(unrecorded)?)
+        Named::from_paths(record.files().map_err(unrecorded)?)
     } else {
         Named { files: cache::open_all(&args.files)?, ..Named::default() }
     };
@@ -55,7 +55,7 @@ struct Named {
 }
 
 impl Named {
-    fn of(paths: BTreeSet<PathBuf>) -> Self {
+    fn from_paths(paths: BTreeSet<PathBuf>) -> Self {
         let mut named = Self::default();
         let mut closed = Vec::new();
         for path in paths {

@@ -65,7 +65,7 @@ pub(super) fn warm_all(
 }
 
 fn warm(opened: Opened, how: How) -> Result<TextFile, Failure> {
-    let (placed, file) = Placed::of(opened)?;
+    let (placed, file) = Placed::from_opened(opened)?;
     let cache = Subject::look(file).and_then(|subject| match how {
         How::Anew => subject.make_huge(|path| {
             warn_of_refilling();

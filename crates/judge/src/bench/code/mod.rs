@@ -57,7 +57,7 @@ fn ratio(base: &Point, larger: &Point) -> Option<Ratio> {
     let samples = [base, larger].into_iter().flat_map(|p| &p.samples);
     let logs = larger.jump_times().log_ratios(&base.jump_times());
     let Judged { ratio, interval, steadiness } =
-        Judged::of(&logs, samples.map(|s| s.within_share))?;
+        Judged::from_logs(&logs, samples.map(|s| s.within_share))?;
     let (order, pages, set_bytes) = (base.order, larger.pages, base.set_bytes());
     Some(Ratio { order, pages, set_bytes, ratio, interval, steadiness })
 }
@@ -78,7 +78,7 @@ fn curve(jumps: &Jumps, pages: PageKind) -> Option<Curve> {
         curve.map(|p| (p.jumps, p.jump_times())).collect()
     };
     let few = of(PageKind::Thp, jumps.dense());
-    Some(Curve::of((pages, apart_bytes), &of(pages, apart_bytes), &few))
+    Some(Curve::from_points((pages, apart_bytes), &of(pages, apart_bytes), &few))
 }
 
 /// Three sentences, each a reason where nothing is known.

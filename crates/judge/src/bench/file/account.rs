@@ -24,7 +24,7 @@ impl Found<'_> {
         let all = self.readings.points.iter().enumerate();
         let explained = all.filter(|(at, p)| p.cell.threads == 1 && self.is_whole(*at));
         let priced = |(at, point): (usize, &Point)| {
-            let prices = Prices::of(self.readings, point.cell.block_bytes)?;
+            let prices = Prices::from_readings(self.readings, point.cell.block_bytes)?;
             account(at, point, &prices, page)
         };
         explained.filter_map(priced).collect()

@@ -68,7 +68,7 @@ impl Found<'_> {
         let most = times.iter().copied().reduce(f64::max)?;
         Some(Claim::new(
             "a mapping with a copy is 2 to 6 times as fast as read() on a cached file",
-            Answer::of(least >= FASTER.0 && most <= FASTER.1),
+            Answer::from_bool(least >= FASTER.0 && most <= FASTER.1),
             format!(
                 "here {least:.2} to {most:.2} times (cells: {}), from open to close; the study did not time unmapping, and its loop over the mapping once ended half way",
                 times.len()
@@ -82,7 +82,7 @@ impl Found<'_> {
         let unmapping = account.share(&[Work::Unmap, Work::Open]);
         Some(Claim::new(
             "mapping pages is 36% of the time of a mapping with a copy",
-            Answer::of((share - MAPPING).abs() <= NEAR),
+            Answer::from_bool((share - MAPPING).abs() <= NEAR),
             format!(
                 "here {:.0}%, and {:.0}% more for unmapping and opening, which the study did not count",
                 100.0 * share,
@@ -97,7 +97,7 @@ impl Found<'_> {
             .map(|work| 100.0 * account.share(&[work]));
         Some(Claim::new(
             "read() spends 60% on the copy, 15% on crossing into the kernel, 6 to 8% on lookup",
-            Answer::of((copy / 100.0 - COPY).abs() <= NEAR),
+            Answer::from_bool((copy / 100.0 - COPY).abs() <= NEAR),
             format!("here {copy:.0}%, {entry:.0}% and {lookup:.0}%"),
         ))
     }
@@ -107,7 +107,7 @@ impl Found<'_> {
         let (read, mapped) = (share(Arm::Read)?, share(Arm::Map)?);
         Some(Claim::new(
             "82% of the time of read() and 96% of that of a mapping can be explained",
-            Answer::of(read >= EXPLAINED.0 && mapped >= EXPLAINED.1),
+            Answer::from_bool(read >= EXPLAINED.0 && mapped >= EXPLAINED.1),
             format!(
                 "here {:.0}% and {:.0}%, by counts times prices measured before",
                 100.0 * read,
@@ -126,7 +126,7 @@ impl Found<'_> {
         let (plain_loop, populated_loop) = (ms(Arm::Map, inner)?, ms(Arm::MapPopulate, inner)?);
         Some(Claim::new(
             "MAP_POPULATE removes the cost of mapping",
-            Answer::of(populated < plain * (1.0 - MAPPING + NEAR)),
+            Answer::from_bool(populated < plain * (1.0 - MAPPING + NEAR)),
             format!(
                 "the loop goes from {plain_loop:.0} to {populated_loop:.0} ms per GiB, the total from {plain:.0} to {populated:.0}: the cost moves to the set-up"
             ),
@@ -144,7 +144,7 @@ impl Found<'_> {
         let is_flat = (read.1 / read.0 - 1.0).abs() <= SAME;
         Some(Claim::new(
             "with repeated passes over a file, a mapping becomes pure copy and read() does not change",
-            Answer::of(is_flat && mapped.1 > mapped.0 * (1.0 + SAME)),
+            Answer::from_bool(is_flat && mapped.1 > mapped.0 * (1.0 + SAME)),
             format!(
                 "first pass and last: the mapping {:.1} and {:.1} GiB/s, read() {:.1} and {:.1}",
                 mapped.0, mapped.1, read.0, read.1
@@ -171,7 +171,7 @@ impl Found<'_> {
         };
         Some(Claim::new(
             "copying with vector registers is faster than the kernel's copy, which would have to save them",
-            Answer::of(is_faster),
+            Answer::from_bool(is_faster),
             format!(
                 "page-aligned, {name} copies {vector:.1} GiB/s, the kernel {kernel:.1}; saving and \
                  restoring {state} of registers takes {save:.0} ns: {pays}"

@@ -111,7 +111,7 @@ pub(super) struct Prices {
 
 impl Prices {
     /// The prices of a run for blocks of a size; none where cells for them are missing.
-    pub(super) fn of(readings: &Readings, block: Bytes) -> Option<Self> {
+    pub(super) fn from_readings(readings: &Readings, block: Bytes) -> Option<Self> {
         let page = readings.base_page_bytes.bytes();
         let source = Cells { all: &readings.prices, page, block };
         let open = source.each(Arm::Pread, |pace| pace.set_up_ns + pace.tear_down_ns)?;

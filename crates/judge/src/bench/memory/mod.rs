@@ -67,7 +67,7 @@ fn claims(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<Claim> {
 }
 
 fn tested(claim: impl Into<String>, holds: bool, why: String) -> Option<Claim> {
-    Some(Claim::new(claim, Answer::of(holds), why))
+    Some(Claim::new(claim, Answer::from_bool(holds), why))
 }
 
 /// A point with samples.

@@ -147,7 +147,7 @@ fn a_kernel_that_does_otherwise_is_reported() {
 #[test]
 fn a_split_page_is_reported_by_what_is_left_of_it() {
     let mut some = touches(usual());
-    let ns = |ns| Measured::of(&[ns]).unwrap_or_else(|| panic!("{ns}"));
+    let ns = |ns| Measured::from_values(&[ns]).unwrap_or_else(|| panic!("{ns}"));
     let split = Split {
         huge_pages: 8,
         before_bytes: Bytes::mib(16),

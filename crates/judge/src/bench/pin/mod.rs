@@ -173,7 +173,7 @@ fn share_of(
         Some((share, Fact::Known(here))) => {
             let is_same = *here <= published * SAME && *here >= published / SAME;
             let why = format!("{:.0}% {of}, pieces of {}", here * 100.0, share.size_bytes);
-            (Answer::of(is_same), why)
+            (Answer::from_bool(is_same), why)
         }
     };
     Claim::new(format!("finding and holding base pages is {what}"), answer, why)

@@ -43,7 +43,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of(point: &Point) -> Option<Self> {
+    pub(super) fn from_point(point: &Point) -> Option<Self> {
         let ends = if on_one_cpu(point) { 1.0 } else { 2.0 };
         let middle = |of: &dyn Fn(&Sample) -> Option<f64>| {
             let values: Option<Vec<f64>> = point.samples.iter().map(of).collect();
@@ -106,7 +106,7 @@ pub(super) fn account(
     prices: &UnitPrices,
     base: PageSize,
 ) -> Option<Account> {
-    let counts = Counts::of(point)?;
+    let counts = Counts::from_point(point)?;
     let is_huge = point.page_bytes.known().is_some_and(|page| page.bytes() > base.bytes());
     let (parts, not_priced) = (Vec::new(), Vec::new());
     let mut bill = Bill { point, counts, prices, is_huge, parts, not_priced };

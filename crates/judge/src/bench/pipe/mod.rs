@@ -261,7 +261,7 @@ fn set_beside(mut account: Account, point: &Point, samples: &[(usize, Samples)])
     let Some((_, samples)) = samples.iter().find(|(at, _)| *at == account.point) else {
         return account;
     };
-    if let Some(counts) = Counts::of(point).filter(|_| samples.total() > 0) {
+    if let Some(counts) = Counts::from_point(point).filter(|_| samples.total() > 0) {
         account.disagreements = disagreements(&account, point, &counts, samples);
     }
     account.samples = Fact::Known(samples.clone());

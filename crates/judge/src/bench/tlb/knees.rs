@@ -40,7 +40,7 @@ pub(crate) struct Step {
 
 impl Step {
     /// From what translation cost in each repeat; none without repeats.
-    pub(crate) fn of(pages: u64, differences: &[f64], load_ns: f64) -> Option<Self> {
+    pub(crate) fn from_differences(pages: u64, differences: &[f64], load_ns: f64) -> Option<Self> {
         let extra_ns = median(differences)?;
         let deviations: Vec<f64> = differences.iter().map(|d| (d - extra_ns).abs()).collect();
         let sd = MAD_TO_SD * median(&deviations)?;
@@ -62,14 +62,18 @@ pub(crate) struct Curve {
 
 impl Curve {
     /// From the times by number of pages: with a page each, and as many on few pages.
-    pub(crate) fn of(
+    pub(crate) fn from_points(
         (pages, apart_bytes): (PageKind, Bytes),
         apart: &[(u64, Series)],
         packed: &[(u64, Series)],
     ) -> Self {
         let step = |(count, times): &(u64, Series)| {
             let (_, reference) = packed.iter().find(|(number, _)| number == count)?;
-            Step::of(*count, &times.less(reference).values(), times.measured()?.median)
+            Step::from_differences(
+                *count,
+                &times.less(reference).values(),
+                times.measured()?.median,
+            )
         };
         let fastest = packed.iter().filter_map(|(_, times)| times.measured()).map(|m| m.median);
         let fastest_ns = fastest.reduce(f64::min).unwrap_or(0.0);

@@ -77,7 +77,7 @@ fn ratio(base: &Point, larger: &Point) -> Option<Ratio> {
     let samples = [base, larger].into_iter().flat_map(|p| &p.samples);
     let logs = larger.loads().log_ratios(&base.loads());
     let Judged { ratio, interval, steadiness } =
-        Judged::of(&logs, samples.map(|s| s.within_share))?;
+        Judged::from_logs(&logs, samples.map(|s| s.within_share))?;
     let (path, pages, set_bytes) = (base.path, larger.pages, base.set_bytes());
     Some(Ratio { path, pages, set_bytes, ratio, interval, steadiness })
 }
@@ -91,7 +91,10 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// From the logarithms of the ratio, repeat by repeat, and the range of the pieces within each sample.
-    pub(crate) fn of(logs: &[f64], within_shares: impl Iterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn from_logs(
+        logs: &[f64],
+        within_shares: impl Iterator<Item = f64>,
+    ) -> Option<Self> {
         let (ratio, interval) = paired_ratio(logs, "mappings of both")?;
         let within = |(low, high): &(f64, f64)| high / low;
         let width = interval.known().map_or_else(|| range(logs).exp(), within) - 1.0;
@@ -139,7 +142,7 @@ fn curve(walks: &Walks, (pages, apart_bytes): (PageKind, Bytes)) -> Curve {
     };
     let packed = PageKind::ALL.into_iter().map(|kind| of(Path::PACKED, kind));
     let packed = packed.into_iter().find(|curve| !curve.is_empty()).unwrap_or_default();
-    Curve::of((pages, apart_bytes), &of(Path::Lines { apart_bytes }, pages), &packed)
+    Curve::from_points((pages, apart_bytes), &of(Path::Lines { apart_bytes }, pages), &packed)
 }
 
 /// Cost of translation on huge pages over that on base pages, at the largest number of lines that a few

@@ -340,7 +340,7 @@ fn samples_contradict_counts_only_where_it_matters() {
 #[test]
 fn a_shared_activity_is_not_split_by_guess() {
     let kinds = [CostKind::PipeCopies, CostKind::FileCopies];
-    let samples = Fact::Known(Sorted::of(&Samples::default()));
+    let samples = Fact::Known(Sorted::from_samples(&Samples::default()));
     let shared = second_opinion::sampled(CostKind::PipeCopies, &kinds, &samples);
     assert!(shared.reason().unwrap().contains("copies of file data"));
 }

@@ -73,7 +73,7 @@ impl WalkedStacks {
     }
 
     /// The stacks of `code` with the faults they stand for, by their numbers.
-    pub(super) fn of(&self, code: Code) -> Vec<(u32, u64)> {
+    pub(super) fn by_code(&self, code: Code) -> Vec<(u32, u64)> {
         let stacks = self.by_code.get(&code).into_iter().flatten();
         let mut stacks: Vec<(u32, u64)> =
             stacks.map(|(number, faults)| (*number, *faults)).collect();

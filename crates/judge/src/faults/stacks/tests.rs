@@ -18,9 +18,9 @@ fn equal_stacks_are_one() {
     assert_eq!(taken.add(CODE, &walked(1), 3), Some(0));
     assert_eq!(taken.add(CODE, &walked(2), 0), Some(1));
     assert_eq!(taken.add(CODE, &walked(1), 4), Some(0));
-    assert_eq!(taken.of(CODE), [(0, 7), (1, 1)]);
+    assert_eq!(taken.by_code(CODE), [(0, 7), (1, 1)]);
     assert_eq!((taken.count(), taken.all().len()), (3, 2));
-    assert!(taken.of(Code { path: 9, offset: 9 }).is_empty());
+    assert!(taken.by_code(Code { path: 9, offset: 9 }).is_empty());
 }
 
 #[test]

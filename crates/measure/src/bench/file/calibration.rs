@@ -56,7 +56,7 @@ impl Plan {
         let is_main = folios == FolioClass::Piece;
         let plan = |cells, repeats, cap| -> Result<Self, PriceError> {
             let request = Request { parts: vec![Part::Prices], repeats, ..Request::usual(seed) };
-            let mut plan = Self::of(request, cells, size)?;
+            let mut plan = Self::with_cells(request, cells, size)?;
             plan.cap = Some(cap);
             Ok(plan)
         };
@@ -89,7 +89,7 @@ impl Plan {
         let whole = whole(size, demand.block_bytes);
         let cell = |arm: &Arm| Cell { threads: demand.threads, ..cell(*arm, demand, whole) };
         let request = Request { parts: vec![Part::Blocks], repeats, ..Request::usual(seed) };
-        Self::of(request, served.map(cell).collect(), size)
+        Self::with_cells(request, served.map(cell).collect(), size)
     }
 }
 

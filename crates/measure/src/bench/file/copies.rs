@@ -79,9 +79,8 @@ pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<Copies, Price
 fn fact(values: Vec<Result<f64, String>>) -> Fact<Measured> {
     let values: Result<Vec<f64>, String> = values.into_iter().collect();
     match values {
-        Ok(values) => {
-            Measured::of(&values).map_or_else(|| Fact::missing("not measured"), Fact::Known)
-        }
+        Ok(values) => Measured::from_values(&values)
+            .map_or_else(|| Fact::missing("not measured"), Fact::Known),
         Err(_) => Fact::missing("this processor does not have it"),
     }
 }

@@ -159,7 +159,7 @@ impl Origin {
             }
             Self::Given { path, size, .. } => {
                 let seen = CachedFile::open(path)?.look()?;
-                let parts = FileState::of(&seen, *size, page_size::base()).folios;
+                let parts = FileState::from_cache(&seen, *size, page_size::base()).folios;
                 let most = parts.into_iter().max_by(|a, b| a.share.total_cmp(&b.share));
                 Ok(most.unwrap_or(FolioPart { folios: FolioClass::Piece, share: 1.0 }))
             }

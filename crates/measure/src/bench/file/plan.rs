@@ -130,12 +130,16 @@ impl Plan {
             let why = "none of the chosen ways supports these orders and parts";
             return Err(PriceError::Unavailable(format!("nothing to read: {why}")));
         }
-        let plan = Self::of(request, cells, size)?;
+        let plan = Self::with_cells(request, cells, size)?;
         Ok(Self { written, ..plan })
     }
 
     /// A plan of these cells.
-    pub(super) fn of(request: Request, cells: Vec<Cell>, size: Bytes) -> Result<Self, PriceError> {
+    pub(super) fn with_cells(
+        request: Request,
+        cells: Vec<Cell>,
+        size: Bytes,
+    ) -> Result<Self, PriceError> {
         let cpus = affinity::get(0)?;
         Ok(Self { request, cells, cpus, page: page_size::base(), size, written: true, cap: None })
     }

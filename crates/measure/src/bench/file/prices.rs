@@ -52,7 +52,7 @@ impl Plan {
             false => (Request::usual(seed), REPEATS),
         };
         let request = Request { parts: vec![Part::Prices], repeats, ..usual };
-        Self::of(request, cells(size), size)
+        Self::with_cells(request, cells(size), size)
     }
 }
 

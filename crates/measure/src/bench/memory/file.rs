@@ -142,7 +142,7 @@ fn populate_once(file: &File, len: usize, present: &mut Present) -> Result<[u64;
 fn drop_cached(file: &File) -> Result<(), PriceError> {
     let failed = |errno| SysError::new("posix_fadvise", "the scratch file", errno);
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).map_err(failed)?;
-    let left = cachestat::of(file, "the scratch file")?.cached_bytes;
+    let left = cachestat::read(file, "the scratch file")?.cached_bytes;
     if left > Bytes(0) {
         let why =
             format!("{left} of the scratch file stay cached: set TMPDIR to a directory on a disk");

@@ -77,7 +77,7 @@ impl Splits {
             return Fact::missing(why);
         }
         let of = |all: &[[f64; 2]], nth: usize| {
-            Measured::of(&all.iter().map(|both| both[nth]).collect::<Vec<f64>>())
+            Measured::from_values(&all.iter().map(|both| both[nth]).collect::<Vec<f64>>())
         };
         let all = (of(&self.huge, 0), of(&self.huge, 1), of(&self.base, 0), of(&self.base, 1));
         let (Some(split_ns), Some(mend_ns), Some(base_split_ns), Some(base_mend_ns)) = all else {

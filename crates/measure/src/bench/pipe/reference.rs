@@ -219,7 +219,7 @@ fn by_tee(other: Option<Other>) -> Result<f64, PriceError> {
     target.price(other, |target| {
         let teed = rustix::pipe::tee(&seed.reader, &target.writer, len, SpliceFlags::NONBLOCK);
         let bytes = teed.map_err(failed("tee"))?;
-        Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
+        Ok(Filling::of_bytes(bytes, bytes.div_ceil(page) as u64))
     })
 }
 
@@ -230,7 +230,7 @@ fn by_copy(other: Option<Other>) -> Result<f64, PriceError> {
     let content = content(target.capacity);
     target.price(other, |target| {
         let bytes = rustix::io::write(&target.writer, &content).map_err(failed("write"))?;
-        Ok(Filling::of(bytes, bytes.div_ceil(page) as u64))
+        Ok(Filling::of_bytes(bytes, bytes.div_ceil(page) as u64))
     })
 }
 
@@ -264,7 +264,7 @@ fn by(way: Way, other: Option<Other>) -> Result<f64, PriceError> {
     }
     let mut waiter = Waiter::new(Wait::Block);
     target.price(other, |target| {
-        let mut filled = Filling::of(0, 0);
+        let mut filled = Filling::of_bytes(0, 0);
         while filled.bytes < target.capacity {
             filled.own += source.turn()?;
             let given = source.give(target.capacity - filled.bytes, &mut waiter)?;

@@ -59,7 +59,7 @@ pub(super) struct Filling {
 
 impl Filling {
     /// Of bytes that were there.
-    pub(super) fn of(bytes: usize, slots: u64) -> Self {
+    pub(super) fn of_bytes(bytes: usize, slots: u64) -> Self {
         Self { bytes, slots, own: Nanos(0) }
     }
 }
@@ -237,7 +237,7 @@ mod tests {
     fn write(target: &Loop) -> Filled {
         let content = [7; 8192];
         let bytes = rustix::io::write(&target.writer, &content).map_err(failed("write"))?;
-        Ok(Filling::of(bytes, 2))
+        Ok(Filling::of_bytes(bytes, 2))
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         let other = Some(Other { cpu, sleeps: false });
         assert_eq!(target.price(other, refuse).unwrap_err().to_string(), "no");
         // More is to be emptied than there is.
-        let lie = |target: &Loop| write(target).map(|took| Filling::of(took.bytes + 1, 2));
+        let lie = |target: &Loop| write(target).map(|took| Filling::of_bytes(took.bytes + 1, 2));
         let error = target.price(other, lie).unwrap_err().to_string();
         assert!(error.contains("splice"), "{error}");
     }

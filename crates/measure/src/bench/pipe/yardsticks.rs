@@ -66,7 +66,9 @@ impl Rounds {
     pub(super) fn finish(self) -> Yardsticks {
         let fact = |values: Result<Vec<f64>, String>| match values {
             Err(why) => Fact::Missing(why),
-            Ok(values) => Measured::of(&values).map_or(Fact::missing("not measured"), Fact::Known),
+            Ok(values) => {
+                Measured::from_values(&values).map_or(Fact::missing("not measured"), Fact::Known)
+            }
         };
         Yardsticks {
             memcpy_gib_per_s: fact(self.memcpy),

@@ -97,7 +97,7 @@ fn rates(values: Values) -> Rates {
     };
     let of = |work: usize| {
         let values: Vec<f64> = taken.iter().map(|rates| rates[work]).collect();
-        Measured::of(&values).map_or(Fact::missing("not measured"), Fact::Known)
+        Measured::from_values(&values).map_or(Fact::missing("not measured"), Fact::Known)
     };
     Rates { read_gib_per_s: of(0), write_gib_per_s: of(1), copy_gib_per_s: of(2) }
 }

@@ -77,7 +77,7 @@ impl Point {
     #[must_use]
     pub fn pass_gib_per_s(&self, pass: usize) -> Option<Measured> {
         let of = |s: &Sample| s.pass_ns.get(pass).map(|ns| rate(self.cell.span_bytes, ns.0 as f64));
-        Measured::of(&self.samples.iter().filter_map(of).collect::<Vec<f64>>())
+        Measured::from_values(&self.samples.iter().filter_map(of).collect::<Vec<f64>>())
     }
 }
 

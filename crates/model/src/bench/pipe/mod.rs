@@ -111,7 +111,7 @@ impl Point {
     #[must_use]
     pub fn measured(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Measured> {
         let values: Option<Vec<f64>> = self.samples.iter().map(of).collect();
-        Measured::of(&values?)
+        Measured::from_values(&values?)
     }
 
     /// GiB/s.

@@ -62,7 +62,7 @@ fn a_ladder_there_and_back_in_keys_with_units() {
         points: vec![point()],
         yardsticks: Yardsticks {
             memcpy_gib_per_s: Fact::missing("no"),
-            read_gib_per_s: Measured::of(&[30.0]).map_or(Fact::missing("no"), Fact::Known),
+            read_gib_per_s: Measured::from_values(&[30.0]).map_or(Fact::missing("no"), Fact::Known),
             cross_core_gib_per_s: Fact::missing("one core"),
         },
         claims: vec![Claim {

@@ -56,7 +56,7 @@ struct Line<'a> {
 }
 
 impl Tree {
-    pub(super) fn of(samples: &Samples) -> Self {
+    pub(super) fn from_samples(samples: &Samples) -> Self {
         let mut root = Node::default();
         for stack in &samples.stacks {
             let frames = stack.symbols.iter().rev().map(String::as_str);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn stacks_are_joined_from_outside_and_rare_ones_left_out() {
-        let text = Tree::of(&samples()).terminal().text(&Style::default());
+        let text = Tree::from_samples(&samples()).terminal().text(&Style::default());
         let want = "      80% entry\n        70% vfs_read > anon_pipe_read\n          50% \
                     _copy_to_iter\n          20% mutex_lock\n        9.0% <b>\\u{202e}\n";
         assert_eq!(text, want);
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn the_page_opens_by_symbol_and_escapes_it() {
-        let html = Tree::of(&samples()).details().html();
+        let html = Tree::from_samples(&samples()).details().html();
         assert!(html.starts_with("<details><summary>80% entry</summary>"), "{html}");
         assert!(html.contains("9.0% &lt;b&gt;\\u{202e}</p>"), "{html}");
         assert_eq!(html.matches("<details").count(), html.matches("</details>").count());
-        assert_eq!(Tree::of(&Samples::default()).details().html(), "");
+        assert_eq!(Tree::from_samples(&Samples::default()).details().html(), "");
     }
 }

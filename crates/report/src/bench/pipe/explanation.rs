@@ -57,7 +57,7 @@ fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     if let Some(account) = judgement.account(step.to) {
         inside.append(notes(account));
         match &account.samples {
-            Fact::Known(samples) => inside.append(Tree::of(samples).details()),
+            Fact::Known(samples) => inside.append(Tree::from_samples(samples).details()),
             Fact::Missing(why) => inside.para(&format!("no calls to show: {why}"), 0, Tone::Faint),
         }
         let took = Nanos::from_f64(account.per_gib_ns);
@@ -90,7 +90,7 @@ fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     let Some(account) = judgement.account(step.to) else { return page };
     page.append(notes(account));
     if let Fact::Known(samples) = &account.samples {
-        page.append(Tree::of(samples).terminal());
+        page.append(Tree::from_samples(samples).terminal());
     }
     page
 }

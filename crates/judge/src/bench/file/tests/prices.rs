@@ -92,7 +92,7 @@ fn undisturbed(mut point: Point) -> Point {
 /// Readings whose prices are those above.
 fn with_prices(points: Vec<Point>) -> Readings {
     let mut all = readings(points);
-    all.entry_ns = Measured::of(&[ENTRY]).map_or(Fact::missing("none"), Fact::Known);
+    all.entry_ns = Measured::from_values(&[ENTRY]).map_or(Fact::missing("none"), Fact::Known);
     for (order, span_bytes) in [(Order::Sequential, WHOLE), (Order::Random, WHOLE), QUARTER] {
         for block_bytes in [Bytes::kib(4), Bytes::kib(64)] {
             let base = |arm, passes| Cell {
@@ -120,7 +120,7 @@ fn is_near(found: f64, known: f64) -> bool {
 
 #[test]
 fn known_prices_are_found_again() {
-    let found = Prices::of(&with_prices(Vec::new()), BLOCK).unwrap();
+    let found = Prices::from_readings(&with_prices(Vec::new()), BLOCK).unwrap();
     let (sequential, random) = (found.by(Order::Sequential, WHOLE), found.by(Order::Random, WHOLE));
     let factor = factor(Order::Random, WHOLE);
     let pairs = [
@@ -148,7 +148,7 @@ fn known_prices_are_found_again() {
 
 #[test]
 fn without_cells_there_are_no_prices() {
-    assert_eq!(Prices::of(&readings(Vec::new()), BLOCK), None);
+    assert_eq!(Prices::from_readings(&readings(Vec::new()), BLOCK), None);
     let mut none = with_prices(vec![priced(cell(Arm::Read))]);
     none.prices.retain(|point| point.cell.arm != Arm::Place);
     assert_eq!(judge(&none).accounts, []);
@@ -191,7 +191,7 @@ fn a_block_at_random_has_the_price_of_its_span() {
         assert!(account.explained_share() > 0.99, "{account:?}");
     }
     // Of a smaller span than those that were read nothing is concluded.
-    let prices = Prices::of(&with_prices(Vec::new()), BLOCK).unwrap();
+    let prices = Prices::from_readings(&with_prices(Vec::new()), BLOCK).unwrap();
     let [small, least] = [Bytes::kib(64), QUARTER.1].map(|span| prices.by(Order::Random, span));
     assert_eq!(small, least);
 }
@@ -253,7 +253,7 @@ fn with_calls(per_block: impl Fn(Bytes) -> f64) -> Readings {
 /// What a call for a block of so many KiB costs in order.
 fn call(all: &Readings, kib: u64) -> f64 {
     let block = Bytes::kib(kib);
-    let line = Prices::of(all, block).unwrap().by(Order::Sequential, WHOLE).call;
+    let line = Prices::from_readings(all, block).unwrap().by(Order::Sequential, WHOLE).call;
     assert!(line.block >= 0.0 && line.byte >= 0.0, "{line:?}");
     line.block + line.byte * block.0 as f64
 }
@@ -291,7 +291,7 @@ fn bytes_that_cost_more_in_larger_blocks_are_priced_as_well() {
 fn one_span_alone_is_the_price_of_all() {
     let mut all = with_prices(Vec::new());
     all.prices.retain(|point| point.cell.span_bytes == WHOLE);
-    let prices = Prices::of(&all, BLOCK).unwrap();
+    let prices = Prices::from_readings(&all, BLOCK).unwrap();
     let [near, far] = [16, 4096].map(|mib| prices.by(Order::Random, Bytes::mib(mib)));
     assert_eq!(near, far);
 }
@@ -335,7 +335,8 @@ fn a_fault_has_the_price_of_blocks_of_about_its_size() {
         *point = undisturbed(point.clone());
     }
     for (kib, known) in [(2, FAULT), (4, FAULT), (34, 0.75 * FAULT), (64, 0.5 * FAULT)] {
-        let found = Prices::of(&all, Bytes::kib(kib)).unwrap().by(Order::Sequential, WHOLE);
+        let found =
+            Prices::from_readings(&all, Bytes::kib(kib)).unwrap().by(Order::Sequential, WHOLE);
         assert!(is_near(found.copy_fault, known) && is_near(found.sum_fault, FAULT), "{found:?}");
     }
 }
@@ -373,7 +374,8 @@ fn the_findings_of_the_study_have_an_answer() {
 
 #[test]
 fn vector_registers_pay_from_a_size_on() {
-    let rate = |rate: f64| Measured::of(&[rate]).map_or(Fact::missing("none"), Fact::Known);
+    let rate =
+        |rate: f64| Measured::from_values(&[rate]).map_or(Fact::missing("none"), Fact::Known);
     let row = |way, gib| CopyRow { way, gib_per_s: vec![rate(gib)] };
     let mut all = readings(Vec::new());
     let copies = |kernel: f64| Copies {

@@ -271,7 +271,7 @@ impl Hand {
 
     fn copy_out(&mut self, view: &View, blocks: &Blocks) -> Result<(), PriceError> {
         let block = self.block;
-        let mut populate = Pieces::of(view, &mut self.pieces);
+        let mut populate = Pieces::new(view, &mut self.pieces);
         let result = self.copy(blocks, |index, to| {
             let offset = index as usize * block;
             populate.reach(offset, block)?;
@@ -284,7 +284,7 @@ impl Hand {
     /// Sums each block where it lies.
     fn use_in_place(&mut self, view: &View, blocks: &Blocks) -> Result<(), PriceError> {
         let block = self.block;
-        let mut populate = Pieces::of(view, &mut self.pieces);
+        let mut populate = Pieces::new(view, &mut self.pieces);
         let (account, mut total) = (&mut self.account, self.total);
         let result = blocks.each(self.slice.clone(), |index| {
             let offset = index as usize * block;
@@ -309,7 +309,7 @@ struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    fn of(view: &'a View, done: &mut Vec<bool>) -> Self {
+    fn new(view: &'a View, done: &mut Vec<bool>) -> Self {
         Self { view, done: std::mem::take(done), calls: 0 }
     }
 
