@@ -24,6 +24,7 @@ use crate::plan::{Candidate, Dose, Receipt};
 use crate::pool::HugePool;
 use crate::price::Prices;
 use crate::profile::Profile;
+use crate::service::Service;
 use crate::text_report::TextReport;
 use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
@@ -160,6 +161,9 @@ pub struct Run {
     pub doses: Vec<(String, Vec<Dose>)>,
     /// The experiment.
     pub experiment: Option<Experiment>,
+    /// The service that was tuned under its load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
     /// How to keep what was proven.
     pub receipt: Option<Receipt>,
     /// `doctor`'s findings.
@@ -259,6 +263,7 @@ impl Run {
             output_checks: Vec::new(),
             doses: Vec::new(),
             experiment: None,
+            service: None,
             receipt: None,
             checkup: None,
             faults: None,

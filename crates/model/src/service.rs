@@ -1,7 +1,10 @@
-//! A service under its own load: what a load generator reports of one run.
+//! A service under its own load: what a load generator reports of one run, pairs of servers, and what was
+//! asked of them.
 //!
-//! Times are seconds, as generators differ in theirs. What a generator does not report is `None`.
+//! Times of a load are seconds, as generators differ in theirs. What a generator does not report is `None`.
 
+use crate::trial::Quantity;
+use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// What a load generator reported of one run.
@@ -41,4 +44,124 @@ pub struct Latency {
     /// Of the slowest.
     #[serde(rename = "max_seconds")]
     pub max: Option<f64>,
+}
+
+/// How two servers are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Both at once, each on half of the CPUs, which they swap.
+    Duet,
+    /// One after the other.
+    Restart,
+}
+
+impl Mode {
+    /// As a user types it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Duet => "duet",
+            Self::Restart => "restart",
+        }
+    }
+}
+
+/// One run of the load against one server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// CPU time of the server's processes meanwhile.
+    pub cpu_ns: Nanos,
+    /// Wall time of the generator, its start and end included.
+    pub wall_ns: Nanos,
+    /// CPU time of the generator.
+    pub generator_cpu_ns: Nanos,
+    /// What the generator reported.
+    pub load: Load,
+}
+
+/// Memory of a server's processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// Proportional set size (`Pss` of smaps_rollup), summed.
+    pub pss_bytes: Bytes,
+    /// Anonymous memory on huge pages.
+    pub anon_huge_bytes: Bytes,
+    /// Pages of files mapped by one entry for a huge page.
+    pub file_huge_bytes: Bytes,
+    /// Page tables (`VmPTE`).
+    pub page_table_bytes: Bytes,
+}
+
+/// One start of a server, with all runs of the load against it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// From the start to readiness.
+    pub ready_ns: Nanos,
+    /// Runs of the load until its rate had settled; they do not count.
+    pub warm_ups: u32,
+    /// The runs that count.
+    pub windows: Vec<Window>,
+    /// Memory when the first of them began.
+    pub at_first: Holding,
+    /// Memory after the last.
+    pub at_last: Holding,
+}
+
+/// A fresh start of the plain server and one of an arm, compared with each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The arm.
+    pub arm: String,
+    /// How they ran.
+    pub mode: Mode,
+    /// The plain server.
+    pub plain: Side,
+    /// The arm's.
+    pub other: Side,
+}
+
+/// A bound that an arm may not pass, whatever it gains.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Guard {
+    /// What is bounded; none: requests that failed.
+    pub quantity: Option<Quantity>,
+    /// How much more of it is accepted, as a share of the plain server's.
+    pub limit_share: f64,
+}
+
+/// What a guard showed of an arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Guarded {
+    /// The arm.
+    pub arm: String,
+    /// The guard.
+    pub guard: Guard,
+    /// Ratio to the plain server with its 95% interval; none where nothing was reported.
+    pub ratio: Option<(f64, f64, f64)>,
+    /// Requests that failed.
+    pub errors: f64,
+    /// The bound was passed.
+    pub is_broken: bool,
+}
+
+/// A service that was tuned under its load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    /// The command that starts it, as typed.
+    pub serve: String,
+    /// The command that loads it, as typed.
+    pub load: String,
+    /// The form in which the generator reports.
+    pub metric: String,
+    /// How servers were compared, unless an arm needs another mode.
+    pub mode: Mode,
+    /// Why in that mode.
+    pub mode_why: String,
+    /// The plain server under load, before anything was tried.
+    pub first: Option<Side>,
+    /// All pairs, in order.
+    pub pairs: Vec<Pair>,
+    /// What each guard showed of each arm.
+    pub guarded: Vec<Guarded>,
 }

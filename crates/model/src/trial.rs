@@ -140,9 +140,55 @@ pub struct Verdict {
     pub supervisor_ns: Nanos,
 }
 
+/// What the runs of an experiment are compared by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Wall time of a run.
+    #[default]
+    Time,
+    /// CPU time of a service's processes for each request.
+    CpuPerRequest,
+    /// The time in which a service answers a request on average: the reciprocal of its rate.
+    Throughput,
+    /// The time within which 99% of requests are answered.
+    P99,
+    /// Proportional set size of a service's processes.
+    Memory,
+}
+
+impl Quantity {
+    /// As a user types it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::CpuPerRequest => "cpu-per-request",
+            Self::Throughput => "throughput",
+            Self::P99 => "p99",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// In a sentence after "less" or "more".
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::CpuPerRequest => "CPU per request",
+            Self::Throughput => "time per request",
+            Self::P99 => "p99 latency",
+            Self::Memory => "memory",
+        }
+    }
+}
+
 /// What an experiment set out with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Design {
+    /// What decides.
+    #[serde(default)]
+    pub quantity: Quantity,
     /// Seed of the random orders.
     pub seed: u64,
     /// Time for the whole session.

@@ -16,16 +16,16 @@ const LEAST_SHARE: f64 = 0.005;
 /// Kernel symbols listed.
 const MOST_SYMBOLS: usize = 4;
 
-/// The diagnosis.
+/// The diagnosis; its ceiling is a share of `whole`.
 #[must_use]
-pub fn diagnosis_section(diagnosis: &Diagnosis) -> Document {
+pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str) -> Document {
     let mut page = Document::default();
     page.heading("why: what its pages cost (share of CPU time; wake-ups: of wall time)");
     if diagnosis.costs.is_empty() {
         page.para("no page cost was found", 2, Tone::Plain);
     }
     page.append(cost_table(&diagnosis.costs));
-    page.item("ceiling", &ceiling(diagnosis));
+    page.item("ceiling", &ceiling(diagnosis, whole));
     match &diagnosis.host_share {
         Fact::Known(share) => {
             let text = "of CPU time is system time above this session's price of a fault: the host";
@@ -45,9 +45,9 @@ pub fn diagnosis_section(diagnosis: &Diagnosis) -> Document {
     page
 }
 
-fn ceiling(diagnosis: &Diagnosis) -> String {
+fn ceiling(diagnosis: &Diagnosis, whole: &str) -> String {
     let share = at_most(diagnosis.ceiling_share);
-    format!("removing all of it could save {share} of wall time (estimate){}", without(diagnosis))
+    format!("removing all of it could save {share} of {whole} (estimate){}", without(diagnosis))
 }
 
 /// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.

@@ -8,7 +8,7 @@ use crate::paragraph::Paragraph;
 use crate::style::{Style, Tone};
 use crate::table::{Align, Cell, Table};
 use crate::text::escape;
-use pagewise_model::trial::{Effect, Experiment, Ratio, Verdict, Word};
+use pagewise_model::trial::{Effect, Experiment, Quantity, Ratio, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 
@@ -41,11 +41,12 @@ pub(crate) fn short_word(verdict: &Verdict, ab: bool) -> (String, Tone) {
     (word.to_owned(), tone)
 }
 
-/// What an arm's runs showed of its time: `48% less time (46..50%)`.
-pub(crate) fn time_phrase(effect: &Effect) -> String {
+/// What an arm's runs showed: `48% less time (46..50%)`.
+pub(crate) fn effect_phrase(effect: &Effect, quantity: Quantity) -> String {
+    let noun = quantity.noun();
     let change = match change(effect.ratio) {
-        none if none == "no change" => "no change in time".to_owned(),
-        some => format!("{some} time"),
+        none if none == "no change" => format!("no change in {noun}"),
+        some => format!("{some} {noun}"),
     };
     format!("{change} ({})", interval(effect.ratio, effect.ratio_low, effect.ratio_high))
 }
@@ -106,8 +107,8 @@ fn without_directories(arm: &str) -> String {
     arm.split('+').map(part).collect::<Vec<_>>().join("+")
 }
 
-/// The time of each arm that ran as a share of the control's, with its interval.
-fn picture(experiment: &Experiment) -> Option<String> {
+/// What each arm that ran needs, as a share of the control's, with its interval.
+pub(crate) fn picture(experiment: &Experiment) -> Option<String> {
     let arm = |verdict: &Verdict| {
         let effect = verdict.effect.as_ref()?;
         let [median, least, most] =
@@ -122,7 +123,7 @@ fn picture(experiment: &Experiment) -> Option<String> {
     let groups: Vec<Group> = experiment.verdicts.iter().filter_map(arm).collect();
     let is_any = groups.iter().flat_map(|group| &group.rows).any(|row| row.value.is_ok());
     let drawn = Bars {
-        title: "time of each arm with its 95% interval".to_owned(),
+        title: format!("{} of each arm with its 95% interval", experiment.design.quantity.noun()),
         subtitle: format!("in % of {}", experiment.design.control),
         unit: "%",
         marks: vec![Mark { label: experiment.design.control.clone(), value: 100.0 }],

@@ -1,13 +1,13 @@
 //! The verdict in one sentence: the first thing a reader sees.
 
 use crate::bench::Bench;
-use crate::experiment::{short_word, time_phrase};
+use crate::experiment::{effect_phrase, short_word};
 use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
 use crate::page::Document;
 use crate::style::Tone;
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::trial::{Quantity, Verdict, Word};
 
 /// How a warning begins that says why a session ended before it had an outcome.
 pub const ENDED_EARLY: &str = "the session ended early: ";
@@ -104,10 +104,15 @@ fn verdicts(run: &Run) -> &[Verdict] {
     run.experiment.as_ref().map_or(&[], |e| e.verdicts.as_slice())
 }
 
+fn quantity(run: &Run) -> Quantity {
+    run.experiment.as_ref().map_or(Quantity::Time, |experiment| experiment.design.quantity)
+}
+
 fn tune_headline(run: &Run) -> String {
+    let quantity = quantity(run);
     let named = |arms: &[String]| {
         let first = arms.first()?;
-        verdicts(run).iter().find(|v| v.arm == *first).map(sentence)
+        verdicts(run).iter().find(|v| v.arm == *first).map(|v| sentence(v, quantity))
     };
     match &run.outcome {
         Some(outcome @ (Outcome::Proven { keep: arms } | Outcome::Likely { arms })) => {
@@ -115,7 +120,7 @@ fn tune_headline(run: &Run) -> String {
         }
         Some(outcome @ Outcome::NoGain { .. }) => {
             let tried = counted(verdicts(run).len() as u64, "arm", "arms");
-            match best(verdicts(run)) {
+            match best(verdicts(run), quantity) {
                 Some((arm, time)) => {
                     format!("{}: the best of {tried}, {arm}, has {time}", outcome_line(outcome))
                 }
@@ -124,12 +129,12 @@ fn tune_headline(run: &Run) -> String {
         }
         Some(Outcome::CannotTell { why }) => {
             let halted = run.experiment.as_ref().is_some_and(|e| e.halted.is_some());
-            match best(verdicts(run)).filter(|_| !halted) {
+            match best(verdicts(run), quantity).filter(|_| !halted) {
                 Some((arm, time)) => format!("cannot tell: {arm} has {time} so far"),
                 None => format!("cannot tell: {why}"),
             }
         }
-        Some(Outcome::NothingKept) => nothing_kept(verdicts(run)),
+        Some(Outcome::NothingKept) => nothing_kept(verdicts(run), quantity),
         Some(Outcome::AdviceOnly) => advice(run),
         Some(Outcome::Interrupted) => interrupted(run),
         Some(outcome) => outcome_line(outcome),
@@ -138,11 +143,11 @@ fn tune_headline(run: &Run) -> String {
 }
 
 /// The arm with the least time that was not refused, and that time.
-fn best(verdicts: &[Verdict]) -> Option<(&str, String)> {
+fn best(verdicts: &[Verdict], quantity: Quantity) -> Option<(&str, String)> {
     let ran = verdicts.iter().filter(|v| v.word != Word::Reject);
     let timed = ran.filter_map(|v| Some((v.arm.as_str(), v.effect.as_ref()?)));
     let best = timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))?;
-    Some((best.0, time_phrase(best.1)))
+    Some((best.0, effect_phrase(best.1, quantity)))
 }
 
 /// Why a session has no outcome, as it was told.
@@ -152,22 +157,23 @@ fn unfinished(run: &Run) -> String {
 }
 
 /// `keep heap-huge: 48% less time (46..50%), 1.94 times as fast`.
-fn sentence(verdict: &Verdict) -> String {
+fn sentence(verdict: &Verdict, quantity: Quantity) -> String {
     let (word, _) = short_word(verdict, false);
     let Some(effect) = &verdict.effect else {
         return format!("{word} {}: {}", verdict.arm, verdict.why);
     };
-    let time = time_phrase(effect);
-    let end = match verdict.word {
-        Word::Likely => format!("{} sure", percent(effect.sure_share)),
-        _ => times_as_fast(effect.ratio),
+    let saved = effect_phrase(effect, quantity);
+    let end = match (verdict.word, quantity) {
+        (Word::Likely, _) => format!(", {} sure", percent(effect.sure_share)),
+        (_, Quantity::Time) => format!(", {}", times_as_fast(effect.ratio)),
+        _ => String::new(),
     };
-    format!("{word} {}: {time}, {end}", verdict.arm)
+    format!("{word} {}: {saved}{end}", verdict.arm)
 }
 
-fn nothing_kept(verdicts: &[Verdict]) -> String {
+fn nothing_kept(verdicts: &[Verdict], quantity: Quantity) -> String {
     let tried = counted(verdicts.len() as u64, "arm", "arms");
-    match best(verdicts) {
+    match best(verdicts, quantity) {
         Some((arm, time)) => {
             format!("nothing worth keeping; the best of {tried}, {arm}, has {time}")
         }
@@ -190,10 +196,11 @@ fn advice(run: &Run) -> String {
 }
 
 fn interrupted(run: &Run) -> String {
+    let quantity = quantity(run);
     let of = |word: Word| verdicts(run).iter().find(|v| v.word == word);
     match of(Word::Keep).or_else(|| of(Word::Likely)) {
-        Some(verdict) => format!("interrupted, yet {}", sentence(verdict)),
-        None => match best(verdicts(run)) {
+        Some(verdict) => format!("interrupted, yet {}", sentence(verdict, quantity)),
+        None => match best(verdicts(run), quantity) {
             Some((arm, time)) => format!("interrupted: {arm} has {time} so far"),
             None => "interrupted: no arm had run yet".to_owned(),
         },
@@ -208,7 +215,9 @@ fn ab_headline(run: &Run) -> String {
     let of = |verdict: &Verdict| {
         let (word, _) = short_word(verdict, true);
         match &verdict.effect {
-            Some(effect) => format!("{}: {}, {word}", verdict.arm, time_phrase(effect)),
+            Some(effect) => {
+                format!("{}: {}, {word}", verdict.arm, effect_phrase(effect, Quantity::Time))
+            }
             None => format!("{}: {word}: {}", verdict.arm, verdict.why),
         }
     };

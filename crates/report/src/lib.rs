@@ -39,6 +39,7 @@ mod paragraph;
 mod profile;
 mod receipt;
 mod run;
+mod service;
 pub mod shell;
 mod style;
 mod table;

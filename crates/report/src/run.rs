@@ -10,6 +10,7 @@ use crate::experiment::tried_section;
 use crate::faults::faults_section;
 use crate::headline::{headline, headline_section};
 use crate::page::{Document, foot, head};
+use crate::service::service_section;
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::text_report::text_section;
@@ -122,12 +123,15 @@ fn examined(run: &Run, page: &mut Document) {
         page.section(profile_section(profile));
     }
     if let Some(diagnosis) = &run.diagnosis {
-        page.section(diagnosis_section(diagnosis));
+        let whole = if run.service.is_some() { "its CPU time" } else { "wall time" };
+        page.section(diagnosis_section(diagnosis, whole));
     }
     if let Some(trial) = &run.text_trial {
         page.section(text_trial_section(trial, run.experiment.as_ref()));
     }
-    if let Some(experiment) = &run.experiment {
+    if let (Some(service), Some(experiment)) = (&run.service, &run.experiment) {
+        page.section(service_section(service, experiment));
+    } else if let Some(experiment) = &run.experiment {
         let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
         page.section(tried_section(experiment, ab));
     }

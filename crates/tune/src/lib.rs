@@ -20,6 +20,7 @@ pub mod output;
 pub mod race;
 pub mod request;
 pub mod scratch;
+pub mod service;
 pub mod session;
 pub mod stop;
 pub mod text;

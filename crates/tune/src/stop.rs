@@ -80,6 +80,9 @@ pub enum Stop {
     /// What an arm needs of the pool of huge pages is not there.
     #[error("{0}")]
     NoPool(String),
+    /// A service, its load or what the user asked of them does not work; the text ends with what to do.
+    #[error("{0}")]
+    Service(String),
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
@@ -140,6 +143,7 @@ impl Stop {
             | Self::TooLarge(_)
             | Self::NotHuge(_)
             | Self::NoPool(_)
+            | Self::Service(_)
             | Self::Failed { .. } => RunFailure::Failed(self.to_string()),
             other => RunFailure::Broken(other.to_string()),
         }

@@ -32,7 +32,7 @@ pub(crate) use order::{Check, Close, Emit, Order, OrderVerb, Predict, Record};
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
 pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};
-pub(crate) use tune::Tune;
+pub(crate) use tune::{ServiceArgs, Tune};
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -88,7 +88,7 @@ pub(crate) enum When {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Diagnose a program, try remedies, prove the gain, print how to keep it
-    Tune(Tune),
+    Tune(Box<Tune>),
     /// Test whether commands differ in time, CPU or memory
     Ab(Ab),
     /// Start a program with remedies

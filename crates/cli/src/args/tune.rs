@@ -1,7 +1,10 @@
 //! `pagewise tune`
 
 use super::ExperimentArgs;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use pagewise_model::Nanos;
+use pagewise_model::service::Mode;
+use pagewise_model::trial::Quantity;
 use std::ffi::OsString;
 
 /// `pagewise tune`
@@ -13,11 +16,18 @@ Examples:
   pagewise tune --prepare 'rm -rf out' -- make -C src
   pagewise tune --arm 'tuned=./job --threads 1' -- ./job
   pagewise tune --continue 1793000000000-4711-job --budget 60s
+  pagewise tune --serve 'redis-server --port {port} --save \"\"' \\
+      --ready tcp:{port} --load 'redis-benchmark -p {port} -t get -n 200000 --csv'
 
 Arms run in random order beside the plain program, until the answer is clear or
 the budget is over. pagewise keeps a gain only if it is proven, moved its own
 kernel counter and left the output unchanged. --continue adds runs to a saved
 session. It is refused if the program, its input or the machine has changed.
+
+With --serve, pagewise starts a server again and again, puts --load on it and
+compares CPU time per request. {port} is a free port, {dir} an empty directory.
+Write both into --serve, --ready, --load, --stop, --prepare and --cleanup.
+See docs/services.md.
 
 Exit codes: 0 done; 2 usage or failure; 3 cannot tell, or another experiment
 runs; 126 not executable; 127 not found; 130 interrupted, after printing what is
@@ -48,7 +58,109 @@ pub(crate) struct Tune {
         ]
     )]
     pub(crate) earlier: Option<String>,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
     /// The program and its arguments
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD", conflicts_with = "serve")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What a service is compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GoalKind {
+    /// CPU time of the server for each request.
+    CpuPerRequest,
+    /// Requests a second.
+    Throughput,
+    /// Latency that 99% of requests do not exceed; needs a load at a fixed rate.
+    P99,
+    /// Memory of the server.
+    Memory,
+}
+
+impl From<GoalKind> for Quantity {
+    fn from(kind: GoalKind) -> Self {
+        match kind {
+            GoalKind::CpuPerRequest => Self::CpuPerRequest,
+            GoalKind::Throughput => Self::Throughput,
+            GoalKind::P99 => Self::P99,
+            GoalKind::Memory => Self::Memory,
+        }
+    }
+}
+
+/// How servers are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeKind {
+    /// Duet where two servers can run at once.
+    Auto,
+    /// Both at once, each on half of the CPUs.
+    Duet,
+    /// One after the other: needs more starts.
+    Restart,
+}
+
+impl ModeKind {
+    pub(crate) const fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Auto => None,
+            Self::Duet => Some(Mode::Duet),
+            Self::Restart => Some(Mode::Restart),
+        }
+    }
+}
+
+/// A server that does not end, and the load on it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Services")]
+pub(crate) struct ServiceArgs {
+    /// Tune this server, started in the foreground, under --load
+    #[arg(
+        long,
+        value_name = "CMD",
+        requires_all = ["ready", "load"],
+        conflicts_with_all = ["input", "stdout", "outputs", "rerun_safe", "ignore_failure", "system", "earlier"]
+    )]
+    pub(crate) serve: Option<String>,
+    /// When the server is ready: tcp:PORT, http://127.0.0.1:PORT/PATH, exec:CMD, log:REGEX or notify
+    #[arg(long, value_name = "WHEN", requires = "serve")]
+    pub(crate) ready: Option<String>,
+    /// Shell command that sends a fixed number of requests and ends; best within 1 to 3 s
+    #[arg(long, value_name = "CMD", requires = "serve")]
+    pub(crate) load: Option<String>,
+    /// How the load reports: pgbench, sysbench, redis-benchmark, memtier, wrk, wrk2, ab, hey, k6, oha,
+    /// fio, regex:PATTERN or json:PATH [default: by the name of the load's program]
+    #[arg(long, value_name = "NAME", requires = "serve")]
+    pub(crate) metric: Option<String>,
+    /// What decides
+    #[arg(
+        long,
+        value_enum,
+        value_name = "GOAL",
+        requires = "serve",
+        default_value = "cpu-per-request"
+    )]
+    pub(crate) goal: GoalKind,
+    /// Reject an arm beyond this bound, such as p99<+20%, memory<+10% or errors=0 (repeatable)
+    /// [default: p99<+20% and errors=0]
+    #[arg(long = "guard", value_name = "BOUND", requires = "serve")]
+    pub(crate) guards: Vec<String>,
+    /// How servers are compared
+    #[arg(long, value_enum, value_name = "MODE", requires = "serve", default_value = "auto")]
+    pub(crate) mode: ModeKind,
+    /// Shell command that ends the server [default: SIGTERM]
+    #[arg(long, value_name = "CMD", requires = "serve")]
+    pub(crate) stop: Option<String>,
+    /// Time for the server to get ready
+    #[arg(long, value_name = "TIME", requires = "serve", default_value = "30s")]
+    pub(crate) ready_time: Nanos,
+    /// Time for the server to end before it is killed
+    #[arg(long, value_name = "TIME", requires = "serve", default_value = "10s")]
+    pub(crate) stop_time: Nanos,
+    /// Time for one run of the load
+    #[arg(long, value_name = "TIME", requires = "serve", default_value = "60s")]
+    pub(crate) load_time: Nanos,
+    /// Longest time to warm a server up; it ends when the cost of a request has settled
+    #[arg(long, value_name = "TIME", requires = "serve", default_value = "20s")]
+    pub(crate) warmup: Nanos,
 }

@@ -33,7 +33,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         terminal::remark(&reported);
     }
     match command {
-        Command::Tune(args) => tune::run(args),
+        Command::Tune(args) => tune::run(&args),
         Command::Ab(args) => ab::run(args),
         Command::Run(args) => run::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -1,5 +1,7 @@
 //! `pagewise tune`
 
+mod serve;
+
 use super::experiment::{self, Display};
 use super::helper;
 use crate::args::{ExperimentArgs, Part, Tune};
@@ -19,13 +21,16 @@ use std::process::ExitCode;
 const ARM_HELP: &str = "--arm 'name=env GLIBC_TUNABLES=... ./program'";
 
 /// Diagnoses, tries, proves and prints the receipt.
-pub(crate) fn run(args: Tune) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
+    if let Some(command) = &args.service.serve {
+        return serve::run(args, command);
+    }
     let (mut request, earlier) = match &args.earlier {
         Some(which) => {
             let (request, saved) = continued(which, &args.experiment)?;
             (request, Some(saved))
         }
-        None => (fresh(&args)?, None),
+        None => (fresh(args)?, None),
     };
     let _lock = experiment::lock()?;
     if args.system {

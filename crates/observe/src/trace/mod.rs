@@ -30,7 +30,10 @@ mod pattern;
 mod pipes;
 mod place;
 mod reach;
+mod running;
 mod thread;
+
+pub use running::Running;
 
 use engine::{Engine, Mode};
 use pagewise_kernel::error::SysError;

@@ -23,7 +23,9 @@ use pagewise_model::look::{
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::{Block, Design, Effect, Experiment, Point, Verdict, Weather, Word};
+use pagewise_model::trial::{
+    Block, Design, Effect, Experiment, Point, Quantity, Verdict, Weather, Word,
+};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::Style;
@@ -291,6 +293,7 @@ pub(crate) fn block(dropped: Option<&str>) -> Block {
 
 pub(crate) fn design() -> Design {
     Design {
+        quantity: Quantity::Time,
         seed: 42,
         budget_ns: Nanos::secs(60),
         control: "plain".into(),

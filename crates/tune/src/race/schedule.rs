@@ -8,7 +8,7 @@ use super::runner::{Halt, Runner, ours};
 use crate::world::Arm;
 use pagewise_judge::race::{Claim, Findings, LEAST_GAIN, RULED_OUT, Race};
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Block, Design, Experiment, Ratio, Verdict, Weather, Word};
+use pagewise_model::trial::{Block, Design, Experiment, Quantity, Ratio, Verdict, Weather, Word};
 
 /// Runs of each in a block while several arms race.
 const FEW: u32 = 2;
@@ -365,6 +365,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
         };
         Experiment {
             design: Design {
+                quantity: Quantity::Time,
                 seed: plan.seed,
                 budget_ns: plan.budget,
                 control: plan.control.name.clone(),

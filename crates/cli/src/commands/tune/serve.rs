@@ -1,0 +1,86 @@
+//! `pagewise tune --serve`
+
+use crate::args::{Part, ServiceArgs, Tune};
+use crate::commands::experiment::{self, Display};
+use crate::commands::{helper, run::doses};
+use crate::failure::Failure;
+use pagewise_judge::service::load::Metric;
+use pagewise_judge::service::{USUAL_GUARDS, parse_guard};
+use pagewise_tracee::launch::Input;
+use pagewise_tune::service::{self, Ready, Request, Ways};
+use std::process::ExitCode;
+
+/// Tunes a server under its load.
+pub(super) fn run(args: &Tune, serve: &str) -> Result<ExitCode, Failure> {
+    let request = request(args, serve)?;
+    let _lock = experiment::lock()?;
+    let stop = experiment::stop_flag()?;
+    let mut display = Display::new(args.experiment.quiet);
+    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let exe = helper::own_exe()?;
+    let words = helper::words(Part::Supervise);
+    let (run, end) = service::run(&request, exe, &words, stop, &mut listener);
+    display.finish();
+    experiment::conclude(run, end, &args.experiment)
+}
+
+fn request(args: &Tune, serve: &str) -> Result<Request, Failure> {
+    let asked = &args.service;
+    let command = shlex::split(serve).filter(|words| !words.is_empty());
+    let command = command.ok_or_else(|| {
+        Failure::usage(format!("--serve `{serve}`: a quote is missing, or there is no command"))
+    })?;
+    let command = command.into_iter().map(Into::into).collect();
+    let mut base = experiment::request_of(&args.experiment, command, Input::Null)?;
+    base.advise = args.advise;
+    base.own_arms = args.arms.iter().map(|arm| super::own_arm(arm)).collect::<Result<_, _>>()?;
+    super::refuse_arms(&base)?;
+    if let Some(list) = &args.only {
+        let only = doses(list, &base.command)?;
+        if let Some(why) = only.iter().find_map(service::unfit_dose) {
+            return Err(Failure::usage(format!("--only: {why}")));
+        }
+        base.only = Some(only);
+    }
+    let bad = |option: &str| {
+        let option = option.to_owned();
+        move |why: String| Failure::usage(format!("{option} {why}"))
+    };
+    let load = asked.load.clone().unwrap_or_default();
+    let metric = metric(asked, &load)?;
+    let guards: Vec<_> = asked
+        .guards
+        .iter()
+        .map(|text| parse_guard(text))
+        .collect::<Result<_, _>>()
+        .map_err(bad("--guard"))?;
+    Ok(Request {
+        base,
+        serve: serve.to_owned(),
+        load,
+        load_within: asked.load_time,
+        metric,
+        ways: Ways {
+            ready: Ready::parse(asked.ready.as_deref().unwrap_or_default())
+                .map_err(bad("--ready"))?,
+            ready_within: asked.ready_time,
+            stop: asked.stop.clone(),
+            stop_within: asked.stop_time,
+        },
+        warm_up: asked.warmup,
+        goal: asked.goal.into(),
+        guards: if guards.is_empty() { USUAL_GUARDS.to_vec() } else { guards },
+        mode: asked.mode.mode(),
+    })
+}
+
+/// What reads the generator's output.
+fn metric(asked: &ServiceArgs, load: &str) -> Result<Metric, Failure> {
+    if let Some(name) = &asked.metric {
+        return name.parse().map_err(|why| Failure::usage(format!("--metric: {why}")));
+    }
+    Metric::guess(load).ok_or_else(|| {
+        Failure::usage("cannot tell how the load reports its requests")
+            .with_help("name it, for example: --metric wrk, or --metric 'regex:([0-9]+) requests'")
+    })
+}

@@ -1,0 +1,163 @@
+use super::*;
+use crate::stats::Rng;
+use pagewise_model::Bytes;
+use pagewise_model::service::{Latency, Load, Mode};
+
+/// One side with two windows: so much CPU per request, such a p99 and so much memory.
+fn side(cpu_us: f64, p99_ms: f64, mebibytes: u64, errors: f64) -> Side {
+    let requests = 100_000.0;
+    let window = |drift: f64| Window {
+        cpu_ns: Nanos::from_f64(cpu_us * drift * 1e3 * requests),
+        wall_ns: Nanos::secs(1),
+        generator_cpu_ns: Nanos::millis(500),
+        load: Load {
+            requests,
+            errors: Some(errors),
+            latency: Latency { p99: Some(p99_ms / 1e3), ..Latency::default() },
+            ..Load::default()
+        },
+    };
+    let holding = Holding { pss_bytes: Bytes::mib(mebibytes), ..Holding::default() };
+    Side {
+        ready_ns: Nanos::millis(20),
+        warm_ups: 2,
+        windows: vec![window(1.02), window(1.0 / 1.02)],
+        at_first: holding,
+        at_last: holding,
+    }
+}
+
+fn pair(plain: Side, other: Side) -> Pair {
+    Pair { arm: "arm".to_owned(), mode: Mode::Duet, plain, other }
+}
+
+fn standings(guards: &[Guard]) -> Standings {
+    let arms = [("arm".to_owned(), Shows::Nothing)];
+    Standings::new(Quantity::CpuPerRequest, guards, &arms)
+}
+
+/// A session with an arm of such a true effect on CPU per request and on p99, and the pairs it took.
+/// Noise as probed: the two starts of a pair differ by 3%, their p99 by 20%.
+fn session(rng: &mut Rng, cpu: f64, p99: f64, most: usize) -> (Verdict, usize) {
+    let mut all = standings(&USUAL_GUARDS);
+    for _ in 0..most {
+        let common = 1.0 + 0.1 * rng.normal();
+        let start = |rng: &mut Rng| (0.03 * rng.normal() / 2.0_f64.sqrt()).exp() * common.abs();
+        let tail = |rng: &mut Rng| (0.2 * rng.normal() / 2.0_f64.sqrt()).exp();
+        let plain = side(10.0 * start(rng), tail(rng), 100, 0.0);
+        let other = side(10.0 * cpu * start(rng), p99 * tail(rng), 100, 0.0);
+        all.add(pair(plain, other));
+        if all.is_decided(Nanos::secs(10)) {
+            break;
+        }
+    }
+    (all.verdict(0, Nanos::secs(10)), all.pairs().len())
+}
+
+#[test]
+fn values_are_means_over_the_windows_of_a_start() {
+    let one = side(10.0, 2.0, 64, 0.0);
+    let near = |quantity, expected: f64| {
+        let value = value(quantity, &one).unwrap().exp();
+        assert!((value / expected - 1.0).abs() < 1e-9, "{quantity:?} {value}");
+    };
+    near(Quantity::CpuPerRequest, 10_000.0);
+    near(Quantity::Throughput, 1.0 / 100_000.0);
+    near(Quantity::P99, 0.002);
+    near(Quantity::Memory, 64.0 * 1024.0 * 1024.0);
+    let mut silent = one.clone();
+    silent.windows[1].load.latency.p99 = None;
+    assert_eq!(value(Quantity::P99, &silent), None);
+}
+
+#[test]
+fn guards_are_read_and_spelled() {
+    for text in ["p99<+20%", "memory<+10%", "cpu-per-request<+3%", "throughput<+0%", "errors=0"] {
+        assert_eq!(spell_guard(parse_guard(text).unwrap()), text);
+    }
+    for text in ["", "p99", "p99<20%", "p99<+20", "p50<+1%", "memory<+-1%", "errors=1"] {
+        assert!(parse_guard(text).unwrap_err().contains("use NAME<+N%"), "{text}");
+    }
+}
+
+#[test]
+fn a_rate_that_still_falls_has_not_settled() {
+    let windows = |costs: &[f64]| -> Vec<Window> {
+        costs.iter().map(|cost| side(*cost, 1.0, 1, 0.0).windows[0].clone()).collect()
+    };
+    assert!(!is_settled(&windows(&[10.0])));
+    assert!(!is_settled(&windows(&[10.0, 8.0])));
+    assert!(is_settled(&windows(&[10.0, 8.0, 7.9])));
+    assert!(is_settled(&windows(&[10.0, 12.0])), "noise, not warming up");
+}
+
+#[test]
+fn no_effect_is_seldom_kept() {
+    let mut rng = Rng::new(11);
+    let sessions = (0..400).map(|_| session(&mut rng, 1.0, 1.0, 25).0.word);
+    let kept = sessions.filter(|word| *word == Word::Keep).count();
+    assert!(kept <= 8, "{kept} of 400");
+}
+
+#[test]
+fn effects_of_5_and_10_percent_are_found() {
+    let mut rng = Rng::new(12);
+    let mut found = |effect: f64, most: usize| {
+        (0..100).filter(|_| session(&mut rng, effect, 1.0, most).0.word == Word::Keep).count()
+    };
+    let (ten, five) = (found(0.9, 10), found(0.95, 40));
+    assert!(ten >= 90, "10%: {ten} of 100 in 10 pairs");
+    assert!(five >= 90, "5%: {five} of 100 in 40 pairs");
+}
+
+#[test]
+fn a_loss_in_p99_breaks_its_guard() {
+    let mut rng = Rng::new(13);
+    let mut rejected = |p99: f64| {
+        (0..200).filter(|_| session(&mut rng, 0.9, p99, 25).0.word == Word::Reject).count()
+    };
+    let (without, with) = (rejected(1.0), rejected(1.6));
+    assert!(without <= 4, "{without} of 200 without a loss");
+    assert!(with >= 180, "{with} of 200 at +60%");
+}
+
+#[test]
+fn a_failed_request_rejects_the_arm() {
+    let mut all = standings(&USUAL_GUARDS);
+    all.add(pair(side(10.0, 1.0, 100, 0.0), side(5.0, 1.0, 100, 3.0)));
+    let verdict = all.verdict(0, Nanos::secs(1));
+    assert_eq!(verdict.word, Word::Reject);
+    assert!(verdict.why.contains("6 requests failed"), "{}", verdict.why);
+    assert!(all.racing().is_empty());
+}
+
+#[test]
+fn memory_beyond_its_guard_is_not_kept() {
+    let guards = [parse_guard("memory<+10%").unwrap()];
+    let mut all = standings(&guards);
+    let mut rng = Rng::new(5);
+    for _ in 0..12 {
+        let mut noise = || (0.01 * rng.normal()).exp();
+        let plain = side(10.0 * noise(), 1.0, 1000, 0.0);
+        all.add(pair(plain, side(8.0 * noise(), 1.0, 1300, 0.0)));
+    }
+    let verdict = all.verdict(0, Nanos::secs(1));
+    assert_eq!(verdict.word, Word::Reject, "{}", verdict.why);
+    assert!(verdict.why.contains("30% more memory"), "{}", verdict.why);
+}
+
+#[test]
+fn a_gain_without_its_mechanism_at_the_end_is_not_kept() {
+    let arms = [("arm".to_owned(), Shows::AnonHuge)];
+    let mut all = Standings::new(Quantity::CpuPerRequest, &[], &arms);
+    let mut rng = Rng::new(6);
+    for _ in 0..12 {
+        let mut noise = || (0.01 * rng.normal()).exp();
+        let plain = side(10.0 * noise(), 1.0, 100, 0.0);
+        let mut other = side(8.0 * noise(), 1.0, 100, 0.0);
+        other.at_first.anon_huge_bytes = Bytes::mib(80);
+        all.add(pair(plain, other));
+    }
+    let verdict = all.verdict(0, Nanos::secs(1));
+    assert_eq!(verdict.word, Word::CannotTell, "huge pages were gone at the end");
+}

@@ -1,0 +1,105 @@
+//! Processes that run already, looked at from outside: nothing of them is stopped or traced.
+//!
+//! Their mapping calls are not seen. What they imply is: where faults fill more memory than a process
+//! has grown by, the rest was given back before; a large anonymous mapping was made by one call.
+
+use super::files::Files;
+use super::image::{self, Image};
+use pagewise_kernel::page_size;
+use pagewise_kernel::proc::{maps, status};
+use pagewise_model::look::{ProcessSeen, Traced};
+use pagewise_model::usage::Ended;
+use pagewise_model::{Bytes, Fact};
+use std::collections::BTreeMap;
+
+/// Smallest anonymous mapping that counts as large ([`pagewise_model::look::MapChurn`]).
+const LARGE: Bytes = Bytes::mib(8);
+/// Why something is not known of them.
+const NOT_TRACED: &str = "the processes were running already";
+
+/// A look at processes over some time.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// Faults and resident memory of each when the look began.
+    before: BTreeMap<i32, (u64, Bytes)>,
+    seen: Vec<ProcessSeen>,
+    files: Files,
+}
+
+impl Running {
+    /// Begins a look at these processes.
+    #[must_use]
+    pub fn begin(pids: &[i32]) -> Self {
+        let before = |pid: &i32| Some((*pid, (image::minor_faults(*pid)?, resident(*pid))));
+        Self { before: pids.iter().filter_map(before).collect(), ..Self::default() }
+    }
+
+    /// Ends it, while they still run.
+    pub fn end(&mut self, pids: &[i32]) {
+        for pid in pids {
+            let (faults, rss) = self.before.get(pid).copied().unwrap_or_default();
+            let mut image = Image::new(*pid, 0, false, faults);
+            image.read();
+            self.files.note_code(image.code());
+            let (_, mut seen) = image.close();
+            let filled = Bytes(seen.minor_faults.saturating_mul(page_size::base().bytes()));
+            let grown = resident(*pid).0.saturating_sub(rss.0);
+            seen.churn.munmap_bytes = Bytes(filled.0.saturating_sub(grown));
+            seen.churn.large_mmap_calls = large_mappings(*pid);
+            self.seen.push(seen);
+        }
+    }
+
+    /// What was seen. The processes have ended by then, so that they do not count as holders of files.
+    #[must_use]
+    pub fn finish(self, ended: Ended) -> Traced {
+        Traced {
+            most_processes: u32::try_from(self.seen.len()).unwrap_or(u32::MAX),
+            processes: self.seen,
+            pipes: Vec::new(),
+            pipe_calls: Default::default(),
+            effects: Vec::new(),
+            files: self.files.finish(Vec::new()),
+            pattern: Fact::missing(NOT_TRACED),
+            footprint: Fact::missing(NOT_TRACED),
+            descriptor_kinds: BTreeMap::new(),
+            ended,
+        }
+    }
+}
+
+fn resident(pid: i32) -> Bytes {
+    let status = status::read(pid).ok();
+    status.and_then(|status| status.rss_anon).unwrap_or_default()
+}
+
+fn large_mappings(pid: i32) -> u64 {
+    let all = maps::read(pid).unwrap_or_default();
+    let is_large =
+        |one: &&maps::Mapping| !one.is_file() && !one.perms.shared && one.size() >= LARGE;
+    all.iter().filter(is_large).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_kernel::proc::own_pid;
+
+    #[test]
+    fn memory_that_is_filled_again_and_again_was_given_back() {
+        let pid = own_pid();
+        let mut look = Running::begin(&[pid]);
+        let mut sum = 0u64;
+        for round in 0..4u8 {
+            // Above glibc's largest threshold of 32 MiB: a mapping of its own each time.
+            let block = vec![round + 1; 64 << 20];
+            sum += block.iter().step_by(1000).map(|byte| u64::from(*byte)).sum::<u64>();
+        }
+        assert!(sum > 0);
+        look.end(&[pid]);
+        let traced = look.finish(Ended::Exited(0));
+        let [own] = &traced.processes[..] else { panic!("{traced:?}") };
+        assert!(own.churn.munmap_bytes >= Bytes::mib(192), "{:?}", own.churn);
+        assert!(own.incomplete.is_none() && !own.exe.is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+//! A service under its load: what the plain server needs, what each arm changed, how pairs were made.
+
+use crate::experiment::{picture, reason, short_word};
+use crate::number::{change, counted, interval, signed_bytes, three_digits};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::service::{Guarded, Holding, Mode, Pair, Service, Side, Window};
+use pagewise_model::trial::{Experiment, Quantity, Verdict};
+use pagewise_model::{Bytes, Nanos};
+
+/// Every arm that was tried on a service.
+pub(crate) fn service_section(service: &Service, experiment: &Experiment) -> Document {
+    let mut page = Document::default();
+    let noun = experiment.design.quantity.noun();
+    page.heading(&format!("what was tried ({noun}, p99 and memory against the first row)"));
+    page.table(arms_table(service, experiment));
+    if let Some(picture) = picture(experiment) {
+        page.figure(picture);
+    }
+    page.para(&made_text(service, experiment), 2, Tone::Faint);
+    page.para(&load_text(service), 2, Tone::Faint);
+    page
+}
+
+fn arms_table(service: &Service, experiment: &Experiment) -> Table {
+    let quantity = experiment.design.quantity;
+    let mut table = Table::new(&[
+        ("arm", Align::Name),
+        (quantity.noun(), Align::Decimal),
+        ("95%", Align::Decimal),
+        ("p99", Align::Decimal),
+        ("memory", Align::Decimal),
+        ("pairs", Align::Right),
+        ("verdict", Align::Left),
+    ]);
+    if let Some(first) = &service.first {
+        table.row(plain_row(service, first, &experiment.design.control, quantity));
+    }
+    for verdict in &experiment.verdicts {
+        let mut under = Document::default();
+        under.para(&reason(verdict), 6, Tone::Faint);
+        if let Some(text) = huge_text(service, &verdict.arm) {
+            under.para(&text, 6, Tone::Faint);
+        }
+        table.row_with(arm_row(service, verdict), under);
+    }
+    table
+}
+
+fn plain_row(service: &Service, first: &Side, name: &str, quantity: Quantity) -> Vec<Cell> {
+    let sides: Vec<&Side> = if service.pairs.is_empty() {
+        vec![first]
+    } else {
+        service.pairs.iter().map(|pair| &pair.plain).collect()
+    };
+    let windows: Vec<&Window> = sides.iter().flat_map(|side| &side.windows).collect();
+    let p99: Vec<f64> = windows.iter().filter_map(|window| window.load.latency.p99).collect();
+    let p99_text = if p99.is_empty() { "not told".to_owned() } else { seconds(mean(&p99)) };
+    let pss = sides.iter().map(|side| side.at_last.pss_bytes.0 as f64).collect::<Vec<_>>();
+    let memory = Bytes(mean(&pss) as u64).to_string();
+    let own = match quantity {
+        Quantity::Memory => memory.clone(),
+        Quantity::P99 => p99_text.clone(),
+        Quantity::Throughput | Quantity::Time => {
+            let rates: Vec<f64> = windows.iter().filter_map(|window| rate(window)).collect();
+            format!("{}/s", three_digits(mean(&rates)))
+        }
+        Quantity::CpuPerRequest => {
+            let sum = |of: &dyn Fn(&Window) -> f64| windows.iter().map(|w| of(w)).sum::<f64>();
+            let cpu = sum(&|window| window.cpu_ns.0 as f64);
+            seconds(cpu / 1e9 / sum(&|window| window.load.requests).max(1.0))
+        }
+    };
+    vec![
+        name.into(),
+        own.into(),
+        "".into(),
+        p99_text.into(),
+        memory.into(),
+        service.pairs.len().to_string().into(),
+        "reference".into(),
+    ]
+}
+
+fn rate(window: &Window) -> Option<f64> {
+    let over = window.load.seconds.unwrap_or(window.wall_ns.as_secs());
+    window.load.rate.or_else(|| (over > 0.0).then(|| window.load.requests / over))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn seconds(value: f64) -> String {
+    Nanos::from_f64(value * 1e9).to_string()
+}
+
+fn arm_row(service: &Service, verdict: &Verdict) -> Vec<Cell> {
+    let (word, tone) = short_word(verdict, false);
+    let mut row: Vec<Cell> = vec![verdict.arm.as_str().into()];
+    match &verdict.effect {
+        Some(effect) => {
+            row.push(Cell::new(change(effect.ratio), tone));
+            row.push(interval(effect.ratio, effect.ratio_low, effect.ratio_high).into());
+        }
+        None => row.extend(["no pairs".into(), "".into()]),
+    }
+    let p99 = |one: &&Guarded| one.arm == verdict.arm && one.guard.quantity == Some(Quantity::P99);
+    let p99 = service.guarded.iter().find(p99).and_then(|one| one.ratio);
+    let memory = verdict.peak_rss_change_bytes.map_or_else(|| "".to_owned(), signed_bytes);
+    row.extend([p99.map_or_else(|| "not told".to_owned(), |(ratio, ..)| change(ratio)).into()]);
+    row.extend([memory.into(), of_arm(service, &verdict.arm).count().to_string().into()]);
+    row.push(Cell::new(word, tone));
+    row
+}
+
+fn of_arm<'a>(service: &'a Service, arm: &'a str) -> impl Iterator<Item = &'a Pair> {
+    service.pairs.iter().filter(move |pair| pair.arm == arm)
+}
+
+/// How much of an arm's memory was on huge pages, where that differs from the plain server's.
+fn huge_text(service: &Service, arm: &str) -> Option<String> {
+    let huge = |holding: &Holding| (holding.anon_huge_bytes.0 + holding.file_huge_bytes.0) as f64;
+    let of = |side: fn(&Pair) -> &Side, at: fn(&Side) -> &Holding| {
+        mean(&of_arm(service, arm).map(|pair| huge(at(side(pair)))).collect::<Vec<_>>())
+    };
+    let [first, last] = [(|s: &Side| &s.at_first) as fn(&Side) -> &Holding, |s| &s.at_last]
+        .map(|at| of(|pair| &pair.other, at));
+    let plain = of(|pair| &pair.plain, |side| &side.at_last);
+    let differs = (last - plain).abs().max((first - plain).abs()) >= 2.0 * f64::from(1 << 20);
+    differs.then(|| {
+        let bytes = |value: f64| Bytes(value as u64);
+        format!(
+            "on huge pages: {} when the load began, {} at its end; the plain server {}",
+            bytes(first),
+            bytes(last),
+            bytes(plain)
+        )
+    })
+}
+
+fn made_text(service: &Service, experiment: &Experiment) -> String {
+    let pairs = counted(service.pairs.len() as u64, "pair", "pairs");
+    let windows = service.pairs.first().map_or(0, |pair| pair.plain.windows.len());
+    let all = service.pairs.iter().flat_map(|pair| [&pair.plain, &pair.other]);
+    let all: Vec<&Window> = all.flat_map(|side| &side.windows).collect();
+    let requests: f64 = all.iter().map(|window| window.load.requests).sum();
+    // The empty sum of floats is -0.
+    let failed = all.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one);
+    let times: Vec<f64> = all.iter().map(|window| window.wall_ns.0 as f64).collect();
+    let how = match service.mode {
+        Mode::Duet => "both servers of a pair at once, each on half of the CPUs, which they swap",
+        Mode::Restart => "one server after the other, which needs more pairs",
+    };
+    format!(
+        "{pairs} of fresh starts, {} of the load on each, {} long; {requests:.0} requests, {failed:.0} failed; {how} ({}: {}); seed {}, budget {}",
+        counted(windows as u64, "run", "runs"),
+        Nanos::from_f64(mean(&times)),
+        service.mode.name(),
+        service.mode_why,
+        experiment.design.seed,
+        experiment.design.budget_ns
+    )
+}
+
+fn load_text(service: &Service) -> String {
+    format!("load: {} (read as {})", service.load, service.metric)
+}

@@ -1,0 +1,473 @@
+//! A service under its own load: start, diagnose, race the remedies, receipt.
+//!
+//! The unit of the race is a pair of fresh starts ([`pagewise_judge::service`]). Which of the two starts
+//! first and which half of the CPUs each begins on is random; so is the order of arms. Two servers of
+//! one pair run at once where they can (`duet`), else one after the other (`restart`).
+//!
+//! Not covered: remedies that need a tracer beside the server for each start (`place` moves processes
+//! between CPUs, which the race does itself), and machines of their own for the generator.
+
+mod ready;
+mod server;
+mod stage;
+
+pub use ready::Ready;
+pub use server::Ways;
+
+use crate::choose;
+use crate::experiment::{outcome, ranked};
+use crate::live::Listener;
+use crate::race::Progress;
+use crate::request::Request as Base;
+use crate::stop::Stop;
+use crate::world::{Arm, Event};
+use pagewise_judge::diagnosis::diagnose;
+use pagewise_judge::service::load::Metric;
+use pagewise_judge::service::{Shows, Standings};
+use pagewise_judge::stats::Rng;
+use pagewise_kernel::clock;
+use pagewise_measure::{Options, PriceError};
+use pagewise_model::look::{Look, Traced};
+use pagewise_model::plan::{Dose, FileKind, Receipt};
+use pagewise_model::price::Prices;
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::service::{Guard, Mode, Service, Side};
+use pagewise_model::trial::{Design, Experiment, Quantity, Ratio, Verdict, Word};
+use pagewise_model::usage::Usage;
+use pagewise_model::{Fact, Nanos};
+use pagewise_remedy::{Evidence, Mechanism};
+use stage::{Failure, Seen, Stage};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Time for re-pricing at the start of a session.
+const PRICING: Nanos = Nanos::secs(1);
+/// The budget unless the user gives one.
+pub const BUDGET: Nanos = Nanos::secs(300);
+/// Why something is not known of a server.
+const NOT_TAKEN: &str = "not taken of a running server";
+/// Windows of a server in a pair at least and at most; even, because halves are swapped.
+const WINDOWS: (u32, u32) = (2, 8);
+/// Pairs that an arm gets at least where the budget holds it.
+const LEAST_PAIRS: u64 = 3;
+/// Remedies that change how a server starts and nothing else.
+const FIT: [&str; 4] = ["malloc-keep", "heap-huge", "heap-small", "text-huge"];
+/// The generator may use so many times the CPU time of the server before that is told.
+const GENERATOR: f64 = 2.0;
+
+/// A service and its load.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What it shares with programs that end; its command is the server's.
+    pub base: Base,
+    /// The command that starts the server, as typed.
+    pub serve: String,
+    /// Shell command that loads it and ends.
+    pub load: String,
+    /// How long that may take.
+    pub load_within: Nanos,
+    /// What reads its output.
+    pub metric: Metric,
+    /// How the server starts and ends.
+    pub ways: Ways,
+    /// How long a server is warmed up at most.
+    pub warm_up: Nanos,
+    /// What decides.
+    pub goal: Quantity,
+    /// What an arm may not pass.
+    pub guards: Vec<Guard>,
+    /// How servers are compared; none: what fits.
+    pub mode: Option<Mode>,
+}
+
+/// Windows of each server in a pair, and the half of the CPUs it begins on.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    windows: u32,
+    slot: u32,
+}
+
+/// How a pair is made.
+#[derive(Debug, Clone, Copy)]
+struct Pairing {
+    mode: Mode,
+    shape: Shape,
+    arm_first: bool,
+}
+
+/// Why an arm cannot run on a stage for servers, if so.
+#[must_use]
+pub fn unfit_dose(dose: &Dose) -> Option<String> {
+    let settings = &dose.settings;
+    let input = settings.huge_files.iter().any(|file| file.kind == FileKind::Input);
+    let needs_more = settings.cpus.is_some()
+        || settings.pool.is_some()
+        || settings.working_set.is_some()
+        || !settings.tools.is_empty()
+        || input;
+    needs_more.then(|| {
+        let fit = FIT.join(", ");
+        format!("`{}` cannot be tried on a service; these can: {fit}", dose.spec())
+    })
+}
+
+/// Runs a session to its end. What is known is in the run whatever happens.
+pub fn run(
+    request: &Request,
+    exe: PathBuf,
+    words: &[&str],
+    stop: Arc<AtomicBool>,
+    listener: Listener<'_>,
+) -> (Run, Option<Stop>) {
+    let since = clock::now();
+    let mut run = request.base.empty_run(RunKind::Tune, &request.base.command);
+    run.stdout = None;
+    let end = Stage::new(request, exe, words, stop, listener)
+        .and_then(|stage| Session { request, since, stage, cost: BTreeMap::new() }.go(&mut run));
+    let end = end.err();
+    if matches!(end, Some(Stop::Interrupted)) {
+        run.outcome = Some(Outcome::Interrupted);
+    }
+    run.took_ns = Nanos(clock::now().0.saturating_sub(since.0));
+    (run, end)
+}
+
+struct Session<'a> {
+    request: &'a Request,
+    since: Nanos,
+    stage: Stage<'a>,
+    /// What a pair took last, by mode.
+    cost: BTreeMap<&'static str, Nanos>,
+}
+
+/// An arm with what shows that it acts and how it is paired.
+struct Entry {
+    arm: Arm,
+    shows: Shows,
+    mode: Mode,
+}
+
+impl Session<'_> {
+    fn go(mut self, run: &mut Run) -> Result<(), Stop> {
+        let done = self.advance(run);
+        run.warnings.append(&mut self.stage.notes);
+        done
+    }
+
+    fn advance(&mut self, run: &mut Run) -> Result<(), Stop> {
+        self.stage.tell(&Event::Stage("unit prices of this machine"));
+        run.machine = Some(pagewise_kernel::machine::machine());
+        run.prices = Some(self.prices()?);
+        let (mode, mode_why) = self.mode()?;
+        run.service = Some(Service {
+            serve: self.request.serve.clone(),
+            load: self.request.load.clone(),
+            metric: self.request.metric.to_string(),
+            mode,
+            mode_why,
+            first: None,
+            pairs: Vec::new(),
+            guarded: Vec::new(),
+        });
+        self.stage.tell(&Event::Stage("the plain server under its load"));
+        let begun = clock::now();
+        let plain = Arm::plain(&self.request.base);
+        let Seen { side, usage, traced } = self.stage.look(&plain)?;
+        self.check(&side)?;
+        let took = clock::now().0.saturating_sub(begun.0);
+        self.cost.insert(Mode::Duet.name(), Nanos(took));
+        self.cost.insert(Mode::Restart.name(), Nanos(2 * took));
+        diagnosed(run, usage, traced);
+        self.stage.tell(&Event::Chosen(run));
+        let windows = windows_for(&side);
+        if let Some(service) = &mut run.service {
+            service.first = Some(side);
+        }
+        if self.request.base.advise {
+            run.outcome = Some(Outcome::AdviceOnly);
+            return Ok(());
+        }
+        self.race(run, &plain, mode, windows)
+    }
+
+    fn prices(&self) -> Result<Prices, Stop> {
+        let stop = self.stage.stop();
+        let interrupted = || stop.load(Ordering::Relaxed);
+        let prices = pagewise_measure::calibrate(&Options::cached(PRICING), &interrupted);
+        prices.map_err(|error| match error {
+            PriceError::Interrupted => Stop::Interrupted,
+            other => Stop::Broken(other.to_string()),
+        })
+    }
+
+    /// How servers are compared, and why so.
+    fn mode(&self) -> Result<(Mode, String), Stop> {
+        let reason = if !self.stage.has_halves() {
+            Some("there is one CPU")
+        } else if !server::has_placeholder(&self.request.serve) {
+            Some("the server's command names no {port}, so two cannot run at once")
+        } else {
+            None
+        };
+        match (self.request.mode, reason) {
+            (Some(Mode::Duet), Some(why)) => Err(Stop::Service(format!("--mode duet: {why}"))),
+            (Some(mode), _) => Ok((mode, "as asked".to_owned())),
+            (None, None) => Ok((Mode::Duet, "two servers can run at once".to_owned())),
+            (None, Some(why)) => Ok((Mode::Restart, why.to_owned())),
+        }
+    }
+
+    /// What has to hold of the plain server before anything is compared with it.
+    fn check(&mut self, side: &Side) -> Result<(), Stop> {
+        let failed: f64 = side.windows.iter().filter_map(|window| window.load.errors).sum();
+        let requests: f64 = side.windows.iter().map(|window| window.load.requests).sum();
+        if failed > 0.0 {
+            return Err(Stop::Service(format!(
+                "{failed:.0} of {requests:.0} requests failed against the plain server: mend the load first"
+            )));
+        }
+        let goal = self.request.goal;
+        if goal == Quantity::P99
+            && !side.windows.iter().all(|window| window.load.open_loop == Some(true))
+        {
+            return Err(Stop::Service(
+                "p99 can be the goal only of a load at a fixed rate (wrk2 --rate, k6 arrival rate): \
+                 a generator that waits for each answer hides slow ones"
+                    .to_owned(),
+            ));
+        }
+        if pagewise_judge::service::value(goal, side).is_none() {
+            let name = goal.name();
+            return Err(Stop::Service(format!(
+                "the load reports nothing from which {name} follows: name the figures with --metric regex: or json:"
+            )));
+        }
+        let sum = |of: fn(&pagewise_model::service::Window) -> Nanos| -> f64 {
+            side.windows.iter().map(|window| of(window).0 as f64).sum()
+        };
+        let (server, generator) =
+            (sum(|window| window.cpu_ns), sum(|window| window.generator_cpu_ns));
+        if generator > GENERATOR * server {
+            self.stage.notes.push(format!(
+                "the load generator used {:.1} times the CPU time of the server: rates and latencies measure the generator",
+                generator / server.max(1.0)
+            ));
+        }
+        Ok(())
+    }
+
+    /// The arms: what fits or was asked for, and the user's own.
+    fn entries(&self, run: &Run, mode: Mode) -> Vec<Entry> {
+        let doses = choose::doses(&self.request.base, &run.candidates);
+        let of_dose = |dose: Dose| {
+            let arm = choose::arm(&self.request.base, std::slice::from_ref(&dose));
+            let shows = match arm.mechanism.first() {
+                Some(Mechanism::HugeFaults) => Shows::AnonHuge,
+                Some(Mechanism::TextHuge) => Shows::FileHuge,
+                _ => Shows::Nothing,
+            };
+            // Two servers of one machine share the page cache.
+            let mode = if arm.settings.huge_files.is_empty() { mode } else { Mode::Restart };
+            Entry { arm, shows, mode }
+        };
+        let own = self.request.base.own_arms.iter().map(|own| Entry {
+            arm: Arm::own(own),
+            shows: Shows::Nothing,
+            mode,
+        });
+        let mut all: Vec<Entry> = doses.into_iter().map(of_dose).chain(own).collect();
+        let files: Vec<String> = all
+            .iter()
+            .flat_map(|entry| entry.arm.settings.huge_files.iter().map(|file| file.path.clone()))
+            .collect();
+        for entry in &mut all {
+            let own = &entry.arm.settings.huge_files;
+            let is_own = |path: &&String| own.iter().any(|file| file.path == **path);
+            entry.arm.natural_files = files.iter().filter(|path| !is_own(path)).cloned().collect();
+        }
+        all
+    }
+
+    fn race(&mut self, run: &mut Run, plain: &Arm, mode: Mode, windows: u32) -> Result<(), Stop> {
+        let entries = self.entries(run, mode);
+        if entries.is_empty() {
+            let ceiling = run.diagnosis.as_ref().map_or(0.0, |all| all.ceiling_share);
+            let why = format!(
+                "page costs are at most {:.0}% of its CPU time, and no remedy fits",
+                ceiling * 100.0
+            );
+            run.outcome = Some(Outcome::NothingToGain { why });
+            return Ok(());
+        }
+        let arms: Vec<(String, Shows)> =
+            entries.iter().map(|entry| (entry.arm.name.clone(), entry.shows)).collect();
+        let mut standings = Standings::new(self.request.goal, &self.request.guards, &arms);
+        let mut rejected = BTreeMap::new();
+        let mut plain = plain.clone();
+        let files = entries.iter().flat_map(|entry| &entry.arm.settings.huge_files);
+        plain.natural_files = files.map(|file| file.path.clone()).collect();
+        let end = self.pairs(&plain, &entries, windows, &mut standings, &mut rejected);
+        self.conclude(run, &entries, &standings, &rejected, end.is_err());
+        end
+    }
+
+    /// Pairs in turn, until the answer is clear or the time is over.
+    fn pairs(
+        &mut self,
+        plain: &Arm,
+        entries: &[Entry],
+        windows: u32,
+        standings: &mut Standings,
+        rejected: &mut BTreeMap<usize, String>,
+    ) -> Result<(), Stop> {
+        let mut rng = Rng::new(self.request.base.seed);
+        let end = self.since + self.request.base.budget.unwrap_or(BUDGET);
+        loop {
+            let mut turn = standings.racing();
+            turn.retain(|arm| !rejected.contains_key(arm));
+            rng.shuffle(&mut turn);
+            let mut any = false;
+            for at in turn {
+                let Some(entry) = entries.get(at) else { continue };
+                let left = Nanos(end.0.saturating_sub(clock::now().0));
+                if self.cost(entry.mode) > left {
+                    continue;
+                }
+                any = true;
+                self.show(entry, left, entries, standings);
+                let shape = Shape { windows, slot: rng.below(2) as u32 };
+                let pairing = Pairing { mode: entry.mode, shape, arm_first: rng.below(2) == 0 };
+                let begun = clock::now();
+                let done = self.stage.pair(plain, &entry.arm, &pairing);
+                let took = Nanos(clock::now().0.saturating_sub(begun.0));
+                match done {
+                    Ok(pair) => {
+                        self.cost.insert(entry.mode.name(), took);
+                        standings.add(pair);
+                    }
+                    Err(Failure::Session(stop)) => return Err(stop),
+                    Err(Failure::Arm(why)) => drop(rejected.insert(at, why)),
+                }
+                if standings.is_decided(took) {
+                    return Ok(());
+                }
+            }
+            if !any {
+                return Ok(());
+            }
+        }
+    }
+
+    fn cost(&self, mode: Mode) -> Nanos {
+        self.cost.get(mode.name()).copied().unwrap_or_default()
+    }
+
+    fn show(&mut self, entry: &Entry, left: Nanos, entries: &[Entry], standings: &Standings) {
+        let at = |(number, entry): (usize, &Entry)| {
+            let (ratio, ratio_low, ratio_high) = standings.ratio(number)?;
+            Some((entry.arm.name.clone(), Ratio { ratio, ratio_low, ratio_high }))
+        };
+        let list = || entries.iter().enumerate().filter_map(at).collect::<Vec<_>>();
+        let runs = u32::try_from(standings.pairs().len()).unwrap_or(u32::MAX);
+        let progress = Progress { runs, left_ns: left, arm: &entry.arm.name, standings: &list };
+        self.stage.tell(&Event::Progress(&progress));
+    }
+
+    fn conclude(
+        &self,
+        run: &mut Run,
+        entries: &[Entry],
+        standings: &Standings,
+        rejected: &BTreeMap<usize, String>,
+        is_cut: bool,
+    ) {
+        let verdict = |(number, entry): (usize, &Entry)| {
+            let verdict = standings.verdict(number, self.cost(entry.mode));
+            match rejected.get(&number) {
+                Some(why) => Verdict { word: Word::Reject, why: why.clone(), ..verdict },
+                None if verdict.word == Word::NotTried => Verdict {
+                    why: format!(
+                        "the budget had no room for a pair of it; {} would hold {LEAST_PAIRS}",
+                        Nanos(LEAST_PAIRS * self.cost(entry.mode).0)
+                    ),
+                    ..verdict
+                },
+                None => verdict,
+            }
+        };
+        let verdicts = entries.iter().enumerate().map(verdict).collect();
+        let experiment = Experiment {
+            design: Design {
+                quantity: self.request.goal,
+                seed: self.request.base.seed,
+                budget_ns: self.request.base.budget.unwrap_or(BUDGET),
+                control: crate::world::PLAIN.to_owned(),
+                arms: entries.iter().map(|entry| entry.arm.name.clone()).collect(),
+            },
+            blocks: Vec::new(),
+            verdicts,
+            warnings: Vec::new(),
+            interrupted: is_cut && self.stage.is_interrupted(),
+            halted: None,
+        };
+        if let Some(service) = &mut run.service {
+            service.pairs = standings.pairs().to_vec();
+            service.guarded = (0..entries.len()).flat_map(|arm| standings.guarded(arm)).collect();
+        }
+        run.doses = entries
+            .iter()
+            .filter(|entry| !entry.arm.doses.is_empty())
+            .map(|entry| (entry.arm.name.clone(), entry.arm.doses.clone()))
+            .collect();
+        run.outcome = Some(outcome(&experiment));
+        let best = ranked(&experiment, Word::Keep);
+        let best = best.first().copied().or(ranked(&experiment, Word::Likely).first().copied());
+        run.receipt = best.and_then(|verdict| self.receipt(run, &verdict.arm));
+        run.experiment = Some(experiment);
+    }
+
+    fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt> {
+        let (_, doses) = run.doses.iter().find(|(name, _)| name == arm)?;
+        let mut receipt = pagewise_remedy::receipt::write(doses, &self.request.base.start());
+        if self.request.serve.contains('{') {
+            receipt.notes.push("write your own port and directory for {port} and {dir}".to_owned());
+        }
+        Some(receipt)
+    }
+}
+
+/// What the look at a server shows, and the remedies that fit it.
+fn diagnosed(run: &mut Run, usage: Usage, traced: Traced) {
+    let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
+    let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
+    let look = Look {
+        runs: vec![usage],
+        traced: Fact::Known(traced),
+        samples: Fact::missing(NOT_TAKEN),
+        walks: Fact::missing(NOT_TAKEN),
+        faults: Fact::missing(NOT_TAKEN),
+    };
+    let mut diagnosis = diagnose(&look, prices, machine);
+    // What counts is its CPU time, and it waits for requests in the rest.
+    diagnosis.ceiling_share = (diagnosis.ceiling_share / cpu_share.max(1e-3)).min(1.0);
+    let pool = Fact::missing("not used for services");
+    let evidence = Evidence { look: &look, diagnosis: &diagnosis, machine, prices, pool: &pool };
+    run.candidates = choose::candidates(&evidence);
+    run.candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
+    (run.look, run.diagnosis) = (Some(look), Some(diagnosis));
+}
+
+/// Windows of a server in a pair: a start is worth more windows the longer it takes.
+fn windows_for(side: &Side) -> u32 {
+    let windows = side.windows.len().max(1) as f64;
+    let window = side.windows.iter().map(|one| one.wall_ns.0 as f64).sum::<f64>() / windows;
+    let start = side.ready_ns.0 as f64 + f64::from(side.warm_ups) * window;
+    let best = (start / window.max(1.0)).sqrt() * WITHIN_TO_BETWEEN;
+    let even = 2 * (best / 2.0).round() as u32;
+    even.clamp(WINDOWS.0, WINDOWS.1)
+}
+
+/// Deviation of a swapped pair of windows over that of a pair of starts, as probed on four servers.
+const WITHIN_TO_BETWEEN: f64 = 1.6;

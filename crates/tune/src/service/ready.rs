@@ -1,0 +1,160 @@
+//! When a server is ready: what `--ready` says, asked again and again until its time is up.
+
+use crate::service::server::Place;
+use regex_lite::Regex;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// What shows that a server is ready.
+#[derive(Debug, Clone)]
+pub enum Ready {
+    /// It accepts connections to this port of 127.0.0.1.
+    Tcp(String),
+    /// It answers this URL with a status below 400.
+    Http(String),
+    /// This shell command succeeds.
+    Exec(String),
+    /// Its output matches.
+    Log(Regex),
+    /// It sends `READY=1` to the socket in `NOTIFY_SOCKET` (sd_notify(3)).
+    Notify,
+}
+
+impl Ready {
+    /// What the user typed.
+    ///
+    /// # Errors
+    /// A sentence that says what it must be.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        match (kind, rest) {
+            ("tcp", port) if !port.is_empty() => Ok(Self::Tcp(port.to_owned())),
+            ("http", _) if host_and_path(text).is_some() => Ok(Self::Http(text.to_owned())),
+            ("http", url) if host_and_path(url).is_some() => Ok(Self::Http(url.to_owned())),
+            ("exec", command) if !command.is_empty() => Ok(Self::Exec(command.to_owned())),
+            ("log", pattern) if !pattern.is_empty() => {
+                Regex::new(pattern).map(Self::Log).map_err(|e| format!("`{pattern}`: {e}"))
+            }
+            ("notify", "") => Ok(Self::Notify),
+            _ => Err(format!(
+                "`{text}`: use tcp:PORT, http://127.0.0.1:PORT/PATH, exec:CMD, log:REGEX or notify"
+            )),
+        }
+    }
+
+    /// Asks once.
+    pub(super) fn is_met(&self, place: &Place, socket: Option<&UnixDatagram>) -> bool {
+        match self {
+            Self::Tcp(port) => {
+                let port = place.fill(port).parse().ok();
+                port.is_some_and(|port| connect(port).is_some())
+            }
+            Self::Http(url) => answers(&place.fill(url)).unwrap_or(false),
+            Self::Exec(command) => succeeds(&place.fill(command)),
+            Self::Log(pattern) => pattern.is_match(&place.log_text()),
+            Self::Notify => socket.is_some_and(has_told),
+        }
+    }
+}
+
+fn connect(port: u16) -> Option<TcpStream> {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpStream::connect_timeout(&at, ATTEMPT).ok()
+}
+
+/// `127.0.0.1:8080` and `/path` of an `http:` URL; only the loopback interface counts.
+fn host_and_path(url: &str) -> Option<(&str, &str)> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("//"))?;
+    let at = rest.find('/').unwrap_or(rest.len());
+    let (host, path) = rest.split_at(at);
+    let local = ["127.0.0.1:", "localhost:"];
+    let is_local = local.iter().any(|name| host.starts_with(name));
+    is_local.then_some((host, if path.is_empty() { "/" } else { path }))
+}
+
+fn answers(url: &str) -> Option<bool> {
+    let (host, path) = host_and_path(url)?;
+    let port = host.rsplit(':').next()?.parse().ok()?;
+    let mut stream = connect(port)?;
+    stream.set_read_timeout(Some(ATTEMPT)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n").ok()?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).ok()?;
+    let status: u16 = std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()?;
+    Some(head.starts_with(b"HTTP/1.") && status < 400)
+}
+
+fn succeeds(command: &str) -> bool {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = shell.spawn() else { return false };
+    let deadline = std::time::Instant::now() + 5 * ATTEMPT;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if std::time::Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            _ => {
+                let _gone = child.kill().and_then(|()| child.wait());
+                return false;
+            }
+        }
+    }
+}
+
+fn has_told(socket: &UnixDatagram) -> bool {
+    let mut text = [0; 1024];
+    while let Ok(length) = socket.recv(&mut text) {
+        let lines = text[..length].split(|byte| *byte == b'\n');
+        if lines.into_iter().any(|line| line == b"READY=1") {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn forms_of_readiness() {
+        let ok = ["tcp:{port}", "http://127.0.0.1:{port}/", "exec:true", "log:ready", "notify"];
+        ok.iter().for_each(|text| drop(Ready::parse(text).unwrap()));
+        for text in ["", "tcp:", "http://example.org/", "log:(", "udp:1", "notify:x"] {
+            let why = Ready::parse(text).unwrap_err();
+            assert!(why.contains(text), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_by_its_status() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}/health", listener.local_addr().unwrap());
+        let serve = std::thread::spawn(move || {
+            for status in ["200 OK", "503 Busy"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 512];
+                let length = stream.read(&mut request).unwrap();
+                assert!(request[..length].starts_with(b"GET /health "));
+                write!(stream, "HTTP/1.1 {status}\r\n\r\n").unwrap();
+            }
+        });
+        assert_eq!((answers(&url), answers(&url)), (Some(true), Some(false)));
+        serve.join().unwrap();
+        assert_eq!(answers(&url), None);
+    }
+
+    #[test]
+    fn a_command_decides_by_its_status() {
+        assert!(succeeds("true") && !succeeds("exit 3"));
+    }
+}

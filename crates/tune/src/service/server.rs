@@ -1,0 +1,371 @@
+//! One start of a server: a program below a supervisor of its own, in a place of its own.
+//!
+//! The supervisor lives in a thread until the server has ended. When this process is killed, the
+//! supervisor ends the server; nothing outlives the session.
+
+use super::ready::Ready;
+use crate::stop::Stop;
+use pagewise_kernel::proc::{io, smaps, stat, status, tree};
+use pagewise_kernel::{affinity, clock, pidfd};
+use pagewise_model::plan::EnvMerge;
+use pagewise_model::service::Holding;
+use pagewise_model::usage::Ended;
+use pagewise_model::{Bytes, Nanos};
+use pagewise_tracee::launch::{Launch, Sink};
+use pagewise_tracee::run::Finished;
+use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Pause between two looks at a server that is starting or ending.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How much of the end of a log is read and shown.
+const LOG_READ: u64 = 1 << 20;
+const LOG_SHOWN: usize = 200;
+/// The placeholders of a command.
+const PORT: &str = "{port}";
+const DIR: &str = "{dir}";
+
+/// Whether a command has a placeholder, so that two servers can run at once.
+#[must_use]
+pub(super) fn has_placeholder(text: &str) -> bool {
+    text.contains(PORT)
+}
+
+/// Where one start of a server lives: a free port and a directory, gone afterwards.
+#[derive(Debug)]
+pub(super) struct Place {
+    port: u16,
+    dir: PathBuf,
+    log: PathBuf,
+}
+
+impl Place {
+    /// A place in `scratch`.
+    pub(super) fn new(scratch: &Path, name: &str) -> Result<Self, Stop> {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
+        let port = free.map_err(|e| Stop::Broken(format!("no free port: {e}")))?.port();
+        let dir = scratch.join(name);
+        std::fs::create_dir_all(&dir)
+            .map_err(|e| Stop::Broken(format!("cannot make `{}`: {e}", dir.display())))?;
+        Ok(Self { port, log: scratch.join(format!("{name}.log")), dir })
+    }
+
+    /// `text` with its placeholders filled in.
+    pub(super) fn fill(&self, text: &str) -> String {
+        text.replace(PORT, &self.port.to_string()).replace(DIR, &self.dir.to_string_lossy())
+    }
+
+    fn fill_word(&self, word: &OsStr) -> OsString {
+        match word.to_str() {
+            Some(text) => self.fill(text).into(),
+            None => OsString::from_vec(word.as_bytes().to_vec()),
+        }
+    }
+
+    /// The end of what the server has written.
+    pub(super) fn log_text(&self) -> String {
+        use std::io::{Read, Seek, SeekFrom};
+        let mut bytes = Vec::new();
+        let read = std::fs::File::open(&self.log).and_then(|mut file| {
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(LOG_READ)))?;
+            file.take(LOG_READ).read_to_end(&mut bytes)
+        });
+        read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The last words of the server, for a message.
+    fn last_words(&self) -> String {
+        let text = self.log_text();
+        match text.lines().rev().find(|line| !line.trim().is_empty()) {
+            None => "; it printed nothing".to_owned(),
+            Some(line) => {
+                let short: String = line.trim().chars().take(LOG_SHOWN).collect();
+                format!("; its last line: {short}")
+            }
+        }
+    }
+
+    /// Somebody still holds the port.
+    fn is_port_taken(&self) -> bool {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))
+            .is_err_and(|e| e.kind() == std::io::ErrorKind::AddrInUse)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.dir);
+        let _gone = std::fs::remove_file(&self.log);
+    }
+}
+
+type Ending = (Supervisor, Result<Finished, SuperviseError>);
+
+/// How a server is started and ended.
+#[derive(Debug, Clone)]
+pub struct Ways {
+    /// When it is ready.
+    pub ready: Ready,
+    /// How long that may take.
+    pub ready_within: Nanos,
+    /// Shell command that ends it; SIGTERM without one.
+    pub stop: Option<String>,
+    /// How long it may take to end.
+    pub stop_within: Nanos,
+}
+
+/// CPU time, faults and bytes of all its processes so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) user: Nanos,
+    pub(super) system: Nanos,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    pub(super) io: Option<io::IoCounters>,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) place: Place,
+    supervisor: i32,
+    /// The program itself.
+    root: Option<OwnedFd>,
+    kill: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Ending>>,
+    socket: Option<UnixDatagram>,
+}
+
+impl Server {
+    /// Starts `launch` in `place` below `supervisor`.
+    pub(super) fn start(
+        place: Place,
+        mut supervisor: Supervisor,
+        launch: Launch,
+        ways: &Ways,
+    ) -> Result<Self, Stop> {
+        let mut launch = Launch {
+            argv: launch.argv.iter().map(|word| place.fill_word(word)).collect(),
+            stdout: Sink::File(place.log.clone()),
+            stderr: Sink::File(place.log.clone()),
+            ..launch
+        };
+        let socket = match ways.ready {
+            Ready::Notify => Some(notify(&place, &mut launch)?),
+            _ => None,
+        };
+        let kill = Arc::new(AtomicBool::new(false));
+        let (asked, pid) = (Arc::clone(&kill), supervisor.pid());
+        let thread = std::thread::spawn(move || {
+            let done = supervisor.run(&launch, &|| asked.load(Ordering::Relaxed));
+            (supervisor, done)
+        });
+        Ok(Self { place, supervisor: pid, root: None, kill, thread: Some(thread), socket })
+    }
+
+    /// Waits until it is ready.
+    pub(super) fn await_ready(&mut self, ways: &Ways, stop: &AtomicBool) -> Result<(), Stop> {
+        let deadline = clock::now() + ways.ready_within;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Stop::Interrupted);
+            }
+            self.find_root();
+            if self.has_ended() {
+                return Err(self.ended_early("before it was ready"));
+            }
+            if ways.ready.is_met(&self.place, self.socket.as_ref()) {
+                return Ok(());
+            }
+            if clock::now() > deadline {
+                return Err(Stop::Service(format!(
+                    "the server was not ready within {} (--ready-time){}",
+                    ways.ready_within,
+                    self.place.last_words()
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn find_root(&mut self) {
+        if self.root.is_none() {
+            let children = tree::children(self.supervisor).unwrap_or_default();
+            self.root = children.first().and_then(|pid| pidfd::open(*pid).ok());
+        }
+    }
+
+    /// It has ended, by itself or otherwise.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Why it is no longer there.
+    pub(super) fn ended_early(&mut self, when: &str) -> Stop {
+        let words = self.place.last_words();
+        let Some((_, done)) = self.thread.take().and_then(|thread| thread.join().ok()) else {
+            return Stop::Broken("the thread of a server is gone".to_owned());
+        };
+        match done {
+            Err(SuperviseError::Launch(error)) => Stop::Launch(error),
+            Err(error) => Stop::Broken(error.to_string()),
+            Ok(done) if done.over_memory => {
+                Stop::Service(format!("the server took more memory than there is here {when}"))
+            }
+            Ok(done) if done.usage.ended == Ended::Exited(0) && done.leftovers_killed > 0 => {
+                Stop::Service(
+                    "the server went into the background: start it in the foreground (no daemonize)"
+                        .to_owned(),
+                )
+            }
+            Ok(done) => {
+                Stop::Service(format!("the server ended {when} ({}){words}", done.usage.ended))
+            }
+        }
+    }
+
+    /// All its processes.
+    pub(super) fn pids(&self) -> Vec<i32> {
+        tree::descendants(self.supervisor).unwrap_or_default()
+    }
+
+    /// CPU time of all its processes, those that it has waited for included: to the nanosecond for
+    /// those that live, to a tick for the others.
+    pub(super) fn cpu(&self) -> Nanos {
+        let own = |pid: &i32| clock::process_cpu(*pid).unwrap_or_default();
+        let children = |pid: &i32| {
+            let ended = stat::read(*pid).map_or(0, |stat| stat.child_ticks);
+            clock::ticks(ended, rustix::param::clock_ticks_per_second())
+        };
+        self.pids().iter().fold(Nanos(0), |sum, pid| sum + own(pid) + children(pid))
+    }
+
+    /// What its processes have used so far.
+    pub(super) fn counts(&self) -> Counts {
+        let mut all = Counts { io: Some(io::IoCounters::default()), ..Counts::default() };
+        let a_second = rustix::param::clock_ticks_per_second();
+        for pid in self.pids() {
+            let Ok(stat) = stat::read(pid) else { continue };
+            all.user += clock::ticks(stat.user_ticks, a_second);
+            all.system += clock::ticks(stat.system_ticks, a_second);
+            all.minor_faults += stat.minor_faults + stat.child_minor_faults;
+            all.major_faults += stat.major_faults + stat.child_major_faults;
+            all.io = all.io.zip(io::read(pid).ok()).map(|(mut sum, own)| {
+                sum.read_chars += own.read_chars;
+                sum.write_chars += own.write_chars;
+                sum.read_calls += own.read_calls;
+                sum.write_calls += own.write_calls;
+                sum.storage_read += own.storage_read;
+                sum
+            });
+        }
+        all
+    }
+
+    /// What its processes hold now.
+    pub(super) fn holding(&self) -> Holding {
+        let mut all = Holding::default();
+        for pid in self.pids() {
+            let resident = smaps::rollup(pid).unwrap_or_default();
+            all.pss_bytes += resident.pss;
+            all.anon_huge_bytes += resident.anon_huge;
+            all.file_huge_bytes += resident.file_pmd;
+            let tables = status::read(pid).ok().and_then(|status| status.page_tables);
+            all.page_table_bytes += tables.unwrap_or(Bytes(0));
+        }
+        all
+    }
+
+    /// Lets every thread of it run on these CPUs only. New threads inherit that.
+    pub(super) fn pin(&self, cpus: &[u32]) {
+        for pid in self.pids() {
+            for tid in tree::threads(pid).unwrap_or_default() {
+                // One that has ended meanwhile needs no CPU.
+                let _done = affinity::set(tid, cpus);
+            }
+        }
+    }
+
+    /// Ends it as the user says, then by force. Its supervisor, and what there is to know.
+    pub(super) fn stop(mut self, ways: &Ways) -> (Option<Supervisor>, Vec<String>) {
+        let mut notes = Vec::new();
+        self.find_root();
+        if !self.has_ended() {
+            self.ask_to_end(ways, &mut notes);
+        }
+        let supervisor = self.thread.take().and_then(|thread| thread.join().ok()).map(|end| end.0);
+        if self.place.is_port_taken() {
+            notes.push(format!("port {} is still in use after its server ended", self.place.port));
+        }
+        (supervisor, notes)
+    }
+
+    fn ask_to_end(&mut self, ways: &Ways, notes: &mut Vec<String>) {
+        let asked = match &ways.stop {
+            Some(command) => run_shell(&self.place.fill(command)),
+            None => self.root.as_ref().map_or(Ok(()), |root| {
+                pidfd::send_signal(root, rustix::process::Signal::TERM.as_raw())
+                    .map_err(|error| error.to_string())
+            }),
+        };
+        if let Err(why) = asked {
+            notes.push(format!("--stop failed: {why}"));
+        }
+        let deadline = clock::now() + ways.stop_within;
+        while !self.has_ended() && clock::now() < deadline {
+            std::thread::sleep(PAUSE);
+        }
+        if !self.has_ended() {
+            notes.push(format!(
+                "a server did not end within {} of being asked to and was killed (--stop, --stop-time)",
+                ways.stop_within
+            ));
+            self.kill.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+fn notify(place: &Place, launch: &mut Launch) -> Result<UnixDatagram, Stop> {
+    let path = place.dir.join("notify");
+    let failed = |e| Stop::Broken(format!("cannot make the socket for notify: {e}"));
+    let socket = UnixDatagram::bind(&path).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    launch.settings.env.push(EnvMerge {
+        name: "NOTIFY_SOCKET".to_owned(),
+        separator: None,
+        entries: vec![path.to_string_lossy().into_owned()],
+    });
+    Ok(socket)
+}
+
+/// A shell command of the user's, to its end.
+pub(super) fn run_shell(command: &str) -> Result<(), String> {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", command]).stdin(std::process::Stdio::null());
+    let output = shell.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("");
+    Err(format!("{} {last}", output.status).trim_end().to_owned())
+}

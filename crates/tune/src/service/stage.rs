@@ -1,0 +1,442 @@
+//! Servers on stage: started fresh, loaded window by window, ended again.
+//!
+//! In a duet both servers run at once, each with its generator on one half of the CPUs, and swap
+//! halves from window to window: what a half is worth, and what the machine does meanwhile, meets
+//! both. In a restart a server has the stage to itself, its generator on the other half.
+
+use super::server::{self, Counts, Place, Server};
+use super::{Pairing, Request, Shape};
+use crate::folios::Folios;
+use crate::live::Listener;
+use crate::scratch::Scratch;
+use crate::stop::Stop;
+use crate::world::{Arm, Event};
+use pagewise_judge::service::is_settled;
+use pagewise_kernel::keep::Keeper;
+use pagewise_kernel::{affinity, clock, limits, topology};
+use pagewise_model::look::Traced;
+use pagewise_model::plan::Settings;
+use pagewise_model::service::{Mode, Pair, Side, Window};
+use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, Nanos};
+use pagewise_observe::trace::Running;
+use pagewise_tracee::launch::{Launch, Sink};
+use pagewise_tracee::run::Finished;
+use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many lines of a failing generator are shown, and how long a line may be.
+const SHOWN: usize = 200;
+
+/// Whose failure it is.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The plain server's, the load's, or ours: the session ends.
+    Session(Stop),
+    /// The arm's: it is rejected.
+    Arm(String),
+}
+
+/// What a look at the plain server under load found.
+pub(super) struct Seen {
+    pub(super) side: Side,
+    pub(super) usage: Usage,
+    pub(super) traced: Traced,
+}
+
+/// The stage.
+pub(super) struct Stage<'a> {
+    request: &'a Request,
+    exe: PathBuf,
+    words: Vec<String>,
+    supervisors: Vec<Supervisor>,
+    scratch: Scratch,
+    keeper: Keeper,
+    folios: Folios,
+    halves: Option<[Vec<u32>; 2]>,
+    stop: Arc<AtomicBool>,
+    listener: Listener<'a>,
+    starts: u32,
+    /// What the user must know, each once.
+    pub(super) notes: Vec<String>,
+}
+
+/// A server and what has been seen of it.
+struct Act {
+    server: Server,
+    generator: Supervisor,
+    ready_ns: Nanos,
+    warm_ups: Vec<Window>,
+    windows: Vec<Window>,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(
+        request: &'a Request,
+        exe: PathBuf,
+        words: &[&str],
+        stop: Arc<AtomicBool>,
+        listener: Listener<'a>,
+    ) -> Result<Self, Stop> {
+        let scratch = Scratch::create(&std::env::temp_dir())
+            .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
+        Ok(Self {
+            request,
+            exe,
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            supervisors: Vec::new(),
+            scratch,
+            keeper: Keeper::new(room()),
+            folios: Folios::default(),
+            halves: halves(),
+            stop,
+            listener,
+            starts: 0,
+            notes: Vec::new(),
+        })
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    pub(super) fn tell(&mut self, event: &Event<'_>) {
+        (self.listener)(event);
+    }
+
+    /// CPUs for two servers at once.
+    pub(super) const fn has_halves(&self) -> bool {
+        self.halves.is_some()
+    }
+
+    /// One start of the plain server, looked at under load.
+    pub(super) fn look(&mut self, plain: &Arm) -> Result<Seen, Stop> {
+        let shape = Shape { windows: 2, slot: 0 };
+        let mut watched = Watched::default();
+        let mut sides =
+            self.play(&[plain], &shape, Some(&mut watched)).map_err(|(_, stop)| stop)?;
+        let side = sides.pop().ok_or_else(|| Stop::Broken("no server was started".to_owned()))?;
+        let usage = watched.usage(&side);
+        let traced = watched.running.finish(Ended::Exited(0));
+        Ok(Seen { side, usage, traced })
+    }
+
+    /// A pair of fresh starts.
+    pub(super) fn pair(
+        &mut self,
+        plain: &Arm,
+        arm: &Arm,
+        pairing: &Pairing,
+    ) -> Result<Pair, Failure> {
+        let shape = &pairing.shape;
+        let whose = |is_arm: bool, stop: Stop| match stop {
+            Stop::Interrupted => Failure::Session(stop),
+            _ if is_arm => Failure::Arm(stop.to_string()),
+            _ => Failure::Session(stop),
+        };
+        let both = if pairing.arm_first { [arm, plain] } else { [plain, arm] };
+        let is_arm = |at: usize| (at == 0) == pairing.arm_first;
+        let mut sides = Vec::new();
+        match pairing.mode {
+            Mode::Duet => {
+                let done = self.play(&both, shape, None);
+                sides = done.map_err(|(at, stop)| whose(is_arm(at), stop))?;
+            }
+            Mode::Restart => {
+                for (at, one) in both.into_iter().enumerate() {
+                    let done = self.play(&[one], shape, None);
+                    sides.extend(done.map_err(|(_, stop)| whose(is_arm(at), stop))?);
+                }
+            }
+        }
+        if pairing.arm_first {
+            sides.reverse();
+        }
+        let mut sides = sides.into_iter();
+        let (Some(plain), Some(other)) = (sides.next(), sides.next()) else {
+            return Err(Failure::Session(Stop::Broken("a server left no figures".to_owned())));
+        };
+        Ok(Pair { arm: arm.name.clone(), mode: pairing.mode, plain, other })
+    }
+
+    /// Starts `arms` at once, loads and ends them. An error with the position of whose it is.
+    fn play(
+        &mut self,
+        arms: &[&Arm],
+        shape: &Shape,
+        watched: Option<&mut Watched>,
+    ) -> Result<Vec<Side>, (usize, Stop)> {
+        let mut acts = Vec::new();
+        let done = self.perform(arms, shape, watched, &mut acts);
+        for act in acts {
+            self.end(act);
+        }
+        done
+    }
+
+    fn perform(
+        &mut self,
+        arms: &[&Arm],
+        shape: &Shape,
+        watched: Option<&mut Watched>,
+        acts: &mut Vec<Act>,
+    ) -> Result<Vec<Side>, (usize, Stop)> {
+        for (at, arm) in arms.iter().enumerate() {
+            let act = self.begin(arm).map_err(|stop| (at, stop))?;
+            acts.push(act);
+        }
+        for (at, act) in acts.iter_mut().enumerate() {
+            let start = clock::now();
+            act.server.await_ready(&self.request.ways, &self.stop).map_err(|stop| (at, stop))?;
+            act.ready_ns = Nanos(clock::now().0.saturating_sub(start.0));
+        }
+        for arm in arms {
+            let settled = self.folios.settle(&arm.natural_files, &mut self.keeper);
+            settled.map_err(|why| (0, Stop::NotHuge(why)))?;
+        }
+        self.warm_up(acts, shape)?;
+        let before: Vec<Counts> = acts.iter().map(|act| act.server.counts()).collect();
+        let at_first: Vec<_> = acts.iter().map(|act| act.server.holding()).collect();
+        let running = acts.first().map(|act| Running::begin(&act.server.pids()));
+        for window in 0..shape.windows {
+            let seen = self.window(acts, shape, window)?;
+            acts.iter_mut().zip(seen).for_each(|(act, window)| act.windows.push(window));
+        }
+        if let (Some(watched), Some(act), Some(mut running)) = (watched, acts.first(), running) {
+            running.end(&act.server.pids());
+            *watched = Watched { running, before: before[0], after: act.server.counts() };
+        }
+        let side = |(act, at_first): (&mut Act, _)| Side {
+            ready_ns: act.ready_ns,
+            warm_ups: u32::try_from(act.warm_ups.len()).unwrap_or(u32::MAX),
+            windows: std::mem::take(&mut act.windows),
+            at_first,
+            at_last: act.server.holding(),
+        };
+        Ok(acts.iter_mut().zip(at_first).map(side).collect())
+    }
+
+    /// Starts a server, `--prepare` before it.
+    fn begin(&mut self, arm: &Arm) -> Result<Act, Stop> {
+        self.folios.drop_changed(&arm.natural_files, &mut self.keeper).map_err(Stop::NotHuge)?;
+        Folios::warm(&arm.settings.huge_files, &mut self.keeper).map_err(Stop::NotHuge)?;
+        self.starts += 1;
+        let place = Place::new(self.scratch.path(), &format!("server-{}", self.starts))?;
+        if let Some(command) = &self.request.base.prepare {
+            server::run_shell(&place.fill(command))
+                .map_err(|why| Stop::Service(format!("--prepare failed: {why}")))?;
+        }
+        let launch = Launch {
+            settings: arm.settings.clone(),
+            memory_limit_bytes: limits::experiment_memory().ok().map(|room| room.bytes),
+            ..Launch::experiment(arm.command.clone())
+        };
+        let generator = self.supervisor()?;
+        let server = Server::start(place, self.supervisor()?, launch, &self.request.ways)?;
+        let (warm_ups, windows) = (Vec::new(), Vec::new());
+        Ok(Act { server, generator, ready_ns: Nanos(0), warm_ups, windows })
+    }
+
+    fn supervisor(&mut self) -> Result<Supervisor, Stop> {
+        if let Some(idle) = self.supervisors.pop() {
+            return Ok(idle);
+        }
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        Supervisor::start(&self.exe, &words).map_err(|error| Stop::Broken(error.to_string()))
+    }
+
+    /// Ends a server, `--cleanup` after it.
+    fn end(&mut self, act: Act) {
+        let cleanup = self.request.base.cleanup.as_ref().map(|text| act.server.place.fill(text));
+        let (supervisor, notes) = act.server.stop(&self.request.ways);
+        self.supervisors.extend(supervisor);
+        self.supervisors.push(act.generator);
+        for note in notes {
+            self.note(note);
+        }
+        if let Some(Err(why)) = cleanup.map(|command| server::run_shell(&command)) {
+            self.note(format!("--cleanup failed: {why}"));
+        }
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Runs the load until its cost has settled.
+    fn warm_up(&mut self, acts: &mut [Act], shape: &Shape) -> Result<(), (usize, Stop)> {
+        let deadline = clock::now() + self.request.warm_up;
+        for round in 0.. {
+            let seen = self.window(acts, shape, round)?;
+            acts.iter_mut().zip(seen).for_each(|(act, window)| act.warm_ups.push(window));
+            let settled = acts.iter().all(|act| is_settled(&act.warm_ups));
+            if settled || clock::now() > deadline {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the load once against each server, at the same time.
+    fn window(
+        &self,
+        acts: &mut [Act],
+        shape: &Shape,
+        number: u32,
+    ) -> Result<Vec<Window>, (usize, Stop)> {
+        let loader = Loader {
+            request: self.request,
+            halves: self.halves.as_ref(),
+            dir: self.scratch.path(),
+            stop: &self.stop,
+            is_duet: acts.len() > 1,
+        };
+        let half = |at: usize| (shape.slot as usize + at + number as usize) % 2;
+        let runs: Vec<Result<Window, Stop>> = std::thread::scope(|scope| {
+            let loader = &loader;
+            let halves: Vec<usize> = (0..acts.len()).map(half).collect();
+            let threads: Vec<_> = acts
+                .iter_mut()
+                .zip(halves)
+                .enumerate()
+                .map(|(at, (act, half))| scope.spawn(move || loader.load(act, at, half)))
+                .collect();
+            let lost = || Err(Stop::Broken("the thread of a generator is gone".to_owned()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        });
+        if self.is_interrupted() {
+            return Err((0, Stop::Interrupted));
+        }
+        let numbered = runs.into_iter().enumerate();
+        numbered.map(|(at, run)| run.map_err(|stop| (at, stop))).collect()
+    }
+}
+
+/// What it takes to load servers, each from a thread of its own.
+struct Loader<'a> {
+    request: &'a Request,
+    halves: Option<&'a [Vec<u32>; 2]>,
+    dir: &'a Path,
+    stop: &'a AtomicBool,
+    is_duet: bool,
+}
+
+impl Loader<'_> {
+    /// One run of the load against one server, which stays on this half of the CPUs meanwhile.
+    fn load(&self, act: &mut Act, at: usize, half: usize) -> Result<Window, Stop> {
+        if let Some(halves) = self.halves {
+            act.server.pin(&halves[half]);
+        }
+        let other = if self.is_duet { half } else { 1 - half };
+        let cpus = self.halves.map(|halves| halves[other].clone());
+        let file = |what: &str| self.dir.join(format!("load-{at}-{what}"));
+        let launch = self.launch(&act.server, cpus, &file("out"), &file("err"));
+        let (server, stop) = (&act.server, self.stop);
+        let before = server.cpu();
+        let stopping = || stop.load(Ordering::Relaxed) || server.has_ended();
+        let done = act.generator.run(&launch, &stopping);
+        let cpu_ns = Nanos(server.cpu().0.saturating_sub(before.0));
+        if act.server.has_ended() && !stop.load(Ordering::Relaxed) {
+            return Err(act.server.ended_early("under load"));
+        }
+        let done = done.map_err(|error| match error {
+            SuperviseError::Interrupted => Stop::Interrupted,
+            other => Stop::Broken(other.to_string()),
+        })?;
+        let read = |what| std::fs::read(file(what)).unwrap_or_default();
+        let (out, err) = (read("out"), read("err"));
+        if let Some(what) = self.complaint(&done) {
+            let said = last_line(&err).or_else(|| last_line(&out));
+            return Err(Stop::Service(format!("{what}: {}", said.unwrap_or_default())));
+        }
+        let text = String::from_utf8_lossy(&out);
+        let load = self.request.metric.read(&self.request.load, &text).map_err(Stop::Service)?;
+        let generator_cpu_ns = done.usage.cpu_ns();
+        Ok(Window { cpu_ns, wall_ns: done.usage.wall_ns, generator_cpu_ns, load })
+    }
+
+    fn launch(&self, server: &Server, cpus: Option<Vec<u32>>, out: &Path, err: &Path) -> Launch {
+        let command = server.place.fill(&self.request.load);
+        Launch {
+            settings: Settings { cpus, ..Settings::default() },
+            stdout: Sink::File(out.to_owned()),
+            stderr: Sink::File(err.to_owned()),
+            timeout_ns: Some(self.request.load_within),
+            ..Launch::experiment(["sh", "-c", &command].map(OsString::from).to_vec())
+        }
+    }
+
+    /// Why a run of the load shows nothing, if so.
+    fn complaint(&self, done: &Finished) -> Option<String> {
+        if done.timed_out {
+            let within = self.request.load_within;
+            return Some(format!("the load did not end within {within} (--load-time)"));
+        }
+        let ended = done.usage.ended;
+        (!ended.success()).then(|| format!("the load failed ({ended})"))
+    }
+}
+
+/// Processes and counters around the windows of a look.
+#[derive(Default)]
+struct Watched {
+    running: Running,
+    before: Counts,
+    after: Counts,
+}
+
+impl Watched {
+    /// What the server used in the windows of `side`, as a run that took so long.
+    fn usage(&self, side: &Side) -> Usage {
+        let (before, after) = (&self.before, &self.after);
+        let since = |of: fn(&Counts) -> u64| of(after).saturating_sub(of(before));
+        let bytes = |of: fn(&pagewise_kernel::proc::io::IoCounters) -> u64| {
+            let both = before.io.as_ref().zip(after.io.as_ref())?;
+            Some(of(both.1).saturating_sub(of(both.0)))
+        };
+        Usage {
+            wall_ns: side.windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns),
+            user_ns: Nanos(since(|counts| counts.user.0)),
+            sys_ns: Nanos(since(|counts| counts.system.0)),
+            peak_rss_bytes: side.at_last.pss_bytes,
+            minor_faults: since(|counts| counts.minor_faults),
+            major_faults: since(|counts| counts.major_faults),
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            read_bytes: bytes(|io| io.read_chars.0).map(Bytes),
+            written_bytes: bytes(|io| io.write_chars.0).map(Bytes),
+            read_calls: bytes(|io| io.read_calls),
+            write_calls: bytes(|io| io.write_calls),
+            device_read_bytes: bytes(|io| io.storage_read.0).map(Bytes),
+            speed: None,
+            ended: Ended::Exited(0),
+        }
+    }
+}
+
+fn last_line(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(line.trim().chars().take(SHOWN).collect())
+}
+
+fn room() -> Bytes {
+    limits::experiment_memory().map_or(Bytes(0), |room| room.bytes)
+}
+
+/// The CPUs that we may use in two halves, hardware threads of one core together.
+fn halves() -> Option<[Vec<u32>; 2]> {
+    let mut cpus = affinity::get(0).ok()?;
+    cpus.sort_by_key(|cpu| (topology::siblings(*cpu).unwrap_or_default(), *cpu));
+    let second = cpus.split_off(cpus.len() / 2);
+    (!cpus.is_empty()).then_some([cpus, second])
+}
