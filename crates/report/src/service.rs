@@ -3,6 +3,7 @@
 use crate::experiment::{picture, reason, short_word};
 use crate::number::{change, counted, interval, signed_bytes, three_digits};
 use crate::page::Document;
+use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::service::{Guarded, Holding, Mode, Pair, Service, Side, Window};
@@ -38,11 +39,8 @@ fn arms_table(service: &Service, experiment: &Experiment) -> Table {
         table.row(plain_row(service, first, &experiment.design.control, quantity));
     }
     for verdict in &experiment.verdicts {
-        let mut under = Document::default();
-        under.para(&reason(verdict), 6, Tone::Faint);
-        if let Some(text) = huge_text(service, &verdict.arm) {
-            under.para(&text, 6, Tone::Faint);
-        }
+        let under = std::iter::once(reason(verdict)).chain(huge_text(service, &verdict.arm));
+        let under = under.map(|text| Paragraph::new(text, 6, Tone::Faint)).collect();
         table.row_with(arm_row(service, verdict), under);
     }
     table

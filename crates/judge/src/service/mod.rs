@@ -92,6 +92,13 @@ pub fn rate(window: &Window) -> Option<f64> {
     load.rate.or_else(|| over(load.seconds.unwrap_or(window.wall_ns.as_secs())))
 }
 
+/// Requests to a server that failed.
+#[must_use]
+pub fn failed(side: &Side) -> f64 {
+    // The empty sum of floats is -0.
+    side.windows.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one)
+}
+
 /// The rate of the load has settled after these runs of it.
 #[must_use]
 pub fn is_settled(warm_ups: &[Window]) -> bool {
@@ -194,10 +201,8 @@ impl Standings {
     /// What each guard shows of an arm.
     #[must_use]
     pub fn guarded(&self, arm: usize) -> Vec<Guarded> {
-        let failed = |side: &Side| -> f64 {
-            side.windows.iter().filter_map(|window| window.load.errors).sum()
-        };
-        let errors = self.of_arm(arm).map(|pair| failed(&pair.other)).sum::<f64>();
+        let errors =
+            self.of_arm(arm).map(|pair| failed(&pair.other)).fold(0.0, |sum, one| sum + one);
         let name = self.names.get(arm).cloned().unwrap_or_default();
         let of = |one: &Bounded| {
             let standing = one.race.standing(arm);

@@ -23,7 +23,7 @@ use crate::stop::Stop;
 use crate::world::{Arm, Event};
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_judge::service::load::Metric;
-use pagewise_judge::service::{Shows, Standings};
+use pagewise_judge::service::{Shows, Standings, failed, value};
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::clock;
 use pagewise_measure::{Options, PriceError};
@@ -221,7 +221,7 @@ impl Session<'_> {
 
     /// What has to hold of the plain server before anything is compared with it.
     fn check(&mut self, side: &Side) -> Result<(), Stop> {
-        let failed: f64 = side.windows.iter().filter_map(|window| window.load.errors).sum();
+        let failed = failed(side);
         let requests: f64 = side.windows.iter().map(|window| window.load.requests).sum();
         if failed > 0.0 {
             return Err(Stop::Service(format!(
@@ -238,7 +238,7 @@ impl Session<'_> {
                     .to_owned(),
             ));
         }
-        if pagewise_judge::service::value(goal, side).is_none() {
+        if value(goal, side).is_none() {
             let name = goal.name();
             return Err(Stop::Service(format!(
                 "the load reports nothing from which {name} follows: name the figures with --metric regex: or json:"

@@ -39,7 +39,7 @@ impl Ready {
             ("http", url) if host_and_path(url).is_some() => Ok(Self::Http(url.to_owned())),
             ("exec", command) if !command.is_empty() => Ok(Self::Exec(command.to_owned())),
             ("log", pattern) if !pattern.is_empty() => {
-                Regex::new(pattern).map(Self::Log).map_err(|e| format!("`{pattern}`: {e}"))
+                Regex::new(pattern).map(Self::Log).map_err(|e| format!("`{text}`: {e}"))
             }
             ("notify", "") => Ok(Self::Notify),
             _ => Err(format!(
@@ -83,7 +83,8 @@ fn answers(url: &str) -> Option<bool> {
     let port = host.rsplit(':').next()?.parse().ok()?;
     let mut stream = connect(port)?;
     stream.set_read_timeout(Some(ATTEMPT)).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n").ok()?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).ok()?;
     let status: u16 = std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()?;

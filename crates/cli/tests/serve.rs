@@ -1,0 +1,228 @@
+//! `tune --serve` against a small service of known cost: pairs, guards, and every way it can go wrong.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says when it skips"
+)]
+
+#[allow(dead_code, reason = "tests of single commands use the rest")]
+mod helper;
+
+use helper::{Place, await_gone, compile, experiment, is_root, only_turn, said};
+use pagewise_model::run::{Outcome, Run};
+use pagewise_model::service::Mode;
+use pagewise_model::trial::Word;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What reads the output of `shoot`.
+const METRIC: &str = r"regex:requests (?<requests>\d+) errors (?<errors>\d+)";
+
+/// A place with the service and its load; `None` (and a `SKIP` line) without a C compiler.
+fn place() -> Option<Place> {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    let threads = ["-O2", "-pthread"];
+    let built =
+        compile("served.c", &threads, &at("served")) && compile("shoot.c", &threads, &at("shoot"));
+    if !built {
+        println!("SKIP tune --serve: no C compiler");
+        return None;
+    }
+    Some(place)
+}
+
+/// A session with a server of these options.
+fn session(place: &Place, server: &str, load: &str, more: &[&str]) -> Command {
+    let serve = format!("{} {server}", place.path().join("served").display());
+    let load = format!("{} {load}", place.path().join("shoot").display());
+    let common = ["--serve", &serve, "--load", &load, "--metric", METRIC, "--json", "--quiet"];
+    let mut command = place.pagewise(&["tune"]);
+    command.args(common).args(more);
+    if !more.contains(&"--ready") {
+        command.args(["--ready", "tcp:{port}"]);
+    }
+    command
+}
+
+fn nothing_left(place: &Place) {
+    assert!(await_gone(place), "left: {:?}", place.alive());
+    assert!(place.scratches().is_empty(), "{:?}", place.scratches());
+}
+
+#[test]
+fn a_cheaper_server_is_proven_by_pairs() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let half =
+        format!("half={} {{port}} --heap 16 --cost 1000", place.path().join("served").display());
+    let arm = ["--arm", &half, "--only", "", "--budget", "60s", "--seed", "3"];
+    let server = "{port} --heap 16 --cost 2000";
+    let Some(done) = experiment(|| session(&place, server, "{port} 4000", &arm)) else { return };
+    let run =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let service = run.service.unwrap();
+    assert!(!service.pairs.is_empty());
+    for pair in &service.pairs {
+        assert_eq!(pair.plain.windows.len(), pair.other.windows.len());
+        assert!(pair.plain.windows.iter().all(|window| window.load.requests == 4000.0));
+    }
+    let [verdict] = &run.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
+    // A busy machine may leave it open, but never the other way round.
+    assert!(matches!(verdict.word, Word::Keep | Word::Likely | Word::CannotTell), "{verdict:?}");
+    assert!(verdict.effect.as_ref().unwrap().ratio < 0.95, "{verdict:?}");
+    nothing_left(&place);
+}
+
+#[test]
+fn without_a_port_servers_take_turns() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let same = format!("same={} {free} --heap 4", place.path().join("served").display());
+    let ready = format!("http://127.0.0.1:{free}/");
+    assert!(ready.contains(&free.to_string()));
+    let tcp = format!("tcp:{free}");
+    let more = ["--arm", &same, "--only", "", "--budget", "20s", "--ready", &tcp];
+    let (server, load) = (format!("{free} --heap 4"), format!("{free} 2000"));
+    let Some(done) = experiment(|| session(&place, &server, &load, &more)) else { return };
+    let run =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let service = run.service.unwrap();
+    assert_eq!(service.mode, Mode::Restart);
+    assert!(
+        !service.pairs.is_empty() && service.pairs.iter().all(|pair| pair.mode == Mode::Restart)
+    );
+    nothing_left(&place);
+}
+
+#[test]
+fn failed_requests_reject_an_arm_and_stop_a_session() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let failing = format!(
+        "failing={} {{port}} --heap 4 --fail-every 100",
+        place.path().join("served").display()
+    );
+    let more = ["--arm", &failing, "--only", "", "--budget", "20s"];
+    let Some(done) = experiment(|| session(&place, "{port} --heap 4", "{port} 1000", &more)) else {
+        return;
+    };
+    let run =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let [verdict] = &run.experiment.unwrap().verdicts[..] else { panic!() };
+    assert_eq!(verdict.word, Word::Reject, "{verdict:?}");
+    assert!(verdict.why.contains("requests failed"), "{verdict:?}");
+    let own = session(&place, "{port} --heap 4 --fail-every 100", "{port} 1000", &[]);
+    refused(own, &["20 of 2000 requests failed against the plain server"]);
+    nothing_left(&place);
+}
+
+/// The session ends with status 2 and one line that contains these.
+fn refused(mut command: Command, expected: &[&str]) {
+    let done = command.output().unwrap();
+    let text = said(&done.stderr);
+    if text.contains("another experiment runs") {
+        println!("SKIP a refusal: another experiment runs");
+        return;
+    }
+    assert_eq!(done.status.code(), Some(2), "{text}");
+    assert_eq!(text.lines().filter(|line| !line.starts_with("help: ")).count(), 1, "{text}");
+    expected.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"));
+}
+
+#[test]
+fn servers_that_misbehave_are_one_line_and_leave_nothing() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let cases: [(&str, &str, &[&str]); 5] = [
+        ("{port} --deaf", "{port} 10", &["not ready within 1.00 s"]),
+        ("{port} --die-after 50", "{port} 1000", &["the server ended under load", "status 9"]),
+        ("{port} --background", "{port} 10", &["into the background"]),
+        ("{port} --heap 4", "{port} 10 --nonsense", &["the load failed"]),
+        ("{port} --heap 4", "{port} 10 >/dev/null", &["printed nothing"]),
+    ];
+    for (server, load, expected) in cases {
+        refused(session(&place, server, load, &["--ready-time", "1s"]), expected);
+        nothing_left(&place);
+    }
+    let mut failing = session(&place, "{port} --heap 4", "{port} 10", &["--prepare", "exit 3"]);
+    let done = failing.output().unwrap();
+    assert!(said(&done.stderr).contains("--prepare failed"), "{}", said(&done.stderr));
+    nothing_left(&place);
+}
+
+#[test]
+fn a_stubborn_server_is_killed_and_named() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let more = ["--advise", "--stop-time", "300ms", "--ready", "notify"];
+    let make = || session(&place, "{port} --heap 4 --stubborn", "{port} 500", &more);
+    let Some(done) = experiment(make) else { return };
+    let run =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+    assert!(
+        run.warnings.iter().any(|w| w.contains("did not end within 300 ms")),
+        "{:?}",
+        run.warnings
+    );
+    nothing_left(&place);
+}
+
+#[test]
+fn signals_end_servers_and_loads() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let same = format!("same={} {{port}} --heap 4", place.path().join("served").display());
+    for (signal, status) in
+        [(Signal::INT, Some(130)), (Signal::TERM, Some(130)), (Signal::KILL, None)]
+    {
+        for after in [300, 1200, 2500] {
+            let more = ["--arm", &same, "--only", ""];
+            let mut command = session(&place, "{port} --heap 4", "{port} 3000", &more);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(after));
+            if child.try_wait().unwrap().is_some() {
+                println!("SKIP {signal:?} after {after} ms: another experiment runs");
+                continue;
+            }
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let done = child.wait_with_output().unwrap();
+            assert_eq!(done.status.code(), status, "{}", said(&done.stderr));
+            assert!(await_gone(&place), "{signal:?} after {after} ms left {:?}", place.alive());
+        }
+    }
+}
+
+#[test]
+fn a_user_without_rights_tunes_a_server() {
+    let _turn = only_turn();
+    if !is_root() {
+        println!("SKIP as another user: only root can become one");
+        return;
+    }
+    let Some(own) = place() else { return };
+    let open = helper::open_place("pagewise-serve-");
+    for name in ["served", "shoot"] {
+        helper::install(&own.path().join(name), &open.path().join(name));
+    }
+    let file = |name: &str| open.path().join(name).display().to_string();
+    let serve = format!("{} {{port}} --heap 4", file("served"));
+    let load = format!("{} {{port}} 1000", file("shoot"));
+    let make = || {
+        let mut command = helper::as_nobody(&open.path().join("pagewise"));
+        command.args(["tune", "--serve", &serve, "--ready", "tcp:{port}", "--load", &load]);
+        command.args(["--metric", METRIC, "--advise", "--json", "--quiet"]);
+        command.env("HOME", open.path()).env("TMPDIR", open.path()).env_remove("XDG_STATE_HOME");
+        command.env_remove("XDG_CACHE_HOME").stdin(Stdio::null());
+        command
+    };
+    let Some(done) = experiment(make) else { return };
+    let run =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+    assert!(run.diagnosis.is_some() && run.service.unwrap().first.is_some());
+}
