@@ -54,7 +54,7 @@ fn plain_row(service: &Service, first: &Side, name: &str, quantity: Quantity) ->
     };
     let windows: Vec<&Window> = sides.iter().flat_map(|side| &side.windows).collect();
     let p99: Vec<f64> = windows.iter().filter_map(|window| window.load.latency.p99).collect();
-    let p99_text = if p99.is_empty() { "not told".to_owned() } else { seconds(mean(&p99)) };
+    let p99_text = if p99.is_empty() { "none".to_owned() } else { seconds(mean(&p99)) };
     let pss = sides.iter().map(|side| side.at_last.pss_bytes.0 as f64).collect::<Vec<_>>();
     let memory = Bytes(mean(&pss) as u64).to_string();
     let own = match quantity {
@@ -107,7 +107,7 @@ fn arm_row(service: &Service, verdict: &Verdict) -> Vec<Cell> {
     let p99 = |one: &&Guarded| one.arm == verdict.arm && one.guard.quantity == Some(Quantity::P99);
     let p99 = service.guarded.iter().find(p99).and_then(|one| one.ratio);
     let memory = verdict.peak_rss_change_bytes.map_or_else(|| "".to_owned(), signed_bytes);
-    row.extend([p99.map_or_else(|| "not told".to_owned(), |(ratio, ..)| change(ratio)).into()]);
+    row.extend([p99.map_or_else(|| "none".to_owned(), |(ratio, ..)| change(ratio)).into()]);
     row.extend([memory.into(), of_arm(service, &verdict.arm).count().to_string().into()]);
     row.push(Cell::new(word, tone));
     row
