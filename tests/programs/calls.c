@@ -32,6 +32,10 @@ MARK(mark_two)
 MARK(mark_three)
 MARK(mark_never)
 
+OWN int mark_copied(int n) {
+    return (n * 31 + 7) ^ (n << 3) ^ (n / 3);
+}
+
 /* Begins with a breakpoint of its own. */
 __asm__(".text\n.globl mark_trap\n.type mark_trap, @function\nmark_trap: int3\nmov $5, %eax\nret\n"
         ".size mark_trap, . - mark_trap\n");
@@ -176,7 +180,7 @@ static void *executable(const void *code, size_t bytes) {
 
 /* Code that is copied while it has a breakpoint, and code that is made. */
 static int copies(void) {
-    int (*copy)(int) = (int (*)(int))executable((void *)mark_one, (char *)mark_two - (char *)mark_one);
+    int (*copy)(int) = (int (*)(int))executable((void *)mark_copied, 64);
     int sum = copy(0) + mark_two(0) + copy(1);
     static const unsigned char made[] = {0xcc, 0xb8, 7, 0, 0, 0, 0xc3};
     signal(SIGTRAP, on_trap);

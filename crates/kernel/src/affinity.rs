@@ -43,13 +43,21 @@ pub fn set(pid: i32, cpus: &[u32]) -> Result<(), SysError> {
     if done == 0 { Ok(()) } else { Err(SysError::last("sched_setaffinity", subject())) }
 }
 
+/// The CPU on which this thread runs now.
+#[must_use]
+pub fn current() -> Option<u32> {
+    // SAFETY: sched_getcpu has no preconditions.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 fn from_mask(mask: &[u64]) -> Vec<u32> {
     let bits = 0..mask.len() * WORD_BITS;
     bits.filter(|b| mask[b / WORD_BITS] >> (b % WORD_BITS) & 1 == 1).map(|b| b as u32).collect()
 }
 
-/// The mask of `cpus`; `None` when one is beyond any machine.
-fn to_mask(cpus: &[u32]) -> Option<Vec<u64>> {
+/// The mask of `cpus` as the kernel has it; `None` when one is beyond any machine.
+#[must_use]
+pub fn to_mask(cpus: &[u32]) -> Option<Vec<u64>> {
     let highest = cpus.iter().copied().max().unwrap_or(0) as usize;
     let words = highest / WORD_BITS + 1;
     if words > MOST_WORDS {

@@ -42,6 +42,8 @@ impl Newborn {
 pub(crate) struct Birth {
     /// The process of the thread that made it.
     pub(crate) maker: i32,
+    /// That thread.
+    pub(crate) thread: i32,
     pub(crate) shares_memory: bool,
 }
 
@@ -191,7 +193,8 @@ impl<W: Work> Follower<W> {
         if let Ok(child) = request::event_message(maker) {
             let child = child as i32;
             let pid = self.threads.get(&maker).map_or(maker, |thread| thread.pid);
-            let birth = Birth { maker: pid, shares_memory: is_vfork || shares_memory(maker) };
+            let shares_memory = is_vfork || shares_memory(maker);
+            let birth = Birth { maker: pid, thread: maker, shares_memory };
             if self.newborn.remove(&child) {
                 self.begin(child, Some(birth));
             } else {

@@ -10,6 +10,7 @@
     reason = "acting on other processes needs system calls no safe wrapper offers; one operation a block"
 )]
 
+mod borrowed_x86_64;
 mod child;
 mod child_ends;
 pub mod collapse;

@@ -1,10 +1,11 @@
 //! `order record` on programs that breakpoints could disturb: what they print and how they end is what it is
 //! without, and the list has the functions by their first calls.
 
-use super::helper::{Place, compile, said};
+use super::helper::{NOBODY, Place, await_gone, compile, install, is_root, said};
 use super::{lines, objects, order};
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 /// The program `calls` built with these options and its library; `None`, with a word about it, where it
 /// cannot be built.
@@ -100,4 +101,71 @@ fn what_cannot_be_recorded_is_said() {
     let other = order(&place, &["record", "--only", "nothing_of_the_kind", "--", "true"]);
     assert_eq!(other.status.code(), Some(2));
     assert!(said(&other.stderr).contains("no file whose functions are wanted"));
+}
+
+#[test]
+fn signals_of_breakpoints_and_their_masks_stay_the_programs() {
+    let place = Place::new();
+    let Some(built) = built(&place, &["-ldl"]) else { return };
+    assert_eq!(marks(&place, &built, "signals"), ["mark_two", "mark_one"]);
+    assert_eq!(marks(&place, &built, "blocked"), ["mark_one", "mark_two", "mark_three"]);
+}
+
+#[test]
+fn code_that_a_program_copies_or_makes_runs_as_it_is() {
+    let place = Place::new();
+    let Some(built) = built(&place, &["-ldl"]) else { return };
+    assert_eq!(marks(&place, &built, "copies"), ["mark_two"]);
+    assert_eq!(marks(&place, &built, "covers"), ["mark_one", "mark_library"]);
+}
+
+#[test]
+fn a_program_is_told_the_processors_that_it_would_have() {
+    let place = Place::new();
+    let Some(built) = built(&place, &["-ldl"]) else { return };
+    assert_eq!(marks(&place, &built, "processors"), ["mark_one"]);
+}
+
+#[test]
+fn programs_with_extra_rights_are_refused() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let place = Place::new();
+    let copy = place.path().join("true");
+    let file = match is_root() {
+        true => {
+            install(Path::new("/bin/true"), &copy);
+            std::os::unix::fs::chown(&copy, Some(NOBODY), None).unwrap();
+            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o4755)).unwrap();
+            copy
+        }
+        false => PathBuf::from("/usr/bin/passwd"),
+    };
+    if !file.metadata().is_ok_and(|meta| meta.mode() & 0o4000 != 0) {
+        println!("SKIP programs_with_extra_rights: there is none here");
+        return;
+    }
+    let refused = order(&place, &["record", "--", file.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(said(&refused.stderr).contains("it is setuid"), "{}", said(&refused.stderr));
+}
+
+#[test]
+fn a_killed_recorder_ends_the_program_and_leaves_no_breakpoint() {
+    let place = Place::new();
+    let Some((program, _)) = built(&place, &["-ldl"]) else { return };
+    let before = std::fs::read(&program).unwrap();
+    let mark = place.path().join("sleeper");
+    let script = format!(": {}; {} plain; sleep 600", mark.display(), program.display());
+    let words = ["order", "record", "--only", "calls", "--", "sh", "-c", &script];
+    let mut recorder = place.pagewise(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(recorder.stderr.take().unwrap());
+    let mut line = String::new();
+    shown.read_line(&mut line).unwrap();
+    assert_eq!(line, "plain 5\n");
+    assert!(!place.alive().is_empty());
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    assert!(await_gone(&place), "the program lives on");
+    assert_eq!(std::fs::read(&program).unwrap(), before);
+    assert_eq!(Command::new(&program).arg("plain").status().unwrap().code(), Some(5));
 }

@@ -42,6 +42,10 @@ pub struct Status {
     pub process_pending: u64,
     /// Signals blocked.
     pub blocked: u64,
+    /// Signals ignored.
+    pub ignored: u64,
+    /// Signals for which it has a handler.
+    pub caught: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: Option<u32>,
     /// Filters in force, its own and inherited ones; since Linux 5.9.
@@ -98,6 +102,8 @@ fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
         b"SigPnd" => status.thread_pending = hex(value).unwrap_or(0),
         b"ShdPnd" => status.process_pending = hex(value).unwrap_or(0),
         b"SigBlk" => status.blocked = hex(value).unwrap_or(0),
+        b"SigIgn" => status.ignored = hex(value).unwrap_or(0),
+        b"SigCgt" => status.caught = hex(value).unwrap_or(0),
         b"Seccomp" => status.seccomp = number(value),
         b"Seccomp_filters" => status.seccomp_filters = number(value),
         b"x86_Thread_features" => {

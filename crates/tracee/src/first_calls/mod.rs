@@ -20,7 +20,9 @@
 mod code_x86_64;
 mod filter;
 mod object;
+mod pins;
 mod space;
+mod trap;
 mod work;
 
 pub(crate) use filter::filter;

@@ -1,12 +1,14 @@
 //! What is done to each program of a traced tree: breakpoints set, met and taken away.
 
-use super::code_x86_64::{at, met};
-use super::object::Object;
+use super::code_x86_64::{BREAK, at, met};
+use super::object::{HEAD, Object};
+use super::pins::Pins;
 use super::space::{Region, Space};
+use super::trap::Traps;
 use super::{FindStarts, FirstCall, FirstCalls, Mapped};
 use crate::elf::{self, Key};
 use crate::follow::{Newborn, Work, ignore_gone};
-use crate::ptrace::{Regs, request};
+use crate::ptrace::{Regs, read_memory, request};
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_model::Nanos;
@@ -31,6 +33,10 @@ pub(super) enum Call {
     Map,
     /// Makes memory executable.
     Protect,
+    /// Chooses the CPUs of a thread.
+    Choose { thread: i32 },
+    /// Asks for the CPUs of a thread that runs where we do.
+    Ask,
 }
 
 /// Code of a file in memory.
@@ -55,6 +61,8 @@ pub(super) struct Recorder<'a, 'b> {
     /// Files that are not wanted, as executable of their process or not, in the first one or not.
     unwanted: HashSet<(Key, bool, bool)>,
     calls: Vec<FirstCall>,
+    traps: Traps,
+    pins: Pins,
 }
 
 impl<'a, 'b> Recorder<'a, 'b> {
@@ -69,6 +77,8 @@ impl<'a, 'b> Recorder<'a, 'b> {
             known: HashMap::new(),
             unwanted: HashSet::new(),
             calls: Vec::new(),
+            traps: Traps::default(),
+            pins: Pins::new(root),
         }
     }
 
@@ -195,22 +205,43 @@ impl<'a, 'b> Recorder<'a, 'b> {
         self.arm_all(pid, &memory);
     }
 
-    /// A thread has met a breakpoint; whether it is ours, and it can go on.
+    /// A thread has met a breakpoint; `None` where it is none of ours.
     fn meet(&mut self, tid: i32, pid: i32) -> Option<()> {
         let regs = request::get_regs(tid).ok()?;
         let address = met(&regs);
         let space = self.space(pid)?;
-        let (object, offset) = space.borrow().find(address)?;
-        let (place, byte) = self.objects[object].at(offset)?;
+        let place = space.borrow().find(address);
+        let function = place.and_then(|(object, offset)| {
+            let (place, byte) = self.objects[object].at(offset)?;
+            Some((object, offset, place, byte))
+        });
+        let byte = match function {
+            Some((.., byte)) => byte,
+            None => self.copied(pid, address)?,
+        };
         // Another thread may have met it at the same time: it comes back once more.
         space.borrow().write(address, &[byte]).ok()?;
-        request::set_regs(tid, &at(&regs, address)).ok()?;
-        if self.objects[object].call(place) {
+        let regs = at(&regs, address);
+        request::set_regs(tid, &regs).ok()?;
+        ignore_gone(self.traps.put_back(tid, pid, &regs));
+        if let Some((object, offset, place, _)) = function
+            && self.objects[object].call(place)
+        {
             let began = self.began.unwrap_or_default();
             let at_ns = Nanos(clock::now().0.saturating_sub(began.0));
             self.calls.push(FirstCall { object, offset, at_ns, pid });
         }
         Some(())
+    }
+
+    /// The byte that belongs at `address`, where the program has copied code with a breakpoint of ours.
+    fn copied(&self, pid: i32, address: u64) -> Option<u8> {
+        let mut code = [BREAK; HEAD];
+        read_memory(pid, address, &mut code).ok()?;
+        let mut bytes = self.objects.iter().flat_map(|object| object.copied(&code));
+        let byte = bytes.next()?;
+        // Of functions that look the same but for this byte, none is told.
+        bytes.all(|other| other == byte).then_some(byte)
     }
 }
 
@@ -218,6 +249,8 @@ impl Work for Recorder<'_, '_> {
     type Call = Call;
 
     fn begin(&mut self, new: Newborn) {
+        self.traps.begin(&new);
+        self.pins.begin(&new);
         if new.tid != new.pid {
             return;
         }
@@ -236,6 +269,8 @@ impl Work for Recorder<'_, '_> {
     fn executed(&mut self, pid: i32) -> Option<Call> {
         self.spaces.remove(&pid);
         self.began.get_or_insert_with(clock::now);
+        self.traps.executed(pid);
+        self.pins.executed(pid);
         if let Ok(space) = Space::open(pid, pid == self.root) {
             self.spaces.insert(pid, Rc::new(RefCell::new(space)));
             self.arm_all(pid, &(0..u64::MAX));
@@ -243,11 +278,23 @@ impl Work for Recorder<'_, '_> {
         None
     }
 
-    fn entered(&mut self, tid: i32, _pid: i32) -> Option<Call> {
+    fn entered(&mut self, tid: i32, pid: i32) -> Option<Call> {
         let regs = request::get_regs(tid).ok()?;
         match regs.orig_rax as i64 {
             libc::SYS_mmap => Some(Call::Map),
             libc::SYS_mprotect | libc::SYS_pkey_mprotect => Some(Call::Protect),
+            libc::SYS_sched_setaffinity => Some(Call::Choose { thread: meant(&regs, tid) }),
+            libc::SYS_sched_getaffinity => {
+                self.pins.is_held(meant(&regs, tid)).then_some(Call::Ask)
+            }
+            libc::SYS_rt_sigaction => {
+                self.traps.sets_action(pid, &regs);
+                None
+            }
+            libc::SYS_rt_sigprocmask => {
+                self.traps.sets_mask(tid, &regs);
+                None
+            }
             _ => None,
         }
     }
@@ -260,17 +307,35 @@ impl Work for Recorder<'_, '_> {
         match call {
             Call::Map => self.mapped(pid, &regs),
             Call::Protect => self.protected(pid, &regs),
+            Call::Choose { thread } => self.pins.chosen(thread),
+            Call::Ask => self.pins.answer(tid, &regs),
         }
     }
 
     fn signalled(&mut self, tid: i32, pid: i32, signal: i32) -> i32 {
         let is_break =
             signal == libc::SIGTRAP && request::signal_code(tid).is_ok_and(|c| c == FROM_KERNEL);
-        if is_break && self.meet(tid, pid).is_some() { 0 } else { signal }
+        if is_break && self.meet(tid, pid).is_some() {
+            return 0;
+        }
+        if signal == libc::SIGTRAP {
+            self.traps.delivered(pid);
+        }
+        signal
     }
 
     fn ended(&mut self, tid: i32) {
         self.spaces.remove(&tid);
+        self.traps.ended(tid);
+        self.pins.ended(tid);
+    }
+}
+
+/// The thread that a call on CPUs means, by its first argument.
+fn meant(regs: &Regs, caller: i32) -> i32 {
+    match regs.rdi as i32 {
+        0 => caller,
+        other => other,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::ptrace::{Regs, Stop, request, write_memory};
 pub(crate) struct Call {
     pub(crate) name: &'static str,
     pub(crate) number: i64,
-    pub(crate) args: [u64; 3],
+    pub(crate) args: [u64; 4],
 }
 
 /// Makes `call` by `method`, or by registers where the thread sleeps and a frame would make it late.
@@ -48,7 +48,7 @@ pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
     next.rsp = sp;
     next.rax = call.number as u64;
     next.orig_rax = u64::MAX;
-    [next.rdi, next.rsi, next.rdx] = call.args;
+    [next.rdi, next.rsi, next.rdx, next.r10] = call.args;
     // No single steps and no backward string operations while the call is made.
     next.eflags &= !0x500;
     next

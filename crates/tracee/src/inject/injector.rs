@@ -46,7 +46,7 @@ impl Injector {
         start: u64,
         len: u64,
     ) -> Result<Advised, InjectError> {
-        let args = [start, len, libc::MADV_HUGEPAGE as u64];
+        let args = [start, len, libc::MADV_HUGEPAGE as u64, 0];
         let call = Call { name: "madvise", number: libc::SYS_madvise, args };
         let pid = process.pid;
         let (result, advised) = self.inject(process, call).map_err(|error| match error {

@@ -22,7 +22,6 @@
 //! its rights. Cost: 60-100 us a program, 20-40 us a mapping of a file, and a fault for each page;
 //! times of such a run mean nothing.
 
-mod call_x86_64;
 mod engine;
 mod filter;
 mod space;

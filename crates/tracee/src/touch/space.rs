@@ -1,7 +1,7 @@
 //! The memory of one process: its userfaultfd, made by itself and held here, and what of its files
 //! is registered with it.
 
-use super::call_x86_64::{self, Borrowed};
+use crate::borrowed_x86_64::{self, Borrowed};
 use crate::inject::Call;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::{maps, status};
@@ -45,7 +45,7 @@ impl Space {
             return Err(NoSpace::Left("it runs under a seccomp filter of its own".to_owned()));
         }
         let maps = maps::read(pid).map_err(gone)?;
-        let fd = descriptor(pid, call_x86_64::site(pid, &maps))?;
+        let fd = descriptor(pid, borrowed_x86_64::site(pid, &maps))?;
         let userfault = Userfault::ready(fd).map_err(|e| NoSpace::Left(e.to_string()))?;
         let mut space = Self { userfault, files: BTreeMap::new() };
         let mut covered = Covered::default();
@@ -82,7 +82,7 @@ fn descriptor(pid: i32, site: Option<u64>) -> Result<OwnedFd, NoSpace> {
     let make = Call {
         name: "userfaultfd",
         number: libc::SYS_userfaultfd,
-        args: [userfault::FLAGS as u64, 0, 0],
+        args: [userfault::FLAGS as u64, 0, 0, 0],
     };
     let number = thread.call(make).map_err(gone)?;
     let fd = i32::try_from(number).ok().filter(|fd| *fd >= 0).ok_or_else(|| {
@@ -91,7 +91,7 @@ fn descriptor(pid: i32, site: Option<u64>) -> Result<OwnedFd, NoSpace> {
         NoSpace::Left(SysError::new("userfaultfd", "its memory", source).to_string())
     })?;
     let copy = pidfd::open(pid).and_then(|process| pidfd::get_fd(process, fd));
-    let close = Call { name: "close", number: libc::SYS_close, args: [fd as u64, 0, 0] };
+    let close = Call { name: "close", number: libc::SYS_close, args: [fd as u64, 0, 0, 0] };
     thread.call(close).map_err(gone)?;
     copy.map_err(|error| NoSpace::Left(error.to_string()))
 }

@@ -23,7 +23,7 @@ static SITE: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| {
 });
 
 /// Where a thread of process `pid` with these mappings can make a call.
-pub(super) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
+pub(crate) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
     let (size, offset) = (*SITE)?;
     let vdso = vdso::find(maps).filter(|vdso| vdso.size().0 == size)?;
     let mut bytes = [0; 2];
@@ -32,7 +32,7 @@ pub(super) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
 }
 
 /// A thread that stands still and has its own registers back when this is dropped.
-pub(super) struct Borrowed {
+pub(crate) struct Borrowed {
     tid: i32,
     site: u64,
     regs: Regs,
@@ -42,7 +42,7 @@ pub(super) struct Borrowed {
 impl Borrowed {
     /// Borrows thread `tid`, which stands still outside of any call or at the exit of one; `None`
     /// where it runs code of 32 bits.
-    pub(super) fn new(tid: i32, site: u64) -> Result<Option<Self>, SysError> {
+    pub(crate) fn new(tid: i32, site: u64) -> Result<Option<Self>, SysError> {
         let regs = request::get_regs(tid)?;
         if regs.cs & 0xffff != CODE_SEGMENT {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Borrowed {
     }
 
     /// Has it make `call`; what the kernel answers.
-    pub(super) fn call(&self, call: Call) -> Result<i64, SysError> {
+    pub(crate) fn call(&self, call: Call) -> Result<i64, SysError> {
         request::set_regs(self.tid, &call_regs(&self.regs, self.site, self.regs.rsp, call))?;
         self.pass(call.name)?;
         self.pass(call.name)?;
