@@ -46,7 +46,6 @@ struct Entry {
 /// Budgets that the file holds under one name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// The name.
     pub(crate) name: String,
     /// What it is for; empty where that is left to the command line.
     pub(crate) command: Vec<OsString>,

@@ -62,7 +62,6 @@ impl CachedFile {
         &self.file
     }
 
-    /// Its length.
     #[must_use]
     pub const fn size(&self) -> Bytes {
         Bytes(self.len as u64)

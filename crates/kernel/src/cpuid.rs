@@ -7,13 +7,9 @@
 /// The four registers that a leaf returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Registers {
-    /// EAX.
     pub eax: u32,
-    /// EBX.
     pub ebx: u32,
-    /// ECX.
     pub ecx: u32,
-    /// EDX.
     pub edx: u32,
 }
 

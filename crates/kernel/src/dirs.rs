@@ -31,9 +31,7 @@ pub enum DirError {
     Io {
         /// "state" or "cache".
         what: &'static str,
-        /// The call.
         call: &'static str,
-        /// The directory.
         path: PathBuf,
         /// The variable that would name another.
         variable: &'static str,
@@ -45,7 +43,6 @@ pub enum DirError {
     Unsafe {
         /// "state" or "cache".
         what: &'static str,
-        /// The directory.
         path: PathBuf,
         /// The variable that would name another.
         variable: &'static str,
@@ -57,7 +54,6 @@ pub enum DirError {
     Doubtful {
         /// "state" or "cache".
         what: &'static str,
-        /// The directory.
         path: PathBuf,
         /// The variable that would name another.
         variable: &'static str,

@@ -8,7 +8,6 @@
 use crate::error::SysError;
 use std::os::fd::AsFd;
 
-/// A file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
     /// Its name in `mount(8)`, or its magic number.

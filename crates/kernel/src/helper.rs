@@ -27,7 +27,6 @@ const OF_TERMINAL: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::
 pub enum Session {
     /// In a session of its own (setsid(2)): it gets no signal of our terminal.
     Own,
-    /// In ours.
     Ours,
 }
 

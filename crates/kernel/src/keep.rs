@@ -71,7 +71,6 @@ impl Keeper {
     }
 }
 
-/// One mapping.
 #[derive(Debug)]
 struct Held {
     view: FileView,
@@ -79,7 +78,6 @@ struct Held {
     foreign: Option<File>,
     /// Device and inode.
     identity: (u64, u64),
-    /// How much was entered.
     entered: Bytes,
 }
 

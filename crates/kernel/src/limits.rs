@@ -33,7 +33,6 @@ impl MemoryLimit {
 /// One bound: what is left under it before the fifth is taken off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes left.
     pub left: Bytes,
     /// Where that was read.
     pub place: String,

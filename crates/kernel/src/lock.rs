@@ -50,7 +50,6 @@ pub enum LockError {
     /// There is no place for the lock.
     #[error(transparent)]
     Dir(#[from] DirError),
-    /// A call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
@@ -58,11 +57,9 @@ pub enum LockError {
 /// Who holds a lock, as far as the kernel names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// The process.
     pub pid: Option<i32>,
     /// Its user.
     pub uid: Option<u32>,
-    /// Its name.
     pub command: Option<String>,
 }
 

@@ -34,12 +34,10 @@ const IN_HAND: Duration = Duration::from_millis(10);
 pub struct Cached {
     /// Pages that were asked for.
     pub pages: u64,
-    /// Those that are there.
     pub cached: u64,
 }
 
 impl Cached {
-    /// All of them.
     #[must_use]
     pub const fn is_all(self) -> bool {
         self.cached >= self.pages

@@ -151,7 +151,6 @@ impl Region {
         self.start.as_ptr()
     }
 
-    /// Size.
     #[must_use]
     pub const fn size(&self) -> Bytes {
         Bytes(self.len as u64)

@@ -63,7 +63,6 @@ pub fn huge_page_size() -> Result<PageSize, SysError> {
 /// One size of transparent huge pages and whether it is offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeControl {
-    /// The size.
     pub size: PageSize,
     /// `always`, `madvise`, `inherit` or `never` for anonymous memory; `None` where it is not offered.
     pub enabled: Option<String>,

@@ -16,7 +16,6 @@ use crate::proc::cpuinfo;
 use pagewise_model::bench::tlb::TlbSide as Side;
 use pagewise_model::{Bytes, PageSize};
 
-/// One TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tlb {
     /// 1 or 2.
@@ -25,7 +24,6 @@ pub struct Tlb {
     pub side: Side,
     /// The page sizes that share its entries, as text ("4K", "2M/4M", ...).
     pub pages: &'static str,
-    /// Entries.
     pub entries: u32,
     /// Entries if the figure is in a larger unit that is not known.
     pub scaled: Option<u32>,

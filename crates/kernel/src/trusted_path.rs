@@ -50,7 +50,6 @@ pub enum Doubt {
 /// Why there is no such directory for us.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// A call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// Other accounts could lead the path elsewhere.
@@ -58,7 +57,6 @@ pub enum PathError {
     Doubtful {
         /// The directory or link that they could change.
         at: PathBuf,
-        /// How.
         why: Doubt,
     },
 }
@@ -66,7 +64,6 @@ pub enum PathError {
 /// What a walk does where nothing has the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It ends there.
     Ends,
     /// It makes a directory only for this account.
     IsMade,

@@ -17,6 +17,7 @@
 //! moved. Nothing prints.
 
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod buffer;
 #[cfg(feature = "choose")]

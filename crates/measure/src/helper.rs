@@ -30,7 +30,6 @@ const LOOK: Nanos = Nanos::millis(250);
 /// The program that serves, and the words that make it do so.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    /// Its file.
     pub exe: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,

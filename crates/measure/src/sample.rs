@@ -60,7 +60,6 @@ impl<P: Probe> Series<P> {
         self.probe.as_ref().ok()
     }
 
-    /// The price.
     pub(crate) fn finish(self) -> Result<Measured, PriceError> {
         self.probe?;
         Measured::from_values(&self.values).ok_or(PriceError::NoRepeat { price: P::NAME })

@@ -10,7 +10,6 @@ use crate::units::{Bytes, Nanos, PageSize};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheVerb {
@@ -94,7 +93,6 @@ impl<'de> Deserialize<'de> for SlotMap {
 /// What `cachestat(2)` counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCounts {
-    /// In the cache.
     pub cached_bytes: Bytes,
     /// Of it, written and not yet on disk.
     pub dirty_bytes: Bytes,
@@ -107,7 +105,6 @@ pub struct CacheCounts {
 /// How much of a file is in folios of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolioShare {
-    /// The size.
     pub folio_bytes: Bytes,
     /// All of them together.
     pub total_bytes: Bytes,
@@ -116,11 +113,9 @@ pub struct FolioShare {
 /// What the cache holds of a file at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheState {
-    /// In the cache.
     pub cached_bytes: Fact<Bytes>,
     /// Of it, mapped by one entry for each huge page in a fresh mapping of the file.
     pub huge_bytes: Fact<Bytes>,
-    /// Slot by slot.
     pub slots: SlotMap,
     /// What the kernel counts.
     pub counts: Fact<CacheCounts>,
@@ -131,9 +126,7 @@ pub struct CacheState {
 /// A process that maps a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Its number.
     pub pid: i32,
-    /// Its name.
     pub name: String,
     /// How much of the file it maps.
     pub mapped_bytes: Bytes,
@@ -157,12 +150,7 @@ pub enum CacheOutcome {
     /// It was so before; nothing was changed.
     Already,
     /// Not done, and nothing was changed.
-    Refused {
-        /// Why.
-        why: String,
-        /// What to do.
-        help: String,
-    },
+    Refused { why: String, help: String },
     /// Done, but less came of it than asked.
     Short {
         /// Why, as far as it is known.
@@ -175,12 +163,9 @@ pub enum CacheOutcome {
     },
 }
 
-/// One file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CachedFile {
-    /// Where it is.
     pub path: String,
-    /// Its length.
     pub size_bytes: Bytes,
     /// The file system that it lies on.
     pub file_system: String,
@@ -207,11 +192,9 @@ impl CachedFile {
 /// What `pagewise cache` found and did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheReport {
-    /// What was asked.
     pub verb: CacheVerb,
     /// The size of a slot.
     pub slot_bytes: PageSize,
-    /// The files.
     pub files: Vec<CachedFile>,
 }
 
@@ -228,7 +211,6 @@ pub enum FolioClass {
 }
 
 impl FolioClass {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Page, Self::Piece, Self::Huge];
 
     /// As it is shown.

@@ -19,11 +19,8 @@ pub enum Answer {
 pub struct Capability {
     /// Group it is shown under.
     pub group: String,
-    /// Name.
     pub name: String,
-    /// What it gives.
     pub gives: String,
-    /// The answer.
     pub answer: Answer,
     /// What would unlock it, where something would.
     pub unlock: Option<String>,
@@ -43,20 +40,16 @@ pub struct Spoiler {
 pub struct Trait {
     /// Group it is shown under.
     pub group: String,
-    /// Name.
     pub name: String,
-    /// Value.
     pub value: String,
 }
 
 /// Everything `doctor` found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkup {
-    /// The machine.
     pub machine: crate::machine::Machine,
     /// Facts about it.
     pub traits: Vec<Trait>,
-    /// Capabilities.
     pub capabilities: Vec<Capability>,
     /// What spoils measurements.
     pub spoilers: Vec<Spoiler>,

@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Slots that were refused for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedSlots {
-    /// Why.
     pub why: String,
-    /// How many.
     pub slots: u64,
 }
 
@@ -22,7 +20,6 @@ pub struct RefusedSlots {
 pub struct CollapsedPart {
     /// The file; absent for generated code.
     pub path: Option<String>,
-    /// What was huge before.
     pub huge_before_bytes: Bytes,
     /// The slots that were tried.
     pub tried_slots: u64,
@@ -50,12 +47,9 @@ impl CollapsedPart {
     }
 }
 
-/// A process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollapsedProcess {
-    /// Its number.
     pub pid: i32,
-    /// Its name.
     pub name: String,
     /// It does without huge pages (`PR_SET_THP_DISABLE`).
     pub is_disabled: bool,

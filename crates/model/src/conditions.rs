@@ -27,12 +27,9 @@ pub struct Conditions {
 pub struct FileMark {
     /// Its path, without links.
     pub path: String,
-    /// Its size.
     pub bytes: u64,
     /// Its last modification, nanoseconds since 1970.
     pub modified_unix_ns: i128,
-    /// Its device.
     pub device: u64,
-    /// Its inode.
     pub inode: u64,
 }

@@ -72,7 +72,6 @@ pub enum Basis {
 /// One page cost of the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Which.
     pub kind: CostKind,
     /// CPU time it takes (all CPUs together).
     pub cost_ns: Nanos,
@@ -140,7 +139,6 @@ impl Activity {
 /// Where in the kernel the CPU samples fell. Shares (0..1) are of all samples, user mode included.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelTime {
-    /// Share of each activity.
     pub activity_share: BTreeMap<Activity, f64>,
     /// Share of each symbol at the leaf of a stack, the largest first; the rare ones are left out.
     pub symbol_share: Vec<(String, f64)>,

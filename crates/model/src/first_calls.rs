@@ -19,9 +19,7 @@ pub struct FirstCall {
 /// A file whose functions were watched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CalledObject {
-    /// Its path.
     pub path: String,
-    /// Functions that it has.
     pub functions: u64,
     /// Those that were called, in the order of their first calls.
     pub calls: Vec<FirstCall>,
@@ -30,7 +28,6 @@ pub struct CalledObject {
 /// What a run called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// The command.
     pub command: Vec<String>,
     /// Files by their first mapping.
     pub objects: Vec<CalledObject>,

@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 /// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRange {
-    /// Where it begins.
     pub offset_bytes: Bytes,
-    /// Its length.
     pub length_bytes: Bytes,
 }
 
@@ -56,7 +54,6 @@ pub struct Tail {
     pub address: u64,
     /// How much of the part is in it.
     pub tail_bytes: Bytes,
-    /// What became of it.
     #[serde(flatten)]
     pub outcome: TailOutcome,
 }
@@ -102,11 +99,8 @@ pub struct LinkAdvice {
 pub struct Folded {
     /// Neighbours were to become one.
     pub is_merged: bool,
-    /// What was changed.
     pub changes: Changes,
-    /// The original.
     pub original: TextFile,
-    /// The copy.
     pub copy: TextFile,
     /// Names of the extended attributes that the copy has from the original.
     pub attributes: Vec<String>,

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 /// A program's advice for a mapping (`madvise`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugeAdvice {
-    /// Nothing.
     None,
     /// Huge pages, please (`MADV_HUGEPAGE`).
     Wanted,
@@ -23,7 +22,6 @@ pub enum HugeAdvice {
 /// The reserved pool that a mapping is served from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSeen {
-    /// Its page.
     pub page: PageSize,
     /// A touch of what is not there would find no page: nothing is set aside for the mapping, all that is free
     /// is set aside for others, and the pool may take none from elsewhere.
@@ -50,16 +48,13 @@ pub struct HeapSeen {
 /// Slots next to each other that stand alike, or the part of one that a mapping has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// Its address.
     pub address: u64,
-    /// Its length.
     pub length_bytes: Bytes,
     /// Huge, or why not.
     #[serde(flatten)]
     pub standing: Standing,
 }
 
-/// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapArea {
     /// Its name; empty where it has none.
@@ -73,7 +68,6 @@ pub struct HeapArea {
 }
 
 impl HeapArea {
-    /// Its size.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.stretches.iter().fold(Bytes(0), |sum, stretch| sum + stretch.length_bytes)

@@ -19,11 +19,9 @@ pub enum Allocator {
     Glibc,
     /// jemalloc, whichever symbol prefix.
     Jemalloc,
-    /// mimalloc.
     Mimalloc,
     /// tcmalloc (gperftools or google/tcmalloc).
     Tcmalloc,
-    /// musl.
     Musl,
     /// The Go runtime's own.
     Go,
@@ -102,11 +100,9 @@ pub struct MapChurn {
     pub large_mmap_bytes: Bytes,
     /// Largest single one.
     pub largest_mmap_bytes: Bytes,
-    /// munmap calls.
     pub munmap_calls: u64,
     /// Bytes given back by them.
     pub munmap_bytes: Bytes,
-    /// mremap calls.
     pub mremap_calls: u64,
     /// brk calls that grew the heap.
     pub brk_grow_calls: u64,
@@ -156,9 +152,7 @@ pub enum PipeCall {
 pub struct SideEffect {
     /// What was done, as a phrase: "opened for writing", "removed", "renamed", "connected to".
     pub action: String,
-    /// To what.
     pub subject: String,
-    /// By which process.
     pub pid: i32,
 }
 
@@ -211,11 +205,9 @@ pub struct Footprint {
 /// A file of the tree that is large enough for a huge page, as it lay in the page cache after the look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsedFile {
-    /// Where it is.
     pub path: String,
     /// What it was to the tree.
     pub kind: FileKind,
-    /// Its length.
     pub size_bytes: Bytes,
     /// What the cache held of it.
     pub slots: SlotMap,
@@ -251,7 +243,6 @@ pub struct Traced {
     pub footprint: Fact<Footprint>,
     /// Kinds of the descriptors that processes held at exit ("regular", "pipe", "socket", ...) with counts.
     pub descriptor_kinds: std::collections::BTreeMap<String, u64>,
-    /// How it ended.
     pub ended: Ended,
 }
 
@@ -339,7 +330,6 @@ pub struct TimedFaults {
 }
 
 impl TimedFaults {
-    /// All of them.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.by_cost.iter().map(|group| group.tally.faults).sum()

@@ -16,7 +16,6 @@ pub struct Machine {
     pub cpu_model: String,
     /// CPUs this process may run on.
     pub cpus: Vec<u32>,
-    /// Base page.
     pub base_page_bytes: PageSize,
     /// Size of a transparent huge page, from sysfs.
     pub huge_page_bytes: Fact<PageSize>,

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 /// What a section holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PieceKind {
-    /// Code.
     Code,
     /// Code that the compiler found unlikely to run.
     ColdCode,
@@ -33,13 +32,10 @@ pub enum Reference {
 pub struct Piece {
     /// The symbol at its start; the name of the section where there is none.
     pub name: String,
-    /// The section.
     pub section: String,
     /// Place in [`Pieces::objects`].
     pub object: usize,
-    /// What it holds.
     pub kind: PieceKind,
-    /// Its size.
     pub bytes: Bytes,
     /// Its alignment in bytes.
     pub align: u64,
@@ -86,9 +82,7 @@ pub struct Function {
 pub enum By {
     /// Object files, by their code.
     Object,
-    /// Functions.
     Function,
-    /// Variables.
     Variable,
 }
 
@@ -99,11 +93,8 @@ pub struct LinkOrder {
     pub names: Vec<String>,
     /// What is reached, of how many.
     pub reached: u64,
-    /// All there are.
     pub all: u64,
-    /// Their bytes.
     pub reached_bytes: Bytes,
-    /// Bytes of all.
     pub all_bytes: Bytes,
     /// Pages in the order in which the files define them, with the rest left out.
     pub plain: Paged,
@@ -125,7 +116,6 @@ pub struct Paged {
 /// What a start does, as far as code goes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Workload {
-    /// What it is called.
     pub name: String,
     /// How much it counts beside the others.
     pub weight: f64,
@@ -147,7 +137,6 @@ pub struct Touched {
 /// A layout with what each workload touches, in the order of the workloads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LayoutForecast {
-    /// What it is called.
     pub layout: String,
     /// One for each workload.
     pub touched: Vec<Touched>,
@@ -156,7 +145,6 @@ pub struct LayoutForecast {
 /// What all workloads touch with pages of another size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SizeForecast {
-    /// The page size.
     pub page_bytes: Bytes,
     /// Pages in today's layout.
     pub today_pages: u64,
@@ -181,7 +169,6 @@ impl OrderForecast {
 pub struct OrderForecast {
     /// Names of the workloads.
     pub workloads: Vec<String>,
-    /// Their weights.
     pub weights: Vec<f64>,
     /// Today's layout first, then orders, then other builds.
     pub layouts: Vec<LayoutForecast>,
@@ -202,14 +189,12 @@ pub struct Conformance {
     pub longest_run: u64,
     /// From the first of these functions to the end of the last.
     pub span_bytes: Bytes,
-    /// Their own bytes.
     pub function_bytes: Bytes,
 }
 
 /// What starts of one build touched of its code; one figure a start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StartSeen {
-    /// The program.
     pub path: String,
     /// Executable parts of the file: offset and length.
     pub text: Vec<(Bytes, Bytes)>,
@@ -230,7 +215,6 @@ pub struct OrderCheck {
     pub conformance: Conformance,
     /// The first build.
     pub before: StartSeen,
-    /// The second.
     pub after: StartSeen,
     /// Time of the second against the first; absent where it was not measured.
     pub time: Option<Verdict>,

@@ -36,7 +36,6 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All of them.
     pub const ALL: [Self; 2] = [Self::Cat, Self::Tee];
 
     /// The name it is started by.
@@ -62,7 +61,6 @@ pub enum FileKind {
 /// A file whose page cache is to lie in huge folios when the program starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HugeFile {
-    /// Where it is.
     pub path: String,
     /// What it is to the program.
     pub kind: FileKind,
@@ -104,16 +102,12 @@ pub enum Watch {
         page_bytes: PageSize,
     },
     /// Keep pipe-connected processes on alternating CPUs.
-    AlternateCpus {
-        /// The CPUs.
-        cpus: Vec<u32>,
-    },
+    AlternateCpus { cpus: Vec<u32> },
 }
 
 /// What has to be free in the pool of reserved huge pages when a program starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolNeed {
-    /// How much.
     pub bytes: Bytes,
     /// On pages of this size.
     pub page_bytes: PageSize,
@@ -132,7 +126,6 @@ impl PoolNeed {
 pub struct Settings {
     /// Environment.
     pub env: Vec<EnvMerge>,
-    /// THP restriction.
     pub thp: Option<ThpRestriction>,
     /// Affinity inherited by the tree.
     pub cpus: Option<Vec<u32>>,

@@ -21,9 +21,7 @@ pub struct ChasePoint {
 /// The price of one size of transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransferPoint {
-    /// Bytes of one transfer.
     pub transfer_bytes: Bytes,
-    /// ns of one transfer.
     pub transfer_ns: Measured,
 }
 

@@ -74,7 +74,6 @@ pub enum StdoutTo {
 /// What a comparison of outputs found for one arm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputCheck {
-    /// The arm.
     pub arm: String,
     /// Equal in all that was compared.
     pub equal: bool,
@@ -104,17 +103,11 @@ pub enum Outcome {
     /// Tried, nothing worth keeping: what was not refused is slower.
     NothingKept,
     /// The ceiling is below what is worth trying, or no remedy fits.
-    NothingToGain {
-        /// Why.
-        why: String,
-    },
+    NothingToGain { why: String },
     /// Stopped before trying, as asked.
     AdviceOnly,
     /// The machine did not allow a verdict.
-    CannotTell {
-        /// Why.
-        why: String,
-    },
+    CannotTell { why: String },
     /// Stopped by the user.
     Interrupted,
 }
@@ -142,16 +135,13 @@ pub struct Run {
     pub stdout: Option<StdoutTo>,
     /// Environment variables of the listed set that were present (GLIBC_TUNABLES, MALLOC_CONF, ...).
     pub environment: Vec<(String, String)>,
-    /// The machine.
     pub machine: Option<Machine>,
     /// Prices of the session.
     pub prices: Option<Prices>,
     /// The pool of reserved huge pages, as remedies were chosen by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<Fact<HugePool>>,
-    /// The look.
     pub look: Option<Look>,
-    /// The diagnosis.
     pub diagnosis: Option<Diagnosis>,
     /// Every remedy, fitting or not.
     pub candidates: Vec<Candidate>,
@@ -159,7 +149,6 @@ pub struct Run {
     pub output_checks: Vec<OutputCheck>,
     /// The arms as they were run.
     pub doses: Vec<(String, Vec<Dose>)>,
-    /// The experiment.
     pub experiment: Option<Experiment>,
     /// The service that was tuned under its load.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -31,7 +31,6 @@ pub enum Placement {
 pub struct Segment {
     /// Where it begins in the file.
     pub offset_bytes: Bytes,
-    /// Its address.
     pub address: u64,
     /// How much of it is in the file.
     pub file_bytes: Bytes,
@@ -63,7 +62,6 @@ pub enum AreaKind {
 }
 
 impl AreaKind {
-    /// Its name.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -102,10 +100,7 @@ pub enum Standing {
     /// The mapping is smaller than a huge page.
     TooSmall,
     /// Pages of it were written and are this process's own.
-    PrivateCopy {
-        /// How much.
-        copied_bytes: Bytes,
-    },
+    PrivateCopy { copied_bytes: Bytes },
     /// The cache has a huge folio here, but the process has a table of small pages from before.
     PageTable,
     /// The process does without huge pages (`PR_SET_THP_DISABLE`).
@@ -119,25 +114,17 @@ pub enum Standing {
     /// No page is left in the reserved pool that the mapping is served from.
     PoolEmpty,
     /// The file system keeps its files in base pages.
-    FileSystem {
-        /// Its name.
-        name: String,
-    },
+    FileSystem { name: String },
     /// What the cache holds could not be found out.
-    NotKnown {
-        /// Why.
-        why: String,
-    },
+    NotKnown { why: String },
 }
 
 /// One slot, or the part of it that a mapping has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// Its address.
     pub address: u64,
     /// Where it begins in the file.
     pub offset_bytes: Bytes,
-    /// Its length.
     pub length_bytes: Bytes,
     /// Huge, or why not.
     #[serde(flatten)]
@@ -147,14 +134,12 @@ pub struct Piece {
 /// One mapping of text or read-only data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {
-    /// What it is.
     pub kind: AreaKind,
     /// Its pieces, by address.
     pub pieces: Vec<Piece>,
 }
 
 impl Area {
-    /// Its size.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.pieces.iter().fold(Bytes(0), |sum, piece| sum + piece.length_bytes)
@@ -171,7 +156,6 @@ impl Area {
 /// How much of the text and of the read-only data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Of the text.
     pub text_bytes: Bytes,
     /// Of the read-only data.
     pub read_only_bytes: Bytes,
@@ -203,7 +187,6 @@ impl Method {
     /// All, the mildest first.
     pub const ALL: [Self; 3] = [Self::Warm, Self::Aligned, Self::Merged];
 
-    /// Its name.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -217,7 +200,6 @@ impl Method {
 /// What a method reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
-    /// The method.
     pub method: Method,
     /// What is on huge pages with it.
     pub huge: Coverage,
@@ -256,7 +238,6 @@ impl TextFile {
 /// The text and read-only data of one file in a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappedFile {
-    /// The file.
     pub path: String,
     /// Its mappings.
     pub areas: Vec<Area>,
@@ -308,7 +289,6 @@ pub struct HugeTotals {
 pub struct SlotSeen {
     /// Mapped by one entry.
     pub is_huge: bool,
-    /// Pages that are present.
     pub present_pages: u64,
     /// Of them, pages that are no longer the file's.
     pub private_pages: u64,
@@ -317,7 +297,6 @@ pub struct SlotSeen {
 /// A mapping of a file in a process, as it was seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MappingSeen {
-    /// What it is.
     pub kind: AreaKind,
     /// Its first address.
     pub start: u64,
@@ -332,7 +311,6 @@ pub struct MappingSeen {
 /// What the cache of a file is like, for those that map it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheSeen {
-    /// Its slots.
     pub slots: Fact<crate::cache::SlotMap>,
     /// The name of its file system where that keeps files in base pages.
     pub base_pages_alone: Option<String>,

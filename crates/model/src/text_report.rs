@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A process, slot by slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedProcess {
-    /// Its number.
     pub pid: i32,
-    /// Its name.
     pub name: String,
     /// It does without huge pages.
     pub is_disabled: bool,
@@ -52,11 +50,9 @@ impl ExplainedProcess {
 pub struct TextCount {
     /// A process, or a file of one.
     pub name: String,
-    /// The process.
     pub pid: i32,
     /// Mapped executable.
     pub text_bytes: Bytes,
-    /// Of it, resident.
     pub resident_bytes: Bytes,
     /// Pages of files mapped huge (`FilePmdMapped`).
     pub file_pmd_bytes: Bytes,
@@ -67,7 +63,6 @@ pub struct TextCount {
 }
 
 impl TextCount {
-    /// What is huge.
     #[must_use]
     pub fn huge(&self) -> Bytes {
         self.file_pmd_bytes + self.shmem_pmd_bytes + self.anon_huge_bytes
@@ -83,7 +78,6 @@ pub struct TextStatus {
     pub counts: Vec<TextCount>,
     /// Processes whose mappings this account may not read.
     pub hidden_processes: u64,
-    /// The machine.
     pub totals: HugeTotals,
 }
 
@@ -95,23 +89,18 @@ pub enum TextReport {
     Warm {
         /// The size of a huge page.
         slot_bytes: PageSize,
-        /// The files.
         files: Vec<TextFile>,
         /// Libraries that were not found.
         missing_libraries: Vec<String>,
     },
-    /// Files explained.
     ExplainFile {
         /// The size of a huge page.
         slot_bytes: PageSize,
-        /// The file.
         file: Box<TextFile>,
     },
-    /// A process explained.
     ExplainProcess {
         /// The size of a huge page.
         slot_bytes: PageSize,
-        /// The process.
         process: ExplainedProcess,
     },
     /// A copy laid out for huge pages.
@@ -125,7 +114,6 @@ pub enum TextReport {
     Collapse {
         /// The size of a huge page.
         slot_bytes: PageSize,
-        /// The process.
         process: CollapsedProcess,
     },
     /// The whole system.

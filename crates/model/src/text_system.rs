@@ -21,7 +21,6 @@ pub enum Mode {
     Files,
     /// That which programs generate: executable anonymous memory.
     Generated,
-    /// Both.
     Both,
 }
 
@@ -92,9 +91,7 @@ impl Setting {
 /// A setting that was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Which.
     pub setting: Setting,
-    /// What it was.
     pub before: u64,
     /// What the kernel says that it is now.
     pub after: u64,
@@ -111,7 +108,6 @@ pub enum Cleaner {
 }
 
 impl Cleaner {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Caches, Self::Split];
 
     /// The word for it on the command line.
@@ -123,7 +119,6 @@ impl Cleaner {
         }
     }
 
-    /// Its file.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -149,7 +144,6 @@ impl Cleaner {
 /// A way to remove huge pages, and whether this account can take it here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
-    /// Which.
     pub cleaner: Cleaner,
     /// Whether it may be used; the reason why that is unknown.
     pub may_write: Fact<bool>,
@@ -188,7 +182,6 @@ pub struct TextSystem {
     pub cleaners: Vec<Offered>,
     /// Settings that were changed.
     pub changes: Vec<Change>,
-    /// What was cleaned.
     pub cleaned: Option<Cleaner>,
     /// Files that were brought on huge pages instead.
     pub files: Vec<TextFile>,

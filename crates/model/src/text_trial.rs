@@ -16,7 +16,6 @@ pub const ON: &str = "on";
 /// A file of the program's code in the two arms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInArms {
-    /// Where it is.
     pub path: String,
     /// How much text it has.
     pub text_bytes: Bytes,
@@ -29,7 +28,6 @@ pub struct FileInArms {
 /// A file of the program's code that is left as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftFile {
-    /// Where it is.
     pub path: String,
     /// Why its code does not come on huge pages.
     pub why: String,
@@ -46,6 +44,5 @@ pub struct TextTrial {
     pub left: Vec<LeftFile>,
     /// Cycles in walks of the page table, off.
     pub off_walks: Fact<WalkCounts>,
-    /// And on.
     pub on_walks: Fact<WalkCounts>,
 }

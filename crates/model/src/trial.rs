@@ -43,7 +43,6 @@ pub struct Weather {
     pub steal_ns: Nanos,
     /// Share (0..1) of the block in which some task waited for a CPU (pressure stall information).
     pub cpu_pressure_share: Option<f64>,
-    /// The same for memory.
     pub memory_pressure_share: Option<f64>,
     /// Host time of each point, in their order: system time beyond what its faults cost at the
     /// session's price.
@@ -118,7 +117,6 @@ pub struct Effect {
 pub struct Verdict {
     /// Name of the arm.
     pub arm: String,
-    /// The word.
     pub word: Word,
     /// Why, in one sentence.
     pub why: String,

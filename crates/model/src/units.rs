@@ -198,7 +198,6 @@ impl PageSize {
     pub const fn new(bytes: u64) -> Option<Self> {
         if bytes.is_power_of_two() { Some(Self(bytes)) } else { None }
     }
-    /// The size in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0

@@ -19,7 +19,6 @@ pub struct Speed {
 pub enum Ended {
     /// By `exit` with this status (0..=255).
     Exited(i32),
-    /// By this signal.
     Signaled(i32),
 }
 
@@ -84,7 +83,6 @@ pub struct Usage {
     /// How fast CPU and memory were meanwhile; absent where that was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
-    /// How it ended.
     pub ended: Ended,
 }
 

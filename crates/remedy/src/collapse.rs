@@ -22,7 +22,6 @@ use pagewise_observe::text::{self as observed, ProcessSeen};
 use pagewise_tracee::collapse::{Refusal, Subject};
 use std::collections::BTreeMap;
 
-/// What is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// The text of files too.
@@ -34,13 +33,11 @@ pub struct Options {
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
 pub enum CollapseError {
-    /// A call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// There is no memory to do it with.
     #[error("{why}")]
     NoMemory {
-        /// Why.
         why: String,
         /// What would help.
         help: String,
@@ -85,7 +82,6 @@ fn look_again(pid: i32, first: &ProcessSeen, options: Options) -> Result<Parts, 
 struct Parts(Vec<Part>);
 
 struct Part {
-    /// The file.
     path: Option<String>,
     mappings: Vec<MappingSeen>,
     areas: Vec<Area>,

@@ -21,7 +21,6 @@ use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
 /// Files beyond these are left as they are, the largest first.
 const MOST: usize = 16;
 
-/// The remedy.
 pub(crate) struct FileHuge;
 
 /// Slots of a file that could be huge and are not.

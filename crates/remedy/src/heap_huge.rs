@@ -28,7 +28,6 @@ pub(crate) const WORTH: Bytes = Bytes::mib(4);
 /// Name under which the watcher reports.
 pub(crate) const WATCH: &str = "advise-huge";
 
-/// The remedy.
 pub(crate) struct HeapHuge;
 
 fn entry(name: &str, separator: Option<char>, entry: &str) -> EnvMerge {

@@ -11,7 +11,6 @@ use pagewise_model::diagnosis::CostKind;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings, ThpRestriction};
 
-/// The remedy.
 pub(crate) struct HeapSmall;
 
 impl HeapSmall {

@@ -68,7 +68,6 @@ impl Record {
 /// Why a setting is not as it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum HugetextError {
-    /// A call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// There is no place for the record.
@@ -77,23 +76,14 @@ pub enum HugetextError {
     /// Outside of its range.
     #[error("{file} takes 0 to {most}, not {asked}")]
     Range {
-        /// The setting.
         file: &'static str,
         /// The largest value.
         most: u64,
-        /// What was asked for.
         asked: u64,
     },
     /// The kernel took the value and shows another.
     #[error("{file} was set to {asked}, and the kernel says {now}")]
-    NotTaken {
-        /// The setting.
-        file: &'static str,
-        /// What was asked for.
-        asked: u64,
-        /// What it is.
-        now: u64,
-    },
+    NotTaken { file: &'static str, asked: u64, now: u64 },
 }
 
 /// The settings of a machine, with the record of what was changed.

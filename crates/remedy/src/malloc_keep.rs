@@ -26,7 +26,6 @@ const CHURN_FACTOR: f64 = 0.5;
 /// Churn below this cannot be felt.
 const LEAST_CHURN: Bytes = Bytes::mib(8);
 
-/// The remedy.
 pub(crate) struct MallocKeep;
 
 impl MallocKeep {

@@ -28,7 +28,6 @@ const TRIED: [Bytes; 2] = [Bytes::kib(256), Bytes::mib(1)];
 /// Name under which the watcher reports.
 pub(crate) const WATCH: &str = "grow-pipes";
 
-/// The remedy.
 pub(crate) struct PipeGrow;
 
 impl PipeGrow {

@@ -30,7 +30,6 @@ const LEAST_MOVED: Bytes = Bytes::mib(16);
 /// A tool that is looked for and not replaced.
 const METER: &str = "pv";
 
-/// The remedy.
 pub(crate) struct PipeTools;
 
 impl PipeTools {

@@ -17,7 +17,6 @@ const WORTH_SHARE: f64 = 0.02;
 /// Name under which the watcher reports.
 pub(crate) const WATCH: &str = "alternate-cpus";
 
-/// The remedy.
 pub(crate) struct Place;
 
 impl Place {

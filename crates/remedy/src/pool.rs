@@ -39,7 +39,6 @@ const USUAL: Bytes = Bytes::mib(256);
 /// What is asked for beyond the peaks of the look, as one in so many: runs differ.
 const SPARE: u64 = 8;
 
-/// The remedy.
 pub(crate) struct Pool;
 
 impl Pool {

@@ -72,7 +72,6 @@ pub struct Start<'a> {
     pub command: &'a [OsString],
     /// The file that is its standard input.
     pub input: Option<&'a Path>,
-    /// Where.
     pub here: &'a Here,
     /// Settings of the machine were changed where a remedy needs it.
     pub system: bool,

@@ -48,12 +48,7 @@ pub enum RemedyError {
     },
     /// A parameter that the remedy does not take.
     #[error("remedy `{remedy}`: {why}")]
-    Parameter {
-        /// The remedy.
-        remedy: &'static str,
-        /// What it takes.
-        why: String,
-    },
+    Parameter { remedy: &'static str, why: String },
     /// The same remedy twice.
     #[error("remedy `{0}` is named twice")]
     Twice(String),

@@ -14,9 +14,7 @@ use pagewise_model::price::Prices;
 pub struct Evidence<'a> {
     /// The look at the program.
     pub look: &'a Look,
-    /// Its diagnosis.
     pub diagnosis: &'a Diagnosis,
-    /// The machine.
     pub machine: &'a Machine,
     /// Unit prices.
     pub prices: &'a Prices,
@@ -63,7 +61,6 @@ pub enum Mechanism {
     Affinity,
 }
 
-/// A remedy.
 pub trait Remedy: Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;

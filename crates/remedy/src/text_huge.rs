@@ -23,7 +23,6 @@ use pagewise_model::look::UsedFile;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
 
-/// The remedy.
 pub(crate) struct TextHuge;
 
 /// How the text of a file could lie.

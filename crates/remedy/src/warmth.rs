@@ -35,13 +35,11 @@ pub(crate) const NOTES: [&str; 2] = [
 /// What came of one file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Warmed {
-    /// The file.
     pub file: HugeFile,
     /// How far it got.
     pub outcome: CacheOutcome,
     /// On huge pages in a program that starts now: of code its text, of other files all.
     pub huge_bytes: Bytes,
-    /// Of how much.
     pub of_bytes: Bytes,
     /// How long the cache took to be filled; absent where it was not.
     pub took_ns: Option<Nanos>,
@@ -171,7 +169,6 @@ pub fn before_start(files: &[HugeFile], verbose: bool) -> Vec<String> {
 pub struct TextNow {
     /// On huge pages: of code its text, of other files all.
     pub huge_bytes: Bytes,
-    /// Of how much.
     pub text_bytes: Bytes,
 }
 

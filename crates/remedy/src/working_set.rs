@@ -17,7 +17,6 @@ use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_tracee::read_ahead;
 use std::path::Path;
 
-/// The remedy.
 pub(crate) struct WorkingSet;
 
 impl Remedy for WorkingSet {

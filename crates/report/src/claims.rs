@@ -51,7 +51,6 @@ pub(crate) struct Lacking<'a> {
     pub(crate) label: String,
     /// What the kernel said.
     pub(crate) why: &'a str,
-    /// What to do.
     pub(crate) next: &'a str,
 }
 

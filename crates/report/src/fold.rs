@@ -35,7 +35,6 @@ pub(crate) fn fold_section(folded: &Folded, slot: PageSize) -> Document {
     page
 }
 
-/// What was written.
 fn written(folded: &Folded) -> Document {
     let mut page = Document::default();
     let (copy, changes) = (&folded.copy.cache, &folded.changes);

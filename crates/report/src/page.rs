@@ -213,7 +213,6 @@ impl Document {
     }
 }
 
-/// A block as markup.
 fn markup(block: &Block) -> String {
     let class = |tone: &Tone| tone.class();
     match block {

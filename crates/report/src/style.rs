@@ -5,7 +5,6 @@
 const NARROWEST: usize = 40;
 /// Widest layout of prose; longer lines are hard to read.
 const WIDEST: usize = 80;
-/// Widest table.
 const WIDEST_TABLE: usize = 160;
 
 /// What the caller's terminal can show.

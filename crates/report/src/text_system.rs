@@ -85,7 +85,6 @@ fn changes(system: &TextSystem) -> Document {
     page
 }
 
-/// What the kernel has.
 fn kernel(system: &TextSystem) -> Document {
     let mut page = Document::default();
     page.heading("what this kernel has");

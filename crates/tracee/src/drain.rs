@@ -48,7 +48,6 @@ impl Drain {
         }
     }
 
-    /// Its process id.
     pub(crate) const fn pid(&self) -> i32 {
         self.pid
     }

@@ -67,7 +67,6 @@ pub(crate) trait Work {
     /// A signal is about to be delivered; the one that is.
     fn signalled(&mut self, tid: i32, pid: i32, signal: i32) -> i32;
 
-    /// A thread has ended.
     fn ended(&mut self, tid: i32);
 }
 

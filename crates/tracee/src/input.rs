@@ -47,7 +47,6 @@ pub enum Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Once {
-    /// A pipe.
     Pipe,
     /// A socket that carries a stream.
     Stream,

@@ -446,7 +446,6 @@ impl Drop for Suspended {
 }
 
 impl Running {
-    /// Process id.
     #[must_use]
     pub const fn pid(&self) -> i32 {
         self.pid

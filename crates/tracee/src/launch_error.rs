@@ -29,7 +29,6 @@ pub enum LaunchError {
     NotExecutable {
         /// As the user typed it.
         program: String,
-        /// Why.
         reason: String,
     },
     /// It would run with other rights than ours, so nothing is done to it.
@@ -44,10 +43,7 @@ pub enum LaunchError {
     },
     /// The working set to be read before it cannot be had.
     #[error("{why}")]
-    WorkingSet {
-        /// Why.
-        why: String,
-    },
+    WorkingSet { why: String },
     /// The tools that it is to find cannot be put in front of PATH.
     #[error("cannot put tools in front of PATH: {why}")]
     Tools {
@@ -69,7 +65,6 @@ pub enum LaunchError {
     Unkillable {
         /// As the user typed it.
         program: String,
-        /// Which.
         alive: Vec<Survivor>,
     },
     /// A system call failed.
@@ -77,7 +72,6 @@ pub enum LaunchError {
     Call {
         /// Name of the call.
         call: String,
-        /// What it was for.
         subject: String,
         /// Its error number.
         errno: i32,
@@ -87,7 +81,6 @@ pub enum LaunchError {
 /// A process that SIGKILL did not end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
-    /// Its id.
     pub pid: i32,
     /// Name of its main thread.
     pub name: String,

@@ -56,7 +56,6 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
 /// A program that ended, and what was done to it meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Through {
-    /// How it ended.
     pub ended: Ended,
     /// What each watcher did, in the order of the plan.
     pub watches: Vec<WatchReport>,

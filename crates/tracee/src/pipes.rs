@@ -33,7 +33,6 @@ use std::os::fd::OwnedFd;
 /// One end of a pipe as a process holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct End {
-    /// Who.
     pub pid: i32,
     /// Its descriptor.
     pub fd: i32,

@@ -8,7 +8,6 @@ use libc::{BPF_ABS, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 pub const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 /// Where the number of the call is.
 pub const NUMBER_AT: u32 = 0;
-/// Where the architecture is.
 pub const ARCHITECTURE_AT: u32 = 4;
 /// Where the first argument is.
 pub const ARGUMENTS_AT: u32 = 16;

@@ -22,12 +22,7 @@ pub enum TargetError {
     Gone(i32),
     /// The number is that of a thread.
     #[error("{tid} is a thread of process {pid}")]
-    Thread {
-        /// The thread.
-        tid: i32,
-        /// Its process.
-        pid: i32,
-    },
+    Thread { tid: i32, pid: i32 },
     /// It has no memory of its own.
     #[error("process {0} is a kernel thread, without memory")]
     Kernel(i32),
@@ -82,7 +77,6 @@ impl Target {
         if target.has_ended() { Err(TargetError::Gone(pid)) } else { Ok(target) }
     }
 
-    /// Its number.
     #[must_use]
     pub const fn pid(&self) -> i32 {
         self.pid

@@ -25,7 +25,6 @@ pub trait Watcher {
 /// What a watcher did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchReport {
-    /// Its name.
     pub watch: String,
     /// How often its mechanism took effect.
     pub counter: u64,

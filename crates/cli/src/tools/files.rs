@@ -47,7 +47,6 @@ pub(super) fn open(name: &OsStr) -> io::Result<File> {
     if name == STANDARD { standard_input() } else { File::open(name) }
 }
 
-/// Closes a file.
 pub(super) fn close(file: File) -> io::Result<()> {
     Ok(closing::close(file)?)
 }

@@ -96,7 +96,6 @@ struct Options {
     files: Vec<OsString>,
 }
 
-/// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match parse(arguments) {
         Ok(options) => {

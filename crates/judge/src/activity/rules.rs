@@ -103,7 +103,6 @@ pub struct Rule {
     pub place: Place,
     /// What is done.
     pub what: Option<What>,
-    /// What for.
     pub why: Option<Why>,
     /// It tells the why only where no other rule does.
     pub is_weak: bool,
@@ -233,7 +232,6 @@ fn asked_of(rule: &Rule) -> impl Iterator<Item = Question> {
 /// The table, read at its first use.
 pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT));
 
-/// All rules.
 #[must_use]
 pub fn rules() -> &'static [Rule] {
     &TABLE.rules

@@ -22,7 +22,6 @@ pub struct Occasion {
     pub key: CalibrationKey,
     /// Nanoseconds since 1970.
     pub unix_ns: u64,
-    /// How long it took.
     pub took_ns: Nanos,
 }
 
@@ -80,7 +79,6 @@ impl One<'_> {
     }
 }
 
-/// All of them.
 struct Cells<'a>(Vec<One<'a>>);
 
 impl<'a> Cells<'a> {

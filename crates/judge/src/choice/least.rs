@@ -21,7 +21,6 @@ const STEPS_EACH: usize = 8;
 pub(super) struct Row {
     /// How much there was of each term.
     pub(super) amounts: Vec<f64>,
-    /// What it took.
     pub(super) took: f64,
     /// What its error is a share of.
     pub(super) scale: f64,

@@ -30,7 +30,6 @@ pub(super) struct Seen<'a> {
     pub(super) at: Nanos,
     /// File of the instruction; empty where there is none.
     pub(super) code_path: &'a str,
-    /// File that was touched.
     pub(super) touched_path: &'a str,
     pub(super) touched: MappingKind,
     pub(super) access: Access,

@@ -34,7 +34,6 @@ pub struct CodePlace<'a> {
     pub offset: u64,
     /// Process that executed it.
     pub pid: i32,
-    /// Its address there.
     pub address: u64,
 }
 
@@ -70,7 +69,6 @@ const fn is_kernel(code: &Code) -> bool {
     code.path == 0 && code.offset >> 63 == 1
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     all: Vec<(Code, Instruction)>,

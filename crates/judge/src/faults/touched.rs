@@ -13,7 +13,6 @@ const REGION_PAGES: u64 = WORD_BITS * WORDS as u64;
 /// What was known of a page when it was faulted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Nothing.
     New,
     /// It was faulted on.
     Touched,

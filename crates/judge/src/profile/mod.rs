@@ -39,13 +39,11 @@ const COUNTED: [What; 7] = [
 /// What a profile is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// The samples.
     pub samples: &'a Fact<StackSamples>,
     /// What was counted in the same run, and what that costs by prices.
     pub counted: Option<(&'a Look, &'a Diagnosis)>,
     /// All functions of the running kernel.
     pub functions: &'a Fact<HashSet<String>>,
-    /// Its release.
     pub release: &'a str,
 }
 

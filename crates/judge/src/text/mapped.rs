@@ -96,9 +96,7 @@ pub(super) fn aligned_bias(layout: &Layout, sizes: &Sizes) -> u64 {
 /// Base page and huge page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// The base page.
     pub base: PageSize,
-    /// The huge page.
     pub huge: PageSize,
 }
 

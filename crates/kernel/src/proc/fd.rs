@@ -44,10 +44,8 @@ impl Target {
     }
 }
 
-/// One descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Its number.
     pub fd: i32,
     /// What it leads to.
     pub target: Target,

@@ -43,7 +43,6 @@ pub struct MemoryFile {
 /// What one process or several hold.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// Files in memory.
     pub files: HashMap<FileId, MemoryFile>,
     /// Pipes by inode, and one of their holders: process and descriptor.
     pub pipes: HashMap<u64, (i32, i32)>,

@@ -8,16 +8,13 @@ use super::{lines, named, number, pid_path, read_bytes};
 use crate::error::SysError;
 use pagewise_model::Bytes;
 
-/// The counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoCounters {
     /// Bytes read by calls.
     pub read_chars: Bytes,
     /// Bytes written by calls.
     pub write_chars: Bytes,
-    /// Reading calls.
     pub read_calls: u64,
-    /// Writing calls.
     pub write_calls: u64,
     /// Bytes fetched from storage.
     pub storage_read: Bytes,

@@ -13,9 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// What a mapping permits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Perms {
-    /// Reading.
     pub read: bool,
-    /// Writing.
     pub write: bool,
     /// Executing.
     pub exec: bool,
@@ -23,7 +21,6 @@ pub struct Perms {
     pub shared: bool,
 }
 
-/// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mapping {
     /// First address.
@@ -43,7 +40,6 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Its size.
     #[must_use]
     pub const fn size(&self) -> Bytes {
         Bytes(self.end - self.start)

@@ -13,7 +13,6 @@ use pagewise_model::{Bytes, PageSize};
 pub struct MemInfo {
     /// Installed.
     pub total: Bytes,
-    /// Free.
     pub free: Bytes,
     /// Can be taken without swapping.
     pub available: Bytes,

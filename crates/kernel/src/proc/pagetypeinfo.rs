@@ -16,7 +16,6 @@ const COUNTS: &[u8] = b"Number of blocks type";
 pub struct PageBlocks {
     /// Blocks for what can be moved.
     pub movable: u64,
-    /// All others.
     pub other: u64,
 }
 

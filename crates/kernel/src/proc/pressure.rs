@@ -29,7 +29,6 @@ pub struct Pressure {
     pub full: Option<Share>,
 }
 
-/// A resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// `/proc/pressure/cpu`.

@@ -88,7 +88,6 @@ impl std::ops::AddAssign for Residency {
 /// One mapping with its residency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The mapping.
     pub mapping: Mapping,
     /// What of it is resident.
     pub residency: Residency,

@@ -10,25 +10,20 @@ use crate::error::SysError;
 /// The fields that pagewise uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// Process id.
     pub pid: i32,
     /// Name of the main thread, at most 15 bytes (64 for kernel threads).
     pub comm: String,
     /// `R`, `S`, `D`, `T`, `t`, `Z`, `X`, ...
     pub state: char,
-    /// Parent.
     pub ppid: i32,
     /// Process group.
     pub group: i32,
-    /// Session.
     pub session: i32,
     /// The kernel's own marks (`PF_*` of <linux/sched.h>).
     pub flags: u32,
-    /// Minor faults.
     pub minor_faults: u64,
     /// Minor faults of children that were waited for.
     pub child_minor_faults: u64,
-    /// Major faults.
     pub major_faults: u64,
     /// Major faults of children that were waited for.
     pub child_major_faults: u64,

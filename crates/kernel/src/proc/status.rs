@@ -12,13 +12,11 @@ use pagewise_model::Bytes;
 pub struct Status {
     /// Process, where the id read is that of a thread.
     pub tgid: Option<i32>,
-    /// Parent.
     pub ppid: Option<i32>,
     /// Who traces it; 0 for nobody.
     pub tracer_pid: Option<i32>,
     /// Effective user id.
     pub euid: Option<u32>,
-    /// Threads.
     pub threads: Option<u32>,
     /// Address space (`VmSize`).
     pub vm_size: Option<Bytes>,

@@ -28,10 +28,8 @@ const START: Nanos = Nanos::millis(2);
 /// Time for each byte that is touched, forked, and written again, in picoseconds: at most, on base pages.
 const PER_BYTE_PS: u64 = 800;
 
-/// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// On which pages.
     pub kinds: Vec<PageKind>,
     /// Memory that the parent touches.
     pub sizes: Vec<Bytes>,
@@ -82,7 +80,6 @@ impl Plan {
         Ok(Self { forks, kinds })
     }
 
-    /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let Forks { points, repeats, quick, .. } = &self.forks;

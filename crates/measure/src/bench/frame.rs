@@ -55,7 +55,6 @@ impl<P> std::fmt::Debug for Callbacks<'_, P> {
 /// What a plan takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// Points.
     pub points: u64,
     /// Samples that will be taken: fresh mappings, processes, or pairs of processes.
     pub samples: u64,

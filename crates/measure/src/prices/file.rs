@@ -126,7 +126,6 @@ const SIZES: [usize; 3] = [1, BLOCK, 4 * BLOCK];
 /// Most reads of one repeat.
 const READS: usize = 512;
 
-/// All sizes.
 pub(crate) type FileReads = Transfers<FileRead>;
 
 /// Starts the series over a cached file of `len` bytes.

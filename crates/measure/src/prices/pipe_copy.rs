@@ -22,7 +22,6 @@ const BLOCKS: usize = 128;
 /// Pages that a pipe keeps for its next writes.
 const KEPT_PAGES: usize = 2;
 
-/// All sizes.
 pub(crate) type PipeTransfers = Transfers<PipeCopy>;
 
 /// Starts the series.

@@ -8,7 +8,6 @@
 use super::Address;
 use serde::{Deserialize, Serialize};
 
-/// One entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry(pub u64);
 
@@ -17,7 +16,6 @@ pub struct Entry(pub u64);
 pub struct SwapSlot {
     /// Number of the swap space, in the order in which they were added.
     pub space: u64,
-    /// Page in it.
     pub offset_pages: u64,
 }
 
@@ -45,7 +43,6 @@ impl Entry {
     pub const fn is_swapped(self) -> bool {
         self.has(SWAPPED)
     }
-    /// A guard.
     #[must_use]
     pub const fn is_guard(self) -> bool {
         self.has(GUARD)
@@ -95,9 +92,7 @@ impl Entry {
 /// A range of present pages, as `PAGEMAP_SCAN` gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scanned {
-    /// Where it begins.
     pub start: Address,
-    /// Where it ends.
     pub end: Address,
     /// Mapped by an entry above the lowest level.
     pub is_huge: bool,

@@ -68,7 +68,6 @@ impl std::str::FromStr for Address {
 /// How the page tables of a machine divide an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// The base page.
     pub base_page_bytes: PageSize,
     /// Bits of an address that are translated.
     pub address_bits: u32,
@@ -138,7 +137,6 @@ pub struct Level {
     pub role: Role,
 }
 
-/// A mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     /// First address.
@@ -159,7 +157,6 @@ impl Mapping {
     pub const fn contains(&self, address: u64) -> bool {
         self.start_address.0 <= address && address < self.end_address.0
     }
-    /// Its size.
     #[must_use]
     pub const fn size(&self) -> Bytes {
         Bytes(self.end_address.0.saturating_sub(self.start_address.0))
@@ -192,7 +189,6 @@ pub struct Residence {
 /// What was read of one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameSeen {
-    /// Its number.
     pub number: u64,
     /// Flags of the frames around it, itself among them.
     pub flags: Fact<FlagWindow>,
@@ -205,14 +201,12 @@ pub struct FrameSeen {
 pub struct FlagWindow {
     /// Number of the first.
     pub first: u64,
-    /// Their flags.
     pub flags: Vec<FrameFlags>,
 }
 
 /// What was read of one address of a process, one thing after the other while it ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// The address.
     pub address: Address,
     /// All mappings, in order.
     pub mappings: Vec<Mapping>,
@@ -233,7 +227,6 @@ pub struct Seen {
 pub struct Entries {
     /// Address of the page of the first.
     pub first_address: Address,
-    /// The entries.
     pub entries: Vec<Entry>,
 }
 
@@ -254,7 +247,6 @@ pub enum State {
 /// The page that an address is in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageView {
-    /// Its state.
     pub state: State,
     /// Its size: what one entry of the page table maps.
     pub size_bytes: Fact<PageSize>,
@@ -277,42 +269,34 @@ pub struct PageView {
 /// The folio of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folio {
-    /// Its first frame.
     pub first_frame: u64,
     /// How many frames it has.
     pub frames: u64,
-    /// Its size.
     pub size_bytes: Bytes,
 }
 
 /// The frame under an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its number.
     pub number: u64,
     /// What it is and what state it is in ([`FrameFlags::names`]).
     pub flags: Fact<Vec<String>>,
     /// How many entries of page tables map it.
     pub map_count: Fact<u64>,
-    /// Its folio.
     pub folio: Fact<Folio>,
 }
 
 /// The pages under the same entry of the table above base pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Around {
-    /// Where they begin.
     pub start_address: Address,
     /// A character for each base page: `H` present and mapped huge, `#` present, `z` the zero page, `s`
     /// swapped, `g` guard, `.` absent, `-` in no mapping.
     pub pages: String,
-    /// Present.
     pub present_pages: u64,
     /// Of these, mapped huge.
     pub huge_pages: u64,
-    /// Swapped.
     pub swapped_pages: u64,
-    /// Guards.
     pub guard_pages: u64,
     /// In a mapping and not present.
     pub absent_pages: u64,
@@ -323,7 +307,6 @@ pub struct Around {
 /// The mapping that an address is in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Within {
-    /// The mapping.
     pub mapping: Mapping,
     /// Where the address is in its file; absent for memory of no file.
     pub position_bytes: Option<Bytes>,
@@ -336,13 +319,9 @@ pub struct Within {
 pub struct Memory {
     /// The mapping that it is in; absent where there is none.
     pub within: Option<Within>,
-    /// The mapping before it.
     pub before: Option<Mapping>,
-    /// The mapping after it.
     pub after: Option<Mapping>,
-    /// The page.
     pub page: Fact<PageView>,
-    /// The frame.
     pub frame: Fact<Frame>,
     /// The pages around it.
     pub around: Fact<Around>,
@@ -351,7 +330,6 @@ pub struct Memory {
 /// What is known of one address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct View {
-    /// The address.
     pub address: Address,
     /// Whose it is.
     pub half: Half,
@@ -366,7 +344,6 @@ pub struct View {
 /// A process that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
     pub pid: i32,
     /// Program and arguments.
     pub command: Vec<String>,
@@ -385,7 +362,6 @@ pub struct AddressReport {
     pub layout: Layout,
     /// The pages that this processor and kernel can map.
     pub page_sizes_bytes: Vec<PageSize>,
-    /// The addresses.
     pub addresses: Vec<View>,
 }
 

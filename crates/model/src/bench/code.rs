@@ -64,7 +64,6 @@ pub struct Sample {
 /// So many elements at one distance on one kind of page, in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The order.
     pub order: Order,
     /// The pages asked for.
     pub pages: PageKind,
@@ -129,11 +128,8 @@ pub struct Jumps {
     pub most_bytes: Bytes,
     /// What sets that bound.
     pub bound_by: String,
-    /// Base page.
     pub base_page_bytes: PageSize,
-    /// Huge page.
     pub huge_page_bytes: PageSize,
-    /// All points.
     pub points: Vec<Point>,
     /// Kinds of pages that are not to be had.
     pub unavailable: Vec<Unavailable>,
@@ -180,7 +176,6 @@ impl Jumps {
 /// Larger pages against base pages, for code of one size in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The order.
     pub order: Order,
     /// The larger pages.
     pub pages: PageKind,
@@ -194,7 +189,6 @@ pub struct Ratio {
     pub steadiness: Steadiness,
 }
 
-/// All conclusions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Larger pages against base pages, for every order and size with both.

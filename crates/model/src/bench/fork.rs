@@ -79,9 +79,7 @@ pub struct Forks {
     pub quick: bool,
     /// The CPU that forked.
     pub cpu: u32,
-    /// Base page.
     pub base_page_bytes: PageSize,
-    /// Huge page.
     pub huge_page_bytes: PageSize,
     /// Every size on every kind of page.
     pub points: Vec<Point>,
@@ -105,7 +103,6 @@ impl Forks {
 /// What memory on one kind of page costs a parent that forks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// The pages.
     pub pages: PageKind,
     /// Time of a fork for each GiB that was touched: from the smallest size to the largest.
     pub gib_ns: Fact<Measured>,
@@ -120,7 +117,6 @@ pub struct Price {
 pub struct Ratio {
     /// The larger pages.
     pub pages: PageKind,
-    /// The size.
     pub size_bytes: Bytes,
     /// Time of a fork over that on base pages.
     pub fork_ratio: f64,
@@ -132,7 +128,6 @@ pub struct Ratio {
     pub writes_interval: Fact<(f64, f64)>,
 }
 
-/// All conclusions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// A price for every kind of page.

@@ -58,7 +58,6 @@ impl PageKind {
 /// A way that was asked for and is not to be had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingWay<W> {
-    /// Which.
     pub way: W,
     /// What the kernel said.
     pub why: String,
@@ -99,9 +98,7 @@ impl Answer {
 /// A claim, set beside what this machine says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The claim.
     pub claim: String,
-    /// The answer.
     pub answer: Answer,
     /// The figures that the answer rests on.
     pub why: String,

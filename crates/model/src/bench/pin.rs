@@ -110,7 +110,6 @@ impl Sample {
 /// A way with pieces of one size on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The way.
     pub way: Way,
     /// The pages asked for.
     pub pages: PageKind,
@@ -161,9 +160,7 @@ pub struct Pins {
     pub cpu: u32,
     /// Memory through which the pieces go in turn.
     pub region_bytes: Bytes,
-    /// Base page.
     pub base_page_bytes: PageSize,
-    /// Huge page.
     pub huge_page_bytes: PageSize,
     /// Every way, size and kind of page.
     pub points: Vec<Point>,
@@ -213,9 +210,7 @@ impl Pins {
 /// What pinning costs by one way on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// The way.
     pub way: Way,
-    /// The pages.
     pub pages: PageKind,
     /// For each base page of a piece, pinned and let go: from the smallest size to the largest.
     pub page_ns: Fact<Measured>,
@@ -226,7 +221,6 @@ pub struct Price {
 /// How much of a transfer through a pipe by vmsplice and splice is pinning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// The pages.
     pub pages: PageKind,
     /// Bytes of a call.
     pub size_bytes: Bytes,
@@ -241,7 +235,6 @@ pub struct Share {
 /// Larger pages against base pages, by one way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The way.
     pub way: Way,
     /// The larger pages.
     pub pages: PageKind,
@@ -252,7 +245,6 @@ pub struct Ratio {
     pub interval: Fact<(f64, f64)>,
 }
 
-/// All conclusions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Prices by way and kind of page.

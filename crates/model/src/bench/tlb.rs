@@ -41,7 +41,6 @@ impl Order {
 pub enum Path {
     /// List elements side by side: a pointer and `npad` words of padding each.
     List {
-        /// Their order.
         order: Order,
         /// Words of padding behind the pointer.
         npad: u32,
@@ -138,7 +137,6 @@ pub enum TlbSide {
     Load,
     /// Stores only.
     Store,
-    /// Code.
     Code,
     /// Data and code.
     Unified,
@@ -179,7 +177,6 @@ pub struct ClaimedTlb {
     pub side: TlbSide,
     /// The page sizes that share its entries.
     pub page_bytes: Vec<PageSize>,
-    /// Entries.
     pub entries: u32,
     /// Entries if the figure is in a larger unit, which processors of this family use and do not
     /// say here.
@@ -191,14 +188,12 @@ pub struct ClaimedTlb {
 pub struct Cache {
     /// 1, 2, ...
     pub level: u8,
-    /// Its size.
     pub size_bytes: Bytes,
 }
 
 /// Pages that were asked for and are not to be had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unavailable {
-    /// Which.
     pub pages: PageKind,
     /// What the kernel said.
     pub why: String,
@@ -242,7 +237,6 @@ impl Rates {
 /// What the memory gives to one CPU and to all that may be used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// Size of each buffer.
     pub buffer_bytes: Bytes,
     /// CPUs of `all`.
     pub cpus: u32,
@@ -267,9 +261,7 @@ pub struct Walks {
     pub most_bytes: Bytes,
     /// What sets that bound.
     pub bound_by: String,
-    /// Base page.
     pub base_page_bytes: PageSize,
-    /// Huge page.
     pub huge_page_bytes: PageSize,
     /// Every path on every kind of page.
     pub points: Vec<Point>,
@@ -336,11 +328,9 @@ pub enum Steadiness {
 /// Larger pages against base pages, for one list over one set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The list.
     pub path: Path,
     /// The larger pages.
     pub pages: PageKind,
-    /// The set.
     pub set_bytes: Bytes,
     /// Time of a load over that on base pages; below 1 the larger pages are faster.
     pub ratio: f64,
@@ -353,7 +343,6 @@ pub struct Ratio {
 /// Where a growing number of pages begins to cost more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// The pages.
     pub pages: PageKind,
     /// From one line to the next.
     pub apart_bytes: Bytes,
@@ -369,7 +358,6 @@ pub struct Knee {
     pub to_ns: f64,
 }
 
-/// All conclusions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Larger pages against base pages, for every list and set with both.

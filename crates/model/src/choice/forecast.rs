@@ -26,7 +26,6 @@ pub struct TimeParts {
 }
 
 impl TimeParts {
-    /// All of it.
     #[must_use]
     pub fn total_ns(&self) -> f64 {
         self.set_up_ns
@@ -53,7 +52,6 @@ impl TimeParts {
 /// What a way should take.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
-    /// The way.
     pub arm: Arm,
     /// From opening to closing.
     pub total_ns: f64,
@@ -66,7 +64,6 @@ pub struct Forecast {
 pub struct Work<'a> {
     /// What is wanted.
     pub demand: &'a Demand,
-    /// Of how much.
     pub span_bytes: Bytes,
     /// How that lies in the cache.
     pub folios: FolioClass,

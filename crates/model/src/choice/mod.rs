@@ -124,7 +124,6 @@ impl Phase {
 /// What one unit of a [`Term`] costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// Of what.
     pub term: Term,
     /// Nanoseconds; never negative.
     pub ns: f64,
@@ -133,7 +132,6 @@ pub struct Price {
 /// The prices of a phase of a way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PriceList {
-    /// The phase.
     pub phase: Phase,
     /// The way, or the one that stands for it ([`Phase::stand_in`]).
     pub arm: Arm,
@@ -156,7 +154,6 @@ pub struct Sharing {
     /// The way. One that stands for others ([`Phase::stand_in`]) speaks for their passes, and with
     /// its first pass for itself alone.
     pub arm: Arm,
-    /// The order.
     pub order: Order,
     /// How the file lies in the cache.
     pub folios: FolioClass,
@@ -217,7 +214,6 @@ pub struct Calibration {
     pub key: CalibrationKey,
     /// CPUs that read.
     pub cpus: u32,
-    /// Base page.
     pub base_page_bytes: PageSize,
     /// When it was taken, nanoseconds since 1970.
     pub taken_unix_ns: u64,
@@ -229,7 +225,6 @@ pub struct Calibration {
     pub missed_share: f64,
     /// Median over all processes of how far the fitted time is off, as a share of the measured one.
     pub error_share: f64,
-    /// The prices.
     pub lists: Vec<PriceList>,
     /// How CPUs get in each other's way.
     pub sharing: Vec<Sharing>,
@@ -238,7 +233,6 @@ pub struct Calibration {
 /// A way as it was measured beside its forecast.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The way.
     pub arm: Arm,
     /// Wall time of each process, in the order of their rounds.
     pub total_ns: Vec<Nanos>,
@@ -255,9 +249,7 @@ pub struct Choice {
     pub demand: Demand,
     /// How it lies in the cache.
     pub state: FileState,
-    /// Age of the calibration.
     pub calibration_age_ns: Nanos,
-    /// How long it took.
     pub calibration_took_ns: Nanos,
     /// Processes that were measured for it.
     pub calibration_processes: u32,

@@ -12,7 +12,6 @@ const PIECE_PAGES: u64 = 8;
 /// How much of what is cached lies so.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FolioPart {
-    /// How.
     pub folios: FolioClass,
     /// As a share of it.
     pub share: f64,
@@ -21,7 +20,6 @@ pub struct FolioPart {
 /// A file in the page cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileState {
-    /// Its size.
     pub size_bytes: Bytes,
     /// How much of it is cached.
     pub cached_share: f64,

@@ -35,7 +35,6 @@ pub enum CallKind {
 pub struct CallTally {
     /// Name of the call.
     pub call: String,
-    /// What it does.
     pub kind: CallKind,
     /// By the thread's own counter before and after.
     pub faults: u64,
@@ -44,7 +43,6 @@ pub struct CallTally {
 /// A time in which the counter of a thread rose inside a call, or before its first stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Inside {
-    /// The thread.
     pub tid: i32,
     /// The call began, by the monotonic clock.
     pub from_ns: Nanos,

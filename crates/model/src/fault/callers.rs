@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stacks {
-    /// None.
     None,
     /// Copied, of some thousand faults a second: enough to name callers.
     Sampled,

@@ -80,7 +80,6 @@ impl Again {
 /// Faults on pages that the process had faulted on before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Churn {
-    /// By reason.
     pub by_reason: Vec<GroupTally<Again>>,
     /// Who touched pages again that had gone, the most time first: the first function outside the
     /// C library and allocators where it is known, else the toucher.
@@ -94,7 +93,6 @@ pub struct Saving {
     pub remedy: String,
     /// Faults that would not happen, at most.
     pub faults: u64,
-    /// What they took.
     pub time_ns: Nanos,
     /// Which faults these are.
     pub why: String,

@@ -20,9 +20,7 @@ pub struct Registers {
 /// A fault has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// Process.
     pub pid: i32,
-    /// Thread.
     pub tid: i32,
     /// Address touched.
     pub address: u64,
@@ -39,7 +37,6 @@ pub struct Begin {
 /// What the processor said about the fault that is about to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCode {
-    /// Thread.
     pub tid: i32,
     /// Address touched.
     pub address: u64,
@@ -68,7 +65,6 @@ pub enum Chain {
     Walked(Vec<u64>),
     /// Registers and the bytes from the stack pointer on.
     Copied {
-        /// Registers.
         registers: FrameRegisters,
         /// As many as were wanted, or as there are.
         bytes: Vec<u8>,
@@ -78,9 +74,7 @@ pub enum Chain {
 /// Who called the instruction of a fault that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallStack {
-    /// Process.
     pub pid: i32,
-    /// Thread.
     pub tid: i32,
     /// Address touched.
     pub address: u64,
@@ -97,7 +91,6 @@ pub struct CallStack {
 /// A fault has been served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Thread.
     pub tid: i32,
     /// Address touched.
     pub address: u64,
@@ -110,11 +103,9 @@ pub struct End {
 /// A mapping was made or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Map {
-    /// Process.
     pub pid: i32,
     /// First address.
     pub start_address: u64,
-    /// Size.
     pub size_bytes: Bytes,
     /// Offset in the file.
     pub offset_bytes: Bytes,
@@ -141,34 +132,19 @@ pub enum What {
     /// A mapping was made or changed.
     Map(Map),
     /// The process has become another program.
-    Exec {
-        /// Process.
-        pid: i32,
-    },
+    Exec { pid: i32 },
     /// A thread was made; in a new process when the two process ids differ.
     Fork {
-        /// Its process.
         pid: i32,
         /// The process that made it.
         parent_pid: i32,
     },
     /// A thread has ended.
-    Exit {
-        /// Its process.
-        pid: i32,
-        /// The thread.
-        tid: i32,
-    },
+    Exit { pid: i32, tid: i32 },
     /// The kernel had no room for this many records.
-    Lost {
-        /// How many.
-        records: u64,
-    },
+    Lost { records: u64 },
     /// The kernel had no room for this many stacks.
-    LostStacks {
-        /// How many.
-        stacks: u64,
-    },
+    LostStacks { stacks: u64 },
 }
 
 /// What happened, and when.
@@ -176,6 +152,5 @@ pub enum What {
 pub struct Event {
     /// Monotonic clock.
     pub at_ns: Nanos,
-    /// What.
     pub what: What,
 }

@@ -34,7 +34,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// Read it.
     Read,
     /// Wrote it, or read it to write it back.
     Write,
@@ -122,7 +121,6 @@ pub enum MappingKind {
     Shared,
     /// The heap of `brk`.
     Heap,
-    /// A stack.
     Stack,
     /// Private memory of no file.
     Anonymous,
@@ -187,7 +185,6 @@ pub struct Place {
     pub path: String,
 }
 
-/// A line of source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceLine {
     /// The file, as the compiler was given it.
@@ -219,19 +216,15 @@ pub struct Fault {
     pub since_first_ns: Nanos,
     /// From its beginning to its end.
     pub latency_ns: Fact<Nanos>,
-    /// Process.
     pub pid: i32,
-    /// Thread.
     pub tid: i32,
     /// First byte of the page.
     pub page_address: u64,
     /// Address of the instruction.
     pub ip_address: u64,
-    /// What was done.
     pub access: Access,
     /// Why it faulted.
     pub cause: Cause,
-    /// How it was served.
     pub served: Served,
     /// Size of the page that is mapped there afterwards; absent where the kernel does not tell.
     pub page_bytes: Option<Bytes>,

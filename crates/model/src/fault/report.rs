@@ -38,9 +38,7 @@ pub struct Tally {
 /// The faults of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupTally<K> {
-    /// Which kind.
     pub kind: K,
-    /// Its faults.
     pub tally: Tally,
 }
 
@@ -49,7 +47,6 @@ pub struct GroupTally<K> {
 pub struct PlaceTally {
     /// What was touched.
     pub place: Place,
-    /// Its faults.
     pub tally: Tally,
 }
 
@@ -58,7 +55,6 @@ pub struct PlaceTally {
 pub struct FunctionTally {
     /// Who touched: of the function's instructions the one that took the most time.
     pub site: Site,
-    /// Its faults.
     pub tally: Tally,
 }
 
@@ -82,7 +78,6 @@ pub struct Latencies {
 /// A process that was running already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
-    /// Its number.
     pub pid: i32,
     /// Its threads when all were followed.
     pub threads: u64,
@@ -106,7 +101,6 @@ pub struct FaultReport {
     pub wall_ns: Nanos,
     /// What the program used.
     pub usage: Fact<Usage>,
-    /// All of them.
     pub total: Tally,
     /// How long they took.
     pub latency: Fact<Latencies>,
@@ -126,7 +120,6 @@ pub struct FaultReport {
     pub by_access: Vec<GroupTally<Access>>,
     /// By why it faulted.
     pub by_cause: Vec<GroupTally<Cause>>,
-    /// By what is there.
     pub by_kind: Vec<GroupTally<MappingKind>>,
     /// By size of the page mapped, where the kernel tells.
     pub by_page: Vec<GroupTally<Bytes>>,
@@ -137,7 +130,6 @@ pub struct FaultReport {
     pub places: Vec<PlaceTally>,
     /// By function, the most time first; the long tail is left out.
     pub functions: Vec<FunctionTally>,
-    /// Callers.
     pub callers: Fact<Callers>,
     /// When they came, in the order of time.
     pub by_phase: Vec<GroupTally<Phase>>,

@@ -18,9 +18,7 @@ pub struct ExactTouch {
 /// Programs that kept their fault-around for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftProgram {
-    /// The reason.
     pub why: String,
-    /// How many.
     pub programs: u64,
 }
 
@@ -50,9 +48,7 @@ pub struct FaultAround {
 /// What the touches of a recording come to with pages of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageForecast {
-    /// The size.
     pub page_bytes: Bytes,
-    /// Faults.
     pub faults: u64,
     /// Memory that those pages hold.
     pub memory_bytes: Bytes,

@@ -21,7 +21,6 @@ pub struct WorkingSet {
 /// One file of it, as it was when it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkingFile {
-    /// Where it is.
     pub path: String,
     /// How long it is.
     pub size_bytes: Bytes,
@@ -38,7 +37,6 @@ pub struct WorkingFile {
 pub struct WorkingRange {
     /// Its first byte.
     pub offset_bytes: Bytes,
-    /// Its length.
     pub length_bytes: Bytes,
     /// When it was first touched, since the first fault of the recording.
     pub first_touch_ns: Nanos,

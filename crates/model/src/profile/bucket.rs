@@ -53,7 +53,6 @@ pub enum What {
 }
 
 impl What {
-    /// All of them.
     pub const ALL: [Self; 20] = [
         Self::User,
         Self::Copy,
@@ -140,9 +139,7 @@ pub enum Why {
     Own,
     /// Data through a pipe.
     Pipe,
-    /// Reading a file.
     FileRead,
-    /// Writing a file.
     FileWrite,
     /// A page fault on a file mapping.
     FileFault,
@@ -255,11 +252,8 @@ pub struct GraphLine {
 /// The samples of one what and one why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// What was done.
     pub what: What,
-    /// What for.
     pub why: Why,
-    /// Samples.
     pub samples: u64,
     /// CPU time that they stand for.
     pub cpu_ns: Nanos,
@@ -274,7 +268,6 @@ pub struct Bucket {
 pub struct FrequentStack {
     /// Functions of the kernel, leaf first.
     pub symbols: Vec<String>,
-    /// Samples.
     pub samples: u64,
 }
 
@@ -303,7 +296,6 @@ pub struct DeadRule {
 /// Samples in buckets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sorted {
-    /// All samples.
     pub samples: u64,
     /// Of them in the kernel.
     pub kernel_samples: u64,

@@ -101,7 +101,6 @@ impl Samples {
 /// The course of a profile of a process that was running already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FollowedProcess {
-    /// The process.
     pub pid: i32,
     /// Threads that were followed at the beginning, those of its children included.
     pub threads: u64,

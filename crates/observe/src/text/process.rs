@@ -26,7 +26,6 @@ use std::path::Path;
 /// A process and the files whose code it maps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessSeen {
-    /// Its name.
     pub name: String,
     /// It does without huge pages (`PR_SET_THP_DISABLE`).
     pub is_disabled: bool,

@@ -17,7 +17,6 @@ pub(super) enum Kind {
     Memory,
     /// Opens a file, to read it or in a way that may change it; says where its flags are.
     Open(Named, Flags),
-    /// Removes a name.
     Remove(Named),
     /// Gives a file another name.
     Rename,
@@ -76,7 +75,6 @@ pub(super) enum Kind {
 /// Where the flags of an open are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flags {
-    /// In this argument.
     Argument(usize),
     /// In the first word of the structure that the third argument points to.
     Structure,
@@ -100,7 +98,6 @@ pub(super) enum Address {
 pub(super) enum Target {
     /// A process or a group, as kill(2) has it.
     Process,
-    /// A thread.
     Thread,
     /// A process behind a descriptor.
     Descriptor,

@@ -18,7 +18,6 @@ use pagewise_tracee::seccomp::{NUMBER_AT, argument, give, jump, load};
 /// Where a call says which descriptors it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// In this argument.
     Argument(usize),
     /// In the third argument of epoll_ctl(2), where it is not taken out.
     Interest,
@@ -39,7 +38,6 @@ pub(super) enum Use {
     Reads(&'static str, Vec<i32>),
     /// Opens a file by its name.
     Opens(Identity),
-    /// Copies one.
     Copies(i32),
 }
 

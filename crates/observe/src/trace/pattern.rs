@@ -38,7 +38,6 @@ const LIVES: u32 = 4;
 /// A step that lasts longer may wait for another thread of the tree, which may wait for us.
 const LONGEST_STEP: Duration = Duration::from_millis(20);
 
-/// How a burst ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BurstEnd {
     /// The thread is stopped where it may go on.

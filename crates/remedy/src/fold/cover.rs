@@ -28,7 +28,6 @@ use std::sync::atomic::AtomicBool;
 /// Files with copies in their places.
 #[derive(Debug, Default)]
 pub struct Covering {
-    /// The files.
     covered: Vec<HugeFile>,
     /// The program starts in a user namespace of its own.
     has_own_users: bool,

@@ -38,7 +38,6 @@ pub enum FoldError {
     /// The file or the name of the copy does not allow it.
     #[error("{why}")]
     Refused {
-        /// Why.
         why: String,
         /// What can be done.
         help: &'static str,
@@ -46,7 +45,6 @@ pub enum FoldError {
     /// The file cannot be folded.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A call failed.
     #[error(transparent)]
     System(#[from] SysError),
     /// Stopped by the user.
@@ -63,7 +61,6 @@ impl FoldError {
 /// Where the copy is to be.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
-    /// Its name.
     pub path: &'a Path,
     /// A file of that name is replaced.
     pub replaces: bool,
@@ -78,7 +75,6 @@ pub struct Made {
     pub attributes: Vec<String>,
     /// What the reader must know.
     pub notes: Vec<String>,
-    /// How long it took.
     pub took: Nanos,
 }
 

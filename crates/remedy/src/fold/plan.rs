@@ -35,16 +35,13 @@ const LITTLE: LittleEndian = LittleEndian;
 /// Files with more sections are looked at as if they had none: 64 MiB of headers.
 const MOST_SECTIONS: u32 = 1 << 20;
 
-/// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Neighbours that are not writable become one part.
     pub merge: bool,
     /// Last slots with more than this in them are filled; none with 0.
     pub fill_above: Bytes,
-    /// The base page.
     pub base: PageSize,
-    /// The huge page.
     pub huge: PageSize,
 }
 
@@ -70,7 +67,6 @@ pub enum PlanError {
 pub struct Edit {
     /// Where in the file.
     pub offset: u64,
-    /// The bytes.
     pub bytes: Vec<u8>,
 }
 

@@ -30,7 +30,6 @@ const PATIENCE: u32 = 8;
 const BACK_OFF: Nanos = Nanos::millis(8);
 const LONGEST_BACK_OFF: Nanos = Nanos::secs(1);
 
-/// The watcher.
 pub(super) struct AdviseHuge {
     min: Bytes,
     growth_limit: Bytes,

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 /// Pause between two looks after the set-up phase.
 const STEADY: Nanos = Nanos::millis(10);
 
-/// The watcher.
 pub(super) struct AlternateCpus {
     placer: Placer,
     foreign: HashSet<u64>,

@@ -13,7 +13,6 @@ use pagewise_tracee::watcher::{WatchReport, Watcher};
 /// Pause between two looks after the set-up phase.
 const STEADY: Nanos = Nanos::millis(20);
 
-/// The watcher.
 pub(super) struct CountPool {
     page: PageSize,
     most: Bytes,

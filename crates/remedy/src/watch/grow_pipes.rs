@@ -9,7 +9,6 @@ use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
 /// Pause between two looks after the set-up phase.
 const STEADY: Nanos = Nanos::millis(5);
 
-/// The watcher.
 pub(super) struct GrowPipes {
     ledger: Ledger,
 }

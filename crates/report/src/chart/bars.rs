@@ -29,7 +29,6 @@ pub(crate) struct Range {
     pub(crate) most: f64,
 }
 
-/// One row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) label: String,

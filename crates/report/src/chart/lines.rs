@@ -42,7 +42,6 @@ pub(crate) struct SizeMark {
 #[derive(Debug, Clone)]
 pub(crate) struct Curves {
     pub(crate) title: String,
-    /// What the sizes are.
     pub(crate) sizes_are: &'static str,
     /// How a size is written.
     pub(crate) write: fn(f64) -> String,

@@ -28,7 +28,6 @@ pub(crate) struct PageRow {
     pub(crate) cells: Vec<Option<(f64, String)>>,
 }
 
-/// One mapping.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pages {
     pub(crate) title: String,
@@ -36,7 +35,6 @@ pub(crate) struct Pages {
     pub(crate) rows: Vec<PageRow>,
 }
 
-/// All of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageMap {
     pub(crate) title: String,

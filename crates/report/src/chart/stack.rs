@@ -19,7 +19,6 @@ const LEGEND: f64 = 18.0;
 /// One part of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Segment {
-    /// Which of the names.
     pub(crate) name: usize,
     pub(crate) value: f64,
     /// Value and evidence for those who point at it.

@@ -110,7 +110,6 @@ impl Folded {
         Self { by_time, weights: BTreeMap::new() }
     }
 
-    /// Adds faults.
     pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
         for fault in faults {
             let weight = match self.by_time {
@@ -174,7 +173,6 @@ impl Chrome {
         out
     }
 
-    /// Its end.
     pub(super) fn end(self) -> String {
         let head = if self.has_begun { "" } else { HEAD };
         format!("{head}\n]}}\n")

@@ -83,7 +83,6 @@ impl Firefox {
         Self { profile, category, processes: HashMap::new(), threads: HashMap::new() }
     }
 
-    /// Adds faults.
     pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
         for fault in faults {
             self.add_one(names, fault);

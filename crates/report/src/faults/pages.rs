@@ -40,7 +40,6 @@ type Mapping = (String, Option<i32>);
 struct Touches(BTreeMap<u64, Nanos>);
 
 impl Touched {
-    /// Adds faults.
     pub(super) fn add(&mut self, names: &Names, faults: &[Fault]) {
         for fault in faults {
             let Some(place) = names.place(fault) else { continue };

@@ -38,7 +38,6 @@ use work::Recorder;
 /// A file from which a program has mapped code.
 #[derive(Debug)]
 pub struct Mapped<'a> {
-    /// The file.
     pub file: &'a File,
     /// Its path, as the program sees it.
     pub path: &'a Path,
@@ -62,7 +61,6 @@ pub struct FirstCall {
     pub offset: u64,
     /// Since the first program began.
     pub at_ns: Nanos,
-    /// The process.
     pub pid: i32,
 }
 
@@ -71,7 +69,6 @@ pub struct FirstCall {
 pub struct FirstCalls {
     /// Files whose functions were watched: path, and how many functions.
     pub objects: Vec<(PathBuf, usize)>,
-    /// The calls.
     pub calls: Vec<FirstCall>,
 }
 

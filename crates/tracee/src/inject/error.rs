@@ -57,14 +57,7 @@ pub enum InjectError {
     Gone,
     /// The call was made and failed.
     #[error("{call} in process {pid}: {source}")]
-    Call {
-        /// The call.
-        call: &'static str,
-        /// The process.
-        pid: i32,
-        /// Its error.
-        source: std::io::Error,
-    },
+    Call { call: &'static str, pid: i32, source: std::io::Error },
     /// The call is committed, but its result could not be seen.
     #[error("the result of the injected call was lost")]
     Unseen,

@@ -35,7 +35,6 @@ const FEATURE_PKRU: u64 = 1 << 9;
 pub(super) struct Frame {
     /// Address of the first byte; the stack pointer at the moment of the call.
     pub(super) base: u64,
-    /// The bytes.
     pub(super) bytes: Vec<u8>,
 }
 

@@ -100,6 +100,5 @@ pub enum Method {
 pub struct Advised {
     /// From the stop of the thread to its release.
     pub stop_ns: Nanos,
-    /// How.
     pub method: Method,
 }

@@ -23,7 +23,6 @@ pub(super) const MARK: [u8; 16] = *b"pagewise frame\0\0";
 /// A process that calls can be injected into.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// Which.
     pub(super) process: Process,
     /// Where to call and return.
     pub(super) sites: Sites,
@@ -34,7 +33,6 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Its process id.
     pub(super) const fn pid(&self) -> i32 {
         self.process.pid
     }

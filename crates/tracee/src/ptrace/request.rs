@@ -208,9 +208,7 @@ pub fn is_call_entry(tid: i32) -> Result<bool, SysError> {
 /// A system call: by whose table (`AUDIT_ARCH_*` of `<linux/audit.h>`), and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call {
-    /// The architecture.
     pub architecture: u32,
-    /// The number.
     pub number: u64,
 }
 

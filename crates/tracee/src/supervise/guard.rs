@@ -21,7 +21,6 @@ const NAME: &std::ffi::CStr = c"experiment-end";
 
 /// Who goes on after [`split`].
 pub(super) enum Part {
-    /// The supervisor.
     Supervisor,
     /// The guard of the supervisor with this process id.
     Guard(i32),

@@ -41,16 +41,12 @@ pub enum Request {
     Run(Box<Launch>),
     /// Run this to its end under tracing.
     Traced {
-        /// What.
         launch: Box<Launch>,
         /// Directories in which nothing counts as an effect.
         scratch: Vec<OsString>,
     },
     /// Touch and free this much fresh memory.
-    Condition {
-        /// How much.
-        bytes: Bytes,
-    },
+    Condition { bytes: Bytes },
     /// Answer.
     Ping,
     /// Stop what runs now; nothing when nothing runs.
@@ -83,10 +79,7 @@ pub enum Response {
     /// Stopped by request; nothing of it is left.
     Stopped,
     /// Alive, as this process.
-    Pong {
-        /// Its id.
-        pid: i32,
-    },
+    Pong { pid: i32 },
     /// By the guard: the supervisor has ended before its time, and so has what it left.
     Orphaned {
         /// Its exit status or signal.

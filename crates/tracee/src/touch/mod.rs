@@ -39,7 +39,6 @@ use std::sync::mpsc::{Receiver, Sender};
 /// What came of a tree.
 #[derive(Debug)]
 pub(crate) struct Touched {
-    /// How exact it was.
     pub(crate) exact: ExactTouch,
     /// The kernel's counts when the first program had just been executed.
     pub(crate) exec: Fact<ExecCounts>,

@@ -65,7 +65,6 @@ struct Options {
     files: Vec<OsString>,
 }
 
-/// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     restore_pipe_signal();
     match parse(arguments) {

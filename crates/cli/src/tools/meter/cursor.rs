@@ -92,7 +92,6 @@ impl Place {
         Ok(flock(&self.list, FlockOperation::Unlock)?)
     }
 
-    /// Draws the line.
     pub(super) fn draw(&self, line: &str, terminal: &mut impl Write) -> io::Result<()> {
         flock(&self.list, FlockOperation::LockExclusive)?;
         let up = (self.list.metadata()?.len() / ENTRY).saturating_sub(self.above);

@@ -109,7 +109,6 @@ Examples:
   pagewise meter -R \"$(cat pid)\" -L 50M
 ";
 
-/// Runs the tool.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match options::parse(arguments.clone()) {
         Ok(Options { remote: Some(pid), .. }) => control_other(pid, &arguments),

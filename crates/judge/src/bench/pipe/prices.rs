@@ -39,7 +39,6 @@ pub(super) struct UnitPrices {
     pub(super) fault_base: Option<f64>,
     /// First touch of a huge page.
     pub(super) fault_huge: Option<f64>,
-    /// Prices of references.
     pub(super) reference: ReferencePrices,
 }
 

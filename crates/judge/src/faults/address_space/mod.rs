@@ -214,7 +214,6 @@ impl Spaces {
         may_run.then(|| (self.path(range.path), offset))
     }
 
-    /// File of a place.
     pub(super) fn place_path(&self, place: u32) -> &str {
         self.places.get(place).map_or("", |(_, path)| self.path(*path))
     }

@@ -21,7 +21,6 @@ pub(super) struct Walked {
     pub(super) end: StackEnd,
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct WalkedStacks {
     distinct: Interned<Walked>,

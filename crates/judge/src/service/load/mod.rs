@@ -39,13 +39,11 @@ pub enum Metric {
     RedisBenchmark,
     /// memtier_benchmark.
     Memtier,
-    /// wrk.
     Wrk,
     /// wrk2, whose program is also called wrk.
     Wrk2,
     /// ApacheBench.
     Ab,
-    /// hey.
     Hey,
     /// Grafana k6: the summary at the end.
     K6,

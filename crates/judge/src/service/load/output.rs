@@ -8,7 +8,6 @@ const SHOWN: usize = 80;
 /// What a generator printed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output<'a> {
-    /// Who.
     pub(super) generator: &'static str,
     text: &'a str,
 }

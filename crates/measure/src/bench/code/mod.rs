@@ -64,22 +64,17 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Both.
     pub const ALL: Self = Self { sizes: true, knees: true };
 }
 
-/// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Which parts.
     pub parts: Parts,
-    /// On which pages.
     pub kinds: Vec<PageKind>,
     /// In which orders code of growing size is gone through.
     pub orders: Vec<Order>,
     /// Smallest code.
     pub smallest: Bytes,
-    /// Largest.
     pub largest: Bytes,
     /// Fresh mappings of each point.
     pub repeats: u32,
@@ -133,7 +128,6 @@ impl Plan {
         Ok(Self { jumps, kinds })
     }
 
-    /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let Jumps { points, repeats, quick, .. } = &self.jumps;

@@ -29,7 +29,6 @@ const SET: Bytes = Bytes::mib(16);
 const BLOCK: usize = 64 << 10;
 /// Places within a page, the last its last byte.
 const OFFSETS: usize = 4;
-/// Repeats.
 const REPEATS: usize = 7;
 /// Savings of one repeat.
 const SAVINGS: u64 = 10_000;

@@ -11,7 +11,6 @@ use std::ops::Range;
 pub(super) enum Blocks {
     /// By address, so many.
     Sequential(usize),
-    /// These.
     Listed(Vec<u32>),
 }
 

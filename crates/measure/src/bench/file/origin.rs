@@ -34,7 +34,6 @@ const FREE_SHARE: u64 = 2;
 /// Why there is no file to read.
 #[derive(Debug, thiserror::Error)]
 pub enum OriginError {
-    /// A call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// What was named cannot be read here.
@@ -80,7 +79,6 @@ pub enum Origin {
     Own {
         /// Where it will be.
         directory: PathBuf,
-        /// Its size.
         size: Bytes,
         /// What set the size.
         bound_by: String,
@@ -89,11 +87,9 @@ pub enum Origin {
     },
     /// A file that was named.
     Given {
-        /// Its path.
         path: PathBuf,
         /// Open for reading.
         file: File,
-        /// Its size.
         size: Bytes,
     },
 }
@@ -201,7 +197,6 @@ impl Origin {
         Ok(Self::Given { path: path.to_path_buf(), file, size })
     }
 
-    /// Its size.
     #[must_use]
     pub const fn size(&self) -> Bytes {
         match self {

@@ -35,16 +35,13 @@ const PASSES: [Arm; 4] = [Arm::Read, Arm::Map, Arm::MapPopulate, Arm::Place];
 const BUFFERS: [Arm; 2] = [Arm::Read, Arm::Map];
 const THREADS: [Arm; 4] = [Arm::Read, Arm::Pread, Arm::Map, Arm::Place];
 
-/// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Which parts.
     pub parts: Vec<Part>,
     /// Ways to read.
     pub arms: Vec<Arm>,
     /// Sizes of blocks, multiples of 512 bytes.
     pub blocks: Vec<Bytes>,
-    /// Orders.
     pub orders: Vec<Order>,
     /// Where the bytes are before.
     pub residencies: Vec<Residency>,
@@ -152,7 +149,6 @@ impl Plan {
         }
     }
 
-    /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let times = |cell: &Cell| u64::from(self.repeats(cell.residency));

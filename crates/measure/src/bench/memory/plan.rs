@@ -37,7 +37,6 @@ const PAGE_NS: u64 = 1_200;
 const SPLITTING: Nanos = Nanos::millis(30);
 /// Time of a mapping beside its pages: threads, a child, looks at its pages.
 const START: Nanos = Nanos::millis(4);
-/// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Only these [`words`]; all where empty.
@@ -211,7 +210,6 @@ impl Plan {
         self.touches.size_bytes
     }
 
-    /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let repeats = u64::from(self.touches.repeats);

@@ -38,12 +38,10 @@ const START: Nanos = Nanos::millis(3);
 /// Most turns of a timed piece.
 const MOST: f64 = 100_000.0;
 
-/// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// By which ways; those without pinning that they are set against are taken along.
     pub ways: Vec<Way>,
-    /// On which pages.
     pub kinds: Vec<PageKind>,
     /// Bytes of a call, each a power of two and at most 1 MiB.
     pub sizes: Vec<Bytes>,
@@ -99,7 +97,6 @@ impl Plan {
         Ok(Self { pins, kinds })
     }
 
-    /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let Pins { points, repeats, quick, .. } = &self.pins;

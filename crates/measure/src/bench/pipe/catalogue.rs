@@ -12,7 +12,6 @@ use pagewise_model::bench::pipe::{Pages, Reader, Rung, Wait, Writer};
 pub const BUFFER: Bytes = Bytes::kib(256);
 /// The largest pipe of an ordinary user.
 const LARGE_PIPE: Bytes = Bytes::mib(1);
-/// Sizes of a sweep.
 const SWEEP_BUFFERS: [Bytes; 4] = [Bytes::kib(16), Bytes::kib(64), BUFFER, Bytes::mib(1)];
 const SWEEP_PIPES: [Bytes; 3] = [Bytes::kib(64), BUFFER, LARGE_PIPE];
 

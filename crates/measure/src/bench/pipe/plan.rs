@@ -22,7 +22,6 @@ const SLOW_BYTES_PER_S: u64 = 1 << 30;
 const STUCK: Nanos = Nanos::secs(30);
 /// Buffers and files of one pair beside those of the rung.
 const OTHERWISE: Bytes = Bytes::mib(48);
-/// Memory of the yardsticks.
 const YARDSTICK_MEMORY: Bytes = Bytes::mib(130);
 
 /// What is to be measured.

@@ -62,7 +62,6 @@ impl Rounds {
         }
     }
 
-    /// The yardsticks.
     pub(super) fn finish(self) -> Yardsticks {
         let fact = |values: Result<Vec<f64>, String>| match values {
             Err(why) => Fact::Missing(why),

@@ -68,16 +68,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// All of them.
     pub const ALL: Self = Self { lists: true, lines: true, bandwidth: true };
 }
 
-/// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Which parts.
     pub parts: Parts,
-    /// On which pages.
     pub kinds: Vec<PageKind>,
     /// Orders of lists.
     pub orders: Vec<Order>,
@@ -85,7 +81,6 @@ pub struct Request {
     pub npads: Vec<u32>,
     /// Smallest set of lists.
     pub smallest: Bytes,
-    /// Largest.
     pub largest: Bytes,
     /// Fresh mappings of each point.
     pub repeats: u32,
@@ -162,7 +157,6 @@ impl Plan {
         self.walks.caches.last().is_some_and(|cache| bytes <= cache.size_bytes)
     }
 
-    /// What it takes.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let Walks { points, repeats, quick, most_bytes, .. } = &self.walks;

@@ -5,12 +5,10 @@ pub(crate) const IS_KNOWN: bool = false;
 /// Instructions of an element.
 pub(crate) const INSTRUCTIONS: u64 = 1;
 
-/// Nothing.
 pub(super) const FRAME: [u8; 0] = [];
 /// Of nothing.
 pub(super) const EXIT: usize = 0;
 
-/// Nothing.
 pub(super) const fn element(_number: u32) -> [u8; 0] {
     []
 }

@@ -205,7 +205,6 @@ impl Part {
 pub struct Cell {
     /// What it is measured for.
     pub part: Part,
-    /// The way.
     pub arm: Arm,
     /// Bytes taken at once.
     pub block_bytes: Bytes,
@@ -279,7 +278,6 @@ pub enum Slip {
 }
 
 impl Slip {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::ShortLoop, Self::Replacement, Self::UnclockedPopulate];
 
     /// As it is typed and shown.

@@ -41,7 +41,6 @@ impl CopyWay {
 /// One way at each offset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyRow {
-    /// Which.
     pub way: CopyWay,
     /// GiB/s at each offset, in their order.
     pub gib_per_s: Vec<Fact<Measured>>,

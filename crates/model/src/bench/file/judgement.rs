@@ -81,9 +81,7 @@ impl Work {
 /// One kind of work of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkPart {
-    /// Which.
     pub work: Work,
-    /// Time for each GiB.
     pub per_gib_ns: f64,
     /// Count and price in one phrase.
     pub evidence: String,
@@ -127,7 +125,6 @@ impl Account {
     }
 }
 
-/// All conclusions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Cells that did other work.

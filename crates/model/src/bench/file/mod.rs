@@ -91,7 +91,6 @@ fn rate(bytes: Bytes, ns: f64) -> f64 {
 pub struct Source {
     /// Its path, as it was given; none for a file of our own, which has no name.
     pub path: Option<String>,
-    /// Its size.
     pub size_bytes: Bytes,
     /// The directory of a file of our own.
     pub directory: Option<String>,
@@ -116,11 +115,9 @@ pub struct Readings {
     pub summed: bool,
     /// Errors of the published benchmark that were repeated.
     pub slips: Vec<Slip>,
-    /// The file.
     pub source: Source,
     /// CPUs that read.
     pub cpus: Vec<u32>,
-    /// Base page.
     pub base_page_bytes: PageSize,
     /// What each pass adds up to.
     pub truths: Vec<Truth>,

@@ -39,7 +39,6 @@ impl Ledger {
 pub struct Truth {
     /// The size of the blocks.
     pub block_bytes: Bytes,
-    /// The span.
     pub span_bytes: Bytes,
     /// The sum.
     pub checksum: u64,
@@ -52,7 +51,6 @@ pub struct Proof {
     pub file_pages: u64,
     /// Those that were cached before.
     pub before_pages: u64,
-    /// And after.
     pub after_pages: u64,
     /// What both looks took.
     pub took_ns: Nanos,

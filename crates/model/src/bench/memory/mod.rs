@@ -85,13 +85,11 @@ impl Sample {
 /// One way, by so many threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The way.
     pub way: Way,
     /// One base page in so many is used.
     pub every_pages: u64,
     /// Threads that touch, each a part of its own.
     pub threads: u32,
-    /// What is mapped.
     pub mapped_bytes: Bytes,
     /// Base pages that are used.
     pub used_pages: u64,
@@ -194,7 +192,6 @@ pub type Unavailable = MissingWay<Way>;
 pub struct Host {
     /// Whether the chunks were touched on huge pages.
     pub is_huge: bool,
-    /// Size of a chunk.
     pub chunk_bytes: Bytes,
     /// Chunks that were touched.
     pub chunks: u64,
@@ -255,13 +252,11 @@ pub struct Populated {
 /// The same file populated by a process alone, and by one whose cgroup may not hold all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
-    /// Size of the file.
     pub file_bytes: Bytes,
     /// What the group may hold.
     pub limit_bytes: Bytes,
     /// Without a limit.
     pub alone: Populated,
-    /// With it.
     pub limited: Populated,
 }
 
@@ -282,9 +277,7 @@ pub struct FirstTouch {
     pub most_bytes: Bytes,
     /// What sets that bound.
     pub bound_by: String,
-    /// Base page.
     pub base_page_bytes: PageSize,
-    /// Huge page.
     pub huge_page_bytes: PageSize,
     /// Every way.
     pub points: Vec<Point>,
@@ -327,7 +320,6 @@ impl FirstTouch {
 /// touching, giving back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The way.
     pub way: Way,
     /// It used one base page in so many.
     pub every_pages: u64,
@@ -339,7 +331,6 @@ pub struct Ratio {
     pub interval: Fact<(f64, f64)>,
 }
 
-/// All conclusions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Every way against its baseline.

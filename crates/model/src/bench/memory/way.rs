@@ -12,10 +12,7 @@ pub enum Way {
     /// Private memory with `MADV_HUGEPAGE`: each first touch of a huge page maps all of it.
     Thp,
     /// The same, laid out so that only pages of this size fit.
-    Mthp {
-        /// The size.
-        page_bytes: PageSize,
-    },
+    Mthp { page_bytes: PageSize },
     /// `MAP_POPULATE`: everything is mapped by the call that makes the mapping.
     MapPopulate,
     /// `MADV_POPULATE_WRITE` of everything, then the touches.

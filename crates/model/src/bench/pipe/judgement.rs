@@ -89,7 +89,6 @@ pub enum PartBasis {
 /// One kind of work of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Which.
     pub work: Work,
     /// Time of both ends for each GiB.
     pub per_gib_ns: f64,
@@ -130,9 +129,7 @@ impl Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// The second.
     Faster,
-    /// The first.
     Slower,
     /// Their repeats do not tell.
     CannotTell,

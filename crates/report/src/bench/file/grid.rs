@@ -23,7 +23,6 @@ pub(super) enum Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Grid {
     pub(super) title: String,
-    /// What the columns are.
     pub(super) columns_are: &'static str,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<(String, Vec<Entry>)>,

@@ -172,7 +172,6 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// What was timed.
 #[derive(Debug)]
 struct Times {
     set_up_ns: Nanos,
@@ -361,7 +360,6 @@ pub(super) struct Task {
 /// What a process has done: a sample, its numbers and the proof still to be given; the pace of one thread alone.
 pub(super) type Done = (Sample, Option<Pace>);
 
-/// A message.
 pub(super) type Word = helper::Word<Task, Done>;
 
 /// One end of the line between the bench and a process.

@@ -176,7 +176,6 @@ impl Role {
 /// What a process is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// As what.
     pub(super) role: Role,
     /// The technique.
     pub(super) rung: Rung,
@@ -202,7 +201,6 @@ pub(super) struct Done {
     pub(super) page_bytes: Fact<PageSize>,
 }
 
-/// A message.
 pub(super) type Word = helper::Word<Task, Done>;
 
 /// One end of the line between the ladder and a process.
