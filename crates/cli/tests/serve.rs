@@ -82,8 +82,6 @@ fn without_a_port_servers_take_turns() {
     let Some(place) = place() else { return };
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let same = format!("same={} {free} --heap 4", place.path().join("served").display());
-    let ready = format!("http://127.0.0.1:{free}/");
-    assert!(ready.contains(&free.to_string()));
     let tcp = format!("tcp:{free}");
     let more = ["--arm", &same, "--only", "", "--budget", "20s", "--ready", &tcp];
     let (server, load) = (format!("{free} --heap 4"), format!("{free} 2000"));
@@ -165,7 +163,7 @@ fn a_stubborn_server_is_killed_and_named() {
         Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
     assert!(
-        run.warnings.iter().any(|w| w.contains("did not end within 300 ms")),
+        run.warnings.iter().any(|w| w.contains("did not end within 300.0 ms")),
         "{:?}",
         run.warnings
     );
