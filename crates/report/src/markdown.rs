@@ -4,6 +4,7 @@
 use crate::experiment::{reason, short_word};
 use crate::headline::{headline, without};
 use crate::number::{at_most, change, interval, percent, signed_bytes};
+use crate::run::whole;
 use crate::shell::start_line;
 use crate::text::escape;
 use pagewise_model::diagnosis::{Basis, Diagnosis};
@@ -19,7 +20,7 @@ pub fn markdown(run: &Run) -> String {
         out.push_str(&fence(&[escape(&start_line(run))]));
     }
     if let Some(diagnosis) = &run.diagnosis {
-        out.push_str(&costs(diagnosis));
+        out.push_str(&costs(diagnosis, whole(run)));
     }
     if let Some(experiment) = &run.experiment {
         out.push_str(&arms(experiment, run.kind == RunKind::Ab));
@@ -68,7 +69,7 @@ fn fence(lines: &[String]) -> String {
     format!("{fence}sh\n{}\n{fence}\n\n", lines.join("\n"))
 }
 
-fn costs(diagnosis: &Diagnosis) -> String {
+fn costs(diagnosis: &Diagnosis, whole: &str) -> String {
     let mut out = String::from("| page cost | share | time | how |\n|---|--:|--:|---|\n");
     for cost in &diagnosis.costs {
         let basis = match cost.basis {
@@ -83,13 +84,14 @@ fn costs(diagnosis: &Diagnosis) -> String {
     }
     let ceiling = at_most(diagnosis.ceiling_share);
     let without = without(diagnosis);
-    out.push_str(&format!("\nCeiling: {ceiling} of wall time (estimate){without}.\n\n"));
+    out.push_str(&format!("\nCeiling: {ceiling} of {whole} (estimate){without}.\n\n"));
     out
 }
 
 fn arms(experiment: &Experiment, ab: bool) -> String {
-    let mut out = String::from(
-        "| arm | time | 95% interval | a later repeat | CPU | memory | runs | verdict |\n\
+    let noun = experiment.design.quantity.noun();
+    let mut out = format!(
+        "| arm | {noun} | 95% interval | a later repeat | CPU | memory | runs | verdict |\n\
          |---|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for verdict in &experiment.verdicts {

@@ -10,7 +10,7 @@ use crate::experiment::tried_section;
 use crate::faults::faults_section;
 use crate::headline::{headline, headline_section};
 use crate::page::{Document, foot, head};
-use crate::service::service_section;
+use crate::service::{service_csv, service_section};
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::text_report::text_section;
@@ -123,8 +123,7 @@ fn examined(run: &Run, page: &mut Document) {
         page.section(profile_section(profile));
     }
     if let Some(diagnosis) = &run.diagnosis {
-        let whole = if run.service.is_some() { "its CPU time" } else { "wall time" };
-        page.section(diagnosis_section(diagnosis, whole));
+        page.section(diagnosis_section(diagnosis, whole(run)));
     }
     if let Some(trial) = &run.text_trial {
         page.section(text_trial_section(trial, run.experiment.as_ref()));
@@ -154,6 +153,11 @@ fn examined(run: &Run, page: &mut Document) {
     }
 }
 
+/// What the ceiling of its page costs is a share of.
+pub(crate) const fn whole(run: &Run) -> &'static str {
+    if run.service.is_some() { "its CPU time" } else { "wall time" }
+}
+
 fn notes_section(run: &Run) -> Document {
     let mut page = Document::default();
     if !run.warnings.is_empty() {
@@ -180,6 +184,9 @@ fn notes_section(run: &Run) -> Document {
 pub fn csv(run: &Run) -> String {
     if let Some(bench) = Bench::in_run(run) {
         return bench.csv();
+    }
+    if let Some(service) = &run.service {
+        return service_csv(service);
     }
     let mut out = HEADER.to_owned();
     for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {

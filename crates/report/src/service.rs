@@ -1,5 +1,6 @@
 //! A service under its load: what the plain server needs, what each arm changed, how pairs were made.
 
+use crate::csv::{known, samples};
 use crate::experiment::{picture, reason, short_word};
 use crate::number::{change, counted, interval, signed_bytes, three_digits};
 use crate::page::Document;
@@ -136,6 +137,47 @@ fn huge_text(service: &Service, arm: &str) -> Option<String> {
             bytes(plain)
         )
     })
+}
+
+const HEADER: &str = "pair,arm,mode,side,window,cpu_ns,wall_ns,generator_cpu_ns,requests,errors,rate_per_second,\
+mean_seconds,p50_seconds,p95_seconds,p99_seconds,ready_ns,warm_ups,pss_bytes,anon_huge_bytes,file_huge_bytes";
+
+/// Every run of the load that counts, one line each.
+pub(crate) fn service_csv(service: &Service) -> String {
+    let sides = service.pairs.iter().enumerate().flat_map(|(number, pair)| {
+        [("plain", &pair.plain), ("arm", &pair.other)]
+            .map(|(name, side)| (number, pair, name, side))
+    });
+    let points = sides.map(|(number, pair, name, side)| {
+        let lead = [number.to_string(), pair.arm.clone(), pair.mode.name().into(), name.into()];
+        (lead.to_vec(), side.windows.iter().enumerate().map(|one| cells(side, one)).collect())
+    });
+    samples(HEADER, points)
+}
+
+fn cells(side: &Side, (number, window): (usize, &Window)) -> Vec<String> {
+    let load = &window.load;
+    let mut cells = vec![
+        number.to_string(),
+        window.cpu_ns.0.to_string(),
+        window.wall_ns.0.to_string(),
+        window.generator_cpu_ns.0.to_string(),
+        load.requests.to_string(),
+    ];
+    let latency = &load.latency;
+    cells.extend(
+        [load.errors, load.rate, latency.mean, latency.p50, latency.p95, latency.p99].map(known),
+    );
+    let last = &side.at_last;
+    let counts = [
+        side.ready_ns.0,
+        side.warm_ups.into(),
+        last.pss_bytes.0,
+        last.anon_huge_bytes.0,
+        last.file_huge_bytes.0,
+    ];
+    cells.extend(counts.map(|count| count.to_string()));
+    cells
 }
 
 fn made_text(service: &Service, experiment: &Experiment) -> String {

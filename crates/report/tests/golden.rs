@@ -65,6 +65,17 @@ fn a_remedy_that_fits_and_has_no_verdict_says_why() {
 }
 
 #[test]
+fn a_service_under_load() {
+    let mut run = support::served();
+    (run.look, run.receipt) = (None, None);
+    check("service", &render(&run, &PLAIN));
+    check("service-csv", &csv(&run));
+    let text = markdown(&run);
+    assert!(text.contains("| arm | CPU per request |"), "{text}");
+    assert!(text.contains("of its CPU time"), "{text}");
+}
+
+#[test]
 fn the_checkup() {
     check("doctor", &render(&doctor(), &PLAIN));
 }
