@@ -85,7 +85,7 @@ pub fn resize(page: PageSize, pages: u64) -> Result<(), SysError> {
 }
 
 /// Where a file system is mounted whose files lie on pages of this size; none where there is no such
-/// mount. Mounts are told by their type: their first field is whatever was typed when they were made.
+/// mount. Mounts are known by their type: their first field is whatever was typed when they were made.
 pub fn mount(page: PageSize) -> Result<Option<PathBuf>, SysError> {
     let usual = meminfo::read()?.hugetlb_size;
     let mounts = read_bytes("/proc/self/mounts")?;

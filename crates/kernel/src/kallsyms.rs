@@ -4,7 +4,7 @@
 //! [module]` (kernel/kallsyms.c). It is read and sorted once; a look-up is a binary search.
 //! Only code symbols (types t, T, w, W) are kept. Addresses read as 0 when the account may not see
 //! them: `kernel.kptr_restrict` is 1 or 2, or it is 0, `kernel.perf_event_paranoid` is above 1 and
-//! CAP_SYSLOG is absent. That is told apart from an empty file ([`KallsymsError::Hidden`]).
+//! CAP_SYSLOG is absent. That is distinguished from an empty file ([`KallsymsError::Hidden`]).
 //!
 //! Not seen: symbols have no size, so an address is taken to belong to the symbol before it unless
 //! it is more than [`MAX_FUNCTION_BYTES`] away. Overhead: some 5 MB read and about 20 ms, once.

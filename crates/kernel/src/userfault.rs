@@ -209,7 +209,7 @@ impl Missing {
             )
         };
         match done {
-            // Filled in meanwhile: a fault that a signal has interrupted is told twice.
+            // Filled in meanwhile: a fault that a signal has interrupted is reported twice.
             Err(e) if e.errno() == Some(libc::EEXIST) => Ok(false),
             done => done.map(|_| true),
         }

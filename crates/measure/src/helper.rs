@@ -50,7 +50,7 @@ pub(crate) enum Word<T, D> {
     Refused(String),
 }
 
-/// One end of a line on which words are said.
+/// One end of a line that carries messages.
 #[derive(Debug)]
 pub(crate) struct Line<W> {
     socket: UnixStream,
@@ -145,7 +145,7 @@ impl<W: Serialize + DeserializeOwned> Helper<W> {
 }
 
 impl<W> Helper<W> {
-    /// Waits for its end, which its closed line has told; the signal that ended it, if one did.
+    /// Waits for its end, which its closed line has shown; the signal that ended it, if one did.
     pub(crate) fn ended_by(&mut self) -> Option<i32> {
         self.child.wait().ok().and_then(|status| status.signal())
     }

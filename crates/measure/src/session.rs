@@ -1,7 +1,7 @@
 //! One calibration: all prices, round after round, within a budget.
 //!
 //! It runs on a thread of its own, pinned to one CPU, so the caller keeps its affinity. The prices
-//! of the session are taken anew each time; the chase comes from the cache when that has a whole and
+//! of the session are taken again each time; the chase comes from the cache when that has a whole and
 //! recent one for this machine, else it is walked (some seconds more) and kept. At most a quarter of
 //! the memory that an experiment may take is used: the chase may take all of that, so it comes when
 //! everything else has been given back. The caller may stop it, within about a second.
@@ -41,7 +41,7 @@ pub struct Options {
     pub budget_ns: Nanos,
     /// File that keeps the slow prices; its directory also holds the scratch file.
     pub cache: Option<PathBuf>,
-    /// Take the slow prices anew even if they are cached.
+    /// Take the slow prices again even if they are cached.
     pub fresh: bool,
 }
 

@@ -215,7 +215,7 @@ pub struct UsedFile {
     pub layout: Option<Layout>,
     /// The kernel places mappings of it at boundaries of huge pages.
     pub is_placed_aligned: bool,
-    /// Why its cache cannot be filled anew here, if so.
+    /// Why its cache cannot be filled again here, if so.
     pub obstacle: Option<String>,
 }
 

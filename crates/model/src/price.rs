@@ -64,7 +64,7 @@ pub struct Prices {
     pub spawn_ns: Fact<Measured>,
     /// Dependent random loads over growing working sets, on base and huge pages.
     pub chase: Vec<ChasePoint>,
-    /// Extra time per base page of a first touch when the host must back the memory anew;
+    /// Extra time per base page of a first touch when the host must back the memory again;
     /// missing outside virtual machines or where no difference was seen.
     pub host_fault_extra_ns: Fact<f64>,
     /// True when (some of) this was taken from the cache instead of measured in this session.

@@ -173,7 +173,7 @@ impl Coverage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Its page cache filled anew in huge folios; the file stays as it is.
+    /// Its page cache filled again in huge folios; the file stays as it is.
     Warm,
     /// The same, and segments aligned to huge pages (`p_align`) where their addresses and offsets are
     /// congruent.
@@ -241,7 +241,7 @@ pub struct MappedFile {
     pub path: String,
     /// Its mappings.
     pub areas: Vec<Area>,
-    /// What would be huge if the file were warmed and the process started anew at the same addresses.
+    /// What would be huge if the file were warmed and the process started again at the same addresses.
     pub after_warm: Coverage,
 }
 

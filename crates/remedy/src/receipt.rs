@@ -30,7 +30,7 @@ pub struct Here {
 }
 
 impl Here {
-    /// This process' surroundings, for `command`; what cannot be told stays empty, and there is no
+    /// This process' surroundings, for `command`; what is not known stays empty, and there is no
     /// drop-in that needs it.
     #[must_use]
     pub fn now(command: &[OsString]) -> Self {

@@ -197,7 +197,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
-            // Nobody is left to be told; the record stays where this fails, for the next start.
+            // Nobody is left to read a message; the record stays where this fails, for the next start.
             let _settled = settle(&self.permit.record, &record);
         }
     }

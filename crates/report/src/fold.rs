@@ -183,7 +183,7 @@ fn link(folded: &Folded) -> Document {
     page
 }
 
-/// The script for GNU ld as a file, with what has to be told to the compiler driver.
+/// The script for GNU ld as a file, with the options for the compiler driver.
 #[must_use]
 pub fn link_script(advice: &LinkAdvice) -> String {
     let LinkAdvice { gnu, lld, script } = advice;

@@ -150,7 +150,7 @@ fn best(verdicts: &[Verdict], quantity: Quantity) -> Option<(&str, String)> {
     Some((best.0, effect_phrase(best.1, quantity)))
 }
 
-/// Why a session has no outcome, as it was told.
+/// Why a session has no outcome, as it was shown.
 fn unfinished(run: &Run) -> String {
     let reported = run.warnings.iter().rev().find_map(|text| text.strip_prefix(ENDED_EARLY));
     format!("unfinished: {}", reported.unwrap_or("no outcome was recorded"))

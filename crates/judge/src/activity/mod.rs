@@ -1,7 +1,7 @@
 //! Sorts kernel stacks: what was the kernel doing at this sample, and for whom?
 //!
 //! A stack is a list of symbol names, leaf first. The leaf alone often says nothing (a spin lock,
-//! `rep movs` in a helper, the page allocator), so the *stack* is judged. *What* is told by
+//! `rep movs` in a helper, the page allocator), so the *stack* is judged. *What* is known by
 //! 1. a frame that rules all others, such as going to sleep for I/O;
 //! 2. the phase nearest to the leaf: what is allocated, locked or copied within reclaim is reclaim;
 //! 3. the first frame after helpers, which only carry out what their caller wants, by the leaf rules;

@@ -2,7 +2,7 @@
 //!
 //! Minimised is the sum of absolute errors, each as a share: a process that was disturbed pulls no more
 //! than any other, and short times count as much as long ones. It is found by least squares with weights
-//! that are made anew from the errors (Schlossmacher, 1973); each of these by the active set of Lawson and
+//! that are computed again from the errors (Schlossmacher, 1973); each of these by the active set of Lawson and
 //! Hanson (1974), chapter 23, on the normal equations, which are small here.
 
 /// Rounds of weights.
@@ -58,7 +58,7 @@ pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The same with a most for each term: one that would be dearer costs that, and the others are sought anew.
+/// The same with a most for each term: one that would be dearer costs that, and the others are sought again.
 pub(super) fn bounded_prices(mut rows: Vec<Row>, most: &[f64]) -> Vec<f64> {
     let mut bound = vec![false; most.len()];
     loop {

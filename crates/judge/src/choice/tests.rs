@@ -1,5 +1,5 @@
 //! Readings made by known prices: forecasts for what was never read are found again, exactly and through
-//! noise; and what is said of them.
+//! noise; and what is reported of them.
 
 use super::{Occasion, calibrate, reasons};
 use crate::stats::Rng;

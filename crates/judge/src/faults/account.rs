@@ -2,7 +2,7 @@
 //!
 //! Each term has a source of its own, and what has none stays unexplained. Where calls were
 //! followed, the counters of the threads at each call tell what was taken inside: faults in the
-//! kernel that events may have told as well are then not added a second time.
+//! kernel that events may have reported as well are then not added a second time.
 
 use super::Analysis;
 use pagewise_model::Fact;
@@ -49,7 +49,7 @@ impl Analysis {
         }
     }
 
-    /// Those that events told of; those of building the first image may be counted elsewhere.
+    /// Those that events reported; those of building the first image may be counted elsewhere.
     fn recorded_in_kernel(&self, exec_is_known: bool) -> Fact<u64> {
         if !self.sees.kernel {
             return Fact::missing("needs kernel.perf_event_paranoid=1, CAP_PERFMON or --account");

@@ -4,7 +4,7 @@
 //! files by their names, and single functions by theirs, for programs that hold them statically.
 //! The faults of an instruction are shared out among its callers as the stacks taken of it; one
 //! outside of them needs no stack. Where a walk ends before an outer function is found, its end is
-//! the reason told.
+//! the reason reported.
 
 use super::groups;
 use super::stacks::WalkedStacks;

@@ -7,7 +7,7 @@
 //! - *relocation*: until the loader last writes to the data of another file, or changes the rights
 //!   of a part of a file that is no code (the protection of relocated data);
 //! - *constructors*: until the program's own code first faults, the fetch of its first instruction.
-//!   Those of the program itself run after that and are not told apart;
+//!   Those of the program itself run after that and are not distinguished;
 //! - *main*: from there until the steady state;
 //! - *steady state*: after the last first touch of a page of code or data of a file that came before
 //!   the program had run twice as long as until then. What is touched for the first time at exit so
@@ -189,7 +189,7 @@ impl Progress {
     }
 
     /// The phase of what came since the last new page of a file, now that another is touched, or
-    /// the end is reached, at `at`. Of several threads the earlier one may be told later.
+    /// the end is reached, at `at`. Of several threads the earlier one may be reported later.
     fn reach(&mut self, at: Nanos) -> Phase {
         let now = Nanos(at.0.saturating_sub(self.started.0));
         let is_settled = now.0 >= self.last_new.0.saturating_mul(2) && self.last_new > Nanos(0);

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(last_found(&[write, (5, 20, Unknown, Protection)]), Protection);
         assert_eq!(last_found(&[write, (5, 20, Write, Cause::Unknown)]), Cause::Unknown);
         assert_eq!(last_found(&[(0, 10, Unknown, Absent), (5, 20, Execute, Protection)]), Absent);
-        // Given back after a copy, and touched anew.
+        // Given back after a copy, and touched again.
         assert_eq!(last_found(&[(0, 10, Write, Protection), (900, 990, Write, Absent)]), Absent);
     }
 

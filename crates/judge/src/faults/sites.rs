@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// What is said of a fault of process `pid` in code of no file.
+    /// What is reported of a fault of process `pid` in code of no file.
     fn said(sites: &mut Sites, pid: i32, code: &[u8]) -> Access {
         let begin = Begin {
             pid,

@@ -271,7 +271,7 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
     let account = analysis.conclude(&ending, &mut Blind).0.account;
     assert_eq!(account.outside_faults, Fact::Known(1));
     assert_eq!(account.populate_faults, Fact::Known(256));
-    // The one in the kernel that an event told of is among those counted at calls.
+    // The one in the kernel that an event reported is among those counted at calls.
     assert_eq!(account.kernel_faults, Fact::Known(8));
     assert_eq!(account.start_faults, Fact::Known(20));
     assert_eq!((account.unexplained_faults, account.calls), (Fact::Known(1), calls));

@@ -1,4 +1,4 @@
-//! Which pages of an address space were faulted on, how often, and which of them were mapped anew
+//! Which pages of an address space were faulted on, how often, and which of them were mapped again
 //! since: two bits a page, in regions of 512 pages; counts only in regions where a page was faulted
 //! on again.
 

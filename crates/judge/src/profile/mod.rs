@@ -2,7 +2,7 @@
 //! by counts and prices.
 //!
 //! Each sample is in exactly one bucket, so shares add up to the whole; what no rule knows
-//! ([`crate::activity`]) is a bucket of its own, told with its most frequent stacks. Times are samples
+//! ([`crate::activity`]) is a bucket of its own, reported with its most frequent stacks. Times are samples
 //! times their period: CPU time, all CPUs together. A share below some percent rests on few samples: one
 //! of n samples has an error of about its square root.
 //!
@@ -21,7 +21,7 @@ use pagewise_model::{Fact, Nanos};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Stacks that no rule knows, told at most.
+/// The most stacks reported that no rule knows.
 const MOST_FREQUENT: usize = 5;
 /// Beginning of the functions of pressure-stall accounting.
 const PRESSURE_ACCOUNTING: &str = "psi_";

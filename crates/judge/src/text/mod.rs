@@ -6,7 +6,7 @@
 //!   huge pages as it is ([`collapsible`]);
 //! - [`explain_heap`]: what it has of memory of no file that it writes;
 //! - [`reach`]: what warming, aligning and merging would reach, from the program headers alone;
-//! - [`link_advice`]: what a linker has to be told to reach all of it.
+//! - [`link_advice`]: what options a linker needs to reach all of it.
 //!
 //! One reason is given for each slot: the first that stands in the way, from what only another file
 //! could change (layout) to what warming changes. A prediction is exact where the base of the image is
@@ -116,7 +116,7 @@ fn explain_seen(
 }
 
 /// How much of a process's mappings of one file would be huge if that were warmed and the process
-/// started anew at the same addresses.
+/// started again at the same addresses.
 #[must_use]
 pub fn after_warm(seen: &[MappingSeen], sizes: &Sizes) -> Coverage {
     let huge = |kind| {

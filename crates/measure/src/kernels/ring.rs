@@ -72,7 +72,7 @@ impl Ring {
 //
 // All reads of a batch are submitted and waited for by one io_uring_enter(2); nothing is in flight between
 // two batches, so that the buffer can be looked at then. With fixed buffers its pages are held by the
-// kernel as long as the queue lives, instead of anew for each read. Refused where
+// kernel as long as the queue lives, instead of at each read. Refused where
 // `kernel.io_uring_disabled` or a filter of the container says so.
 
 /// A queue with its buffer; dropped, the ring goes first.

@@ -1,4 +1,4 @@
-//! What a first touch costs more when a virtual machine's host must back the memory anew, ns per
+//! What a first touch costs more when a virtual machine's host must back the memory again, ns per
 //! base page.
 //!
 //! A guest's free memory may have been given back to the host (free page reporting, balloon). It is

@@ -4,7 +4,7 @@
 //! allocation and freeing of the pipe's pages, two system calls (fs/pipe.c). Three sizes, because
 //! the parts do not grow together: one byte is nearly all calls; a pipe keeps two pages when they
 //! are emptied (`tmp_page`), so up to two pages only copying is added; from there on each page is
-//! allocated and charged anew, which costs more than its copies. Between the sizes the time is
+//! allocated and charged each time, which costs more than its copies. Between the sizes the time is
 //! linear in the bytes, to about 15%. Nobody sleeps, so wake-ups are not in it. A new pipe holds
 //! less than 64 KiB where this user's pipes pass `fs.pipe-user-pages-soft` (two pages) or base pages
 //! are few; then as much as it holds is the largest transfer, as in the pipes that this user's

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const NEAR: Bytes = Bytes::mib(2);
 /// One of this size does not.
 pub const FAR: Bytes = Bytes::mib(32);
-/// By here the hardware's streams, which begin anew with each block at random, have got up to speed.
+/// By here the hardware's streams, which begin again with each block at random, have got up to speed.
 pub const RAMP: Bytes = Bytes::kib(16);
 /// Blocks beyond this fill a good part of the second-level cache.
 pub const SPILL: Bytes = Bytes::kib(256);

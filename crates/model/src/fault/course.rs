@@ -42,7 +42,7 @@ impl Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Again {
-    /// Something was mapped there anew.
+    /// Something was mapped there again.
     Remapped,
     /// The page was gone, and nothing was mapped: given back, reclaimed or swapped out.
     GivenBack,
@@ -50,7 +50,7 @@ pub enum Again {
     Protection,
     /// Another thread was just bringing the page in.
     Raced,
-    /// The access before was interrupted and began anew.
+    /// The access before was interrupted and began again.
     Retried,
     /// The kernel does not tell whether the page was there.
     Unknown,

@@ -1,9 +1,9 @@
 //! The large files of a tree: those with code that it mapped, and those that it read and did not write,
 //! with what the page cache holds of them when the tree has ended.
 //!
-//! Mapped code is told by `smaps` of each image before its memory goes, the other files by their opens. A
+//! Mapped code is seen in `smaps` of each image before its memory goes, the other files by their opens. A
 //! file counts from the size of a huge page on. Afterwards each is opened here: its slots as a fresh
-//! mapping of it shows them, its layout where it has code, and what stands against filling its cache anew
+//! mapping of it shows them, its layout where it has code, and what stands against filling its cache again
 //! (processes outside of the tree that map it, a file system without large folios). Cost: 1 us a slot,
 //! and for each file a look at the mappings of all processes, some 30 us each.
 //!
@@ -85,7 +85,7 @@ fn used(path: &Path, kind: FileKind) -> Option<UsedFile> {
     })
 }
 
-/// Why its cache cannot be filled anew.
+/// Why its cache cannot be filled again.
 fn obstacle(file: &CachedFile) -> Option<String> {
     let kind = file.file_system().ok()?;
     if kind.is_in_memory {

@@ -28,7 +28,7 @@ pub(super) struct Image {
     /// Made by fork and not yet by exec: its parent's code.
     pub(super) is_forked: bool,
     pub(super) churn: MapChurn,
-    /// The program break, once a call has told it.
+    /// The program break, once a call has returned it.
     pub(super) program_break: Option<u64>,
     /// Threads alive now.
     pub(super) threads: u32,

@@ -41,7 +41,7 @@ pub(super) struct Place {
     pub(super) path: PathBuf,
     /// Its absolute path, for people.
     pub(super) shown: PathBuf,
-    /// Its name, unless it is told by a descriptor or a path like `..`.
+    /// Its name, unless it is given by a descriptor or a path like `..`.
     pub(super) name: Option<Name>,
     /// What is there when links are followed.
     pub(super) target: Option<Metadata>,

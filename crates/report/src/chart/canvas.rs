@@ -4,7 +4,7 @@
 //! colours for a light background and, where the viewer says that it prefers dark, for a dark one;
 //! the background is part of the picture, so text is readable wherever it is put. Class names begin
 //! with `pw-` because a style inside an SVG that stands in a page holds for the whole page. Colours
-//! of series are those of Okabe and Ito, told apart by all common kinds of colour blindness.
+//! of series are those of Okabe and Ito, distinct for all common kinds of colour blindness.
 //!
 //! Fonts are the viewer's: widths are estimated on the wide side ([`text_width`]), and what would
 //! not fit is cut ([`fit`]).
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 /// Font size of labels and values.
 pub(super) const FONT: f64 = 13.0;
-/// Font size of what is said beside them.
+/// Font size of the text beside them.
 pub(super) const SMALL: f64 = 11.0;
 /// Width of one character as a share of the font size, wide for a sans-serif.
 const CHARACTER: f64 = 0.58;
@@ -71,7 +71,7 @@ impl Canvas {
         Self { body: String::new() }
     }
 
-    /// A rectangle of this size; `hover` is told by viewers that show titles.
+    /// A rectangle of this size; `hover` is shown by viewers that show titles.
     pub(super) fn rect(&mut self, class: &str, at: At, size: At, hover: &str) {
         let (At(x, y), At(width, height)) = (at, size);
         let shape = format!(

@@ -21,7 +21,7 @@ const NARROWEST: f64 = 480.0;
 const STEPS: u32 = 24;
 const STEP: f64 = 12.0;
 
-/// Cells from one address on: place on the colour scale (0..1), and what is told of it.
+/// Cells from one address on: place on the colour scale (0..1), and what is shown of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageRow {
     pub(crate) label: String,

@@ -1,7 +1,7 @@
 //! Where the time of a cell goes: its counts times prices that were taken before.
 //!
 //! Only cells with one thread are explained. Of a cached cell that is its undisturbed time ([`Pace`]), as the
-//! prices are: how much more the median took is told beside it, and is no part. Others have their median.
+//! prices are: how much more the median took is shown beside it, and is no part. Others have their median.
 //!
 //! Of a reading call lookup is what it costs in order; what it costs more at random is reaching the block, as it
 //! is in a mapping. Waiting for a device is no price: it is the time in which the process had no CPU, of the cell

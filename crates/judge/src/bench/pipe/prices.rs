@@ -6,7 +6,7 @@
 //! freed as well. A hand-over holds such a pair of calls, which is taken off because calls are
 //! counted by themselves. What another core makes dearer is priced for each way by itself
 //! ([`pagewise_model::bench::pipe::ApartPrices`]). In ladders saved before there was a price for bytes that
-//! are lent anew, the yardstick between cores stands in, less the copy itself.
+//! are lent again, the yardstick between cores stands in, less the copy itself.
 //!
 //! A part that comes out at or below nothing is no price but noise: it is missing, and its time
 //! stays unexplained.

@@ -1,7 +1,7 @@
 //! What the processor claims of the TLBs that serve loads, or the fetching of code, set beside the knees.
 //!
 //! A claim is confirmed when a knee is within a quarter of it, refuted when the numbers walked go well
-//! beyond it and no knee is there. Where the figure may be in a larger unit that is not told, both
+//! beyond it and no knee is there. Where the figure may be in a larger unit that is not named, both
 //! readings are tried. What no walk could reach (so many huge pages are more memory than may be taken)
 //! cannot be told. Of the fetching of code neither what lacks a knee: not all of it needs a translation.
 

@@ -11,7 +11,7 @@
 //! at least half as high as the one before, from plateau to plateau, which the slow end of such a growth
 //! is not.
 //!
-//! A step is told from noise by two fifths of the fastest load (about two cycles) or four standard
+//! A step is distinguished from noise by two fifths of the fastest load (about two cycles) or four standard
 //! deviations, whichever is more.
 
 use pagewise_model::Bytes;

@@ -95,7 +95,7 @@ impl Spaces {
 
     pub(super) fn exec(&mut self, pid: i32) {
         let process = self.process(pid);
-        // Threads other than the one that remains have ended, and are told to have.
+        // Threads other than the one that remains have ended, and count as ended.
         let fresh = Process { threads: process.threads, ..Process::default() };
         let before = std::mem::replace(process, fresh);
         self.forecasts.add(&before.touched, &before.mappings);

@@ -79,7 +79,7 @@ impl Account {
         }
     }
 
-    /// The account as it is told.
+    /// The account as it is shown.
     pub(super) fn ledger(&self, mapped_before_bytes: Bytes) -> Ledger {
         Ledger {
             bytes: Bytes(self.blocks.saturating_mul(self.block)),

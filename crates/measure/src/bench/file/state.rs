@@ -53,7 +53,7 @@ impl Cache<'_> {
         match page_cache::count(self.file.as_fd(), self.size) {
             Err(error) if error.errno() == Some(libc::EPERM) => {
                 let is_all = page_cache::is_all_cached(self.file.as_fd(), self.size)?;
-                // Not all: how many cannot be told, and fewer than all is what matters.
+                // Not all: how many is not known, and fewer than all is what matters.
                 Ok(if is_all { self.all() } else { 0 })
             }
             counted => Ok(counted?.cached),

@@ -1,4 +1,4 @@
-//! The host's part, kept out of the figures and told beside them.
+//! The host's part, kept out of the figures and shown beside them.
 //!
 //! Before each mapping a quarter more than it takes is touched and freed, on pages of its kind, in chunks
 //! (`prices/host.rs`): what a virtual machine's host had taken back is there again when the clock runs. Each

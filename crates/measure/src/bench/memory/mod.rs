@@ -9,7 +9,7 @@
 //! first touch.
 //!
 //! A virtual machine's free memory may not be there: its host takes free blocks back and faults them in
-//! anew. `host.rs` touches and frees memory before each mapping, so that the figures are the guest's own, and
+//! again. `host.rs` touches and frees memory before each mapping, so that the figures are the guest's own, and
 //! tells the host's part apart.
 //!
 //! Files and forks are measured in children (`child.rs`), because a touch of a mapped file may be `SIGBUS`.

@@ -1,4 +1,4 @@
-//! What is to be touched, and what that will take: told before anything is begun.
+//! What is to be touched, and what that will take: shown before anything is begun.
 
 use super::pool::Pool;
 use super::split::Splits;

@@ -1,4 +1,4 @@
-//! What a ladder is to measure, and what that will take: told before anything is started.
+//! What a ladder is to measure, and what that will take: shown before anything is started.
 
 use crate::bench::frame::Cost;
 use crate::error::PriceError;

@@ -8,7 +8,7 @@
 //! hold on the page (`get_user_pages_fast`), from base or from huge pages; by splice(2) from a memfd,
 //! the look into the page cache. Filled by vmsplice and read, it costs the copy out of pages that
 //! were lent, from as much memory, into as much and in as large pieces as on the published rungs; once
-//! of the same bytes each time, once of bytes that are written anew.
+//! of the same bytes each time, once of bytes that are written again.
 //!
 //! Each way is taken with one thread and with a second one that empties on another core: the difference
 //! is slots, page descriptors, counters and bytes fetched from its caches, and pages that are freed where
@@ -64,7 +64,7 @@ struct Way {
     pipe: Bytes,
     /// Whether the bytes are read, or passed on by reference.
     is_read: bool,
-    /// Whether they are written anew for each filling.
+    /// Whether they are written again for each filling.
     is_renewed: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The bytes that a producer sends and a consumer checks: the numbers of their own places.
 //!
 //! The stream is a row of 8-byte words in the machine's order, each the number of its place, from
-//! 0; with a period the row starts anew after so many bytes. A byte that was lost, repeated,
+//! 0; with a period the row starts again after so many bytes. A byte that was lost, repeated,
 //! reordered, changed, or overwritten while it was on the way differs from what belongs at its
 //! place. Costs about what reading or writing the memory costs: both loops are vectorised.
 

@@ -186,7 +186,7 @@ fn median_count(counts: impl Iterator<Item = u64>) -> Option<u64> {
 /// A way that was asked for and is not to be had.
 pub type Unavailable = MissingWay<Way>;
 
-/// What a first touch costs more where a virtual machine's host must back the memory anew. Such chunks
+/// What a first touch costs more where a virtual machine's host must back the memory again. Such chunks
 /// are met while memory is touched and freed before the mappings that are timed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {

@@ -234,10 +234,10 @@ pub struct ApartPrices {
     /// A part of a huge page that was lent here and is read there.
     #[serde(default = "not_taken")]
     pub read_huge_ns: Fact<f64>,
-    /// As `read_base_ns`, of bytes that are written anew each time.
+    /// As `read_base_ns`, of bytes that are written again each time.
     #[serde(default = "not_taken")]
     pub renewed_base_ns: Fact<f64>,
-    /// As `read_huge_ns`, of bytes that are written anew each time.
+    /// As `read_huge_ns`, of bytes that are written again each time.
     #[serde(default = "not_taken")]
     pub renewed_huge_ns: Fact<f64>,
 }

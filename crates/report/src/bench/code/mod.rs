@@ -211,7 +211,7 @@ fn refused(jumps: &Jumps, order: Order) -> Vec<(&str, u64)> {
     claims::reasons(of.filter_map(|point| point.refused.as_deref()))
 }
 
-/// What is said of misses, in a sentence.
+/// The sentence about misses.
 fn misses_text(jumps: &Jumps) -> String {
     match &jumps.counter {
         Fact::Missing(why) => format!("misses of the instruction TLB are not counted: {why}"),

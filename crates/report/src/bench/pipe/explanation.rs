@@ -1,6 +1,6 @@
 //! What became cheaper from rung to rung, and which sizes suit.
 //!
-//! Changes are times of both ends for each GiB. Small parts are told together, and what is left
+//! Changes are times of both ends for each GiB. Small parts are shown together, and what is left
 //! unexplained always has a line of its own.
 
 use super::calls::Tree;
@@ -14,7 +14,7 @@ use pagewise_model::bench::pipe::{
 };
 use pagewise_model::{Fact, Nanos};
 
-/// Parts below this share of the largest change of a step are told together.
+/// Parts below this share of the largest change of a step are shown together.
 const TOLD: f64 = 0.02;
 
 /// Every step by reference, its parts, and the calls under it where there are samples.

@@ -33,7 +33,7 @@ const READ: f64 = 80e6;
 const CROSS: f64 = 20e6;
 /// What a slot costs more when another core empties it.
 const APART: f64 = 12.0;
-/// The same, of bytes that were written anew.
+/// The same, of bytes that were written again.
 const RENEWED: f64 = 90.0;
 
 fn flat(value: f64) -> Measured {

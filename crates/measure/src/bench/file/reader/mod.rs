@@ -33,15 +33,15 @@ mod hand;
 ///
 /// # Errors
 /// When this was not started by a bench, whose line is missing then; what goes wrong in the task itself is
-/// told to the bench.
+/// reported to the bench.
 pub fn serve_reader(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, serve)
 }
 
-/// Does the task; nothing is told when the bench has gone before the start.
+/// Does the task; reports nothing when the bench has gone before the start.
 fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     end_with_starter()?;
-    // A page that is gone is told by the end alone; nobody wants the memory of this process on disk.
+    // Only the end shows that a page is gone; nobody wants the memory of this process on disk.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     setrlimit(Resource::Core, none).map_err(PriceError::sys("setrlimit", "RLIMIT_CORE"))?;
     let file = duplicate(io::stdout())?;
@@ -334,7 +334,7 @@ impl Destination {
         self.region.as_mut_slice().get_mut(start..end).unwrap_or_default()
     }
 
-    /// Whether its memory is taken anew for each task, so that giving it back belongs to the task.
+    /// Whether its memory is allocated for each task, so that giving it back belongs to the task.
     const fn is_fresh(&self) -> bool {
         self.fresh
     }

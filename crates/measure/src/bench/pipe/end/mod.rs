@@ -28,14 +28,14 @@ pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
 ///
 /// # Errors
 /// When this was not started by a ladder, whose line is missing then; what goes wrong in the task
-/// itself is told to the ladder.
+/// itself is reported to the ladder.
 pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, |line, task: &Task| {
         serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.label()))
     })
 }
 
-/// Does the task; nothing is told when the ladder has gone before the start.
+/// Does the task; reports nothing when the ladder has gone before the start.
 fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     end_with_starter()?;
     if !task.cpus.is_empty() {

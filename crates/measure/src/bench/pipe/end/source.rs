@@ -1,7 +1,7 @@
 //! How a producer hands bytes over: one way for each kind of writer.
 //!
 //! A way that copies sends its buffer again and again; one that lends takes two buffers in turn.
-//! Where the consumer touches the bytes, each buffer is written anew before each turn, with the
+//! Where the consumer touches the bytes, each buffer is written again before each turn, with the
 //! part of the sequence that belongs there. What cannot be changed any more (frozen, seed) is sent
 //! with a period. Fresh pages of a dropped buffer are touched even where nobody looks: a page that
 //! was never written would be the kernel's zero page, which costs nothing and is nobody's data.
