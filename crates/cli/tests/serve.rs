@@ -146,9 +146,11 @@ fn servers_that_misbehave_are_one_line_and_leave_nothing() {
         refused(session(&place, server, load, &["--ready-time", "1s"]), expected);
         nothing_left(&place);
     }
-    let mut failing = session(&place, "{port} --heap 4", "{port} 10", &["--prepare", "exit 3"]);
-    let done = failing.output().unwrap();
-    assert!(said(&done.stderr).contains("--prepare failed"), "{}", said(&done.stderr));
+    let cleaned = place.path().join("cleaned");
+    let cleanup = format!("touch {}", cleaned.display());
+    let more = ["--prepare", "exit 3", "--cleanup", &cleanup];
+    refused(session(&place, "{port} --heap 4", "{port} 10", &more), &["--prepare failed"]);
+    assert!(cleaned.exists(), "what --prepare did is cleaned up all the same");
     nothing_left(&place);
 }
 

@@ -223,12 +223,21 @@ impl<'a> Stage<'a> {
         Ok(acts.iter_mut().zip(at_first).map(side).collect())
     }
 
-    /// Starts a server, `--prepare` before it.
+    /// Starts a server, `--prepare` before it. What that changed does not stay where the start fails.
     fn begin(&mut self, arm: &Arm) -> Result<Act, Stop> {
         self.folios.drop_changed(&arm.natural_files, &mut self.keeper).map_err(Stop::NotHuge)?;
         Folios::warm(&arm.settings.huge_files, &mut self.keeper).map_err(Stop::NotHuge)?;
         self.starts += 1;
         let place = Place::new(self.scratch.path(), &format!("server-{}", self.starts))?;
+        let cleanup = self.cleanup(&place);
+        let started = self.start(arm, place);
+        if started.is_err() {
+            self.clean(cleanup);
+        }
+        started
+    }
+
+    fn start(&mut self, arm: &Arm, place: Place) -> Result<Act, Stop> {
         if let Some(command) = &self.request.base.prepare {
             server::run_shell(&place.fill(command))
                 .map_err(|why| Stop::Service(format!("--prepare failed: {why}")))?;
@@ -244,6 +253,16 @@ impl<'a> Stage<'a> {
         Ok(Act { server, generator, ready_ns: Nanos(0), warm_ups, windows })
     }
 
+    fn cleanup(&self, place: &Place) -> Option<String> {
+        self.request.base.cleanup.as_ref().map(|text| place.fill(text))
+    }
+
+    fn clean(&mut self, command: Option<String>) {
+        if let Some(Err(why)) = command.map(|command| server::run_shell(&command)) {
+            self.note(format!("--cleanup failed: {why}"));
+        }
+    }
+
     fn supervisor(&mut self) -> Result<Supervisor, Stop> {
         if let Some(idle) = self.supervisors.pop() {
             return Ok(idle);
@@ -254,16 +273,14 @@ impl<'a> Stage<'a> {
 
     /// Ends a server, `--cleanup` after it.
     fn end(&mut self, act: Act) {
-        let cleanup = self.request.base.cleanup.as_ref().map(|text| act.server.place.fill(text));
+        let cleanup = self.cleanup(&act.server.place);
         let (supervisor, notes) = act.server.stop(&self.request.ways);
         self.supervisors.extend(supervisor);
         self.supervisors.push(act.generator);
         for note in notes {
             self.note(note);
         }
-        if let Some(Err(why)) = cleanup.map(|command| server::run_shell(&command)) {
-            self.note(format!("--cleanup failed: {why}"));
-        }
+        self.clean(cleanup);
     }
 
     fn note(&mut self, note: String) {
