@@ -193,6 +193,32 @@ fn stop_ourselves() {
     wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
 }
 
+/// No SIGCHLD comes for stops while this lives: each stop of a traced thread would send one, and wake
+/// the thread that reads signals. The stops themselves are waited for as ever.
+#[derive(Debug)]
+pub(crate) struct QuietStops {
+    before: libc::sigaction,
+}
+
+impl QuietStops {
+    pub(crate) fn begin() -> Self {
+        // SAFETY: a sigaction is plain integers and nullable pointers; all zeroes is SIG_DFL.
+        let mut quiet: libc::sigaction = unsafe { std::mem::zeroed() };
+        let mut before = quiet;
+        quiet.sa_flags = libc::SA_NOCLDSTOP;
+        // SAFETY: both are live; the default action runs no code of ours.
+        unsafe { libc::sigaction(libc::SIGCHLD, &raw const quiet, &raw mut before) };
+        Self { before }
+    }
+}
+
+impl Drop for QuietStops {
+    fn drop(&mut self) {
+        // SAFETY: what was in force before is put back.
+        unsafe { libc::sigaction(libc::SIGCHLD, &raw const self.before, ptr::null_mut()) };
+    }
+}
+
 /// Leaves thread `tid` in its job-control stop, which a thread of ours traces, and stops with it
 /// where it is `program`, our child: its stops are told to the tracer alone.
 pub(crate) fn park(tid: i32, program: i32) -> Result<(), SysError> {

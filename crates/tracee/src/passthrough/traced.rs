@@ -6,7 +6,7 @@ use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, PreExec, Suspended};
 use crate::perf::faults::Refusal;
 use crate::recorder::RecordError;
-use crate::signals::Caught;
+use crate::signals::{Caught, QuietStops};
 use crate::wait;
 use libc::sock_filter;
 use pagewise_kernel::error::SysError;
@@ -60,6 +60,7 @@ pub(super) fn live<T: Send>(
 ) -> Result<Traced<T>, RecordError> {
     let (seized, is_seized) = mpsc::channel();
     let (reaped, is_reaped) = mpsc::channel();
+    let _quiet = QuietStops::begin();
     thread::scope(|scope| {
         let tracer = scope.spawn(move || trace(&seized, &is_reaped));
         let usage = attend_traced(child, caught, &is_seized, purpose);
