@@ -25,6 +25,7 @@ Examples:
   pagewise order record -o order.txt -- ./app --version
   pagewise order record -o order.txt --libraries -- ./app --version
   pagewise order record -o order.txt --only libapp.so -- make check
+  pagewise order record --merge version.txt help.txt --weight 10,1 -o order.txt
   pagewise order emit order.txt --linker lld --for ./app -o link.txt
 
 Any program runs as it is, without a rebuild and without root. Each function
@@ -155,6 +156,12 @@ pub(crate) struct Record {
     /// Record these files instead, by path or name, in all processes that map them
     #[arg(long, value_name = "FILE", conflicts_with = "libraries")]
     pub(crate) only: Vec<String>,
+    /// Run nothing: make one list of these, so that what all call comes first
+    #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with_all = ["command", "libraries", "only", "json"])]
+    pub(crate) merge: Vec<PathBuf>,
+    /// Weights of the lists to merge [default: 1 each]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = weight, requires = "merge")]
+    pub(crate) weight: Vec<f64>,
     /// Write the list to FILE
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -162,7 +169,7 @@ pub(crate) struct Record {
     #[arg(long)]
     pub(crate) json: bool,
     /// The command
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "merge", value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

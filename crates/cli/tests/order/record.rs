@@ -169,3 +169,20 @@ fn a_killed_recorder_ends_the_program_and_leaves_no_breakpoint() {
     assert_eq!(std::fs::read(&program).unwrap(), before);
     assert_eq!(Command::new(&program).arg("plain").status().unwrap().code(), Some(5));
 }
+
+#[test]
+fn lists_become_one_by_weight() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("version"), "# a comment\nmain\nversion\n").unwrap();
+    std::fs::write(at("help"), "main\nhelp\nusage\n").unwrap();
+    let words = ["record", "--merge", &at("version"), &at("help")];
+    let even = lines(&order(&place, &words));
+    assert_eq!(even, ["main", "version", "help", "usage"]);
+    let heavy = lines(&order(&place, &[&words[..], &["--weight", "1,9"]].concat()));
+    assert_eq!(heavy, ["main", "help", "usage", "version"]);
+    let both = order(&place, &[&words[..], &["--", "true"]].concat());
+    assert_eq!(both.status.code(), Some(2), "{}", said(&both.stderr));
+    let neither = order(&place, &["record"]);
+    assert_eq!(neither.status.code(), Some(2));
+}

@@ -1,9 +1,11 @@
 //! `pagewise order record`
 
+use super::lists::{self, List};
 use crate::args::Record;
 use crate::commands::faults;
 use crate::failure::Failure;
 use crate::{store, terminal};
+use pagewise_judge::order::Calls;
 use pagewise_model::first_calls::CallRecord;
 use pagewise_model::usage::Ended;
 use pagewise_observe::order::{self, Objects};
@@ -14,6 +16,9 @@ use std::process::ExitCode;
 
 /// Runs the program once and lists the functions that it calls.
 pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
+    if !args.merge.is_empty() {
+        return merge(args);
+    }
     let is_ours = args.output.is_none();
     let launch = Launch {
         stdout: if is_ours { Sink::Stderr } else { Sink::Inherit },
@@ -33,15 +38,32 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Makes one list of several.
+fn merge(args: &Record) -> Result<ExitCode, Failure> {
+    let calls = |list: List| {
+        let names = list.functions.into_iter().map(|function| function.name).collect();
+        Calls { weight: list.weight, names }
+    };
+    let lists = lists::read(&args.merge, &args.weight)?.into_iter().map(calls);
+    let mut text = pagewise_judge::order::merge(&lists.collect::<Vec<_>>()).join("\n");
+    text.push('\n');
+    write(args, &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(args: &Record, text: &str) -> Result<(), Failure> {
+    match &args.output {
+        Some(file) => store::write_whole(file, text),
+        None => terminal::print(text),
+    }
+}
+
 fn tell(args: &Record, record: &CallRecord) -> Result<(), Failure> {
     let text = match args.json {
         true => record.to_json() + "\n",
         false => call_list(record),
     };
-    match &args.output {
-        Some(file) => store::write_whole(file, &text)?,
-        None => terminal::print(&text)?,
-    }
+    write(args, &text)?;
     call_section(record).text(&terminal::error_style()).lines().for_each(terminal::complain);
     if record.objects.is_empty() {
         return Err(Failure::usage("no file whose functions are wanted was run")
