@@ -3,9 +3,9 @@
 
 use crate::choose::LEAST_CEILING;
 use crate::output::Captured;
-use crate::request::Request;
+use crate::request::{PLAIN, Request};
 use crate::stop::Stop;
-use crate::world::{Arm, Limits, PLAIN, Timed, Timing, Watch, World};
+use crate::world::{Arm, Limits, Timed, Timing, Watch, World};
 use pagewise_model::look::{Look, Samples, Traced, WalkCounts};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};

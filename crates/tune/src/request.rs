@@ -1,6 +1,5 @@
 //! What the user asked for.
 
-use crate::world::PLAIN;
 use pagewise_model::Nanos;
 use pagewise_model::plan::Dose;
 pub use pagewise_model::run::StdoutTo;
@@ -10,6 +9,9 @@ use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::Input;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// Name of the program as it is, in reports and among the arms.
+pub const PLAIN: &str = "plain";
 
 /// An arm of the user's own: another command to set against the plain one.
 #[derive(Debug, Clone, PartialEq, Eq)]

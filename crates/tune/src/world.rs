@@ -2,7 +2,7 @@
 
 use crate::output::Captured;
 use crate::race::{Progress, WeatherMark};
-use crate::request::{OwnArm, Request};
+use crate::request::{OwnArm, PLAIN, Request};
 use crate::stop::Stop;
 use pagewise_model::look::{Samples, TimedFaults, Traced, WalkCounts};
 use pagewise_model::machine::Machine;
@@ -15,9 +15,6 @@ use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Mechanism;
 use pagewise_remedy::warmth::TextNow;
 use std::ffi::OsString;
-
-/// Name of the program as it is, in reports and among the arms.
-pub const PLAIN: &str = "plain";
 
 /// One way to run the program.
 #[derive(Debug, Clone, PartialEq, Eq)]

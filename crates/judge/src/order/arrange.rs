@@ -6,11 +6,13 @@
 //! is moved to each other place for as long as that helps. What a workload touches then lies in few runs.
 //! Within a group functions stay in the order of first calls.
 
-use super::predict::windows;
 use pagewise_model::pieces::{Function, Workload};
+use pagewise_model::{Bytes, PageSize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+/// What one fault on a file maps: the default of the kernel's `fault_around_bytes`.
+const WINDOW: Bytes = Bytes::kib(64);
 /// Workloads that can differ from each other; more than this count as one.
 const MOST_WORKLOADS: usize = 64;
 /// Groups that are moved; the smallest beyond these keep their place at the end.
@@ -98,6 +100,34 @@ fn faults(groups: &[Group], workloads: &[Workload]) -> f64 {
         )
     };
     workloads.iter().enumerate().map(|(number, workload)| workload.weight * of(number)).sum()
+}
+
+/// Windows that hold some of these ranges, the mean over all offsets of pages.
+pub(super) fn windows(ranges: impl Iterator<Item = Range<u64>>) -> f64 {
+    let page = PageSize::BASE_4K.bytes();
+    let offsets = WINDOW.0 / page;
+    let ranges: Vec<Range<u64>> = ranges.collect();
+    let all: u64 =
+        (0..offsets).map(|offset| pages(ranges.iter().cloned(), WINDOW.0, offset * page)).sum();
+    all as f64 / offsets as f64
+}
+
+/// Pages of a size that hold some of these ranges, moved by an offset.
+pub(super) fn pages(ranges: impl Iterator<Item = Range<u64>>, size: u64, offset: u64) -> u64 {
+    let of = |range: Range<u64>| {
+        (range.start + offset) / size..=(range.end.max(range.start + 1) - 1 + offset) / size
+    };
+    let mut all: Vec<_> = ranges.map(of).map(|pages| (*pages.start(), *pages.end())).collect();
+    all.sort_unstable();
+    let (mut count, mut next) = (0, 0);
+    for (first, last) in all {
+        let first = first.max(next);
+        if last >= first {
+            count += last - first + 1;
+            next = last + 1;
+        }
+    }
+    count
 }
 
 #[cfg(test)]

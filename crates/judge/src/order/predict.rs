@@ -9,15 +9,13 @@
 //! Code outside functions (PLT, `.init`) counts whole, where it lies today. Pages that large folios map
 //! along are not seen.
 
-use super::arrange::{arrange, first_calls};
+use super::arrange::{arrange, first_calls, pages, windows};
 use pagewise_model::pieces::{
     Function, LayoutForecast, OrderForecast, SizeForecast, Touched, Workload,
 };
 use pagewise_model::{Bytes, PageSize};
 use std::ops::Range;
 
-/// What one fault on a file maps: the default of the kernel's `fault_around_bytes`.
-const WINDOW: Bytes = Bytes::kib(64);
 /// Functions of the compiler that each start runs, whether an order names them or not.
 const START: [&str; 5] = [
     "_start",
@@ -107,34 +105,6 @@ fn placed(functions: &[Function], order: Option<&[usize]>) -> Vec<Range<u64>> {
         placed[at] = start..end;
     }
     placed
-}
-
-/// Windows that hold some of these ranges, the mean over all offsets of pages.
-pub(super) fn windows(ranges: impl Iterator<Item = Range<u64>>) -> f64 {
-    let page = PageSize::BASE_4K.bytes();
-    let offsets = WINDOW.0 / page;
-    let ranges: Vec<Range<u64>> = ranges.collect();
-    let all: u64 =
-        (0..offsets).map(|offset| pages(ranges.iter().cloned(), WINDOW.0, offset * page)).sum();
-    all as f64 / offsets as f64
-}
-
-/// Pages of a size that hold some of these ranges, moved by an offset.
-fn pages(ranges: impl Iterator<Item = Range<u64>>, size: u64, offset: u64) -> u64 {
-    let of = |range: Range<u64>| {
-        (range.start + offset) / size..=(range.end.max(range.start + 1) - 1 + offset) / size
-    };
-    let mut all: Vec<_> = ranges.map(of).map(|pages| (*pages.start(), *pages.end())).collect();
-    all.sort_unstable();
-    let (mut count, mut next) = (0, 0);
-    for (first, last) in all {
-        let first = first.max(next);
-        if last >= first {
-            count += last - first + 1;
-            next = last + 1;
-        }
-    }
-    count
 }
 
 /// What the union of the workloads touches with other page sizes.

@@ -368,10 +368,9 @@ pub(crate) fn proven() -> Run {
     run
 }
 
-/// A service with one arm that is kept and one that broke a guard.
-pub(crate) fn served() -> Run {
-    let mut run = proven();
-    let window = |cpu_ms: u64, p99_us: f64| Window {
+/// A server with two equal windows.
+fn served_side(cpu_ms: u64, p99_us: f64, huge_mib: u64) -> Side {
+    let window = Window {
         cpu_ns: Nanos::millis(cpu_ms),
         wall_ns: Nanos::secs(1),
         generator_cpu_ns: Nanos::millis(400),
@@ -383,22 +382,24 @@ pub(crate) fn served() -> Run {
             ..Load::default()
         },
     };
-    let side = |cpu_ms, p99_us, huge| {
-        let huge = Bytes::mib(huge);
-        let holding =
-            Holding { pss_bytes: Bytes::mib(300), anon_huge_bytes: huge, ..Holding::default() };
-        Side {
-            ready_ns: Nanos::millis(20),
-            warm_ups: 2,
-            windows: vec![window(cpu_ms, p99_us), window(cpu_ms, p99_us)],
-            at_first: holding,
-            at_last: holding,
-        }
-    };
+    let anon_huge_bytes = Bytes::mib(huge_mib);
+    let holding = Holding { pss_bytes: Bytes::mib(300), anon_huge_bytes, ..Holding::default() };
+    Side {
+        ready_ns: Nanos::millis(20),
+        warm_ups: 2,
+        windows: vec![window.clone(), window],
+        at_first: holding,
+        at_last: holding,
+    }
+}
+
+/// A service with one arm that is kept and one that broke a guard.
+pub(crate) fn served() -> Run {
+    let mut run = proven();
     let pair = |arm: &str, other| Pair {
         arm: arm.into(),
         mode: Mode::Duet,
-        plain: side(200, 500.0, 0),
+        plain: served_side(200, 500.0, 0),
         other,
     };
     let p99 = Guard { quantity: Some(Quantity::P99), limit_share: 0.2 };
@@ -415,11 +416,11 @@ pub(crate) fn served() -> Run {
         metric: "wrk".into(),
         mode: Mode::Duet,
         mode_why: "two servers can run at once".into(),
-        first: Some(side(200, 500.0, 0)),
+        first: Some(served_side(200, 500.0, 0)),
         pairs: vec![
-            pair("heap-huge", side(176, 490.0, 280)),
-            pair("malloc-keep", side(190, 700.0, 0)),
-            pair("heap-huge", side(176, 490.0, 280)),
+            pair("heap-huge", served_side(176, 490.0, 280)),
+            pair("malloc-keep", served_side(190, 700.0, 0)),
+            pair("heap-huge", served_side(176, 490.0, 280)),
         ],
         guarded: vec![guarded("heap-huge", 0.98, false), guarded("malloc-keep", 1.4, true)],
     });

@@ -7,6 +7,7 @@
 //! Not covered: remedies that need a tracer beside the server for each start (`place` moves processes
 //! between CPUs, which the race does itself), and machines of their own for the generator.
 
+mod place;
 mod ready;
 mod server;
 mod stage;
@@ -18,7 +19,7 @@ use crate::choose;
 use crate::experiment::{outcome, ranked};
 use crate::live::Listener;
 use crate::race::Progress;
-use crate::request::Request as Base;
+use crate::request::{PLAIN, Request as Base};
 use crate::stop::Stop;
 use crate::world::{Arm, Event};
 use pagewise_judge::diagnosis::diagnose;
@@ -206,7 +207,7 @@ impl Session<'_> {
     fn mode(&self) -> Result<(Mode, String), Stop> {
         let reason = if !self.stage.has_halves() {
             Some("there is one CPU")
-        } else if !server::has_placeholder(&self.request.serve) {
+        } else if !place::has_placeholder(&self.request.serve) {
             Some("the server's command names no {port}, so two cannot run at once")
         } else {
             None
@@ -403,7 +404,7 @@ impl Session<'_> {
                 quantity: self.request.goal,
                 seed: self.request.base.seed,
                 budget_ns: self.request.base.budget.unwrap_or(BUDGET),
-                control: crate::world::PLAIN.to_owned(),
+                control: PLAIN.to_owned(),
                 arms: entries.iter().map(|entry| entry.arm.name.clone()).collect(),
             },
             blocks: Vec::new(),

@@ -1,6 +1,6 @@
 //! When a server is ready: what `--ready` says, asked again and again until its time is up.
 
-use crate::service::server::Place;
+use super::place::Place;
 use regex_lite::Regex;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -4,7 +4,8 @@
 //! halves from window to window: what a half is worth, and what the machine does meanwhile, meets
 //! both. In a restart a server has the stage to itself, its generator on the other half.
 
-use super::server::{self, Counts, Place, Server};
+use super::place::{Place, run_shell};
+use super::server::{Counts, Server};
 use super::{Pairing, Request, Shape};
 use crate::folios::Folios;
 use crate::live::Listener;
@@ -239,7 +240,7 @@ impl<'a> Stage<'a> {
 
     fn start(&mut self, arm: &Arm, place: Place) -> Result<Act, Stop> {
         if let Some(command) = &self.request.base.prepare {
-            server::run_shell(&place.fill(command))
+            run_shell(&place.fill(command))
                 .map_err(|why| Stop::Service(format!("--prepare failed: {why}")))?;
         }
         let launch = Launch {
@@ -258,7 +259,7 @@ impl<'a> Stage<'a> {
     }
 
     fn clean(&mut self, command: Option<String>) {
-        if let Some(Err(why)) = command.map(|command| server::run_shell(&command)) {
+        if let Some(Err(why)) = command.map(|command| run_shell(&command)) {
             self.note(format!("--cleanup failed: {why}"));
         }
     }
