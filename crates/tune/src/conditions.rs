@@ -1,4 +1,4 @@
-//! What a session depends on: saved with it, and held against the present before it is continued.
+//! Whether a saved session may be continued: what it depends on is saved with it, and held against the present.
 //!
 //! Not seen: files that the program opens without naming them in its arguments, and variables of the
 //! environment other than those that a saved run lists.

@@ -1,4 +1,5 @@
-//! Prices of reading out of short runs of every way, and why a way is chosen.
+//! Prices of reading out of short runs of every way, and the sentences that say why a way is chosen. Which one
+//! is chosen follows from the prices in [`pagewise_model::choice`], so that `lanes` chooses alike.
 //!
 //! [`calibrate`] takes the readings of some files of known making (`bench file`'s own cells, each gone
 //! through twice) and fits, phase by phase, prices that are never negative and err least as shares (see

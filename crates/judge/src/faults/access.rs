@@ -1,4 +1,5 @@
-//! What an instruction was doing to the page it faulted on.
+//! What an instruction was doing to the page it faulted on, and whether the page was absent or protected
+//! ([`cause`]).
 //!
 //! An x86-64 instruction faults on its own bytes or on one of its memory operands. Its own bytes:
 //! the address is that of the instruction, or the page is the instruction's own and was absent, or

@@ -12,7 +12,7 @@
 //! Whether the page was absent is what the kernel saw at the beginning. Another thread may have
 //! brought the page in since the processor looked, or taken it out: such faults are labelled, and
 //! what they found is worked out from the others (`race`). What was done is read from the
-//! instruction (`access`). Where the processor's error code was recorded it says both, and
+//! instruction, and both are named in `access`. Where the processor's error code was recorded it says both, and
 //! nothing is inferred. Who is behind a fault is known from stacks (`stacks`, `callers`), when in the
 //! program's life it came from the mappings (`phases`), what the kernel mapped along from the windows
 //! that it maps by (`around`).

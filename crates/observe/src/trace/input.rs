@@ -1,5 +1,6 @@
 //! Uses of standard input that is a stand-in for what can be read only once (`launch::Input::Ended`): which
-//! calls read it or ask whether there is something to read.
+//! calls read it or ask whether there is something to read. The engine refuses the program at the first of them
+//! (`engine/call_stops.rs`).
 //!
 //! `fstat`, `isatty`, `lseek`, `fcntl` and the names of a socket tell the same of the stand-in as of the real
 //! thing and are no uses: most interpreters ask so at their start. Nor is a poll that asks for no event, by

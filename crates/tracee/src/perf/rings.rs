@@ -2,7 +2,8 @@
 //!
 //! An inherited event can have a ring only when it is bound to a CPU, so a thread has its events on
 //! every CPU, and all of one CPU write into the same ring. It belongs to an event of this process that
-//! never counts ([`event::ring`]), so that it stays whatever becomes of the threads.
+//! never counts ([`event::ring`]), so that it stays whatever becomes of the threads. How large a ring is, is up to
+//! who opens it (`faults`, `profile`).
 
 use super::event;
 use super::ring::Ring;

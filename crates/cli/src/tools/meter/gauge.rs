@@ -1,7 +1,7 @@
 //! The figures of a moment as text: a line for people, a number or a JSON object for programs.
 //!
-//! Pure. Amounts have three digits and a unit of 1024 (1000 with `-k`), times are h:mm:ss, rates a
-//! second. What is not known is shown as `--`, never as 0.
+//! Pure; which side is waited for is decided in [`cost`](super::cost). Amounts have three digits and a unit
+//! of 1024 (1000 with `-k`), times are h:mm:ss, rates a second. What is not known is shown as `--`, never as 0.
 
 use super::options::{Form, Options, Shown, Unit};
 use super::value::Bar;
