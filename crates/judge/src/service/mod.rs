@@ -18,10 +18,8 @@ use pagewise_model::Nanos;
 use pagewise_model::service::{Guard, Guarded, Holding, Pair, Side, Window};
 use pagewise_model::trial::{Quantity, Verdict, Word};
 
-/// Runs of the load before a rate may count as settled.
-const LEAST_WARM_UPS: usize = 2;
-/// A run of the load that is cheaper than the one before by no more than this has settled: warming up
-/// makes requests cheaper, not more expensive.
+/// Warming up makes requests cheaper: two runs of the load that are cheaper by no more than this than the two
+/// before have settled. A runtime that compiles has plateaus of two equal runs on its way.
 const SETTLED: f64 = 0.05;
 
 /// The bounds of a session that names none.
@@ -99,17 +97,12 @@ pub fn failed(side: &Side) -> f64 {
     side.windows.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one)
 }
 
-/// The rate of the load has settled after these runs of it.
+/// The cost of a request has settled after these runs of the load.
 #[must_use]
 pub fn is_settled(warm_ups: &[Window]) -> bool {
-    let cost = |window: &Window| window_value(Quantity::CpuPerRequest, window);
-    match warm_ups {
-        [.., before, last] if warm_ups.len() >= LEAST_WARM_UPS => {
-            match (cost(before), cost(last)) {
-                (Some(before), Some(last)) => before - last <= SETTLED,
-                _ => false,
-            }
-        }
+    let costs = warm_ups.iter().map(|window| window_value(Quantity::CpuPerRequest, window));
+    match costs.collect::<Option<Vec<f64>>>().as_deref() {
+        Some([.., a, b, c, d]) => (a + b - c - d) / 2.0 <= SETTLED,
         _ => false,
     }
 }

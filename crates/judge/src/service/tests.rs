@@ -85,10 +85,14 @@ fn a_rate_that_still_falls_has_not_settled() {
     let windows = |costs: &[f64]| -> Vec<Window> {
         costs.iter().map(|cost| side(*cost, 1.0, 1, 0.0).windows[0].clone()).collect()
     };
-    assert!(!is_settled(&windows(&[10.0])));
-    assert!(!is_settled(&windows(&[10.0, 8.0])));
-    assert!(is_settled(&windows(&[10.0, 8.0, 7.9])));
-    assert!(is_settled(&windows(&[10.0, 12.0])), "noise, not warming up");
+    assert!(!is_settled(&windows(&[10.0, 10.0, 10.0])), "too few");
+    assert!(!is_settled(&windows(&[10.0, 8.0, 7.9, 7.9])));
+    assert!(is_settled(&windows(&[10.0, 8.0, 7.9, 7.9, 7.8])));
+    assert!(is_settled(&windows(&[10.0, 9.0, 12.0, 10.0])), "noise, not warming up");
+    // A JVM, by second: the fifth is no cheaper than the fourth.
+    let jvm = [240.0, 115.0, 97.0, 87.0, 87.0, 78.0, 72.0, 46.0, 34.0, 34.0, 34.0, 34.0];
+    let settled = (1..=jvm.len()).find(|count| is_settled(&windows(&jvm[..*count])));
+    assert_eq!(settled, Some(12));
 }
 
 #[test]

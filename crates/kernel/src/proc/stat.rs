@@ -31,8 +31,10 @@ pub struct Stat {
     pub user_ticks: u64,
     /// Ticks in the kernel.
     pub system_ticks: u64,
-    /// Ticks of children that were waited for, in user mode and in the kernel.
-    pub child_ticks: u64,
+    /// Ticks in user mode of children that were waited for.
+    pub child_user_ticks: u64,
+    /// Ticks in the kernel of children that were waited for.
+    pub child_system_ticks: u64,
     /// Threads.
     pub threads: u32,
     /// Ticks from boot to its start.
@@ -98,7 +100,8 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         child_major_faults: number(field(13)?)?,
         user_ticks: number(field(14)?)?,
         system_ticks: number(field(15)?)?,
-        child_ticks: number::<u64>(field(16)?)?.saturating_add(number(field(17)?)?),
+        child_user_ticks: number(field(16)?)?,
+        child_system_ticks: number(field(17)?)?,
         threads: number(field(20)?)?,
         start_ticks: number(field(22)?)?,
         processor: number(field(39)?)?,

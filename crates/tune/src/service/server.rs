@@ -8,10 +8,10 @@ use super::ready::Ready;
 use crate::stop::Stop;
 use pagewise_kernel::proc::{io, smaps, stat, status, tree};
 use pagewise_kernel::{affinity, clock, pidfd};
+use pagewise_model::Nanos;
 use pagewise_model::plan::EnvMerge;
 use pagewise_model::service::Holding;
 use pagewise_model::usage::Ended;
-use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::{Launch, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
@@ -47,6 +47,31 @@ pub(super) struct Counts {
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
     pub(super) io: Option<io::IoCounters>,
+}
+
+/// The processes of a server: all below its supervisor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ServerTree(i32);
+
+impl ServerTree {
+    /// All of them.
+    pub(super) fn pids(self) -> Vec<i32> {
+        tree::descendants(self.0).unwrap_or_default()
+    }
+
+    /// What they hold now.
+    pub(super) fn holding(self) -> Holding {
+        let mut all = Holding::default();
+        for pid in self.pids() {
+            let resident = smaps::rollup(pid).unwrap_or_default();
+            all.pss_bytes += resident.pss;
+            all.anon_huge_bytes += resident.anon_huge;
+            all.file_huge_bytes += resident.file_pmd;
+            let tables = status::read(pid).ok().and_then(|status| status.page_tables);
+            all.page_table_bytes += tables.unwrap_or_default();
+        }
+        all
+    }
 }
 
 /// A server that runs.
@@ -149,30 +174,25 @@ impl Server {
         }
     }
 
-    /// All its processes.
-    pub(super) fn pids(&self) -> Vec<i32> {
-        tree::descendants(self.supervisor).unwrap_or_default()
-    }
-
     /// CPU time of all its processes, those that it has waited for included: to the nanosecond for
     /// those that live, to a tick for the others.
     pub(super) fn cpu(&self) -> Nanos {
         let own = |pid: &i32| clock::process_cpu(*pid).unwrap_or_default();
         let children = |pid: &i32| {
-            let ended = stat::read(*pid).map_or(0, |stat| stat.child_ticks);
+            let ended = stat::read(*pid).map_or(0, |s| s.child_user_ticks + s.child_system_ticks);
             clock::ticks(ended, rustix::param::clock_ticks_per_second())
         };
-        self.pids().iter().fold(Nanos(0), |sum, pid| sum + own(pid) + children(pid))
+        self.tree().pids().iter().fold(Nanos(0), |sum, pid| sum + own(pid) + children(pid))
     }
 
     /// What its processes have used so far.
     pub(super) fn counts(&self) -> Counts {
         let mut all = Counts { io: Some(io::IoCounters::default()), ..Counts::default() };
         let a_second = rustix::param::clock_ticks_per_second();
-        for pid in self.pids() {
+        for pid in self.tree().pids() {
             let Ok(stat) = stat::read(pid) else { continue };
-            all.user += clock::ticks(stat.user_ticks, a_second);
-            all.system += clock::ticks(stat.system_ticks, a_second);
+            all.user += clock::ticks(stat.user_ticks + stat.child_user_ticks, a_second);
+            all.system += clock::ticks(stat.system_ticks + stat.child_system_ticks, a_second);
             all.minor_faults += stat.minor_faults + stat.child_minor_faults;
             all.major_faults += stat.major_faults + stat.child_major_faults;
             all.io = all.io.zip(io::read(pid).ok()).map(|(mut sum, own)| {
@@ -187,23 +207,14 @@ impl Server {
         all
     }
 
-    /// What its processes hold now.
-    pub(super) fn holding(&self) -> Holding {
-        let mut all = Holding::default();
-        for pid in self.pids() {
-            let resident = smaps::rollup(pid).unwrap_or_default();
-            all.pss_bytes += resident.pss;
-            all.anon_huge_bytes += resident.anon_huge;
-            all.file_huge_bytes += resident.file_pmd;
-            let tables = status::read(pid).ok().and_then(|status| status.page_tables);
-            all.page_table_bytes += tables.unwrap_or(Bytes(0));
-        }
-        all
+    /// Its processes for a look from another thread.
+    pub(super) const fn tree(&self) -> ServerTree {
+        ServerTree(self.supervisor)
     }
 
     /// Lets every thread of it run on these CPUs only. New threads inherit that.
     pub(super) fn pin(&self, cpus: &[u32]) {
-        for pid in self.pids() {
+        for pid in self.tree().pids() {
             for tid in tree::threads(pid).unwrap_or_default() {
                 // One that has ended meanwhile needs no CPU.
                 let _done = affinity::set(tid, cpus);

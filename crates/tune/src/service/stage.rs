@@ -5,7 +5,7 @@
 //! both. In a restart a server has the stage to itself, its generator on the other half.
 
 use super::place::{Place, run_shell};
-use super::server::{Counts, Server};
+use super::server::{Counts, Server, ServerTree};
 use super::{Pairing, Request, Shape};
 use crate::folios::Folios;
 use crate::live::Listener;
@@ -17,7 +17,7 @@ use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::{affinity, clock, limits, topology};
 use pagewise_model::look::Traced;
 use pagewise_model::plan::Settings;
-use pagewise_model::service::{Mode, Pair, Side, Window};
+use pagewise_model::service::{Holding, Mode, Pair, Side, Window};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::Running;
@@ -28,8 +28,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// How many lines of a failing generator are shown, and how long a line may be.
+/// So many runs of the load on a server that has just started may fail.
+const COLD: u32 = 2;
+/// How much of a failing generator's last line is shown.
 const SHOWN: usize = 200;
 
 /// Whose failure it is.
@@ -204,24 +207,28 @@ impl<'a> Stage<'a> {
         }
         self.warm_up(acts, shape)?;
         let before: Vec<Counts> = acts.iter().map(|act| act.server.counts()).collect();
-        let at_first: Vec<_> = acts.iter().map(|act| act.server.holding()).collect();
-        let running = acts.first().map(|act| Running::begin(&act.server.pids()));
+        let at_first: Vec<Holding> = acts.iter().map(|act| act.server.tree().holding()).collect();
+        let mut running = watched.as_ref().map(|_| {
+            Running::begin(&acts.first().map(|act| act.server.tree().pids()).unwrap_or_default())
+        });
+        let mut at_last = Vec::new();
         for window in 0..shape.windows {
-            let seen = self.window(acts, shape, window)?;
+            let looks = window + 1 == shape.windows;
+            let look = looks.then_some(Look { held: &mut at_last, running: running.as_mut() });
+            let seen = self.window(acts, shape, window, look)?;
             acts.iter_mut().zip(seen).for_each(|(act, window)| act.windows.push(window));
         }
-        if let (Some(watched), Some(act), Some(mut running)) = (watched, acts.first(), running) {
-            running.end(&act.server.pids());
+        if let (Some(watched), Some(act), Some(running)) = (watched, acts.first(), running) {
             *watched = Watched { running, before: before[0], after: act.server.counts() };
         }
-        let side = |(act, at_first): (&mut Act, _)| Side {
+        let side = |((act, at_first), at_last): ((&mut Act, Holding), Holding)| Side {
             ready_ns: act.ready_ns,
             warm_ups: u32::try_from(act.warm_ups.len()).unwrap_or(u32::MAX),
             windows: std::mem::take(&mut act.windows),
             at_first,
-            at_last: act.server.holding(),
+            at_last,
         };
-        Ok(acts.iter_mut().zip(at_first).map(side).collect())
+        Ok(acts.iter_mut().zip(at_first).zip(at_last).map(side).collect())
     }
 
     /// Starts a server, `--prepare` before it. What that changed does not stay where the start fails.
@@ -290,12 +297,19 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Runs the load until its cost has settled.
+    /// Runs the load until its cost has settled. The first runs may fail: a server that has just started
+    /// may answer nothing in their time.
     fn warm_up(&mut self, acts: &mut [Act], shape: &Shape) -> Result<(), (usize, Stop)> {
         let deadline = clock::now() + self.request.warm_up;
         for round in 0.. {
-            let seen = self.window(acts, shape, round)?;
-            acts.iter_mut().zip(seen).for_each(|(act, window)| act.warm_ups.push(window));
+            match self.window(acts, shape, round, None) {
+                Ok(seen) => {
+                    acts.iter_mut().zip(seen).for_each(|(act, window)| act.warm_ups.push(window));
+                }
+                Err((_, Stop::Service(_)))
+                    if round < COLD && acts.iter().all(|act| !act.server.has_ended()) => {}
+                Err(failed) => return Err(failed),
+            }
             let settled = acts.iter().all(|act| is_settled(&act.warm_ups));
             if settled || clock::now() > deadline {
                 break;
@@ -304,12 +318,13 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Runs the load once against each server, at the same time.
+    /// Runs the load once against each server, at the same time, with a look in the middle where wanted.
     fn window(
         &self,
         acts: &mut [Act],
         shape: &Shape,
         number: u32,
+        look: Option<Look<'_>>,
     ) -> Result<Vec<Window>, (usize, Stop)> {
         let loader = Loader {
             request: self.request,
@@ -318,16 +333,23 @@ impl<'a> Stage<'a> {
             stop: &self.stop,
             is_duet: acts.len() > 1,
         };
-        let half = |at: usize| (shape.slot as usize + at + number as usize) % 2;
+        let halves: Vec<usize> =
+            (0..acts.len()).map(|at| (shape.slot as usize + at + number as usize) % 2).collect();
+        let trees: Vec<ServerTree> = acts.iter().map(|act| act.server.tree()).collect();
+        let usual =
+            acts.iter().filter_map(|act| act.warm_ups.last()).map(|last| last.wall_ns).min();
         let runs: Vec<Result<Window, Stop>> = std::thread::scope(|scope| {
             let loader = &loader;
-            let halves: Vec<usize> = (0..acts.len()).map(half).collect();
             let threads: Vec<_> = acts
                 .iter_mut()
                 .zip(halves)
                 .enumerate()
                 .map(|(at, (act, half))| scope.spawn(move || loader.load(act, at, half)))
                 .collect();
+            if let Some(look) = look {
+                std::thread::sleep(Duration::from_nanos(usual.unwrap_or_default().0 / 2));
+                look.take(&trees);
+            }
             let lost = || Err(Stop::Broken("the thread of a generator is gone".to_owned()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
         });
@@ -336,6 +358,21 @@ impl<'a> Stage<'a> {
         }
         let numbered = runs.into_iter().enumerate();
         numbered.map(|(at, run)| run.map_err(|stop| (at, stop))).collect()
+    }
+}
+
+/// A look in the middle of a window: what processes that end with it hold is not there afterwards.
+struct Look<'a> {
+    held: &'a mut Vec<Holding>,
+    running: Option<&'a mut Running>,
+}
+
+impl Look<'_> {
+    fn take(self, trees: &[ServerTree]) {
+        self.held.extend(trees.iter().map(|tree| tree.holding()));
+        if let (Some(running), Some(first)) = (self.running, trees.first()) {
+            running.end(&first.pids());
+        }
     }
 }
 
