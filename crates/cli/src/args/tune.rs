@@ -58,11 +58,12 @@ pub(crate) struct Tune {
         ]
     )]
     pub(crate) earlier: Option<String>,
-    #[command(flatten)]
-    pub(crate) service: ServiceArgs,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD", conflicts_with = "serve")]
     pub(crate) command: Vec<OsString>,
+    // Last: what follows would stand under its heading.
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
 }
 
 /// What a service is compared by.
