@@ -12,6 +12,8 @@ mod keep;
 mod mounts;
 #[path = "cache/refused.rs"]
 mod refused;
+#[path = "cache/saved.rs"]
+mod saved;
 #[path = "cache/starts.rs"]
 mod starts;
 #[path = "cache/system.rs"]

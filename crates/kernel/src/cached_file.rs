@@ -75,7 +75,7 @@ impl CachedFile {
         FileView::map(&self.file, self.len)
     }
 
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -137,7 +137,7 @@ impl CachedFile {
         self.advise(Advice::DontNeed, "POSIX_FADV_DONTNEED")
     }
 
-    fn advise(&self, advice: Advice, name: &str) -> Result<(), SysError> {
+    pub(crate) fn advise(&self, advice: Advice, name: &str) -> Result<(), SysError> {
         rustix::fs::fadvise(&self.file, 0, None, advice)
             .map_err(|e| SysError::new("posix_fadvise", format!("{name}, {}", self.name()), e))
     }
@@ -175,7 +175,7 @@ impl CachedFile {
 
     /// The slots by whether their first page can be read without waiting.
     fn asked_slots(&self) -> Result<Vec<Slot>, SysError> {
-        self.advise(Advice::Random, "POSIX_FADV_RANDOM")?;
+        self.read_nothing_ahead()?;
         let asked = |offset: usize| match is_cached(&self.file, offset as u64) {
             true => Slot::Asked,
             false => Slot::Absent,

@@ -26,6 +26,7 @@ use rustix::mm::{
 };
 use std::ffi::c_void;
 use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -56,6 +57,21 @@ pub fn open_regular(path: &Path) -> Result<(File, usize), SysError> {
         (true, 0) => Err(other("the file is empty")),
         (true, _) => Ok((file, len)),
     }
+}
+
+/// The content of a regular file of at most `most` bytes; nothing waits for a FIFO or a device.
+///
+/// # Errors
+/// As [`open_regular`], and where it is larger, or cannot be read.
+pub fn read_at_most(path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
+    let failed = |e| SysError::new("read", path.display().to_string(), e);
+    let (file, _length) = open_regular(path)?;
+    let mut content = Vec::new();
+    file.take(most.0.saturating_add(1)).read_to_end(&mut content).map_err(failed)?;
+    if content.len() as u64 > most.0 {
+        return Err(failed(std::io::Error::other(format!("it is larger than {most}"))));
+    }
+    Ok(content)
 }
 
 /// Whether the byte at `offset` can be read without waiting for a device. Where it cannot, the kernel
@@ -407,6 +423,15 @@ mod tests {
         File::options().write(true).open(path).unwrap().set_len(1).unwrap();
         let error = view.enter(2 * page, page).unwrap_err();
         assert_eq!(error.errno(), Some(libc::EFAULT), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_read_whole_up_to_a_size() {
+        let (dir, _file, _len) = written(Bytes(10));
+        let path = dir.path().join("file");
+        assert_eq!(read_at_most(&path, Bytes(10)).unwrap(), [7; 10]);
+        let error = read_at_most(&path, Bytes(9)).unwrap_err().to_string();
+        assert!(error.ends_with("it is larger than 9 B"), "{error}");
     }
 
     #[test]

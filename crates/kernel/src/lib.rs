@@ -13,6 +13,7 @@
 pub mod affinity;
 pub mod attributes;
 pub mod cached_file;
+pub mod cached_pages;
 pub mod cachestat;
 mod child;
 pub mod clock;

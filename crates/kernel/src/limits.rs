@@ -40,14 +40,13 @@ pub struct Room {
 
 /// The memory that an experiment may take now.
 pub fn experiment_memory() -> Result<MemoryLimit, SysError> {
-    let host = Room { left: meminfo::read()?.available, place: "available memory".to_owned() };
-    Ok(smallest(host, cgroup_rooms()))
+    Ok(smallest(host()?, cgroup_rooms()))
 }
 
 /// The same for memory that this process itself takes: its own limits (`RLIMIT_AS`, `RLIMIT_DATA`) bind
 /// as well.
 pub fn own_memory() -> Result<MemoryLimit, SysError> {
-    let host = Room { left: meminfo::read()?.available, place: "available memory".to_owned() };
+    let host = host()?;
     let mapped = status::read(own_pid())?.vm_size.unwrap_or_default();
     let mut rooms = cgroup_rooms();
     for (name, resource) in [("RLIMIT_AS", Resource::As), ("RLIMIT_DATA", Resource::Data)] {
@@ -59,11 +58,24 @@ pub fn own_memory() -> Result<MemoryLimit, SysError> {
     Ok(smallest(host, rooms))
 }
 
+/// How much may be read into the page cache, where it may have to make room: half of what is left.
+pub fn cache_room() -> Result<Bytes, SysError> {
+    Ok(Bytes(least(host()?, cgroup_rooms()).left.0 / 2))
+}
+
 /// The least room less a fifth.
 #[must_use]
 pub fn smallest(host: Room, cgroups: Vec<Room>) -> MemoryLimit {
-    let least = cgroups.into_iter().fold(host, |a, b| if b.left < a.left { b } else { a });
+    let least = least(host, cgroups);
     MemoryLimit { bytes: Bytes(least.left.0 / 5 * 4), bound_by: least.place }
+}
+
+fn least(host: Room, cgroups: Vec<Room>) -> Room {
+    cgroups.into_iter().fold(host, |a, b| if b.left < a.left { b } else { a })
+}
+
+fn host() -> Result<Room, SysError> {
+    Ok(Room { left: meminfo::read()?.available, place: "available memory".to_owned() })
 }
 
 fn cgroup_rooms() -> Vec<Room> {
@@ -230,6 +242,8 @@ mod tests {
         let limit = experiment_memory().unwrap();
         let info = meminfo::read().unwrap();
         assert!(limit.bytes > Bytes(0) && limit.bytes < info.total, "{limit:?}");
+        let cache = cache_room().unwrap();
+        assert!(cache > Bytes(0) && cache.0 <= info.total.0 / 2, "{cache:?}");
         let own = own_memory().unwrap();
         assert!(own.bytes < info.total, "{own:?}");
     }

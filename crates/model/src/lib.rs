@@ -13,6 +13,7 @@
 pub mod address;
 pub mod bench;
 pub mod cache;
+pub mod cache_list;
 pub mod capability;
 pub mod choice;
 pub mod collapse;

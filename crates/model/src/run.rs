@@ -12,6 +12,7 @@ use crate::bench::pin::Pins;
 use crate::bench::pipe::Ladder;
 use crate::bench::tlb::Walks;
 use crate::cache::CacheReport;
+use crate::cache_list::CacheRestore;
 use crate::capability::Checkup;
 use crate::choice::Choice;
 use crate::conditions::Conditions;
@@ -175,6 +176,9 @@ pub struct Run {
     /// The page cache of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheReport>,
+    /// A saved page cache, brought back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_restore: Option<CacheRestore>,
     /// Which way to read a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<Choice>,
@@ -261,6 +265,7 @@ impl Run {
             walks: None,
             first_touch: None,
             cache: None,
+            cache_restore: None,
             choice: None,
             text: None,
             readings: None,

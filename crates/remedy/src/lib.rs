@@ -27,6 +27,7 @@ pub mod record;
 mod registry;
 mod remedy;
 pub mod reservation;
+pub mod saved_cache;
 mod systemd;
 mod target;
 mod text_huge;

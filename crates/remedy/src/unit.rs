@@ -1,6 +1,7 @@
-//! A systemd unit that keeps code on huge pages from boot on.
+//! Lines for systemd: a unit that keeps code on huge pages from boot on, and those with which a service
+//! finds its page cache again.
 //!
-//! Its program is `pagewise text keep`, which fills what is missing, maps the files so that their cache
+//! The program of the unit is `pagewise text keep`, which fills what is missing, maps the files so that their cache
 //! stays, and looks at them again each minute: a file that a package has replaced, or whose cache has gone, is
 //! filled again by that. So one service is enough; nothing has to watch the package manager. It may write its
 //! state directory only, and needs no rights: the files need only be readable.
@@ -49,6 +50,26 @@ pub fn keeping(pagewise: &Path, files: &[PathBuf]) -> Result<Vec<String>, String
     Ok(lines.map(str::to_owned).into())
 }
 
+/// The lines of a drop-in that restore the saved page cache `list` before a service starts, and save it
+/// again when it has ended: by then it writes its files no more. Both run as the service's own user; that
+/// they fail does not stop it.
+///
+/// # Errors
+/// A sentence that says why there can be none.
+pub fn restoring(pagewise: &Path, list: &Path) -> Result<Vec<String>, String> {
+    let program =
+        systemd::program(pagewise.as_os_str()).map_err(|why| format!("pagewise's path {why}"))?;
+    let list = systemd::argument(list.as_os_str())
+        .map_err(|why| format!("the path {} {why}", list.display()))?;
+    Ok(vec![
+        "# /etc/systemd/system/NAME.service.d/page-cache.conf; then: systemctl daemon-reload"
+            .to_owned(),
+        "[Service]".to_owned(),
+        format!("ExecStartPre=-{program} cache restore {list}"),
+        format!("ExecStopPost=-{program} cache save --again {list}"),
+    ])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +86,18 @@ mod tests {
         let is_line =
             |line: &String| line.is_empty() || line.starts_with(['#', '[']) || line.contains('=');
         assert!(unit.iter().all(is_line), "{unit:?}");
+    }
+
+    #[test]
+    fn a_service_restores_before_its_start_and_saves_after_its_end() {
+        let lines = restoring(Path::new("/usr/bin/pagewise"), Path::new("/var/my db")).unwrap();
+        let expected = [
+            "[Service]",
+            "ExecStartPre=-/usr/bin/pagewise cache restore \"/var/my db\"",
+            "ExecStopPost=-/usr/bin/pagewise cache save --again \"/var/my db\"",
+        ];
+        assert_eq!(lines[1..], expected);
+        assert!(restoring(Path::new("/usr/bin/pagewise"), Path::new("/a\nb")).is_err());
     }
 
     #[test]

@@ -40,7 +40,10 @@ pub fn headline(run: &Run) -> String {
         RunKind::Ab => ab_headline(run),
         RunKind::Tune => tune_headline(run),
         RunKind::Bench => bench_headline(run),
-        RunKind::Cache => say_of(run.cache.as_ref(), crate::cache::headline),
+        RunKind::Cache => match &run.cache_restore {
+            Some(restore) => crate::cache_restore::headline(restore),
+            None => say_of(run.cache.as_ref(), crate::cache::headline),
+        },
         RunKind::Text => say_of(run.text.as_ref(), crate::text_report::headline),
         RunKind::Choose => say_of(run.choice.as_ref(), crate::choice::headline),
     }

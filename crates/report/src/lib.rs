@@ -16,6 +16,7 @@
 pub mod address;
 pub mod bench;
 mod cache;
+mod cache_restore;
 mod candidates;
 mod chart;
 mod choice;
@@ -50,6 +51,7 @@ mod text_trial;
 
 pub use bench::svg;
 pub use cache::cache_section;
+pub use cache_restore::cache_restore_section;
 pub use candidates::candidates_section;
 pub use choice::choice_section;
 pub use compare::{compare, comparison_page};

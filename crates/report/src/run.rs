@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, caption};
 use crate::cache::cache_section;
+use crate::cache_restore::cache_restore_section;
 use crate::candidates::{candidates_section, untried_section};
 use crate::choice::choice_section;
 use crate::csv::field;
@@ -93,6 +94,9 @@ fn add_body(run: &Run, page: &mut Document) {
 fn looked_at(run: &Run, page: &mut Document) {
     if let Some(report) = &run.cache {
         page.section(cache_section(report));
+    }
+    if let Some(restore) = &run.cache_restore {
+        page.section(cache_restore_section(restore));
     }
     if let Some(report) = &run.text {
         page.section(text_section(report));

@@ -18,13 +18,12 @@
 
 use crate::launch_error::LaunchError;
 use object::{Object, ReadCache};
-use pagewise_kernel::file_view::{is_cached, open_regular};
+use pagewise_kernel::file_view::{is_cached, open_regular, read_at_most};
 use pagewise_kernel::proc::meminfo;
 use pagewise_model::Bytes;
 use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
-use std::io::Read;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -62,15 +61,7 @@ pub struct Done {
 pub fn load(path: &Path) -> Result<WorkingSet, String> {
     let shown = path.display();
     let unreadable = |why: String| format!("cannot read working set `{shown}`: {why}");
-    let (file, _length) = open_regular(path).map_err(|e| unreadable(e.source.to_string()))?;
-    let mut text = Vec::new();
-    let read = file.take(LARGEST.0 + 1).read_to_end(&mut text);
-    read.map_err(|e| unreadable(e.to_string()))?;
-    if text.len() as u64 > LARGEST.0 {
-        return Err(unreadable(format!(
-            "it is larger than {LARGEST}, the most that a working set can have"
-        )));
-    }
+    let text = read_at_most(path, LARGEST).map_err(|e| unreadable(e.source.to_string()))?;
     let set: WorkingSet = serde_json::from_slice(&text)
         .map_err(|e| format!("`{shown}` is not a working set saved by `pagewise faults`: {e}"))?;
     if set.files.len() > MOST_FILES {

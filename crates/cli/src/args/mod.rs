@@ -22,7 +22,7 @@ pub(crate) use bench::{
     Bench, BenchFile, BenchFork, BenchKind, BenchMemory, BenchPin, BenchPipe, BenchResult,
     BenchText, BenchTlb, CodePart, OwnRung, WalkPart,
 };
-pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles};
+pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles, RestoredPages, SavedPages};
 pub(crate) use choose::Choose;
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
@@ -105,7 +105,7 @@ pub(crate) enum Command {
     Order(Order),
     /// Show which code is on huge pages, and put more of it there
     Text(Text),
-    /// Show, drop or lock the page cache of files, or hold it in huge folios
+    /// Show, drop, lock, save or restore the page cache of files, or hold it in huge folios
     Cache(Cache),
     /// Predict the fastest way to read a file on this machine, as it is cached now
     Choose(Choose),

@@ -1,5 +1,7 @@
 //! `pagewise cache`
 
+mod saved;
+
 use super::experiment::{identity, stop_flag};
 use crate::args::{Cache, CacheVerb as Verb, CachedFiles, LockedFiles};
 use crate::failure::{Failure, UNFIT};
@@ -29,6 +31,8 @@ pub(super) fn run(args: &Cache) -> Result<ExitCode, Failure> {
         Verb::Evict(what) => change(CacheVerb::Evict, what),
         Verb::Huge(what) => change(CacheVerb::Huge, what),
         Verb::Lock(what) => lock(what),
+        Verb::Save(what) => saved::save(what),
+        Verb::Restore(what) => saved::restore(what),
     }
 }
 

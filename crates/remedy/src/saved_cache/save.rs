@@ -1,0 +1,208 @@
+//! Which pages of which files are cached.
+//!
+//! Directories are walked to the end, on their own file system and without following links in them. A file
+//! that has several names is saved by the first. The files of a process are those that it, or a process below
+//! it, maps or has open; each has to be the same file under that name here, which it may not be in another
+//! mount namespace.
+//!
+//! Not seen: files that are opened and closed again. Cost: some 50 us a file, and 2 ns a page.
+
+use super::inode;
+use pagewise_kernel::cached_file::CachedFile;
+use pagewise_kernel::proc::fd::{self, Target};
+use pagewise_kernel::proc::{maps, tree};
+use pagewise_kernel::{SysError, page_size};
+use pagewise_model::cache_list::{CACHE_LIST_SCHEMA, CacheList, ListedFile};
+use pagewise_tracee::read_ahead::modified;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How the name of a file ends that has none any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// What was found.
+#[derive(Debug)]
+pub struct Found {
+    pub list: CacheList,
+    /// How many files were looked at.
+    pub examined: u64,
+    /// What could not be looked at, each with the reason.
+    pub left_out: Vec<String>,
+}
+
+/// Looks at all files under `roots`, until `is_over`.
+#[must_use]
+pub fn save(roots: &[PathBuf], is_over: &dyn Fn() -> bool, see: &mut dyn FnMut(&Path)) -> Found {
+    let mut walk = Walk { is_over, see, seen: BTreeSet::new(), found: empty() };
+    for root in roots {
+        walk.enter_root(root);
+    }
+    walk.found.list.files.sort_by(|a, b| a.path.cmp(&b.path));
+    walk.found
+}
+
+fn empty() -> Found {
+    let list = CacheList {
+        cache_list_schema: CACHE_LIST_SCHEMA,
+        page_bytes: page_size::base(),
+        roots: Vec::new(),
+        files: Vec::new(),
+    };
+    Found { list, examined: 0, left_out: Vec::new() }
+}
+
+struct Walk<'a> {
+    is_over: &'a dyn Fn() -> bool,
+    see: &'a mut dyn FnMut(&Path),
+    /// Device and inode.
+    seen: BTreeSet<(u64, u64)>,
+    found: Found,
+}
+
+impl Walk<'_> {
+    fn enter_root(&mut self, root: &Path) {
+        let found =
+            std::path::absolute(root).and_then(|path| Ok((std::fs::metadata(&path)?, path)));
+        match found {
+            Err(error) => self.leave_out(root, &error.to_string()),
+            Ok((of, path)) => {
+                self.found.list.roots.extend(path.to_str().map(str::to_owned));
+                if of.is_dir() {
+                    self.enter_directory(path, of.dev());
+                } else {
+                    self.look(&path, &of);
+                }
+            }
+        }
+    }
+
+    fn enter_directory(&mut self, root: PathBuf, device: u64) {
+        let mut open = vec![root];
+        while let Some(directory) = open.pop() {
+            let entries = match std::fs::read_dir(&directory) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.leave_out(&directory, &error.to_string());
+                    continue;
+                }
+            };
+            let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            paths.sort();
+            for path in paths {
+                // What is gone by now is no loss.
+                let Ok(of) = std::fs::symlink_metadata(&path) else { continue };
+                if of.is_dir() && of.dev() != device {
+                    self.leave_out(&path, "another file system: name it by itself");
+                } else if of.is_dir() {
+                    open.push(path);
+                } else if of.is_file() {
+                    self.look(&path, &of);
+                }
+                if (self.is_over)() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, path: &Path, of: &Metadata) {
+        let is_new = self.seen.insert((of.dev(), of.ino()));
+        let is_empty = of.is_file() && of.len() == 0;
+        if !is_new || is_empty {
+            return;
+        }
+        (self.see)(path);
+        self.found.examined += 1;
+        match listed(path) {
+            Ok(file) if file.pages.count() > 0 => self.found.list.files.push(file),
+            Ok(_) => {}
+            Err(why) => self.leave_out(path, &why),
+        }
+    }
+
+    fn leave_out(&mut self, path: &Path, why: &str) {
+        self.found.left_out.push(format!("{}: {why}", path.display()));
+    }
+}
+
+/// A file with its cached pages.
+fn listed(path: &Path) -> Result<ListedFile, String> {
+    let why = |error: SysError| error.source.to_string();
+    let name = path.to_str().ok_or("its path is not UTF-8")?;
+    let file = CachedFile::open(path).map_err(why)?;
+    let system = file.file_system().map_err(why)?;
+    if system.is_in_memory {
+        return Err(format!("it lives only in memory ({})", system.name));
+    }
+    // Before its pages are asked for: what is written meanwhile shows as a change later.
+    let modified = modified(file.file()).ok_or("its time of last writing is not known")?;
+    let inode = inode(&file).ok_or("its inode is not known")?;
+    let pages = file.cached_pages().map_err(why)?;
+    let (path, size_bytes) = (name.to_owned(), file.size());
+    Ok(ListedFile { path, size_bytes, modified_unix_ns: modified, inode, pages })
+}
+
+/// The files that a process, and those below it, map or have open, and what of that is left out.
+///
+/// # Errors
+/// When the process is not there, or may not be looked at.
+pub fn files_of(pid: i32) -> Result<(Vec<PathBuf>, Vec<String>), SysError> {
+    let (mut files, mut left_out) = (BTreeSet::new(), BTreeSet::new());
+    collect(pid, &mut files, &mut left_out)?;
+    for below in tree::descendants(pid)? {
+        match collect(below, &mut files, &mut left_out) {
+            Err(error) if !error.is_gone() => {
+                left_out.insert(format!("process {below}: {}", error.source));
+            }
+            _ => {}
+        }
+    }
+    Ok((files.into_iter().collect(), left_out.into_iter().collect()))
+}
+
+fn collect(
+    pid: i32,
+    files: &mut BTreeSet<PathBuf>,
+    left_out: &mut BTreeSet<String>,
+) -> Result<(), SysError> {
+    let mapped = maps::read(pid)?.into_iter().filter(maps::Mapping::is_file);
+    let mut paths: BTreeSet<PathBuf> = mapped.map(|mapping| mapping.path.into()).collect();
+    for descriptor in fd::list(pid)? {
+        if let Target::File(path) = descriptor.target {
+            paths.insert(path);
+        }
+    }
+    for path in paths {
+        match is_kept_by(pid, &path) {
+            Ok(true) => _ = files.insert(path),
+            Ok(false) => {}
+            Err(why) => _ = left_out.insert(format!("{}: {why}", path.display())),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file that process `pid` knows by this name is one to save: a regular one, the same here.
+fn is_kept_by(pid: i32, path: &Path) -> Result<bool, &'static str> {
+    let name = path.as_os_str().as_bytes();
+    if name.ends_with(DELETED) {
+        return Ok(false);
+    }
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino(), found.is_file()))
+    };
+    let inside = [format!("/proc/{pid}/root").as_bytes(), name].concat();
+    // Descriptors of directories, and what has no name in any file system (shared memory), are no files.
+    let Some((device, inode, true)) = identity(Path::new(OsStr::from_bytes(&inside))) else {
+        return Ok(false);
+    };
+    match identity(path) {
+        Some(here) if here == (device, inode, true) => Ok(true),
+        _ => Err("the process has another file by that name (another mount namespace)"),
+    }
+}
