@@ -150,6 +150,15 @@ impl Server {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// It has ended, or does so within this time.
+    pub(super) fn ends_within(&self, time: Nanos) -> bool {
+        let deadline = clock::now() + time;
+        while !self.has_ended() && clock::now() < deadline {
+            std::thread::sleep(PAUSE);
+        }
+        self.has_ended()
+    }
+
     /// Why it is no longer there.
     pub(super) fn ended_early(&mut self, when: &str) -> Stop {
         let words = self.place.last_words();
@@ -247,11 +256,7 @@ impl Server {
         if let Err(why) = asked {
             notes.push(format!("--stop failed: {why}"));
         }
-        let deadline = clock::now() + ways.stop_within;
-        while !self.has_ended() && clock::now() < deadline {
-            std::thread::sleep(PAUSE);
-        }
-        if !self.has_ended() {
+        if !self.ends_within(ways.stop_within) {
             notes.push(format!(
                 "a server did not end within {} of being asked to and was killed (--stop, --stop-time)",
                 ways.stop_within

@@ -30,6 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// How long a server's end is waited for when its load has failed.
+const GRACE: Nanos = Nanos::millis(300);
 /// So many runs of the load on a server that has just started may fail.
 const COLD: u32 = 2;
 /// How much of a failing generator's last line is shown.
@@ -400,7 +402,10 @@ impl Loader<'_> {
         let stopping = || stop.load(Ordering::Relaxed) || server.has_ended();
         let done = act.generator.run(&launch, &stopping);
         let cpu_ns = Nanos(server.cpu().0.saturating_sub(before.0));
-        if act.server.has_ended() && !stop.load(Ordering::Relaxed) {
+        // A load that fails may have seen the server's end before its supervisor did.
+        let is_sound = done.as_ref().is_ok_and(|done| self.complaint(done).is_none());
+        let has_ended = if is_sound { server.has_ended() } else { server.ends_within(GRACE) };
+        if has_ended && !stop.load(Ordering::Relaxed) {
             return Err(act.server.ended_early("under load"));
         }
         let done = done.map_err(|error| match error {
