@@ -11,6 +11,7 @@ mod place;
 mod ready;
 mod server;
 mod stage;
+mod watched;
 
 pub use ready::Ready;
 pub use server::Ways;

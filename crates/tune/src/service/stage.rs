@@ -6,6 +6,7 @@
 
 use super::place::{Place, run_shell};
 use super::server::{Counts, Server, ServerTree};
+use super::watched::Watched;
 use super::{Pairing, Request, Shape};
 use crate::folios::Folios;
 use crate::live::Listener;
@@ -443,43 +444,6 @@ impl Loader<'_> {
         }
         let ended = done.usage.ended;
         (!ended.success()).then(|| format!("the load failed ({ended})"))
-    }
-}
-
-/// Processes and counters around the windows of a look.
-#[derive(Default)]
-struct Watched {
-    running: Running,
-    before: Counts,
-    after: Counts,
-}
-
-impl Watched {
-    /// What the server used in the windows of `side`, as a run that took so long.
-    fn usage(&self, side: &Side) -> Usage {
-        let (before, after) = (&self.before, &self.after);
-        let since = |of: fn(&Counts) -> u64| of(after).saturating_sub(of(before));
-        let bytes = |of: fn(&pagewise_kernel::proc::io::IoCounters) -> u64| {
-            let both = before.io.as_ref().zip(after.io.as_ref())?;
-            Some(of(both.1).saturating_sub(of(both.0)))
-        };
-        Usage {
-            wall_ns: side.windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns),
-            user_ns: Nanos(since(|counts| counts.user.0)),
-            sys_ns: Nanos(since(|counts| counts.system.0)),
-            peak_rss_bytes: side.at_last.pss_bytes,
-            minor_faults: since(|counts| counts.minor_faults),
-            major_faults: since(|counts| counts.major_faults),
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            read_bytes: bytes(|io| io.read_chars.0).map(Bytes),
-            written_bytes: bytes(|io| io.write_chars.0).map(Bytes),
-            read_calls: bytes(|io| io.read_calls),
-            write_calls: bytes(|io| io.write_calls),
-            device_read_bytes: bytes(|io| io.storage_read.0).map(Bytes),
-            speed: None,
-            ended: Ended::Exited(0),
-        }
     }
 }
 
