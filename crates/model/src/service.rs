@@ -80,6 +80,15 @@ pub struct Window {
     pub load: Load,
 }
 
+impl Window {
+    /// Requests a second: as reported, or over the time that the generator took.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        let over = self.load.seconds.unwrap_or(self.wall_ns.as_secs());
+        self.load.rate.or_else(|| (over > 0.0).then(|| self.load.requests / over))
+    }
+}
+
 /// Memory of a server's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {

@@ -62,7 +62,7 @@ fn plain_row(service: &Service, first: &Side, name: &str, quantity: Quantity) ->
         Quantity::Memory => memory.clone(),
         Quantity::P99 => p99_text.clone(),
         Quantity::Throughput | Quantity::Time => {
-            let rates: Vec<f64> = windows.iter().filter_map(|window| rate(window)).collect();
+            let rates: Vec<f64> = windows.iter().filter_map(|window| window.rate()).collect();
             format!("{}/s", three_digits(mean(&rates)))
         }
         Quantity::CpuPerRequest => {
@@ -80,11 +80,6 @@ fn plain_row(service: &Service, first: &Side, name: &str, quantity: Quantity) ->
         service.pairs.len().to_string().into(),
         "reference".into(),
     ]
-}
-
-fn rate(window: &Window) -> Option<f64> {
-    let over = window.load.seconds.unwrap_or(window.wall_ns.as_secs());
-    window.load.rate.or_else(|| (over > 0.0).then(|| window.load.requests / over))
 }
 
 fn mean(values: &[f64]) -> f64 {

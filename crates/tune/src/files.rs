@@ -123,8 +123,12 @@ pub(crate) fn last_line(path: &Path) -> String {
     };
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().rev().map(str::trim).find(|l| !l.is_empty()).unwrap_or_default();
-    line.chars().take(SAID).collect()
+    last_line_in(&text).chars().take(SAID).collect()
+}
+
+/// The last line with something in it.
+pub(crate) fn last_line_in(text: &str) -> &str {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -76,18 +76,10 @@ fn window_value(quantity: Quantity, window: &Window) -> Option<f64> {
     let load = &window.load;
     match quantity {
         Quantity::CpuPerRequest => log(window.cpu_ns.0 as f64 / load.requests),
-        Quantity::Throughput | Quantity::Time => Some(-log(rate(window)?)?),
+        Quantity::Throughput | Quantity::Time => Some(-log(window.rate()?)?),
         Quantity::P99 => log(load.latency.p99?),
         Quantity::Memory => None,
     }
-}
-
-/// Requests a second: as reported, or over the time that the generator took.
-#[must_use]
-pub fn rate(window: &Window) -> Option<f64> {
-    let load = &window.load;
-    let over = |seconds: f64| (seconds > 0.0).then(|| load.requests / seconds);
-    load.rate.or_else(|| over(load.seconds.unwrap_or(window.wall_ns.as_secs())))
 }
 
 /// Requests to a server that failed.

@@ -1,5 +1,6 @@
 //! Where one start of a server lives, and the commands that name it.
 
+use crate::files::last_line_in;
 use crate::stop::Stop;
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
@@ -65,10 +66,10 @@ impl Place {
     /// The last words of the server, for a message.
     pub(super) fn last_words(&self) -> String {
         let text = self.log_text();
-        match text.lines().rev().find(|line| !line.trim().is_empty()) {
-            None => "; it printed nothing".to_owned(),
-            Some(line) => {
-                let short: String = line.trim().chars().take(LOG_SHOWN).collect();
+        match last_line_in(&text) {
+            "" => "; it printed nothing".to_owned(),
+            line => {
+                let short: String = line.chars().take(LOG_SHOWN).collect();
                 format!("; its last line: {short}")
             }
         }
@@ -97,6 +98,5 @@ pub(super) fn run_shell(command: &str) -> Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("");
-    Err(format!("{} {last}", output.status).trim_end().to_owned())
+    Err(format!("{} {}", output.status, last_line_in(&said)).trim_end().to_owned())
 }

@@ -8,6 +8,7 @@ use super::place::{Place, run_shell};
 use super::server::{Counts, Server, ServerTree};
 use super::watched::Watched;
 use super::{Pairing, Request, Shape};
+use crate::files::last_line_in;
 use crate::folios::Folios;
 use crate::live::Listener;
 use crate::scratch::Scratch;
@@ -449,8 +450,8 @@ impl Loader<'_> {
 
 fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
-    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(line.trim().chars().take(SHOWN).collect())
+    let line = last_line_in(&text);
+    (!line.is_empty()).then(|| line.chars().take(SHOWN).collect())
 }
 
 fn room() -> Bytes {
