@@ -25,6 +25,8 @@ pub enum Allocator {
     Musl,
     /// The Go runtime's own.
     Go,
+    /// The heap of a Java program (HotSpot), whichever malloc its native code uses.
+    Hotspot,
     /// None of the known ones.
     Unknown,
 }
@@ -38,6 +40,7 @@ impl std::fmt::Display for Allocator {
             Self::Tcmalloc => "tcmalloc",
             Self::Musl => "musl",
             Self::Go => "Go runtime",
+            Self::Hotspot => "Java heap",
             Self::Unknown => "unknown",
         })
     }

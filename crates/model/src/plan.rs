@@ -137,6 +137,9 @@ pub struct Settings {
     /// Tools of which the tree finds ours, in front of PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
+    /// Options for Java programs, in front of the user's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jvm_options: Vec<String>,
     /// Files that are brought into huge folios of the page cache before the program starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub huge_files: Vec<HugeFile>,
@@ -173,6 +176,7 @@ impl Settings {
         let more: Vec<Tool> =
             other.tools.iter().copied().filter(|tool| !all.tools.contains(tool)).collect();
         all.tools.extend(more);
+        all.jvm_options.extend(other.jvm_options.iter().cloned());
         all.huge_files.extend(other.huge_files.iter().cloned());
         all.pool = all.pool.or(other.pool);
         all
@@ -225,6 +229,17 @@ impl Candidate {
     }
 }
 
+/// An environment as those who start containers write it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerLines {
+    /// `docker run` with its options; podman takes the same.
+    pub docker_run: String,
+    /// Lines of a Compose file.
+    pub compose: Vec<String>,
+    /// Lines of a container in a Kubernetes pod.
+    pub kubernetes: Vec<String>,
+}
+
 /// How to keep a remedy, and how to go back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
@@ -234,6 +249,9 @@ pub struct Receipt {
     pub environment: Vec<String>,
     /// Lines of a systemd drop-in.
     pub systemd: Vec<String>,
+    /// Lines for containers, where the program is a service and the environment alone does it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containers: Option<ContainerLines>,
     /// What it costs and what to know, a sentence each.
     pub notes: Vec<String>,
     /// How to go back.

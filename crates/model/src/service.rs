@@ -173,4 +173,39 @@ pub struct Service {
     pub pairs: Vec<Pair>,
     /// What each guard showed of each arm.
     pub guarded: Vec<Guarded>,
+    /// What else was asked for; absent in sessions that cannot be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+}
+
+impl Service {
+    /// Starts of the plain server: those of the pairs, else the one before anything was tried.
+    #[must_use]
+    pub fn plain_sides(&self) -> Vec<&Side> {
+        if self.pairs.is_empty() {
+            return self.first.iter().collect();
+        }
+        self.pairs.iter().map(|pair| &pair.plain).collect()
+    }
+}
+
+/// How servers are started and judged beside their commands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// When a server is ready, as typed.
+    pub ready: String,
+    /// How long that may take.
+    pub ready_within_ns: Nanos,
+    /// The command that ends it; SIGTERM without one.
+    pub stop: Option<String>,
+    /// How long its end may take.
+    pub stop_within_ns: Nanos,
+    /// How long a run of the load may take.
+    pub load_within_ns: Nanos,
+    /// How long a server is warmed up at most.
+    pub warm_up_ns: Nanos,
+    /// What an arm may not pass.
+    pub guards: Vec<Guard>,
+    /// How servers are to be compared; none: what fits.
+    pub mode: Option<Mode>,
 }

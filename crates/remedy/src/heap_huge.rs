@@ -4,6 +4,9 @@
 //! - `glibc`, `jemalloc`, `mimalloc`: the allocator's own switch (`tunable`: of all three). glibc 2.35 and later: `glibc.malloc.hugetlb=1`
 //!   (madvise on each new piece of heap, static programs too); jemalloc: `thp:always`; mimalloc:
 //!   `MIMALLOC_ALLOW_LARGE_OS_PAGES=1`. Nothing of ours stays beside the program.
+//! - `java`: the option `-XX:+UseTransparentHugePages` (madvise on heap and code), as the first argument of
+//!   `java`. A program that starts `java` gets it by `JAVA_TOOL_OPTIONS`, of which the JVM writes a line to
+//!   standard error: only services do, where that is a log.
 //! - `inject`: for allocators without a switch (Go, musl, own ones, glibc before 2.35): one
 //!   `madvise(MADV_HUGEPAGE)` is made by the program itself, from outside, on each new private
 //!   anonymous mapping of 8 MiB or more soon after its birth (polling finds it). Heaps that grow
@@ -20,6 +23,8 @@ use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, EnvMerge, Settings, Watch};
+use pagewise_tracee::jvm;
+use std::path::Path;
 
 /// A mapping below this is not worth one stop of the program.
 const INJECT_MIN: Bytes = Bytes::mib(8);
@@ -35,12 +40,16 @@ fn entry(name: &str, separator: Option<char>, entry: &str) -> EnvMerge {
 }
 
 /// The allocators with a switch, by the name that the parameter gives them.
-const SWITCHED: [(&str, Allocator); 3] = [
+const SWITCHED: [(&str, Allocator); 4] = [
     ("glibc", Allocator::Glibc),
     ("jemalloc", Allocator::Jemalloc),
     ("mimalloc", Allocator::Mimalloc),
+    (JAVA, Allocator::Hotspot),
 ];
-/// Parameter for the switches of all of them.
+/// Parameter for the option of Java programs, and that option.
+const JAVA: &str = "java";
+const JAVA_OPTION: &str = "-XX:+UseTransparentHugePages";
+/// Parameter for the switches of all but Java programs.
 const ALL: &str = "tunable";
 /// Parameter for the advice from outside.
 const INJECT: &str = "inject";
@@ -54,25 +63,31 @@ fn switch(allocator: Allocator) -> Vec<EnvMerge> {
             entry("_RJEM_MALLOC_CONF", Some(','), "thp:always"),
         ],
         Allocator::Mimalloc => vec![entry("MIMALLOC_ALLOW_LARGE_OS_PAGES", None, "1")],
-        Allocator::Tcmalloc | Allocator::Musl | Allocator::Go | Allocator::Unknown => Vec::new(),
+        Allocator::Tcmalloc
+        | Allocator::Musl
+        | Allocator::Go
+        | Allocator::Hotspot
+        | Allocator::Unknown => Vec::new(),
     }
 }
 
 impl HeapHuge {
     /// The switches of `allocators`; `parameter` is what names them.
-    fn switches(&self, parameter: &str, allocators: impl Iterator<Item = Allocator>) -> Dose {
-        let env = allocators.flat_map(switch).collect();
-        self.with(parameter, Settings { env, ..Settings::default() })
+    fn switches(&self, parameter: &str, allocators: &[Allocator]) -> Dose {
+        let env = allocators.iter().copied().flat_map(switch).collect();
+        let is_java = allocators.contains(&Allocator::Hotspot);
+        let jvm_options = is_java.then(|| JAVA_OPTION.to_owned()).into_iter().collect();
+        self.with(parameter, Settings { env, jvm_options, ..Settings::default() })
     }
 
     /// The switches of the allocators that these processes use, if they have any.
-    fn switches_for(&self, processes: &[&ProcessSeen]) -> Option<Dose> {
+    fn switches_for(&self, processes: &[&ProcessSeen], evidence: &Evidence<'_>) -> Option<Dose> {
         let used = |one: &&(&str, Allocator)| {
-            processes.iter().any(|p| p.allocator == one.1 && has_switch(p))
+            processes.iter().any(|p| p.allocator == one.1 && has_switch(p, evidence))
         };
-        let found: Vec<&(&str, Allocator)> = SWITCHED.iter().filter(used).collect();
-        let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
-        (!found.is_empty()).then(|| self.switches(&names.join("+"), found.iter().map(|f| f.1)))
+        let (names, found): (Vec<&str>, Vec<Allocator>) =
+            SWITCHED.iter().filter(used).copied().unzip();
+        (!found.is_empty()).then(|| self.switches(&names.join("+"), &found))
     }
 
     fn inject(&self, machine: &Machine) -> Dose {
@@ -104,9 +119,12 @@ pub(crate) fn small_bytes(process: &ProcessSeen) -> u64 {
 }
 
 /// The allocator of a process has a switch. A glibc of which it is not known is taken to have
-/// one: the arm's counter tells.
-fn has_switch(process: &ProcessSeen) -> bool {
-    switch_works(process.allocator, process.glibc_huge_tunable)
+/// one: the arm's counter tells. The one of Java programs counts where it leaves the output unchanged.
+fn has_switch(process: &ProcessSeen, evidence: &Evidence<'_>) -> bool {
+    let first = evidence.processes().first();
+    let is_silent = || first.is_some_and(|p| jvm::is_launcher_name(Path::new(&p.exe)));
+    let is_usable = process.allocator != Allocator::Hotspot || evidence.has_log || is_silent();
+    is_usable && switch_works(process.allocator, process.glibc_huge_tunable)
 }
 
 pub(crate) fn switch_works(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> bool {
@@ -122,21 +140,24 @@ impl Remedy for HeapHuge {
         "the heap on 2 MiB pages: one fault and one TLB entry instead of 512"
     }
     fn parameters(&self) -> &'static str {
-        "glibc, jemalloc, mimalloc (joined by +), tunable (all of them), inject;\n    without one, tunable or inject by the program's allocator"
+        "glibc, jemalloc, mimalloc, java (joined by +), tunable (the first three), inject;\n    without one, tunable, java or inject by the program's allocator"
     }
 
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
         match parameter {
-            "" | ALL => Ok(self.switches(ALL, SWITCHED.iter().map(|(_, a)| *a))),
+            "" | ALL => {
+                let others = SWITCHED.iter().filter(|(name, _)| *name != JAVA);
+                Ok(self.switches(ALL, &others.map(|(_, a)| *a).collect::<Vec<_>>()))
+            }
             INJECT => Ok(self.inject(machine)),
             names => {
                 let known =
                     |name| SWITCHED.iter().find(|(known, _)| *known == name).map(|(_, a)| *a);
                 let found: Option<Vec<Allocator>> = names.split('+').map(known).collect();
                 let found = found.ok_or_else(|| {
-                    format!("`{names}` is not `tunable`, `inject`, or a list of glibc, jemalloc, mimalloc")
+                    format!("`{names}` is not `tunable`, `inject`, or a list of glibc, jemalloc, mimalloc, java")
                 })?;
-                Ok(self.switches(names, found.into_iter()))
+                Ok(self.switches(names, &found))
             }
         }
     }
@@ -144,8 +165,15 @@ impl Remedy for HeapHuge {
     fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
         let target = target();
         let works = switch_works(target.allocator(), target.glibc_huge_tunable());
-        // All switches and not the one: what the program starts may use another allocator.
-        if works { ALL } else { INJECT }.to_owned()
+        let parameter = match target.allocator() {
+            Allocator::Hotspot if target.file().is_some_and(jvm::is_launcher_name) => JAVA,
+            // Other programs on a JVM take no options, and the variable for them is reported.
+            Allocator::Hotspot => INJECT,
+            // All switches and not the one: what the program starts may use another allocator.
+            _ if works => ALL,
+            _ => INJECT,
+        };
+        parameter.to_owned()
     }
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
@@ -162,8 +190,9 @@ impl Remedy for HeapHuge {
                 "no process has {WORTH} or more of anonymous memory on small pages"
             ));
         };
-        let mut doses: Vec<Dose> = self.switches_for(&wide).into_iter().collect();
-        let injectable = wide.iter().any(|p| !has_switch(p) && p.churn.large_mmap_calls > 0);
+        let mut doses: Vec<Dose> = self.switches_for(&wide, evidence).into_iter().collect();
+        let injectable =
+            wide.iter().any(|p| !has_switch(p, evidence) && p.churn.large_mmap_calls > 0);
         if injectable {
             doses.push(self.inject(evidence.machine));
         }
@@ -197,6 +226,13 @@ impl Remedy for HeapHuge {
                 "glibc 2.36 applies this tunable in most starts, not in all (it reads the THP mode without a terminator); the gain is the average over all starts"
                     .to_owned(),
             );
+        }
+        if !dose.settings.jvm_options.is_empty() {
+            notes.push(format!(
+                "`java {}` is silent; given by {}, each JVM reports it in a line on its standard error",
+                dose.settings.jvm_options.join(" "),
+                jvm::VARIABLE
+            ));
         }
         if dose.parameter == INJECT {
             notes.push(

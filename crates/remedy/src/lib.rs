@@ -11,6 +11,7 @@
 
 mod code;
 pub mod collapse;
+pub mod containers;
 mod file_huge;
 pub mod fold;
 mod heap_huge;

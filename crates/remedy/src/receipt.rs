@@ -8,6 +8,7 @@ use crate::registry::find;
 use crate::systemd;
 use pagewise_model::plan::{Dose, FileKind, Receipt, Settings};
 use pagewise_tracee::environment::{Variables, merge};
+use pagewise_tracee::jvm;
 use pagewise_tracee::launch::Launch;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -80,7 +81,7 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn quoted(&self, word: impl AsRef<OsStr>) -> String {
+    pub(crate) fn quoted(&self, word: impl AsRef<OsStr>) -> String {
         (self.quote)(word.as_ref().as_bytes())
     }
 
@@ -138,11 +139,15 @@ impl Start<'_> {
 
     /// Names and values of the variables that the settings touch; `with` the settings or as the
     /// user has them.
-    fn variables(&self, settings: &Settings, with: bool) -> Variables {
-        let merges = if with { &settings.env[..] } else { &[] };
-        let touched = |name: &OsStr| settings.env.iter().any(|m| name == m.name.as_str());
-        let all = merge(self.here.environment.clone(), merges);
-        all.into_iter().filter(|(name, _)| touched(name)).collect()
+    pub(crate) fn variables(&self, settings: &Settings, with: bool) -> Variables {
+        let mut all = self.here.environment.clone();
+        if with {
+            all = merge(all, &settings.env);
+            jvm::put_in_environment(&settings.jvm_options, &mut all);
+        }
+        let touched = names(settings);
+        all.retain(|(name, _)| touched.iter().any(|one| name == one));
+        all
     }
 
     fn assignments(&self, settings: &Settings, with: bool) -> Result<Vec<String>, String> {
@@ -158,8 +163,7 @@ impl Start<'_> {
     /// The lines of a drop-in; `Err` says why there can be none.
     fn drop_in(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
         // A unit can hold an environment and CPUs by itself.
-        let rest = Settings { env: Vec::new(), cpus: None, ..settings.clone() };
-        let starts_pagewise = !rest.is_plain();
+        let starts_pagewise = !Settings { cpus: None, ..beyond_environment(settings) }.is_plain();
         let mut lines = vec!["[Service]".to_owned()];
         // Where pagewise starts the program it adds to what the user has, as in a shell.
         lines.extend(self.assignments(settings, !starts_pagewise)?);
@@ -215,7 +219,7 @@ impl Start<'_> {
         if !environment_alone(settings) {
             return "start it without `pagewise run`; the system is unchanged".to_owned();
         }
-        let names = settings.env.iter().map(|m| m.name.as_str());
+        let names = names(settings).into_iter();
         let (set, unset): (Vec<&str>, Vec<&str>) =
             names.partition(|name| self.here.value(name).is_some());
         let mut steps = Vec::new();
@@ -233,7 +237,7 @@ impl Start<'_> {
 /// The receipt for these doses on this start.
 #[must_use]
 pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
-    let settings = doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings));
+    let settings = all_of(doses);
     let list = doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",");
     let mut notes: Vec<String> = Vec::new();
     for dose in doses {
@@ -249,15 +253,31 @@ pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
         command: start.line(&list, &settings),
         environment: start.exports(&settings),
         systemd,
+        containers: None,
         notes,
         undo: start.undo(&settings),
     }
 }
 
+/// What these doses change together.
+pub(crate) fn all_of(doses: &[Dose]) -> Settings {
+    doses.iter().fold(Settings::default(), |all, dose| all.merged(&dose.settings))
+}
+
+/// The variables that the settings change.
+fn names(settings: &Settings) -> Vec<&str> {
+    let of_java = (!settings.jvm_options.is_empty()).then_some(jvm::VARIABLE);
+    settings.env.iter().map(|merge| merge.name.as_str()).chain(of_java).collect()
+}
+
+/// What the settings change beside the environment.
+fn beyond_environment(settings: &Settings) -> Settings {
+    Settings { env: Vec::new(), jvm_options: Vec::new(), ..settings.clone() }
+}
+
 /// True when environment variables are all that the settings change.
-fn environment_alone(settings: &Settings) -> bool {
-    let rest = Settings { env: Vec::new(), ..settings.clone() };
-    rest.is_plain() && !settings.env.is_empty()
+pub(crate) fn environment_alone(settings: &Settings) -> bool {
+    beyond_environment(settings).is_plain() && !names(settings).is_empty()
 }
 
 #[cfg(test)]
@@ -326,6 +346,18 @@ mod tests {
         // In front of the program, pagewise adds its entries by itself.
         let r = of("heap-huge=glibc,pipe-grow", None, &here, &["sort"]);
         assert_eq!(r.systemd[1], "Environment=\"GLIBC_TUNABLES=glibc.malloc.arena_max=1\"");
+    }
+
+    #[test]
+    fn options_of_java_are_a_variable_in_front_of_the_users() {
+        let mut here = here();
+        here.environment = vec![("JAVA_TOOL_OPTIONS".into(), "-Xmx1g".into())];
+        let r = of("heap-huge=java", None, &here, &["java", "-jar", "a.jar"]);
+        let both = "-XX:+UseTransparentHugePages -Xmx1g";
+        assert_eq!(r.command, "pagewise run --with heap-huge=java -- java -jar a.jar");
+        assert_eq!(r.environment, [format!("export JAVA_TOOL_OPTIONS='{both}'")]);
+        assert_eq!(r.systemd[1..], [format!("Environment=\"JAVA_TOOL_OPTIONS={both}\"")]);
+        assert!(r.undo.contains("set JAVA_TOOL_OPTIONS back to -Xmx1g"), "{}", r.undo);
     }
 
     #[test]

@@ -136,6 +136,7 @@ mod tests {
             assert_eq!(spec(switched, None), "heap-huge=tunable");
         }
         assert_eq!(spec(Allocator::Glibc, Some(false)), "heap-huge=inject");
+        assert_eq!(spec(Allocator::Hotspot, None), "heap-huge=inject", "its file is not `java`");
         for other in [Allocator::Go, Allocator::Musl, Allocator::Tcmalloc, Allocator::Unknown] {
             assert_eq!(spec(other, None), "heap-huge=inject");
         }

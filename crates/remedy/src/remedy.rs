@@ -20,6 +20,8 @@ pub struct Evidence<'a> {
     pub prices: &'a Prices,
     /// The pool of reserved huge pages.
     pub pool: &'a Fact<HugePool>,
+    /// What it writes to standard error is a log, in which one more line does no harm.
+    pub has_log: bool,
 }
 
 impl<'a> Evidence<'a> {

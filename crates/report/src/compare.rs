@@ -1,18 +1,20 @@
 //! Two saved runs side by side. The first line says whether the machines are the same: times of
 //! different machines say nothing about the programs. Plain runs are those of the experiment, where
-//! one was made.
+//! one was made. Of services, plain servers are compared in their place.
 
 use crate::headline::headline;
 use crate::look::median;
 use crate::number::{change, count, interval, percent};
 use crate::page;
 use crate::page::Document;
+use crate::service::{figure, figure_text};
 use crate::shell::start_line;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
-use pagewise_model::trial::Ratio;
+use pagewise_model::service::Service;
+use pagewise_model::trial::{Quantity, Ratio};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 
@@ -28,7 +30,16 @@ const FIGURES: [Figure; 6] = [
     ("major faults", |u| u.major_faults, count),
 ];
 
-/// Run `b` against run `a`; `time` is the change of the time of plain runs, where there are enough.
+/// Figures of plain servers by name.
+const SERVED: [(&str, Quantity); 4] = [
+    ("CPU per request", Quantity::CpuPerRequest),
+    ("rate", Quantity::Throughput),
+    ("p99 latency", Quantity::P99),
+    ("memory", Quantity::Memory),
+];
+
+/// Run `b` against run `a`; `time` is the change of the time of plain runs, or of the CPU time per request of
+/// plain servers, where there are enough.
 #[must_use]
 pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
     let mut page = Document::default();
@@ -41,6 +52,10 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
     if a.command != b.command {
         page.para("the commands differ", 0, Tone::Warn);
     }
+    let load = |run: &Run| run.service.as_ref().map(|service| service.load.clone());
+    if load(a) != load(b) {
+        page.para("the loads differ", 0, Tone::Warn);
+    }
     if a.input != b.input {
         page.para("their standard input differs", 0, Tone::Warn);
     }
@@ -52,7 +67,10 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
         page.para(&format!("{}: {}", run.id, headline(run)), 0, Tone::Strong);
         page.single(&start_line(run), 2, Tone::Faint);
     }
-    page.section(figures(a, b, time));
+    match (&a.service, &b.service) {
+        (Some(x), Some(y)) => page.section(served(x, y, time)),
+        _ => page.section(figures(a, b, time)),
+    }
     page.section(costs(a, b));
     page
 }
@@ -142,22 +160,48 @@ fn figures(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
     }
     let mut page = Document::default();
     page.append(table);
-    page.para(&time_text(time, runs_a.len(), runs_b.len()), 0, Tone::Plain);
+    let runs = format!("{} and {} plain runs", runs_a.len(), runs_b.len());
+    page.para(&change_text(time, "time", &runs), 0, Tone::Plain);
     page
 }
 
-/// Whether the time changed from one session to the other.
-fn time_text(time: Option<&Ratio>, first: usize, second: usize) -> String {
-    let runs = format!("{first} and {second} plain runs");
+/// The plain servers of two sessions.
+fn served(a: &Service, b: &Service, cost: Option<&Ratio>) -> Document {
+    let (sides_a, sides_b) = (a.plain_sides(), b.plain_sides());
+    let mut table = Table::new(&[
+        ("plain servers", Align::Left),
+        ("first", Align::Right),
+        ("second", Align::Right),
+        ("change", Align::Decimal),
+    ]);
+    for (name, quantity) in SERVED {
+        let (x, y) = (figure(quantity, &sides_a), figure(quantity, &sides_b));
+        let ratio = match (x, y) {
+            (Some(x), Some(y)) if x > 0.0 => change(y / x),
+            _ => String::new(),
+        };
+        let shown = |value| Cell::from(figure_text(quantity, value));
+        table.row(vec![name.into(), shown(x), shown(y), ratio.into()]);
+    }
+    let mut page = Document::default();
+    page.append(table);
+    let starts = format!("{} and {} plain servers", sides_a.len(), sides_b.len());
+    page.para(&change_text(cost, "CPU per request", &starts), 0, Tone::Plain);
+    page
+}
+
+/// Whether this changed from one session to the other.
+fn change_text(time: Option<&Ratio>, what: &str, runs: &str) -> String {
     let Some(time) = time else {
-        return format!("{runs}: too few for a verdict on the time");
+        return format!("{runs}: too few for a verdict on the {what}");
     };
     let range = interval(time.ratio, time.ratio_low, time.ratio_high);
     let is_open = time.ratio_low <= 1.0 && 1.0 <= time.ratio_high;
-    let doubt = if is_open { "cannot tell whether the time changed: " } else { "" };
+    let doubt = is_open.then(|| format!("cannot tell whether the {what} changed: "));
     format!(
-        "{doubt}{} time (95%: {range}), by the means of {runs}; machines drift between sessions, and \
+        "{}{} {what} (95%: {range}), by the means of {runs}; machines drift between sessions, and \
          the interval allows for that",
+        doubt.unwrap_or_default(),
         change(time.ratio)
     )
 }

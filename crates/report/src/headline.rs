@@ -123,12 +123,13 @@ fn tune_headline(run: &Run) -> String {
         }
         Some(outcome @ Outcome::NoGain { .. }) => {
             let tried = counted(verdicts(run).len() as u64, "arm", "arms");
-            match best(verdicts(run), quantity) {
+            let line = match best(verdicts(run), quantity) {
                 Some((arm, time)) => {
                     format!("{}: the best of {tried}, {arm}, has {time}", outcome_line(outcome))
                 }
                 None => outcome_line(outcome),
-            }
+            };
+            line + &rejection(verdicts(run))
         }
         Some(Outcome::CannotTell { why }) => {
             let halted = run.experiment.as_ref().is_some_and(|e| e.halted.is_some());
@@ -176,12 +177,21 @@ fn sentence(verdict: &Verdict, quantity: Quantity) -> String {
 
 fn nothing_kept(verdicts: &[Verdict], quantity: Quantity) -> String {
     let tried = counted(verdicts.len() as u64, "arm", "arms");
-    match best(verdicts, quantity) {
+    let line = match best(verdicts, quantity) {
         Some((arm, time)) => {
             format!("nothing worth keeping; the best of {tried}, {arm}, has {time}")
         }
         None => format!("nothing worth keeping; {tried} tried, all refused"),
-    }
+    };
+    line + &rejection(verdicts)
+}
+
+/// Why the arm was rejected that would have gained most, as the end of a sentence.
+fn rejection(verdicts: &[Verdict]) -> String {
+    let rejected = verdicts.iter().filter(|verdict| verdict.word == Word::Reject);
+    let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(f64::INFINITY, |e| e.ratio);
+    let most = rejected.min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    most.map_or_else(String::new, |arm| format!("; {} is rejected: {}", arm.arm, arm.why))
 }
 
 fn advice(run: &Run) -> String {

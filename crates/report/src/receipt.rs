@@ -17,6 +17,11 @@ pub fn receipt_section(receipt: &Receipt, is_proven: bool) -> Document {
     }
     exact_lines(&mut page, "or with environment variables only", &receipt.environment);
     exact_lines(&mut page, "as a systemd drop-in", &receipt.systemd);
+    if let Some(lines) = &receipt.containers {
+        exact_lines(&mut page, "in a container", std::slice::from_ref(&lines.docker_run));
+        exact_lines(&mut page, "in a Compose file", &lines.compose);
+        exact_lines(&mut page, "in a container of a Kubernetes pod", &lines.kubernetes);
+    }
     if !receipt.notes.is_empty() {
         page.heading("what it costs, what to know");
         for note in &receipt.notes {

@@ -36,8 +36,8 @@ fn arms_table(service: &Service, experiment: &Experiment) -> Table {
         ("pairs", Align::Right),
         ("verdict", Align::Left),
     ]);
-    if let Some(first) = &service.first {
-        table.row(plain_row(service, first, &experiment.design.control, quantity));
+    if service.first.is_some() {
+        table.row(plain_row(service, &experiment.design.control, quantity));
     }
     for verdict in &experiment.verdicts {
         let under = std::iter::once(reason(verdict)).chain(huge_text(service, &verdict.arm));
@@ -47,39 +47,46 @@ fn arms_table(service: &Service, experiment: &Experiment) -> Table {
     table
 }
 
-fn plain_row(service: &Service, first: &Side, name: &str, quantity: Quantity) -> Vec<Cell> {
-    let sides: Vec<&Side> = if service.pairs.is_empty() {
-        vec![first]
-    } else {
-        service.pairs.iter().map(|pair| &pair.plain).collect()
-    };
-    let windows: Vec<&Window> = sides.iter().flat_map(|side| &side.windows).collect();
-    let p99: Vec<f64> = windows.iter().filter_map(|window| window.load.latency.p99).collect();
-    let p99_text = if p99.is_empty() { "none".to_owned() } else { seconds(mean(&p99)) };
-    let pss = sides.iter().map(|side| side.at_last.pss_bytes.0 as f64).collect::<Vec<_>>();
-    let memory = Bytes(mean(&pss) as u64).to_string();
-    let own = match quantity {
-        Quantity::Memory => memory.clone(),
-        Quantity::P99 => p99_text.clone(),
-        Quantity::Throughput | Quantity::Time => {
-            let rates: Vec<f64> = windows.iter().filter_map(|window| window.rate()).collect();
-            format!("{}/s", three_digits(mean(&rates)))
-        }
-        Quantity::CpuPerRequest => {
-            let sum = |of: &dyn Fn(&Window) -> f64| windows.iter().map(|w| of(w)).sum::<f64>();
-            let cpu = sum(&|window| window.cpu_ns.0 as f64);
-            seconds(cpu / 1e9 / sum(&|window| window.load.requests).max(1.0))
-        }
-    };
+fn plain_row(service: &Service, name: &str, quantity: Quantity) -> Vec<Cell> {
+    let sides = service.plain_sides();
+    let shown = |of: Quantity| figure_text(of, figure(of, &sides)).into();
     vec![
         name.into(),
-        own.into(),
+        shown(quantity),
         "".into(),
-        p99_text.into(),
-        memory.into(),
+        shown(Quantity::P99),
+        shown(Quantity::Memory),
         service.pairs.len().to_string().into(),
         "reference".into(),
     ]
+}
+
+/// A figure of servers over all their windows: seconds, bytes, or requests a second. None where the load did not
+/// report it.
+pub(crate) fn figure(quantity: Quantity, sides: &[&Side]) -> Option<f64> {
+    let windows = || sides.iter().flat_map(|side| &side.windows);
+    let values: Vec<f64> = match quantity {
+        Quantity::Memory => sides.iter().map(|side| side.at_last.pss_bytes.0 as f64).collect(),
+        Quantity::P99 => windows().filter_map(|window| window.load.latency.p99).collect(),
+        Quantity::Throughput | Quantity::Time => windows().filter_map(Window::rate).collect(),
+        Quantity::CpuPerRequest => {
+            let sum = |of: fn(&Window) -> f64| windows().map(of).sum::<f64>();
+            let requests = sum(|window| window.load.requests);
+            let cpu = sum(|window| window.cpu_ns.0 as f64);
+            (requests > 0.0).then(|| cpu / 1e9 / requests).into_iter().collect()
+        }
+    };
+    (!values.is_empty()).then(|| mean(&values))
+}
+
+/// How such a figure is shown.
+pub(crate) fn figure_text(quantity: Quantity, value: Option<f64>) -> String {
+    let Some(value) = value else { return "none".to_owned() };
+    match quantity {
+        Quantity::Memory => Bytes(value as u64).to_string(),
+        Quantity::Throughput | Quantity::Time => format!("{}/s", three_digits(value)),
+        Quantity::P99 | Quantity::CpuPerRequest => seconds(value),
+    }
 }
 
 fn mean(values: &[f64]) -> f64 {

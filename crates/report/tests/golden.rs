@@ -4,10 +4,12 @@
 
 mod support;
 
+use pagewise_model::plan::{ContainerLines, Receipt};
 use pagewise_model::run::{Outcome, RunKind};
 use pagewise_model::trial::{Ratio, Word};
 use pagewise_report::{
-    RunHead, Style, compare, csv, history_table, look_section, markdown, render,
+    RunHead, Style, compare, csv, headline, history_table, look_section, markdown, receipt_section,
+    render,
 };
 use support::{
     PLAIN, candidate, doctor, effect, experiment, proven, run, slower_ab, traced_look, verdict,
@@ -73,6 +75,42 @@ fn a_service_under_load() {
     let text = markdown(&run);
     assert!(text.contains("| arm | CPU per request |"), "{text}");
     assert!(text.contains("of its CPU time"), "{text}");
+}
+
+#[test]
+fn two_sessions_of_a_service() {
+    let (a, mut b) = (support::served(), support::served());
+    b.id = "t-0002".into();
+    let service = b.service.as_mut().unwrap();
+    service.load = "shoot {port} 50000".into();
+    service.pairs.truncate(1);
+    service.pairs[0].plain.windows.iter_mut().for_each(|window| window.cpu_ns.0 *= 2);
+    let cost = Ratio { ratio: 2.0, ratio_low: 1.8, ratio_high: 2.2 };
+    check("compare-service", &compare(&a, &b, Some(&cost)).text(&PLAIN));
+}
+
+#[test]
+fn a_receipt_for_a_service() {
+    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    let containers = ContainerLines {
+        docker_run: "docker run --env A=1 IMAGE".to_owned(),
+        compose: lines(&["services:", "  NAME:", "    environment:", "      A: \"1\""]),
+        kubernetes: lines(&["env:", "- name: A", "  value: \"1\""]),
+    };
+    let receipt = Receipt { containers: Some(containers), ..support::receipt() };
+    check("receipt-service", &receipt_section(&receipt, true).text(&PLAIN));
+}
+
+#[test]
+fn a_headline_names_the_guard_that_rejected_the_best_arm() {
+    let mut run = support::served();
+    run.outcome = Some(Outcome::NothingKept);
+    let verdicts = &mut run.experiment.as_mut().unwrap().verdicts;
+    verdicts.retain(|verdict| verdict.word == Word::Reject);
+    assert_eq!(
+        headline(&run),
+        "nothing worth keeping; 1 arm tried, all refused; malloc-keep is rejected: 40% more p99 latency: guard p99<+20%"
+    );
 }
 
 #[test]
@@ -163,7 +201,7 @@ fn headlines_of_every_outcome_fit_a_line() {
         let mut run = run(RunKind::Tune, Some(outcome));
         let verdict = verdict("place", word, "why", Some(effect(ratio, low, high)));
         run.experiment = Some(experiment(vec![verdict]));
-        let text = pagewise_report::headline(&run);
+        let text = headline(&run);
         assert!(text.len() <= 80, "{text}");
         text
     };

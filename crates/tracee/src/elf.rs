@@ -224,7 +224,10 @@ fn by_interpreter(interpreter: &[u8]) -> Option<Allocator> {
 
 /// The allocator among library paths, one per line; an allocator's own library before the C library.
 fn by_library_names(text: &str) -> Option<Allocator> {
-    const NAMES: [(&str, Allocator); 6] = [
+    const NAMES: [(&str, Allocator); 8] = [
+        // Its heap is its own, whichever malloc the rest of it uses.
+        ("/libjvm.so", Allocator::Hotspot),
+        ("/libjli.so", Allocator::Hotspot),
         ("/libjemalloc", Allocator::Jemalloc),
         ("/libmimalloc", Allocator::Mimalloc),
         ("/libtcmalloc", Allocator::Tcmalloc),
@@ -354,6 +357,8 @@ mod tests {
         assert_eq!(by_interpreter(b"/lib64/ld-linux-x86-64.so.2"), Some(Allocator::Glibc));
         let maps = "x /lib/libc.so.6\ny /usr/lib/libjemalloc.so.2\n";
         assert_eq!(by_library_names(maps), Some(Allocator::Jemalloc));
+        let jvm = format!("{maps}z /opt/jdk/lib/server/libjvm.so\n");
+        assert_eq!(by_library_names(&jvm), Some(Allocator::Hotspot));
     }
 
     proptest! {

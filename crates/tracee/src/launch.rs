@@ -13,7 +13,7 @@ use crate::environment::{self, Variables};
 pub use crate::input::{Input, Once, Standard};
 pub use crate::launch_error::{LaunchError, Survivor};
 use crate::program::{self, Program};
-use crate::{read_ahead, tool_links, wait};
+use crate::{jvm, read_ahead, tool_links, wait};
 use pagewise_model::plan::Settings;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::fs::{Mode, OFlags};
@@ -159,8 +159,8 @@ impl Launch {
         if let Some(path) = tool_links::search_path(links.as_deref(), path)? {
             environment::set(&mut env, "PATH", path);
         }
-        let mut all =
-            Prepared::new(program.path.as_os_str(), &self.argv, &env, program.shell_text)?;
+        let argv = jvm::put(&self.settings.jvm_options, &program.path, &self.argv, &mut env);
+        let mut all = Prepared::new(program.path.as_os_str(), &argv, &env, program.shell_text)?;
         all.thp_off = self.settings.thp.is_some();
         all.own_session = self.own_session;
         all.cpus = self.settings.cpus.as_deref().map(cpu_set).transpose()?;

@@ -25,6 +25,7 @@ pub mod glibc;
 mod holdings;
 pub mod inject;
 mod input;
+pub mod jvm;
 pub mod launch;
 mod launch_error;
 pub mod lending;

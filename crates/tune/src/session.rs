@@ -231,7 +231,8 @@ impl<'a> Session<'a> {
         if let (Some(look), Some(diagnosis), Some(machine), Some(prices)) =
             (&self.run.look, &self.run.diagnosis, &self.run.machine, &self.run.prices)
         {
-            let evidence = Evidence { look, diagnosis, machine, prices, pool: &pool };
+            let evidence =
+                Evidence { look, diagnosis, machine, prices, pool: &pool, has_log: false };
             self.run.candidates = choose::candidates(&evidence);
         }
         self.run.pool = Some(pool);

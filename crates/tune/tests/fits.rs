@@ -33,7 +33,17 @@ fn with_pool(pool: HugePool, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Can
     in_world(Fake { pool, ..Fake::default() }, "madvise", change)
 }
 
-fn in_world(mut world: Fake, thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+fn in_world(world: Fake, thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
+    judged(world, thp, false, change)
+}
+
+/// The same, of a program whose standard error is a log or not.
+fn judged(
+    mut world: Fake,
+    thp: &str,
+    has_log: bool,
+    change: impl Fn(&mut Traced, &mut Look),
+) -> Vec<Candidate> {
     let plain = Arm::plain(&request());
     let runs = (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
@@ -53,7 +63,8 @@ fn in_world(mut world: Fake, thp: &str, change: impl Fn(&mut Traced, &mut Look))
     let diagnosis = diagnose(&look, &prices, &machine);
     let pool = world.pool();
     let (look, diagnosis) = (&look, &diagnosis);
-    let evidence = Evidence { look, diagnosis, machine: &machine, prices: &prices, pool: &pool };
+    let (machine, prices, pool) = (&machine, &prices, &pool);
+    let evidence = Evidence { look, diagnosis, machine, prices, pool, has_log };
     choose::candidates(&evidence)
 }
 
@@ -101,6 +112,20 @@ fn a_heap_is_treated_by_its_allocator() {
     let steps = candidates(|t, _| t.processes[0].allocator = Allocator::Musl);
     assert!(specs(&steps, "heap-huge").is_empty());
     assert!(why(&steps, "heap-huge").contains("grows in steps"), "{}", why(&steps, "heap-huge"));
+}
+
+#[test]
+fn a_java_heap_gets_the_option_where_the_output_stays_the_same() {
+    let java = |exe: &'static str, has_log: bool| {
+        judged(Fake::default(), "madvise", has_log, move |t, _| {
+            t.processes[0].allocator = Allocator::Hotspot;
+            t.processes[0].exe = exe.to_owned();
+            t.processes[0].churn.large_mmap_calls = 3;
+        })
+    };
+    assert_eq!(specs(&java("/opt/jdk/bin/java", false), "heap-huge"), ["heap-huge=java"]);
+    assert_eq!(specs(&java("/opt/jdk/bin/javac", false), "heap-huge"), ["heap-huge=inject"]);
+    assert_eq!(specs(&java("/opt/jdk/bin/javac", true), "heap-huge"), ["heap-huge=java"]);
 }
 
 #[test]

@@ -22,13 +22,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Environment variables that bear on page costs; a saved run holds these and no others.
-const LISTED: [&str; 6] = [
+const LISTED: [&str; 7] = [
     "GLIBC_TUNABLES",
     "MALLOC_CONF",
     "_RJEM_MALLOC_CONF",
     "MIMALLOC_ALLOW_LARGE_OS_PAGES",
     "GOGC",
     "MALLOC_ARENA_MAX",
+    "JAVA_TOOL_OPTIONS",
 ];
 
 /// Those of the listed variables that are set.

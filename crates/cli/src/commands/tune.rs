@@ -28,6 +28,9 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
     let (mut request, earlier) = match &args.earlier {
         Some(which) => {
             let (request, saved) = continued(which, &args.experiment)?;
+            if saved.service.is_some() {
+                return serve::go_on(&args.experiment, request, saved);
+            }
             (request, Some(saved))
         }
         None => (fresh(args)?, None),

@@ -16,6 +16,7 @@
 //! Not seen: an error that favours one arm in every block alike.
 
 pub use slope::{Slopes, Speeds};
+pub(crate) use verdict::between_logs;
 pub use verdict::{Costs, Findings, between_sessions};
 
 mod normal;

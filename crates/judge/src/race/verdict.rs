@@ -240,13 +240,20 @@ fn percent(share: f64) -> String {
 /// from one session to another (docs/decisions/010). None without two runs in each.
 #[must_use]
 pub fn between_sessions(first: &[Nanos], second: &[Nanos]) -> Option<Ratio> {
+    let logs = |times: &[Nanos]| -> Vec<f64> {
+        times.iter().map(|time| (time.0.max(1) as f64).ln()).collect()
+    };
+    between_logs(&logs(first), &logs(second))
+}
+
+/// The same from the logarithms of what was measured.
+pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     if first.len() < 2 || second.len() < 2 {
         return None;
     }
-    // Mean of the logarithms, and its variance.
-    let typical = |times: &[Nanos]| {
-        let logs: Vec<f64> = times.iter().map(|time| (time.0.max(1) as f64).ln()).collect();
-        let (mean, squares) = mean_and_squares(&logs);
+    // Their mean, and its variance.
+    let typical = |logs: &[f64]| {
+        let (mean, squares) = mean_and_squares(logs);
         let runs = logs.len() as f64;
         (mean, shrunk(squares, runs - 1.0) / runs)
     };

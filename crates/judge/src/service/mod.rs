@@ -13,10 +13,10 @@
 pub mod load;
 
 use crate::mechanism::Mechanism;
-use crate::race::{BlockTimes, Claim, Costs, Findings, PROVEN, RULED_OUT, Race};
+use crate::race::{BlockTimes, Claim, Costs, Findings, PROVEN, RULED_OUT, Race, between_logs};
 use pagewise_model::Nanos;
-use pagewise_model::service::{Guard, Guarded, Holding, Pair, Side, Window};
-use pagewise_model::trial::{Quantity, Verdict, Word};
+use pagewise_model::service::{Guard, Guarded, Holding, Pair, Service, Side, Window};
+use pagewise_model::trial::{Quantity, Ratio, Verdict, Word};
 
 /// Warming up makes requests cheaper: two runs of the load that are cheaper by no more than this than the two
 /// before have settled. A runtime that compiles has plateaus of two equal runs on its way.
@@ -80,6 +80,17 @@ fn window_value(quantity: Quantity, window: &Window) -> Option<f64> {
         Quantity::P99 => log(load.latency.p99?),
         Quantity::Memory => None,
     }
+}
+
+/// The change of CPU time per request of plain servers from one session to another, as between programs
+/// ([`crate::race::between_sessions`]). None without two starts in each.
+#[must_use]
+pub fn between(first: &Service, second: &Service) -> Option<Ratio> {
+    let costs = |service: &Service| -> Vec<f64> {
+        let sides = service.plain_sides().into_iter();
+        sides.filter_map(|side| value(Quantity::CpuPerRequest, side)).collect()
+    };
+    between_logs(&costs(first), &costs(second))
 }
 
 /// Requests to a server that failed.

@@ -71,6 +71,24 @@ fn values_are_means_over_the_windows_of_a_start() {
 }
 
 #[test]
+fn plain_servers_of_two_sessions_are_compared_by_their_cost() {
+    let service = |cost: f64, starts: usize| Service {
+        serve: String::new(),
+        load: String::new(),
+        metric: String::new(),
+        mode: Mode::Duet,
+        mode_why: String::new(),
+        first: Some(side(99.0, 1.0, 64, 0.0)),
+        pairs: vec![pair(side(cost, 1.0, 64, 0.0), side(1.0, 1.0, 64, 0.0)); starts],
+        guarded: Vec::new(),
+        asked: None,
+    };
+    let change = between(&service(10.0, 5), &service(15.0, 5)).unwrap();
+    assert!((change.ratio - 1.5).abs() < 1e-9 && change.ratio_low > 1.2, "{change:?}");
+    assert_eq!(between(&service(10.0, 0), &service(15.0, 5)), None, "one start is too few");
+}
+
+#[test]
 fn guards_are_read_and_spelled() {
     for text in ["p99<+20%", "memory<+10%", "cpu-per-request<+3%", "throughput<+0%", "errors=0"] {
         assert_eq!(spell_guard(parse_guard(text).unwrap()), text);

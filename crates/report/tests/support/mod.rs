@@ -320,6 +320,7 @@ pub(crate) fn receipt() -> Receipt {
         command: "pagewise run --with heap-huge -- ./walk --size 1G --rounds 100 --output 'a file' --verbose".into(),
         environment: vec!["export GLIBC_TUNABLES=glibc.malloc.hugetlb=1".into()],
         systemd: vec!["[Service]".into(), "Environment=GLIBC_TUNABLES=glibc.malloc.hugetlb=1".into()],
+        containers: None,
         notes: vec!["peak memory grows by 12 MiB".into()],
         undo: "start the program without the variable".into(),
     }
@@ -423,6 +424,7 @@ pub(crate) fn served() -> Run {
             pair("heap-huge", served_side(176, 490.0, 280)),
         ],
         guarded: vec![guarded("heap-huge", 0.98, false), guarded("malloc-keep", 1.4, true)],
+        asked: None,
     });
     let broken = "40% more p99 latency: guard p99<+20%";
     let mut all = experiment(vec![

@@ -7,6 +7,7 @@
 //! Not covered: remedies that need a tracer beside the server for each start (`place` moves processes
 //! between CPUs, which the race does itself), and machines of their own for the generator.
 
+mod earlier;
 mod place;
 mod ready;
 mod server;
@@ -17,27 +18,25 @@ pub use ready::Ready;
 pub use server::Ways;
 
 use crate::choose;
+use crate::conditions;
 use crate::experiment::{outcome, ranked};
 use crate::live::Listener;
 use crate::race::Progress;
 use crate::request::{PLAIN, Request as Base};
 use crate::stop::Stop;
 use crate::world::{Arm, Event};
-use pagewise_judge::diagnosis::diagnose;
 use pagewise_judge::service::load::Metric;
 use pagewise_judge::service::{Shows, Standings, failed, value};
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::clock;
 use pagewise_measure::{Options, PriceError};
-use pagewise_model::look::{Look, Traced};
+use pagewise_model::Nanos;
 use pagewise_model::plan::{Dose, FileKind, Receipt};
 use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::service::{Guard, Mode, Service, Side};
 use pagewise_model::trial::{Design, Experiment, Quantity, Ratio, Verdict, Word};
-use pagewise_model::usage::Usage;
-use pagewise_model::{Fact, Nanos};
-use pagewise_remedy::{Evidence, Mechanism};
+use pagewise_remedy::Mechanism;
 use stage::{Failure, Seen, Stage};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,8 +47,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PRICING: Nanos = Nanos::secs(1);
 /// The budget unless the user gives one.
 pub const BUDGET: Nanos = Nanos::secs(300);
-/// Why something is not known of a server.
-const NOT_TAKEN: &str = "not taken of a running server";
 /// Windows of a server in a pair at least and at most; even, because halves are swapped.
 const WINDOWS: (u32, u32) = (2, 8);
 /// Pairs that an arm gets at least where the budget holds it.
@@ -115,9 +112,10 @@ pub fn unfit_dose(dose: &Dose) -> Option<String> {
     })
 }
 
-/// Runs a session to its end. What is known is in the run whatever happens.
+/// Runs a session to its end, or goes on with a saved one. What is known is in the run whatever happens.
 pub fn run(
     request: &Request,
+    saved: Option<Run>,
     exe: PathBuf,
     words: &[&str],
     stop: Arc<AtomicBool>,
@@ -126,11 +124,19 @@ pub fn run(
     let since = clock::now();
     let mut run = request.base.empty_run(RunKind::Tune, &request.base.command);
     run.stdout = None;
+    let (mut run, earlier) = match saved {
+        Some(saved) => earlier::resumed(run, saved),
+        None => (run, None),
+    };
+    let cost = BTreeMap::new();
     let end = Stage::new(request, exe, words, stop, listener)
-        .and_then(|stage| Session { request, since, stage, cost: BTreeMap::new() }.go(&mut run));
+        .and_then(|stage| Session { request, since, stage, cost, earlier }.go(&mut run));
     let end = end.err();
     if matches!(end, Some(Stop::Interrupted)) {
         run.outcome = Some(Outcome::Interrupted);
+    }
+    if run.experiment.is_some() {
+        run.conditions = conditions::of(&request.base, &run);
     }
     run.took_ns = Nanos(clock::now().0.saturating_sub(since.0));
     (run, end)
@@ -142,6 +148,8 @@ struct Session<'a> {
     stage: Stage<'a>,
     /// What a pair took last, by mode.
     cost: BTreeMap<&'static str, Nanos>,
+    /// The experiment that this session continues.
+    earlier: Option<Experiment>,
 }
 
 /// An arm with what shows that it acts and how it is paired.
@@ -159,6 +167,9 @@ impl Session<'_> {
     }
 
     fn advance(&mut self, run: &mut Run) -> Result<(), Stop> {
+        if let Some(service) = run.service.clone() {
+            return self.go_on(run, &service);
+        }
         self.stage.tell(&Event::Stage("unit prices of this machine"));
         run.machine = Some(pagewise_kernel::machine::machine());
         run.prices = Some(self.prices()?);
@@ -172,6 +183,7 @@ impl Session<'_> {
             first: None,
             pairs: Vec::new(),
             guarded: Vec::new(),
+            asked: Some(self.request.asked()),
         });
         self.stage.tell(&Event::Stage("the plain server under its load"));
         let begun = clock::now();
@@ -181,7 +193,7 @@ impl Session<'_> {
         let took = clock::now().0.saturating_sub(begun.0);
         self.cost.insert(Mode::Duet.name(), Nanos(took));
         self.cost.insert(Mode::Restart.name(), Nanos(2 * took));
-        diagnosed(run, usage, traced);
+        watched::diagnosed(run, usage, traced);
         self.stage.tell(&Event::Chosen(run));
         let windows = windows_for(&side);
         if let Some(service) = &mut run.service {
@@ -306,7 +318,9 @@ impl Session<'_> {
         let arms: Vec<(String, Shows)> =
             entries.iter().map(|entry| (entry.arm.name.clone(), entry.shows)).collect();
         let mut standings = Standings::new(self.request.goal, &self.request.guards, &arms);
-        let mut rejected = BTreeMap::new();
+        let so_far = run.service.iter().flat_map(|service| service.pairs.clone());
+        so_far.for_each(|pair| standings.add(pair));
+        let mut rejected = self.rejected_before(&entries, &standings);
         let mut plain = plain.clone();
         let files = entries.iter().flat_map(|entry| &entry.arm.settings.huge_files);
         plain.natural_files = files.map(|file| file.path.clone()).collect();
@@ -432,33 +446,17 @@ impl Session<'_> {
 
     fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt> {
         let (_, doses) = run.doses.iter().find(|(name, _)| name == arm)?;
-        let mut receipt = pagewise_remedy::receipt::write(doses, &self.request.base.start());
+        let start = self.request.base.start();
+        let mut receipt = pagewise_remedy::receipt::write(doses, &start);
+        match pagewise_remedy::containers::lines(doses, &start) {
+            Ok(lines) => receipt.containers = Some(lines),
+            Err(why) => receipt.notes.push(format!("no lines for containers: {why}")),
+        }
         if self.request.serve.contains('{') {
             receipt.notes.push("write your own port and directory for {port} and {dir}".to_owned());
         }
         Some(receipt)
     }
-}
-
-/// What the look at a server shows, and the remedies that fit it.
-fn diagnosed(run: &mut Run, usage: Usage, traced: Traced) {
-    let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
-    let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
-    let look = Look {
-        runs: vec![usage],
-        traced: Fact::Known(traced),
-        samples: Fact::missing(NOT_TAKEN),
-        walks: Fact::missing(NOT_TAKEN),
-        faults: Fact::missing(NOT_TAKEN),
-    };
-    let mut diagnosis = diagnose(&look, prices, machine);
-    // What counts is its CPU time, and it waits for requests in the rest.
-    diagnosis.ceiling_share = (diagnosis.ceiling_share / cpu_share.max(1e-3)).min(1.0);
-    let pool = Fact::missing("not used for services");
-    let evidence = Evidence { look: &look, diagnosis: &diagnosis, machine, prices, pool: &pool };
-    run.candidates = choose::candidates(&evidence);
-    run.candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
-    (run.look, run.diagnosis) = (Some(look), Some(diagnosis));
 }
 
 /// Windows of a server in a pair: a start is worth more windows the longer it takes.

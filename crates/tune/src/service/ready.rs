@@ -2,6 +2,7 @@
 
 use super::place::Place;
 use regex_lite::Regex;
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
@@ -24,6 +25,18 @@ pub enum Ready {
     Log(Regex),
     /// It sends `READY=1` to the socket in `NOTIFY_SOCKET` (sd_notify(3)).
     Notify,
+}
+
+impl fmt::Display for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(port) => write!(f, "tcp:{port}"),
+            Self::Http(url) => write!(f, "http:{url}"),
+            Self::Exec(command) => write!(f, "exec:{command}"),
+            Self::Log(pattern) => write!(f, "log:{pattern}"),
+            Self::Notify => f.write_str("notify"),
+        }
+    }
 }
 
 impl Ready {
@@ -129,7 +142,11 @@ mod tests {
     #[test]
     fn forms_of_readiness() {
         let ok = ["tcp:{port}", "http://127.0.0.1:{port}/", "exec:true", "log:ready", "notify"];
-        ok.iter().for_each(|text| drop(Ready::parse(text).unwrap()));
+        for text in ok {
+            let read = Ready::parse(text).unwrap().to_string();
+            assert_eq!(Ready::parse(&read).unwrap().to_string(), read, "{text}");
+            assert!(read.contains(text), "{read}");
+        }
         for text in ["", "tcp:", "http://example.org/", "log:(", "udp:1", "notify:x"] {
             let why = Ready::parse(text).unwrap_err();
             assert!(why.contains(text), "{why}");

@@ -1,10 +1,19 @@
-//! What a server used between two moments.
+//! What a server used between two moments, and what that shows.
 
+use super::FIT;
 use super::server::Counts;
+use crate::choose;
+use pagewise_judge::diagnosis::diagnose;
+use pagewise_model::look::{Look, Traced};
+use pagewise_model::run::Run;
 use pagewise_model::service::Side;
 use pagewise_model::usage::{Ended, Usage};
-use pagewise_model::{Bytes, Nanos};
+use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_observe::trace::Running;
+use pagewise_remedy::Evidence;
+
+/// Why something is not known of a server.
+const NOT_TAKEN: &str = "not taken of a running server";
 
 /// Processes and counters around the windows of a look.
 #[derive(Default)]
@@ -41,4 +50,27 @@ impl Watched {
             ended: Ended::Exited(0),
         }
     }
+}
+
+/// What the look at a server shows, and the remedies that fit it.
+pub(super) fn diagnosed(run: &mut Run, usage: Usage, traced: Traced) {
+    let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
+    let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
+    let look = Look {
+        runs: vec![usage],
+        traced: Fact::Known(traced),
+        samples: Fact::missing(NOT_TAKEN),
+        walks: Fact::missing(NOT_TAKEN),
+        faults: Fact::missing(NOT_TAKEN),
+    };
+    let mut diagnosis = diagnose(&look, prices, machine);
+    // What counts is its CPU time, and it waits for requests in the rest.
+    diagnosis.ceiling_share = (diagnosis.ceiling_share / cpu_share.max(1e-3)).min(1.0);
+    let pool = Fact::missing("not used for services");
+    let (seen, judged) = (&look, &diagnosis);
+    let evidence =
+        Evidence { look: seen, diagnosis: judged, machine, prices, pool: &pool, has_log: true };
+    run.candidates = choose::candidates(&evidence);
+    run.candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
+    (run.look, run.diagnosis) = (Some(look), Some(diagnosis));
 }

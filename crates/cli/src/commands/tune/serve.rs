@@ -1,27 +1,71 @@
 //! `pagewise tune --serve`
 
-use crate::args::{Part, ServiceArgs, Tune};
+use crate::args::{ExperimentArgs, Part, ServiceArgs, Tune};
 use crate::commands::experiment::{self, Display};
 use crate::commands::{helper, run::doses};
 use crate::failure::Failure;
 use pagewise_judge::service::load::Metric;
 use pagewise_judge::service::{USUAL_GUARDS, parse_guard};
+use pagewise_model::run::Run;
+use pagewise_model::trial::Quantity;
 use pagewise_tracee::launch::Input;
+use pagewise_tune::Request as Base;
 use pagewise_tune::service::{self, Ready, Request, Ways};
 use std::process::ExitCode;
 
 /// Tunes a server under its load.
 pub(super) fn run(args: &Tune, serve: &str) -> Result<ExitCode, Failure> {
-    let request = request(args, serve)?;
+    session(&request(args, serve)?, None, &args.experiment)
+}
+
+/// Goes on with a saved session.
+pub(super) fn go_on(args: &ExperimentArgs, base: Base, saved: Run) -> Result<ExitCode, Failure> {
+    let request = again(base, &saved)
+        .map_err(|why| Failure::usage(format!("cannot continue `{}`: {why}", saved.id)))?;
+    session(&request, Some(saved), args)
+}
+
+fn session(
+    request: &Request,
+    saved: Option<Run>,
+    args: &ExperimentArgs,
+) -> Result<ExitCode, Failure> {
     let _lock = experiment::lock()?;
     let stop = experiment::stop_flag()?;
-    let mut display = Display::new(args.experiment.quiet);
+    let mut display = Display::new(args.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = helper::own_exe()?;
     let words = helper::words(Part::Supervise);
-    let (run, end) = service::run(&request, exe, &words, stop, &mut listener);
+    let (run, end) = service::run(request, saved, exe, &words, stop, &mut listener);
     display.finish();
-    experiment::conclude(run, end, &args.experiment)
+    experiment::conclude(run, end, args)
+}
+
+/// The request of a saved session.
+fn again(mut base: Base, saved: &Run) -> Result<Request, String> {
+    let service = saved.service.as_ref();
+    let (service, asked) = service
+        .and_then(|service| Some((service, service.asked.as_ref()?)))
+        .ok_or("how its servers are started was not saved")?;
+    base.only = Some(saved.doses.iter().flat_map(|(_, doses)| doses.clone()).collect());
+    let goal = saved.experiment.as_ref().map(|experiment| experiment.design.quantity);
+    Ok(Request {
+        base,
+        serve: service.serve.clone(),
+        load: service.load.clone(),
+        load_within: asked.load_within_ns,
+        metric: service.metric.parse()?,
+        ways: Ways {
+            ready: Ready::parse(&asked.ready)?,
+            ready_within: asked.ready_within_ns,
+            stop: asked.stop.clone(),
+            stop_within: asked.stop_within_ns,
+        },
+        warm_up: asked.warm_up_ns,
+        goal: goal.unwrap_or(Quantity::CpuPerRequest),
+        guards: asked.guards.clone(),
+        mode: asked.mode,
+    })
 }
 
 fn request(args: &Tune, serve: &str) -> Result<Request, Failure> {

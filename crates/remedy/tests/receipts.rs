@@ -1,0 +1,89 @@
+//! Lines of receipts, read by what they are for, where that is installed.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+use pagewise_model::constructed::machine;
+use pagewise_model::plan::Dose;
+use pagewise_remedy::receipt::{Here, Start, write};
+use pagewise_remedy::{Target, containers, parse_list};
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// An environment with all that has a meaning to one of the readers.
+const ODD: &str = r#"-Da="$(b)" -Dc=\d$e%f:g #h {i}"#;
+
+fn doses(list: &str) -> Vec<Dose> {
+    parse_list(list, &machine(), &|| Target::from_command(&[])).unwrap()
+}
+
+fn here() -> Here {
+    Here {
+        environment: vec![("JAVA_TOOL_OPTIONS".into(), ODD.into())],
+        pagewise: "/bin/true".into(),
+        in_path: false,
+        program: "/bin/true".into(),
+        directory: "/".into(),
+    }
+}
+
+#[test]
+fn systemd_accepts_every_drop_in() {
+    let (here, command) = (here(), ["true", "a b", "$c", "50%"].map(OsString::from));
+    let (command, here) = (&command[..], &here);
+    let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let dir = tempfile::tempdir().unwrap();
+    for list in ["heap-huge=java", "malloc-keep=64M,heap-small", "text-huge=/bin/true", "place"] {
+        let start = Start { command, input: None, here, system: false, quote };
+        let lines = write(&doses(list), &start).systemd;
+        assert_eq!(lines.first().map(String::as_str), Some("[Service]"), "{list}");
+        let own = if lines.iter().any(|line| line.starts_with("ExecStart=/")) {
+            ""
+        } else {
+            "ExecStart=/bin/true\n"
+        };
+        let unit = dir.path().join("pagewise-receipt.service");
+        std::fs::write(&unit, format!("{}\n{own}", lines.join("\n"))).unwrap();
+        match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output() {
+            Ok(done) => {
+                let said = String::from_utf8_lossy(&done.stderr);
+                assert!(done.status.success(), "{list}: {said}{lines:?}");
+                assert!(!said.contains("pagewise-receipt"), "{list}: {said}");
+            }
+            Err(error) => println!("SKIP systemd-analyze verify: {error}"),
+        }
+    }
+}
+
+#[test]
+fn yaml_holds_the_environment_as_it_was_tested() {
+    let (here, command) = (here(), [OsString::from("java")]);
+    let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let start = Start { command: &command, input: None, here: &here, system: false, quote };
+    let lines = containers::lines(&doses("heap-huge=java"), &start).unwrap();
+    let value = format!("-XX:+UseTransparentHugePages {ODD}");
+    let compose =
+        "yaml.safe_load(sys.stdin)['services']['NAME']['environment']['JAVA_TOOL_OPTIONS']";
+    let pod = "yaml.safe_load(sys.stdin)['env'][0]['value']";
+    let expected = [
+        (&lines.compose, compose, value.replace('$', "$$")),
+        (&lines.kubernetes, pod, value.replace("$(", "$$(")),
+    ];
+    for (lines, expression, expected) in expected {
+        let script = format!("import sys, yaml; print({expression})");
+        let mut reader = Command::new("python3");
+        reader.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut child) = reader.stderr(Stdio::null()).spawn() else {
+            println!("SKIP YAML of receipts: no python3");
+            return;
+        };
+        child.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        if !done.status.success() {
+            let has_yaml = Command::new("python3").args(["-c", "import yaml"]).output().unwrap();
+            assert!(!has_yaml.status.success(), "{lines:?}");
+            println!("SKIP YAML of receipts: python3 has no yaml");
+            return;
+        }
+        assert_eq!(String::from_utf8_lossy(&done.stdout).trim_end(), expected);
+    }
+}
