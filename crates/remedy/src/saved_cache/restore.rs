@@ -1,10 +1,9 @@
 //! Saved pages, read back into the page cache.
 //!
-//! Files in the order of their paths, pages in that of the file. A batch of up to 8 MiB is asked for at
-//! once (`posix_fadvise(2)`, WILLNEED), in pieces of 128 KiB, which every device reads whole; then each piece
-//! is waited for by reading it. On a virtual disk that took 0.3 to 0.6 of the time of reading piece by piece;
-//! larger batches were slower. Only what `mincore(2)` calls missing is read, and of files of others, where
-//! it does not answer, all.
+//! Files in the order of their paths, pages in that of the file, in pieces of up to 128 KiB, which every device
+//! reads whole. Pieces are asked for (`posix_fadvise(2)`, WILLNEED) ahead of the one that is waited for by reading
+//! it, so the device has always work and may put it in order. Only what `mincore(2)` calls missing is read, and of
+//! files of others, where it does not answer, all.
 //!
 //! A file has to be what it was: length, time of last writing and inode. Nothing is read where other
 //! processes wait for memory (pressure), nor beyond the bounds. What counts is what is cached when all
@@ -21,19 +20,20 @@ use pagewise_model::cache::CacheOutcome;
 use pagewise_model::cache_list::{CacheList, CacheRestore, ListedFile, PageRanges, RestoredFile};
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_tracee::read_ahead::modified;
+use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// One call reads no more ahead than the device's own window, which is at least this.
 const PIECE: Bytes = Bytes::kib(128);
-/// What is asked for before anything of it is waited for, at most.
-const BATCH: Bytes = Bytes::mib(8);
-/// Pieces of a batch, and files that are open for it, at most.
-const MOST_PIECES: usize = 4000;
+/// What is asked for ahead, at most, in bytes, pieces and open files.
+const AHEAD: Bytes = Bytes::mib(8);
+const MOST_PIECES: usize = 2048;
 const MOST_FILES: usize = 250;
-/// With a rate, so many batches are read in a second at least.
-const BATCHES_IN_A_SECOND: u64 = 8;
+/// With a rate, reading pauses so many times a second.
+const PAUSES_IN_A_SECOND: u64 = 8;
 /// How often the end of a pause is looked for, and how often the pressure on memory.
 const WAIT: Duration = Duration::from_millis(20);
 const PRESSURE_EVERY: Nanos = Nanos::secs(1);
@@ -121,33 +121,54 @@ fn unchanged(listed: &ListedFile) -> Result<CachedFile, String> {
     changed.map_or(Ok(file), |how| Err(format!("{how} since the list was saved")))
 }
 
-/// A part of a file that is to be read.
+/// A part of a file that was asked for.
 struct Piece {
-    /// Its file among those of the batch.
-    file: usize,
+    file: Rc<CachedFile>,
+    /// The place of its file in the list.
+    at: usize,
     offset: Bytes,
     length: Bytes,
 }
 
-/// What is asked for at once.
+/// What was asked for and not waited for yet, in that order.
 #[derive(Default)]
-struct Batch {
-    /// Each with its place in the list.
-    files: Vec<(usize, CachedFile)>,
-    pieces: Vec<Piece>,
+struct Ahead {
+    pieces: VecDeque<Piece>,
     size: Bytes,
+    /// Files of these pieces, which follow each other.
+    files: usize,
+}
+
+impl Ahead {
+    fn push(&mut self, piece: Piece) {
+        self.files += usize::from(self.pieces.back().is_none_or(|last| last.at != piece.at));
+        self.size += piece.length;
+        self.pieces.push_back(piece);
+    }
+
+    fn pop(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        self.files -= usize::from(self.pieces.front().is_none_or(|next| next.at != piece.at));
+        self.size = Bytes(self.size.0 - piece.length.0);
+        Some(piece)
+    }
+
+    fn is_full(&self) -> bool {
+        self.size > AHEAD || self.pieces.len() > MOST_PIECES || self.files > MOST_FILES
+    }
 }
 
 struct Session<'a> {
     bounds: Bounds,
     is_over: &'a dyn Fn() -> bool,
     files: Vec<RestoredFile>,
-    batch: Batch,
+    ahead: Ahead,
     buffer: Vec<u8>,
     start: Nanos,
     pressure_at: Nanos,
-    /// What was asked for.
+    /// What was asked for, and of that since the last pause.
     asked: Bytes,
+    unpaused: Bytes,
     read: Bytes,
     ended_early: Option<String>,
 }
@@ -158,11 +179,12 @@ impl<'a> Session<'a> {
             bounds,
             is_over,
             files,
-            batch: Batch::default(),
+            ahead: Ahead::default(),
             buffer: vec![0; PIECE.0 as usize],
             start: clock::now(),
             pressure_at: Nanos(0),
             asked: Bytes(0),
+            unpaused: Bytes(0),
             read: Bytes(0),
             ended_early: None,
         }
@@ -172,7 +194,7 @@ impl<'a> Session<'a> {
         self.ended_early.is_some() || (self.is_over)()
     }
 
-    /// Puts what is missing of a file into batches.
+    /// Reads what is missing of a file.
     fn bring(&mut self, at: usize, listed: &ListedFile) -> Result<(), String> {
         let file = unchanged(listed)?;
         let failed = |error: pagewise_kernel::SysError| error.source.to_string();
@@ -186,64 +208,58 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         file.read_nothing_ahead().map_err(failed)?;
-        self.batch.files.push((at, file));
+        let file = Rc::new(file);
         for (offset, length) in pieces(&missing) {
             if self.is_over() {
                 break;
             }
-            self.take(offset, length);
-        }
-        if self.batch.files.len() >= MOST_FILES {
-            self.flush();
+            self.ask_for(Piece { file: Rc::clone(&file), at, offset, length });
         }
         Ok(())
     }
 
-    /// Puts a piece of the last file of the batch into it; a full batch is read.
-    fn take(&mut self, offset: Bytes, length: Bytes) {
+    /// Asks for a piece, and waits for earlier ones where too much is on its way.
+    fn ask_for(&mut self, piece: Piece) {
+        let length = piece.length;
         if self.asked + length > self.bounds.limit {
             let limit = self.bounds.limit;
             self.ended_early = Some(format!("the limit of {limit} was reached"));
             return;
         }
         self.asked += length;
-        let file = self.batch.files.len().saturating_sub(1);
-        self.batch.pieces.push(Piece { file, offset, length });
-        self.batch.size += length;
-        let paced = self.bounds.rate.map_or(BATCH.0, |rate| rate.0 / BATCHES_IN_A_SECOND);
-        if self.batch.size.0 >= paced.min(BATCH.0) || self.batch.pieces.len() >= MOST_PIECES {
-            self.read_batch();
+        self.unpaused += length;
+        piece.file.begin_reading(piece.offset, length);
+        self.ahead.push(piece);
+        while self.ahead.is_full() {
+            self.read_next();
         }
-    }
-
-    /// Reads what is in the batch, and closes its files.
-    fn flush(&mut self) {
-        self.read_batch();
-        self.batch.files.clear();
-    }
-
-    /// Reads what is in the batch; its last file may have more.
-    fn read_batch(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        for piece in &batch.pieces {
-            batch.files[piece.file].1.begin_reading(piece.offset, piece.length);
-        }
-        for piece in &batch.pieces {
-            let (at, file) = &batch.files[piece.file];
-            let part = self.buffer.get_mut(..piece.length.0 as usize).unwrap_or_default();
-            match file.file().read_at(part, piece.offset.0) {
-                Ok(read) => self.read += Bytes(read as u64),
-                Err(error) => self.files[*at].left_out = Some(format!("cannot be read: {error}")),
-            }
-        }
-        self.batch.files = batch.files.into_iter().rev().take(1).collect();
-        self.wait();
+        self.pause();
         self.look_at_pressure();
     }
 
-    /// Waits until as much may have been read.
-    fn wait(&self) {
+    /// Waits for the piece that was asked for first; false where there is none.
+    fn read_next(&mut self) -> bool {
+        let Some(piece) = self.ahead.pop() else { return false };
+        let part = self.buffer.get_mut(..piece.length.0 as usize).unwrap_or_default();
+        match piece.file.file().read_at(part, piece.offset.0) {
+            Ok(read) => self.read += Bytes(read as u64),
+            Err(error) => self.files[piece.at].left_out = Some(format!("cannot be read: {error}")),
+        }
+        true
+    }
+
+    /// Waits for all that was asked for.
+    fn flush(&mut self) {
+        while self.read_next() {}
+    }
+
+    /// Waits until as much may have been read, where it has been enough since the last time.
+    fn pause(&mut self) {
         let Some(rate) = self.bounds.rate else { return };
+        if self.unpaused.0 < rate.0 / PAUSES_IN_A_SECOND {
+            return;
+        }
+        self.unpaused = Bytes(0);
         let due = self.start + Nanos::from_f64(self.asked.0 as f64 / rate.0.max(1) as f64 * 1e9);
         while !self.is_over() {
             let left = due.0.saturating_sub(clock::now().0);
