@@ -6,6 +6,7 @@
    --heap MIB      size of the array (128)
    --slow-tail US  one request of 50 sleeps so many microseconds first
    --fail-every N  one request of N is answered by "error"
+   --picky         as is every request while it may use one CPU only
    --die-after N   ends with status 9 after N answers
    --deaf          never listens
    --stubborn      ignores SIGTERM and SIGINT
@@ -21,6 +22,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,7 +36,7 @@
 enum { SLOW = 50, LINE = 16 };
 
 static long cost = 1000, heap_mib = 128, slow_tail, fail_every, die_after, seconds = 900;
-static int deaf, stubborn, background, heir;
+static int deaf, stubborn, background, heir, picky;
 static uint64_t *heap;
 static size_t places; /* A power of two. */
 static unsigned long requests;
@@ -61,6 +63,11 @@ static uint64_t work(uint64_t state) {
     return state;
 }
 
+static int is_cramped(void) {
+    cpu_set_t cpus;
+    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
+}
+
 /* Writes one answer into `line` and gives its length. */
 static int answer(char *line, uint64_t *state) {
     unsigned long number = __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
@@ -69,7 +76,7 @@ static int answer(char *line, uint64_t *state) {
     if (slow_tail > 0 && number % SLOW == 0)
         usleep((useconds_t)slow_tail);
     *state = work(*state + number);
-    if (fail_every > 0 && number % (unsigned long)fail_every == 0)
+    if ((fail_every > 0 && number % (unsigned long)fail_every == 0) || (picky && is_cramped()))
         return snprintf(line, LINE, "error\n");
     return snprintf(line, LINE, "ok %08x\n", (unsigned)(*state >> 32));
 }
@@ -165,7 +172,7 @@ static void options(int count, char **words) {
         {"cost", 1, NULL, 'c'},      {"heap", 1, NULL, 'h'},       {"slow-tail", 1, NULL, 't'},
         {"fail-every", 1, NULL, 'f'}, {"die-after", 1, NULL, 'd'},  {"seconds", 1, NULL, 's'},
         {"deaf", 0, &deaf, 1},       {"stubborn", 0, &stubborn, 1}, {"background", 0, &background, 1},
-        {"heir", 0, &heir, 1},       {NULL, 0, NULL, 0},
+        {"heir", 0, &heir, 1},       {"picky", 0, &picky, 1},      {NULL, 0, NULL, 0},
     };
     int found;
     while ((found = getopt_long(count, words, "", known, NULL)) != -1) {

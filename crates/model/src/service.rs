@@ -54,6 +54,8 @@ pub enum Mode {
     Duet,
     /// One after the other.
     Restart,
+    /// One server that runs already, with a remedy switched on and off.
+    Toggle,
 }
 
 impl Mode {
@@ -63,6 +65,7 @@ impl Mode {
         match self {
             Self::Duet => "duet",
             Self::Restart => "restart",
+            Self::Toggle => "toggle",
         }
     }
 }
@@ -102,12 +105,13 @@ pub struct Holding {
     pub page_table_bytes: Bytes,
 }
 
-/// One start of a server, with all runs of the load against it.
+/// One start of a server, with all runs of the load against it; or what a running one did in one block
+/// with a remedy off, or on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// From the start to readiness.
+    /// From the start to readiness; what switching took where it ran already.
     pub ready_ns: Nanos,
-    /// Runs of the load until its rate had settled; they do not count.
+    /// Runs of the load until its rate had settled, or right after a switch; they do not count.
     pub warm_ups: u32,
     /// The runs that count.
     pub windows: Vec<Window>,
@@ -117,16 +121,17 @@ pub struct Side {
     pub at_last: Holding,
 }
 
-/// A fresh start of the plain server and one of an arm, compared with each other.
+/// A fresh start of the plain server and one of an arm, compared with each other; or a block of windows of
+/// one server, with the remedy off and on in random order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// The arm.
     pub arm: String,
     /// How they ran.
     pub mode: Mode,
-    /// The plain server.
+    /// The plain server, or the remedy off.
     pub plain: Side,
-    /// The arm's.
+    /// The arm's, or the remedy on.
     pub other: Side,
 }
 
@@ -157,8 +162,11 @@ pub struct Guarded {
 /// A service that was tuned under its load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Service {
-    /// The command that starts it, as typed.
+    /// The command that starts it, as typed; or how a running one was started, as far as it shows.
     pub serve: String,
+    /// The process that ran already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
     /// The command that loads it, as typed.
     pub load: String,
     /// The form in which the generator reports.

@@ -98,8 +98,22 @@ impl HeapHuge {
         self.with(INJECT, Settings { watches, ..Settings::default() })
     }
 
+    /// The parameter that goes by the allocator of a program's file.
+    pub(crate) fn parameter_for_file(&self, target: &Target) -> String {
+        let works = switch_works(target.allocator(), target.glibc_huge_tunable());
+        let parameter = match target.allocator() {
+            Allocator::Hotspot if target.file().is_some_and(jvm::is_launcher_name) => JAVA,
+            // Other programs on a JVM take no options, and the variable for them is reported.
+            Allocator::Hotspot => INJECT,
+            // All switches and not the one: what the program starts may use another allocator.
+            _ if works => ALL,
+            _ => INJECT,
+        };
+        parameter.to_owned()
+    }
+
     /// Why huge pages cannot help on this machine at all.
-    fn refusal(machine: &Machine) -> Option<String> {
+    pub(crate) fn refusal(machine: &Machine) -> Option<String> {
         match machine.thp_enabled.known().map(String::as_str) {
             Some("never") => Some("transparent huge pages are off (enabled=never)".to_owned()),
             Some("always") => {
@@ -163,17 +177,7 @@ impl Remedy for HeapHuge {
     }
 
     fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
-        let target = target();
-        let works = switch_works(target.allocator(), target.glibc_huge_tunable());
-        let parameter = match target.allocator() {
-            Allocator::Hotspot if target.file().is_some_and(jvm::is_launcher_name) => JAVA,
-            // Other programs on a JVM take no options, and the variable for them is reported.
-            Allocator::Hotspot => INJECT,
-            // All switches and not the one: what the program starts may use another allocator.
-            _ if works => ALL,
-            _ => INJECT,
-        };
-        parameter.to_owned()
+        self.parameter_for_file(&target())
     }
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {

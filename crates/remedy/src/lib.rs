@@ -17,6 +17,7 @@ pub mod fold;
 mod heap_huge;
 mod heap_small;
 pub mod hugetext;
+pub mod live;
 mod malloc_keep;
 mod pipe_grow;
 mod pipe_tools;

@@ -25,6 +25,14 @@ pub(crate) fn service_section(service: &Service, experiment: &Experiment) -> Doc
     page
 }
 
+/// One observation, and several.
+const fn unit(service: &Service) -> (&'static str, &'static str) {
+    match service.mode {
+        Mode::Duet | Mode::Restart => ("pair", "pairs"),
+        Mode::Toggle => ("block", "blocks"),
+    }
+}
+
 fn arms_table(service: &Service, experiment: &Experiment) -> Table {
     let quantity = experiment.design.quantity;
     let mut table = Table::new(&[
@@ -33,7 +41,7 @@ fn arms_table(service: &Service, experiment: &Experiment) -> Table {
         ("95%", Align::Decimal),
         ("p99", Align::Decimal),
         ("memory", Align::Decimal),
-        ("pairs", Align::Right),
+        (unit(service).1, Align::Right),
         ("verdict", Align::Left),
     ]);
     if service.first.is_some() {
@@ -105,7 +113,7 @@ fn arm_row(service: &Service, verdict: &Verdict) -> Vec<Cell> {
             row.push(Cell::new(change(effect.ratio), tone));
             row.push(interval(effect.ratio, effect.ratio_low, effect.ratio_high).into());
         }
-        None => row.extend(["no pairs".into(), "".into()]),
+        None => row.extend([format!("no {}", unit(service).1).into(), "".into()]),
     }
     let p99 = |one: &&Guarded| one.arm == verdict.arm && one.guard.quantity == Some(Quantity::P99);
     let p99 = service.guarded.iter().find(p99).and_then(|one| one.ratio);
@@ -132,8 +140,12 @@ fn huge_text(service: &Service, arm: &str) -> Option<String> {
     let differs = (last - plain).abs().max((first - plain).abs()) >= 2.0 * f64::from(1 << 20);
     differs.then(|| {
         let bytes = |value: f64| Bytes(value as u64);
+        let reference = match service.mode {
+            Mode::Duet | Mode::Restart => "the plain server",
+            Mode::Toggle => "switched off",
+        };
         format!(
-            "on huge pages: {} when the load began, {} at its end; the plain server {}",
+            "on huge pages: {} when the load began, {} at its end; {reference} {}",
             bytes(first),
             bytes(last),
             bytes(plain)
@@ -183,21 +195,27 @@ fn cells(side: &Side, (number, window): (usize, &Window)) -> Vec<String> {
 }
 
 fn made_text(service: &Service, experiment: &Experiment) -> String {
-    let pairs = counted(service.pairs.len() as u64, "pair", "pairs");
+    let (one, several) = unit(service);
+    let pairs = counted(service.pairs.len() as u64, one, several);
     let windows = service.pairs.first().map_or(0, |pair| pair.plain.windows.len());
+    let windows = counted(windows as u64, "run", "runs");
     let all = service.pairs.iter().flat_map(|pair| [&pair.plain, &pair.other]);
     let all: Vec<&Window> = all.flat_map(|side| &side.windows).collect();
-    let requests: f64 = all.iter().map(|window| window.load.requests).sum();
     // The empty sum of floats is -0.
+    let requests = all.iter().fold(0.0, |sum, window| sum + window.load.requests);
     let failed = all.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one);
     let times: Vec<f64> = all.iter().map(|window| window.wall_ns.0 as f64).collect();
     let how = match service.mode {
         Mode::Duet => "both servers of a pair at once, each on half of the CPUs, which they swap",
         Mode::Restart => "one server after the other, which needs more pairs",
+        Mode::Toggle => "one process, in random order; nothing is shown of another start of it",
+    };
+    let of_what = match service.mode {
+        Mode::Duet | Mode::Restart => format!("of fresh starts, {windows} of the load on each"),
+        Mode::Toggle => format!("of {windows} of the load with each remedy off and on"),
     };
     format!(
-        "{pairs} of fresh starts, {} of the load on each, {} long; {requests:.0} requests, {failed:.0} failed; {how} ({}: {}); seed {}, budget {}",
-        counted(windows as u64, "run", "runs"),
+        "{pairs} {of_what}, {} long; {requests:.0} requests, {failed:.0} failed; {how} ({}: {}); seed {}, budget {}",
         Nanos::from_f64(mean(&times)),
         service.mode.name(),
         service.mode_why,
@@ -207,5 +225,9 @@ fn made_text(service: &Service, experiment: &Experiment) -> String {
 }
 
 fn load_text(service: &Service) -> String {
-    format!("load: {} (read as {})", service.load, service.metric)
+    let load = format!("load: {} (read as {})", service.load, service.metric);
+    match service.pid {
+        Some(pid) => format!("process {pid}: {}; {load}", service.serve),
+        None => load,
+    }
 }

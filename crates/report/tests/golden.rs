@@ -6,6 +6,7 @@ mod support;
 
 use pagewise_model::plan::{ContainerLines, Receipt};
 use pagewise_model::run::{Outcome, RunKind};
+use pagewise_model::service::Mode;
 use pagewise_model::trial::{Ratio, Word};
 use pagewise_report::{
     RunHead, Style, compare, csv, headline, history_table, look_section, markdown, receipt_section,
@@ -111,6 +112,22 @@ fn a_headline_names_the_guard_that_rejected_the_best_arm() {
         headline(&run),
         "nothing worth keeping; 1 arm tried, all refused; malloc-keep is rejected: 40% more p99 latency: guard p99<+20%"
     );
+}
+
+#[test]
+fn a_service_that_ran_already() {
+    let mut run = support::served();
+    (run.look, run.receipt, run.diagnosis) = (None, None, None);
+    let service = run.service.as_mut().unwrap();
+    (service.serve, service.pid) = ("served 6379".into(), Some(4711));
+    service.mode = Mode::Toggle;
+    service.mode_why = "the process runs already".into();
+    service.pairs.iter_mut().for_each(|pair| pair.mode = Mode::Toggle);
+    drop(service.pairs.remove(1));
+    check("service-toggle", &render(&run, &PLAIN));
+    run.service.as_mut().unwrap().pairs.clear();
+    let text = render(&run, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("0 blocks of 0 runs") && text.contains(" 0 requests"), "{text}");
 }
 
 #[test]

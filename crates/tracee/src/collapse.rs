@@ -7,15 +7,16 @@
 //! stop, and nothing runs in it. It takes the right to read the process and CAP_SYS_NICE; a process that has
 //! ended, or whose number another has by now, is ESRCH.
 //!
-//! There is no way back: no call makes small pages of a huge one as they were. Of memory that is huge the
-//! kernel makes small pages by itself where a part of it gets other rights, is given back or is taken
-//! for others.
+//! The way back: `MADV_COLD` on one base page of a huge page splits it (`madvise_cold_or_pageout_pte_range`, which
+//! leaves a page whole where all of it is advised). It fails as long as another process shares the page, as after
+//! fork. The small pages of a split stay next to each other, and pages that the collapse filled with zeros stay.
+//! By itself the kernel splits a huge page of which a part gets other rights, is given back or is taken for others.
 //!
 //! Files are collapsed only by a kernel with READ_ONLY_THP_FOR_FS; any other says EINVAL. Cost: 0.1 to 0.5 ms
 //! for each slot of 2 MiB, 5 ms where a hypervisor has to find the memory first.
 
 use pagewise_kernel::pidfd::{Advice, advise};
-use pagewise_kernel::{SysError, pidfd};
+use pagewise_kernel::{SysError, page_size, pidfd};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
@@ -79,13 +80,32 @@ impl Subject {
         }
         Ok(refused)
     }
+
+    /// Splits the huge page of one slot, if there is one. Read the page table to know whether it did.
+    ///
+    /// # Errors
+    /// EINVAL and ENOMEM for memory that is locked or no longer mapped; else what ends all attempts.
+    pub fn split(&self, slot: u64) -> Result<(), SysError> {
+        advise(&self.pidfd, &(slot..slot + page_size::base().bytes()), Advice::Cold)
+    }
+
+    /// Whether this account may do both: asked of an address that no process has, so nothing changes.
+    ///
+    /// # Errors
+    /// EPERM without CAP_SYS_NICE or the right to read the process, ESRCH when it has ended, ENOSYS before
+    /// Linux 5.10, EINVAL before 6.1.
+    pub fn permits(&self) -> Result<(), SysError> {
+        match advise(&self.pidfd, &(0..page_size::huge().bytes()), Advice::Collapse) {
+            Err(error) if error.errno() != Some(libc::ENOMEM) => Err(error),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
-    use pagewise_kernel::page_size;
     use pagewise_kernel::proc::own_pid;
     use pagewise_kernel::region::{Pages, Region};
     use pagewise_model::Bytes;
@@ -112,6 +132,10 @@ mod tests {
         assert_eq!(untouched, Some(Refusal::Unfit));
         let unmapped = own.collapse(&(0..huge)).unwrap();
         assert_eq!(unmapped, Some(Refusal::NoMemory));
+        own.permits().unwrap();
+        own.split(start).unwrap();
+        assert_eq!(region.huge_bytes().unwrap(), Bytes(0));
+        assert!(region.as_slice()[..huge as usize].iter().all(|byte| *byte == 7));
     }
 
     #[test]

@@ -328,6 +328,8 @@ pub(crate) enum Part {
     PipeEnd,
     /// A process that reads a file and is measured
     FileReader,
+    /// What switches remedies of a running service, and undoes them
+    Switch,
 }
 
 #[cfg(test)]

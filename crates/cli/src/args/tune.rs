@@ -1,7 +1,7 @@
 //! `pagewise tune`
 
 use super::ExperimentArgs;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use pagewise_model::Nanos;
 use pagewise_model::service::Mode;
 use pagewise_model::trial::Quantity;
@@ -18,6 +18,9 @@ Examples:
   pagewise tune --continue 1793000000000-4711-job --budget 60s
   pagewise tune --serve 'redis-server --port {port} --save \"\"' \\
       --ready tcp:{port} --load 'redis-benchmark -p {port} -t get -n 200000 --csv'
+  sudo pagewise tune -p $(pidof redis-server) --live \\
+      --load 'redis-benchmark -t get -n 200000 --csv'
+  pagewise tune -p 4711 --advise --load 'ab -q -n 20000 -c 8 http://127.0.0.1:80/'
 
 Arms run in random order beside the plain program, until the answer is clear or
 the budget is over. pagewise keeps a gain only if it is proven, moved its own
@@ -27,7 +30,10 @@ session. It is refused if the program, its input or the machine has changed.
 With --serve, pagewise starts a server again and again, puts --load on it and
 compares CPU time per request. {port} is a free port, {dir} an empty directory.
 Write both into --serve, --ready, --load, --stop, --prepare and --cleanup.
-See docs/services.md.
+
+With -p and --live, pagewise switches remedies of a running process on and off
+while --load runs against it: huge pages of its heap (CAP_SYS_NICE), and its
+CPUs. It undoes everything, on every way out. See docs/services.md.
 
 Exit codes: 0 done; 2 usage or failure; 3 cannot tell, or another experiment
 runs; 126 not executable; 127 not found; 130 interrupted, after printing what is
@@ -59,7 +65,7 @@ pub(crate) struct Tune {
     )]
     pub(crate) earlier: Option<String>,
     /// The program and its arguments
-    #[arg(last = true, value_name = "CMD", conflicts_with = "serve")]
+    #[arg(last = true, value_name = "CMD", conflicts_with = "service")]
     pub(crate) command: Vec<OsString>,
     // Last: what follows would stand under its heading.
     #[command(flatten)]
@@ -114,6 +120,7 @@ impl ModeKind {
 /// A server that does not end, and the load on it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Services")]
+#[command(group(ArgGroup::new("service").args(["serve", "pid"])))]
 pub(crate) struct ServiceArgs {
     /// Tune this server, started in the foreground, under --load
     #[arg(
@@ -123,28 +130,40 @@ pub(crate) struct ServiceArgs {
         conflicts_with_all = ["input", "stdout", "outputs", "rerun_safe", "ignore_failure", "system", "earlier"]
     )]
     pub(crate) serve: Option<String>,
+    /// Tune this running process and all below it under --load
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        requires = "load",
+        conflicts_with_all = ["input", "stdout", "outputs", "rerun_safe", "ignore_failure", "system", "earlier", "arms", "prepare", "cleanup"]
+    )]
+    pub(crate) pid: Option<i32>,
+    /// Allow changes to the running process while it serves; all are undone
+    #[arg(long, requires = "pid")]
+    pub(crate) live: bool,
     /// When the server is ready: tcp:PORT, http://127.0.0.1:PORT/PATH, exec:CMD, log:REGEX or notify
     #[arg(long, value_name = "WHEN", requires = "serve")]
     pub(crate) ready: Option<String>,
     /// Shell command that sends a fixed number of requests and ends; best within 1 to 3 s
-    #[arg(long, value_name = "CMD", requires = "serve")]
+    #[arg(long, value_name = "CMD", requires = "service")]
     pub(crate) load: Option<String>,
     /// How the load reports: pgbench, sysbench, redis-benchmark, memtier, wrk, wrk2, ab, hey, k6, oha,
     /// fio, regex:PATTERN or json:PATH [default: by the name of the load's program]
-    #[arg(long, value_name = "NAME", requires = "serve")]
+    #[arg(long, value_name = "NAME", requires = "service")]
     pub(crate) metric: Option<String>,
     /// What decides
     #[arg(
         long,
         value_enum,
         value_name = "GOAL",
-        requires = "serve",
+        requires = "service",
         default_value = "cpu-per-request"
     )]
     pub(crate) goal: GoalKind,
     /// Reject an arm beyond this bound, such as p99<+20%, memory<+10% or errors=0 (repeatable)
-    /// [default: p99<+20% and errors=0]
-    #[arg(long = "guard", value_name = "BOUND", requires = "serve")]
+    /// [default: p99<+20% and errors=0; with -p also throughput<+20%]
+    #[arg(long = "guard", value_name = "BOUND", requires = "service")]
     pub(crate) guards: Vec<String>,
     /// How servers are compared
     #[arg(long, value_enum, value_name = "MODE", requires = "serve", default_value = "auto")]
@@ -159,9 +178,9 @@ pub(crate) struct ServiceArgs {
     #[arg(long, value_name = "TIME", requires = "serve", default_value = "10s")]
     pub(crate) stop_time: Nanos,
     /// Time for one run of the load
-    #[arg(long, value_name = "TIME", requires = "serve", default_value = "60s")]
+    #[arg(long, value_name = "TIME", requires = "service", default_value = "60s")]
     pub(crate) load_time: Nanos,
     /// Longest time to warm a server up; it ends when the cost of a request has settled
-    #[arg(long, value_name = "TIME", requires = "serve", default_value = "20s")]
+    #[arg(long, value_name = "TIME", requires = "service", default_value = "20s")]
     pub(crate) warmup: Nanos,
 }

@@ -77,6 +77,15 @@ pub(super) fn request_of(
 ) -> Result<Request, Failure> {
     // Before seconds are spent on prices.
     Launch::experiment(command.clone()).check()?;
+    request_of_running(args, command, input)
+}
+
+/// The same for a program that is not started here.
+pub(super) fn request_of_running(
+    args: &ExperimentArgs,
+    command: Vec<OsString>,
+    input: Input,
+) -> Result<Request, Failure> {
     args.files.check()?;
     let (started_unix_ns, id) = identity(&command);
     Ok(Request {

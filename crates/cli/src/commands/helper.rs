@@ -14,7 +14,7 @@ use pagewise_model::fault::event::{Event, FrameRegisters};
 use pagewise_model::fault::{Ending, Sees, SourceLine, Wanted};
 use pagewise_observe::faults::Images;
 use pagewise_observe::trace::look;
-use pagewise_remedy::watch;
+use pagewise_remedy::{live, watch};
 use pagewise_tracee::recorder::{self, Conclusion, Sink};
 use pagewise_tracee::supervise;
 use pagewise_tune::faults::Commands;
@@ -33,6 +33,7 @@ pub(super) const fn words(part: Part) -> [&'static str; 2] {
         Part::Touch => "touch",
         Part::PipeEnd => "pipe-end",
         Part::FileReader => "file-reader",
+        Part::Switch => "switch",
     };
     ["__helper", name]
 }
@@ -70,6 +71,7 @@ fn serve(part: Part, fd: i32) -> Result<(), PriceError> {
         Part::PipeEnd => pipe::serve_end(fd)?,
         Part::FileReader => file::serve_reader(fd)?,
         Part::Touch => touch_pages(ROUNDS)?,
+        Part::Switch => live::serve(fd)?,
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `pagewise tune`
 
+mod live;
 mod serve;
 
 use super::experiment::{self, Display};
@@ -24,6 +25,9 @@ const ARM_HELP: &str = "--arm 'name=env GLIBC_TUNABLES=... ./program'";
 pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
     if let Some(command) = &args.service.serve {
         return serve::run(args, command);
+    }
+    if let Some(pid) = args.service.pid {
+        return live::run(args, pid);
     }
     let (mut request, earlier) = match &args.earlier {
         Some(which) => {

@@ -8,9 +8,16 @@
 //! A guard is broken where the estimate has passed the bound and a loss is proven besides; an arm
 //! whose estimate has passed it is not kept, proven or not. One failed request breaks `errors=0`.
 //!
+//! Of a server that runs already a pair is one block of windows with the remedy off and on in random order:
+//! there are no two starts that could differ, and nothing is learned of another start. [`Watch`] guards
+//! it window by window.
+//!
 //! Not seen: what happens between windows, and requests that the generator does not count.
 
 pub mod load;
+mod watch;
+
+pub use watch::Watch;
 
 use crate::mechanism::Mechanism;
 use crate::race::{BlockTimes, Claim, Costs, Findings, PROVEN, RULED_OUT, Race, between_logs};
@@ -147,6 +154,8 @@ pub struct Standings {
     shows: Vec<Shows>,
     race: Race,
     guards: Vec<Bounded>,
+    /// Evidence of a loss that breaks a guard.
+    breaking: f64,
     pairs: Vec<Pair>,
 }
 
@@ -161,9 +170,16 @@ impl Standings {
             names: arms.iter().map(|arm| arm.0.clone()).collect(),
             shows: arms.iter().map(|arm| arm.1).collect(),
             guards: guards.iter().map(bounded).collect(),
+            breaking: PROVEN,
             race,
             pairs: Vec::new(),
         }
+    }
+
+    /// The same where each window is guarded too ([`Watch`]): two thirds of the errors allowed are for that.
+    #[must_use]
+    pub fn watched(self) -> Self {
+        Self { breaking: 3.0 * PROVEN, ..self }
     }
 
     /// Takes a pair in.
@@ -204,7 +220,7 @@ impl Standings {
             let standing = one.race.standing(arm);
             let at = standing.zip(one.race.interval(arm));
             let passed = standing.is_some_and(|at| at.ratio > 1.0 + one.guard.limit_share);
-            let is_loss = one.race.evidence(arm, Claim::GainAtLeast(0.0)) >= PROVEN;
+            let is_loss = one.race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking;
             Guarded {
                 arm: name.clone(),
                 guard: one.guard,
@@ -223,15 +239,8 @@ impl Standings {
     #[must_use]
     pub fn broken(&self, arm: usize) -> Option<String> {
         let broken = self.guarded(arm).into_iter().find(|one| one.is_broken)?;
-        Some(match (broken.guard.quantity, broken.ratio) {
-            (Some(quantity), Some((ratio, ..))) => format!(
-                "{:.0}% more {}: guard {}",
-                (ratio - 1.0) * 100.0,
-                quantity.noun(),
-                spell_guard(broken.guard)
-            ),
-            _ => format!("{:.0} requests failed: guard errors=0", broken.errors),
-        })
+        let ratio = broken.ratio.map_or(1.0, |(ratio, ..)| ratio);
+        Some(broken_text(broken.guard, ratio, broken.errors))
     }
 
     /// Arms about which the question is open and that may still be the best.
@@ -319,6 +328,19 @@ impl Standings {
                 .map(|bytes| pagewise_model::Bytes(bytes as u64)),
             supervisor_ns: Nanos(0),
         }
+    }
+}
+
+/// What broke a guard.
+fn broken_text(guard: Guard, ratio: f64, errors: f64) -> String {
+    match guard.quantity {
+        Some(quantity) => format!(
+            "{:.0}% more {}: guard {}",
+            (ratio - 1.0) * 100.0,
+            quantity.noun(),
+            spell_guard(guard)
+        ),
+        None => format!("{errors:.0} requests failed: guard errors=0"),
     }
 }
 

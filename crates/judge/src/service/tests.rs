@@ -74,6 +74,7 @@ fn values_are_means_over_the_windows_of_a_start() {
 fn plain_servers_of_two_sessions_are_compared_by_their_cost() {
     let service = |cost: f64, starts: usize| Service {
         serve: String::new(),
+        pid: None,
         load: String::new(),
         metric: String::new(),
         mode: Mode::Duet,
@@ -182,4 +183,94 @@ fn a_gain_without_its_mechanism_at_the_end_is_not_kept() {
     }
     let verdict = all.verdict(0, Nanos::secs(1));
     assert_eq!(verdict.word, Word::CannotTell, "huge pages were gone at the end");
+}
+
+/// A session on a running server: blocks of two windows with the remedy off, four of the other kind, two of the
+/// first. A window's noise is 10% with strays, on a level that wanders by 3% a window.
+/// Verdict, blocks, and what a guard broke at once.
+fn toggled(rng: &mut Rng, cpu: f64, p99: f64, most: usize) -> (Verdict, usize, Option<String>) {
+    let mut all = standings(&USUAL_GUARDS).watched();
+    let mut level = 0.0;
+    let mut window = |rng: &mut Rng, is_on: bool| {
+        level += 0.03 * rng.normal();
+        let (cpu, p99) = if is_on { (cpu, p99) } else { (1.0, 1.0) };
+        let cost = 10.0 * cpu * (level + 0.1 * rng.heavy_tailed()).exp();
+        side(cost, p99 * (0.4 * rng.heavy_tailed()).exp(), 100, 0.0).windows[0].clone()
+    };
+    let first = (0..4).map(|_| window(rng, false)).collect();
+    let mut watch = Watch::new(&USUAL_GUARDS, first);
+    for _ in 0..most {
+        let is_on_first = rng.below(2) == 0;
+        let (mut off, mut on) = (side(1.0, 1.0, 100, 0.0), side(1.0, 1.0, 100, 0.0));
+        (off.windows, on.windows) = (Vec::new(), Vec::new());
+        for part in [false, false, true, true, true, true, false, false] {
+            let is_on = part != is_on_first;
+            let seen = window(rng, is_on);
+            if !is_on {
+                watch.add_off(&seen);
+                off.windows.push(seen);
+                continue;
+            }
+            if let Some(broken) = watch.add_on(0, &seen) {
+                return (all.verdict(0, Nanos::secs(10)), all.pairs().len(), Some(broken));
+            }
+            on.windows.push(seen);
+        }
+        all.add(Pair { mode: Mode::Toggle, ..pair(off, on) });
+        if all.is_decided(Nanos::secs(10)) {
+            break;
+        }
+    }
+    (all.verdict(0, Nanos::secs(10)), all.pairs().len(), None)
+}
+
+#[test]
+fn switching_what_changes_nothing_is_seldom_kept_and_seldom_breaks_a_guard() {
+    let mut rng = Rng::new(21);
+    let sessions: Vec<_> = (0..400).map(|_| toggled(&mut rng, 1.0, 1.0, 25)).collect();
+    let kept = sessions.iter().filter(|(verdict, ..)| verdict.word == Word::Keep).count();
+    let at_once = sessions.iter().filter(|(_, _, broken)| broken.is_some()).count();
+    let later = sessions.iter().filter(|one| one.0.word == Word::Reject && one.2.is_none());
+    let later = later.count();
+    assert!(kept <= 8, "{kept} of 400 kept");
+    assert!(at_once + later <= 8, "of 400, {at_once} broke a guard at once, {later} by blocks");
+}
+
+#[test]
+fn a_switch_that_saves_10_percent_is_found() {
+    let mut rng = Rng::new(22);
+    let mut found =
+        (0..100).map(|_| toggled(&mut rng, 0.9, 1.0, 25)).filter(|one| one.0.word == Word::Keep);
+    let found = found.by_ref().count();
+    assert!(found >= 90, "{found} of 100 in 25 blocks");
+}
+
+#[test]
+fn harm_is_seen_within_the_window_or_the_session() {
+    let mut rng = Rng::new(23);
+    let sessions: Vec<_> = (0..100).map(|_| toggled(&mut rng, 0.9, 6.0, 10)).collect();
+    let at_once = sessions.iter().filter(|(_, blocks, broken)| *blocks == 0 && broken.is_some());
+    let at_once = at_once.count();
+    assert!(at_once >= 80, "{at_once} of 100 at 6 times the p99");
+    let with = (0..100).map(|_| toggled(&mut rng, 0.9, 1.8, 25));
+    let rejected =
+        with.filter(|(verdict, _, broken)| broken.is_some() || verdict.word == Word::Reject);
+    let rejected = rejected.count();
+    assert!(rejected >= 90, "{rejected} of 100 at +80%");
+}
+
+#[test]
+fn one_failed_request_breaks_its_guard_in_any_window() {
+    let guards = [USUAL_GUARDS[1], parse_guard("memory<+10%").unwrap()];
+    let mut watch = Watch::new(&guards, Vec::new());
+    let window = |errors| side(10.0, 1.0, 100, errors).windows[0].clone();
+    assert_eq!(watch.add_on(0, &window(0.0)), None);
+    let broken = watch.add_on(0, &window(2.0)).unwrap();
+    assert_eq!(broken, "2 requests failed: guard errors=0");
+    assert_eq!(watch.failed(&window(1.0)).unwrap(), "1 requests failed: guard errors=0");
+    assert_eq!(Watch::new(&guards[1..], Vec::new()).failed(&window(1.0)), None);
+    let holding = |mib| Holding { pss_bytes: Bytes::mib(mib), ..Holding::default() };
+    assert_eq!(watch.memory(&holding(100), &holding(109)), None);
+    let broken = watch.memory(&holding(100), &holding(120)).unwrap();
+    assert_eq!(broken, "20% more memory: guard memory<+10%");
 }

@@ -24,8 +24,10 @@ pub mod vmstat;
 
 use crate::error::SysError;
 use pagewise_model::Bytes;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -57,6 +59,18 @@ pub fn read_number(path: impl AsRef<Path>) -> Result<i64, SysError> {
 #[must_use]
 pub fn arguments(pid: i32) -> Vec<String> {
     words(&read_bytes(pid_path(pid, "cmdline")).unwrap_or_default())
+}
+
+/// The environment that process `pid` was started with; none where it cannot be read.
+#[must_use]
+pub fn environment(pid: i32) -> Vec<(OsString, OsString)> {
+    let text = read_bytes(pid_path(pid, "environ")).unwrap_or_default();
+    let value = |entry: &[u8]| {
+        let at = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
+        let part = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        Some((part(&entry[..at]), part(&entry[at + 1..])))
+    };
+    text.split(|byte| *byte == 0).filter_map(value).collect()
 }
 
 /// Each word ends in a NUL; what follows the last one is none.
@@ -135,6 +149,16 @@ mod tests {
         assert_eq!(words(b"another title"), ["another title"]);
         assert!(words(b"").is_empty() && arguments(i32::MAX).is_empty());
         assert_eq!(arguments(own_pid()), std::env::args().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_environment_of_a_process_is_that_of_its_start() {
+        let own = environment(own_pid());
+        let path = |vars: &[(OsString, OsString)]| {
+            vars.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone())
+        };
+        assert_eq!(path(&own), std::env::var_os("PATH"));
+        assert!(environment(i32::MAX).is_empty());
     }
 
     #[test]

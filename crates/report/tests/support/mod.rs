@@ -1,5 +1,5 @@
 //! Constructed facts: round numbers that come from no machine.
-#![allow(dead_code, reason = "each test file uses a part of these builders")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of these builders")]
 
 pub(crate) mod code;
 pub(crate) mod faults;
@@ -10,7 +10,10 @@ pub(crate) mod jump;
 pub(crate) mod ladder;
 pub(crate) mod pin;
 pub(crate) mod profile;
+mod service;
 pub(crate) mod walk;
+
+pub(crate) use service::served;
 
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
 use pagewise_model::constructed;
@@ -23,9 +26,6 @@ use pagewise_model::look::{
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::service::{
-    Guard, Guarded, Holding, Latency, Load, Mode, Pair, Service, Side, Window,
-};
 use pagewise_model::trial::{
     Block, Design, Effect, Experiment, Point, Quantity, Verdict, Weather, Word,
 };
@@ -366,78 +366,6 @@ pub(crate) fn proven() -> Run {
     run.output_checks = vec![OutputCheck { arm: "heap-huge".into(), equal: true, notes: vec![] }];
     run.receipt = Some(receipt());
     run.warnings = vec!["the two plain runs differ in a time stamp, which was left out".into()];
-    run
-}
-
-/// A server with two equal windows.
-fn served_side(cpu_ms: u64, p99_us: f64, huge_mib: u64) -> Side {
-    let window = Window {
-        cpu_ns: Nanos::millis(cpu_ms),
-        wall_ns: Nanos::secs(1),
-        generator_cpu_ns: Nanos::millis(400),
-        load: Load {
-            requests: 100_000.0,
-            errors: Some(0.0),
-            rate: Some(100_000.0),
-            latency: Latency { p99: Some(p99_us / 1e6), ..Latency::default() },
-            ..Load::default()
-        },
-    };
-    let anon_huge_bytes = Bytes::mib(huge_mib);
-    let holding = Holding { pss_bytes: Bytes::mib(300), anon_huge_bytes, ..Holding::default() };
-    Side {
-        ready_ns: Nanos::millis(20),
-        warm_ups: 2,
-        windows: vec![window.clone(), window],
-        at_first: holding,
-        at_last: holding,
-    }
-}
-
-/// A service with one arm that is kept and one that broke a guard.
-pub(crate) fn served() -> Run {
-    let mut run = proven();
-    let pair = |arm: &str, other| Pair {
-        arm: arm.into(),
-        mode: Mode::Duet,
-        plain: served_side(200, 500.0, 0),
-        other,
-    };
-    let p99 = Guard { quantity: Some(Quantity::P99), limit_share: 0.2 };
-    let guarded = |arm: &str, ratio, is_broken| Guarded {
-        arm: arm.into(),
-        guard: p99,
-        ratio: Some((ratio, ratio - 0.05, ratio + 0.05)),
-        errors: 0.0,
-        is_broken,
-    };
-    run.service = Some(Service {
-        serve: "served {port}".into(),
-        load: "shoot {port} 100000".into(),
-        metric: "wrk".into(),
-        mode: Mode::Duet,
-        mode_why: "two servers can run at once".into(),
-        first: Some(served_side(200, 500.0, 0)),
-        pairs: vec![
-            pair("heap-huge", served_side(176, 490.0, 280)),
-            pair("malloc-keep", served_side(190, 700.0, 0)),
-            pair("heap-huge", served_side(176, 490.0, 280)),
-        ],
-        guarded: vec![guarded("heap-huge", 0.98, false), guarded("malloc-keep", 1.4, true)],
-        asked: None,
-    });
-    let broken = "40% more p99 latency: guard p99<+20%";
-    let mut all = experiment(vec![
-        verdict(
-            "heap-huge",
-            Word::Keep,
-            "a gain over 1% is proven",
-            Some(effect(0.88, 0.85, 0.91)),
-        ),
-        verdict("malloc-keep", Word::Reject, broken, Some(effect(0.95, 0.8, 1.1))),
-    ]);
-    (all.design.quantity, all.blocks) = (Quantity::CpuPerRequest, Vec::new());
-    run.experiment = Some(all);
     run
 }
 

@@ -20,9 +20,9 @@ impl Request {
             ready_within_ns: self.ways.ready_within,
             stop: self.ways.stop.clone(),
             stop_within_ns: self.ways.stop_within,
-            load_within_ns: self.load_within,
-            warm_up_ns: self.warm_up,
-            guards: self.guards.clone(),
+            load_within_ns: self.terms.load_within,
+            warm_up_ns: self.terms.warm_up,
+            guards: self.terms.guards.clone(),
             mode: self.mode,
         }
     }
@@ -84,7 +84,7 @@ fn pair_took(pair: &Pair) -> Nanos {
     let (plain, other) = (took(&pair.plain), took(&pair.other));
     match pair.mode {
         Mode::Duet => plain.max(other),
-        Mode::Restart => plain + other,
+        Mode::Restart | Mode::Toggle => plain + other,
     }
 }
 

@@ -7,54 +7,50 @@
 //! Not covered: remedies that need a tracer beside the server for each start (`place` moves processes
 //! between CPUs, which the race does itself), and machines of their own for the generator.
 
+mod answer;
 mod earlier;
+mod live;
+mod load;
 mod place;
 mod ready;
 mod server;
 mod stage;
+mod subject;
+mod tree;
 mod watched;
 
+pub use live::{Live, run as run_live};
 pub use ready::Ready;
 pub use server::Ways;
+pub use subject::Helpers;
 
 use crate::choose;
 use crate::conditions;
-use crate::experiment::{outcome, ranked};
 use crate::live::Listener;
-use crate::race::Progress;
-use crate::request::{PLAIN, Request as Base};
+use crate::request::Request as Base;
 use crate::stop::Stop;
 use crate::world::{Arm, Event};
+use answer::Named;
 use pagewise_judge::service::load::Metric;
-use pagewise_judge::service::{Shows, Standings, failed, value};
+use pagewise_judge::service::{Shows, Standings};
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::clock;
-use pagewise_measure::{Options, PriceError};
 use pagewise_model::Nanos;
 use pagewise_model::plan::{Dose, FileKind, Receipt};
-use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::service::{Guard, Mode, Service, Side};
-use pagewise_model::trial::{Design, Experiment, Quantity, Ratio, Verdict, Word};
+use pagewise_model::trial::{Experiment, Quantity};
 use pagewise_remedy::Mechanism;
 use stage::{Failure, Seen, Stage};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-/// Time for re-pricing at the start of a session.
-const PRICING: Nanos = Nanos::secs(1);
-/// The budget unless the user gives one.
-pub const BUDGET: Nanos = Nanos::secs(300);
 /// Windows of a server in a pair at least and at most; even, because halves are swapped.
 const WINDOWS: (u32, u32) = (2, 8);
-/// Pairs that an arm gets at least where the budget holds it.
-const LEAST_PAIRS: u64 = 3;
 /// Remedies that change how a server starts and nothing else.
 const FIT: [&str; 4] = ["malloc-keep", "heap-huge", "heap-small", "text-huge"];
-/// The generator may use so many times the CPU time of the server before that is told.
-const GENERATOR: f64 = 2.0;
 
 /// A service and its load.
 #[derive(Debug, Clone)]
@@ -63,22 +59,28 @@ pub struct Request {
     pub base: Base,
     /// The command that starts the server, as typed.
     pub serve: String,
+    /// How the server starts and ends.
+    pub ways: Ways,
+    /// How servers are compared; none: what fits.
+    pub mode: Option<Mode>,
+    pub terms: Terms,
+}
+
+/// The load on a service, and what decides.
+#[derive(Debug, Clone)]
+pub struct Terms {
     /// Shell command that loads it and ends.
     pub load: String,
     /// How long that may take.
     pub load_within: Nanos,
     /// What reads its output.
     pub metric: Metric,
-    /// How the server starts and ends.
-    pub ways: Ways,
     /// How long a server is warmed up at most.
     pub warm_up: Nanos,
     /// What decides.
     pub goal: Quantity,
     /// What an arm may not pass.
     pub guards: Vec<Guard>,
-    /// How servers are compared; none: what fits.
-    pub mode: Option<Mode>,
 }
 
 /// Windows of each server in a pair, and the half of the CPUs it begins on.
@@ -172,12 +174,13 @@ impl Session<'_> {
         }
         self.stage.tell(&Event::Stage("unit prices of this machine"));
         run.machine = Some(pagewise_kernel::machine::machine());
-        run.prices = Some(self.prices()?);
+        run.prices = Some(answer::prices(self.stage.stop())?);
         let (mode, mode_why) = self.mode()?;
         run.service = Some(Service {
             serve: self.request.serve.clone(),
-            load: self.request.load.clone(),
-            metric: self.request.metric.to_string(),
+            pid: None,
+            load: self.request.terms.load.clone(),
+            metric: self.request.terms.metric.to_string(),
             mode,
             mode_why,
             first: None,
@@ -189,11 +192,15 @@ impl Session<'_> {
         let begun = clock::now();
         let plain = Arm::plain(&self.request.base);
         let Seen { side, usage, traced } = self.stage.look(&plain)?;
-        self.check(&side)?;
+        self.stage.notes.extend(answer::check(&self.request.terms, &side)?);
         let took = clock::now().0.saturating_sub(begun.0);
         self.cost.insert(Mode::Duet.name(), Nanos(took));
         self.cost.insert(Mode::Restart.name(), Nanos(2 * took));
-        watched::diagnosed(run, usage, traced);
+        watched::diagnosed(run, usage, traced, |evidence| {
+            let mut candidates = choose::candidates(evidence);
+            candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
+            candidates
+        });
         self.stage.tell(&Event::Chosen(run));
         let windows = windows_for(&side);
         if let Some(service) = &mut run.service {
@@ -204,16 +211,6 @@ impl Session<'_> {
             return Ok(());
         }
         self.race(run, &plain, mode, windows)
-    }
-
-    fn prices(&self) -> Result<Prices, Stop> {
-        let stop = self.stage.stop();
-        let interrupted = || stop.load(Ordering::Relaxed);
-        let prices = pagewise_measure::calibrate(&Options::cached(PRICING), &interrupted);
-        prices.map_err(|error| match error {
-            PriceError::Interrupted => Stop::Interrupted,
-            other => Stop::Broken(other.to_string()),
-        })
     }
 
     /// How servers are compared, and why so.
@@ -231,45 +228,6 @@ impl Session<'_> {
             (None, None) => Ok((Mode::Duet, "two servers can run at once".to_owned())),
             (None, Some(why)) => Ok((Mode::Restart, why.to_owned())),
         }
-    }
-
-    /// What has to hold of the plain server before anything is compared with it.
-    fn check(&mut self, side: &Side) -> Result<(), Stop> {
-        let failed = failed(side);
-        let requests: f64 = side.windows.iter().map(|window| window.load.requests).sum();
-        if failed > 0.0 {
-            return Err(Stop::Service(format!(
-                "{failed:.0} of {requests:.0} requests failed against the plain server: mend the load first"
-            )));
-        }
-        let goal = self.request.goal;
-        if goal == Quantity::P99
-            && !side.windows.iter().all(|window| window.load.open_loop == Some(true))
-        {
-            return Err(Stop::Service(
-                "p99 can be the goal only of a load at a fixed rate (wrk2 --rate, k6 arrival rate): \
-                 a generator that waits for each answer hides slow ones"
-                    .to_owned(),
-            ));
-        }
-        if value(goal, side).is_none() {
-            let name = goal.name();
-            return Err(Stop::Service(format!(
-                "the load reports nothing from which {name} follows: name the figures with --metric regex: or json:"
-            )));
-        }
-        let sum = |of: fn(&pagewise_model::service::Window) -> Nanos| -> f64 {
-            side.windows.iter().map(|window| of(window).0 as f64).sum()
-        };
-        let (server, generator) =
-            (sum(|window| window.cpu_ns), sum(|window| window.generator_cpu_ns));
-        if generator > GENERATOR * server {
-            self.stage.notes.push(format!(
-                "the load generator used {:.1} times the CPU time of the server: rates and latencies measure the generator",
-                generator / server.max(1.0)
-            ));
-        }
-        Ok(())
     }
 
     /// The arms: what fits or was asked for, and the user's own.
@@ -307,17 +265,14 @@ impl Session<'_> {
     fn race(&mut self, run: &mut Run, plain: &Arm, mode: Mode, windows: u32) -> Result<(), Stop> {
         let entries = self.entries(run, mode);
         if entries.is_empty() {
-            let ceiling = run.diagnosis.as_ref().map_or(0.0, |all| all.ceiling_share);
-            let why = format!(
-                "page costs are at most {:.0}% of its CPU time, and no remedy fits",
-                ceiling * 100.0
-            );
+            let why = answer::nothing_fits(run);
             run.outcome = Some(Outcome::NothingToGain { why });
             return Ok(());
         }
         let arms: Vec<(String, Shows)> =
             entries.iter().map(|entry| (entry.arm.name.clone(), entry.shows)).collect();
-        let mut standings = Standings::new(self.request.goal, &self.request.guards, &arms);
+        let terms = &self.request.terms;
+        let mut standings = Standings::new(terms.goal, &terms.guards, &arms);
         let so_far = run.service.iter().flat_map(|service| service.pairs.clone());
         so_far.for_each(|pair| standings.add(pair));
         let mut rejected = self.rejected_before(&entries, &standings);
@@ -339,7 +294,7 @@ impl Session<'_> {
         rejected: &mut BTreeMap<usize, String>,
     ) -> Result<(), Stop> {
         let mut rng = Rng::new(self.request.base.seed);
-        let end = self.since + self.request.base.budget.unwrap_or(BUDGET);
+        let end = self.since + self.request.base.budget.unwrap_or(answer::BUDGET);
         loop {
             let mut turn = standings.racing();
             turn.retain(|arm| !rejected.contains_key(arm));
@@ -352,7 +307,9 @@ impl Session<'_> {
                     continue;
                 }
                 any = true;
-                self.show(entry, left, entries, standings);
+                let names: Vec<&str> = entries.iter().map(|entry| &entry.arm.name[..]).collect();
+                let mut tell = |event: &Event<'_>| self.stage.tell(event);
+                answer::show(&mut tell, &names, at, left, standings);
                 let shape = Shape { windows, slot: rng.below(2) as u32 };
                 let pairing = Pairing { mode: entry.mode, shape, arm_first: rng.below(2) == 0 };
                 let begun = clock::now();
@@ -380,17 +337,6 @@ impl Session<'_> {
         self.cost.get(mode.name()).copied().unwrap_or_default()
     }
 
-    fn show(&mut self, entry: &Entry, left: Nanos, entries: &[Entry], standings: &Standings) {
-        let at = |(number, entry): (usize, &Entry)| {
-            let (ratio, ratio_low, ratio_high) = standings.ratio(number)?;
-            Some((entry.arm.name.clone(), Ratio { ratio, ratio_low, ratio_high }))
-        };
-        let list = || entries.iter().enumerate().filter_map(at).collect::<Vec<_>>();
-        let runs = u32::try_from(standings.pairs().len()).unwrap_or(u32::MAX);
-        let progress = Progress { runs, left_ns: left, arm: &entry.arm.name, standings: &list };
-        self.stage.tell(&Event::Progress(&progress));
-    }
-
     fn conclude(
         &self,
         run: &mut Run,
@@ -399,59 +345,21 @@ impl Session<'_> {
         rejected: &BTreeMap<usize, String>,
         is_cut: bool,
     ) {
-        let verdict = |(number, entry): (usize, &Entry)| {
-            let verdict = standings.verdict(number, self.cost(entry.mode));
-            match rejected.get(&number) {
-                Some(why) => Verdict { word: Word::Reject, why: why.clone(), ..verdict },
-                None if verdict.word == Word::NotTried => Verdict {
-                    why: format!(
-                        "the budget had no room for a pair of it; {} would hold {LEAST_PAIRS}",
-                        Nanos(LEAST_PAIRS * self.cost(entry.mode).0)
-                    ),
-                    ..verdict
-                },
-                None => verdict,
-            }
-        };
-        let verdicts = entries.iter().enumerate().map(verdict).collect();
-        let experiment = Experiment {
-            design: Design {
-                quantity: self.request.goal,
-                seed: self.request.base.seed,
-                budget_ns: self.request.base.budget.unwrap_or(BUDGET),
-                control: PLAIN.to_owned(),
-                arms: entries.iter().map(|entry| entry.arm.name.clone()).collect(),
-            },
-            blocks: Vec::new(),
-            verdicts,
-            warnings: Vec::new(),
-            interrupted: is_cut && self.stage.is_interrupted(),
-            halted: None,
-        };
-        if let Some(service) = &mut run.service {
-            service.pairs = standings.pairs().to_vec();
-            service.guarded = (0..entries.len()).flat_map(|arm| standings.guarded(arm)).collect();
-        }
-        run.doses = entries
-            .iter()
-            .filter(|entry| !entry.arm.doses.is_empty())
-            .map(|entry| (entry.arm.name.clone(), entry.arm.doses.clone()))
-            .collect();
-        run.outcome = Some(outcome(&experiment));
-        let best = ranked(&experiment, Word::Keep);
-        let best = best.first().copied().or(ranked(&experiment, Word::Likely).first().copied());
-        run.receipt = best.and_then(|verdict| self.receipt(run, &verdict.arm));
-        run.experiment = Some(experiment);
+        let arms = entries.iter().map(|entry| Named {
+            name: &entry.arm.name,
+            doses: &entry.arm.doses,
+            cost: self.cost(entry.mode),
+        });
+        let arms: Vec<Named<'_>> = arms.collect();
+        let (base, terms) = (&self.request.base, &self.request.terms);
+        let interrupted = is_cut && self.stage.is_interrupted();
+        let best = answer::conclude(run, base, terms, &arms, standings, rejected, interrupted);
+        run.receipt = best.and_then(|arm| self.receipt(run, &arm));
     }
 
     fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt> {
         let (_, doses) = run.doses.iter().find(|(name, _)| name == arm)?;
-        let start = self.request.base.start();
-        let mut receipt = pagewise_remedy::receipt::write(doses, &start);
-        match pagewise_remedy::containers::lines(doses, &start) {
-            Ok(lines) => receipt.containers = Some(lines),
-            Err(why) => receipt.notes.push(format!("no lines for containers: {why}")),
-        }
+        let mut receipt = answer::receipt(doses, &self.request.base.start());
         if self.request.serve.contains('{') {
             receipt.notes.push("write your own port and directory for {port} and {dir}".to_owned());
         }

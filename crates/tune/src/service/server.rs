@@ -3,14 +3,15 @@
 //! The supervisor lives in a thread until the server has ended. When this process is killed, the
 //! supervisor ends the server; nothing outlives the session.
 
+use super::load::Loaded;
 use super::place::{Place, run_shell};
 use super::ready::Ready;
+use super::tree::ServerTree;
 use crate::stop::Stop;
-use pagewise_kernel::proc::{io, smaps, stat, status, tree};
+use pagewise_kernel::proc::tree;
 use pagewise_kernel::{affinity, clock, pidfd};
 use pagewise_model::Nanos;
 use pagewise_model::plan::EnvMerge;
-use pagewise_model::service::Holding;
 use pagewise_model::usage::Ended;
 use pagewise_tracee::launch::{Launch, Sink};
 use pagewise_tracee::run::Finished;
@@ -37,41 +38,6 @@ pub struct Ways {
     pub stop: Option<String>,
     /// How long it may take to end.
     pub stop_within: Nanos,
-}
-
-/// CPU time, faults and bytes of all its processes so far.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
-    pub(super) user: Nanos,
-    pub(super) system: Nanos,
-    pub(super) minor_faults: u64,
-    pub(super) major_faults: u64,
-    pub(super) io: Option<io::IoCounters>,
-}
-
-/// The processes of a server: all below its supervisor.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ServerTree(i32);
-
-impl ServerTree {
-    /// All of them.
-    pub(super) fn pids(self) -> Vec<i32> {
-        tree::descendants(self.0).unwrap_or_default()
-    }
-
-    /// What they hold now.
-    pub(super) fn holding(self) -> Holding {
-        let mut all = Holding::default();
-        for pid in self.pids() {
-            let resident = smaps::rollup(pid).unwrap_or_default();
-            all.pss_bytes += resident.pss;
-            all.anon_huge_bytes += resident.anon_huge;
-            all.file_huge_bytes += resident.file_pmd;
-            let tables = status::read(pid).ok().and_then(|status| status.page_tables);
-            all.page_table_bytes += tables.unwrap_or_default();
-        }
-        all
-    }
 }
 
 /// A server that runs.
@@ -145,82 +111,6 @@ impl Server {
         }
     }
 
-    /// It has ended, by itself or otherwise.
-    pub(super) fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    /// It has ended, or does so within this time.
-    pub(super) fn ends_within(&self, time: Nanos) -> bool {
-        let deadline = clock::now() + time;
-        while !self.has_ended() && clock::now() < deadline {
-            std::thread::sleep(PAUSE);
-        }
-        self.has_ended()
-    }
-
-    /// Why it is no longer there.
-    pub(super) fn ended_early(&mut self, when: &str) -> Stop {
-        let words = self.place.last_words();
-        let Some((_, done)) = self.thread.take().and_then(|thread| thread.join().ok()) else {
-            return Stop::Broken("the thread of a server is gone".to_owned());
-        };
-        match done {
-            Err(SuperviseError::Launch(error)) => Stop::Launch(error),
-            Err(error) => Stop::Broken(error.to_string()),
-            Ok(done) if done.over_memory => {
-                Stop::Service(format!("the server took more memory than there is here {when}"))
-            }
-            Ok(done) if done.usage.ended == Ended::Exited(0) && done.leftovers_killed > 0 => {
-                Stop::Service(
-                    "the server went into the background: start it in the foreground (no daemonize)"
-                        .to_owned(),
-                )
-            }
-            Ok(done) => {
-                Stop::Service(format!("the server ended {when} ({}){words}", done.usage.ended))
-            }
-        }
-    }
-
-    /// CPU time of all its processes, those that it has waited for included: to the nanosecond for
-    /// those that live, to a tick for the others.
-    pub(super) fn cpu(&self) -> Nanos {
-        let own = |pid: &i32| clock::process_cpu(*pid).unwrap_or_default();
-        let children = |pid: &i32| {
-            let ended = stat::read(*pid).map_or(0, |s| s.child_user_ticks + s.child_system_ticks);
-            clock::ticks(ended, rustix::param::clock_ticks_per_second())
-        };
-        self.tree().pids().iter().fold(Nanos(0), |sum, pid| sum + own(pid) + children(pid))
-    }
-
-    /// What its processes have used so far.
-    pub(super) fn counts(&self) -> Counts {
-        let mut all = Counts { io: Some(io::IoCounters::default()), ..Counts::default() };
-        let a_second = rustix::param::clock_ticks_per_second();
-        for pid in self.tree().pids() {
-            let Ok(stat) = stat::read(pid) else { continue };
-            all.user += clock::ticks(stat.user_ticks + stat.child_user_ticks, a_second);
-            all.system += clock::ticks(stat.system_ticks + stat.child_system_ticks, a_second);
-            all.minor_faults += stat.minor_faults + stat.child_minor_faults;
-            all.major_faults += stat.major_faults + stat.child_major_faults;
-            all.io = all.io.zip(io::read(pid).ok()).map(|(mut sum, own)| {
-                sum.read_chars += own.read_chars;
-                sum.write_chars += own.write_chars;
-                sum.read_calls += own.read_calls;
-                sum.write_calls += own.write_calls;
-                sum.storage_read += own.storage_read;
-                sum
-            });
-        }
-        all
-    }
-
-    /// Its processes for a look from another thread.
-    pub(super) const fn tree(&self) -> ServerTree {
-        ServerTree(self.supervisor)
-    }
-
     /// Lets every thread of it run on these CPUs only. New threads inherit that.
     pub(super) fn pin(&self, cpus: &[u32]) {
         for pid in self.tree().pids() {
@@ -262,6 +152,47 @@ impl Server {
                 ways.stop_within
             ));
             self.kill.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Loaded for Server {
+    fn tree(&self) -> ServerTree {
+        ServerTree::Below(self.supervisor)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn ends_within(&self, time: Nanos) -> bool {
+        let deadline = clock::now() + time;
+        while !self.has_ended() && clock::now() < deadline {
+            std::thread::sleep(PAUSE);
+        }
+        self.has_ended()
+    }
+
+    fn ended_early(&mut self, when: &str) -> Stop {
+        let words = self.place.last_words();
+        let Some((_, done)) = self.thread.take().and_then(|thread| thread.join().ok()) else {
+            return Stop::Broken("the thread of a server is gone".to_owned());
+        };
+        match done {
+            Err(SuperviseError::Launch(error)) => Stop::Launch(error),
+            Err(error) => Stop::Broken(error.to_string()),
+            Ok(done) if done.over_memory => {
+                Stop::Service(format!("the server took more memory than there is here {when}"))
+            }
+            Ok(done) if done.usage.ended == Ended::Exited(0) && done.leftovers_killed > 0 => {
+                Stop::Service(
+                    "the server went into the background: start it in the foreground (no daemonize)"
+                        .to_owned(),
+                )
+            }
+            Ok(done) => {
+                Stop::Service(format!("the server ended {when} ({}){words}", done.usage.ended))
+            }
         }
     }
 }

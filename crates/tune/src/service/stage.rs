@@ -4,11 +4,12 @@
 //! halves from window to window: what a half is worth, and what the machine does meanwhile, meets
 //! both. In a restart a server has the stage to itself, its generator on the other half.
 
+use super::load::{Generator, Loaded, Volley};
 use super::place::{Place, run_shell};
-use super::server::{Counts, Server, ServerTree};
+use super::server::Server;
+use super::tree::{Counts, ServerTree};
 use super::watched::Watched;
 use super::{Pairing, Request, Shape};
-use crate::files::last_line_in;
 use crate::folios::Folios;
 use crate::live::Listener;
 use crate::scratch::Scratch;
@@ -18,26 +19,19 @@ use pagewise_judge::service::is_settled;
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::{affinity, clock, limits, topology};
 use pagewise_model::look::Traced;
-use pagewise_model::plan::Settings;
 use pagewise_model::service::{Holding, Mode, Pair, Side, Window};
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::Running;
-use pagewise_tracee::launch::{Launch, Sink};
-use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{SuperviseError, Supervisor};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use pagewise_tracee::launch::Launch;
+use pagewise_tracee::supervise::Supervisor;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a server's end is waited for when its load has failed.
-const GRACE: Nanos = Nanos::millis(300);
 /// So many runs of the load on a server that has just started may fail.
 const COLD: u32 = 2;
-/// How much of a failing generator's last line is shown.
-const SHOWN: usize = 200;
 
 /// Whose failure it is.
 #[derive(Debug)]
@@ -157,7 +151,7 @@ impl<'a> Stage<'a> {
                 let done = self.play(&both, shape, None);
                 sides = done.map_err(|(at, stop)| whose(is_arm(at), stop))?;
             }
-            Mode::Restart => {
+            Mode::Restart | Mode::Toggle => {
                 for (at, one) in both.into_iter().enumerate() {
                     let done = self.play(&[one], shape, None);
                     sides.extend(done.map_err(|(_, stop)| whose(is_arm(at), stop))?);
@@ -210,7 +204,7 @@ impl<'a> Stage<'a> {
             settled.map_err(|why| (0, Stop::NotHuge(why)))?;
         }
         self.warm_up(acts, shape)?;
-        let before: Vec<Counts> = acts.iter().map(|act| act.server.counts()).collect();
+        let before: Vec<Counts> = acts.iter().map(|act| act.server.tree().counts()).collect();
         let at_first: Vec<Holding> = acts.iter().map(|act| act.server.tree().holding()).collect();
         let mut running = watched.as_ref().map(|_| {
             Running::begin(&acts.first().map(|act| act.server.tree().pids()).unwrap_or_default())
@@ -223,7 +217,7 @@ impl<'a> Stage<'a> {
             acts.iter_mut().zip(seen).for_each(|(act, window)| act.windows.push(window));
         }
         if let (Some(watched), Some(act), Some(running)) = (watched, acts.first(), running) {
-            *watched = Watched { running, before: before[0], after: act.server.counts() };
+            *watched = Watched { running, before: before[0], after: act.server.tree().counts() };
         }
         let side = |((act, at_first), at_last): ((&mut Act, Holding), Holding)| Side {
             ready_ns: act.ready_ns,
@@ -304,7 +298,7 @@ impl<'a> Stage<'a> {
     /// Runs the load until its cost has settled. The first runs may fail: a server that has just started
     /// may answer nothing in their time.
     fn warm_up(&mut self, acts: &mut [Act], shape: &Shape) -> Result<(), (usize, Stop)> {
-        let deadline = clock::now() + self.request.warm_up;
+        let deadline = clock::now() + self.request.terms.warm_up;
         for round in 0.. {
             match self.window(acts, shape, round, None) {
                 Ok(seen) => {
@@ -330,13 +324,9 @@ impl<'a> Stage<'a> {
         number: u32,
         look: Option<Look<'_>>,
     ) -> Result<Vec<Window>, (usize, Stop)> {
-        let loader = Loader {
-            request: self.request,
-            halves: self.halves.as_ref(),
-            dir: self.scratch.path(),
-            stop: &self.stop,
-            is_duet: acts.len() > 1,
-        };
+        let generator =
+            Generator { terms: &self.request.terms, dir: self.scratch.path(), stop: &self.stop };
+        let loader = Loader { generator, halves: self.halves.as_ref(), is_duet: acts.len() > 1 };
         let halves: Vec<usize> =
             (0..acts.len()).map(|at| (shape.slot as usize + at + number as usize) % 2).collect();
         let trees: Vec<ServerTree> = acts.iter().map(|act| act.server.tree()).collect();
@@ -382,10 +372,8 @@ impl Look<'_> {
 
 /// What it takes to load servers, each from a thread of its own.
 struct Loader<'a> {
-    request: &'a Request,
+    generator: Generator<'a>,
     halves: Option<&'a [Vec<u32>; 2]>,
-    dir: &'a Path,
-    stop: &'a AtomicBool,
     is_duet: bool,
 }
 
@@ -397,61 +385,10 @@ impl Loader<'_> {
         }
         let other = if self.is_duet { half } else { 1 - half };
         let cpus = self.halves.map(|halves| halves[other].clone());
-        let file = |what: &str| self.dir.join(format!("load-{at}-{what}"));
-        let launch = self.launch(&act.server, cpus, &file("out"), &file("err"));
-        let (server, stop) = (&act.server, self.stop);
-        let before = server.cpu();
-        let stopping = || stop.load(Ordering::Relaxed) || server.has_ended();
-        let done = act.generator.run(&launch, &stopping);
-        let cpu_ns = Nanos(server.cpu().0.saturating_sub(before.0));
-        // A load that fails may have seen the server's end before its supervisor did.
-        let is_sound = done.as_ref().is_ok_and(|done| self.complaint(done).is_none());
-        let has_ended = if is_sound { server.has_ended() } else { server.ends_within(GRACE) };
-        if has_ended && !stop.load(Ordering::Relaxed) {
-            return Err(act.server.ended_early("under load"));
-        }
-        let done = done.map_err(|error| match error {
-            SuperviseError::Interrupted => Stop::Interrupted,
-            other => Stop::Broken(other.to_string()),
-        })?;
-        let read = |what| std::fs::read(file(what)).unwrap_or_default();
-        let (out, err) = (read("out"), read("err"));
-        if let Some(what) = self.complaint(&done) {
-            let said = last_line(&err).or_else(|| last_line(&out));
-            return Err(Stop::Service(format!("{what}: {}", said.unwrap_or_default())));
-        }
-        let text = String::from_utf8_lossy(&out);
-        let load = self.request.metric.read(&self.request.load, &text).map_err(Stop::Service)?;
-        let generator_cpu_ns = done.usage.cpu_ns();
-        Ok(Window { cpu_ns, wall_ns: done.usage.wall_ns, generator_cpu_ns, load })
+        let command = act.server.place.fill(&self.generator.terms.load);
+        let volley = Volley { command, cpus, at };
+        self.generator.fire(&volley, &mut act.generator, &mut act.server)
     }
-
-    fn launch(&self, server: &Server, cpus: Option<Vec<u32>>, out: &Path, err: &Path) -> Launch {
-        let command = server.place.fill(&self.request.load);
-        Launch {
-            settings: Settings { cpus, ..Settings::default() },
-            stdout: Sink::File(out.to_owned()),
-            stderr: Sink::File(err.to_owned()),
-            timeout_ns: Some(self.request.load_within),
-            ..Launch::experiment(["sh", "-c", &command].map(OsString::from).to_vec())
-        }
-    }
-
-    /// Why a run of the load shows nothing, if so.
-    fn complaint(&self, done: &Finished) -> Option<String> {
-        if done.timed_out {
-            let within = self.request.load_within;
-            return Some(format!("the load did not end within {within} (--load-time)"));
-        }
-        let ended = done.usage.ended;
-        (!ended.success()).then(|| format!("the load failed ({ended})"))
-    }
-}
-
-fn last_line(text: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(text);
-    let line = last_line_in(&text);
-    (!line.is_empty()).then(|| line.chars().take(SHOWN).collect())
 }
 
 fn room() -> Bytes {

@@ -1,10 +1,9 @@
 //! What a server used between two moments, and what that shows.
 
-use super::FIT;
-use super::server::Counts;
-use crate::choose;
+use super::tree::Counts;
 use pagewise_judge::diagnosis::diagnose;
 use pagewise_model::look::{Look, Traced};
+use pagewise_model::plan::Candidate;
 use pagewise_model::run::Run;
 use pagewise_model::service::Side;
 use pagewise_model::usage::{Ended, Usage};
@@ -52,8 +51,13 @@ impl Watched {
     }
 }
 
-/// What the look at a server shows, and the remedies that fit it.
-pub(super) fn diagnosed(run: &mut Run, usage: Usage, traced: Traced) {
+/// What the look at a server shows, and the remedies that fit it by `choose`.
+pub(super) fn diagnosed(
+    run: &mut Run,
+    usage: Usage,
+    traced: Traced,
+    choose: impl FnOnce(&Evidence<'_>) -> Vec<Candidate>,
+) {
     let (Some(machine), Some(prices)) = (&run.machine, &run.prices) else { return };
     let cpu_share = usage.cpu_ns().0 as f64 / usage.wall_ns.0.max(1) as f64;
     let look = Look {
@@ -70,7 +74,6 @@ pub(super) fn diagnosed(run: &mut Run, usage: Usage, traced: Traced) {
     let (seen, judged) = (&look, &diagnosis);
     let evidence =
         Evidence { look: seen, diagnosis: judged, machine, prices, pool: &pool, has_log: true };
-    run.candidates = choose::candidates(&evidence);
-    run.candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
+    run.candidates = choose(&evidence);
     (run.look, run.diagnosis) = (Some(look), Some(diagnosis));
 }

@@ -7,10 +7,11 @@ use crate::failure::Failure;
 use pagewise_judge::service::load::Metric;
 use pagewise_judge::service::{USUAL_GUARDS, parse_guard};
 use pagewise_model::run::Run;
+use pagewise_model::service::Guard;
 use pagewise_model::trial::Quantity;
 use pagewise_tracee::launch::Input;
 use pagewise_tune::Request as Base;
-use pagewise_tune::service::{self, Ready, Request, Ways};
+use pagewise_tune::service::{self, Ready, Request, Terms, Ways};
 use std::process::ExitCode;
 
 /// Tunes a server under its load.
@@ -52,19 +53,21 @@ fn again(mut base: Base, saved: &Run) -> Result<Request, String> {
     Ok(Request {
         base,
         serve: service.serve.clone(),
-        load: service.load.clone(),
-        load_within: asked.load_within_ns,
-        metric: service.metric.parse()?,
         ways: Ways {
             ready: Ready::parse(&asked.ready)?,
             ready_within: asked.ready_within_ns,
             stop: asked.stop.clone(),
             stop_within: asked.stop_within_ns,
         },
-        warm_up: asked.warm_up_ns,
-        goal: goal.unwrap_or(Quantity::CpuPerRequest),
-        guards: asked.guards.clone(),
         mode: asked.mode,
+        terms: Terms {
+            load: service.load.clone(),
+            load_within: asked.load_within_ns,
+            metric: service.metric.parse()?,
+            warm_up: asked.warm_up_ns,
+            goal: goal.unwrap_or(Quantity::CpuPerRequest),
+            guards: asked.guards.clone(),
+        },
     })
 }
 
@@ -86,35 +89,34 @@ fn request(args: &Tune, serve: &str) -> Result<Request, Failure> {
         }
         base.only = Some(only);
     }
-    let bad = |option: &str| {
-        let option = option.to_owned();
-        move |why: String| Failure::usage(format!("{option} {why}"))
-    };
-    let load = asked.load.clone().unwrap_or_default();
-    let metric = metric(asked, &load)?;
-    let guards: Vec<_> = asked
-        .guards
-        .iter()
-        .map(|text| parse_guard(text))
-        .collect::<Result<_, _>>()
-        .map_err(bad("--guard"))?;
     Ok(Request {
         base,
         serve: serve.to_owned(),
-        load,
-        load_within: asked.load_time,
-        metric,
+        terms: terms(asked, &USUAL_GUARDS)?,
         ways: Ways {
             ready: Ready::parse(asked.ready.as_deref().unwrap_or_default())
-                .map_err(bad("--ready"))?,
+                .map_err(|why| Failure::usage(format!("--ready {why}")))?,
             ready_within: asked.ready_time,
             stop: asked.stop.clone(),
             stop_within: asked.stop_time,
         },
+        mode: asked.mode.mode(),
+    })
+}
+
+/// The load, and what decides; `usual` are the guards where none is named.
+pub(super) fn terms(asked: &ServiceArgs, usual: &[Guard]) -> Result<Terms, Failure> {
+    let load = asked.load.clone().unwrap_or_default();
+    let bad = |why: String| Failure::usage(format!("--guard {why}"));
+    let guards = asked.guards.iter().map(|text| parse_guard(text).map_err(bad));
+    let guards: Vec<_> = guards.collect::<Result<_, _>>()?;
+    Ok(Terms {
+        metric: metric(asked, &load)?,
+        load,
+        load_within: asked.load_time,
         warm_up: asked.warmup,
         goal: asked.goal.into(),
-        guards: if guards.is_empty() { USUAL_GUARDS.to_vec() } else { guards },
-        mode: asked.mode.mode(),
+        guards: if guards.is_empty() { usual.to_vec() } else { guards },
     })
 }
 

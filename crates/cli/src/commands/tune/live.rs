@@ -1,0 +1,116 @@
+//! `pagewise tune --live -p PID`
+
+use super::serve::terms;
+use crate::args::{Part, Tune};
+use crate::commands::experiment::{self, Display};
+use crate::commands::{helper, run::doses};
+use crate::failure::Failure;
+use pagewise_judge::service::USUAL_GUARDS;
+use pagewise_kernel::proc::{self, stat, tree};
+use pagewise_model::service::Guard;
+use pagewise_model::trial::Quantity;
+use pagewise_tracee::launch::Input;
+use pagewise_tracee::target::{Target, TargetError};
+use pagewise_tune::service::{self, Helpers, Live};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Bounds where none is named: users of a service wait for its answers.
+const GUARDS: [Guard; 3] = [
+    USUAL_GUARDS[0],
+    USUAL_GUARDS[1],
+    Guard { quantity: Some(Quantity::Throughput), limit_share: 0.20 },
+];
+
+/// Tunes a process that runs already.
+pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
+    let target = Target::find(pid).map_err(refused)?;
+    if is_ancestor(pid) {
+        return Err(Failure::usage(format!("process {pid} started pagewise itself")).with_help(
+            "its figures would include those of pagewise: start pagewise from somewhere else",
+        ));
+    }
+    if !args.service.live && !args.advise {
+        return Err(not_allowed(&target));
+    }
+    let request = request(args, target)?;
+    let _lock = experiment::lock()?;
+    let stop = experiment::stop_flag()?;
+    let mut display = Display::new(args.experiment.quiet);
+    let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
+    let words = |part| helper::words(part).map(str::to_owned).to_vec();
+    let helpers = Helpers {
+        exe: helper::own_exe()?,
+        supervise: words(Part::Supervise),
+        switch: words(Part::Switch),
+    };
+    let (run, end) = service::run_live(&request, &helpers, stop, &mut listener);
+    display.finish();
+    experiment::conclude(run, end, &args.experiment)
+}
+
+fn refused(error: TargetError) -> Failure {
+    let failure = Failure::usage(error.to_string());
+    match error {
+        TargetError::NotAllowed(_) => {
+            failure.with_help("run pagewise as the user of the process, or as root")
+        }
+        TargetError::Gone(_) => failure.with_help("pgrep -a NAME lists the processes of a program"),
+        TargetError::Thread { pid, .. } => failure.with_help(format!("use -p {pid}")),
+        TargetError::Kernel(_) | TargetError::Sys(_) => failure,
+    }
+}
+
+/// The process is one of those that we come from.
+fn is_ancestor(pid: i32) -> bool {
+    let mut at = proc::own_pid();
+    while at > 0 {
+        if at == pid {
+            return true;
+        }
+        at = stat::read(at).map_or(0, |stat| stat.ppid);
+    }
+    false
+}
+
+/// What `--live` would allow.
+fn not_allowed(target: &Target) -> Failure {
+    let pid = target.pid();
+    let below = tree::descendants(pid).unwrap_or_default().len();
+    let name = stat::read(pid).map(|stat| stat.comm).unwrap_or_default();
+    let others = if below == 0 { String::new() } else { format!(" and {below} below it") };
+    Failure::usage(format!(
+        "without --live nothing is changed: it lets pagewise switch the huge pages of the heap and the CPUs of process {pid} ({name}){others} while it serves"
+    ))
+    .with_help("add --live, or --advise to look only")
+}
+
+fn request(args: &Tune, target: Target) -> Result<Live, Failure> {
+    let pid = target.pid();
+    let command = command(&target);
+    let only = args.only.as_ref().map(|list| doses(list, &command)).transpose()?;
+    let mut base = experiment::request_of_running(&args.experiment, command, Input::Null)?;
+    base.advise = args.advise;
+    base.only = only;
+    // A receipt is for the next start of the service, not of ours.
+    base.here.environment = proc::environment(pid);
+    base.here.program = file(pid);
+    base.here.directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    let terms = terms(&args.service, &GUARDS)?;
+    Ok(Live { base, target, terms })
+}
+
+fn file(pid: i32) -> PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default()
+}
+
+/// How the process was started, as far as it shows: one that shows a title has overwritten its arguments.
+fn command(target: &Target) -> Vec<OsString> {
+    let words = target.command();
+    let program = file(target.pid()).into_os_string();
+    let first = words.first().map(String::as_str).unwrap_or_default();
+    let is_title = first.contains([' ', ':']);
+    let arguments = words.iter().skip(1).filter(|_| !is_title).map(OsString::from);
+    std::iter::once(program).chain(arguments).collect()
+}

@@ -1,0 +1,89 @@
+//! Guards of a running service, looked at after each window: a remedy that harms it is not to stay on for
+//! longer than it takes to see that.
+//!
+//! A window breaks a guard where requests failed, or memory passed its bound, or all windows with the remedy
+//! on lie beyond the bound on average and above those with it off by more than [`SURE`] standard errors.
+//! What that does not see yet, the evidence of whole blocks finds later.
+
+use super::{broken_text, window_value};
+use pagewise_model::service::{Guard, Holding, Window};
+use pagewise_model::trial::Quantity;
+use std::collections::BTreeMap;
+
+/// Windows with the remedy off that are needed for their deviation.
+const LEAST: usize = 4;
+/// Standard errors: each window is looked at, and one of ten is a stray.
+const SURE: f64 = 5.0;
+/// By this share of its degrees of freedom a deviation of few windows is widened, as Student's quantiles are.
+const FEW: f64 = 1.0;
+/// Deviation of the logarithm that windows have at least, however equal the first ones are.
+const LEAST_DEVIATION: f64 = 0.05;
+
+/// All windows so far.
+#[derive(Debug, Clone)]
+pub struct Watch<'a> {
+    guards: &'a [Guard],
+    off: Vec<Window>,
+    /// With a remedy on, by arm.
+    on: BTreeMap<usize, Vec<Window>>,
+}
+
+impl<'a> Watch<'a> {
+    /// With these guards; `off` are windows in which nothing was changed.
+    #[must_use]
+    pub const fn new(guards: &'a [Guard], off: Vec<Window>) -> Self {
+        Self { guards, off, on: BTreeMap::new() }
+    }
+
+    /// Takes a window in which nothing was changed.
+    pub fn add_off(&mut self, window: &Window) {
+        self.off.push(window.clone());
+    }
+
+    /// Takes a window with this arm's remedy on; says what it breaks.
+    #[must_use]
+    pub fn add_on(&mut self, arm: usize, window: &Window) -> Option<String> {
+        self.on.entry(arm).or_default().push(window.clone());
+        let on = self.on.get(&arm).map(Vec::as_slice).unwrap_or_default();
+        let bound = |guard: &Guard| passed(guard.quantity?, *guard, &self.off, on);
+        self.failed(window).or_else(|| self.guards.iter().find_map(bound))
+    }
+
+    /// What failed requests break. The window may be one that counts for nothing else.
+    #[must_use]
+    pub fn failed(&self, window: &Window) -> Option<String> {
+        let errors = window.load.errors.unwrap_or(0.0);
+        let guard = self.guards.iter().find(|guard| guard.quantity.is_none() && errors > 0.0)?;
+        Some(broken_text(*guard, 1.0, errors))
+    }
+
+    /// What memory with the remedy on breaks.
+    #[must_use]
+    pub fn memory(&self, off: &Holding, on: &Holding) -> Option<String> {
+        let ratio = on.pss_bytes.0 as f64 / (off.pss_bytes.0 as f64).max(1.0);
+        let is_passed = |guard: &&Guard| {
+            guard.quantity == Some(Quantity::Memory) && ratio > 1.0 + guard.limit_share
+        };
+        self.guards.iter().find(is_passed).map(|guard| broken_text(*guard, ratio, 0.0))
+    }
+}
+
+fn passed(quantity: Quantity, guard: Guard, off: &[Window], on: &[Window]) -> Option<String> {
+    let values = |windows: &[Window]| -> Option<Vec<f64>> {
+        windows.iter().map(|window| window_value(quantity, window)).collect()
+    };
+    let (off, on) = (values(off)?, values(on)?);
+    if off.len() < LEAST || on.is_empty() {
+        return None;
+    }
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+    let (usual, now) = (mean(&off), mean(&on));
+    let squares: f64 = off.iter().map(|value| (value - usual).powi(2)).sum();
+    let freedom = (off.len() - 1) as f64;
+    // A deviation of few windows may be far too small.
+    let deviation = (squares / freedom).sqrt().max(LEAST_DEVIATION) * (1.0 + FEW / freedom);
+    let error = deviation * (1.0 / on.len() as f64 + 1.0 / off.len() as f64).sqrt();
+    let ratio = (now - usual).exp();
+    let is_broken = ratio > 1.0 + guard.limit_share && now - usual > SURE * error;
+    is_broken.then(|| broken_text(guard, ratio, 0.0))
+}

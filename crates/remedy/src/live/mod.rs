@@ -1,0 +1,257 @@
+//! Changes of a running service that can be switched on and off from outside, and the process that undoes them.
+//!
+//! - *heap*: what is on small pages in large private mappings goes on huge ones (`tracee::collapse`), and the
+//!   very same huge pages are split again. Memory that was huge before is not touched.
+//! - *CPUs*: every thread gets another affinity, and later its own again. A thread that was born meanwhile gets
+//!   that of its process, a process that of the service. One that has changed its own since keeps it.
+//!
+//! The way back ([`Undo`]) is written down before the first step. A helper process ([`serve`]) makes the steps,
+//! in a session of its own, with a name of its own. It undoes them when asked and when the one who asked is gone.
+//! When the helper is gone instead, [`Switch`] undoes them.
+//!
+//! Cost: a read of the page table of the heap (some 5 ms a GiB), then 0.1 to 0.5 ms for each huge page; 2 us for
+//! each thread. Not undone: what both left when both were killed at the same moment; the affinity of a
+//! process that has left the tree by a double fork in that time.
+
+mod cpus;
+mod front;
+mod heap;
+mod offer;
+mod server;
+
+pub use front::{Switch, SwitchError};
+pub use offer::{Offer, Running, offers};
+pub use server::serve;
+
+use crate::recache::{is_pressed, no_room};
+use cpus::Affinities;
+use heap::Heap;
+use pagewise_kernel::clock;
+use pagewise_model::cache::CacheOutcome;
+use pagewise_model::{Bytes, Nanos};
+use pagewise_tracee::tree::Tree;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Pause between two attempts to undo what could not be undone: a child shares the memory.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is switched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Change {
+    /// The heap on huge pages.
+    HeapHuge,
+    /// All threads on these CPUs.
+    Cpus { cpus: Vec<u32> },
+}
+
+/// What a change came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Huge pages or threads that were changed.
+    pub changed: u64,
+    /// And that were not, with the last reason.
+    pub refused: u64,
+    pub why: Option<String>,
+}
+
+/// What of a change is still there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    pub huge_bytes: Bytes,
+    pub threads: u64,
+}
+
+impl Left {
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.huge_bytes, self.threads) {
+            (Bytes(0), threads) => write!(f, "the affinity of {threads} threads"),
+            (bytes, 0) => write!(f, "{bytes} on huge pages"),
+            (bytes, threads) => {
+                write!(f, "{bytes} on huge pages and the affinity of {threads} threads")
+            }
+        }
+    }
+}
+
+/// The way back from a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undo {
+    root: i32,
+    heaps: Vec<Heap>,
+    affinities: Option<Affinities>,
+}
+
+impl Undo {
+    /// Looks up what `change` is to do to process `root` and those below it, and does nothing yet.
+    ///
+    /// # Errors
+    /// Why there is nothing to do, or nothing is to be done now.
+    fn plan(root: i32, change: &Change) -> Result<Self, String> {
+        let mut undo = Self { root, heaps: Vec::new(), affinities: None };
+        let tree = tree(root);
+        match change {
+            Change::HeapHuge => {
+                undo.heaps = heap::find_all(tree.pids())?;
+                let grows = undo.heaps.iter().fold(Bytes(0), |sum, heap| sum + heap.grows());
+                if let Some(CacheOutcome::Refused { why, .. }) =
+                    no_room(grows + heap::slot()).or_else(is_pressed)
+                {
+                    return Err(why);
+                }
+            }
+            Change::Cpus { cpus } => {
+                undo.affinities = Some(Affinities::read(root, tree.pids(), cpus)?);
+            }
+        }
+        Ok(undo)
+    }
+
+    /// Makes the change, until `enough`.
+    fn change(&self, enough: &dyn Fn() -> bool) -> Applied {
+        let mut applied = Applied::default();
+        for heap in &self.heaps {
+            heap.collapse(&mut applied, enough);
+        }
+        if let Some(affinities) = &self.affinities {
+            affinities.change(&mut applied);
+        }
+        applied
+    }
+
+    /// Undoes it as far as that can be done now.
+    fn step(&self, tree: &mut Tree) -> Left {
+        let huge = self.heaps.iter().map(|heap| heap.split().0).sum();
+        let affinities = self.affinities.as_ref();
+        let threads = affinities.map_or(0, |affinities| affinities.restore(tree));
+        Left { huge_bytes: Bytes(huge), threads }
+    }
+
+    /// Undoes it, trying again for so long.
+    fn within(&self, patience: Nanos) -> Left {
+        let deadline = clock::now() + patience;
+        let mut tree = tree(self.root);
+        loop {
+            let left = self.step(&mut tree);
+            if left.is_nothing() || clock::now() > deadline {
+                return left;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn tree(root: i32) -> Tree {
+    let mut tree = Tree::below(root);
+    tree.refresh();
+    tree
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use pagewise_kernel::affinity;
+    use pagewise_kernel::proc::own_pid;
+    use pagewise_tracee::collapse::Subject;
+    use std::process::{Child, Stdio};
+
+    fn child(program: &str, words: &[&str]) -> (Child, i32) {
+        let mut command = std::process::Command::new(program);
+        let child = command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = child.spawn().unwrap();
+        let pid = child.id().cast_signed();
+        (child, pid)
+    }
+
+    #[test]
+    fn a_heap_is_collapsed_where_it_is_full_and_split_again() {
+        if let Err(error) = Subject::open(own_pid()).and_then(|own| own.permits()) {
+            return println!("SKIP a_heap_is_collapsed: {error}");
+        }
+        let huge = slot_of_tests();
+        let mut memory = vec![7u8; 8 * huge];
+        memory[3 * huge] = 8;
+        let undo = match Undo::plan(own_pid(), &Change::HeapHuge) {
+            Ok(undo) => undo,
+            Err(why) => return println!("SKIP a_heap_is_collapsed: {why}"),
+        };
+        let applied = undo.change(&|| false);
+        if applied.changed == 0 {
+            return println!("SKIP a_heap_is_collapsed: {applied:?}");
+        }
+        assert!(undo.within(Nanos(0)).is_nothing(), "split by one step");
+        let again = Undo::plan(own_pid(), &Change::HeapHuge).unwrap();
+        let slots = |undo: &Undo| undo.heaps.iter().map(|heap| heap.size().0).sum::<u64>();
+        assert!(slots(&again) >= 6 * huge as u64, "what was split is on small pages");
+        let stopped = again.change(&|| true);
+        assert_eq!(stopped.changed, 0, "stopped before the first");
+        assert!(memory.iter().all(|byte| *byte >= 7));
+    }
+
+    fn slot_of_tests() -> usize {
+        usize::try_from(heap::slot().0).unwrap()
+    }
+
+    #[test]
+    fn threads_get_their_own_cpus_again_those_born_meanwhile_too() {
+        let all = affinity::get(0).unwrap();
+        let [first, second, ..] = all[..] else {
+            return println!("SKIP threads_get_their_own_cpus_again: one CPU");
+        };
+        let (mut shell, pid) = child("sh", &["-c", "read go; sleep 60 & echo $!; wait"]);
+        affinity::set(pid, &[first, second]).unwrap();
+        let change = Change::Cpus { cpus: vec![second] };
+        let undo = Undo::plan(pid, &change).unwrap();
+        assert_eq!(undo.change(&|| false).changed, 1);
+        assert_eq!(affinity::get(pid).unwrap(), [second]);
+        assert!(Undo::plan(pid, &change).unwrap_err().contains("already"));
+        use std::io::{BufRead, BufReader, Write};
+        shell.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let born: i32 = line.trim().parse().unwrap();
+        assert_eq!(affinity::get(born).unwrap(), [second], "inherited");
+        assert!(undo.within(Nanos(0)).is_nothing());
+        for pid in [pid, born] {
+            assert_eq!(affinity::get(pid).unwrap(), [first, second]);
+        }
+        affinity::set(pid, &[first]).unwrap();
+        assert!(undo.within(Nanos(0)).is_nothing());
+        assert_eq!(affinity::get(pid).unwrap(), [first], "its own choice since");
+        let born = rustix::process::Pid::from_raw(born).unwrap();
+        rustix::process::kill_process(born, rustix::process::Signal::KILL).unwrap();
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_nothing_left() {
+        let (mut cat, pid) = child("cat", &[]);
+        let change = Change::Cpus { cpus: vec![affinity::get(0).unwrap()[0]] };
+        let undo = Undo::plan(pid, &change);
+        cat.kill().unwrap();
+        cat.wait().unwrap();
+        if let Ok(undo) = undo {
+            assert_eq!(undo.change(&|| false).changed, 0);
+            assert!(undo.within(Nanos(0)).is_nothing());
+        }
+        assert!(Undo::plan(pid, &change).is_err());
+    }
+
+    #[test]
+    fn what_is_left_is_named() {
+        let left = |huge_bytes, threads| Left { huge_bytes, threads }.to_string();
+        assert_eq!(left(Bytes::mib(4), 0), "4.0 MiB on huge pages");
+        assert_eq!(left(Bytes(0), 2), "the affinity of 2 threads");
+        assert!(left(Bytes::mib(4), 2).contains("and the affinity"));
+    }
+}

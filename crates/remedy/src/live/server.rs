@@ -1,0 +1,96 @@
+//! The helper's side: makes changes, and undoes them whatever becomes of the one who asked.
+
+use super::{Applied, Change, Left, Undo};
+use pagewise_kernel::{SysError, helper, title};
+use pagewise_model::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
+
+/// How the helper is listed: a command that kills processes by the name of pagewise does not meet it.
+const NAME: &std::ffi::CStr = c"live-undo";
+/// How long undoing is tried when asked, and when nobody waits any more.
+const ASKED: Nanos = Nanos::secs(10);
+const LATER: Nanos = Nanos::secs(600);
+
+/// What the front asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// What a change would do, so that it can be undone without the helper too.
+    Plan { root: i32, change: Change },
+    /// Do it.
+    On,
+    /// Undo it.
+    Off,
+    /// Stop what is being done.
+    Stop,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Response {
+    Planned(Result<Undo, String>),
+    On(Applied),
+    Off(Left),
+}
+
+/// Serves the front at the other end of socket `fd`, a descriptor number this process was started with and that
+/// nothing else in it uses. Returns when the front is gone and nothing that was changed here is left,
+/// or cannot be undone in ten minutes.
+///
+/// # Errors
+/// When `fd` is no socket, or something is left.
+pub fn serve(fd: RawFd) -> Result<(), SysError> {
+    let socket = helper::adopt(fd)?;
+    helper::leave_signals_to_starter();
+    title::set(NAME);
+    let mut changed = None;
+    let talked = talk(&socket, &mut changed);
+    let left = changed.map_or_else(Left::default, |undo| undo.within(LATER));
+    if !left.is_nothing() {
+        return Err(SysError::new("undo", left.to_string(), rustix::io::Errno::TIMEDOUT));
+    }
+    match talked {
+        Err(error) if !helper::is_end(&error) => {
+            Err(SysError::new("recv", "the front's socket", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is changed is in `changed` from before the first step until nothing of it is left.
+fn talk(socket: &UnixStream, changed: &mut Option<Undo>) -> io::Result<()> {
+    let mut planned = None;
+    while let Some(request) = helper::receive::<Request>(socket)? {
+        let response = match request {
+            Request::Plan { root, change } => {
+                let plan = Undo::plan(root, &change);
+                planned = plan.clone().ok();
+                Response::Planned(plan)
+            }
+            Request::On => {
+                *changed = planned.take();
+                let change = |undo: &Undo| undo.change(&|| has_spoken(socket));
+                Response::On(changed.as_ref().map(change).unwrap_or_default())
+            }
+            Request::Off => {
+                let left = changed.as_ref().map_or_else(Left::default, |undo| undo.within(ASKED));
+                if left.is_nothing() {
+                    *changed = None;
+                }
+                Response::Off(left)
+            }
+            Request::Stop => continue,
+        };
+        helper::send(socket, &response)?;
+    }
+    Ok(())
+}
+
+/// The front has said something, or is gone.
+fn has_spoken(socket: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}

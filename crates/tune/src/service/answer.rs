@@ -1,0 +1,169 @@
+//! What sessions on servers share: what has to hold of a plain server, and the answer.
+
+use super::Terms;
+use crate::experiment::{outcome, ranked};
+use crate::race::Progress;
+use crate::request::{PLAIN, Request as Base};
+use crate::stop::Stop;
+use crate::world::Event;
+use pagewise_judge::service::{Standings, failed, value};
+use pagewise_measure::{Options, PriceError};
+use pagewise_model::Nanos;
+use pagewise_model::plan::{Dose, Receipt};
+use pagewise_model::price::Prices;
+use pagewise_model::run::Run;
+use pagewise_model::service::{Side, Window};
+use pagewise_model::trial::{Design, Experiment, Quantity, Ratio, Verdict, Word};
+use pagewise_remedy::receipt::Start;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Time for re-pricing at the start of a session.
+const PRICING: Nanos = Nanos::secs(1);
+/// The budget unless the user gives one.
+pub(super) const BUDGET: Nanos = Nanos::secs(300);
+/// Pairs that an arm gets at least where the budget holds it.
+const LEAST_PAIRS: u64 = 3;
+/// The generator may use so many times the CPU time of the server before that is reported.
+const GENERATOR: f64 = 2.0;
+
+pub(super) fn prices(stop: &AtomicBool) -> Result<Prices, Stop> {
+    let interrupted = || stop.load(Ordering::Relaxed);
+    let prices = pagewise_measure::calibrate(&Options::cached(PRICING), &interrupted);
+    prices.map_err(|error| match error {
+        PriceError::Interrupted => Stop::Interrupted,
+        other => Stop::Broken(other.to_string()),
+    })
+}
+
+/// What has to hold of the plain server before anything is compared with it; what to know besides.
+pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> {
+    let failed = failed(side);
+    let requests: f64 = side.windows.iter().map(|window| window.load.requests).sum();
+    if failed > 0.0 {
+        return Err(Stop::Service(format!(
+            "{failed:.0} of {requests:.0} requests failed against the plain server: mend the load first"
+        )));
+    }
+    let is_open = |window: &Window| window.load.open_loop == Some(true);
+    if terms.goal == Quantity::P99 && !side.windows.iter().all(is_open) {
+        return Err(Stop::Service(
+            "p99 can be the goal only of a load at a fixed rate (wrk2 --rate, k6 arrival rate): \
+             a generator that waits for each answer hides slow ones"
+                .to_owned(),
+        ));
+    }
+    if value(terms.goal, side).is_none() {
+        let name = terms.goal.name();
+        return Err(Stop::Service(format!(
+            "the load reports nothing from which {name} follows: name the figures with --metric regex: or json:"
+        )));
+    }
+    let sum = |of: fn(&Window) -> Nanos| -> f64 {
+        side.windows.iter().map(|window| of(window).0 as f64).sum()
+    };
+    let (server, generator) = (sum(|window| window.cpu_ns), sum(|window| window.generator_cpu_ns));
+    Ok((generator > GENERATOR * server).then(|| {
+        format!(
+            "the load generator used {:.1} times the CPU time of the server: rates and latencies measure the generator",
+            generator / server.max(1.0)
+        )
+    }))
+}
+
+/// Page costs are all there is to gain, and nothing can be tried.
+pub(super) fn nothing_fits(run: &Run) -> String {
+    let ceiling = run.diagnosis.as_ref().map_or(0.0, |all| all.ceiling_share);
+    format!("page costs are at most {:.0}% of its CPU time, and no remedy fits", ceiling * 100.0)
+}
+
+/// An arm in the answer.
+pub(super) struct Named<'a> {
+    pub(super) name: &'a str,
+    pub(super) doses: &'a [Dose],
+    /// What a pair of it takes.
+    pub(super) cost: Nanos,
+}
+
+/// The race as it stands, for the user.
+pub(super) fn show(
+    tell: &mut dyn FnMut(&Event<'_>),
+    names: &[&str],
+    arm: usize,
+    left_ns: Nanos,
+    standings: &Standings,
+) {
+    let at = |(number, name): (usize, &&str)| {
+        let (ratio, ratio_low, ratio_high) = standings.ratio(number)?;
+        Some(((*name).to_owned(), Ratio { ratio, ratio_low, ratio_high }))
+    };
+    let list = || names.iter().enumerate().filter_map(at).collect::<Vec<_>>();
+    let runs = u32::try_from(standings.pairs().len()).unwrap_or(u32::MAX);
+    let arm = names.get(arm).copied().unwrap_or_default();
+    tell(&Event::Progress(&Progress { runs, left_ns, arm, standings: &list }));
+}
+
+/// Fills in what came of all arms; the best of them.
+pub(super) fn conclude(
+    run: &mut Run,
+    base: &Base,
+    terms: &Terms,
+    arms: &[Named<'_>],
+    standings: &Standings,
+    rejected: &BTreeMap<usize, String>,
+    interrupted: bool,
+) -> Option<String> {
+    let verdict = |(number, arm): (usize, &Named<'_>)| {
+        let verdict = standings.verdict(number, arm.cost);
+        match rejected.get(&number) {
+            Some(why) => Verdict { word: Word::Reject, why: why.clone(), ..verdict },
+            None if verdict.word == Word::NotTried => Verdict {
+                why: format!(
+                    "the budget had no room for it; {} more would hold it {LEAST_PAIRS} times",
+                    Nanos(LEAST_PAIRS * arm.cost.0)
+                ),
+                ..verdict
+            },
+            None => verdict,
+        }
+    };
+    let experiment = Experiment {
+        design: Design {
+            quantity: terms.goal,
+            seed: base.seed,
+            budget_ns: base.budget.unwrap_or(BUDGET),
+            control: PLAIN.to_owned(),
+            arms: arms.iter().map(|arm| arm.name.to_owned()).collect(),
+        },
+        blocks: Vec::new(),
+        verdicts: arms.iter().enumerate().map(verdict).collect(),
+        warnings: Vec::new(),
+        interrupted,
+        halted: None,
+    };
+    if let Some(service) = &mut run.service {
+        service.pairs = standings.pairs().to_vec();
+        service.guarded = (0..arms.len()).flat_map(|arm| standings.guarded(arm)).collect();
+    }
+    run.doses = arms
+        .iter()
+        .filter(|arm| !arm.doses.is_empty())
+        .map(|arm| (arm.name.to_owned(), arm.doses.to_vec()))
+        .collect();
+    run.outcome = Some(outcome(&experiment));
+    let best = ranked(&experiment, Word::Keep);
+    let best = best.first().copied().or(ranked(&experiment, Word::Likely).first().copied());
+    let best = best.map(|verdict| verdict.arm.clone());
+    run.experiment = Some(experiment);
+    best
+}
+
+/// The lines that keep these doses, those for containers among them.
+pub(super) fn receipt(doses: &[Dose], start: &Start<'_>) -> Receipt {
+    let mut receipt = pagewise_remedy::receipt::write(doses, start);
+    match pagewise_remedy::containers::lines(doses, start) {
+        Ok(lines) => receipt.containers = Some(lines),
+        Err(why) => receipt.notes.push(format!("no lines for containers: {why}")),
+    }
+    receipt
+}

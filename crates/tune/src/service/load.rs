@@ -1,0 +1,114 @@
+//! One run of the load against one server.
+
+use super::Terms;
+use super::tree::ServerTree;
+use crate::files::last_line_in;
+use crate::stop::Stop;
+use pagewise_model::Nanos;
+use pagewise_model::plan::Settings;
+use pagewise_model::service::Window;
+use pagewise_tracee::launch::{Launch, Sink};
+use pagewise_tracee::run::Finished;
+use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long a server's end is waited for when its load has failed.
+const GRACE: Nanos = Nanos::millis(300);
+/// How much of a failing generator's last line is shown.
+const SHOWN: usize = 200;
+
+/// A server as its load sees it.
+pub(super) trait Loaded {
+    fn tree(&self) -> ServerTree;
+    /// It has ended, by itself or otherwise.
+    fn has_ended(&self) -> bool;
+    /// It has ended, or does so within this time.
+    fn ends_within(&self, time: Nanos) -> bool;
+    /// Why it is no longer there.
+    fn ended_early(&mut self, when: &str) -> Stop;
+}
+
+/// What it takes to load servers.
+#[derive(Clone, Copy)]
+pub(super) struct Generator<'a> {
+    pub(super) terms: &'a Terms,
+    /// For its output.
+    pub(super) dir: &'a Path,
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// A run of it.
+pub(super) struct Volley {
+    /// Shell command.
+    pub(super) command: String,
+    /// The CPUs it has; none: all.
+    pub(super) cpus: Option<Vec<u32>>,
+    /// Tells it from others at the same time.
+    pub(super) at: usize,
+}
+
+impl Generator<'_> {
+    /// Runs it to its end below `supervisor`.
+    pub(super) fn fire(
+        &self,
+        volley: &Volley,
+        supervisor: &mut Supervisor,
+        server: &mut dyn Loaded,
+    ) -> Result<Window, Stop> {
+        let file = |what: &str| self.dir.join(format!("load-{}-{what}", volley.at));
+        let launch = self.launch(volley, &file("out"), &file("err"));
+        let before = server.tree().cpu();
+        let stopping = || self.stop.load(Ordering::Relaxed) || server.has_ended();
+        let done = supervisor.run(&launch, &stopping);
+        let cpu_ns = Nanos(server.tree().cpu().0.saturating_sub(before.0));
+        // A load that fails may have seen the server's end before we do.
+        let is_sound = done.as_ref().is_ok_and(|done| self.complaint(done).is_none());
+        let has_ended = if is_sound { server.has_ended() } else { server.ends_within(GRACE) };
+        if has_ended && !self.stop.load(Ordering::Relaxed) {
+            return Err(server.ended_early("under load"));
+        }
+        let done = done.map_err(|error| match error {
+            SuperviseError::Interrupted => Stop::Interrupted,
+            other => Stop::Broken(other.to_string()),
+        })?;
+        let read = |what| std::fs::read(file(what)).unwrap_or_default();
+        let (out, err) = (read("out"), read("err"));
+        if let Some(what) = self.complaint(&done) {
+            let said = last_line(&err).or_else(|| last_line(&out));
+            return Err(Stop::Service(format!("{what}: {}", said.unwrap_or_default())));
+        }
+        let text = String::from_utf8_lossy(&out);
+        let load = self.terms.metric.read(&self.terms.load, &text).map_err(Stop::Service)?;
+        let generator_cpu_ns = done.usage.cpu_ns();
+        Ok(Window { cpu_ns, wall_ns: done.usage.wall_ns, generator_cpu_ns, load })
+    }
+
+    fn launch(&self, volley: &Volley, out: &Path, err: &Path) -> Launch {
+        let (command, cpus) = (&volley.command, volley.cpus.clone());
+        Launch {
+            settings: Settings { cpus, ..Settings::default() },
+            stdout: Sink::File(out.to_owned()),
+            stderr: Sink::File(err.to_owned()),
+            timeout_ns: Some(self.terms.load_within),
+            ..Launch::experiment(["sh", "-c", command].map(OsString::from).to_vec())
+        }
+    }
+
+    /// Why a run of the load shows nothing, if so.
+    fn complaint(&self, done: &Finished) -> Option<String> {
+        if done.timed_out {
+            let within = self.terms.load_within;
+            return Some(format!("the load did not end within {within} (--load-time)"));
+        }
+        let ended = done.usage.ended;
+        (!ended.success()).then(|| format!("the load failed ({ended})"))
+    }
+}
+
+fn last_line(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let line = last_line_in(&text);
+    (!line.is_empty()).then(|| line.chars().take(SHOWN).collect())
+}
