@@ -345,6 +345,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_on_its_way_is_counted_in_bytes_and_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "x").unwrap();
+            Rc::new(CachedFile::open(&path).unwrap())
+        };
+        let (one, two) = (open("one"), open("two"));
+        let piece = |file: &Rc<CachedFile>, at| Piece {
+            file: Rc::clone(file),
+            at,
+            offset: Bytes(0),
+            length: PIECE,
+        };
+        let mut ahead = Ahead::default();
+        for piece in [piece(&one, 0), piece(&one, 0), piece(&two, 1)] {
+            ahead.push(piece);
+        }
+        assert_eq!((ahead.files, ahead.size), (2, Bytes(3 * PIECE.0)));
+        let left =
+            std::iter::from_fn(|| ahead.pop().map(|_| (ahead.files, ahead.size.0 / PIECE.0)));
+        assert_eq!(left.collect::<Vec<_>>(), [(2, 2), (1, 1), (0, 0)]);
+    }
+
+    #[test]
     fn exactly_what_was_saved_comes_back() {
         let dir = tempfile::tempdir().unwrap();
         let Some((path, list)) = saved(dir.path()) else { return };
