@@ -122,11 +122,10 @@ impl FileView {
     /// # Errors
     /// ENODEV for what cannot be mapped, ENOMEM.
     pub fn map(file: &impl AsFd, len: usize) -> Result<Self, SysError> {
-        let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
-        if len < huge {
+        if (len as u64) < page_size::huge().bytes() {
             Self::map_anywhere(file, len)
         } else {
-            Self::map_at_boundary(file, len, huge)
+            Self::map_part(file, 0..len as u64, 0)
         }
     }
 
@@ -138,16 +137,41 @@ impl FileView {
             .map_err(|e| SysError::new("mmap", format!("{len} bytes of a file"), e))
     }
 
-    fn map_at_boundary(file: &impl AsFd, len: usize, huge: usize) -> Result<Self, SysError> {
-        let room = Reserved::new(len, huge)?;
-        let start = room.boundary(huge);
+    /// Maps the part of a file, which begins at a page, `shift` bytes after a boundary of huge pages.
+    ///
+    /// # Errors
+    /// As [`Self::map`]; EINVAL where offset or shift are no multiples of the page.
+    pub fn map_part(file: &impl AsFd, part: Range<u64>, shift: usize) -> Result<Self, SysError> {
+        let subject = || format!("{} bytes of a file", part.end.saturating_sub(part.start));
+        let too_large = |_| SysError::new("mmap", subject(), rustix::io::Errno::NOMEM);
+        let len = usize::try_from(part.end.saturating_sub(part.start)).map_err(too_large)?;
+        let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
+        let room = Reserved::new(len.saturating_add(shift), huge)?;
+        let start = room.boundary(huge).wrapping_byte_add(shift);
         let (flags, prot) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ);
         // SAFETY: the range lies in the address space that `room` has reserved and that nothing uses.
-        let mapped = unsafe { mmap(start, len, prot, flags, file, 0) };
+        let mapped = unsafe { mmap(start, len, prot, flags, file, part.start) };
         room.give_back_around(start, if mapped.is_ok() { len } else { 0 });
-        mapped
-            .map(|start| Self { start, len })
-            .map_err(|e| SysError::new("mmap", format!("{len} bytes of a file"), e))
+        mapped.map(|start| Self { start, len }).map_err(|e| SysError::new("mmap", subject(), e))
+    }
+
+    /// Faults that touching the pages at these offsets would take, one after the other: they are
+    /// entered, each as a fault would, unless an earlier one has brought it along.
+    ///
+    /// # Errors
+    /// As [`Self::enter`], and when the page table cannot be read.
+    pub fn count_faults(&self, offsets: impl Iterator<Item = usize>) -> Result<u64, SysError> {
+        let (page, pagemap) = (page_size::base().bytes() as usize, Pagemap::open(own_pid())?);
+        let mut faults = 0;
+        for offset in offsets {
+            let (at, len) = self.part(offset, page);
+            let entry = pagemap.read(at as u64, 1)?;
+            if len > 0 && !entry.first().is_some_and(|entry| entry.is_present()) {
+                self.enter(offset, len)?;
+                faults += 1;
+            }
+        }
+        Ok(faults)
     }
 
     /// Its length in bytes.
@@ -412,6 +436,26 @@ mod tests {
             Ok(ranges) => assert!(ranges.is_empty()),
             Err(error) => println!("SKIP huge ranges: {error}"),
         }
+    }
+
+    #[test]
+    fn what_a_fault_brings_along_takes_none_of_its_own() {
+        let page = page_size::base().bytes();
+        let (_dir, file, len) = written(Bytes(200 * page));
+        let faults = |shift: u64, pages: &[usize]| {
+            let part = 2 * page..len as u64;
+            let view = FileView::map_part(&file, part, (shift * page) as usize).unwrap();
+            assert_eq!(own_mapping_of(&view).0 % page_size::huge().bytes(), shift * page);
+            view.count_faults(pages.iter().map(|at| at * page as usize)).unwrap()
+        };
+        let all: Vec<usize> = (0..198).collect();
+        for shift in [0, 5] {
+            let taken = faults(shift, &all);
+            assert!((1..=198).contains(&taken), "{taken}");
+            // Later touches of the same pages, and pages behind the end, take none.
+            assert_eq!(faults(shift, &[&all[..], &all[..], &[1000]].concat()), taken);
+        }
+        assert_eq!(faults(0, &[0, 190, 0, 190]), 2);
     }
 
     #[test]

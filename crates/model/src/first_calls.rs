@@ -25,10 +25,21 @@ pub struct CalledObject {
     pub calls: Vec<FirstCall>,
 }
 
+/// What was seen of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallSource {
+    /// Each function at its first call.
+    Calls,
+    /// Each page of code at its first touch, with all functions on it.
+    Pages,
+}
+
 /// What a run called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
     pub command: Vec<String>,
+    pub source: CallSource,
     /// Files by their first mapping.
     pub objects: Vec<CalledObject>,
 }

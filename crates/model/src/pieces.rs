@@ -7,6 +7,7 @@ use crate::trial::Verdict;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// What a section holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,6 +122,8 @@ pub struct Workload {
     pub weight: f64,
     /// Functions by place, in the order of their first calls.
     pub calls: Vec<usize>,
+    /// Addresses of the pages that the run touched, in today's layout; empty where that is not known.
+    pub touched: Vec<Range<u64>>,
 }
 
 /// What a workload touches of a program's code in one layout.
@@ -130,8 +133,10 @@ pub struct Touched {
     pub called_bytes: Bytes,
     /// Base pages that hold some of them.
     pub pages: u64,
-    /// Faults: windows of fault-around, the mean over all places the program may be loaded at.
+    /// Faults, the mean over all places the program may be loaded at.
     pub faults: f64,
+    /// Whether they were counted on the program's file. Else they are windows of fault-around.
+    pub is_counted: bool,
 }
 
 /// A layout with what each workload touches, in the order of the workloads.

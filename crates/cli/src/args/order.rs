@@ -34,7 +34,8 @@ line, file by file; lines that begin with # name the files.
 
 The program keeps its input, output and exit status. Without -o, its output goes
 to standard error, and standard output holds the list. Programs that read their
-own code read breakpoints there; leave such files out with --only.
+own code read breakpoints there; leave such files out with --only, or record
+with --pages, which lists all functions on the pages that the program touches.
 
 Exit codes: those of the program; 2 usage or failure; 3 cannot be recorded
 here.")]
@@ -82,12 +83,20 @@ Examples:
   pagewise order predict order.txt --program ./app
   pagewise order predict version.txt help.txt --weight 10,1 --program ./app
   pagewise order predict order.txt --program ./app --build small=./app-Os
+  pagewise faults --exact --save-working-set app.ws -- ./app
+  pagewise order predict order.txt --program ./app --touched app.ws
 
 An order is a list of the functions that a start calls, one a line. Compares
 today's layout, first-call order and the best order for all workloads: pages
-touched, and faults with fault-around. --build adds other builds, for example
-with -Os, section garbage collection or identical code folding, by the same
-functions.
+touched, and faults. --build adds other builds, for example with -Os, section
+garbage collection or identical code folding, by the same functions.
+
+Faults are counted on the program's file as the page cache has it: predicted
+pages are touched there. Copy the program as it will be installed first, because
+the cache has a copy in other folios than what a linker has just written.
+
+A function that is called counts whole. With --touched, one file for each order,
+only pages that the run touched of it count.
 
 Exit codes: 0 done; 2 usage or failure.")]
     Predict(Predict),
@@ -156,8 +165,11 @@ pub(crate) struct Record {
     /// Record these files instead, by path or name, in all processes that map them
     #[arg(long, value_name = "FILE", conflicts_with = "libraries")]
     pub(crate) only: Vec<String>,
+    /// Record first touches of pages instead of calls: coarser, and without breakpoints
+    #[arg(long)]
+    pub(crate) pages: bool,
     /// Run nothing: make one list of these, so that what all call comes first
-    #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with_all = ["command", "libraries", "only", "json"])]
+    #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with_all = ["command", "libraries", "only", "json", "pages"])]
     pub(crate) merge: Vec<PathBuf>,
     /// Weights of the lists to merge [default: 1 each]
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = weight, requires = "merge")]
@@ -185,6 +197,9 @@ pub(crate) struct Predict {
     /// The program as it is linked today, with its symbols
     #[arg(long, value_name = "FILE")]
     pub(crate) program: PathBuf,
+    /// Pages that each workload touches, for closer figures: from `faults --exact --save-working-set FILE`
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "builds")]
+    pub(crate) touched: Vec<PathBuf>,
     /// Another build of it to compare with
     #[arg(long = "build", value_name = "NAME=FILE")]
     pub(crate) builds: Vec<String>,

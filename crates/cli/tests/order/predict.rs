@@ -40,6 +40,40 @@ fn a_relink_has_what_was_predicted() {
 }
 
 #[test]
+fn pages_that_were_touched_count_as_they_were_seen() {
+    let place = Place::new();
+    let Some([main, part]) = objects(&place, &["-ffunction-sections", "-falign-functions=4096"])
+    else {
+        return;
+    };
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (program, list, set) = (at("program"), at("list"), at("set"));
+    let linked = Command::new("cc").args([&main, &part]).args(["-o", &program]).status();
+    assert!(linked.unwrap().success());
+    // `never` is not called: it is on a page of its own, which no run touches.
+    std::fs::write(&list, "main\nfirst\nsecond\nthird\nhelper\nconstruct\nnever\n").unwrap();
+    let words = ["faults", "--exact", "--save-working-set", &set, "--", &program];
+    let ran = place.pagewise(&words).output().unwrap();
+    if ran.status.code() == Some(3) {
+        return println!("SKIP pages_that_were_touched: {}", said(&ran.stderr));
+    }
+    let predict = |options: &[&str]| {
+        let words = [&["predict", &list, "--program", &program, "--json"], options].concat();
+        let text = said(&order(&place, &words).stdout);
+        let forecast: OrderForecast = serde_json::from_str(&text).unwrap();
+        assert!(forecast.layouts.iter().all(|layout| layout.touched[0].is_counted), "{text}");
+        forecast.layouts[0].touched[0]
+    };
+    let (whole, seen) = (predict(&[]).pages, predict(&["--touched", &set]).pages);
+    assert!(seen > 0 && seen < whole, "{seen} of {whole}");
+    let refused =
+        order(&place, &["predict", &list, "--program", &main.to_string_lossy(), "--touched", &set]);
+    assert!(said(&refused.stderr).contains("has no code of"), "{}", said(&refused.stderr));
+    let many = order(&place, &["predict", &list, "--program", &program, "--touched", &set, &set]);
+    assert!(said(&many.stderr).contains("gives 2 files for 1 orders"), "{}", said(&many.stderr));
+}
+
+#[test]
 fn orders_without_a_counterpart_are_refused() {
     let place = Place::new();
     let Some([main, _]) = objects(&place, &["-ffunction-sections"]) else { return };

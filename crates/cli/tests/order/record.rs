@@ -54,6 +54,30 @@ fn libraries_that_come_later_are_seen() {
 }
 
 #[test]
+fn pages_hold_what_is_called_and_more() {
+    let place = Place::new();
+    let Some((program, library)) = built(&place, &[]) else { return };
+    let program = program.to_str().unwrap();
+    let command = ["--", program, "plain", library.to_str().unwrap()];
+    let names = |options: &[&str]| {
+        let done = order(&place, &[&["record", "-o", "/dev/stdout"], options, &command].concat());
+        match done.status.code() {
+            Some(3) => Err(said(&done.stderr)),
+            _ => Ok(lines(&done)),
+        }
+    };
+    match (names(&[]).unwrap(), names(&["--pages"])) {
+        (_, Err(why)) => println!("SKIP pages_hold_what_is_called_and_more: {why}"),
+        (calls, Ok(pages)) => {
+            assert!(pages.iter().any(|line| line.ends_with("by first touch of their pages")));
+            let marks = calls.iter().filter(|line| line.starts_with("mark_"));
+            let missing: Vec<_> = marks.filter(|name| !pages.contains(name)).collect();
+            assert!(missing.is_empty() && calls.len() <= pages.len(), "{missing:?} {pages:?}");
+        }
+    }
+}
+
+#[test]
 fn a_stripped_program_has_addresses_that_predict_knows() {
     let place = Place::new();
     let Some((program, _)) = built(&place, &["-s"]) else { return };

@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// What one fault on a file maps: the default of the kernel's `fault_around_bytes`.
-const WINDOW: Bytes = Bytes::kib(64);
+pub(super) const WINDOW: Bytes = Bytes::kib(64);
 /// Workloads that can differ from each other; more than this count as one.
 const MOST_WORKLOADS: usize = 64;
 /// Groups that are moved; the smallest beyond these keep their place at the end.
 const MOST_GROUPS: usize = 48;
 
-/// Places of the functions that any workload calls, in the order that takes the fewest faults.
-#[must_use]
-pub fn arrange(functions: &[Function], workloads: &[Workload]) -> Vec<usize> {
+/// Places of the functions that any workload calls, in the order that takes the fewest faults, if one
+/// maps `window`.
+pub(super) fn arrange(functions: &[Function], workloads: &[Workload], window: Bytes) -> Vec<usize> {
     let mut groups = groups(functions, workloads);
     let moved = groups.len().min(MOST_GROUPS);
-    let mut best = faults(&groups, workloads);
+    let mut best = faults(&groups, workloads, window);
     loop {
         let before = best;
         for from in 0..moved {
@@ -31,7 +31,7 @@ pub fn arrange(functions: &[Function], workloads: &[Workload]) -> Vec<usize> {
                 let mut tried = groups.clone();
                 let group = tried.remove(from);
                 tried.insert(to, group);
-                let cost = faults(&tried, workloads);
+                let cost = faults(&tried, workloads, window);
                 if cost + 1e-9 < best {
                     (groups, best) = (tried, cost);
                 }
@@ -44,8 +44,7 @@ pub fn arrange(functions: &[Function], workloads: &[Workload]) -> Vec<usize> {
 }
 
 /// The first calls of the workloads, one after the other, by weight.
-#[must_use]
-pub fn first_calls(workloads: &[Workload]) -> Vec<usize> {
+pub(super) fn first_calls(workloads: &[Workload]) -> Vec<usize> {
     let mut sorted: Vec<&Workload> = workloads.iter().collect();
     sorted.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     let mut seen = std::collections::HashSet::new();
@@ -83,7 +82,7 @@ fn groups(functions: &[Function], workloads: &[Workload]) -> Vec<Group> {
 }
 
 /// Faults of all workloads, by weight, where the groups lie one after the other.
-fn faults(groups: &[Group], workloads: &[Workload]) -> f64 {
+fn faults(groups: &[Group], workloads: &[Workload], window: Bytes) -> f64 {
     let mut ranges: Vec<(u64, Range<u64>)> = Vec::with_capacity(groups.len());
     let mut end = 0;
     for group in groups {
@@ -92,23 +91,19 @@ fn faults(groups: &[Group], workloads: &[Workload]) -> f64 {
     }
     let of = |number: usize| {
         let bit = 1 << number.min(MOST_WORKLOADS - 1);
-        windows(
-            ranges
-                .iter()
-                .filter(move |(callers, _)| callers & bit != 0)
-                .map(|(_, range)| range.clone()),
-        )
+        let called = ranges.iter().filter(move |(callers, _)| callers & bit != 0);
+        windows(called.map(|(_, range)| range.clone()), window)
     };
     workloads.iter().enumerate().map(|(number, workload)| workload.weight * of(number)).sum()
 }
 
 /// Windows that hold some of these ranges, the mean over all offsets of pages.
-pub(super) fn windows(ranges: impl Iterator<Item = Range<u64>>) -> f64 {
+pub(super) fn windows(ranges: impl Iterator<Item = Range<u64>>, window: Bytes) -> f64 {
     let page = PageSize::BASE_4K.bytes();
-    let offsets = WINDOW.0 / page;
+    let offsets = window.0 / page;
     let ranges: Vec<Range<u64>> = ranges.collect();
     let all: u64 =
-        (0..offsets).map(|offset| pages(ranges.iter().cloned(), WINDOW.0, offset * page)).sum();
+        (0..offsets).map(|offset| pages(ranges.iter().cloned(), window.0, offset * page)).sum();
     all as f64 / offsets as f64
 }
 
@@ -145,21 +140,21 @@ mod tests {
     }
 
     fn workload(calls: &[usize]) -> Workload {
-        Workload { name: String::new(), weight: 1.0, calls: calls.to_vec() }
+        Workload { weight: 1.0, calls: calls.to_vec(), ..Workload::default() }
     }
 
     #[test]
     fn what_two_share_lies_between_what_each_has_of_its_own() {
         let functions = program(&[256, 256, 256]);
         // The first calls 0 and 1, the second 1 and 2.
-        let order = arrange(&functions, &[workload(&[0, 1]), workload(&[2, 1])]);
+        let order = arrange(&functions, &[workload(&[0, 1]), workload(&[2, 1])], WINDOW);
         assert_eq!(order[1], 1, "{order:?}");
     }
 
     #[test]
     fn one_workload_keeps_its_order() {
         let functions = program(&[4, 8, 12]);
-        assert_eq!(arrange(&functions, &[workload(&[2, 0, 1])]), [2, 0, 1]);
+        assert_eq!(arrange(&functions, &[workload(&[2, 0, 1])], WINDOW), [2, 0, 1]);
     }
 
     #[test]

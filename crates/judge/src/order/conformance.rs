@@ -1,13 +1,19 @@
 //! Whether a linker followed an order: where the functions of the order lie in what it linked.
+//!
+//! A name counts once, at its first place: linkers move all functions of a name there.
 
 use super::matching::counterparts;
 use pagewise_model::Bytes;
 use pagewise_model::pieces::{Conformance, Function};
+use std::collections::HashSet;
 
 /// How `build`, a linked program, follows `order`.
 #[must_use]
 pub fn conformance(order: &[Function], build: &[Function]) -> Conformance {
-    let places = counterparts(order, build).places;
+    let mut names = HashSet::new();
+    let order: Vec<Function> =
+        order.iter().filter(|function| names.insert(&function.name)).cloned().collect();
+    let places = counterparts(&order, build).places;
     let found: Vec<&Function> = places.iter().flatten().map(|at| &build[*at]).collect();
     let rises: Vec<bool> = found.windows(2).map(|two| two[0].address < two[1].address).collect();
     let in_order = rises.iter().filter(|rises| **rises).count();
@@ -48,6 +54,13 @@ mod tests {
             (seen.longest_run, seen.span_bytes, seen.function_bytes),
             (3, Bytes(48), Bytes(48))
         );
+    }
+
+    #[test]
+    fn functions_of_one_name_lie_together_at_its_first_place() {
+        let order = functions(&[("a", 0), ("b", 0), ("a", 0)]);
+        let seen = conformance(&order, &functions(&[("a", 64), ("a", 80), ("b", 96)]));
+        assert!(seen.is_honoured() && seen.names == 2, "{seen:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Functions that the same workloads call form a group. Groups come by the weight of the workloads that call
 //! them, so that what all share comes first and no workload has its functions scattered over the others'.
-//! In a group the order is that of its heaviest workload. With a build at hand, [`super::arrange()`] does
+//! In a group the order is that of its heaviest workload. With a build at hand, `best` does
 //! better: it knows sizes.
 
 use std::cmp::Reverse;

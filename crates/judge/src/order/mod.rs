@@ -11,7 +11,6 @@ mod names;
 mod pack;
 mod predict;
 
-pub use arrange::{arrange, first_calls};
 pub use closure::closure;
 pub use conformance::conformance;
 pub use link::link_order;
@@ -19,4 +18,4 @@ pub use matching::{Matched, counterparts};
 pub use merge::{Calls, merge};
 pub use names::stem;
 pub use pack::{Extent, measure, pack};
-pub use predict::{Build, forecast};
+pub use predict::{Build, CountFaults, best, forecast};

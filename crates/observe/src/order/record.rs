@@ -3,7 +3,7 @@
 //! How calls are seen, and which are not, is said in `pagewise_tracee::first_calls`.
 
 use super::starts::{Starts, names};
-use pagewise_model::first_calls::{CallRecord, CalledObject, FirstCall};
+use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject, FirstCall};
 use pagewise_model::usage::Ended;
 use pagewise_tracee::first_calls::{FirstCalls, Mapped};
 use pagewise_tracee::launch::Launch;
@@ -26,14 +26,17 @@ impl Objects {
         if self.only.is_empty() {
             return mapped.is_first && (mapped.is_executable || self.libraries);
         }
-        let is_meant = |wanted: &String| {
-            let wanted = Path::new(wanted);
-            let is_name = wanted.components().count() == 1;
-            let same_name = is_name && mapped.path.file_name() == Some(wanted.as_os_str());
-            same_name || std::fs::canonicalize(wanted).is_ok_and(|whole| whole == mapped.path)
-        };
-        self.only.iter().any(is_meant)
+        self.only.iter().any(|wanted| is_named(wanted, mapped.path))
     }
+}
+
+/// Whether the file at `path` is meant by `wanted`, a path or a name.
+#[must_use]
+pub fn is_named(wanted: &str, path: &Path) -> bool {
+    let wanted = Path::new(wanted);
+    let is_name = wanted.components().count() == 1;
+    let same_name = is_name && path.file_name() == Some(wanted.as_os_str());
+    same_name || std::fs::canonicalize(wanted).is_ok_and(|whole| whole == path)
 }
 
 /// A file that was watched.
@@ -63,7 +66,7 @@ pub fn record(launch: &Launch, wanted: &Objects) -> Result<(Ended, CallRecord), 
     let recorded = passthrough::first_calls_through(launch, &mut find)?;
     let command = launch.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let objects = objects(&recorded.calls, &watched);
-    Ok((recorded.ended, CallRecord { command, objects }))
+    Ok((recorded.ended, CallRecord { command, source: CallSource::Calls, objects }))
 }
 
 fn objects(seen: &FirstCalls, watched: &[Watched]) -> Vec<CalledObject> {

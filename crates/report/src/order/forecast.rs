@@ -12,8 +12,7 @@ pub fn forecast_section(forecast: &OrderForecast) -> Document {
     let mut page = Document::default();
     page.heading("code touched at the start, predicted");
     page.table(layouts(forecast));
-    let text = "Functions called count whole. Faults are windows of 64 KiB, the mean over all places where the program may be loaded.";
-    page.para(text, 0, Tone::Faint);
+    page.para(faults_from(forecast), 0, Tone::Faint);
     if forecast.workloads.len() > 1 {
         page.blank();
         page.heading("each workload");
@@ -23,6 +22,18 @@ pub fn forecast_section(forecast: &OrderForecast) -> Document {
     page.heading("other page sizes, all workloads together");
     page.table(sizes(forecast));
     page
+}
+
+/// How the faults were obtained.
+fn faults_from(forecast: &OrderForecast) -> &'static str {
+    match forecast.layouts.iter().flat_map(|layout| &layout.touched).all(|one| one.is_counted) {
+        true => {
+            "Faults were counted by touching these pages in the file, the mean over all places where the program may be loaded."
+        }
+        false => {
+            "Faults are windows of 64 KiB, the mean over all places where the program may be loaded."
+        }
+    }
 }
 
 /// Sums by weight.

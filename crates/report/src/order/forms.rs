@@ -66,7 +66,7 @@ impl FromStr for Linker {
 }
 
 /// A name with the section it is in, where that is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Placed {
     /// The symbol, or the object file.
     pub name: String,
@@ -108,7 +108,8 @@ fn joined(by: By, order: &[Placed]) -> String {
             let _infallible = writeln!(text, "{name} 0 : {{ *({name}) }}");
         }
     }
-    text + "}\n"
+    // Parts of it in several sections are more than mold reads.
+    text + ".eh_frame 0 : { *(.eh_frame) }\n}\n"
 }
 
 /// Output sections with what goes there, as in a linker script.

@@ -3,7 +3,7 @@
 use crate::number::{count, counted, percent};
 use crate::page::Document;
 use crate::style::Tone;
-use pagewise_model::first_calls::{CallRecord, CalledObject};
+use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject};
 use std::fmt::Write;
 
 /// One name a line, file by file, with the files as comments.
@@ -13,7 +13,11 @@ pub fn call_list(record: &CallRecord) -> String {
     for object in record.objects.iter().filter(|object| !object.calls.is_empty()) {
         let path = object.path.escape_debug();
         let calls = counted(object.calls.len() as u64, "function", "functions");
-        let _infallible = writeln!(text, "# {path}: {calls} by first call");
+        let by = match record.source {
+            CallSource::Calls => "first call",
+            CallSource::Pages => "first touch of their pages",
+        };
+        let _infallible = writeln!(text, "# {path}: {calls} by {by}");
         for call in &object.calls {
             text.push_str(&call.name);
             text.push('\n');
@@ -30,7 +34,11 @@ pub fn call_section(record: &CallRecord) -> Document {
         let (called, all) = (object.calls.len() as u64, object.functions);
         let share = percent(called as f64 / (all as f64).max(1.0));
         let functions = counted(all, "function", "functions");
-        let text = format!("{}: {} of {functions} called ({share})", object.path, count(called));
+        let what = match record.source {
+            CallSource::Calls => "called",
+            CallSource::Pages => "on pages that were touched",
+        };
+        let text = format!("{}: {} of {functions} {what} ({share})", object.path, count(called));
         page.para(&text, 0, Tone::Plain);
     }
     let nameless = record.objects.iter().filter(|object| is_nameless(object)).count();
@@ -68,6 +76,7 @@ mod tests {
             |path: &str, calls| CalledObject { path: path.to_owned(), functions: 8, calls };
         CallRecord {
             command: Vec::new(),
+            source: CallSource::Calls,
             objects: vec![object("/a\nb", calls), object("/lib", Vec::new())],
         }
     }
@@ -76,6 +85,8 @@ mod tests {
     fn files_are_comments_and_names_are_lines() {
         let list = call_list(&record(&["one", "two"]));
         assert_eq!(list, "# /a\\nb: 2 functions by first call\none\ntwo\n");
+        let pages = CallRecord { source: CallSource::Pages, ..record(&["one"]) };
+        assert_eq!(call_list(&pages), "# /a\\nb: 1 function by first touch of their pages\none\n");
     }
 
     #[test]

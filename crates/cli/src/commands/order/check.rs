@@ -1,13 +1,11 @@
 //! `pagewise order check`
 
-use super::lists;
+use super::{lists, touches};
 use crate::args::{Check, ExperimentArgs, Files, StdoutKind};
-use crate::commands::faults;
 use crate::commands::{ab, experiment};
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::conformance;
-use pagewise_model::fault::{Fault, MappingKind, Names, Place, Stacks, Wanted};
 use pagewise_model::pieces::{By, Function, OrderCheck, StartSeen};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::trial::Verdict;
@@ -16,7 +14,6 @@ use pagewise_observe::order::{StartError, resident_code};
 use pagewise_observe::text::Elf;
 use pagewise_report::order::{check_page, check_section};
 use pagewise_tracee::launch::{Input, Launch};
-use pagewise_tracee::passthrough;
 use pagewise_tune::race::Goal;
 use pagewise_tune::request::OwnArm;
 use std::collections::BTreeMap;
@@ -169,30 +166,12 @@ impl Starts {
 
     /// Hands the faults of one start on the program's code to `take`: offset in the file, and time.
     fn record(&self, exact: bool, mut take: impl FnMut(Bytes, Nanos)) -> Result<(), Failure> {
-        let wanted = Wanted {
-            list: true,
-            latency: false,
-            calls: false,
-            stacks: Stacks::None,
-            names: false,
-            debug_files: false,
-            exact,
-        };
-        let path = self.program.to_string_lossy();
-        let mut each = |names: &Names, list: Vec<Fault>| {
-            for fault in &list {
-                let is_ours = |place: &Place| place.kind == MappingKind::Code && place.path == path;
-                if let Some(offset) = fault.offset_bytes
-                    && names.place(fault).is_some_and(is_ours)
-                {
-                    take(offset, fault.since_first_ns);
-                }
+        let program = self.program.to_string_lossy();
+        touches::record(&self.launch(), exact, |path, offset, fault| {
+            if path == program {
+                take(offset, fault.since_first_ns);
             }
-        };
-        let recorder = faults::recorder()?;
-        let recorded = passthrough::record_through(&self.launch(), &recorder, wanted, &mut each)
-            .map_err(faults::failure)?;
-        recorded.report.map_err(faults::failure)?;
+        })?;
         Ok(())
     }
 }

@@ -4,9 +4,11 @@ use super::lists::{self, List};
 use crate::args::Emit;
 use crate::failure::Failure;
 use crate::{store, terminal};
-use pagewise_judge::order::arrange;
+use pagewise_judge::order::{Build, best};
 use pagewise_model::pieces::Function;
+use pagewise_observe::order::{Code, is_linked, read_frame};
 use pagewise_report::order::{Placed, how_section, order_file};
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -42,17 +44,20 @@ pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
 /// One order as it is, several as one that serves all of them.
 fn order(args: &Emit, mut lists: Vec<List>) -> Result<Vec<Placed>, Failure> {
     if !args.builds.is_empty() {
-        let build = lists::build(&args.builds, args.by.by())?;
-        let workloads = lists::find(&lists, &build);
-        let order = match &workloads[..] {
-            [one] => one.calls.clone(),
-            several => arrange(&build, several),
-        };
+        let functions = lists::build(&args.builds, args.by.by())?;
+        let workloads = lists::find(&lists, &functions);
+        let linked = args.builds.first().filter(|file| is_linked(file));
+        let frame = linked.and_then(|file| read_frame(file).ok()).unwrap_or_default();
+        let code = linked.and_then(|file| Code::open(file));
+        let build = Build { name: String::new(), functions, frame, workloads };
+        let order = best(&build, &|_, pages| code.as_ref()?.faults(pages).ok());
         let placed = |at: usize| {
-            let Function { name, section, .. } = &build[at];
+            let Function { name, section, .. } = &build.functions[at];
             Placed { name: name.clone(), section: section.clone() }
         };
-        return Ok(order.into_iter().map(placed).collect());
+        // A linker moves all functions of a name to its first place.
+        let mut seen = HashSet::new();
+        return Ok(order.into_iter().map(placed).filter(|one| seen.insert(one.clone())).collect());
     }
     match (lists.pop(), lists.is_empty()) {
         (Some(one), true) => {

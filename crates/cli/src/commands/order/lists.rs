@@ -75,6 +75,7 @@ pub(super) fn find(lists: &[List], build: &[Function]) -> Vec<Workload> {
             name: list.name.clone(),
             weight: list.weight,
             calls: matched.places.into_iter().flatten().collect(),
+            touched: Vec::new(),
         }
     };
     lists.iter().map(workload).collect()

@@ -6,6 +6,7 @@ mod emit;
 mod lists;
 mod predict;
 mod record;
+mod touches;
 
 use crate::args::{Order, OrderVerb};
 use crate::failure::Failure;

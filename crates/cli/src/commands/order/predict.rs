@@ -7,37 +7,70 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::{Build, forecast};
 use pagewise_model::pieces::By;
-use pagewise_observe::order::read_frame;
+use pagewise_observe::order::{Code, read_frame};
 use pagewise_report::order::forecast_section;
-use std::path::PathBuf;
+use pagewise_tracee::read_ahead;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Predicts what starts touch of a program's code in several layouts.
 pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let lists = lists::read(&args.orders, &args.weight)?;
+    if !args.touched.is_empty() && args.touched.len() != lists.len() {
+        let text =
+            format!("--touched gives {} files for {} orders", args.touched.len(), lists.len());
+        return Err(Failure::usage(text).with_help("give each order its file, or none"));
+    }
     let build = |name: &str, file: &PathBuf| -> Result<Build, Failure> {
         let functions = lists::build(std::slice::from_ref(file), By::Function)?;
         let workloads = lists::find(&lists, &functions);
         let frame = read_frame(file).map_err(refusal)?;
         Ok(Build { name: name.to_owned(), functions, frame, workloads })
     };
-    let program = build("", &args.program)?;
+    let mut program = build("", &args.program)?;
+    for (workload, set) in program.workloads.iter_mut().zip(&args.touched) {
+        workload.touched = touched(set, &args.program)?;
+    }
     if program.workloads.iter().all(|one| one.calls.is_empty()) {
         let text = format!("`{}` has none of these functions", args.program.display());
         return Err(
             Failure::usage(text).with_help("name the program that the order is of, not stripped")
         );
     }
-    let other = |text: &String| match text.split_once('=') {
-        Some((name, file)) => build(name, &PathBuf::from(file)),
-        None => build(text, &PathBuf::from(text)),
-    };
-    let others = args.builds.iter().map(other).collect::<Result<Vec<_>, _>>()?;
-    let forecast = forecast(&program, &others);
+    let named: Vec<(&str, PathBuf)> = args.builds.iter().map(|text| named(text)).collect();
+    let others =
+        named.iter().map(|(name, file)| build(name, file)).collect::<Result<Vec<_>, _>>()?;
+    let files = others.iter().zip(&named).map(|(other, (_, file))| (&other.name, file));
+    let code: HashMap<&String, Code> = files
+        .chain([(&program.name, &args.program)])
+        .filter_map(|(name, file)| Some((name, Code::open(file)?)))
+        .collect();
+    let count = |build: &Build, pages: &[u64]| code.get(&build.name)?.faults(pages).ok();
+    let forecast = forecast(&program, &others, &count);
     let text = match args.json {
         true => forecast.to_json() + "\n",
         false => forecast_section(&forecast).text(&terminal::style()),
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Another build: its name and its file.
+fn named(text: &str) -> (&str, PathBuf) {
+    text.split_once('=').map_or((text, text.into()), |(name, file)| (name, file.into()))
+}
+
+/// The code that a saved run touched of the program.
+fn touched(set: &Path, program: &Path) -> Result<Vec<Range<u64>>, Failure> {
+    let saved = read_ahead::load(set).map_err(Failure::usage)?;
+    let touched = Code::open(program).map(|code| code.touched(&saved)).unwrap_or_default();
+    if touched.is_empty() {
+        let text = format!("`{}` has no code of `{}`", set.display(), program.display());
+        return Err(Failure::usage(text).with_help(
+            "save it from a run of the same file: pagewise faults --exact --save-working-set FILE -- CMD",
+        ));
+    }
+    Ok(touched)
 }

@@ -1,17 +1,19 @@
 //! `pagewise order record`
 
 use super::lists::{self, List};
+use super::touches;
 use crate::args::Record;
 use crate::commands::faults;
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_judge::order::Calls;
-use pagewise_model::first_calls::CallRecord;
+use pagewise_model::first_calls::{CallRecord, CallSource};
 use pagewise_model::usage::Ended;
-use pagewise_observe::order::{self, Objects};
+use pagewise_observe::order::{self, FirstTouches, Objects};
 use pagewise_report::order::{call_list, call_section};
 use pagewise_tracee::launch::{Launch, Sink};
 use pagewise_tracee::passthrough;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the program once and lists the functions that it calls.
@@ -25,8 +27,13 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
         ..Launch::passthrough(args.command.clone())
     };
     launch.check()?;
-    let wanted = Objects { libraries: args.libraries, only: args.only.clone() };
-    let (ended, record) = order::record(&launch, &wanted).map_err(faults::failure)?;
+    let (ended, record) = match args.pages {
+        true => by_pages(args, &launch)?,
+        false => {
+            let wanted = Objects { libraries: args.libraries, only: args.only.clone() };
+            order::record(&launch, &wanted).map_err(faults::failure)?
+        }
+    };
     // The program has run: its status is passed on, unless it is success and the list is lost.
     match (tell(args, &record), ended) {
         (Err(failure), Ended::Exited(0)) => Err(failure),
@@ -36,6 +43,32 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
         }
         (Ok(()), ended) => passthrough::end_like(ended),
     }
+}
+
+/// Records the pages of code that the program touches, and the functions on them.
+fn by_pages(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failure> {
+    let file = launch.file()?;
+    let program = std::fs::canonicalize(&file).unwrap_or(file);
+    let (mut files, mut first) = (Vec::<(PathBuf, FirstTouches)>::new(), None);
+    let ended = touches::record(launch, true, |path, offset, fault| {
+        let is_first = fault.pid == *first.get_or_insert(fault.pid);
+        let path = Path::new(path);
+        let is_wanted = match &args.only[..] {
+            [] => is_first && (args.libraries || path == program),
+            only => only.iter().any(|name| order::is_named(name, path)),
+        };
+        if !is_wanted {
+            return;
+        }
+        let at = files.iter().position(|(known, _)| known == path).unwrap_or_else(|| {
+            files.push((path.to_owned(), FirstTouches::new()));
+            files.len() - 1
+        });
+        files[at].1.entry(offset).or_insert((fault.since_first_ns, fault.pid));
+    })?;
+    let objects = files.iter().filter_map(|(path, pages)| order::functions_on(path, pages));
+    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    Ok((ended, CallRecord { command, source: CallSource::Pages, objects: objects.collect() }))
 }
 
 /// Makes one list of several.

@@ -1,0 +1,39 @@
+//! Faults of a run on code, as `order check` and `order record --pages` want them.
+
+use crate::commands::faults;
+use crate::failure::Failure;
+use pagewise_model::Bytes;
+use pagewise_model::fault::{Fault, MappingKind, Names, Stacks, Wanted};
+use pagewise_model::usage::Ended;
+use pagewise_tracee::launch::Launch;
+use pagewise_tracee::passthrough;
+
+/// Runs `launch` and hands each fault on code of a file to `take`, with the file and the offset in it.
+pub(super) fn record(
+    launch: &Launch,
+    exact: bool,
+    mut take: impl FnMut(&str, Bytes, &Fault),
+) -> Result<Ended, Failure> {
+    let wanted = Wanted {
+        list: true,
+        latency: false,
+        calls: false,
+        stacks: Stacks::None,
+        names: false,
+        debug_files: false,
+        exact,
+    };
+    let mut each = |names: &Names, list: Vec<Fault>| {
+        for fault in &list {
+            let code = names.place(fault).filter(|place| place.kind == MappingKind::Code);
+            if let Some((place, offset)) = code.zip(fault.offset_bytes) {
+                take(&place.path, offset, fault);
+            }
+        }
+    };
+    let recorder = faults::recorder()?;
+    let recorded = passthrough::record_through(launch, &recorder, wanted, &mut each)
+        .map_err(faults::failure)?;
+    recorded.report.map_err(faults::failure)?;
+    Ok(recorded.ended)
+}

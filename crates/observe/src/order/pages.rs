@@ -1,0 +1,51 @@
+//! The functions on the pages of code that a run touched.
+//!
+//! A second source of an order, without a breakpoint in the program: the first touch of each page. It
+//! is coarser than calls: all functions of a page count, those that nobody called too, in the order of
+//! their addresses. Units: offsets in the file, times since the first fault.
+
+use super::program::read_functions;
+use crate::text::Elf;
+use pagewise_kernel::page_size;
+use pagewise_model::first_calls::{CalledObject, FirstCall};
+use pagewise_model::pieces::Function;
+use pagewise_model::{Bytes, Nanos};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// First touches of the pages of a file by their offset, each with the process.
+pub type FirstTouches = BTreeMap<Bytes, (Nanos, i32)>;
+
+/// The functions of the file at `path` that lie on these pages, by first touch; `None` where it is no
+/// linked file.
+#[must_use]
+pub fn functions_on(path: &Path, pages: &FirstTouches) -> Option<CalledObject> {
+    let elf = File::open(path).ok().and_then(|file| Elf::read(&file).ok())?;
+    let functions = read_functions(path).ok()?;
+    let offset = |address: u64| {
+        let segments = elf.layout.segments.iter();
+        let within = |at: u64, len: Bytes| at <= address && address - at < len.0;
+        let mut found = segments.filter(|part| within(part.address, part.file_bytes));
+        found.next().map(|part| part.offset_bytes.0 + (address - part.address))
+    };
+    let touched = |function: &Function| {
+        let start = offset(function.address)?;
+        let page = page_size::base().bytes();
+        let end = start + function.bytes.0.max(1);
+        let first = pages.range(Bytes(start - start % page)..Bytes(end)).map(|(_, first)| *first);
+        first.min()
+    };
+    let seen = functions.iter().filter_map(|function| Some((touched(function)?, function)));
+    let mut calls: Vec<FirstCall> = seen
+        .map(|((at_ns, pid), function)| FirstCall {
+            name: function.name.clone(),
+            address: function.address,
+            at_ns,
+            pid,
+        })
+        .collect();
+    calls.sort_by_key(|call| (call.at_ns, call.address));
+    let path = path.to_string_lossy().into_owned();
+    Some(CalledObject { path, functions: functions.len() as u64, calls })
+}
