@@ -262,7 +262,7 @@ fn a_region_half_given_stays_as_it_was_for_the_reader() {
 
 #[test]
 fn locked_memory_is_replaced_as_well() {
-    // MADV_DONTNEED refuses locked memory; the region then maps anew.
+    // MADV_DONTNEED refuses locked memory; the region then maps again.
     let mut region = Dropped::new(8_192, Pages::Base).unwrap();
     let address = region.as_mut_slice().as_mut_ptr();
     if !lock(address.cast(), region.capacity()) {

@@ -161,7 +161,7 @@ pub struct SideEffect {
 
 /// The first three effects and how many more there are, as the rest of a sentence that begins with "it".
 #[must_use]
-pub fn told(effects: &[SideEffect]) -> String {
+pub fn sentence(effects: &[SideEffect]) -> String {
     const SHOWN: usize = 3;
     let shown = effects.iter().take(SHOWN).map(|effect| match effect.subject.as_str() {
         "" => effect.action.clone(),
@@ -368,7 +368,7 @@ mod tests {
             pid: 1,
         };
         let of = |effects: &[(&str, &str)]| {
-            told(&effects.iter().copied().map(effect).collect::<Vec<_>>())
+            sentence(&effects.iter().copied().map(effect).collect::<Vec<_>>())
         };
         assert_eq!(of(&[("set the clock", "")]), "set the clock");
         let [a, b, c] = [("removed", "a"), ("removed", "b"), ("truncated", "c")];

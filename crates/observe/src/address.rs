@@ -48,7 +48,7 @@ pub fn look(
     if target.has_ended() { Err(TargetError::Gone(target.pid())) } else { Ok(seen) }
 }
 
-/// The mappings, each with what is resident of it where that is told.
+/// The mappings, each with what is resident of it where the kernel tells.
 fn mapped(target: &Target) -> Result<Vec<(Mapping, Fact<Residence>)>, TargetError> {
     let why = match smaps::read(target.pid()) {
         Ok(entries) => {

@@ -1,4 +1,4 @@
-//! Addresses as terminal text: constructed ones against reviewed texts in `tests/golden`, written anew
+//! Addresses as terminal text: constructed ones against reviewed texts in `tests/golden`, written again
 //! with `UPDATE_GOLDEN`; and hostile ones.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 

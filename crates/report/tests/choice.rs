@@ -1,5 +1,5 @@
 //! Which way to read a file, as terminal text: a constructed choice against a reviewed text in
-//! `tests/golden`, written anew with `UPDATE_GOLDEN`; and a hostile one.
+//! `tests/golden`, written again with `UPDATE_GOLDEN`; and a hostile one.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

@@ -1,5 +1,5 @@
 //! Each form of a small list of faults against reviewed texts in `tests/golden`, and against what
-//! their readers need. With `UPDATE_GOLDEN` set the texts are written anew: review the difference.
+//! their readers need. With `UPDATE_GOLDEN` set the texts are written again: review the difference.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

@@ -1,5 +1,5 @@
 //! Reports of constructed runs against reviewed texts in `tests/golden`. With `UPDATE_GOLDEN` set
-//! the texts are written anew: review the difference.
+//! the texts are written again: review the difference.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

@@ -1,5 +1,5 @@
 //! Pinning as terminal text, CSV, curves and page: constructed figures against reviewed texts in
-//! `tests/golden`, written anew with `UPDATE_GOLDEN`; and hostile ones.
+//! `tests/golden`, written again with `UPDATE_GOLDEN`; and hostile ones.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

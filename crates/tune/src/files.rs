@@ -147,7 +147,7 @@ mod tests {
         let left = Mark::take(&path);
         assert_eq!(left.read().unwrap_err(), "was not written by the run");
         std::fs::write(&path, "new").unwrap();
-        assert!(left.read().is_ok(), "written anew, if with the same content");
+        assert!(left.read().is_ok(), "written again, if with the same content");
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

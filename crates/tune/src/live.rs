@@ -9,6 +9,7 @@ use crate::output::Captured;
 use crate::race::WeatherMark;
 use crate::request::{Request, StdoutTo};
 use crate::scratch::Scratch;
+use crate::service::run_shell;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
 use pagewise_kernel::keep::Keeper;
@@ -211,7 +212,7 @@ impl<'a> Live<'a> {
         let prepared = self.shell(request.prepare.as_deref(), "--prepare", &interrupted);
         let done = prepared.and_then(|()| work(self));
         let cleaned = match self.shell(request.cleanup.as_deref(), "--cleanup", &|| false) {
-            Err(Stop::Broken(_)) => clean_alone(request.cleanup.as_deref()),
+            Err(Stop::Broken(_)) => clean_unsupervised(request.cleanup.as_deref()),
             cleaned => cleaned,
         };
         done.and_then(|value| cleaned.map(|()| value))
@@ -322,15 +323,9 @@ fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
 }
 
 /// `--cleanup` without a supervisor, which is dead: what `--prepare` changed must not stay.
-fn clean_alone(command: Option<&str>) -> Result<(), Stop> {
+fn clean_unsupervised(command: Option<&str>) -> Result<(), Stop> {
     let Some(command) = command else { return Ok(()) };
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", command]).stdin(std::process::Stdio::null());
-    match shell.stdout(std::process::Stdio::null()).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Stop::Broken(format!("--cleanup failed: {status}"))),
-        Err(error) => Err(Stop::Broken(format!("--cleanup was not run: {error}"))),
-    }
+    run_shell(command).map_err(|why| Stop::Broken(format!("--cleanup failed: {why}")))
 }
 
 fn stopped(error: SuperviseError) -> Stop {

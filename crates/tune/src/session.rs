@@ -108,7 +108,7 @@ impl<'a> Session<'a> {
         session
     }
 
-    /// Runs to the end. What is known is in the run whatever happens; an early end is told apart.
+    /// Runs to the end. What is known is in the run whatever happens; an early end is kept apart.
     pub fn run(mut self, world: &mut dyn World) -> (Run, Option<Stop>) {
         self.since = world.now();
         let mut step = match (&self.earlier, &self.run.look) {
@@ -273,7 +273,7 @@ impl<'a> Session<'a> {
         (!costs.is_empty()).then(|| costs.join(" and "))
     }
 
-    /// Compares the outputs of two plain runs where the user named files: a wrong name is told before
+    /// Compares the outputs of two plain runs where the user named files: a wrong name is reported before
     /// anything is tried. Otherwise that waits for the first arm that is likely to gain.
     fn compare(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         let (Some(look), false) = (&self.run.look, self.request.outputs.is_empty()) else {

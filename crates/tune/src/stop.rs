@@ -1,7 +1,7 @@
 //! Why a session ends early.
 
 use crate::race::RunFailure;
-use pagewise_model::look::{SideEffect, told};
+use pagewise_model::look::{SideEffect, sentence};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::LaunchError;
@@ -22,7 +22,7 @@ pub enum Stop {
     #[error(transparent)]
     Launch(#[from] LaunchError),
     /// It did things that a second run may not repeat safely.
-    #[error("not safe to run again: it {}", told(.0))]
+    #[error("not safe to run again: it {}", sentence(.0))]
     NotSafe(Vec<SideEffect>),
     /// Whether it is safe to run again could not be seen.
     #[error("cannot see whether it is safe to run again: {0}")]
@@ -96,7 +96,7 @@ pub const INPUT_HELP: &str =
     "save it and use --input FILE, or use </dev/null if the program needs none";
 
 fn had_done(effects: &[SideEffect]) -> String {
-    if effects.is_empty() { String::new() } else { format!("; before that it {}", told(effects)) }
+    if effects.is_empty() { String::new() } else { format!("; before that it {}", sentence(effects)) }
 }
 
 fn who(arm: Option<&str>) -> String {

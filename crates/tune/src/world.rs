@@ -136,7 +136,7 @@ impl Timed {
     }
 }
 
-/// What the user is told while a session works.
+/// What the user sees while a session works.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A stage begins.

@@ -1,7 +1,9 @@
 //! `pagewise ab`
 
-use super::experiment::{self, Display};
+use super::experiment;
 use super::helper;
+use super::progress::Display;
+use super::signals;
 use crate::args::{Ab, Part};
 use crate::failure::{Failure, UNFIT};
 use pagewise_model::run::{Outcome, Run};
@@ -55,7 +57,7 @@ pub(super) fn race(
     quiet: bool,
 ) -> Result<(Run, Option<Stop>), Failure> {
     let _lock = experiment::lock()?;
-    let stop = experiment::stop_flag()?;
+    let stop = signals::stop_flag()?;
     let mut display = Display::new(quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = helper::own_exe()?;

@@ -2,7 +2,8 @@
 
 mod saved;
 
-use super::experiment::{identity, stop_flag};
+use super::experiment::identity;
+use super::signals::stop_flag;
 use crate::args::{Cache, CacheVerb as Verb, CachedFiles, LockedFiles};
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;

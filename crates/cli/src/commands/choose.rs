@@ -3,7 +3,8 @@
 use super::bench::file::{no_file, open, read_all};
 use super::bench::{Control, once_each};
 use super::cache::{looked, show};
-use super::experiment::{INTERRUPTED, identity, lock};
+use super::experiment::{identity, lock};
+use super::signals::INTERRUPTED;
 use crate::args::Choose;
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;

@@ -1,25 +1,20 @@
-//! What `tune` and `ab` share: conditions, progress, saving, and how a session's end becomes an
+//! What `tune` and `ab` share: conditions, standard input, saving, and how a session's end becomes an
 //! exit code.
 
+use super::signals::INTERRUPTED;
 use crate::args::{ExperimentArgs, StdoutKind};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
-use pagewise_kernel::start;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::{Input, Launch, Standard};
-use pagewise_tune::world::Event;
 use pagewise_tune::{INPUT_HELP, Request, StdoutTo, Stop};
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Environment variables that bear on page costs; a saved run holds these and no others.
 const LISTED: [&str; 7] = [
@@ -179,95 +174,6 @@ pub(super) fn no_experiment_beside() -> Option<ExperimentLock> {
         .ok()
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP raise; a second signal ends us at once. What we were
-/// started to ignore (`nohup`, a background job of a shell without job control) stays ignored.
-pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in taken(start::ignored()) {
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|e| Failure::usage(format!("cannot handle signals: {e}")))?;
-    }
-    Ok(flag)
-}
-
-/// The signals that stop a session, less those in the mask (bit `n - 1` for signal `n`).
-fn taken(ignored: u64) -> Vec<i32> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = vec![SIGINT, SIGTERM, SIGHUP];
-    signals.retain(|signal| ignored >> (signal - 1) & 1 == 0);
-    signals
-}
-
-/// Exit code of a session that SIGINT, SIGTERM or SIGHUP ended.
-pub(super) const INTERRUPTED: u8 = 128 + 2;
-
-/// The race is drawn at most once in this time.
-const GLANCE: Duration = Duration::from_millis(250);
-
-/// Progress on standard error, when that is a terminal.
-pub(super) struct Display {
-    bar: ProgressBar,
-    announce: bool,
-    /// When the race was last shown.
-    shown: Instant,
-}
-
-impl Display {
-    pub(super) fn new(quiet: bool) -> Self {
-        let draw = !quiet && std::io::stderr().is_terminal();
-        let target =
-            if draw { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            bar.set_style(style);
-        }
-        Self { bar, announce: !quiet, shown: Instant::now() }
-    }
-
-    pub(super) fn tell(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Stage(stage) => self.show(stage),
-            Event::Chosen(run) => {
-                let candidates = pagewise_report::candidates_section(&run.candidates);
-                self.say(&candidates.text(&terminal::error_style()));
-            }
-            // The intervals take time, so they are computed only to be drawn.
-            Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
-            Event::Progress(progress) => {
-                self.shown = Instant::now();
-                self.show(&pagewise_report::race_lines(
-                    progress.runs,
-                    progress.left_ns,
-                    progress.arm,
-                    &(progress.standings)(),
-                    &terminal::error_style(),
-                ));
-            }
-        }
-    }
-
-    pub(super) fn show(&self, message: &str) {
-        self.bar.set_message(message.to_owned());
-        // Drawn here and now, never by a thread that would wake up beside the program.
-        self.bar.tick();
-    }
-
-    fn say(&self, text: &str) {
-        if self.announce {
-            self.bar.suspend(|| {
-                for line in text.lines() {
-                    terminal::complain(line);
-                }
-            });
-        }
-    }
-
-    pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
 /// Saves and prints a run that holds at least a diagnosis, however the session ended; a run that
 /// cannot be saved is printed all the same.
 pub(super) fn conclude(
@@ -340,12 +246,5 @@ mod tests {
     fn runs_of_one_millisecond_have_names_of_their_own() {
         let (_, id) = identity(&["/bin/sort".into()]);
         assert!(id.ends_with(&format!("-{}-sort", std::process::id())), "{id}");
-    }
-
-    #[test]
-    fn what_is_ignored_at_the_start_stays_ignored() {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        assert_eq!(taken(0), [SIGINT, SIGTERM, SIGHUP]);
-        assert_eq!(taken(1 << (SIGHUP - 1)), [SIGINT, SIGTERM]);
     }
 }

@@ -15,8 +15,10 @@ mod links;
 mod order;
 mod page;
 mod profile;
+mod progress;
 mod run;
 mod show;
+mod signals;
 mod text;
 mod tune;
 

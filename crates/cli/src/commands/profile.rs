@@ -2,8 +2,10 @@
 
 mod running;
 
-use super::experiment::{Display, environment, identity, input, keep, stop_flag};
+use super::experiment::{environment, identity, input, keep};
 use super::helper::{self, own_exe};
+use super::progress::Display;
+use super::signals::stop_flag;
 use crate::args::{Part, Profile};
 use crate::failure::Failure;
 use crate::terminal;

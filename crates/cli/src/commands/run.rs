@@ -1,6 +1,7 @@
 //! `pagewise run`
 
-use super::experiment::{self, INTERRUPTED};
+use super::experiment;
+use super::signals::{self, INTERRUPTED};
 use crate::args::Run;
 use crate::failure::Failure;
 use crate::terminal;
@@ -91,7 +92,7 @@ fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
         )
         .with_help("pagewise run --system --with pool=SIZE -- CMD"));
     }
-    experiment::stop_flag()
+    signals::stop_flag()
 }
 
 /// The files of which only a folded copy brings code on huge pages; the others stay in `files`.

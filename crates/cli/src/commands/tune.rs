@@ -3,8 +3,10 @@
 mod live;
 mod serve;
 
-use super::experiment::{self, Display};
+use super::experiment;
 use super::helper;
+use super::progress::Display;
+use super::signals;
 use crate::args::{ExperimentArgs, Part, Tune};
 use crate::failure::Failure;
 use crate::store;
@@ -45,7 +47,7 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
             |why| Failure::unfit(why).with_help("leave out --system to change no settings");
         request.system = Some(Permit::obtain().map_err(refused)?);
     }
-    let stop = experiment::stop_flag()?;
+    let stop = signals::stop_flag()?;
     let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = helper::own_exe()?;

@@ -36,7 +36,7 @@ use pagewise_report::text::is_hostile;
 
 pub(crate) const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
 
-/// Compares with the reviewed text of this name, or with `UPDATE_GOLDEN` set writes it anew.
+/// Compares with the reviewed text of this name, or with `UPDATE_GOLDEN` set writes it again.
 pub(crate) fn check(name: &str, got: &str) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -82,7 +82,7 @@ pub trait Lab {
     /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
     fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure>;
 
-    /// Holds what an arm puts out against the control's, before a gain of it is told; why it is
+    /// Holds what an arm puts out against the control's, before its gain is reported; why it is
     /// rejected, if it differs.
     ///
     /// # Errors

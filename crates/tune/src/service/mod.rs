@@ -20,6 +20,7 @@ mod tree;
 mod watched;
 
 pub use live::{Live, run as run_live};
+pub(crate) use place::run_shell;
 pub use ready::Ready;
 pub use server::Ways;
 pub use subject::Helpers;

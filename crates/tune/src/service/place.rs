@@ -90,7 +90,7 @@ impl Drop for Place {
 }
 
 /// A shell command of the user's, to its end.
-pub(super) fn run_shell(command: &str) -> Result<(), String> {
+pub(crate) fn run_shell(command: &str) -> Result<(), String> {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", command]).stdin(std::process::Stdio::null());
     let output = shell.output().map_err(|error| error.to_string())?;

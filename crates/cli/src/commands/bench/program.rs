@@ -1,8 +1,10 @@
 //! `pagewise bench text -- COMMAND`: a program with its code on base pages against the same on huge ones.
 
 use crate::args::{BenchText, Part};
-use crate::commands::experiment::{self, Display};
+use crate::commands::experiment;
 use crate::commands::helper;
+use crate::commands::progress::Display;
+use crate::commands::signals;
 use crate::failure::Failure;
 use crate::store;
 use pagewise_kernel::machine;
@@ -24,7 +26,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     let request = experiment::request(&conditions, args.command.clone(), true)?;
     let files = files(args)?;
     let _lock = experiment::lock()?;
-    let stop = experiment::stop_flag()?;
+    let stop = signals::stop_flag()?;
     let mut display = Display::new(args.result.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = helper::own_exe()?;

@@ -4,9 +4,9 @@
 //! then on signals stop the measurement and not this program: what is known by then is kept and shown.
 
 use crate::args::BenchResult;
-use crate::commands::experiment::{
-    Display, INTERRUPTED, environment, identity, keep, lock, stop_flag,
-};
+use crate::commands::experiment::{environment, identity, keep, lock};
+use crate::commands::progress::Display;
+use crate::commands::signals::{INTERRUPTED, stop_flag};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_judge::stats::Rng;

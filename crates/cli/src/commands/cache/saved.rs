@@ -2,8 +2,9 @@
 
 use super::{looked, show};
 use crate::args::{RestoredPages, SavedPages};
-use crate::commands::experiment::{Display, INTERRUPTED, stop_flag};
 use crate::commands::helper::own_exe;
+use crate::commands::progress::Display;
+use crate::commands::signals::{INTERRUPTED, stop_flag};
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_kernel::{clock, limits, page_size};

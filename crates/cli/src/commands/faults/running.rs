@@ -3,7 +3,7 @@
 use super::outputs::Outputs;
 use super::{begin, conclude, failure, wanted};
 use crate::args::Faults;
-use crate::commands::experiment::stop_flag;
+use crate::commands::signals::stop_flag;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::clock;

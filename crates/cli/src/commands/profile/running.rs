@@ -2,8 +2,9 @@
 
 use super::{conclude, judged, kernel_only, named, report};
 use crate::args::Profile;
-use crate::commands::experiment::{environment, identity, stop_flag};
+use crate::commands::experiment::{environment, identity};
 use crate::commands::faults::running::{begun_line, refusal};
+use crate::commands::signals::stop_flag;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::clock;

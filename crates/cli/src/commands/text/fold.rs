@@ -1,7 +1,7 @@
 //! `pagewise text fold`
 
 use super::super::cache::failure;
-use super::super::experiment::{INTERRUPTED, stop_flag};
+use super::super::signals::{INTERRUPTED, stop_flag};
 use super::file::{Opened, looked_at, open};
 use super::{sizes, tell};
 use crate::args::Fold;

@@ -1,7 +1,7 @@
 //! `pagewise text keep`
 
-use super::super::experiment::stop_flag;
 use super::super::helper::own_exe;
+use super::super::signals::stop_flag;
 use super::{file::open, record};
 use crate::args::Keep;
 use crate::failure::{Failure, UNFIT};

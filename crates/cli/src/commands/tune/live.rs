@@ -2,7 +2,9 @@
 
 use super::serve::terms;
 use crate::args::{Part, Tune};
-use crate::commands::experiment::{self, Display};
+use crate::commands::experiment;
+use crate::commands::progress::Display;
+use crate::commands::signals;
 use crate::commands::{helper, run::doses};
 use crate::failure::Failure;
 use pagewise_judge::service::USUAL_GUARDS;
@@ -36,7 +38,7 @@ pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
     }
     let request = request(args, target)?;
     let _lock = experiment::lock()?;
-    let stop = experiment::stop_flag()?;
+    let stop = signals::stop_flag()?;
     let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let words = |part| helper::words(part).map(str::to_owned).to_vec();

@@ -1,7 +1,9 @@
 //! `pagewise tune --serve`
 
 use crate::args::{ExperimentArgs, Part, ServiceArgs, Tune};
-use crate::commands::experiment::{self, Display};
+use crate::commands::experiment;
+use crate::commands::progress::Display;
+use crate::commands::signals;
 use crate::commands::{helper, run::doses};
 use crate::failure::Failure;
 use pagewise_judge::service::load::Metric;
@@ -32,7 +34,7 @@ fn session(
     args: &ExperimentArgs,
 ) -> Result<ExitCode, Failure> {
     let _lock = experiment::lock()?;
-    let stop = experiment::stop_flag()?;
+    let stop = signals::stop_flag()?;
     let mut display = Display::new(args.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = helper::own_exe()?;

@@ -335,7 +335,7 @@ pub struct Ratio {
 pub struct Judgement {
     /// Every way against its baseline.
     pub ratios: Vec<Ratio>,
-    /// What is said of these calls, and whether it holds here.
+    /// The claims about these calls, and whether they hold here.
     pub claims: Vec<Claim>,
     /// What this machine should do: three sentences.
     pub advice: Vec<String>,

@@ -195,7 +195,7 @@ pub struct ReferencePrices {
     pub cache_base_ns: Fact<f64>,
     /// The same for each base page's worth of a huge page of the cache.
     pub cache_huge_ns: Fact<f64>,
-    /// One base page's worth read out of base pages that were lent.
+    /// Reading the bytes of one base page out of base pages passed by reference.
     #[serde(default = "not_taken")]
     pub read_base_ns: Fact<f64>,
     /// The same out of huge pages.
@@ -204,7 +204,7 @@ pub struct ReferencePrices {
     /// CPU time of both sides of a hand-over between two CPUs, with its two calls.
     #[serde(default = "not_taken")]
     pub hand_over_cpu_ns: Fact<f64>,
-    /// What another core makes dearer.
+    /// What a slot costs more when another core empties it.
     #[serde(default)]
     pub apart: ApartPrices,
     /// The same where both ends have slept before each piece.
@@ -228,10 +228,10 @@ pub struct ApartPrices {
     pub cache_huge_ns: Fact<f64>,
     /// A page that was written here and is read there.
     pub copied_ns: Fact<f64>,
-    /// A base page that was lent here and is read there.
+    /// A base page passed by reference here and read there.
     #[serde(default = "not_taken")]
     pub read_base_ns: Fact<f64>,
-    /// A part of a huge page that was lent here and is read there.
+    /// A part of a huge page passed by reference here and read there.
     #[serde(default = "not_taken")]
     pub read_huge_ns: Fact<f64>,
     /// As `read_base_ns`, of bytes that are written again each time.

@@ -1,0 +1,73 @@
+//! Progress of a session on standard error.
+
+use crate::terminal;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pagewise_tune::world::Event;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// The race is drawn at most once in this time.
+const GLANCE: Duration = Duration::from_millis(250);
+
+/// Progress on standard error, when that is a terminal.
+pub(super) struct Display {
+    bar: ProgressBar,
+    announce: bool,
+    /// When the race was last shown.
+    shown: Instant,
+}
+
+impl Display {
+    pub(super) fn new(quiet: bool) -> Self {
+        let draw = !quiet && std::io::stderr().is_terminal();
+        let target =
+            if draw { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            bar.set_style(style);
+        }
+        Self { bar, announce: !quiet, shown: Instant::now() }
+    }
+
+    pub(super) fn tell(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Stage(stage) => self.show(stage),
+            Event::Chosen(run) => {
+                let candidates = pagewise_report::candidates_section(&run.candidates);
+                self.say(&candidates.text(&terminal::error_style()));
+            }
+            // The intervals take time, so they are computed only to be drawn.
+            Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
+            Event::Progress(progress) => {
+                self.shown = Instant::now();
+                self.show(&pagewise_report::race_lines(
+                    progress.runs,
+                    progress.left_ns,
+                    progress.arm,
+                    &(progress.standings)(),
+                    &terminal::error_style(),
+                ));
+            }
+        }
+    }
+
+    pub(super) fn show(&self, message: &str) {
+        self.bar.set_message(message.to_owned());
+        // Drawn here and now, never by a thread that would wake up beside the program.
+        self.bar.tick();
+    }
+
+    fn say(&self, text: &str) {
+        if self.announce {
+            self.bar.suspend(|| {
+                for line in text.lines() {
+                    terminal::complain(line);
+                }
+            });
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
